@@ -1,0 +1,33 @@
+# Flags that every target shares, as one interface target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(stagecoach_flags INTERFACE)
+target_include_directories(stagecoach_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(stagecoach_flags INTERFACE -Wall -Wextra -Wshadow=local -Wconversion -Wno-sign-conversion)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(stagecoach_flags INTERFACE -Wno-restrict)  # false alarms on "x" + string: GCC bug 105651
+endif()
+if(STAGECOACH_WERROR)
+  target_compile_options(stagecoach_flags INTERFACE -Werror)
+endif()
+if(STAGECOACH_ARCH)
+  target_compile_options(stagecoach_flags INTERFACE -march=${STAGECOACH_ARCH})
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # -O3 unrolls and vectorises the elementwise loops; results stay those of IEEE arithmetic (no -ffast-math).
+  target_compile_options(stagecoach_flags INTERFACE $<$<CONFIG:Release>:-O3> -fno-math-errno -fno-trapping-math)
+endif()
+if(STAGECOACH_SANITIZE)
+  target_compile_options(stagecoach_flags INTERFACE -fsanitize=${STAGECOACH_SANITIZE} -fno-omit-frame-pointer
+                                                    -fno-sanitize-recover=all)
+  target_link_options(stagecoach_flags INTERFACE -fsanitize=${STAGECOACH_SANITIZE})
+endif()

@@ -1,0 +1,153 @@
+#include "core/allocator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "core/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) static_cast<void>(0)
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) static_cast<void>(0)
+#endif
+
+namespace stagecoach {
+namespace {
+
+std::size_t round_up(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+struct Allocator::Block {
+  std::size_t bytes = 0;
+  bool free = false;
+  bool starts_segment = false;  // the block before it in address order is in another segment
+};
+
+Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)
+    : source_(std::move(source)), owner_(std::move(owner)) {}
+
+Allocator::~Allocator() { empty_cache(); }
+
+void* Allocator::allocate(std::size_t bytes) {
+  STAGECOACH_CHECK(bytes <= kMostBytes, "out of memory on {}: {} bytes were asked for, more than any machine has",
+                   owner_, bytes);
+  const std::size_t size = std::max(round_up(bytes, kAlignment), kAlignment);
+  const std::lock_guard lock(mutex_);
+  auto block = take_best_fit(size);
+  if (block == blocks_.end()) {
+    block = add_segment(size);
+  }
+  split(block, size);
+  block->second.free = false;
+  stats_.current_bytes += size;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
+  ASAN_UNPOISON_MEMORY_REGION(block->first, bytes);  // the rounding stays poisoned: an overrun is caught
+#ifndef NDEBUG
+  std::memset(block->first, 0xff, bytes);  // a float read before it is written is not a number
+#endif
+  return block->first;
+}
+
+void Allocator::release(void* memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  auto block = blocks_.find(static_cast<char*>(memory));
+  if (block == blocks_.end() || block->second.free) {
+    std::terminate();  // not ours, or freed twice: the program's memory can no longer be trusted
+  }
+  stats_.current_bytes -= block->second.bytes;
+  ASAN_POISON_MEMORY_REGION(block->first, block->second.bytes);
+  block->second.free = true;
+  if (const auto next = std::next(block); next != blocks_.end() && next->second.free && !next->second.starts_segment) {
+    free_.erase({next->second.bytes, next->first});
+    block = merge_with_next(block);
+  }
+  if (block != blocks_.begin() && !block->second.starts_segment) {
+    if (const auto before = std::prev(block); before->second.free) {
+      free_.erase({before->second.bytes, before->first});
+      block = merge_with_next(before);
+    }
+  }
+  free_.insert({block->second.bytes, block->first});
+}
+
+MemoryStats Allocator::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Allocator::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak_bytes = stats_.current_bytes;
+}
+
+void Allocator::empty_cache() {
+  const std::lock_guard lock(mutex_);
+  give_back_free_segments();
+}
+
+Allocator::Blocks::iterator Allocator::take_best_fit(std::size_t bytes) {
+  const auto found = free_.lower_bound({bytes, nullptr});
+  if (found == free_.end()) {
+    return blocks_.end();
+  }
+  const auto block = blocks_.find(found->second);
+  free_.erase(found);
+  return block;
+}
+
+Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
+  const std::size_t size = round_up(bytes, kSegmentBytes);
+  void* memory = source_->acquire(size);
+  if (memory == nullptr) {
+    give_back_free_segments();  // what is cached in the wrong sizes may be just what is missing
+    memory = source_->acquire(size);
+  }
+  STAGECOACH_CHECK(memory != nullptr,
+                   "out of memory on {}: {} bytes were asked for, {} are in use, {} are held; "
+                   "use a smaller batch or model",
+                   owner_, bytes, stats_.current_bytes, stats_.reserved_bytes);
+  ASAN_POISON_MEMORY_REGION(memory, size);
+  stats_.reserved_bytes += size;
+  ++stats_.segments;
+  return blocks_.emplace(static_cast<char*>(memory), Block{size, true, true}).first;
+}
+
+void Allocator::split(Blocks::iterator block, std::size_t bytes) {
+  const std::size_t rest = block->second.bytes - bytes;
+  if (rest == 0) {
+    return;
+  }
+  block->second.bytes = bytes;
+  const auto tail = blocks_.emplace_hint(std::next(block), block->first + bytes, Block{rest, true, false});
+  free_.insert({rest, tail->first});
+}
+
+Allocator::Blocks::iterator Allocator::merge_with_next(Blocks::iterator block) {
+  const auto next = std::next(block);
+  block->second.bytes += next->second.bytes;
+  blocks_.erase(next);
+  return block;
+}
+
+void Allocator::give_back_free_segments() {
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    const auto next = std::next(block);
+    // Freed neighbours are always merged, so a segment is wholly free when it is one free block.
+    const bool whole = block->second.starts_segment && (next == blocks_.end() || next->second.starts_segment);
+    if (whole && block->second.free) {
+      ASAN_UNPOISON_MEMORY_REGION(block->first, block->second.bytes);
+      free_.erase({block->second.bytes, block->first});
+      stats_.reserved_bytes -= block->second.bytes;
+      --stats_.segments;
+      source_->give_back(block->first);
+      blocks_.erase(block);
+    }
+    block = next;
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,277 @@
+#include "core/autograd/backward.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/kernels/kernels.h"
+#include "core/trace.h"
+
+namespace stagecoach {
+namespace {
+
+/// Nodes by sequence: the last recorded one comes first.
+struct LastFirst {
+  bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
+    return a->sequence() > b->sequence();
+  }
+};
+using NodeSet = std::set<std::shared_ptr<Node>, LastFirst>;
+
+NodeSet nodes_below(std::vector<std::shared_ptr<Node>> open) {
+  NodeSet found(open.begin(), open.end());
+  while (!open.empty()) {
+    const auto node = std::move(open.back());
+    open.pop_back();
+    for (const auto& edge : node->edges()) {
+      if (edge.node && found.insert(edge.node).second) {
+        open.push_back(edge.node);
+      }
+    }
+  }
+  return found;
+}
+
+Tensor upstream_gradient(const Tensor& output, const Tensor& grad) {
+  STAGECOACH_CHECK(output.defined() && output.grad_node(), "backward: {} has no recorded history", describe(output));
+  if (!grad.defined()) {
+    STAGECOACH_CHECK(output.numel() == 1, "backward: {} is no scalar, so an upstream gradient is needed",
+                     describe(output));
+    return Tensor::full(output.shape(), 1, output.dtype(), output.device());
+  }
+  STAGECOACH_CHECK(grad.shape() == output.shape() && grad.dtype() == output.dtype() && grad.device() == output.device(),
+                   "backward: upstream gradient {} for output {}", describe(grad), describe(output));
+  return grad;
+}
+
+/// sum + gradient. Gradients are handed on without copying, so `sum` may be seen elsewhere too.
+Tensor summed(Tensor sum, const Tensor& gradient) {
+  if (sum.is_only_handle()) {
+    kernels(sum.device()).add_scaled(gradient, 1, sum);
+    return sum;
+  }
+  Tensor fresh = Tensor::empty(sum.shape(), sum.dtype(), sum.device());
+  kernels(sum.device()).add(sum, gradient, fresh);
+  return fresh;
+}
+
+/// Adds to a leaf's gradient, in place from the second time on: whoever holds it sees the sum grow.
+void accumulate_leaf(Tensor gradient, Tensor leaf) {
+  Tensor sum = leaf.grad();
+  if (sum.defined()) {
+    kernels(sum.device()).add_scaled(gradient, 1, sum);
+  } else {
+    leaf.set_grad(gradient.is_only_handle() ? gradient : gradient.clone());
+  }
+}
+
+bool is_one_of(const Tensor& leaf, std::span<const Tensor> tensors) {
+  return leaf.defined() &&
+         std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) { return leaf.is_same(tensor); });
+}
+
+/// One walk. It runs nodes last-recorded-first, and so meets a node only after everything made from it.
+class Walk {
+ public:
+  /// Announces one contribution to a leaf, so that its hook is called after the last.
+  void expect(const Tensor& leaf) { ++expected_[leaf.id()]; }
+  void expect_all(const NodeSet& nodes) {
+    for (const auto& node : nodes) {
+      for (const auto& edge : node->edges()) {
+        if (edge.leaf.defined()) {
+          expect(edge.leaf);
+        }
+      }
+    }
+  }
+
+  /// Adds to the gradient with which `node` will run.
+  void add(const std::shared_ptr<Node>& node, Tensor grad) {
+    Tensor& sum = pending_[node];
+    sum = sum.defined() ? summed(std::exchange(sum, {}), grad) : std::move(grad);
+  }
+
+  /// The node that runs next, or null.
+  const Node* next() const { return pending_.empty() ? nullptr : pending_.begin()->first.get(); }
+  std::pair<std::shared_ptr<Node>, Tensor> take() {
+    auto first = pending_.extract(pending_.begin());
+    return {first.key(), std::move(first.mapped())};
+  }
+
+  /// Runs `node` and hands its gradients on: to earlier nodes, or into leaves.
+  void run(Node& node, const Tensor& grad_output, const Wanted& wanted) {
+    STAGECOACH_CHECK(!node.released(),
+                     "backward of {}: its graph was already used and freed; run the forward again, or keep the graph",
+                     node.name());
+    Gradients gradients;
+    {
+      const Span span(node.name(), "backward");
+      gradients = node.backward(grad_output, wanted);
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i]) {
+        STAGECOACH_CHECK(gradients[i].defined(), "backward of {}: no gradient for input {}", node.name(), i);
+        hand_on(std::exchange(gradients[i], {}), node.edges()[i]);
+      }
+    }
+  }
+
+ private:
+  void hand_on(Tensor gradient, const Node::Edge& edge) {
+    if (edge.node) {
+      add(edge.node, std::move(gradient));
+      return;
+    }
+    Tensor leaf = edge.leaf;
+    accumulate_leaf(std::move(gradient), leaf);
+    if (--expected_[leaf.id()] == 0 && leaf.gradient_hook()) {
+      leaf.gradient_hook()(leaf);
+    }
+  }
+
+  std::map<std::shared_ptr<Node>, Tensor, LastFirst> pending_;  // each with its output's gradient so far
+  std::unordered_map<const void*, int> expected_;
+};
+
+Wanted all_that_need(const Node& node) {
+  Wanted wanted;
+  for (const auto& edge : node.edges()) {
+    wanted.push_back(edge.needs_grad());
+  }
+  return wanted;
+}
+
+bool any(const Wanted& wanted) { return std::find(wanted.begin(), wanted.end(), true) != wanted.end(); }
+
+/// Which edges of each node lie on a path to one of `inputs`.
+std::unordered_map<const Node*, Wanted> edges_leading_to(std::span<const Tensor> inputs, const NodeSet& nodes) {
+  std::unordered_map<const Node*, Wanted> leading;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {  // first recorded first: inputs before users
+    Wanted& wanted = leading[node->get()];
+    for (const auto& edge : (*node)->edges()) {
+      wanted.push_back(is_one_of(edge.leaf, inputs) || (edge.node && any(leading.at(edge.node.get()))));
+    }
+  }
+  return leading;
+}
+
+}  // namespace
+
+void backward(const Tensor& output, const Tensor& grad, Graph graph) {
+  const NoGrad no_grad;
+  const Tensor upstream = upstream_gradient(output, grad);
+  Walk walk;
+  walk.expect_all(nodes_below({output.grad_node()}));
+  walk.add(output.grad_node(), upstream);
+  while (walk.next() != nullptr) {
+    const auto [node, grad_output] = walk.take();
+    walk.run(*node, grad_output, all_that_need(*node));
+    if (graph == Graph::release) {
+      node->release();
+    }
+  }
+}
+
+DeferredGradients backward_inputs(const Tensor& output, const Tensor& grad, std::span<const Tensor> inputs,
+                                  Graph graph) {
+  const NoGrad no_grad;
+  const Tensor upstream = upstream_gradient(output, grad);
+  const NodeSet nodes = nodes_below({output.grad_node()});
+  const auto leading = edges_leading_to(inputs, nodes);
+  Walk walk;
+  for (const auto& node : nodes) {
+    for (const auto& edge : node->edges()) {
+      if (is_one_of(edge.leaf, inputs)) {
+        walk.expect(edge.leaf);
+      }
+    }
+  }
+  DeferredGradients deferred;
+  deferred.graph_ = graph;
+  walk.add(output.grad_node(), upstream);
+  while (walk.next() != nullptr) {
+    const auto [node, grad_output] = walk.take();
+    const Wanted& now = leading.at(node.get());
+    walk.run(*node, grad_output, now);
+    Wanted later = all_that_need(*node);
+    for (std::size_t i = 0; i < later.size(); ++i) {
+      later[i] = later[i] && !now[i];
+    }
+    if (any(later)) {
+      deferred.owed_.push_back({node, grad_output, std::move(later)});
+    } else if (graph == Graph::release) {
+      node->release();
+    }
+  }
+  return deferred;
+}
+
+void DeferredGradients::run() {
+  const NoGrad no_grad;
+  Walk walk;
+  std::vector<std::shared_ptr<Node>> below;
+  for (const Owed& owed : owed_) {
+    for (std::size_t i = 0; i < owed.wanted.size(); ++i) {
+      const auto& edge = owed.node->edges()[i];
+      if (owed.wanted[i] && edge.leaf.defined()) {
+        walk.expect(edge.leaf);
+      } else if (owed.wanted[i]) {
+        below.push_back(edge.node);
+      }
+    }
+  }
+  walk.expect_all(nodes_below(std::move(below)));
+  std::size_t done = 0;
+  while (done < owed_.size() || walk.next() != nullptr) {
+    const bool owed_first =
+        walk.next() == nullptr || (done < owed_.size() && owed_[done].node->sequence() > walk.next()->sequence());
+    std::shared_ptr<Node> node;
+    if (owed_first) {
+      Owed owed = std::exchange(owed_[done++], {});
+      node = owed.node;
+      walk.run(*node, owed.grad_output, owed.wanted);
+    } else {
+      const auto [interior, grad_output] = walk.take();
+      node = interior;
+      walk.run(*node, grad_output, all_that_need(*node));
+    }
+    if (graph_ == Graph::release) {
+      node->release();
+    }
+  }
+  owed_.clear();
+}
+
+std::vector<Tensor> reachable_leaves(std::span<const Tensor> outputs) {
+  std::vector<std::shared_ptr<Node>> roots;
+  for (const Tensor& output : outputs) {
+    if (output.grad_node()) {
+      roots.push_back(output.grad_node());
+    }
+  }
+  const NodeSet nodes = nodes_below(std::move(roots));
+  std::vector<Tensor> leaves;
+  std::unordered_set<const void*> seen;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    for (const auto& edge : (*node)->edges()) {
+      if (edge.leaf.defined() && seen.insert(edge.leaf.id()).second) {
+        leaves.push_back(edge.leaf);
+      }
+    }
+  }
+  return leaves;
+}
+
+std::vector<std::shared_ptr<Node>> recorded_nodes(const Tensor& output) {
+  if (!output.grad_node()) {
+    return {};
+  }
+  const NodeSet nodes = nodes_below({output.grad_node()});
+  return {nodes.rbegin(), nodes.rend()};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,56 @@
+#include "core/autograd/node.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+thread_local std::uint64_t next_sequence = 0;
+thread_local bool check_versions = true;
+
+}  // namespace
+
+Node::Node(const char* name, std::vector<Tensor> inputs) : name_(name), sequence_(next_sequence++) {
+  for (const Tensor& input : inputs) {
+    Edge edge;
+    if (input.defined() && input.requires_grad()) {
+      if (input.is_leaf()) {
+        edge.leaf = input;
+      } else {
+        edge.node = input.grad_node();
+      }
+    }
+    edges_.push_back(std::move(edge));
+  }
+}
+
+void Node::save(const char* name, const Tensor& tensor) { saved_.push_back({name, tensor.detach(), tensor.version()}); }
+
+Tensor Node::saved(const char* name) const {
+  const auto found = std::find_if(saved_.begin(), saved_.end(),
+                                  [&](const Saved& entry) { return std::strcmp(entry.name, name) == 0; });
+  STAGECOACH_CHECK(found != saved_.end(), "backward of {}: nothing was saved as '{}'", name_, name);
+  STAGECOACH_CHECK(!check_versions || found->tensor.version() == found->version,
+                   "backward of {}: its saved '{}' {} was changed after the forward (version {} then, {} now); "
+                   "run backward before the change, or let the change write to fresh storage",
+                   name_, name, describe(found->tensor), found->version, found->tensor.version());
+  return found->tensor;
+}
+
+void Node::release() {
+  saved_.clear();
+  released_ = true;
+}
+
+bool should_record(std::initializer_list<const Tensor*> inputs) {
+  return grad_enabled() && std::any_of(inputs.begin(), inputs.end(),
+                                       [](const Tensor* input) { return input->defined() && input->requires_grad(); });
+}
+
+UncheckedVersions::UncheckedVersions() : before_(check_versions) { check_versions = false; }
+UncheckedVersions::~UncheckedVersions() { check_versions = before_; }
+
+}  // namespace stagecoach

@@ -1,0 +1,83 @@
+#pragma once
+/// @file
+/// A recorded operation: what it was made from, what it saved, and how gradients flow back through it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/autograd/grad_mode.h"
+#include "core/tensor.h"
+
+namespace stagecoach {
+
+/// Which of a node's inputs a backward call wants a gradient for, by position.
+using Wanted = std::vector<bool>;
+/// One gradient an input, by position; undefined where none was wanted.
+using Gradients = std::vector<Tensor>;
+
+/// Every operation has one output. Its node lives as long as the output, or an operation made from it, does.
+class Node {
+ public:
+  /// `name` is the operation's; it must be a string literal. `inputs` are in the operation's order.
+  Node(const char* name, std::vector<Tensor> inputs);
+  virtual ~Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// The gradients of the wanted inputs, given that of the output (same shape as the output).
+  /// May be called more than once, each time for other inputs.
+  virtual Gradients backward(const Tensor& grad_output, const Wanted& wanted) = 0;
+
+  const char* name() const { return name_; }
+  /// Rises with every node made in this thread, so inputs always come before what was made from them.
+  std::uint64_t sequence() const { return sequence_; }
+
+  /// An input: a leaf that collects a gradient, an earlier node, or (both empty) a constant.
+  struct Edge {
+    Tensor leaf;
+    std::shared_ptr<Node> node;
+    bool needs_grad() const { return leaf.defined() || node != nullptr; }
+  };
+  const std::vector<Edge>& edges() const { return edges_; }
+
+  /// What an operation keeps from its forward for its backward.
+  struct Saved {
+    const char* name;
+    Tensor tensor;  ///< without history, so that no cycle keeps the graph alive
+    std::uint64_t version;
+  };
+  const std::vector<Saved>& saved() const { return saved_; }
+  /// Keeps `tensor` under a name (a string literal).
+  void save(const char* name, const Tensor& tensor);
+  /// What was kept under `name`. Throws if its storage was written to since.
+  Tensor saved(const char* name) const;
+  /// Frees what was kept; the node cannot run any more.
+  void release();
+  bool released() const { return released_; }
+
+ private:
+  const char* name_;
+  std::uint64_t sequence_;
+  std::vector<Edge> edges_;
+  std::vector<Saved> saved_;
+  bool released_ = false;
+};
+
+/// True when an operation on `inputs` (undefined ones do not count) must be recorded.
+bool should_record(std::initializer_list<const Tensor*> inputs);
+
+/// Skips the version check of saved tensors in this thread until the end of the scope. What backward then
+/// computes is in general no gradient of anything; it exists to show just that.
+class UncheckedVersions {
+ public:
+  UncheckedVersions();
+  ~UncheckedVersions();
+  UncheckedVersions(const UncheckedVersions&) = delete;
+  UncheckedVersions& operator=(const UncheckedVersions&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace stagecoach

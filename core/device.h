@@ -1,0 +1,37 @@
+#pragma once
+/// @file
+/// A logical device: where tensors live and operations run. Each rank owns one. Several logical devices
+/// may share one real core, so `cpu:0` and `cpu:1` differ in their allocator and threads, not in hardware.
+
+#include <compare>
+#include <string>
+#include <string_view>
+
+namespace stagecoach {
+
+enum class DeviceType { cpu, cuda };
+
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;
+  auto operator<=>(const Device&) const = default;
+};
+
+/// Logical CPU devices that exist: cpu:0 to cpu:kMaxDevices-1.
+inline constexpr int kMaxDevices = 128;
+
+/// "cpu:0", "cuda:1".
+std::string to_string(Device device);
+
+/// Reads "cpu", "cuda", "cpu:3" or "cuda:1". Throws UsageError on anything else.
+Device parse_device(std::string_view text);
+
+/// Throws UsageError, saying why, when this build or this machine cannot run on `device`.
+void require_device(Device device);
+
+/// How many threads operations on `device` may use (1 until set). No result depends on it.
+int threads(Device device);
+/// Sets it. Throws UsageError below 1. Not to be called while an operation runs on the device.
+void set_threads(Device device, int count);
+
+}  // namespace stagecoach

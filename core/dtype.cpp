@@ -1,0 +1,32 @@
+#include "core/dtype.h"
+
+namespace stagecoach {
+
+std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+    case DType::int32:
+      return 4;
+    case DType::float64:
+      return 8;
+    case DType::uint8:
+      return 1;
+  }
+  fail("size_of: unknown dtype");
+}
+
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return "float32";
+    case DType::float64:
+      return "float64";
+    case DType::int32:
+      return "int32";
+    case DType::uint8:
+      return "uint8";
+  }
+  fail("name_of: unknown dtype");
+}
+
+}  // namespace stagecoach

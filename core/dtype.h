@@ -1,0 +1,47 @@
+#pragma once
+/// @file
+/// The element types of a tensor.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/error.h"
+
+namespace stagecoach {
+
+enum class DType : std::uint8_t { float32, float64, int32, uint8 };
+
+/// Bytes of one element.
+std::size_t size_of(DType dtype);
+
+/// "float32", "float64", "int32" or "uint8".
+const char* name_of(DType dtype);
+
+/// The DType of a C++ type: dtype_of<float> is DType::float32.
+template <class T>
+inline constexpr DType dtype_of = [] {
+  static_assert(sizeof(T) == 0, "no tensor holds this type");
+  return DType::float32;
+}();
+template <>
+inline constexpr DType dtype_of<float> = DType::float32;
+template <>
+inline constexpr DType dtype_of<double> = DType::float64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::int32;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
+
+/// Calls `body.operator()<float>()` or `<double>()` by `dtype`; `what` names the operation in the error
+/// for any other type.
+template <class Body>
+decltype(auto) dispatch_floating(DType dtype, const char* what, Body&& body) {
+  STAGECOACH_CHECK(dtype == DType::float32 || dtype == DType::float64, "{}: needs float32 or float64, got {}", what,
+                   name_of(dtype));
+  if (dtype == DType::float32) {
+    return body.template operator()<float>();
+  }
+  return body.template operator()<double>();
+}
+
+}  // namespace stagecoach

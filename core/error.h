@@ -1,0 +1,43 @@
+#pragma once
+/// @file
+/// Errors that say what, where, and what to do. Every failure in Stagecoach is one of these exceptions;
+/// a chapter's `main` turns the kind into its exit code.
+
+#include <fmt/core.h>
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace stagecoach {
+
+/// A broken rule inside the program, such as shapes that do not fit. The text ends with the file and line.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The user asked for something that cannot be done (a wrong flag or value). Exit code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Data on disk is missing, damaged, or cannot be written. Exit code 3.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws Error with `what`, followed by the place in the source.
+[[noreturn]] void fail(const std::string& what, const std::source_location& where = std::source_location::current());
+
+}  // namespace stagecoach
+
+/// Throws stagecoach::Error unless `condition` holds. The other arguments are fmt's: they name the values.
+#define STAGECOACH_CHECK(condition, ...)            \
+  do {                                              \
+    if (!(condition)) [[unlikely]] {                \
+      ::stagecoach::fail(fmt::format(__VA_ARGS__)); \
+    }                                               \
+  } while (false)

@@ -1,0 +1,135 @@
+#include <cmath>
+
+#include "core/kernels/cpu/channels.h"
+#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach {
+namespace {
+
+using cpu::ChannelLayout;
+using cpu::sum_over_channel;
+
+/// Calls body(i) for every place of channel `c`, plane by plane.
+template <class Body>
+void for_each_in_channel(const ChannelLayout& layout, std::int64_t c, const Body& body) {
+  for (std::int64_t n = 0; n < layout.samples; ++n) {
+    const std::int64_t start = layout.start(n, c);
+    for (std::int64_t i = start; i < start + layout.plane; ++i) {
+      body(i);
+    }
+  }
+}
+
+}  // namespace
+
+void CpuKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) const {
+  dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
+    const ChannelLayout layout(x.shape());
+    const T* in = x.data<T>();  // [N, C, S]
+    T* means = mean.mutable_data<T>();
+    T* variances = variance.mutable_data<T>();
+    const auto count = static_cast<T>(layout.count());
+    parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
+      const T m = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return in[i]; }) / count;
+      // Two passes: the mean of squares minus the square of the mean would lose every digit of a small variance.
+      const T squares = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return (in[i] - m) * (in[i] - m); });
+      means[c] = m;
+      variances[c] = squares / count;
+    });
+  });
+}
+
+void CpuKernels::update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum,
+                                           std::int64_t count, Tensor& running_mean, Tensor& running_variance) const {
+  dispatch_floating(mean.dtype(), "update_running_statistics", [&]<class T>() {
+    const T* means = mean.data<T>();
+    const T* variances = variance.data<T>();
+    T* running_means = running_mean.mutable_data<T>();
+    T* running_variances = running_variance.mutable_data<T>();
+    const auto share = static_cast<T>(momentum);
+    const auto unbiased = static_cast<T>(count) / static_cast<T>(count - 1);
+    for (std::int64_t c = 0; c < mean.numel(); ++c) {
+      running_means[c] = (1 - share) * running_means[c] + share * means[c];
+      running_variances[c] = (1 - share) * running_variances[c] + share * unbiased * variances[c];
+    }
+  });
+}
+
+void CpuKernels::inverse_deviation(const Tensor& variance, double epsilon, Tensor& out) const {
+  dispatch_floating(variance.dtype(), "inverse_deviation", [&]<class T>() {
+    const T* in = variance.data<T>();
+    T* to = out.mutable_data<T>();
+    for (std::int64_t c = 0; c < variance.numel(); ++c) {
+      to[c] = 1 / std::sqrt(in[c] + static_cast<T>(epsilon));
+    }
+  });
+}
+
+void CpuKernels::batch_norm(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& weight,
+                            const Tensor& bias, Tensor& y) const {
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    const ChannelLayout layout(x.shape());
+    const T* in = x.data<T>();     // [N, C, S]
+    T* out = y.mutable_data<T>();  // [N, C, S]
+    parallel_for(x.device(), layout.channels,
+                 [&, means = mean.data<T>(), inverses = inverse_deviation.data<T>(), weights = weight.data<T>(),
+                  biases = bias.data<T>()](std::int64_t c) {
+                   const T factor = inverses[c] * weights[c];
+                   const T m = means[c];
+                   const T b = biases[c];
+                   for_each_in_channel(layout, c, [=](std::int64_t i) { out[i] = (in[i] - m) * factor + b; });
+                 });
+  });
+}
+
+void CpuKernels::batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                        const Tensor& inverse_deviation, Tensor& grad_weight, Tensor& grad_bias) const {
+  dispatch_floating(x.dtype(), "batch_norm_grad_weight", [&]<class T>() {
+    const ChannelLayout layout(x.shape());
+    const T* in = x.data<T>();         // [N, C, S]
+    const T* grad = grad_y.data<T>();  // [N, C, S]
+    const T* means = mean.data<T>();
+    const T* inverses = inverse_deviation.data<T>();
+    T* weights = grad_weight.mutable_data<T>();
+    T* biases = grad_bias.mutable_data<T>();
+    parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
+      const T m = means[c];
+      weights[c] = inverses[c] * sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i] * (in[i] - m); });
+      biases[c] = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i]; });
+    });
+  });
+}
+
+void CpuKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                       const Tensor& inverse_deviation, const Tensor& weight, bool statistics_vary,
+                                       Tensor& grad_x) const {
+  dispatch_floating(x.dtype(), "batch_norm_grad_input", [&]<class T>() {
+    const ChannelLayout layout(x.shape());
+    const T* in = x.data<T>();          // [N, C, S]
+    const T* grad = grad_y.data<T>();   // [N, C, S]
+    T* out = grad_x.mutable_data<T>();  // [N, C, S]
+    const T* means = mean.data<T>();
+    const T* inverses = inverse_deviation.data<T>();
+    const T* weights = weight.data<T>();
+    const auto count = static_cast<T>(layout.count());
+    parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
+      const T factor = weights[c] * inverses[c];
+      if (!statistics_vary) {
+        for_each_in_channel(layout, c, [=](std::int64_t i) { out[i] = factor * grad[i]; });
+        return;
+      }
+      // grad_x = w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - m) / sd
+      const T m = means[c];
+      const T inverse = inverses[c];
+      const T mean_grad = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i]; }) / count;
+      const T mean_product =
+          inverse * sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i] * (in[i] - m); }) / count;
+      for_each_in_channel(layout, c, [=](std::int64_t i) {
+        out[i] = factor * (grad[i] - mean_grad - (in[i] - m) * inverse * mean_product);
+      });
+    });
+  });
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,50 @@
+#pragma once
+/// @file
+/// Sums over all but the channel dimension of [N, C, …]: bias gradients and batch norm.
+
+#include <cstdint>
+
+#include "core/shape.h"
+
+namespace stagecoach::cpu {
+
+/// [N, C, …] seen as [N, C, S].
+struct ChannelLayout {
+  explicit ChannelLayout(const Shape& shape) : samples(shape[0]), channels(shape[1]) {
+    for (int d = 2; d < shape.dims(); ++d) {
+      plane *= shape[d];
+    }
+  }
+  std::int64_t samples;
+  std::int64_t channels;
+  std::int64_t plane = 1;
+  std::int64_t count() const { return samples * plane; }  ///< values a channel
+  std::int64_t start(std::int64_t sample, std::int64_t channel) const { return (sample * channels + channel) * plane; }
+};
+
+/// The sum of value(i) over the places i of channel `c`: a fixed order, in lanes that the compiler can
+/// keep in one vector, so the result depends on nothing but the shape.
+template <class T, class Value>
+T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& value) {
+  constexpr int kLanes = 16;
+  T lanes[kLanes] = {};
+  T rest = 0;
+  for (std::int64_t n = 0; n < layout.samples; ++n) {
+    const std::int64_t start = layout.start(n, c);
+    std::int64_t s = 0;
+    for (; s + kLanes <= layout.plane; s += kLanes) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] += value(start + s + lane);
+      }
+    }
+    for (; s < layout.plane; ++s) {
+      rest += value(start + s);
+    }
+  }
+  for (const T lane : lanes) {
+    rest += lane;
+  }
+  return rest;
+}
+
+}  // namespace stagecoach::cpu

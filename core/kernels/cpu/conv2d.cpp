@@ -1,0 +1,209 @@
+#include "core/kernels/cpu/conv2d.h"
+
+#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/dot_tile.h"
+#include "core/kernels/cpu/padded_images.h"
+#include "core/kernels/cpu/scratch.h"
+#include "core/kernels/cpu/tile.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach {
+namespace cpu::fast {
+namespace {
+
+/// The kernel rows that meet something in a row of the result: the others would only add zeros.
+struct TapRows {
+  std::int64_t first;
+  std::int64_t count;
+};
+
+/// Runs the tiles of one convolution row by row: `outputs` x `columns` sums in each of `rows` rows. `first` is the
+/// call of the first tile; `x_row` and `y_row` lead to the next row; tap_rows(row) says which kernel rows count.
+template <class T, class TapRowsOf>
+void run_tiles(std::int64_t outputs, std::int64_t rows, std::int64_t columns, std::int64_t x_row, std::int64_t y_row,
+               const TileCall<T>& first, const TapRowsOf& tap_rows) {
+  const Parts output_parts(outputs, kMaxRows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const TapRows taps = tap_rows(row);
+    for (std::int64_t o = 0; o < output_parts.count; ++o) {
+      const std::int64_t output = output_parts.begin(o);
+      const int height = output_parts.size(o);
+      const Parts column_parts(columns, max_columns(height));
+      for (std::int64_t c = 0; c < column_parts.count; ++c) {
+        const std::int64_t column = column_parts.begin(c);
+        TileCall<T> call = first;
+        call.taps.rows = taps.count;
+        call.x += row * x_row + taps.first * first.x_steps.row + column * first.x_steps.tile;
+        call.weight += taps.first * first.weight_steps.row + output * first.weight_steps.tile;
+        call.bias = first.bias == nullptr ? nullptr : first.bias + output;
+        call.y += row * y_row + output * first.y_row + column * first.y_column;
+        run_tile<T>(height, column_parts.size(c), call);
+      }
+    }
+  }
+}
+
+/// weight [O, C, K, K] to [C, O, K, K]: the input gradient walks over the outputs, and shall do so in small steps.
+template <class T>
+void exchange_outputs_and_channels(const ConvShape& s, const T* weight, T* turned) {
+  const std::int64_t kernel = s.window.kernel * s.window.kernel;
+  for (std::int64_t c = 0; c < s.channels; ++c) {
+    for (std::int64_t o = 0; o < s.outputs; ++o) {
+      std::copy_n(weight + (o * s.channels + c) * kernel, kernel, turned + (c * s.outputs + o) * kernel);
+    }
+  }
+}
+
+/// One of the stride x stride interleaved grids that the input falls into: positions first + stride * i, each of
+/// which meets the kernel's places tap, tap + stride, …
+struct Phase {
+  Phase(std::int64_t first, std::int64_t extent, const Window& window)
+      : positions((extent - first + window.stride - 1) / window.stride),
+        tap((first + window.padding) % window.stride),
+        taps(tap < window.kernel ? (window.kernel - tap + window.stride - 1) / window.stride : 0),
+        output((first + window.padding - tap) / window.stride) {}
+  std::int64_t positions;
+  std::int64_t tap;
+  std::int64_t taps;
+  std::int64_t output;  ///< which output position 0 meets at place `tap`; at the next place it meets the one before
+};
+
+}  // namespace
+
+template <class T>
+void conv2d(Device device, const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
+  constexpr std::int64_t kLane = kLanes<T>;
+  const std::int64_t k = s.window.kernel;
+  const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
+  const std::int64_t out_size = s.outputs * s.rows() * s.columns();
+  parallel_for(device, groups_of<T>(s.samples), [&](std::int64_t group) {
+    const std::int64_t first = group * kLane;
+    Scratch<T> images(device, in.size() * kLane);  // [C, H + 2 padding, W + 2 padding, lanes]
+    Scratch<T> result(device, out_size * kLane);   // [O, P, Q, lanes]
+    images_to_lanes(in, x + first * s.channels * s.height * s.width, s.samples - first, images.data());
+    TileCall<T> call{};
+    call.taps = {s.channels, k, k};
+    call.x = images.data();
+    call.x_steps = {in.plane() * kLane, in.padded_width * kLane, kLane, s.window.stride * kLane};
+    call.weight = weight;
+    call.weight_steps = {k * k, k, 1, s.channels * k * k};
+    call.bias = bias;
+    call.y = result.data();
+    call.y_row = s.rows() * s.columns() * kLane;
+    call.y_column = kLane;
+    run_tiles(s.outputs, s.rows(), s.columns(), s.window.stride * in.padded_width * kLane, s.columns() * kLane, call,
+              [&](std::int64_t row) {
+                const std::int64_t top = row * s.window.stride - s.window.padding;  // the input row of kernel row 0
+                const std::int64_t first_tap = std::clamp<std::int64_t>(-top, 0, k);
+                return TapRows{first_tap, std::clamp<std::int64_t>(s.height - top, first_tap, k) - first_tap};
+              });
+    lanes_to_rows(result.data(), s.samples - first, out_size, y + first * out_size, out_size);
+  });
+}
+
+template <class T>
+void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const T* weight, T* grad_x) {
+  constexpr std::int64_t kLane = kLanes<T>;
+  const std::int64_t k = s.window.kernel;
+  const std::int64_t stride = s.window.stride;
+  const std::int64_t out_size = s.outputs * s.rows() * s.columns();
+  const std::int64_t in_size = s.channels * s.height * s.width;
+  // Zeros around grad_y, so that inputs at the border meet outputs that do not exist as if they were 0.
+  const std::int64_t before = (k + stride - 1) / stride;
+  const auto after = [&](std::int64_t extent, std::int64_t positions) {
+    return std::max<std::int64_t>((extent - 1 + s.window.padding) / stride + 1 - positions, 0);
+  };
+  const ImageLayout out(s.outputs, s.rows(), s.columns(), before, after(s.height, s.rows()),
+                        after(s.width, s.columns()));
+  const Scratch<T> turned(device, s.channels * s.outputs * k * k);
+  exchange_outputs_and_channels(s, weight, turned.data());
+  parallel_for(device, groups_of<T>(s.samples), [&](std::int64_t group) {
+    const std::int64_t first = group * kLane;
+    Scratch<T> grads(device, out.size() * kLane);  // [O, before + P + after, before + Q + after, lanes]
+    Scratch<T> result(device, in_size * kLane);    // [C, H, W, lanes]
+    images_to_lanes(out, grad_y + first * out_size, s.samples - first, grads.data());
+    for (std::int64_t h = 0; h < std::min(stride, s.height); ++h) {
+      for (std::int64_t w = 0; w < std::min(stride, s.width); ++w) {
+        const Phase rows(h, s.height, s.window);
+        const Phase columns(w, s.width, s.window);
+        TileCall<T> call{};
+        call.taps = {s.outputs, rows.taps, columns.taps};
+        call.x = grads.data() + ((before + rows.output) * out.padded_width + before + columns.output) * kLane;
+        call.x_steps = {out.plane() * kLane, -out.padded_width * kLane, -kLane, kLane};
+        call.weight = turned.data() + rows.tap * k + columns.tap;
+        call.weight_steps = {k * k, stride * k, stride, s.outputs * k * k};
+        call.y = result.data() + (h * s.width + w) * kLane;
+        call.y_row = s.height * s.width * kLane;
+        call.y_column = stride * kLane;
+        run_tiles(s.channels, rows.positions, columns.positions, out.padded_width * kLane, stride * s.width * kLane,
+                  call, [&](std::int64_t row) {
+                    const std::int64_t last = rows.output + row;  // the output row of kernel row 0
+                    const std::int64_t first_tap = std::clamp<std::int64_t>(last - s.rows() + 1, 0, rows.taps);
+                    return TapRows{first_tap, std::clamp<std::int64_t>(last + 1, first_tap, rows.taps) - first_tap};
+                  });
+      }
+    }
+    lanes_to_rows(result.data(), s.samples - first, in_size, grad_x + first * in_size, in_size);
+  });
+}
+
+template <class T>
+void conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
+  constexpr std::int64_t kLane = kLanes<T>;
+  const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
+  const ImageLayout out(s.outputs, s.rows(), s.columns(), 0, 0);
+  const std::int64_t groups = groups_of<T>(s.samples);
+  Scratch<T> images(device, groups * in.size() * kLane);  // [G, C, H + 2 padding, W + 2 padding, lanes]
+  Scratch<T> grads(device, groups * out.size() * kLane);  // [G, O, P, Q, lanes]
+  parallel_for(device, groups, [&](std::int64_t group) {
+    const std::int64_t first = group * kLane;
+    images_to_lanes(in, x + first * s.channels * s.height * s.width, s.samples - first,
+                    images.data() + group * in.size() * kLane);
+    images_to_lanes(out, grad_y + first * out.size(), s.samples - first, grads.data() + group * out.size() * kLane);
+  });
+  sum_over_positions(device, DotShape{s, in, out, groups}, images.data(), grads.data(), grad_weight);
+}
+
+#define STAGECOACH_INSTANTIATE(T)                                                       \
+  template void conv2d<T>(Device, const ConvShape&, const T*, const T*, const T*, T*);  \
+  template void conv2d_grad_input<T>(Device, const ConvShape&, const T*, const T*, T*); \
+  template void conv2d_grad_weight<T>(Device, const ConvShape&, const T*, const T*, T*);
+STAGECOACH_INSTANTIATE(float)
+STAGECOACH_INSTANTIATE(double)
+#undef STAGECOACH_INSTANTIATE
+
+}  // namespace cpu::fast
+
+namespace {
+
+cpu::ConvShape shape_of(const Tensor& x, const Tensor& weight, const Window& window) {
+  return {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), window};
+}
+
+}  // namespace
+
+void CpuKernels::conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window,
+                        Tensor& y) const {
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    cpu::fast::conv2d<T>(x.device(), shape_of(x, weight, window), x.data<T>(), weight.data<T>(),
+                         bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
+  });
+}
+
+void CpuKernels::conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window,
+                                   Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
+    cpu::fast::conv2d_grad_input<T>(grad_y.device(), shape_of(grad_x, weight, window), grad_y.data<T>(),
+                                    weight.data<T>(), grad_x.mutable_data<T>());
+  });
+}
+
+void CpuKernels::conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window,
+                                    Tensor& grad_weight) const {
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
+    cpu::fast::conv2d_grad_weight<T>(grad_y.device(), shape_of(x, grad_weight, window), grad_y.data<T>(), x.data<T>(),
+                                     grad_weight.mutable_data<T>());
+  });
+}
+
+}  // namespace stagecoach

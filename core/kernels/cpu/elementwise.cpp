@@ -1,0 +1,79 @@
+#include "core/kernels/cpu/elementwise.h"
+
+#include <cstring>
+
+#include "core/kernels/cpu/cpu_kernels.h"
+
+namespace stagecoach {
+namespace {
+
+template <class T>
+void fill_as(double value, Tensor& out) {
+  std::fill_n(out.mutable_data<T>(), out.numel(), static_cast<T>(value));
+}
+
+}  // namespace
+
+void CpuKernels::fill(double value, Tensor& out) const {
+  switch (out.dtype()) {
+    case DType::float32:
+      return fill_as<float>(value, out);
+    case DType::float64:
+      return fill_as<double>(value, out);
+    case DType::int32:
+      return fill_as<std::int32_t>(value, out);
+    case DType::uint8:
+      return fill_as<std::uint8_t>(value, out);
+  }
+}
+
+void CpuKernels::copy(const Tensor& source, Tensor& out) const {
+  std::memcpy(out.raw_mutable_data(), source.raw_data(), out.bytes());
+}
+
+void CpuKernels::add(const Tensor& a, const Tensor& b, Tensor& out) const {
+  dispatch_floating(out.dtype(), "add", [&]<class T>() {
+    const T* left = a.data<T>();
+    const T* right = b.data<T>();
+    T* sum = out.mutable_data<T>();
+    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { sum[i] = left[i] + right[i]; });
+  });
+}
+
+void CpuKernels::add_scaled(const Tensor& x, double factor, Tensor& sum) const {
+  dispatch_floating(sum.dtype(), "add_scaled", [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = sum.mutable_data<T>();
+    const auto a = static_cast<T>(factor);
+    cpu::for_each_element(sum.device(), sum.numel(), [=](std::int64_t i) { to[i] += a * from[i]; });
+  });
+}
+
+void CpuKernels::scale(const Tensor& x, double factor, Tensor& out) const {
+  dispatch_floating(out.dtype(), "scale", [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = out.mutable_data<T>();
+    const auto a = static_cast<T>(factor);
+    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = a * from[i]; });
+  });
+}
+
+void CpuKernels::relu(const Tensor& x, Tensor& out) const {
+  dispatch_floating(out.dtype(), "relu", [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = out.mutable_data<T>();
+    // Written so that a value that is not a number stays one: a diverged run must be seen.
+    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = from[i] < 0 ? T(0) : from[i]; });
+  });
+}
+
+void CpuKernels::relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) const {
+  dispatch_floating(out.dtype(), "relu_grad", [&]<class T>() {
+    const T* grad = grad_y.data<T>();
+    const T* value = y.data<T>();
+    T* to = out.mutable_data<T>();
+    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = value[i] > 0 ? grad[i] : T(0); });
+  });
+}
+
+}  // namespace stagecoach

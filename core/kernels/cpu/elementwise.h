@@ -1,0 +1,27 @@
+#pragma once
+/// @file
+/// Loops over flat arrays, dealt to the device's threads in pieces of fixed size.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/parallel_for.h"
+#include "core/tensor.h"
+
+namespace stagecoach::cpu {
+
+/// Large enough that handing a piece to another thread costs little, small enough for the second-level cache.
+inline constexpr std::int64_t kPiece = 1 << 15;
+
+/// Calls body(i) for all i in [0, count). The compiler turns the inner loop into vector code.
+template <class Body>
+void for_each_element(Device device, std::int64_t count, const Body& body) {
+  parallel_for(device, (count + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+    const std::int64_t end = std::min(count, (piece + 1) * kPiece);
+    for (std::int64_t i = piece * kPiece; i < end; ++i) {
+      body(i);
+    }
+  });
+}
+
+}  // namespace stagecoach::cpu

@@ -1,0 +1,72 @@
+#include <cmath>
+
+#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/rows.h"
+
+namespace stagecoach {
+
+void CpuKernels::cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss,
+                               Tensor& probabilities) const {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    const std::int64_t classes = logits.size(1);
+    const T* in = logits.data<T>();                    // [N, C]
+    const auto* label = labels.data<std::int32_t>();   // [N]
+    T* probability = probabilities.mutable_data<T>();  // [N, C]
+    double sum = 0;  // one thread, rows in order; in double, so that a large batch loses nothing
+    for (std::int64_t n = 0; n < logits.size(0); ++n) {
+      const T* row = in + n * classes;
+      STAGECOACH_CHECK(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is not in 0 … {}",
+                       label[n], n, classes - 1);
+      const T logs = cpu::log_sum_exp(row, classes);
+      for (std::int64_t c = 0; c < classes; ++c) {
+        probability[n * classes + c] = std::exp(row[c] - logs);
+      }
+      sum += logs - row[label[n]];
+    }
+    *loss.mutable_data<T>() = static_cast<T>(factor * sum);
+  });
+}
+
+void CpuKernels::cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels,
+                                    double factor, Tensor& grad_logits) const {
+  dispatch_floating(probabilities.dtype(), "cross_entropy_grad", [&]<class T>() {
+    const T* probability = probabilities.data<T>();   // [N, C]
+    const auto* label = labels.data<std::int32_t>();  // [N]
+    T* out = grad_logits.mutable_data<T>();           // [N, C]
+    const T weight = static_cast<T>(factor) * *grad_loss.data<T>();
+    cpu::for_each_row(probabilities, [=](std::int64_t start, std::int64_t width) {
+      for (std::int64_t c = start; c < start + width; ++c) {
+        out[c] = weight * probability[c];
+      }
+      out[start + label[start / width]] -= weight;
+    });
+  });
+}
+
+void CpuKernels::squared_error(const Tensor& a, const Tensor& b, double factor, Tensor& loss) const {
+  dispatch_floating(a.dtype(), "squared_error", [&]<class T>() {
+    const T* left = a.data<T>();
+    const T* right = b.data<T>();
+    double sum = 0;
+    for (std::int64_t i = 0; i < a.numel(); ++i) {
+      const double difference = left[i] - right[i];
+      sum += difference * difference;
+    }
+    *loss.mutable_data<T>() = static_cast<T>(factor * sum);
+  });
+}
+
+void CpuKernels::squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor,
+                                    Tensor& grad_a) const {
+  dispatch_floating(a.dtype(), "squared_error_grad", [&]<class T>() {
+    const T* left = a.data<T>();
+    const T* right = b.data<T>();
+    T* out = grad_a.mutable_data<T>();
+    const T weight = static_cast<T>(2 * factor) * *grad_loss.data<T>();
+    for (std::int64_t i = 0; i < a.numel(); ++i) {
+      out[i] = weight * (left[i] - right[i]);
+    }
+  });
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <limits>
+
+#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach {
+namespace {
+
+/// One plane: x [H, W] to y and picked [P, Q].
+template <class T>
+void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Window& window, std::int64_t rows,
+                std::int64_t columns, T* y, std::int32_t* picked) {
+  for (std::int64_t p = 0; p < rows; ++p) {
+    const std::int64_t top = p * window.stride - window.padding;
+    const std::int64_t first_row = std::max<std::int64_t>(top, 0);
+    const std::int64_t end_row = std::min(top + window.kernel, height);
+    for (std::int64_t q = 0; q < columns; ++q) {
+      const std::int64_t left = q * window.stride - window.padding;
+      const std::int64_t first_column = std::max<std::int64_t>(left, 0);
+      const std::int64_t end_column = std::min(left + window.kernel, width);
+      std::int64_t best = first_row * width + first_column;
+      for (std::int64_t i = first_row; i < end_row; ++i) {
+        for (std::int64_t j = first_column; j < end_column; ++j) {
+          const std::int64_t at = i * width + j;
+          // `!(a <= b)`: a value that is not a number wins, so that it is passed on.
+          best = !(x[at] <= x[best]) ? at : best;
+        }
+      }
+      y[p * columns + q] = x[best];
+      picked[p * columns + q] = static_cast<std::int32_t>(best);
+    }
+  }
+}
+
+/// The usual case, 2 x 2 with stride 2 and no padding: straight-line code without branches.
+template <class T>
+void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int64_t columns, T* y,
+                    std::int32_t* picked) {
+  for (std::int64_t p = 0; p < rows; ++p) {
+    const T* upper = x + 2 * p * width;
+    const T* lower = upper + width;
+    const auto base = static_cast<std::int32_t>(2 * p * width);
+    const auto below = static_cast<std::int32_t>(width);
+    for (std::int64_t q = 0; q < columns; ++q) {
+      const auto at = base + 2 * static_cast<std::int32_t>(q);
+      T best = upper[2 * q];
+      std::int32_t place = at;
+      place = !(upper[2 * q + 1] <= best) ? at + 1 : place;
+      best = !(upper[2 * q + 1] <= best) ? upper[2 * q + 1] : best;
+      place = !(lower[2 * q] <= best) ? at + below : place;
+      best = !(lower[2 * q] <= best) ? lower[2 * q] : best;
+      place = !(lower[2 * q + 1] <= best) ? at + below + 1 : place;
+      best = !(lower[2 * q + 1] <= best) ? lower[2 * q + 1] : best;
+      y[p * columns + q] = best;
+      picked[p * columns + q] = place;
+    }
+  }
+}
+
+/// The way back where windows do not overlap: grad_y [P, Q] goes to grad_x [H, W], which is 0 elsewhere.
+template <class T>
+void unpool_plane_2x2(const T* grad_y, const std::int32_t* picked, std::int64_t height, std::int64_t width,
+                      std::int64_t rows, std::int64_t columns, T* grad_x) {
+  for (std::int64_t p = 0; p < rows; ++p) {
+    T* upper = grad_x + 2 * p * width;
+    T* lower = upper + width;
+    const auto base = static_cast<std::int32_t>(2 * p * width);
+    const auto below = base + static_cast<std::int32_t>(width);
+    for (std::int64_t q = 0; q < columns; ++q) {
+      const T grad = grad_y[p * columns + q];
+      const std::int32_t place = picked[p * columns + q] - 2 * static_cast<std::int32_t>(q);
+      upper[2 * q] = place == base ? grad : T(0);
+      upper[2 * q + 1] = place == base + 1 ? grad : T(0);
+      lower[2 * q] = place == below ? grad : T(0);
+      lower[2 * q + 1] = place == below + 1 ? grad : T(0);
+    }
+    for (std::int64_t w = 2 * columns; w < width; ++w) {
+      upper[w] = 0;
+      lower[w] = 0;
+    }
+  }
+  std::fill(grad_x + 2 * rows * width, grad_x + height * width, T(0));
+}
+
+/// Everywhere else: windows may overlap, so their gradients are added.
+template <class T>
+void unpool_plane(const T* grad_y, const std::int32_t* picked, std::int64_t outputs, std::int64_t inputs, T* grad_x) {
+  std::fill_n(grad_x, inputs, T(0));
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    grad_x[picked[i]] += grad_y[i];
+  }
+}
+
+bool is_2x2(const Window& window) { return window.kernel == 2 && window.stride == 2 && window.padding == 0; }
+
+}  // namespace
+
+void CpuKernels::max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& picked) const {
+  dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
+    const std::int64_t channels = x.size(1);
+    const std::int64_t height = x.size(2);
+    const std::int64_t width = x.size(3);
+    const std::int64_t rows = y.size(2);
+    const std::int64_t columns = y.size(3);
+    const T* from = x.data<T>();                         // [N, C, H, W]
+    T* to = y.mutable_data<T>();                         // [N, C, P, Q]
+    auto* places = picked.mutable_data<std::int32_t>();  // [N, C, P, Q]
+    parallel_for(x.device(), x.size(0), [&](std::int64_t n) {
+      for (std::int64_t plane = n * channels; plane < (n + 1) * channels; ++plane) {
+        const T* in = from + plane * height * width;
+        T* out = to + plane * rows * columns;
+        std::int32_t* place = places + plane * rows * columns;
+        if (is_2x2(window)) {
+          pool_plane_2x2(in, width, rows, columns, out, place);
+        } else {
+          pool_plane(in, height, width, window, rows, columns, out, place);
+        }
+      }
+    });
+  });
+}
+
+void CpuKernels::max_pool2d_grad(const Tensor& grad_y, const Tensor& picked, const Window& window,
+                                 Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "max_pool2d_grad", [&]<class T>() {
+    const std::int64_t channels = grad_y.size(1);
+    const std::int64_t rows = grad_y.size(2);
+    const std::int64_t columns = grad_y.size(3);
+    const std::int64_t height = grad_x.size(2);
+    const std::int64_t width = grad_x.size(3);
+    const T* from = grad_y.data<T>();                  // [N, C, P, Q]
+    const auto* places = picked.data<std::int32_t>();  // [N, C, P, Q]
+    T* to = grad_x.mutable_data<T>();                  // [N, C, H, W]
+    parallel_for(grad_y.device(), grad_y.size(0), [&](std::int64_t n) {
+      for (std::int64_t plane = n * channels; plane < (n + 1) * channels; ++plane) {
+        const T* grad = from + plane * rows * columns;
+        const std::int32_t* place = places + plane * rows * columns;
+        T* into = to + plane * height * width;
+        if (is_2x2(window)) {
+          unpool_plane_2x2(grad, place, height, width, rows, columns, into);
+        } else {
+          unpool_plane(grad, place, rows * columns, height * width, into);
+        }
+      }
+    });
+  });
+}
+
+void CpuKernels::global_average_pool(const Tensor& x, Tensor& y) const {
+  dispatch_floating(x.dtype(), "global_average_pool", [&]<class T>() {
+    const std::int64_t plane = x.size(2) * x.size(3);
+    const T* from = x.data<T>();  // [N, C, H, W]
+    T* to = y.mutable_data<T>();  // [N, C]
+    parallel_for(x.device(), x.size(0), [&](std::int64_t n) {
+      for (std::int64_t i = n * x.size(1); i < (n + 1) * x.size(1); ++i) {
+        T sum = 0;
+        for (std::int64_t s = 0; s < plane; ++s) {
+          sum += from[i * plane + s];
+        }
+        to[i] = sum / static_cast<T>(plane);
+      }
+    });
+  });
+}
+
+void CpuKernels::global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "global_average_pool_grad", [&]<class T>() {
+    const std::int64_t plane = grad_x.size(2) * grad_x.size(3);
+    const T* from = grad_y.data<T>();  // [N, C]
+    T* to = grad_x.mutable_data<T>();  // [N, C, H, W]
+    parallel_for(grad_y.device(), grad_y.numel(),
+                 [&](std::int64_t i) { std::fill_n(to + i * plane, plane, from[i] / static_cast<T>(plane)); });
+  });
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,50 @@
+#include "core/ops.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+class AddNode final : public Node {
+ public:
+  AddNode(const Tensor& a, const Tensor& b) : Node("add", {a, b}) {}
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    return {wanted[0] ? grad : Tensor(), wanted[1] ? grad : Tensor()};
+  }
+};
+
+class ScaleNode final : public Node {
+ public:
+  ScaleNode(const Tensor& x, double factor) : Node("scale", {x}), factor_(factor) {}
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    return {wanted[0] ? scale(grad, factor_) : Tensor()};
+  }
+
+ private:
+  double factor_;
+};
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  const Span span("add", "forward");
+  STAGECOACH_CHECK(a.shape() == b.shape(), "add: {} and {} differ", describe(a), describe(b));
+  check_beside("add", a, b);
+  Tensor sum = empty_beside(a, a.shape());
+  kernels(a.device()).add(a, b, sum);
+  if (should_record({&a, &b})) {
+    sum.set_grad_node(std::make_shared<AddNode>(a, b));
+  }
+  return sum;
+}
+
+Tensor scale(const Tensor& x, double factor) {
+  const Span span("scale", "forward");
+  Tensor y = empty_beside(x, x.shape());
+  kernels(x.device()).scale(x, factor, y);
+  if (should_record({&x})) {
+    y.set_grad_node(std::make_shared<ScaleNode>(x, factor));
+  }
+  return y;
+}
+
+}  // namespace stagecoach

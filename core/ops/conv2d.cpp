@@ -1,0 +1,62 @@
+#include "core/ops.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+class Conv2dNode final : public Node {
+ public:
+  Conv2dNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window)
+      : Node("conv2d", {x, weight, bias}), window_(window) {
+    save("input", x);
+    save("weight", weight);
+  }
+
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    const Kernels& on = kernels(grad.device());
+    Gradients gradients(3);
+    if (wanted[0]) {
+      gradients[0] = empty_beside(grad, saved("input").shape());
+      on.conv2d_grad_input(grad, saved("weight"), window_, gradients[0]);
+    }
+    if (wanted[1]) {
+      gradients[1] = empty_beside(grad, saved("weight").shape());
+      on.conv2d_grad_weight(grad, saved("input"), window_, gradients[1]);
+    }
+    if (wanted[2]) {
+      gradients[2] = empty_beside(grad, {grad.size(1)});
+      on.channel_sums(grad, gradients[2]);
+    }
+    return gradients;
+  }
+
+ private:
+  Window window_;
+};
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dSettings& settings) {
+  const Span span("conv2d", "forward");
+  STAGECOACH_CHECK(
+      x.dims() == 4 && weight.dims() == 4 && x.size(1) == weight.size(1) && weight.size(2) == weight.size(3),
+      "conv2d: input {} does not fit weight {} (wanted [N, C, H, W] and [O, C, K, K])", describe(x), describe(weight));
+  STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)}, "conv2d: bias {} does not fit weight {}",
+                   describe(bias), describe(weight));
+  const Window window{weight.size(2), settings.stride, settings.padding};
+  STAGECOACH_CHECK(window.kernel >= 1 && window.stride >= 1 && window.padding >= 0,
+                   "conv2d: weight {}, stride {} and padding {}", describe(weight), window.stride, window.padding);
+  STAGECOACH_CHECK(x.size(2) + 2 * window.padding >= window.kernel && x.size(3) + 2 * window.padding >= window.kernel,
+                   "conv2d: input {} with padding {} is smaller than the kernel of weight {}", describe(x),
+                   window.padding, describe(weight));
+  check_beside("conv2d", x, weight);
+  check_beside("conv2d", x, bias);
+  Tensor y = empty_beside(x, {x.size(0), weight.size(0), window.positions(x.size(2)), window.positions(x.size(3))});
+  kernels(x.device()).conv2d(x, weight, bias, window, y);
+  if (should_record({&x, &weight, &bias})) {
+    y.set_grad_node(std::make_shared<Conv2dNode>(x, weight, bias, window));
+  }
+  return y;
+}
+
+}  // namespace stagecoach

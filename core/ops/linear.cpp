@@ -1,0 +1,51 @@
+#include "core/ops.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+class LinearNode final : public Node {
+ public:
+  LinearNode(const Tensor& x, const Tensor& weight, const Tensor& bias) : Node("linear", {x, weight, bias}) {
+    save("input", x);
+    save("weight", weight);
+  }
+
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    const Kernels& on = kernels(grad.device());
+    Gradients gradients(3);
+    if (wanted[0]) {
+      gradients[0] = empty_beside(grad, saved("input").shape());
+      on.linear_grad_input(grad, saved("weight"), gradients[0]);
+    }
+    if (wanted[1]) {
+      gradients[1] = empty_beside(grad, saved("weight").shape());
+      on.linear_grad_weight(grad, saved("input"), gradients[1]);
+    }
+    if (wanted[2]) {
+      gradients[2] = empty_beside(grad, {grad.size(1)});
+      on.channel_sums(grad, gradients[2]);
+    }
+    return gradients;
+  }
+};
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Span span("linear", "forward");
+  STAGECOACH_CHECK(x.dims() == 2 && weight.dims() == 2 && x.size(1) == weight.size(1),
+                   "linear: input {} does not fit weight {} (wanted [N, I] and [O, I])", describe(x), describe(weight));
+  STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)}, "linear: bias {} does not fit weight {}",
+                   describe(bias), describe(weight));
+  check_beside("linear", x, weight);
+  check_beside("linear", x, bias);
+  Tensor y = empty_beside(x, {x.size(0), weight.size(0)});
+  kernels(x.device()).linear(x, weight, bias, y);
+  if (should_record({&x, &weight, &bias})) {
+    y.set_grad_node(std::make_shared<LinearNode>(x, weight, bias));
+  }
+  return y;
+}
+
+}  // namespace stagecoach

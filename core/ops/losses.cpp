@@ -1,0 +1,89 @@
+#include "core/ops.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+/// What each term of a loss is multiplied by.
+double factor_of(Reduction reduction, std::int64_t terms) {
+  return reduction == Reduction::mean ? 1.0 / static_cast<double>(terms) : 1.0;
+}
+
+class CrossEntropyNode final : public Node {
+ public:
+  CrossEntropyNode(const Tensor& logits, const Tensor& probabilities, const Tensor& labels, double factor)
+      : Node("cross_entropy", {logits}), factor_(factor) {
+    save("probabilities", probabilities);
+    save("labels", labels);
+  }
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    if (!wanted[0]) {
+      return {Tensor()};
+    }
+    Tensor grad_logits = empty_beside(grad, saved("probabilities").shape());
+    kernels(grad.device()).cross_entropy_grad(grad, saved("probabilities"), saved("labels"), factor_, grad_logits);
+    return {grad_logits};
+  }
+
+ private:
+  double factor_;
+};
+
+class SquaredErrorNode final : public Node {
+ public:
+  SquaredErrorNode(const Tensor& a, const Tensor& b, double factor)
+      : Node("mean_squared_error", {a, b}), factor_(factor) {
+    save("a", a);
+    save("b", b);
+  }
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    Gradients gradients(2);
+    for (const std::size_t i : {0U, 1U}) {
+      if (wanted[i]) {  // towards b it is the same with the roles exchanged
+        const Tensor mine = saved(i == 0 ? "a" : "b");
+        const Tensor other = saved(i == 0 ? "b" : "a");
+        gradients[i] = empty_beside(grad, mine.shape());
+        kernels(grad.device()).squared_error_grad(grad, mine, other, factor_, gradients[i]);
+      }
+    }
+    return gradients;
+  }
+
+ private:
+  double factor_;
+};
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction) {
+  const Span span("cross_entropy", "forward");
+  STAGECOACH_CHECK(logits.dims() == 2 && labels.dims() == 1 && logits.size(0) == labels.size(0) && logits.numel() > 0,
+                   "cross_entropy: logits {} and labels {} (wanted [N, C] and [N])", describe(logits),
+                   describe(labels));
+  STAGECOACH_CHECK(labels.dtype() == DType::int32 && labels.device() == logits.device(),
+                   "cross_entropy: labels {} must be int32 on the device of {}", describe(labels), describe(logits));
+  const double factor = factor_of(reduction, logits.size(0));
+  Tensor loss = empty_beside(logits, Shape{});
+  Tensor probabilities = empty_beside(logits, logits.shape());
+  kernels(logits.device()).cross_entropy(logits, labels, factor, loss, probabilities);
+  if (should_record({&logits})) {
+    loss.set_grad_node(std::make_shared<CrossEntropyNode>(logits, probabilities, labels, factor));
+  }
+  return loss;
+}
+
+Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction) {
+  const Span span("mean_squared_error", "forward");
+  STAGECOACH_CHECK(a.shape() == b.shape() && a.numel() > 0, "mean_squared_error: {} and {} differ", describe(a),
+                   describe(b));
+  check_beside("mean_squared_error", a, b);
+  const double factor = factor_of(reduction, a.numel());
+  Tensor loss = empty_beside(a, Shape{});
+  kernels(a.device()).squared_error(a, b, factor, loss);
+  if (should_record({&a, &b})) {
+    loss.set_grad_node(std::make_shared<SquaredErrorNode>(a, b, factor));
+  }
+  return loss;
+}
+
+}  // namespace stagecoach

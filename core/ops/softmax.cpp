@@ -1,0 +1,49 @@
+#include "core/ops.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+using ForwardKernel = void (Kernels::*)(const Tensor&, Tensor&) const;
+using BackwardKernel = void (Kernels::*)(const Tensor&, const Tensor&, Tensor&) const;
+
+/// Both forms compute their gradient from what they gave.
+class SoftmaxNode final : public Node {
+ public:
+  SoftmaxNode(const char* name, const Tensor& x, const Tensor& y, BackwardKernel kernel)
+      : Node(name, {x}), kernel_(kernel) {
+    save("output", y);
+  }
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    if (!wanted[0]) {
+      return {Tensor()};
+    }
+    Tensor grad_x = empty_beside(grad, grad.shape());
+    (kernels(grad.device()).*kernel_)(grad, saved("output"), grad_x);
+    return {grad_x};
+  }
+
+ private:
+  BackwardKernel kernel_;
+};
+
+Tensor over_rows(const char* name, const Tensor& x, ForwardKernel forward, BackwardKernel backward) {
+  const Span span(name, "forward");
+  STAGECOACH_CHECK(x.dims() == 2 && x.size(1) > 0, "{}: input {} is not [N, C]", name, describe(x));
+  Tensor y = empty_beside(x, x.shape());
+  (kernels(x.device()).*forward)(x, y);
+  if (should_record({&x})) {
+    y.set_grad_node(std::make_shared<SoftmaxNode>(name, x, y, backward));
+  }
+  return y;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x) { return over_rows("softmax", x, &Kernels::softmax, &Kernels::softmax_grad); }
+
+Tensor log_softmax(const Tensor& x) {
+  return over_rows("log_softmax", x, &Kernels::log_softmax, &Kernels::log_softmax_grad);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,90 @@
+#include "core/ops.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+class ReshapeNode final : public Node {
+ public:
+  explicit ReshapeNode(const Tensor& x) : Node("reshape", {x}), shape_(x.shape()) {}
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    return {wanted[0] ? grad.alias(shape_, grad.offset()) : Tensor()};
+  }
+
+ private:
+  Shape shape_;
+};
+
+class NarrowNode final : public Node {
+ public:
+  NarrowNode(const Tensor& x, std::int64_t start) : Node("narrow", {x}), shape_(x.shape()), start_(start) {}
+  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+    if (!wanted[0]) {
+      return {Tensor()};
+    }
+    Tensor whole = Tensor::zeros(shape_, grad.dtype(), grad.device());
+    whole.narrow(start_, grad.size(0)).copy_from(grad);
+    return {whole};
+  }
+
+ private:
+  Shape shape_;
+  std::int64_t start_;
+};
+
+}  // namespace
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  STAGECOACH_CHECK(shape.numel() == numel(), "reshape: {} to {}: the number of elements differs", describe(*this),
+                   to_string(shape));
+  Tensor view = alias(shape, offset());
+  if (should_record({this})) {
+    view.set_grad_node(std::make_shared<ReshapeNode>(*this));
+  }
+  return view;
+}
+
+Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
+  std::int64_t known = 1;
+  int open = -1;
+  int dim = 0;
+  std::array<std::int64_t, Shape::kMaxDims> filled{};
+  STAGECOACH_CHECK(extents.size() <= filled.size(), "reshape: {} dimensions, at most {} are supported", extents.size(),
+                   filled.size());
+  for (const std::int64_t extent : extents) {
+    STAGECOACH_CHECK(extent != -1 || open < 0, "reshape: {}: only one extent may be -1", describe(*this));
+    if (extent == -1) {
+      open = dim;
+    } else {
+      known *= extent;
+    }
+    filled[static_cast<std::size_t>(dim++)] = extent;
+  }
+  if (open >= 0) {
+    STAGECOACH_CHECK(known > 0 && numel() % known == 0, "reshape: {} cannot be dealt into rows of {}", describe(*this),
+                     known);
+    filled[static_cast<std::size_t>(open)] = numel() / known;
+  }
+  return reshape(Shape(filled.data(), dim));
+}
+
+Tensor Tensor::narrow(std::int64_t start, std::int64_t length) const {
+  STAGECOACH_CHECK(dims() > 0 && start >= 0 && length >= 0 && start + length <= size(0), "narrow: rows {} … {} of {}",
+                   start, start + length - 1, describe(*this));
+  const std::int64_t row = size(0) == 0 ? 0 : numel() / size(0);
+  Tensor view = alias(shape().with(0, length), offset() + start * row);
+  if (should_record({this})) {
+    view.set_grad_node(std::make_shared<NarrowNode>(*this, start));
+  }
+  return view;
+}
+
+Tensor flatten(const Tensor& x) {
+  std::int64_t rest = 1;  // not -1: an empty batch has rows too
+  for (int dim = 1; dim < x.dims(); ++dim) {
+    rest *= x.size(dim);
+  }
+  return x.reshape(Shape{x.size(0), rest});
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,73 @@
+#pragma once
+/// @file
+/// The threads of one device: a loop whose rounds do not depend on each other is dealt out to them.
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "core/device.h"
+
+namespace stagecoach {
+
+/// A fork-join pool. The calling thread works too, so `threads() == 1` means no other thread at all.
+/// One thread at a time may call `run`: the rank that owns the device.
+class ThreadPool {
+ public:
+  using Body = void (*)(void* context, std::int64_t index);
+
+  ThreadPool() = default;
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return 1 + static_cast<int>(workers_.size()); }
+  void resize(int threads);
+  /// Calls body(context, i) once for each i in [0, count), in any order, and returns when all are done.
+  /// The first exception is thrown again here.
+  void run(std::int64_t count, Body body, void* context);
+
+ private:
+  void work(std::uint64_t seen);
+  void drain();
+
+  std::vector<std::jthread> workers_;
+  // One job at a time. `generation_` rises when a job starts (or the pool ends); `pending_` counts the
+  // workers that have not yet left the job.
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<int> pending_{0};
+  std::atomic<std::int64_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::int64_t count_ = 0;
+  Body body_ = nullptr;
+  void* context_ = nullptr;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+/// The pool of a CPU device.
+ThreadPool& thread_pool(Device device);
+
+/// Calls body(i) for each i in [0, count) on the threads of `device`. The rounds must write to different
+/// places, and what a round computes must not depend on how many threads there are: then no result does.
+template <class F>
+void parallel_for(Device device, std::int64_t count, F&& body) {
+  ThreadPool& pool = thread_pool(device);
+  if (count <= 1 || pool.threads() == 1) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      body(i);
+    }
+    return;
+  }
+  using Plain = std::remove_reference_t<F>;
+  pool.run(
+      count, [](void* context, std::int64_t i) { (*static_cast<Plain*>(context))(i); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,56 @@
+#include "core/shape.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+namespace stagecoach {
+
+Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), static_cast<int>(extents.size())) {}
+
+Shape::Shape(const std::int64_t* extents, int dims) : dims_(dims) {
+  STAGECOACH_CHECK(dims >= 0 && dims <= kMaxDims, "shape: {} dimensions, at most {} are supported", dims, kMaxDims);
+  std::copy(extents, extents + dims, extents_.begin());
+  // So many elements of 8 bytes fit no memory; a shape within the limit overflows no index.
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 58;
+  std::int64_t product = 1;
+  for (const std::int64_t extent : *this) {
+    STAGECOACH_CHECK(extent >= 0, "shape: extent {} is negative in {}", extent, to_string(*this));
+    STAGECOACH_CHECK(extent <= kMostElements / std::max<std::int64_t>(product, 1), "shape: {} has too many elements",
+                     to_string(*this));
+    product *= std::max<std::int64_t>(extent, 1);
+  }
+}
+
+int Shape::checked(int dim) const {
+  const int index = dim < 0 ? dim + dims_ : dim;
+  STAGECOACH_CHECK(index >= 0 && index < dims_, "shape: dimension {} of {}", dim, to_string(*this));
+  return index;
+}
+
+std::int64_t Shape::operator[](int dim) const { return extents_[static_cast<std::size_t>(checked(dim))]; }
+
+Shape Shape::with(int dim, std::int64_t extent) const {
+  Shape changed = *this;
+  changed.extents_[static_cast<std::size_t>(checked(dim))] = extent;
+  return Shape(changed.begin(), dims_);  // checked anew
+}
+
+std::int64_t Shape::numel() const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : *this) {
+    product *= extent;
+  }
+  return product;
+}
+
+bool Shape::operator==(const Shape& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+
+std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (const std::int64_t extent : shape) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  }
+  return text + "]";
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,45 @@
+#pragma once
+/// @file
+/// The extents of a tensor, outermost first: [N, C, H, W].
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace stagecoach {
+
+/// At most kMaxDims extents, held by value so that making a tensor allocates nothing for them.
+/// A shape without dimensions is a scalar and has one element.
+class Shape {
+ public:
+  static constexpr int kMaxDims = 6;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> extents);
+  /// The first `dims` of the extents at `extents`.
+  Shape(const std::int64_t* extents, int dims);
+
+  int dims() const { return dims_; }
+  /// The extent of dimension `dim`; a negative one counts from the back. Throws outside the shape.
+  std::int64_t operator[](int dim) const;
+  /// A copy in which dimension `dim` has extent `extent`.
+  Shape with(int dim, std::int64_t extent) const;
+  /// The product of all extents.
+  std::int64_t numel() const;
+
+  const std::int64_t* begin() const { return extents_.data(); }
+  const std::int64_t* end() const { return extents_.data() + dims_; }
+  bool operator==(const Shape& other) const;
+
+ private:
+  int checked(int dim) const;
+
+  std::array<std::int64_t, kMaxDims> extents_{};
+  int dims_ = 0;
+};
+
+/// "[64, 3, 32, 32]".
+std::string to_string(const Shape& shape);
+
+}  // namespace stagecoach

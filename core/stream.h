@@ -1,0 +1,42 @@
+#pragma once
+/// @file
+/// Streams order work on a device; events mark points in it. A CPU device runs every operation at once,
+/// in the calling thread, so its streams are always drained; the same program then also fits a GPU.
+
+#include <chrono>
+
+#include "core/device.h"
+
+namespace stagecoach {
+
+/// A queue of work on one device: work on one stream runs in the order in which it was given.
+struct Stream {
+  Device device;
+  int id = 0;
+  bool operator==(const Stream&) const = default;
+};
+
+/// Returns when all work given to `stream` so far is done.
+void synchronize(const Stream& stream);
+
+/// A point in a stream's work.
+class Event {
+ public:
+  /// Marks the point after the work given to `stream` so far.
+  void record(const Stream& stream);
+  /// Makes later work on `stream` wait for the marked point, without stopping the caller.
+  void wait(const Stream& stream) const;
+  /// Returns when the marked point is reached. Throws if the event was never recorded.
+  void synchronize() const;
+  bool recorded() const { return recorded_; }
+
+  /// Seconds from `start` to `end` on the device's clock. Throws unless both were recorded.
+  static double seconds_between(const Event& start, const Event& end);
+
+ private:
+  Stream stream_;
+  bool recorded_ = false;
+  std::chrono::steady_clock::time_point time_;
+};
+
+}  // namespace stagecoach

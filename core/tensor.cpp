@@ -1,0 +1,199 @@
+#include "core/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/autograd/node.h"
+#include "core/kernels/kernels.h"
+
+namespace stagecoach {
+
+struct Tensor::Impl {
+  std::shared_ptr<Storage> storage;
+  Shape shape;
+  std::int64_t offset = 0;  // in elements
+  DType dtype = DType::float32;
+
+  bool requires_grad = false;
+  Tensor grad;
+  std::shared_ptr<Node> grad_node;
+  std::function<void(Tensor&)> hook;
+};
+
+Tensor::Impl& Tensor::impl() const {
+  STAGECOACH_CHECK(impl_ != nullptr, "tensor: used while undefined");
+  return *impl_;
+}
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  auto impl = std::make_shared<Impl>();
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  impl->storage = std::make_shared<Storage>(bytes, device);
+  impl->shape = shape;
+  impl->dtype = dtype;
+  return Tensor(std::move(impl));
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) { return full(shape, 0, dtype, device); }
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  tensor.fill(value);
+  return tensor;
+}
+
+template <class T>
+Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
+  STAGECOACH_CHECK(static_cast<std::int64_t>(values.size()) == shape.numel(),
+                   "tensor: {} values for shape {}, which has {}", values.size(), to_string(shape), shape.numel());
+  Tensor tensor = empty(shape, dtype_of<T>, Device{});
+  std::copy(values.begin(), values.end(), tensor.mutable_data<T>());
+  return device == Device{} ? tensor : tensor.to(device);
+}
+
+const Shape& Tensor::shape() const { return impl().shape; }
+std::size_t Tensor::bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype()); }
+DType Tensor::dtype() const { return impl().dtype; }
+Device Tensor::device() const { return impl().storage->device(); }
+
+const void* Tensor::raw_data() const {
+  const Impl& self = impl();
+  return static_cast<const char*>(self.storage->data()) + static_cast<std::size_t>(self.offset) * size_of(self.dtype);
+}
+
+void* Tensor::raw_mutable_data() {
+  impl().storage->bump_version();
+  return const_cast<void*>(raw_data());
+}
+
+template <class T>
+const T* Tensor::data() const {
+  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: {} was read as {}", describe(*this), name_of(dtype_of<T>));
+  return static_cast<const T*>(raw_data());
+}
+
+template <class T>
+T* Tensor::mutable_data() {
+  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: {} was written as {}", describe(*this), name_of(dtype_of<T>));
+  return static_cast<T*>(raw_mutable_data());
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor here = to(Device{});
+  const T* values = here.data<T>();
+  return {values, values + numel()};
+}
+
+double Tensor::item() const {
+  STAGECOACH_CHECK(numel() == 1, "tensor: item() needs one element, this is {}", describe(*this));
+  switch (dtype()) {
+    case DType::float32:
+      return to_vector<float>()[0];
+    case DType::float64:
+      return to_vector<double>()[0];
+    case DType::int32:
+      return to_vector<std::int32_t>()[0];
+    case DType::uint8:
+      return to_vector<std::uint8_t>()[0];
+  }
+  fail("item: unknown dtype");
+}
+
+Tensor Tensor::detach() const { return alias(shape(), offset()); }
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty(shape(), dtype(), device());
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) {
+    return *this;
+  }
+  Tensor moved = empty(shape(), dtype(), device);
+  moved.copy_from(*this);
+  return moved;
+}
+
+void Tensor::copy_from(const Tensor& source) {
+  STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype(), "copy: from {} to {}", describe(source),
+                   describe(*this));
+  const bool on_gpu = device().type == DeviceType::cuda || source.device().type == DeviceType::cuda;
+  const Device mover = device().type == DeviceType::cuda ? device() : source.device();
+  if (on_gpu) {
+    kernels(mover).copy(source, *this);
+  } else {
+    std::memmove(raw_mutable_data(), source.raw_data(), bytes());  // views of one storage may overlap
+  }
+}
+
+void Tensor::fill(double value) { kernels(device()).fill(value, *this); }
+
+std::uint64_t Tensor::version() const { return impl().storage->version(); }
+const std::shared_ptr<Storage>& Tensor::storage() const { return impl().storage; }
+std::int64_t Tensor::offset() const { return impl().offset; }
+
+void Tensor::rebind(const Tensor& source) {
+  STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype() && device() == source.device(),
+                   "rebind: {} to {}", describe(*this), describe(source));
+  impl().storage = source.impl().storage;
+  impl().offset = source.impl().offset;
+}
+
+Tensor Tensor::alias(const Shape& shape, std::int64_t offset) const {
+  const Impl& self = impl();
+  const auto last = static_cast<std::size_t>(offset + shape.numel()) * size_of(self.dtype);
+  STAGECOACH_CHECK(offset >= 0 && last <= self.storage->bytes(),
+                   "alias: shape {} at offset {} leaves the storage of {}", to_string(shape), offset, describe(*this));
+  auto view = std::make_shared<Impl>();
+  view->storage = self.storage;
+  view->shape = shape;
+  view->offset = offset;
+  view->dtype = self.dtype;
+  return Tensor(std::move(view));
+}
+
+bool Tensor::requires_grad() const { return impl().requires_grad || impl().grad_node != nullptr; }
+
+Tensor& Tensor::set_requires_grad(bool on) {
+  STAGECOACH_CHECK(is_leaf(), "tensor: requires_grad can be set on leaves only; detach() first");
+  STAGECOACH_CHECK(!on || dtype() == DType::float32 || dtype() == DType::float64,
+                   "tensor: gradients need floating point, this is {}", describe(*this));
+  impl().requires_grad = on;
+  return *this;
+}
+
+Tensor Tensor::grad() const { return impl().grad; }
+
+void Tensor::set_grad(const Tensor& grad) {
+  STAGECOACH_CHECK(!grad.defined() || (grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device()),
+                   "tensor: gradient {} for {}", describe(grad), describe(*this));
+  impl().grad = grad;
+}
+
+void Tensor::on_gradient(std::function<void(Tensor&)> hook) { impl().hook = std::move(hook); }
+const std::function<void(Tensor&)>& Tensor::gradient_hook() const { return impl().hook; }
+const std::shared_ptr<Node>& Tensor::grad_node() const { return impl().grad_node; }
+void Tensor::set_grad_node(std::shared_ptr<Node> node) { impl().grad_node = std::move(node); }
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.defined()) {
+    return "undefined";
+  }
+  return fmt::format("{}{} on {}", name_of(tensor.dtype()), to_string(tensor.shape()), to_string(tensor.device()));
+}
+
+#define STAGECOACH_INSTANTIATE(T)                                            \
+  template Tensor Tensor::from<T>(std::span<const T>, const Shape&, Device); \
+  template const T* Tensor::data<T>() const;                                 \
+  template T* Tensor::mutable_data<T>();                                     \
+  template std::vector<T> Tensor::to_vector<T>() const;
+STAGECOACH_INSTANTIATE(float)
+STAGECOACH_INSTANTIATE(double)
+STAGECOACH_INSTANTIATE(std::int32_t)
+STAGECOACH_INSTANTIATE(std::uint8_t)
+#undef STAGECOACH_INSTANTIATE
+
+}  // namespace stagecoach

@@ -1,0 +1,61 @@
+#include "core/trace.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace stagecoach {
+namespace {
+
+thread_local Trace* current = nullptr;
+thread_local int current_track = 0;
+
+}  // namespace
+
+Trace::Trace() : start_(std::chrono::steady_clock::now()) {}
+
+void Trace::attach(int track) {
+  current = this;
+  current_track = track;
+}
+
+void Trace::detach() { current = nullptr; }
+
+std::vector<Trace::Event> Trace::events() const {
+  const std::lock_guard lock(mutex_);
+  return events_;
+}
+
+double Trace::now() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+void Trace::add(const Event& event) {
+  const std::lock_guard lock(mutex_);
+  events_.push_back(event);
+}
+
+std::string Trace::to_json() const {
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  const char* separator = "\n";
+  for (const Event& event : events()) {
+    fmt::format_to(
+        std::back_inserter(text),
+        "{}{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
+        separator, event.name, event.category, event.track, event.start * 1e6, event.seconds * 1e6);
+    separator = ",\n";
+  }
+  return text + "\n]}\n";
+}
+
+Span::Span(const char* name, const char* category) : name_(name), category_(category), trace_(current) {
+  if (trace_ != nullptr) {
+    start_ = trace_->now();
+  }
+}
+
+Span::~Span() {
+  if (trace_ != nullptr && trace_ == current) {
+    trace_->add({name_, category_, current_track, start_, trace_->now() - start_});
+  }
+}
+
+}  // namespace stagecoach

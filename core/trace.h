@@ -1,0 +1,56 @@
+#pragma once
+/// @file
+/// A record of what a rank did when: one track a rank, spans nested on it.
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace stagecoach {
+
+/// Collects spans while it is attached to a thread. Attach one rank's thread to one track.
+class Trace {
+ public:
+  struct Event {
+    const char* name;      ///< a string literal: an operation, "forward", …
+    const char* category;  ///< a string literal
+    int track;             ///< the rank
+    double start;          ///< seconds since the trace was made
+    double seconds;
+  };
+
+  Trace();
+  /// Until detach(), spans of the calling thread are recorded here, on `track`.
+  void attach(int track);
+  static void detach();
+  /// What was recorded so far.
+  std::vector<Event> events() const;
+  /// Seconds since the trace was made.
+  double now() const;
+  void add(const Event& event);
+  /// The events in Chrome's trace format (Perfetto opens it); times in microseconds.
+  std::string to_json() const;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+  mutable std::mutex mutex_;
+  std::vector<Event> events_;
+};
+
+/// Records its own scope in the trace of this thread; costs one branch when there is none.
+class Span {
+ public:
+  Span(const char* name, const char* category);
+  ~Span();
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  const char* name_;
+  const char* category_;
+  Trace* trace_;  // the one that was attached when the scope began
+  double start_ = 0;
+};
+
+}  // namespace stagecoach
