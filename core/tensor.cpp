@@ -144,8 +144,8 @@ void Tensor::rebind(const Tensor& source) {
 
 Tensor Tensor::alias(const Shape& shape, std::int64_t offset) const {
   const Impl& self = impl();
-  const auto last = static_cast<std::size_t>(offset + shape.numel()) * size_of(self.dtype);
-  STAGECOACH_CHECK(offset >= 0 && last <= self.storage->bytes(),
+  const auto held = static_cast<std::int64_t>(self.storage->bytes() / size_of(self.dtype));  // elements
+  STAGECOACH_CHECK(offset >= 0 && offset <= held && shape.numel() <= held - offset,
                    "alias: shape {} at offset {} leaves the storage of {}", to_string(shape), offset, describe(*this));
   auto view = std::make_shared<Impl>();
   view->storage = self.storage;

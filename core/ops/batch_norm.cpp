@@ -42,6 +42,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
                   Tensor running_variance, const BatchNormSettings& settings) {
   const Span span("batch_norm", "forward");
   STAGECOACH_CHECK(x.dims() == 2 || x.dims() == 4, "batch_norm: input {} is not [N, C] or [N, C, H, W]", describe(x));
+  STAGECOACH_CHECK(x.size(1) > 0, "batch_norm: input {} has no channels", describe(x));
   const Shape channels{x.size(1)};
   for (const Tensor* each :
        {&weight, &bias, static_cast<const Tensor*>(&running_mean), static_cast<const Tensor*>(&running_variance)}) {

@@ -69,8 +69,8 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
 }
 
 Tensor Tensor::narrow(std::int64_t start, std::int64_t length) const {
-  STAGECOACH_CHECK(dims() > 0 && start >= 0 && length >= 0 && start + length <= size(0), "narrow: rows {} … {} of {}",
-                   start, start + length - 1, describe(*this));
+  STAGECOACH_CHECK(dims() > 0 && start >= 0 && start <= size(0) && length >= 0 && length <= size(0) - start,
+                   "narrow: {} rows from row {} of {}", length, start, describe(*this));
   const std::int64_t row = size(0) == 0 ? 0 : numel() / size(0);
   Tensor view = alias(shape().with(0, length), offset() + start * row);
   if (should_record({this})) {

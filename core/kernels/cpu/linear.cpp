@@ -14,6 +14,9 @@ namespace {
 /// columns follow each other, so the vectors that they share stay in the cache.
 template <class Body>
 void for_each_tile(Device device, std::int64_t rows, std::int64_t columns, const Body& body) {
+  if (rows == 0 || columns == 0) {
+    return;
+  }
   const Parts row_parts(rows, kMaxRows);
   const Parts column_parts(columns, max_columns(row_parts.size(row_parts.count - 1)));
   parallel_for(device, row_parts.count * column_parts.count, [&](std::int64_t tile) {

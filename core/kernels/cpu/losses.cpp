@@ -17,11 +17,11 @@ void CpuKernels::cross_entropy(const Tensor& logits, const Tensor& labels, doubl
       const T* row = in + n * classes;
       STAGECOACH_CHECK(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is not in 0 … {}",
                        label[n], n, classes - 1);
-      const T logs = cpu::log_sum_exp(row, classes);
+      const cpu::LogSoftmax<T> log_softmax_of(row, classes);
       for (std::int64_t c = 0; c < classes; ++c) {
-        probability[n * classes + c] = std::exp(row[c] - logs);
+        probability[n * classes + c] = std::exp(log_softmax_of(row[c]));
       }
-      sum += logs - row[label[n]];
+      sum -= log_softmax_of(row[label[n]]);
     }
     *loss.mutable_data<T>() = static_cast<T>(factor * sum);
   });

@@ -7,6 +7,12 @@
 namespace stagecoach {
 namespace {
 
+/// A value that is not a number wins, and stays: a diverged run must be seen.
+template <class T>
+bool wins(T value, T best) {
+  return value > best || value != value;
+}
+
 /// One plane: x [H, W] to y and picked [P, Q].
 template <class T>
 void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Window& window, std::int64_t rows,
@@ -23,8 +29,7 @@ void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Windo
       for (std::int64_t i = first_row; i < end_row; ++i) {
         for (std::int64_t j = first_column; j < end_column; ++j) {
           const std::int64_t at = i * width + j;
-          // `!(a <= b)`: a value that is not a number wins, so that it is passed on.
-          best = !(x[at] <= x[best]) ? at : best;
+          best = wins(x[at], x[best]) ? at : best;
         }
       }
       y[p * columns + q] = x[best];
@@ -46,12 +51,12 @@ void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int6
       const auto at = base + 2 * static_cast<std::int32_t>(q);
       T best = upper[2 * q];
       std::int32_t place = at;
-      place = !(upper[2 * q + 1] <= best) ? at + 1 : place;
-      best = !(upper[2 * q + 1] <= best) ? upper[2 * q + 1] : best;
-      place = !(lower[2 * q] <= best) ? at + below : place;
-      best = !(lower[2 * q] <= best) ? lower[2 * q] : best;
-      place = !(lower[2 * q + 1] <= best) ? at + below + 1 : place;
-      best = !(lower[2 * q + 1] <= best) ? lower[2 * q + 1] : best;
+      place = wins(upper[2 * q + 1], best) ? at + 1 : place;
+      best = wins(upper[2 * q + 1], best) ? upper[2 * q + 1] : best;
+      place = wins(lower[2 * q], best) ? at + below : place;
+      best = wins(lower[2 * q], best) ? lower[2 * q] : best;
+      place = wins(lower[2 * q + 1], best) ? at + below + 1 : place;
+      best = wins(lower[2 * q + 1], best) ? lower[2 * q + 1] : best;
       y[p * columns + q] = best;
       picked[p * columns + q] = place;
     }

@@ -18,15 +18,20 @@ void for_each_row(const Tensor& x, const Body& body) {
   parallel_for(x.device(), x.size(0), [&](std::int64_t n) { body(n * width, width); });
 }
 
-/// log(sum of exp(row)), with the largest taken out first so that nothing overflows.
+/// log(softmax(row)[c]) = (row[c] - largest) - log_sum. The largest is taken out first, so that nothing overflows, and
+/// is kept apart, so that a large offset common to all costs no digits.
 template <class T>
-T log_sum_exp(const T* row, std::int64_t width) {
-  const T largest = *std::max_element(row, row + width);
-  T sum = 0;
-  for (std::int64_t c = 0; c < width; ++c) {
-    sum += std::exp(row[c] - largest);
+struct LogSoftmax {
+  LogSoftmax(const T* row, std::int64_t width) : largest(*std::max_element(row, row + width)) {
+    T sum = 0;
+    for (std::int64_t c = 0; c < width; ++c) {
+      sum += std::exp(row[c] - largest);
+    }
+    log_sum = std::log(sum);
   }
-  return largest + std::log(sum);
-}
+  T operator()(T value) const { return (value - largest) - log_sum; }
+  T largest;
+  T log_sum;
+};
 
 }  // namespace stagecoach::cpu

@@ -10,9 +10,9 @@ void CpuKernels::softmax(const Tensor& x, Tensor& y) const {
     const T* in = x.data<T>();     // [N, C]
     T* out = y.mutable_data<T>();  // [N, C]
     cpu::for_each_row(x, [=](std::int64_t start, std::int64_t width) {
-      const T logs = cpu::log_sum_exp(in + start, width);
+      const cpu::LogSoftmax<T> log_softmax_of(in + start, width);
       for (std::int64_t c = start; c < start + width; ++c) {
-        out[c] = std::exp(in[c] - logs);
+        out[c] = std::exp(log_softmax_of(in[c]));
       }
     });
   });
@@ -40,9 +40,9 @@ void CpuKernels::log_softmax(const Tensor& x, Tensor& y) const {
     const T* in = x.data<T>();     // [N, C]
     T* out = y.mutable_data<T>();  // [N, C]
     cpu::for_each_row(x, [=](std::int64_t start, std::int64_t width) {
-      const T logs = cpu::log_sum_exp(in + start, width);
+      const cpu::LogSoftmax<T> log_softmax_of(in + start, width);
       for (std::int64_t c = start; c < start + width; ++c) {
-        out[c] = in[c] - logs;
+        out[c] = log_softmax_of(in[c]);
       }
     });
   });

@@ -1,0 +1,183 @@
+// The fast kernels against the plain ones, around every width at which their code takes another path.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/linear.h"
+#include "core/random.h"
+#include "tests/support/devices.h"
+
+namespace stagecoach {
+namespace {
+
+using cpu::ConvShape;
+using cpu::LinearShape;
+
+const std::int64_t kSamples[] = {1, 2, 7, 8, 15, 16, 17, 33};
+
+template <class T>
+std::vector<T> random_values(std::int64_t count, std::uint64_t key) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<T>(Philox(key).uniform(i) * 2 - 1);
+  }
+  return values;
+}
+
+/// What a kernel writes into. It starts as not-a-number, so an element left out is seen, and guards stand behind it.
+template <class T>
+class Output {
+ public:
+  explicit Output(std::int64_t count)
+      : count_(static_cast<std::size_t>(count)), values_(count_ + kGuards, std::numeric_limits<T>::quiet_NaN()) {}
+  T* data() { return values_.data(); }
+
+  /// Both sums of `terms` products of numbers in -1 … 1 are within a few sqrt(terms) roundings of the true one.
+  ::testing::AssertionResult near(const Output& plain, std::int64_t terms) const {
+    const double bound = 8 * std::sqrt(static_cast<double>(terms) + 1) * std::numeric_limits<T>::epsilon();
+    for (std::size_t i = 0; i < count_; ++i) {
+      const double scale = 1 + std::abs(static_cast<double>(plain.values_[i]));
+      if (!(std::abs(static_cast<double>(values_[i]) - plain.values_[i]) <= bound * scale)) {
+        return ::testing::AssertionFailure() << "element " << i << ": " << values_[i] << " against " << plain.values_[i]
+                                             << ", bound " << bound * scale;
+      }
+    }
+    for (std::size_t i = count_; i < values_.size(); ++i) {
+      if (!std::isnan(values_[i])) {
+        return ::testing::AssertionFailure() << "wrote " << i - count_ << " elements behind the end";
+      }
+    }
+    return ::testing::AssertionSuccess();
+  }
+
+ private:
+  static constexpr std::size_t kGuards = 64;
+  std::size_t count_;
+  std::vector<T> values_;
+};
+
+template <class T>
+void check_linear(Device device, const LinearShape& s, bool with_bias) {
+  const auto x = random_values<T>(s.samples * s.inputs, 1);
+  const auto weight = random_values<T>(s.outputs * s.inputs, 2);
+  const auto bias = random_values<T>(s.outputs, 3);
+  const auto grad_y = random_values<T>(s.samples * s.outputs, 4);
+  const T* b = with_bias ? bias.data() : nullptr;
+  Output<T> y(s.samples * s.outputs), plain_y(s.samples * s.outputs);
+  cpu::fast::linear(device, s, x.data(), weight.data(), b, y.data());
+  cpu::plain::linear(s, x.data(), weight.data(), b, plain_y.data());
+  EXPECT_TRUE(y.near(plain_y, s.inputs));
+  Output<T> grad_x(s.samples * s.inputs), plain_x(s.samples * s.inputs);
+  cpu::fast::linear_grad_input(device, s, grad_y.data(), weight.data(), grad_x.data());
+  cpu::plain::linear_grad_input(s, grad_y.data(), weight.data(), plain_x.data());
+  EXPECT_TRUE(grad_x.near(plain_x, s.outputs));
+  Output<T> grad_weight(s.outputs * s.inputs), plain_weight(s.outputs * s.inputs);
+  cpu::fast::linear_grad_weight(device, s, grad_y.data(), x.data(), grad_weight.data());
+  cpu::plain::linear_grad_weight(s, grad_y.data(), x.data(), plain_weight.data());
+  EXPECT_TRUE(grad_weight.near(plain_weight, s.samples));
+}
+
+class FastLinear : public ::testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Samples, FastLinear, ::testing::ValuesIn(kSamples));
+
+TEST_P(FastLinear, AgreesWithPlain) {
+  const Device device = test::fresh_device();
+  const test::ThreadsFor threads(device, 2);
+  for (const std::int64_t outputs : {1, 5, 6, 7, 8, 9, 17}) {
+    for (const std::int64_t inputs : {1, 3, 15, 16, 17, 33, 100}) {
+      const LinearShape shape{GetParam(), inputs, outputs};
+      SCOPED_TRACE(fmt::format("{} samples, {} inputs, {} outputs", GetParam(), inputs, outputs));
+      check_linear<float>(device, shape, true);
+      check_linear<double>(device, shape, false);
+    }
+  }
+}
+
+template <class T>
+void check_conv2d(Device device, const ConvShape& s, bool with_bias) {
+  const std::int64_t in = s.samples * s.channels * s.height * s.width;
+  const std::int64_t out = s.samples * s.outputs * s.rows() * s.columns();
+  const std::int64_t taps = s.channels * s.window.kernel * s.window.kernel;
+  const auto x = random_values<T>(in, 1);
+  const auto weight = random_values<T>(s.outputs * taps, 2);
+  const auto bias = random_values<T>(s.outputs, 3);
+  const auto grad_y = random_values<T>(out, 4);
+  const T* b = with_bias ? bias.data() : nullptr;
+  Output<T> y(out), plain_y(out);
+  cpu::fast::conv2d(device, s, x.data(), weight.data(), b, y.data());
+  cpu::plain::conv2d(s, x.data(), weight.data(), b, plain_y.data());
+  EXPECT_TRUE(y.near(plain_y, taps)) << "forward";
+  Output<T> grad_x(in), plain_x(in);
+  cpu::fast::conv2d_grad_input(device, s, grad_y.data(), weight.data(), grad_x.data());
+  cpu::plain::conv2d_grad_input(s, grad_y.data(), weight.data(), plain_x.data());
+  EXPECT_TRUE(grad_x.near(plain_x, s.outputs * s.window.kernel * s.window.kernel)) << "input gradient";
+  Output<T> grad_weight(s.outputs * taps), plain_weight(s.outputs * taps);
+  cpu::fast::conv2d_grad_weight(device, s, grad_y.data(), x.data(), grad_weight.data());
+  cpu::plain::conv2d_grad_weight(s, grad_y.data(), x.data(), plain_weight.data());
+  EXPECT_TRUE(grad_weight.near(plain_weight, s.samples * s.rows() * s.columns())) << "weight gradient";
+}
+
+/// Both types, with and without bias, if the kernel fits into the padded image.
+void check_conv2d(Device device, const ConvShape& s) {
+  if (std::min(s.height, s.width) + 2 * s.window.padding < s.window.kernel) {
+    return;
+  }
+  SCOPED_TRACE(fmt::format("x [{}, {}, {}, {}], {} outputs, kernel {}, stride {}, padding {}", s.samples, s.channels,
+                           s.height, s.width, s.outputs, s.window.kernel, s.window.stride, s.window.padding));
+  check_conv2d<float>(device, s, true);
+  check_conv2d<double>(device, s, false);
+}
+
+/// The kernel's extent. Stride may exceed it, and so may the padding.
+class FastConv2dWindows : public ::testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Kernel, FastConv2dWindows, ::testing::Values(1, 2, 3, 5, 7));
+
+TEST_P(FastConv2dWindows, AgreeWithPlain) {
+  const Device device = test::fresh_device();
+  const test::ThreadsFor threads(device, 2);
+  for (const std::int64_t stride : {1, 2, 3}) {
+    for (const std::int64_t padding : {0, 1, 2, 3}) {
+      const Window window{GetParam(), stride, padding};
+      for (const auto& [height, width] : {std::pair{1, 1}, {2, 5}, {7, 4}, {9, 9}, {8, 13}}) {
+        check_conv2d(device, {3, 2, height, width, 3, window});
+      }
+    }
+  }
+}
+
+class FastConv2dChannels : public ::testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Outputs, FastConv2dChannels, ::testing::Values(1, 5, 6, 7, 8, 9, 17));
+
+TEST_P(FastConv2dChannels, AgreeWithPlain) {
+  const Device device = test::fresh_device();
+  const test::ThreadsFor threads(device, 2);
+  for (const std::int64_t channels : {1, 5, 6, 7, 8, 9, 17}) {
+    check_conv2d(device, {3, channels, 5, 4, GetParam(), {3, 1, 1}});
+    check_conv2d(device, {2, channels, 3, 5, GetParam(), {2, 2, 0}});
+  }
+}
+
+class FastConv2dSamples : public ::testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Samples, FastConv2dSamples, ::testing::ValuesIn(kSamples));
+
+TEST_P(FastConv2dSamples, AgreeWithPlain) {
+  const Device device = test::fresh_device();
+  const test::ThreadsFor threads(device, 2);
+  check_conv2d(device, {GetParam(), 3, 6, 5, 7, {3, 1, 1}});
+  check_conv2d(device, {GetParam(), 2, 5, 7, 2, {5, 2, 2}});
+  check_conv2d(device, {GetParam(), 1, 4, 4, 1, {1, 3, 0}});
+}
+
+// Enough positions that the weight gradient takes the rows of an image in several goes.
+TEST(FastConv2d, AgreesWithPlainOnALargeImage) {
+  const Device device = test::fresh_device();
+  check_conv2d(device, {2, 2, 70, 41, 5, {3, 1, 1}});
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,164 @@
+// Spans and the trace that collects them.
+
+#include "core/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/autograd/backward.h"
+#include "core/ops.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+/// Leaves this thread without a trace, whatever a test did.
+class TraceTest : public ::testing::Test {
+ protected:
+  ~TraceTest() override { Trace::detach(); }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Trace::Event& event : trace_.events()) {
+      all.emplace_back(event.name);
+    }
+    return all;
+  }
+  Trace trace_;
+};
+using Names = std::vector<std::string>;
+
+TEST_F(TraceTest, NothingIsRecordedWhileDetached) {
+  { const Span span("before", "test"); }
+  trace_.attach(0);
+  { const Span span("within", "test"); }
+  Trace::detach();
+  { const Span span("after", "test"); }
+  EXPECT_EQ(names(), (Names{"within"}));
+}
+
+TEST_F(TraceTest, ASpanHasItsNameCategoryTrackAndTime) {
+  trace_.attach(3);
+  const double before = trace_.now();
+  {
+    const Span span("work", "forward");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const double after = trace_.now();
+  ASSERT_EQ(trace_.events().size(), 1U);
+  const Trace::Event event = trace_.events()[0];
+  EXPECT_STREQ(event.name, "work");
+  EXPECT_STREQ(event.category, "forward");
+  EXPECT_EQ(event.track, 3);
+  EXPECT_GE(event.seconds, 0.002);
+  EXPECT_GE(event.start, before);
+  EXPECT_LE(event.start + event.seconds, after);
+}
+
+// An inner span lies within its outer one, as the viewer needs it, and ends first.
+TEST_F(TraceTest, SpansNest) {
+  trace_.attach(0);
+  {
+    const Span outer("outer", "test");
+    { const Span first("first", "test"); }
+    { const Span second("second", "test"); }
+  }
+  EXPECT_EQ(names(), (Names{"first", "second", "outer"}));
+  const auto events = trace_.events();
+  for (const std::size_t inner : {0U, 1U}) {
+    EXPECT_GE(events[inner].start, events[2].start);
+    EXPECT_LE(events[inner].start + events[inner].seconds, events[2].start + events[2].seconds);
+  }
+  EXPECT_LE(events[0].start + events[0].seconds, events[1].start);
+}
+
+TEST_F(TraceTest, ASpanOpenWhenTheTraceIsDetachedIsNotRecorded) {
+  trace_.attach(0);
+  {
+    const Span span("cut", "test");
+    Trace::detach();
+  }
+  EXPECT_TRUE(trace_.events().empty());
+}
+
+TEST_F(TraceTest, ASpanOpenWhenTheTraceIsAttachedIsNotRecorded) {
+  {
+    const Span span("early", "test");
+    trace_.attach(0);
+  }
+  EXPECT_TRUE(trace_.events().empty());
+}
+
+TEST_F(TraceTest, ASpanOpenWhenAnotherTraceIsAttachedIsInNeither) {
+  Trace other;
+  trace_.attach(0);
+  {
+    const Span span("between", "test");
+    other.attach(0);
+    { const Span inner("inner", "test"); }
+  }
+  EXPECT_TRUE(trace_.events().empty());
+  ASSERT_EQ(other.events().size(), 1U);
+  EXPECT_STREQ(other.events()[0].name, "inner");
+}
+
+TEST_F(TraceTest, EachThreadHasATrackOfItsOwn) {
+  constexpr int kRanks = 4;
+  constexpr int kSpans = 100;
+  {
+    std::vector<std::jthread> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([this, rank] {
+        { const Span unseen("unseen", "test"); }
+        trace_.attach(rank);
+        for (int i = 0; i < kSpans; ++i) {
+          const Span span("step", "test");
+        }
+        Trace::detach();
+      });
+    }
+  }
+  const auto events = trace_.events();
+  EXPECT_EQ(events.size(), static_cast<std::size_t>(kRanks * kSpans));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(std::count_if(events.begin(), events.end(), [=](const auto& event) { return event.track == rank; }),
+              kSpans);
+  }
+}
+
+TEST_F(TraceTest, OperationsAreSpans) {
+  const Tensor x = test::random_leaf({2, 3}, "x");
+  const Tensor w = test::random_leaf({4, 3}, "w");
+  trace_.attach(0);
+  const Tensor y = relu(linear(x, w));
+  backward(y, test::random_tensor({2, 4}, "upstream"));
+  Trace::detach();
+  Names labels;
+  for (const Trace::Event& event : trace_.events()) {
+    labels.push_back(std::string(event.category) + " " + event.name);
+  }
+  EXPECT_EQ(labels, (Names{"forward linear", "forward relu", "backward relu", "backward linear"}));
+}
+
+TEST_F(TraceTest, JsonIsChromesFormat) {
+  trace_.add({"conv2d", "forward", 0, 0.001, 0.0000025});
+  trace_.add({"send", "wait", 12, 1.5, 0});
+  EXPECT_EQ(
+      trace_.to_json(),
+      "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+      "{\"name\":\"conv2d\",\"cat\":\"forward\",\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":1000.000,\"dur\":2.500},\n"
+      "{\"name\":\"send\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":0,\"tid\":12,\"ts\":1500000.000,\"dur\":0.000}\n"
+      "]}\n");
+}
+
+TEST_F(TraceTest, JsonOfNoEventsIsAnEmptyList) {
+  EXPECT_EQ(trace_.to_json(), "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n]}\n");
+}
+
+}  // namespace
+}  // namespace stagecoach
