@@ -1,0 +1,68 @@
+#include "nn/layers.h"
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+/// PyTorch's default for linear and convolutional layers (there written as Kaiming's rule with a = sqrt(5)).
+Init fan_in_init(std::int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
+
+}  // namespace
+
+Linear::Linear(std::int64_t inputs, std::int64_t outputs, Bias bias) : bias_(bias) {
+  STAGECOACH_CHECK(inputs > 0 && outputs > 0, "linear layer: {} inputs, {} outputs", inputs, outputs);
+  add_parameter("weight", {outputs, inputs}, fan_in_init(inputs));
+  if (bias_ == Bias::yes) {
+    add_parameter("bias", {outputs}, fan_in_init(inputs));
+  }
+}
+
+Tensor Linear::forward(const Tensor& x) {
+  return linear(x, own("weight"), bias_ == Bias::yes ? own("bias") : Tensor());
+}
+
+Conv2d::Conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, const Conv2dSettings& settings,
+               Bias bias)
+    : settings_(settings), bias_(bias) {
+  STAGECOACH_CHECK(inputs > 0 && outputs > 0 && kernel > 0, "convolution layer: {} inputs, {} outputs, kernel {}",
+                   inputs, outputs, kernel);
+  const Init init = fan_in_init(inputs * kernel * kernel);
+  add_parameter("weight", {outputs, inputs, kernel, kernel}, init);
+  if (bias_ == Bias::yes) {
+    add_parameter("bias", {outputs}, init);
+  }
+}
+
+Tensor Conv2d::forward(const Tensor& x) {
+  return conv2d(x, own("weight"), bias_ == Bias::yes ? own("bias") : Tensor(), settings_);
+}
+
+Tensor ReLU::forward(const Tensor& x) { return relu(x); }
+
+Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, window_); }
+
+Tensor GlobalAveragePool::forward(const Tensor& x) { return global_average_pool(x); }
+
+Tensor Flatten::forward(const Tensor& x) { return flatten(x); }
+
+Tensor Softmax::forward(const Tensor& x) { return softmax(x); }
+
+BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
+    : momentum_(momentum), epsilon_(epsilon) {
+  STAGECOACH_CHECK(channels > 0, "batch norm layer: {} channels", channels);
+  add_parameter("weight", {channels}, Init::constant(1));
+  add_parameter("bias", {channels}, Init::constant(0));
+  add_buffer("running_mean", {channels}, Init::constant(0));
+  add_buffer("running_variance", {channels}, Init::constant(1));
+}
+
+Tensor BatchNorm2d::forward(const Tensor& x) {
+  STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: input {} is not [N, C, H, W]", describe(x));
+  return batch_norm(x, own("weight"), own("bias"), own("running_mean"), own("running_variance"),
+                    {.training = is_training(), .momentum = momentum_, .epsilon = epsilon_});
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,82 @@
+#pragma once
+/// @file
+/// The layers that models are made of: each wraps one operation of core/ops.h and owns its parameters.
+/// Names, shapes and first values of parameters are those of PyTorch's layers.
+
+#include "core/ops.h"
+#include "nn/module.h"
+
+namespace stagecoach {
+
+/// Whether a layer adds a bias; batch norm behind it would cancel one.
+enum class Bias { yes, no };
+
+/// x weight^T + bias: [N, inputs] to [N, outputs]. Both start uniform within 1 / sqrt(inputs).
+class Linear final : public Module {
+ public:
+  Linear(std::int64_t inputs, std::int64_t outputs, Bias bias = Bias::yes);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Bias bias_;
+};
+
+/// [N, inputs, H, W] to [N, outputs, P, Q]; see conv2d. Starts uniform within 1 / sqrt(inputs kernel^2).
+class Conv2d final : public Module {
+ public:
+  Conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, const Conv2dSettings& settings = {},
+         Bias bias = Bias::yes);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Conv2dSettings settings_;
+  Bias bias_;
+};
+
+class ReLU final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+/// The largest of each window; the stride is the kernel's width unless given.
+class MaxPool2d final : public Module {
+ public:
+  explicit MaxPool2d(std::int64_t kernel) : MaxPool2d(Window{kernel, kernel, 0}) {}
+  explicit MaxPool2d(const Window& window) : window_(window) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Window window_;
+};
+
+/// [N, C, H, W] to [N, C]
+class GlobalAveragePool final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+/// [N, …] to [N, the product of the rest]
+class Flatten final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+/// Over the rows of [N, C].
+class Softmax final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+/// Batch norm over [N, channels, H, W]. In training it normalises by the batch and moves the buffers
+/// running_mean and running_variance towards it; in evaluation it normalises by these.
+class BatchNorm2d final : public Module {
+ public:
+  explicit BatchNorm2d(std::int64_t channels, double momentum = 0.1, double epsilon = 1e-5);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double momentum_;
+  double epsilon_;
+};
+
+}  // namespace stagecoach

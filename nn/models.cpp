@@ -1,0 +1,146 @@
+#include "nn/models.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "nn/layers.h"
+#include "nn/residual_blocks.h"
+
+namespace stagecoach {
+namespace {
+
+using Model = std::shared_ptr<Sequential>;
+
+void require(bool condition, const std::string& what) {
+  if (!condition) {
+    throw UsageError(what);
+  }
+}
+
+void require_image_size(const std::string& name, const ModelSettings& settings, std::int64_t least) {
+  require(settings.image_size >= least,
+          fmt::format("model {}: image size {} is too small, the least is {}", name, settings.image_size, least));
+}
+
+template <class Layer, class... Arguments>
+void add(const Model& model, const std::string& name, Arguments&&... arguments) {
+  model->add(name, std::make_shared<Layer>(std::forward<Arguments>(arguments)...));
+}
+
+Model make_toy(const ModelSettings& settings) {
+  require(!settings.softmax_head, "model toy predicts numbers, not classes: it has no softmax head");
+  auto model = std::make_shared<Sequential>();
+  add<Linear>(model, "fc1", 4, 6);
+  add<ReLU>(model, "relu1");
+  add<Linear>(model, "fc2", 6, 2);
+  return model;
+}
+
+Model make_convnet(const ModelSettings& settings) {
+  require(settings.image_size == 32,
+          fmt::format("model convnet: image size {}: its linear layers fit 32 only", settings.image_size));
+  auto model = std::make_shared<Sequential>();
+  add<Conv2d>(model, "conv1", 3, 6, 5);  // [N, 6, 28, 28]
+  add<ReLU>(model, "relu1");
+  add<MaxPool2d>(model, "pool1", 2);      // [N, 6, 14, 14]
+  add<Conv2d>(model, "conv2", 6, 16, 5);  // [N, 16, 10, 10]
+  add<ReLU>(model, "relu2");
+  add<MaxPool2d>(model, "pool2", 2);  // [N, 16, 5, 5]
+  add<Flatten>(model, "flatten");     // [N, 400]
+  add<Linear>(model, "fc1", 400, 120);
+  add<ReLU>(model, "relu3");
+  add<Linear>(model, "fc2", 120, 84);
+  add<ReLU>(model, "relu4");
+  add<Linear>(model, "fc3", 84, settings.classes);
+  return model;
+}
+
+/// Four groups of blocks; each but the first halves the picture. Returns the channels at their end.
+template <class Block>
+std::int64_t add_groups(const Model& model, const std::array<int, 4>& blocks, std::int64_t expansion) {
+  std::int64_t inputs = 64;
+  for (int group = 0; group < 4; ++group) {
+    const std::int64_t width = 64L << group;
+    for (int block = 0; block < blocks[static_cast<std::size_t>(group)]; ++block) {
+      const std::int64_t stride = group > 0 && block == 0 ? 2 : 1;
+      add<Block>(model, fmt::format("layer{}.{}", group + 1, block), inputs, width, stride);
+      inputs = expansion * width;
+    }
+  }
+  return inputs;
+}
+
+/// Picture sizes in the comments are for 32 x 32.
+Model make_resnet18(const ModelSettings& settings) {
+  require_image_size("resnet18", settings, 8);
+  auto model = std::make_shared<Sequential>();
+  add<Conv2d>(model, "conv1", 3, 64, 3, Conv2dSettings{.stride = 1, .padding = 1}, Bias::no);
+  add<BatchNorm2d>(model, "bn1", 64);
+  add<ReLU>(model, "relu1");                                                     // [N, 64, 32, 32]
+  const std::int64_t channels = add_groups<BasicBlock>(model, {2, 2, 2, 2}, 1);  // [N, 512, 4, 4]
+  add<GlobalAveragePool>(model, "avgpool");
+  add<Linear>(model, "fc", channels, settings.classes);
+  return model;
+}
+
+/// Picture sizes in the comments are for 64 x 64.
+Model make_resnet50(const ModelSettings& settings) {
+  require_image_size("resnet50", settings, 32);
+  auto model = std::make_shared<Sequential>();
+  add<Conv2d>(model, "conv1", 3, 64, 7, Conv2dSettings{.stride = 2, .padding = 3}, Bias::no);
+  add<BatchNorm2d>(model, "bn1", 64);
+  add<ReLU>(model, "relu1");                                                                          // [N, 64, 32, 32]
+  add<MaxPool2d>(model, "maxpool", Window{3, 2, 1});                                                  // [N, 64, 16, 16]
+  const std::int64_t channels = add_groups<Bottleneck>(model, {3, 4, 6, 3}, Bottleneck::kExpansion);  // [N, 2048, 2, 2]
+  add<GlobalAveragePool>(model, "avgpool");
+  add<Linear>(model, "fc", channels, settings.classes);
+  return model;
+}
+
+struct Entry {
+  const char* name;
+  Model (*make)(const ModelSettings&);
+  std::int64_t image_size;
+};
+constexpr Entry kModels[] = {
+    {"toy", make_toy, 32},
+    {"convnet", make_convnet, 32},
+    {"resnet18", make_resnet18, 32},
+    {"resnet50", make_resnet50, 64},
+};
+
+const Entry& find(const std::string& name) {
+  const auto* found =
+      std::find_if(std::begin(kModels), std::end(kModels), [&](const Entry& entry) { return entry.name == name; });
+  require(found != std::end(kModels),
+          fmt::format("unknown model '{}'; known are {}", name, fmt::join(model_names(), ", ")));
+  return *found;
+}
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kModels) {
+    names.emplace_back(entry.name);
+  }
+  return names;
+}
+
+Model make_model(const std::string& name, const ModelSettings& settings) {
+  const Entry& entry = find(name);
+  require(settings.classes >= 1, fmt::format("model {}: {} classes", name, settings.classes));
+  const Model model = entry.make(settings);
+  if (settings.softmax_head) {
+    add<Softmax>(model, "softmax");
+  }
+  return model;
+}
+
+std::int64_t default_image_size(const std::string& name) { return find(name).image_size; }
+
+}  // namespace stagecoach

@@ -1,0 +1,129 @@
+#include "nn/module.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace stagecoach {
+namespace {
+
+void require_memory(const Tensor& tensor, const std::string& name) {
+  STAGECOACH_CHECK(tensor.defined(), "module: '{}' has no memory yet; call materialize(seed) on the model first", name);
+}
+
+}  // namespace
+
+Tensor Init::make(const Shape& shape, DType dtype, std::uint64_t seed, const std::string& name) const {
+  if (low_ == high_) {
+    return Tensor::full(shape, low_, dtype);
+  }
+  Tensor tensor = Tensor::empty(shape, dtype);
+  const Philox random(seed, name);
+  dispatch_floating(dtype, "init", [&]<class T>() {
+    T* values = tensor.mutable_data<T>();
+    for (std::int64_t i = 0; i < shape.numel(); ++i) {
+      values[i] = static_cast<T>(low_ + (high_ - low_) * random.uniform(static_cast<std::uint64_t>(i)));
+    }
+  });
+  return tensor;
+}
+
+void Module::materialize(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
+  // Asked before anything is allocated, so that a refusal changes nothing.
+  STAGECOACH_CHECK(!has_memory(), "module: a part of '{}' has memory already; make a new model to start anew", prefix);
+  allocate(seed, device, dtype, prefix);
+}
+
+NamedTensors Module::named_parameters(const std::string& prefix) const {
+  NamedTensors found;
+  collect(Role::parameter, prefix, found);
+  return found;
+}
+
+NamedTensors Module::named_buffers(const std::string& prefix) const {
+  NamedTensors found;
+  collect(Role::buffer, prefix, found);
+  return found;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (const auto& [name, child] : children_) {
+    child->train(on);
+  }
+}
+
+std::int64_t parameter_count(const Module& module) {
+  std::int64_t count = 0;
+  for (const auto& slot : module.slots_) {
+    count += slot.role == Module::Role::parameter ? slot.shape.numel() : 0;
+  }
+  for (const auto& [name, child] : module.children_) {
+    count += parameter_count(*child);
+  }
+  return count;
+}
+
+void Module::add_parameter(const std::string& name, const Shape& shape, const Init& init) {
+  add_slot({name, Role::parameter, shape, init, {}});
+}
+
+void Module::add_buffer(const std::string& name, const Shape& shape, const Init& init) {
+  add_slot({name, Role::buffer, shape, init, {}});
+}
+
+void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
+  STAGECOACH_CHECK(child != nullptr, "module: child '{}' is null", name);
+  require_new_name(name);
+  children_.emplace_back(name, std::move(child));
+}
+
+const Tensor& Module::own(const std::string& name) const {
+  const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.name == name; });
+  STAGECOACH_CHECK(found != slots_.end(), "module: it has no '{}'", name);
+  require_memory(found->tensor, name);
+  return found->tensor;
+}
+
+void Module::add_slot(Slot slot) {
+  require_new_name(slot.name);
+  slots_.push_back(std::move(slot));
+}
+
+void Module::require_new_name(const std::string& name) const {
+  const bool taken =
+      std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.name == name; }) ||
+      std::any_of(children_.begin(), children_.end(), [&](const Child& child) { return child.first == name; });
+  STAGECOACH_CHECK(!name.empty() && !taken, "module: the name '{}' is {}", name, taken ? "taken" : "empty");
+}
+
+bool Module::has_memory() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.tensor.defined(); }) ||
+         std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.second->has_memory(); });
+}
+
+void Module::allocate(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
+  for (Slot& slot : slots_) {
+    slot.tensor = slot.init.make(slot.shape, dtype, seed, prefix + slot.name).to(device);
+    slot.tensor.set_requires_grad(slot.role == Role::parameter);
+  }
+  for (const auto& [name, child] : children_) {
+    child->allocate(seed, device, dtype, prefix + name + ".");
+  }
+}
+
+void Module::collect(Role role, const std::string& prefix, NamedTensors& found) const {
+  for (const Slot& slot : slots_) {
+    if (slot.role == role) {
+      require_memory(slot.tensor, prefix + slot.name);
+      found.emplace_back(prefix + slot.name, slot.tensor);
+    }
+  }
+  for (const auto& [name, child] : children_) {
+    child->collect(role, prefix + name + ".", found);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,173 @@
+#include "nn/optimizer.h"
+
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+
+#include "core/autograd/grad_mode.h"
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+void require(bool condition, const std::string& what) {
+  if (!condition) {
+    throw UsageError(what);
+  }
+}
+
+void require_rate(double rate) {
+  require(std::isfinite(rate) && rate >= 0, fmt::format("optimizer: learning rate {} is not 0 or more", rate));
+}
+
+void require_decay(double decay) {
+  require(std::isfinite(decay) && decay >= 0, fmt::format("optimizer: weight decay {} is not 0 or more", decay));
+}
+
+void require_fraction(const char* name, double value) {
+  require(value >= 0 && value < 1, fmt::format("optimizer: {} {} is not in [0, 1)", name, value));
+}
+
+Tensor counter(std::int64_t count) {
+  STAGECOACH_CHECK(count <= std::numeric_limits<std::int32_t>::max(), "optimizer: {} steps do not fit its file", count);
+  return Tensor::full({}, static_cast<double>(count), DType::int32);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters)), updates_(parameters_.size(), 0) {
+  states_.resize(parameters_.size());
+  std::unordered_set<const void*> seen;
+  std::unordered_set<std::string> names;
+  for (const auto& [name, tensor] : parameters_) {
+    STAGECOACH_CHECK(tensor.is_leaf() && tensor.requires_grad(), "optimizer: '{}' is no leaf that requires a gradient",
+                     name);
+    STAGECOACH_CHECK(seen.insert(tensor.id()).second && names.insert(name).second, "optimizer: '{}' was given twice",
+                     name);
+  }
+}
+
+void Optimizer::step() {
+  const NoGrad no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Tensor parameter = parameters_[i].second;
+    if (const Tensor grad = parameter.grad(); grad.defined()) {
+      update(parameter, grad, states_[i], ++updates_[i]);
+    }
+  }
+  ++steps_done_;
+}
+
+void Optimizer::zero_grad() {
+  for (auto& [name, tensor] : parameters_) {
+    tensor.zero_grad();
+  }
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors state;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& name = parameters_[i].first;
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      state.emplace_back(name + "." + parts_[part], states_[i][part]);
+    }
+    state.emplace_back(name + ".updates", counter(updates_[i]));
+  }
+  state.emplace_back("steps_done", counter(steps_done_));
+  return state;
+}
+
+void Optimizer::load_state(const NamedTensors& state) {
+  const NamedTensors mine = this->state();
+  copy_by_name(state, mine, "the optimizer's saved state");
+  // The counters in `mine` are copies: read them back, in the order in which state() wrote them.
+  const std::size_t stride = parts_.size() + 1;
+  for (std::size_t i = 0; i < updates_.size(); ++i) {
+    updates_[i] = static_cast<std::int64_t>(mine[i * stride + parts_.size()].second.item());
+  }
+  steps_done_ = static_cast<std::int64_t>(mine.back().second.item());
+}
+
+void Optimizer::add_state(const std::string& part) {
+  parts_.push_back(part);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& parameter = parameters_[i].second;
+    states_[i].push_back(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
+  }
+}
+
+Sgd::Sgd(NamedTensors parameters, const SgdSettings& settings) : Optimizer(std::move(parameters)), settings_(settings) {
+  require_rate(settings.learning_rate);
+  require_fraction("momentum", settings.momentum);
+  require_decay(settings.weight_decay);
+  if (settings.momentum != 0) {
+    add_state("velocity");
+  }
+}
+
+void Sgd::set_learning_rate(double rate) {
+  require_rate(rate);
+  settings_.learning_rate = rate;
+}
+
+void Sgd::update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) {
+  Tensor velocity = state.empty() ? Tensor() : state[0];
+  kernels(parameter.device()).sgd_step(grad, settings_, update == 1, parameter, velocity);
+}
+
+Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
+    : Optimizer(std::move(parameters)), settings_(settings) {
+  require_rate(settings.learning_rate);
+  require_fraction("beta1", settings.beta1);
+  require_fraction("beta2", settings.beta2);
+  require_decay(settings.weight_decay);
+  require(settings.epsilon > 0, fmt::format("optimizer: epsilon {} is not positive", settings.epsilon));
+  add_state("first_moment");
+  add_state("second_moment");
+}
+
+void Adam::set_learning_rate(double rate) {
+  require_rate(rate);
+  settings_.learning_rate = rate;
+}
+
+void Adam::update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) {
+  kernels(parameter.device()).adam_step(grad, settings_, update, parameter, state[0], state[1]);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
+                                          double momentum, double weight_decay) {
+  if (name == "sgd") {
+    return std::make_unique<Sgd>(
+        std::move(parameters),
+        SgdSettings{.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay});
+  }
+  require(name == "adam", fmt::format("unknown optimizer '{}'; known are sgd, adam", name));
+  require(momentum == 0, fmt::format("optimizer adam takes no momentum, {} was given", momentum));
+  return std::make_unique<Adam>(std::move(parameters),
+                                AdamSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});
+}
+
+double sum_of_squares(const Tensor& tensor) {
+  const Tensor here = tensor.to(Device{});
+  return dispatch_floating(here.dtype(), "sum_of_squares", [&]<class T>() {
+    const T* values = here.data<T>();
+    double sum = 0;
+    for (std::int64_t i = 0; i < here.numel(); ++i) {
+      sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    }
+    return sum;
+  });
+}
+
+double gradient_norm(const NamedTensors& parameters) {
+  double sum = 0;
+  for (const auto& [name, tensor] : parameters) {
+    if (const Tensor grad = tensor.grad(); grad.defined()) {
+      sum += sum_of_squares(grad);
+    }
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,87 @@
+#pragma once
+/// @file
+/// Optimizers: they turn the gradients of parameters into new values, in place.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/kernels/kernels.h"
+#include "nn/named_tensors.h"
+
+namespace stagecoach {
+
+class Optimizer {
+ public:
+  /// Every parameter must be a leaf that requires a gradient, and appear once.
+  explicit Optimizer(NamedTensors parameters);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Updates each parameter that has a gradient, in order; the others, and their state, stay as they are.
+  void step();
+  /// Forgets all gradients.
+  void zero_grad();
+  /// How often step() was called, also before a load_state.
+  std::int64_t steps_done() const { return steps_done_; }
+
+  /// All that a resumed training needs: "<parameter>.<part>", "<parameter>.updates" (int32 [], how often it had a
+  /// gradient) and "steps_done" (int32 []). Handles on the live tensors: save them before the next step.
+  NamedTensors state() const;
+  /// Continues from a saved state. Throws DataError that lists what does not fit; then nothing was changed.
+  void load_state(const NamedTensors& state);
+
+  const NamedTensors& parameters() const { return parameters_; }
+  virtual double learning_rate() const = 0;
+  virtual void set_learning_rate(double rate) = 0;
+
+ protected:
+  /// Gives each parameter a zero-filled state tensor of its shape; `part` is its name's end. Constructors only.
+  void add_state(const std::string& part);
+  /// Updates one parameter; `state` is in the order of add_state, `update` counts this parameter's from 1.
+  virtual void update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) = 0;
+
+ private:
+  NamedTensors parameters_;
+  std::vector<std::string> parts_;
+  std::vector<std::vector<Tensor>> states_;  // a parameter, then a part
+  std::vector<std::int64_t> updates_;        // a parameter
+  std::int64_t steps_done_ = 0;
+};
+
+/// Stochastic gradient descent: v = momentum v + (g + weight_decay p), p = p - learning_rate v.
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(NamedTensors parameters, const SgdSettings& settings = {});
+  double learning_rate() const override { return settings_.learning_rate; }
+  void set_learning_rate(double rate) override;
+
+ private:
+  void update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) override;
+  SgdSettings settings_;
+};
+
+/// Adam with bias correction; see AdamSettings.
+class Adam final : public Optimizer {
+ public:
+  explicit Adam(NamedTensors parameters, const AdamSettings& settings = {});
+  double learning_rate() const override { return settings_.learning_rate; }
+  void set_learning_rate(double rate) override;
+
+ private:
+  void update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) override;
+  AdamSettings settings_;
+};
+
+/// "sgd" or "adam". Throws UsageError for another name, and for momentum with adam, which has its own.
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
+                                          double momentum = 0, double weight_decay = 0);
+
+/// The sum of the squares of all elements, in double and in the order of the elements.
+double sum_of_squares(const Tensor& tensor);
+/// The L2 norm over the gradients of all parameters; those without one count as zero. It adds up sum_of_squares
+/// parameter by parameter, so a split model gets the same bits by adding its parts' sums in the same order.
+double gradient_norm(const NamedTensors& parameters);
+
+}  // namespace stagecoach

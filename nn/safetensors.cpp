@@ -1,0 +1,191 @@
+#include "nn/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "core/atomic_file.h"
+#include "core/error.h"
+#include "nn/safetensors_header.h"
+
+namespace stagecoach {
+namespace {
+
+using safetensors::Entry;
+using safetensors::Header;
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kDigits = 8;
+
+/// CRC-32 (zlib's) of what was added so far. It finds every single changed bit.
+class Checksum {
+ public:
+  void add(const void* bytes, std::size_t count) {
+    value_ = ::crc32_z(value_, static_cast<const Bytef*>(bytes), count);
+  }
+  /// The length field and the header, the latter with zeros in place of its checksum.
+  void add_header(std::string text) {
+    const std::uint64_t length = text.size();
+    text.replace(safetensors::text_before_checksum().size(), kDigits, kDigits, '0');
+    add(&length, kLengthBytes);
+    add(text.data(), text.size());
+  }
+  std::string digits() const { return fmt::format("{:08x}", value_); }
+
+ private:
+  uLong value_ = ::crc32_z(0, nullptr, 0);
+};
+
+/// A file open for reading, of known size.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path) {
+    // Without O_NONBLOCK a named pipe would wait here for a writer.
+    descriptor_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor_ < 0) {
+      throw DataError(std::strerror(errno));
+    }
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+      ::close(descriptor_);
+      throw DataError("it is not a plain file");
+    }
+    bytes_left_ = static_cast<std::uint64_t>(status.st_size);
+  }
+  ~InputFile() { ::close(descriptor_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  std::uint64_t bytes_left() const { return bytes_left_; }
+
+  void read(void* target, std::uint64_t count) {
+    auto* bytes = static_cast<char*>(target);
+    while (count > 0) {
+      const ssize_t got = ::read(descriptor_, bytes, count);
+      if (got < 0 && errno == EINTR) {
+        continue;
+      }
+      if (got <= 0) {
+        throw DataError(got < 0 ? std::strerror(errno) : "it ends too early");
+      }
+      bytes += got;
+      count -= static_cast<std::uint64_t>(got);
+      bytes_left_ -= static_cast<std::uint64_t>(got);
+    }
+  }
+
+ private:
+  int descriptor_ = -1;
+  std::uint64_t bytes_left_ = 0;
+};
+
+std::string read_header_text(InputFile& file) {
+  if (file.bytes_left() < kLengthBytes) {
+    throw DataError(fmt::format("it has {} bytes, too few for the length of a header", file.bytes_left()));
+  }
+  std::uint64_t length = 0;
+  file.read(&length, kLengthBytes);
+  if (length > file.bytes_left() || length > safetensors::kMaxHeaderBytes) {
+    throw DataError(fmt::format("its header would have {} bytes, the rest of the file has {} (and the limit is {})",
+                                length, file.bytes_left(), safetensors::kMaxHeaderBytes));
+  }
+  std::string text(length, '\0');
+  file.read(text.data(), length);
+  return text;
+}
+
+/// Whether the file is ours. A damaged one of ours cannot pass as foreign: that would take a change to both keys.
+bool is_ours(const Header& header, std::string_view text) {
+  const auto producer = header.metadata.find(safetensors::kProducerKey);
+  if (producer == header.metadata.end() && !header.metadata.contains(safetensors::kChecksumKey)) {
+    return false;
+  }
+  const std::string before = safetensors::text_before_checksum();
+  const std::string after = safetensors::text_after_checksum();
+  if (text.size() < before.size() + kDigits || !text.starts_with(before) ||
+      !text.substr(before.size() + kDigits).starts_with(after)) {
+    throw DataError("it is damaged: its metadata is that of a Stagecoach file, but changed");
+  }
+  return true;
+}
+
+void require_checksum(const Checksum& computed, const std::string& text) {
+  const std::string stored = text.substr(safetensors::text_before_checksum().size(), kDigits);
+  if (stored != computed.digits()) {
+    throw DataError(fmt::format("it is damaged: its checksum is {}, its contents give {}", stored, computed.digits()));
+  }
+}
+
+TensorFile read_file(const std::string& path) {
+  InputFile file(path);
+  const std::string text = read_header_text(file);
+  Header header = safetensors::from_text(text, file.bytes_left());
+  const bool ours = is_ours(header, text);
+  Checksum checksum;
+  if (ours) {
+    checksum.add_header(text);
+  }
+  TensorFile result;
+  for (const Entry& entry : header.entries) {  // their sizes add up to the file's, so no allocation is wild
+    Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
+    void* data = tensor.raw_mutable_data();
+    file.read(data, tensor.bytes());
+    checksum.add(data, tensor.bytes());
+    result.tensors.emplace_back(entry.name, tensor);
+  }
+  if (ours) {
+    require_checksum(checksum, text);
+    header.metadata.erase(safetensors::kChecksumKey);
+    header.metadata.erase(safetensors::kProducerKey);
+  }
+  result.metadata = std::move(header.metadata);
+  return result;
+}
+
+}  // namespace
+
+void save_tensors(const std::string& path, const TensorFile& file) {
+  Header header;
+  header.metadata = file.metadata;
+  std::vector<Tensor> tensors;  // keeps copies of those on other devices alive
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    tensors.push_back(tensor.to(Device{}));
+    header.entries.push_back({name, tensor.dtype(), tensor.shape(), offset, offset + tensor.bytes()});
+    offset += tensor.bytes();
+  }
+  std::string text = safetensors::to_text(header);
+  STAGECOACH_CHECK(text.size() <= safetensors::kMaxHeaderBytes, "safetensors: a header of {} bytes", text.size());
+  Checksum checksum;
+  checksum.add_header(text);
+  for (const Tensor& tensor : tensors) {
+    checksum.add(tensor.raw_data(), tensor.bytes());
+  }
+  text.replace(safetensors::text_before_checksum().size(), kDigits, checksum.digits());
+
+  AtomicFile out(path);
+  const std::uint64_t length = text.size();
+  out.write(&length, kLengthBytes);
+  out.write(text);
+  for (const Tensor& tensor : tensors) {
+    out.write(tensor.raw_data(), tensor.bytes());
+  }
+  out.commit();
+}
+
+TensorFile load_tensors(const std::string& path) {
+  try {
+    return read_file(path);
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("cannot read '{}': {}", path, error.what()));
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,34 @@
+#include "nn/sequential.h"
+
+#include "core/error.h"
+
+namespace stagecoach {
+
+Sequential& Sequential::add(const std::string& name, std::shared_ptr<Module> layer) {
+  add_child(name, std::move(layer));
+  return *this;
+}
+
+Tensor Sequential::forward(const Tensor& x) {
+  Tensor y = x;
+  for (const auto& [name, layer] : children()) {
+    y = layer->forward(y);
+  }
+  return y;
+}
+
+std::shared_ptr<Sequential> Sequential::slice(int begin, int end) const {
+  STAGECOACH_CHECK(0 <= begin && begin <= end && end <= size(), "slice: layers {} to {} of {}", begin, end, size());
+  auto part = std::make_shared<Sequential>();
+  for (int i = begin; i < end; ++i) {
+    part->add(name(i), layer(i));
+  }
+  return part;
+}
+
+const Module::Child& Sequential::at(int index) const {
+  STAGECOACH_CHECK(0 <= index && index < size(), "sequential: layer {} of {}", index, size());
+  return children()[static_cast<std::size_t>(index)];
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,138 @@
+/// @file
+/// Ten training steps of the convnet against the same ten steps by PyTorch, which golden_convnet.py stored.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "core/autograd/backward.h"
+#include "core/ops.h"
+#include "nn/models.h"
+#include "nn/optimizer.h"
+#include "nn/safetensors.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::values_of;
+
+constexpr std::size_t kSteps = 10;
+constexpr std::int64_t kBatch = 8;
+
+/// How far a run may lie from PyTorch's in float64: losses absolutely, gradients and their norms relatively.
+struct Tolerance {
+  DType dtype;
+  double loss;
+  double gradient;
+  double norm;
+  double adam_norm;
+};
+
+/// In float32, Adam's first steps turn the rounding of tiny gradients into whole steps: hence its wider norms.
+/// In float64 the first gradients differ by the rounding with which they are stored.
+class Golden : public testing::TestWithParam<Tolerance> {
+ protected:
+  Golden() {
+    for (const auto& [name, tensor] : load_tensors(STAGECOACH_GOLDEN_DIR "/golden_convnet.safetensors").tensors) {
+      golden_.emplace(name, tensor);
+    }
+    model_->materialize(1, {}, GetParam().dtype);
+    for (auto& [name, parameter] : model_->named_parameters()) {
+      Tensor(parameter).copy_from(typed(golden_.at("weights/" + name).to_vector<float>(), parameter.shape()));
+    }
+    make_batch();
+  }
+
+  /// `values` in the type of this run.
+  static Tensor typed(const std::vector<float>& values, const Shape& shape) {
+    if (GetParam().dtype == DType::float32) {
+      return Tensor::from(values, shape);
+    }
+    return Tensor::from(std::vector<double>(values.begin(), values.end()), shape);
+  }
+
+  /// The same integer arithmetic as in golden_convnet.py; all values are exact.
+  void make_batch() {
+    constexpr std::uint32_t kPixels = 3 * 32 * 32;
+    std::vector<float> images;
+    std::vector<std::int32_t> labels;
+    for (std::uint32_t n = 0; n < kBatch; ++n) {
+      labels.push_back(static_cast<std::int32_t>((3 * n + 1) % 10));
+      for (std::uint32_t i = n * kPixels; i < (n + 1) * kPixels; ++i) {
+        const std::uint32_t noise = (i * 2654435761U + 12345U) >> 16;
+        const auto pixel = static_cast<std::int32_t>(noise % 128) + 14 * labels.back();
+        images.push_back(static_cast<float>(pixel - 128) / 128);
+      }
+    }
+    images_ = typed(images, {kBatch, 3, 32, 32});
+    labels_ = Tensor::from(labels, {kBatch});
+  }
+
+  /// Trains, and compares every step.
+  void compare(const std::string& name, Optimizer& optimizer, double norm_tolerance) {
+    const auto losses = golden_.at(name + "/losses").to_vector<double>();
+    const auto norms = golden_.at(name + "/norms").to_vector<double>();
+    const NamedTensors& parameters = optimizer.parameters();
+    double worst_loss = 0;
+    double worst_norm = 0;
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      optimizer.zero_grad();
+      const Tensor loss = cross_entropy(model_->forward(images_), labels_);
+      backward(loss);
+      worst_loss = std::max(worst_loss, std::abs(loss.item() - losses[step]));
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const double norm = std::sqrt(sum_of_squares(parameters[i].second.grad()));
+        const double expected = norms[step * parameters.size() + i];
+        worst_norm = std::max(worst_norm, std::abs(norm - expected) / expected);
+      }
+      optimizer.step();
+    }
+    EXPECT_LE(worst_loss, GetParam().loss);
+    EXPECT_LE(worst_norm, norm_tolerance);
+    RecordProperty("worst_loss", fmt::format("{:.2e}", worst_loss));
+    RecordProperty("worst_norm", fmt::format("{:.2e}", worst_norm));
+  }
+
+  std::map<std::string, Tensor> golden_;
+  std::shared_ptr<Sequential> model_ = make_model("convnet");
+  Tensor images_;
+  Tensor labels_;
+};
+
+TEST_P(Golden, GradientsOfTheFirstStep) {
+  backward(cross_entropy(model_->forward(images_), labels_));
+  double worst = 0;
+  for (const auto& [name, parameter] : model_->named_parameters()) {
+    const auto found = values_of(parameter.grad());
+    const auto expected = values_of(golden_.at("gradients/" + name));
+    double difference = 0;
+    double size = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      difference += std::pow(found[i] - expected[i], 2);
+      size += std::pow(expected[i], 2);
+    }
+    EXPECT_LE(std::sqrt(difference / size), GetParam().gradient) << name;
+    worst = std::max(worst, std::sqrt(difference / size));
+  }
+  RecordProperty("worst_gradient", fmt::format("{:.2e}", worst));
+}
+
+TEST_P(Golden, TenStepsOfSgdWithMomentum) {
+  Sgd optimizer(model_->named_parameters(), {.learning_rate = 0.01, .momentum = 0.9});
+  compare("sgd", optimizer, GetParam().norm);
+}
+
+TEST_P(Golden, TenStepsOfAdam) {
+  Adam optimizer(model_->named_parameters(), {.learning_rate = 0.001});
+  compare("adam", optimizer, GetParam().adam_norm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Golden,
+                         testing::Values(Tolerance{DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
+                                         Tolerance{DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}),
+                         [](const auto& tested) { return std::string(name_of(tested.param.dtype)); });
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,122 @@
+#include "nn/layers.h"
+
+#include <cmath>
+
+#include "core/autograd/grad_mode.h"
+#include "core/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::random_tensor;
+
+TEST(Layers, GiveTheShapesOfTheirOperations) {
+  const Tensor picture = random_tensor({2, 3, 8, 8}, "x", DType::float32);
+  const auto shape_of = [&](Module& layer, const Tensor& x) {
+    layer.materialize(1);
+    return layer.forward(x).shape();
+  };
+  Linear linear(6, 4);
+  Conv2d conv(3, 5, 3);
+  Conv2d strided(3, 5, 3, {.stride = 2, .padding = 1}, Bias::no);
+  ReLU relu;
+  MaxPool2d pool(2);
+  MaxPool2d padded(Window{3, 2, 1});
+  GlobalAveragePool average;
+  Flatten flatten;
+  Softmax softmax;
+  BatchNorm2d norm(3);
+  EXPECT_EQ(shape_of(linear, random_tensor({2, 6}, "x", DType::float32)), (Shape{2, 4}));
+  EXPECT_EQ(shape_of(conv, picture), (Shape{2, 5, 6, 6}));
+  EXPECT_EQ(shape_of(strided, picture), (Shape{2, 5, 4, 4}));
+  EXPECT_EQ(shape_of(relu, picture), picture.shape());
+  EXPECT_EQ(shape_of(pool, picture), (Shape{2, 3, 4, 4}));
+  EXPECT_EQ(shape_of(padded, picture), (Shape{2, 3, 4, 4}));
+  EXPECT_EQ(shape_of(average, picture), (Shape{2, 3}));
+  EXPECT_EQ(shape_of(flatten, picture), (Shape{2, 192}));
+  EXPECT_EQ(shape_of(softmax, random_tensor({2, 6}, "x", DType::float32)), (Shape{2, 6}));
+  EXPECT_EQ(shape_of(norm, picture), picture.shape());
+}
+
+TEST(Layers, WithoutBiasHaveOneParameter) {
+  Linear linear(6, 4, Bias::no);
+  Conv2d conv(3, 5, 3, {}, Bias::no);
+  linear.materialize(1);
+  conv.materialize(1);
+  EXPECT_EQ(linear.named_parameters().size(), 1U);
+  EXPECT_EQ(conv.named_parameters().size(), 1U);
+  EXPECT_EQ(linear.forward(Tensor::zeros({1, 6})).to_vector<float>(), std::vector<float>(4, 0.0F));
+}
+
+TEST(Layers, RefuseSizesThatAreNone) {
+  EXPECT_THROW(Linear(0, 4), Error);
+  EXPECT_THROW(Conv2d(3, -1, 3), Error);
+  EXPECT_THROW(Conv2d(3, 1, 0), Error);
+  EXPECT_THROW(BatchNorm2d(0), Error);
+}
+
+/// Mean and variance (divided by the count) of one channel of [N, C, H, W].
+std::pair<double, double> moments(const Tensor& x, std::int64_t channel) {
+  const std::int64_t plane = x.size(2) * x.size(3);
+  const auto values = x.to_vector<float>();
+  double sum = 0;
+  double squares = 0;
+  for (std::int64_t n = 0; n < x.size(0); ++n) {
+    for (std::int64_t i = 0; i < plane; ++i) {
+      const double value = values[static_cast<std::size_t>((n * x.size(1) + channel) * plane + i)];
+      sum += value;
+      squares += value * value;
+    }
+  }
+  const auto count = static_cast<double>(x.size(0) * plane);
+  return {sum / count, squares / count - sum / count * sum / count};
+}
+
+TEST(BatchNorm2d, NormalisesByTheBatchInTrainingAndMovesItsStatistics) {
+  BatchNorm2d norm(2);
+  norm.materialize(1);
+  const Tensor x = random_tensor({4, 2, 3, 3}, "x", DType::float32);
+  const Tensor y = norm.forward(x);
+  const auto mean = norm.named_buffers()[0].second.to_vector<float>();
+  const auto variance = norm.named_buffers()[1].second.to_vector<float>();
+  for (std::int64_t c = 0; c < 2; ++c) {
+    EXPECT_NEAR(moments(y, c).first, 0, 1e-6);
+    EXPECT_NEAR(moments(y, c).second, 1, 1e-3);
+    const auto [batch_mean, batch_variance] = moments(x, c);
+    const double unbiased = batch_variance * 36 / 35;
+    EXPECT_NEAR(mean[static_cast<std::size_t>(c)], 0.1 * batch_mean, 1e-6);
+    EXPECT_NEAR(variance[static_cast<std::size_t>(c)], 0.9 + 0.1 * unbiased, 1e-6);
+  }
+}
+
+TEST(BatchNorm2d, NormalisesByItsStatisticsInEvaluationAndLeavesThem) {
+  BatchNorm2d norm(1, 0.1, 0);
+  norm.materialize(1);
+  norm.train(false);
+  norm.named_buffers()[0].second.fill(3);
+  norm.named_buffers()[1].second.fill(4);
+  const Tensor y = norm.forward(Tensor::from<float>({3, 5, 7, 1}, {1, 1, 2, 2}));
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0, 1, 2, -1}));
+  EXPECT_EQ(norm.named_buffers()[0].second.item(), 3);
+  EXPECT_EQ(norm.named_buffers()[1].second.item(), 4);
+}
+
+TEST(BatchNorm2d, UpdatesItsStatisticsWithoutGradientsToo) {
+  BatchNorm2d norm(1);
+  norm.materialize(1);
+  const NoGrad no_grad;
+  EXPECT_FALSE(norm.forward(Tensor::full({2, 1, 2, 2}, 5)).requires_grad());
+  EXPECT_FLOAT_EQ(static_cast<float>(norm.named_buffers()[0].second.item()), 0.5F);
+}
+
+TEST(BatchNorm2d, RefusesWhatIsNoPicture) {
+  BatchNorm2d norm(3);
+  norm.materialize(1);
+  EXPECT_TRUE(fails_with<Error>({"[N, C, H, W]"}, [&] { norm.forward(Tensor::zeros({2, 3})); }));
+}
+
+}  // namespace
+}  // namespace stagecoach

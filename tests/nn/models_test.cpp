@@ -1,0 +1,90 @@
+#include "nn/models.h"
+
+#include <numeric>
+
+#include "core/autograd/grad_mode.h"
+#include "core/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::random_tensor;
+
+/// The counts are those of PyTorch's models (for resnet18, the usual form for CIFAR).
+TEST(Models, HaveTheKnownParameterCounts) {
+  EXPECT_EQ(parameter_count(*make_model("toy")), 44);
+  EXPECT_EQ(parameter_count(*make_model("convnet")), 62'006);
+  EXPECT_EQ(parameter_count(*make_model("resnet18")), 11'173'962);
+  EXPECT_EQ(parameter_count(*make_model("resnet50")), 23'528'522);
+  EXPECT_EQ(parameter_count(*make_model("resnet50", {.classes = 1000})), 25'557'032);
+}
+
+TEST(Models, ToyGivesTwoNumbers) {
+  const auto model = make_model("toy");
+  model->materialize(1);
+  EXPECT_EQ(model->forward(Tensor::zeros({5, 4})).shape(), (Shape{5, 2}));
+}
+
+TEST(Models, ConvnetGivesLogits) {
+  const auto model = make_model("convnet", {.classes = 7});
+  model->materialize(1);
+  EXPECT_EQ(model->size(), 12);
+  EXPECT_EQ(model->forward(Tensor::zeros({2, 3, 32, 32})).shape(), (Shape{2, 7}));
+}
+
+TEST(Models, SoftmaxHeadGivesProbabilities) {
+  const auto model = make_model("convnet", {.softmax_head = true});
+  EXPECT_EQ(model->name(model->size() - 1), "softmax");
+  EXPECT_EQ(parameter_count(*model), 62'006);
+  model->materialize(1);
+  const auto row = model->forward(random_tensor({1, 3, 32, 32}, "x", DType::float32)).to_vector<float>();
+  EXPECT_NEAR(std::accumulate(row.begin(), row.end(), 0.0), 1, 1e-6);
+}
+
+TEST(Models, ResnetsRunInTrainingAndEvaluation) {
+  for (const auto& [name, size] : {std::pair{"resnet18", 16}, std::pair{"resnet50", 32}}) {
+    const auto model = make_model(name, {.image_size = size});
+    model->materialize(1);
+    const NoGrad no_grad;
+    const Tensor x = random_tensor({2, 3, size, size}, "x", DType::float32);
+    EXPECT_EQ(model->forward(x).shape(), (Shape{2, 10})) << name;
+    model->train(false);
+    EXPECT_EQ(model->forward(x).shape(), (Shape{2, 10})) << name;
+  }
+}
+
+TEST(Models, NameResidualBlocksAsLayers) {
+  const auto model = make_model("resnet18");
+  EXPECT_EQ(model->size(), 3 + 8 + 2);
+  EXPECT_EQ(model->name(3), "layer1.0");
+  EXPECT_EQ(model->name(10), "layer4.1");
+  const auto large = make_model("resnet50");
+  EXPECT_EQ(large->size(), 4 + 16 + 2);
+  EXPECT_EQ(large->name(19), "layer4.2");
+}
+
+TEST(Models, AllNamesCanBeMade) {
+  EXPECT_EQ(model_names(), (std::vector<std::string>{"toy", "convnet", "resnet18", "resnet50"}));
+  for (const auto& name : model_names()) {
+    EXPECT_GT(make_model(name, {.image_size = default_image_size(name)})->size(), 0);
+  }
+  EXPECT_EQ(default_image_size("resnet50"), 64);
+  EXPECT_EQ(default_image_size("convnet"), 32);
+}
+
+TEST(Models, RefuseWhatTheyCannotBe) {
+  EXPECT_TRUE(fails_with<UsageError>({"unknown model 'resnet'; known are toy, convnet, resnet18, resnet50"},
+                                     [] { make_model("resnet"); }));
+  EXPECT_THROW(default_image_size("resnet"), UsageError);
+  EXPECT_TRUE(fails_with<UsageError>({"32"}, [] { make_model("convnet", {.image_size = 64}); }));
+  EXPECT_THROW(make_model("resnet18", {.image_size = 4}), UsageError);
+  EXPECT_THROW(make_model("resnet50", {.image_size = 16}), UsageError);
+  EXPECT_THROW(make_model("toy", {.softmax_head = true}), UsageError);
+  EXPECT_THROW(make_model("convnet", {.classes = 0}), UsageError);
+}
+
+}  // namespace
+}  // namespace stagecoach

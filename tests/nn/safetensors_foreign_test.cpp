@@ -1,0 +1,159 @@
+/// @file
+/// Files that other programs wrote: read when they keep the format's rules, refused with a reason when not.
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "nn/safetensors.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::TemporaryFolder;
+using test::write_bytes;
+
+class Foreign : public testing::Test {
+ protected:
+  TensorFile load(const std::string& header, const std::string& data) const {
+    const std::uint64_t length = header.size();
+    std::string bytes(8, '\0');
+    std::memcpy(bytes.data(), &length, 8);
+    return load_bytes(bytes + header + data);
+  }
+  TensorFile load_bytes(const std::string& bytes) const {
+    write_bytes(path_, bytes);
+    return load_tensors(path_);
+  }
+  testing::AssertionResult is_refused(const char* reason, const std::string& header, const std::string& data) const {
+    return fails_with<DataError>({reason}, [&] { load(header, data); });
+  }
+
+  TemporaryFolder folder_;
+  std::string path_ = folder_.file("t");
+};
+
+TEST_F(Foreign, IsReadInTheOrderOfTheData) {
+  const TensorFile file =
+      load(R"({ "late":{"shape":[1,2],"data_offsets":[4,6],"dtype":"U8"}, "__metadata__":{"format":"pt"},)"
+           R"("first":{"dtype":"I32","shape":[],"data_offsets":[0,4]} }   )",
+           std::string("\x05\0\0\0\x01\x02", 6));
+  ASSERT_EQ(file.tensors.size(), 2U);
+  EXPECT_EQ(file.tensors[0].first, "first");
+  EXPECT_EQ(file.tensors[0].second.item(), 5);
+  EXPECT_EQ(file.tensors[1].second.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{1, 2}));
+  EXPECT_EQ(file.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
+}
+
+TEST_F(Foreign, ThatBreaksARuleIsRefusedWithTheReason) {
+  struct Case {
+    const char* header;
+    const char* reason;
+  };
+  const std::string data = "12345678";
+  for (
+      const Case& each : std::initializer_list<Case>{
+          {"", "begin with '{'"},
+          {" {}", "begin with '{'"},
+          {"[]", "begin with '{'"},
+          {"\xef\xbb\xbf{}", "begin with '{'"},
+          {"{", "not JSON"},
+          {"{} x", "not JSON"},
+          {R"({"a\xff":1})", "not JSON"},
+          {"{\"\xff\":{}}", "not JSON"},
+          {"{}", "describes 0 bytes"},
+          {R"({"a":1})", "no dtype"},
+          {R"({"a":{"dtype":"U8","shape":[8]}})", "no dtype"},
+          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"more":1}})", "no dtype"},
+          {R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})", "no dtype"},
+          {R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})", "the dtype 'BF16'"},
+          {R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})", "no list 'shape'"},
+          {R"({"a":{"dtype":"U8","shape":[8],"offsets":[0,8]}})", "no list 'data_offsets'"},
+          {R"({"a":{"dtype":"U8","shape":[8.0],"data_offsets":[0,8]}})", "no size"},
+          {R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})", "no size"},
+          {R"({"a":{"dtype":"U8","shape":["8"],"data_offsets":[0,8]}})", "no size"},
+          {R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]}})", "no size"},
+          {R"({"a":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,8]}})", "no size"},
+          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8,8]}})", "3 offsets"},
+          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[8,0]}})", "not the size"},
+          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[-8,0]}})", "no size"},
+          {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,8]}})", "not the size"},
+          {R"({"a":{"dtype":"F32","shape":[8],"data_offsets":[0,8]}})", "not the size"},
+          {R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", "describes 9 bytes"},
+          {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[1,8]}})", "begin at byte 1"},
+          {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}})", "describes 7 bytes"},
+          {R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,8],"data_offsets":[0,8]}})", "7 dimensions"},
+          {R"({"a":{"dtype":"F64","shape":[4294967296,4294967297],"data_offsets":[0,8]}})", "no memory holds"},
+          {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", "no memory holds"},
+          {R"({"a":{"dtype":"U8","shape":[0,9223372036854775807,9],"data_offsets":[0,0]}})", "no memory holds"},
+          {R"({"a":{"dtype":"U8","shape":[0,288230376151711745],"data_offsets":[0,0]}})", "no memory holds"},
+          {R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           "'b' begin at byte 4 of the data in place of 5"},
+          {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[3],"data_offsets":[5,8]}})",
+           "'b' begin at byte 5 of the data in place of 4"},
+          {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           "'a' twice"},
+          {R"({"a":{"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]}})", "'dtype' twice"},
+          {R"({"__metadata__":{},"__metadata__":{}})", "'__metadata__' twice"},
+          {R"({"__metadata__":[]})", "metadata that is no object"},
+          {R"({"__metadata__":{"a":1}})", "'a' that is no text"},
+          {R"({"a":[[[[[[[[1]]]]]]]]})", "nested too deeply"},
+          {R"({"__metadata__":{"stagecoach_crc32":""}})", "describes 0 bytes"},
+      }) {
+    EXPECT_TRUE(is_refused(each.reason, each.header, data)) << each.header;
+  }
+}
+
+TEST_F(Foreign, WithAPartOfOurMarksIsADamagedFileOfOurs) {
+  EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_crc32":""}})", ""));
+  EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_crc32":"00000000"}})", ""));
+  EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_producer":"stagecoach"}})", ""));
+  EXPECT_TRUE(is_refused("its checksum is 00000000",
+                         R"({"__metadata__":{"stagecoach_crc32":"00000000","stagecoach_producer":"stagecoach"}})", ""));
+}
+
+TEST_F(Foreign, LengthsBeyondTheFileAreRefused) {
+  for (const char* bytes : {"\x03\0\0\0\0\0\0\0{}", "\0\0\0\0\0\0\0\x80{}", "\xff\xff\xff\xff\xff\xff\xff\xff{}"}) {
+    EXPECT_TRUE(fails_with<DataError>({"header would have"}, [&] { load_bytes(std::string(bytes, 10)); }));
+  }
+  EXPECT_TRUE(load_bytes(std::string("\x02\0\0\0\0\0\0\0{}", 10)).tensors.empty());
+}
+
+TEST_F(Foreign, RandomChangesNeverCrashTheReader) {
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
+      R"("b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+  const std::string alphabet = R"({}[]",:0123456789 \-.eE)";
+  int loaded = 0;
+  for (std::uint64_t round = 0; round < 4000; ++round) {
+    const Philox random(round, "fuzz");
+    std::string text = header;
+    for (std::uint32_t change = 0; change <= random.below(0, 4); ++change) {
+      const auto at = random.below(3 * change + 1, static_cast<std::uint32_t>(text.size()));
+      const char symbol = alphabet[random.below(3 * change + 2, static_cast<std::uint32_t>(alphabet.size()))];
+      switch (random.below(3 * change + 3, 3)) {
+        case 0:
+          text[at] = symbol;
+          break;
+        case 1:
+          text.insert(at, 1, symbol);
+          break;
+        default:
+          text.erase(at, 1);
+      }
+    }
+    try {
+      load(text, "12345678901");
+      ++loaded;  // a change in a name or in the metadata
+    } catch (const DataError&) {
+    }
+  }
+  EXPECT_GT(loaded, 0);
+  EXPECT_LT(loaded, 2000);
+}
+
+}  // namespace
+}  // namespace stagecoach

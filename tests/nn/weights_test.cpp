@@ -1,0 +1,92 @@
+#include "nn/weights.h"
+
+#include "core/error.h"
+#include "nn/layers.h"
+#include "nn/models.h"
+#include "nn/safetensors.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::random_tensor;
+using test::read_bytes;
+using test::same_bytes;
+using test::TemporaryFolder;
+using test::write_bytes;
+
+std::shared_ptr<Sequential> small_model(std::uint64_t seed, std::int64_t outputs = 2) {
+  auto model = std::make_shared<Sequential>();
+  model->add("conv", std::make_shared<Conv2d>(1, 2, 3)).add("bn", std::make_shared<BatchNorm2d>(2));
+  model->add("pool", std::make_shared<GlobalAveragePool>()).add("fc", std::make_shared<Linear>(2, outputs));
+  model->materialize(seed);
+  return model;
+}
+
+TEST(Weights, ComeBackBitForBit) {
+  const TemporaryFolder folder;
+  const auto saved = small_model(1);
+  const Tensor x = random_tensor({2, 1, 5, 5}, "x", DType::float32);
+  saved->forward(x);  // moves the running statistics
+  save_weights(folder.file("w"), *saved);
+  const auto loaded = small_model(2);
+  load_weights(folder.file("w"), *loaded);
+  saved->train(false);
+  loaded->train(false);
+  EXPECT_TRUE(same_bytes(saved->forward(x), loaded->forward(x)));
+  save_weights(folder.file("again"), *loaded);
+  EXPECT_EQ(read_bytes(folder.file("w")), read_bytes(folder.file("again")));
+}
+
+TEST(Weights, AreTheParametersThenTheBuffers) {
+  const TemporaryFolder folder;
+  save_weights(folder.file("w"), *small_model(1));
+  const TensorFile file = load_tensors(folder.file("w"));
+  ASSERT_EQ(file.tensors.size(), 8U);
+  EXPECT_EQ(file.tensors[0].first, "conv.weight");
+  EXPECT_EQ(file.tensors[5].first, "fc.bias");
+  EXPECT_EQ(file.tensors[7].first, "bn.running_variance");
+  EXPECT_TRUE(file.metadata.empty());
+}
+
+TEST(Weights, ThatDoNotFitAreListedAndNothingIsChanged) {
+  const TemporaryFolder folder;
+  const auto saved = small_model(1, 3);
+  NamedTensors tensors = saved->named_parameters();
+  tensors.emplace_back("odd", Tensor::zeros({1}));
+  save_tensors(folder.file("w"), {tensors, {}});
+  const auto model = small_model(2);
+  const std::string path = folder.file("w");
+  EXPECT_TRUE(fails_with<DataError>(
+      {path.c_str(), "differs: fc.weight is float32[3, 2] on cpu:0, wanted float32[2, 2]", "differs: fc.bias",
+       "missing: bn.running_mean", "missing: bn.running_variance", "extra: odd"},
+      [&] { load_weights(path, *model); }));
+  const auto untouched = small_model(2);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_TRUE(same_bytes(model->named_parameters()[i].second, untouched->named_parameters()[i].second));
+  }
+}
+
+TEST(Weights, FromDamagedOrMissingFilesChangeNothing) {
+  const TemporaryFolder folder;
+  save_weights(folder.file("w"), *small_model(1));
+  std::string bytes = read_bytes(folder.file("w"));
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_bytes(folder.file("w"), bytes);
+  const auto model = small_model(2);
+  EXPECT_TRUE(fails_with<DataError>({"damaged"}, [&] { load_weights(folder.file("w"), *model); }));
+  EXPECT_TRUE(fails_with<DataError>({"No such file"}, [&] { load_weights(folder.file("none"), *model); }));
+  EXPECT_TRUE(same_bytes(model->named_parameters()[0].second, small_model(2)->named_parameters()[0].second));
+}
+
+TEST(Weights, NeedAModuleWithMemory) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(save_weights(folder.file("w"), *make_model("toy")), Error);
+  EXPECT_EQ(folder.file_count(), 0U);
+}
+
+}  // namespace
+}  // namespace stagecoach
