@@ -1,0 +1,42 @@
+#include "datasets/augment.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace stagecoach {
+namespace {
+
+constexpr std::int64_t kPad = 4;
+
+/// Uniform on -kPad … kPad.
+std::int64_t shift(std::uint32_t random) {
+  constexpr std::uint64_t kPlaces = 2 * kPad + 1;
+  return static_cast<std::int64_t>((random * kPlaces) >> 32) - kPad;
+}
+
+}  // namespace
+
+void augment_picture(const std::uint8_t* source, std::uint8_t* target, PictureSize size,
+                     const std::array<std::uint32_t, 4>& random) {
+  const std::int64_t down = shift(random[0]);
+  const std::int64_t right = shift(random[1]);
+  const bool mirror = random[2] >> 31 != 0;
+  // Columns first … last-1 of the source are seen; the others left the frame, and black came in.
+  const std::int64_t first = std::min(std::max<std::int64_t>(0, right), size.width);
+  const std::int64_t last = std::max(first, std::min(size.width, size.width + right));
+  std::memset(target, 0, static_cast<std::size_t>(3 * size.height * size.width));
+  for (std::int64_t c = 0; c < 3; ++c) {
+    const std::int64_t plane = c * size.height * size.width;
+    for (std::int64_t y = std::max<std::int64_t>(0, -down); y < size.height && y + down < size.height; ++y) {
+      const std::uint8_t* from = source + plane + (y + down) * size.width;
+      std::uint8_t* to = target + plane + y * size.width;
+      if (mirror) {
+        std::reverse_copy(from + first, from + last, to + size.width - (last - right));
+      } else {
+        std::copy(from + first, from + last, to + first - right);
+      }
+    }
+  }
+}
+
+}  // namespace stagecoach

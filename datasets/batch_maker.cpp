@@ -1,0 +1,99 @@
+#include "datasets/batch_maker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "datasets/augment.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr std::int64_t kLargestImage = 4096;
+
+}  // namespace
+
+BatchMaker::BatchMaker(Dataset dataset, const LoaderSettings& settings)
+    : dataset_(std::move(dataset)), settings_(settings) {
+  check();
+  stored_ = {dataset_.images.size(2), dataset_.images.size(3)};
+  made_ = settings_.image_size == 0 ? stored_ : PictureSize{settings_.image_size, settings_.image_size};
+}
+
+void BatchMaker::check() const {
+  if (settings_.batch_size < 1) {
+    throw UsageError(fmt::format("loader: batch size {}; it must be at least 1", settings_.batch_size));
+  }
+  if (settings_.shards < 1 || settings_.shard < 0 || settings_.shard >= settings_.shards) {
+    throw UsageError(fmt::format("loader: shard {} of {}; there must be at least one, and they count from 0",
+                                 settings_.shard, settings_.shards));
+  }
+  if (settings_.image_size < 0 || settings_.image_size > kLargestImage) {
+    throw UsageError(fmt::format("loader: image size {}; it must be 0 (as stored) or 1 … {} pixels",
+                                 settings_.image_size, kLargestImage));
+  }
+  if (dataset_.size() == 0) {
+    throw UsageError("loader: the dataset is empty; at least one picture is needed");
+  }
+  const Tensor& images = dataset_.images;
+  const Tensor& labels = dataset_.labels;
+  STAGECOACH_CHECK(images.defined() && images.dtype() == DType::uint8 && images.dims() == 4 && images.size(1) == 3 &&
+                       images.device().type == DeviceType::cpu && labels.dtype() == DType::int32 &&
+                       labels.shape() == Shape{images.size(0)} && labels.device().type == DeviceType::cpu,
+                   "loader: images {}, labels {}", describe(images), describe(labels));
+  STAGECOACH_CHECK(images.size(0) <= std::numeric_limits<std::int32_t>::max(), "loader: {} pictures are too many",
+                   images.size(0));
+}
+
+std::int64_t BatchMaker::batches() const { return (dataset_.size() - 1) / settings_.batch_size + 1; }
+
+std::vector<std::uint32_t> BatchMaker::order(std::int64_t epoch) const {
+  const auto size = static_cast<std::uint32_t>(dataset_.size());
+  if (settings_.shuffle) {
+    return Philox(settings_.seed, fmt::format("order/epoch {}", epoch)).permutation(size);
+  }
+  std::vector<std::uint32_t> ascending(size);
+  std::iota(ascending.begin(), ascending.end(), 0U);
+  return ascending;
+}
+
+Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index) const {
+  const std::int64_t start = index * settings_.batch_size;
+  const std::int64_t global = std::min(settings_.batch_size, dataset_.size() - start);
+  const std::int64_t first = settings_.shard * global / settings_.shards;
+  const std::int64_t count = (settings_.shard + 1) * global / settings_.shards - first;
+
+  Batch batch{Tensor::empty({count, 3, made_.height, made_.width}, DType::uint8), Tensor::empty({count}, DType::int32),
+              index, global};
+  const std::int64_t stored_pixels = 3 * stored_.height * stored_.width;
+  const std::int64_t made_pixels = 3 * made_.height * made_.width;
+  const auto* from = dataset_.images.data<std::uint8_t>();         // [N, 3, H, W] as stored
+  const auto* from_labels = dataset_.labels.data<std::int32_t>();  // [N]
+  auto* to = batch.images.mutable_data<std::uint8_t>();            // [count, 3, H, W] as made
+  auto* to_labels = batch.labels.mutable_data<std::int32_t>();     // [count]
+
+  // By sample, not by place in the batch: however the data is sharded, a sample is changed the same way.
+  const Philox random(settings_.seed, fmt::format("augment/epoch {}", epoch));
+  std::vector<std::uint8_t> augmented(static_cast<std::size_t>(settings_.augment ? stored_pixels : 0));
+  for (std::int64_t i = 0; i < count; ++i, to += made_pixels) {
+    const std::uint32_t sample = order[static_cast<std::size_t>(start + first + i)];
+    const std::uint8_t* picture = from + sample * stored_pixels;
+    if (settings_.augment) {
+      augment_picture(picture, augmented.data(), stored_, random.block(sample));
+      picture = augmented.data();
+    }
+    if (stored_ != made_) {
+      resize_picture(picture, stored_, to, made_);
+    } else {
+      std::memcpy(to, picture, static_cast<std::size_t>(made_pixels));
+    }
+    to_labels[i] = from_labels[sample];
+  }
+  return batch;
+}
+
+}  // namespace stagecoach

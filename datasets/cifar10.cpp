@@ -1,0 +1,187 @@
+#include "datasets/cifar10.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/atomic_file.h"
+#include "core/error.h"
+#include "datasets/files.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kSide = 32;
+constexpr std::int64_t kPixels = 3 * kSide * kSide;  // bytes of a picture
+constexpr std::int64_t kRecord = 1 + kPixels;        // and its label
+constexpr std::int64_t kClasses = 10;
+constexpr std::int64_t kChunk = 64;  // records read at a time: 200 kB, so that no second copy of the set exists
+constexpr std::string_view kInnerFolder = "cifar-10-batches-bin";
+
+/// The 12 of "data_batch_12.bin"; nothing for other names.
+std::optional<int> batch_number(const fs::path& path) {
+  std::string name = path.filename().string();
+  constexpr std::string_view kPrefix = "data_batch_";
+  constexpr std::string_view kSuffix = ".bin";
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) {
+    return std::nullopt;
+  }
+  const char* first = name.data() + kPrefix.size();
+  const char* last = name.data() + name.size() - kSuffix.size();
+  int number = 0;
+  const auto [end, error] = std::from_chars(first, last, number);
+  const bool good = error == std::errc() && end == last && *first != '-';
+  return good ? std::optional(number) : std::nullopt;
+}
+
+bool has_batches(const std::vector<fs::path>& entries) {
+  return std::any_of(entries.begin(), entries.end(), [](const fs::path& path) { return path.extension() == ".bin"; });
+}
+
+std::vector<fs::path> train_files(const fs::path& folder) {
+  std::vector<std::pair<int, fs::path>> numbered;
+  for (const fs::path& path : list_folder(folder)) {
+    if (const auto number = batch_number(path)) {
+      numbered.emplace_back(*number, path);
+    }
+  }
+  if (numbered.empty()) {
+    throw DataError(fmt::format("{} has no data_batch_1.bin … data_batch_5.bin (the binary version of CIFAR-10); {}",
+                                folder.string(), kHowToGetData));
+  }
+  std::sort(numbered.begin(), numbered.end());
+  std::vector<fs::path> files;
+  for (auto& [number, path] : numbered) {
+    files.push_back(std::move(path));
+  }
+  return files;
+}
+
+/// How many records `file` holds.
+std::int64_t count_records(const FileReader& file, const fs::path& path) {
+  if (file.size() == 0) {
+    throw DataError(fmt::format("{} is empty; delete it and get it anew: {}", path.string(), kHowToGetData));
+  }
+  if (file.size() % kRecord != 0) {
+    throw DataError(fmt::format(
+        "{} has {} bytes, which is no multiple of {}: record {} is cut off at byte {}; delete it and get it anew: {}",
+        path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData));
+  }
+  return file.size() / kRecord;
+}
+
+/// Reads `count` records into `images` [count, 3, 32, 32] and `labels` [count].
+void read_records(FileReader& file, const fs::path& path, std::int64_t count, std::uint8_t* images,
+                  std::int32_t* labels) {
+  std::vector<std::uint8_t> chunk(static_cast<std::size_t>(kChunk * kRecord));
+  for (std::int64_t start = 0; start < count; start += kChunk) {
+    const std::int64_t records = std::min(kChunk, count - start);
+    file.read(chunk.data(), static_cast<std::size_t>(records * kRecord));
+    for (std::int64_t i = 0; i < records; ++i) {
+      const std::uint8_t* record = chunk.data() + i * kRecord;
+      if (record[0] >= kClasses) {
+        throw DataError(
+            fmt::format("{}: record {} (at byte {}) has label {}, but labels go from 0 to {}; the file is "
+                        "damaged or not CIFAR-10, get it anew: {}",
+                        path.string(), start + i, (start + i) * kRecord, record[0], kClasses - 1, kHowToGetData));
+      }
+      labels[start + i] = record[0];
+      std::memcpy(images + (start + i) * kPixels, record + 1, static_cast<std::size_t>(kPixels));
+    }
+  }
+}
+
+Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::string>& classes) {
+  std::vector<FileReader> files;
+  std::vector<std::int64_t> counts;
+  std::int64_t total = 0;
+  for (const fs::path& path : paths) {
+    counts.push_back(count_records(files.emplace_back(path), path));
+    total += counts.back();
+  }
+  Dataset dataset = make_dataset(total, kSide, classes);
+  auto* images = dataset.images.mutable_data<std::uint8_t>();
+  auto* labels = dataset.labels.mutable_data<std::int32_t>();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    read_records(files[i], paths[i], counts[i], images, labels);
+    images += counts[i] * kPixels;
+    labels += counts[i];
+  }
+  return dataset;
+}
+
+std::vector<std::string> class_names(const fs::path& folder) {
+  const fs::path path = folder / "batches.meta.txt";
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) {
+    return {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  }
+  std::vector<std::string> names(1);
+  for (const std::uint8_t byte : read_file(path)) {
+    if (byte != '\n' && byte != '\r') {
+      names.back() += static_cast<char>(byte);
+    } else if (!names.back().empty()) {
+      names.emplace_back();
+    }
+  }
+  if (names.back().empty()) {
+    names.pop_back();
+  }
+  if (names.size() != kClasses) {
+    throw DataError(
+        fmt::format("{} has {} class names, but {} are expected, one a line; mend it, or delete it (the "
+                    "usual names are used without it)",
+                    path.string(), names.size(), kClasses));
+  }
+  return names;
+}
+
+}  // namespace
+
+bool is_cifar10(const fs::path& folder) {
+  std::error_code error;
+  return has_batches(list_folder(folder)) || fs::is_directory(folder / kInnerFolder, error);
+}
+
+TrainTest load_cifar10(const fs::path& folder) {
+  const std::vector<fs::path> entries = list_folder(folder);
+  if (entries.empty()) {
+    throw DataError(fmt::format("folder {} is empty; {}", folder.string(), kHowToGetData));
+  }
+  std::error_code error;
+  if (!has_batches(entries) && fs::is_directory(folder / kInnerFolder, error)) {
+    return load_cifar10(folder / kInnerFolder);
+  }
+  const std::vector<fs::path> train = train_files(folder);
+  const fs::path test = folder / "test_batch.bin";
+  if (!fs::exists(fs::symlink_status(test, error))) {
+    throw DataError(fmt::format("{} has no test_batch.bin; {}", folder.string(), kHowToGetData));
+  }
+  const std::vector<std::string> classes = class_names(folder);
+  return {load_batches(train, classes), load_batches({test}, classes)};
+}
+
+void write_cifar10_batch(const fs::path& path, const Tensor& images, const Tensor& labels) {
+  STAGECOACH_CHECK(images.dtype() == DType::uint8 && labels.dtype() == DType::int32 && labels.dims() == 1 &&
+                       labels.size(0) > 0 && images.shape() == Shape({labels.size(0), 3, kSide, kSide}) &&
+                       images.device().type == DeviceType::cpu && labels.device().type == DeviceType::cpu,
+                   "write_cifar10_batch: images {}, labels {}", describe(images), describe(labels));
+  const auto* pixels = images.data<std::uint8_t>();  // [N, 3, 32, 32]
+  const auto* label = labels.data<std::int32_t>();   // [N]
+  AtomicFile file(path);
+  std::vector<std::uint8_t> record(static_cast<std::size_t>(1 + kPixels));
+  for (std::int64_t i = 0; i < labels.size(0); ++i) {
+    STAGECOACH_CHECK(label[i] >= 0 && label[i] < kClasses, "write_cifar10_batch: label {} of record {}", label[i], i);
+    record[0] = static_cast<std::uint8_t>(label[i]);
+    std::copy_n(pixels + i * kPixels, kPixels, record.begin() + 1);
+    file.write(record.data(), record.size());
+  }
+  file.commit();
+}
+
+}  // namespace stagecoach

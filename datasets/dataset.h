@@ -1,0 +1,31 @@
+#pragma once
+/// @file
+/// Labelled pictures in memory.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace stagecoach {
+
+/// Copying a Dataset copies handles: the pictures exist once.
+struct Dataset {
+  Tensor images;                     ///< uint8 [N, 3, H, W]: the red, green and blue plane of each picture
+  Tensor labels;                     ///< int32 [N]: indices into `classes`
+  std::vector<std::string> classes;  ///< the name of each label
+
+  /// N; 0 while the tensors are undefined.
+  std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
+};
+
+struct TrainTest {
+  Dataset train;
+  Dataset test;
+};
+
+/// A dataset of `size` pictures whose elements are still unset. Pictures are `side` pixels high and wide.
+Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes);
+
+}  // namespace stagecoach

@@ -1,0 +1,81 @@
+#include "datasets/files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+std::vector<fs::path> list_folder(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (!fs::exists(status)) {
+    throw DataError(fmt::format("folder {} is missing; {}", folder.string(), kHowToGetData));
+  }
+  if (!fs::is_directory(status)) {
+    throw DataError(fmt::format("{} is not a folder; name the folder that holds the data", folder.string()));
+  }
+  std::vector<fs::path> entries;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with('.')) {
+      entries.push_back(entry->path());
+    }
+  }
+  if (error) {
+    throw DataError(
+        fmt::format("folder {} cannot be read: {}; check its permissions", folder.string(), error.message()));
+  }
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+FileReader::FileReader(const fs::path& path) : path_(path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) {
+    throw DataError(fmt::format("{} is a folder, but a file is expected there", path.string()));
+  }
+  // A pipe or device would block or never end.
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw DataError(fmt::format("{} is not a regular file", path.string()));
+  }
+  file_.reset(std::fopen(path.c_str(), "rbe"));
+  if (file_ == nullptr) {
+    throw DataError(
+        fmt::format("{} cannot be opened: {}; check the path and its permissions", path.string(), reason(errno)));
+  }
+  size_ = static_cast<std::int64_t>(fs::file_size(path, error));
+  if (error) {
+    throw DataError(fmt::format("{} cannot be read: {}", path.string(), error.message()));
+  }
+}
+
+void FileReader::read(void* target, std::size_t bytes) {
+  const std::size_t got = std::fread(target, 1, bytes, file_.get());
+  if (got != bytes) {
+    const bool failed = std::ferror(file_.get()) != 0;
+    throw DataError(fmt::format("{}: reading stopped at byte {}: {}", path_.string(),
+                                position_ + static_cast<std::int64_t>(got),
+                                failed ? reason(errno) : "the file became shorter while it was read"));
+  }
+  position_ += static_cast<std::int64_t>(bytes);
+}
+
+std::vector<std::uint8_t> read_file(const fs::path& path) {
+  FileReader file(path);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
+  file.read(bytes.data(), bytes.size());
+  return bytes;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,66 @@
+#include "datasets/loader.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "datasets/batch_maker.h"
+#include "datasets/prefetcher.h"
+
+namespace stagecoach {
+
+/// An epoch under way.
+struct Loader::Epoch {
+  std::int64_t number = 0;
+  std::int64_t next_batch = 0;
+  std::vector<std::uint32_t> order;
+  std::optional<Prefetcher> prefetcher;  // last: its thread reads the order
+};
+
+Loader::Loader(Dataset dataset, LoaderSettings settings)
+    : maker_(std::make_unique<const BatchMaker>(std::move(dataset), settings)), prefetch_(settings.prefetch) {}
+
+Loader::~Loader() = default;
+Loader::Loader(Loader&& other) noexcept = default;
+
+Loader& Loader::operator=(Loader&& other) noexcept {
+  epoch_.reset();  // before its maker goes
+  maker_ = std::move(other.maker_);
+  prefetch_ = other.prefetch_;
+  epoch_ = std::move(other.epoch_);
+  return *this;
+}
+
+std::int64_t Loader::batches() const { return maker_->batches(); }
+
+void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
+  if (first_batch < 0 || first_batch > batches()) {
+    throw UsageError(
+        fmt::format("loader: epoch {} cannot start at batch {}, it has {}; resume with the data and the "
+                    "batch size of the first run",
+                    epoch, first_batch, batches()));
+  }
+  epoch_.reset();  // ends the thread of the epoch before
+  epoch_ = std::make_unique<Epoch>();
+  epoch_->number = epoch;
+  epoch_->next_batch = first_batch;
+  epoch_->order = maker_->order(epoch);
+  if (prefetch_) {
+    epoch_->prefetcher.emplace([maker = maker_.get(), state = epoch_.get()](
+                                   std::int64_t index) { return maker->make(state->order, state->number, index); },
+                               first_batch, batches());
+  }
+}
+
+std::optional<Batch> Loader::next() {
+  STAGECOACH_CHECK(epoch_ != nullptr, "loader: next() before start_epoch()");
+  if (epoch_->prefetcher) {
+    return epoch_->prefetcher->next();
+  }
+  if (epoch_->next_batch == batches()) {
+    return std::nullopt;
+  }
+  return maker_->make(epoch_->order, epoch_->number, epoch_->next_batch++);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,15 @@
+#pragma once
+/// @file
+/// The data that a user names with --data.
+
+#include <string>
+
+#include "datasets/dataset.h"
+
+namespace stagecoach {
+
+/// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout or
+/// with pictures (train/<class>/…, test/<class>/…). Throws DataError when it is neither.
+TrainTest open_dataset(const std::string& where);
+
+}  // namespace stagecoach

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Gets CIFAR-10 in its binary version (162 MB, 184 MB unpacked):
+#
+#   scripts/download_cifar10.sh [FOLDER]      FOLDER is data/ if it is not given
+#
+# What is there and right is not fetched again, so the script may be run again after a failure.
+set -euo pipefail
+
+url=https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz
+md5=c32a1d4ab5d03f1284b67883e8d87530 # from https://www.cs.toronto.edu/~kriz/cifar.html
+file_bytes=30730000                  # of each of the six files: 10,000 records of 3073 bytes
+
+say() { printf '%s\n' "$*"; }
+fail() {
+  printf 'download_cifar10.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+# The six files are there, each with its full size.
+is_unpacked() {
+  local name
+  for name in data_batch_{1,2,3,4,5} test_batch; do
+    [[ -f $unpacked/$name.bin && $(wc -c <"$unpacked/$name.bin") -eq $file_bytes ]] || return 1
+  done
+}
+
+is_right() { [[ $(md5sum <"$1" | cut -d ' ' -f 1) == "$md5" ]]; }
+
+# Writes the archive to $1.
+fetch() {
+  if command -v curl >/dev/null; then
+    curl --fail --location --retry 2 --output "$1" "$url"
+  elif command -v wget >/dev/null; then
+    wget --tries 3 --output-document "$1" "$url"
+  else
+    fail "neither curl nor wget is here; install one (apt install curl), or fetch $url by other means and put it in $folder"
+  fi
+}
+
+get_archive() {
+  if [[ -f $archive ]]; then
+    if is_right "$archive"; then
+      say "$archive is already there and right"
+      return
+    fi
+    say "$archive is damaged (its checksum is not $md5); it is deleted and fetched again"
+    rm -f "$archive"
+  fi
+  say "fetching $url"
+  if ! fetch "$archive.part"; then
+    rm -f "$archive.part"
+    fail "the download failed: check the network and run this again; until then --data generated needs no files"
+  fi
+  if ! is_right "$archive.part"; then
+    rm -f "$archive.part"
+    fail "what came has the wrong checksum (not $md5) and was deleted; run this again, perhaps on another network"
+  fi
+  mv "$archive.part" "$archive"
+}
+
+unpack() {
+  # Unpacked beside its place and then moved, so that an interrupted run leaves no half of it.
+  local scratch
+  scratch=$(mktemp -d "$folder/unpacking.XXXXXX")
+  trap 'rm -rf "$scratch"' RETURN
+  tar -xzf "$archive" -C "$scratch" || { rm -rf "$scratch"; fail "$archive cannot be unpacked; is the disk full?"; }
+  rm -rf "$unpacked"
+  mv "$scratch/cifar-10-batches-bin" "$unpacked"
+}
+
+if [[ $# -gt 1 || ${1:-} == -* ]]; then
+  sed -n '2,6s/^# \{0,1\}//p' "$0"
+  [[ ${1:-} == --help || ${1:-} == -h ]] && exit 0
+  exit 2
+fi
+folder=${1:-data}
+folder=${folder%/}
+archive=$folder/cifar-10-binary.tar.gz
+unpacked=$folder/cifar-10-batches-bin
+
+mkdir -p "$folder" || fail "folder $folder cannot be made"
+if is_unpacked; then
+  say "CIFAR-10 is already in $unpacked"
+else
+  command -v md5sum >/dev/null || fail "md5sum is missing; install it (apt install coreutils)"
+  get_archive
+  unpack
+  is_unpacked || fail "$archive did not hold the six files that were expected"
+fi
+say "Use it with: --data $folder"

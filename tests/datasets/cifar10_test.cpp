@@ -1,0 +1,175 @@
+#include "datasets/cifar10.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "support.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `count` records; record i has label i % 10 and bytes (i + first) % 256.
+std::string records(int count, int first = 0) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) {
+    bytes += static_cast<char>(i % 10);
+    bytes += std::string(3072, static_cast<char>(i + first));
+  }
+  return bytes;
+}
+
+void expect_load_error(const fs::path& folder, const std::vector<std::string>& parts) {
+  expect_error<DataError>([&] { load_cifar10(folder); }, parts);
+}
+
+TEST(Cifar10, WhatIsWrittenIsRead) {
+  const TemporaryFolder folder;
+  const Dataset train = counting_dataset(201);
+  const Dataset test = counting_dataset(7);
+  write_cifar10_batch(folder / "data_batch_1.bin", train.images, train.labels);
+  write_cifar10_batch(folder / "test_batch.bin", test.images, test.labels);
+  EXPECT_EQ(fs::file_size(folder / "data_batch_1.bin"), 201U * 3073U);
+
+  const TrainTest read = load_cifar10(folder.path());
+  EXPECT_EQ(read.train.images.shape(), Shape({201, 3, 32, 32}));
+  EXPECT_EQ(read.train.images.to_vector<std::uint8_t>(), train.images.to_vector<std::uint8_t>());
+  EXPECT_EQ(read.train.labels.to_vector<std::int32_t>(), train.labels.to_vector<std::int32_t>());
+  EXPECT_EQ(read.test.images.to_vector<std::uint8_t>(), test.images.to_vector<std::uint8_t>());
+  EXPECT_EQ(read.test.size(), 7);
+  EXPECT_EQ(read.train.classes.front(), "airplane");
+}
+
+TEST(Cifar10, TheRecordIsLabelThenPlanes) {
+  const TemporaryFolder folder;
+  write_text(folder / "data_batch_1.bin",
+             std::string(1, 7) + std::string(1024, 'R') + std::string(1024, 'G') + std::string(1024, 'B'));
+  write_text(folder / "test_batch.bin", records(1));
+  const Dataset train = load_cifar10(folder.path()).train;
+  EXPECT_EQ(train.labels.item(), 7);
+  const auto* images = train.images.data<std::uint8_t>();
+  EXPECT_EQ(images[0], 'R');
+  EXPECT_EQ(images[1023], 'R');
+  EXPECT_EQ(images[1024], 'G');
+  EXPECT_EQ(images[3071], 'B');
+}
+
+TEST(Cifar10, BatchesComeInNumericOrderAndTheParentFolderWorks) {
+  const TemporaryFolder folder;
+  const fs::path inner = folder / "cifar-10-batches-bin";
+  for (const int number : {10, 2, 1}) {
+    write_text(inner / ("data_batch_" + std::to_string(number) + ".bin"), records(1, number));
+  }
+  write_text(inner / "data_batch_x.bin", "not a batch");
+  write_text(inner / "test_batch.bin", records(2));
+  write_text(inner / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\r\nj\n\n");
+  const TrainTest read = load_cifar10(folder.path());
+  ASSERT_EQ(read.train.size(), 3);
+  const auto* images = read.train.images.data<std::uint8_t>();
+  EXPECT_EQ(images[0], 1);
+  EXPECT_EQ(images[3072], 2);
+  EXPECT_EQ(images[2 * 3072], 10);
+  EXPECT_EQ(read.test.classes, (std::vector<std::string>{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}));
+}
+
+TEST(Cifar10, MissingFoldersAndFilesAreNamed) {
+  const TemporaryFolder folder;
+  expect_load_error(folder / "nowhere", {"nowhere is missing", "download_cifar10.sh", "--data generated"});
+  expect_load_error(folder.path(), {folder.path().string(), "is empty", "download_cifar10.sh"});
+  write_text(folder / "file", "x");
+  expect_load_error(folder / "file", {"file is not a folder"});
+  write_text(folder / "test_batch.bin", records(1));
+  expect_load_error(folder.path(), {"has no data_batch_1.bin", "binary version", "download_cifar10.sh"});
+  fs::remove(folder / "test_batch.bin");
+  write_text(folder / "data_batch_1.bin", records(1));
+  expect_load_error(folder.path(), {"has no test_batch.bin", "download_cifar10.sh"});
+}
+
+TEST(Cifar10, DamagedFilesAreNamedWithTheByte) {
+  const TemporaryFolder folder;
+  write_text(folder / "data_batch_1.bin", records(2));
+  write_text(folder / "test_batch.bin", "");
+  expect_load_error(folder.path(), {"test_batch.bin is empty"});
+  write_text(folder / "test_batch.bin", records(3).substr(0, 7000));
+  expect_load_error(folder.path(), {"test_batch.bin has 7000 bytes", "no multiple of 3073", "record 2", "byte 7000"});
+  std::string wrong = records(100);
+  wrong[70 * 3073] = 10;
+  write_text(folder / "test_batch.bin", wrong);
+  expect_load_error(folder.path(), {"test_batch.bin: record 70 (at byte 215110) has label 10", "0 to 9"});
+  wrong[70 * 3073] = static_cast<char>(255);
+  write_text(folder / "test_batch.bin", wrong);
+  expect_load_error(folder.path(), {"label 255"});
+}
+
+TEST(Cifar10, AClassListOfTheWrongLengthIsRefused) {
+  const TemporaryFolder folder;
+  write_text(folder / "data_batch_1.bin", records(1));
+  write_text(folder / "test_batch.bin", records(1));
+  write_text(folder / "batches.meta.txt", "one\ntwo\n");
+  expect_load_error(folder.path(), {"batches.meta.txt has 2 class names", "10"});
+}
+
+TEST(Cifar10, FilesThatCannotBeReadAreNamed) {
+  const TemporaryFolder folder;
+  write_text(folder / "test_batch.bin", records(1));
+  fs::create_directory(folder / "data_batch_1.bin");
+  expect_load_error(folder.path(), {"data_batch_1.bin is a folder"});
+  fs::remove(folder / "data_batch_1.bin");
+  fs::create_symlink(folder / "gone", folder / "data_batch_1.bin");
+  expect_load_error(folder.path(), {"data_batch_1.bin cannot be opened", "No such file"});
+}
+
+TEST(Cifar10, FilesWithoutPermissionAreNamed) {
+  if (geteuid() == 0) {
+    GTEST_SKIP() << "root may read every file";
+  }
+  const TemporaryFolder folder;
+  write_text(folder / "test_batch.bin", records(1));
+  write_text(folder / "data_batch_1.bin", records(1));
+  fs::permissions(folder / "data_batch_1.bin", fs::perms::none);
+  expect_load_error(folder.path(), {"data_batch_1.bin cannot be opened", "Permission denied"});
+}
+
+TEST(Cifar10, WritingRefusesWhatIsNoBatch) {
+  const TemporaryFolder folder;
+  const Dataset good = counting_dataset(3);
+  const fs::path path = folder / "batch.bin";
+  EXPECT_THROW(write_cifar10_batch(path, counting_dataset(3, 16).images, good.labels), Error);
+  EXPECT_THROW(write_cifar10_batch(path, counting_dataset(2).images, good.labels), Error);
+  EXPECT_THROW(write_cifar10_batch(path, good.labels, good.labels), Error);
+  Tensor labels = good.labels.clone();
+  labels.fill(10);
+  expect_error<Error>([&] { write_cifar10_batch(path, good.images, labels); }, {"label 10 of record 0"});
+  EXPECT_TRUE(fs::is_empty(folder.path())) << "a file was left behind";
+  expect_error<DataError>([&] { write_cifar10_batch(folder / "no/batch.bin", good.images, good.labels); },
+                          {"cannot write", "no/batch.bin", "No such file"});
+}
+
+TEST(Cifar10, TheRealSetIsWhole) {
+  const char* where = std::getenv("STAGECOACH_CIFAR10");
+  if (where == nullptr) {
+    GTEST_SKIP() << "STAGECOACH_CIFAR10 names no folder with CIFAR-10 (scripts/download_cifar10.sh gets it)";
+  }
+  const TrainTest data = load_cifar10(where);
+  EXPECT_EQ(data.train.images.shape(), Shape({50000, 3, 32, 32}));
+  EXPECT_EQ(data.test.images.shape(), Shape({10000, 3, 32, 32}));
+  for (const auto& [split, count] : {std::pair(data.train, 5000), std::pair(data.test, 1000)}) {
+    std::map<std::int32_t, int> counts;
+    for (const std::int32_t label : split.labels.to_vector<std::int32_t>()) {
+      ++counts[label];
+    }
+    ASSERT_EQ(counts.size(), 10U);
+    for (const auto& [label, found] : counts) {
+      EXPECT_EQ(found, count) << "class " << label;
+    }
+  }
+  EXPECT_EQ(data.train.labels.to_vector<std::int32_t>()[0], 6) << "the first training picture is a frog";
+  EXPECT_EQ(data.test.labels.to_vector<std::int32_t>()[0], 3) << "the first test picture is a cat";
+  EXPECT_EQ(data.train.classes[6], "frog");
+}
+
+}  // namespace
+}  // namespace stagecoach

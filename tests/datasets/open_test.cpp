@@ -1,0 +1,43 @@
+#include "datasets/open.h"
+
+#include "datasets/generated.h"
+#include "picture_writer.h"
+#include "support.h"
+
+namespace stagecoach {
+namespace {
+
+TEST(Open, GeneratedNeedsNoFiles) {
+  const TrainTest data = open_dataset("generated");
+  EXPECT_EQ(data.train.size(), 10000);
+  EXPECT_EQ(data.test.size(), 2000);
+}
+
+TEST(Open, FoldersAreRecognised) {
+  const TemporaryFolder folder;
+  write_generated(folder / "binary/cifar-10-batches-bin", {.train = 3, .test = 2});
+  EXPECT_EQ(open_dataset((folder / "binary").string()).train.size(), 3);
+  EXPECT_EQ(open_dataset((folder / "binary/cifar-10-batches-bin/").string()).test.size(), 2);
+  write_picture(folder / "pictures/train/cat/a.png", plain_pixels(32, 32, {1}));
+  write_picture(folder / "pictures/test/cat/a.png", plain_pixels(32, 32, {1}));
+  EXPECT_EQ(open_dataset((folder / "pictures").string()).train.classes, std::vector<std::string>{"cat"});
+  EXPECT_EQ(open_dataset((folder / "pictures/").string()).test.size(), 1);
+}
+
+TEST(Open, OtherPlacesAreExplained) {
+  const TemporaryFolder folder;
+  const auto expect_open_error = [](const std::filesystem::path& where, const std::vector<std::string>& parts) {
+    expect_error<DataError>([&] { open_dataset(where.string()); }, parts);
+  };
+  expect_open_error(folder.path(), {"holds no known data", "data_batch_1.bin", "train/<class>/",
+                                    "scripts/download_cifar10.sh", "--data generated"});
+  expect_open_error(folder / "nowhere", {"nowhere is missing", "--data generated"});
+  expect_open_error("", {"is missing"});
+  write_text(folder / "file", "");
+  expect_open_error(folder / "file", {"is not a folder"});
+  std::filesystem::create_directories(folder / "half/train/cat");
+  expect_open_error(folder / "half", {"has no folder test/"});
+}
+
+}  // namespace
+}  // namespace stagecoach

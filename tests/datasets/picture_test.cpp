@@ -1,0 +1,77 @@
+#include "datasets/picture.h"
+
+#include "datasets/files.h"
+#include "picture_writer.h"
+#include "support.h"
+
+namespace stagecoach {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes decode(const std::filesystem::path& path, PictureSize size) {
+  Bytes planes(static_cast<std::size_t>(3 * size.height * size.width));
+  decode_picture(read_file(path), path.string(), planes.data(), size);
+  return planes;
+}
+
+TEST(Picture, PngPixelsAreExactAndBecomePlanes) {
+  const TemporaryFolder folder;
+  write_picture(folder / "rgb.png", {1, 2, 3, {1, 2, 3, 4, 5, 6}});
+  EXPECT_EQ(decode(folder / "rgb.png", {1, 2}), (Bytes{1, 4, 2, 5, 3, 6}));
+  write_picture(folder / "grey.png", {1, 2, 1, {7, 9}});
+  EXPECT_EQ(decode(folder / "grey.png", {1, 2}), (Bytes{7, 9, 7, 9, 7, 9}));
+  write_picture(folder / "alpha.png", {1, 2, 4, {1, 2, 3, 0, 4, 5, 6, 128}});
+  EXPECT_EQ(decode(folder / "alpha.png", {1, 2}), (Bytes{1, 4, 2, 5, 3, 6}));
+  write_picture(folder / "grey_alpha.png", {1, 2, 2, {7, 0, 9, 255}});
+  EXPECT_EQ(decode(folder / "grey_alpha.png", {1, 2}), (Bytes{7, 9, 7, 9, 7, 9}));
+}
+
+TEST(Picture, JpegComesClose) {
+  const TemporaryFolder folder;
+  write_picture(folder / "red.jpg", plain_pixels(16, 16, {200, 30, 40}));
+  const Bytes planes = decode(folder / "red.jpg", {16, 16});
+  EXPECT_NEAR(planes[0], 200, 4);
+  EXPECT_NEAR(planes[256], 30, 4);
+  EXPECT_NEAR(planes[512], 40, 4);
+}
+
+TEST(Picture, OtherSizesAreResized) {
+  const TemporaryFolder folder;
+  write_picture(folder / "large.png", plain_pixels(50, 70, {10, 20, 30}));
+  const Bytes planes = decode(folder / "large.png", {4, 8});
+  ASSERT_EQ(planes.size(), 96U);
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    EXPECT_EQ(planes[i], 10 * (1 + i / 32)) << "byte " << i;
+  }
+}
+
+TEST(Picture, BrokenOnesAreNamedWithTheReason) {
+  const TemporaryFolder folder;
+  const auto expect_broken = [&](const std::string& name, const std::vector<std::string>& parts) {
+    expect_error<DataError>([&] { decode(folder / name, {32, 32}); }, parts);
+  };
+  write_text(folder / "text.png", "this is no picture");
+  expect_broken("text.png", {"text.png cannot be decoded", "Image not of any known type"});
+  write_text(folder / "empty.jpg", "");
+  expect_broken("empty.jpg", {"empty.jpg cannot be decoded"});
+
+  Pixels noise{64, 64, 3, counting_dataset(1, 64).images.to_vector<std::uint8_t>()};
+  for (const char* name : {"whole.png", "whole.jpg"}) {
+    write_picture(folder / name, noise);
+    const std::string bytes = read_text(folder / name);
+    for (const std::size_t kept : {bytes.size() / 2, bytes.size() / 4, std::size_t{30}}) {
+      write_text(folder / (std::string("cut_") + name), bytes.substr(0, kept));
+      expect_broken(std::string("cut_") + name, {std::string("cut_") + name + " cannot be decoded"});
+    }
+  }
+  std::string bytes = read_text(folder / "whole.png");
+  for (std::size_t i = 60; i < 200; ++i) {
+    bytes[i] = static_cast<char>(~bytes[i]);
+  }
+  write_text(folder / "damaged.png", bytes);
+  expect_broken("damaged.png", {"damaged.png cannot be decoded"});
+}
+
+}  // namespace
+}  // namespace stagecoach
