@@ -1,0 +1,88 @@
+#include "chapters/01_single_device/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "chapters/01_single_device/micro_batches.h"
+#include "chapters/common/open.h"
+#include "chapters/common/run_folder.h"
+#include "core/autograd/backward.h"
+#include "core/ops.h"
+
+namespace stagecoach {
+namespace {
+
+/// "0F0,0B0,0F1,0B1": stage 0 runs forward and backward of one micro-batch after the other.
+std::string schedule_row(std::int64_t microbatches) {
+  std::string row;
+  for (std::int64_t m = 0; m < microbatches; ++m) {
+    row += fmt::format("{}0F{},0B{}", m == 0 ? "" : ",", m, m);
+  }
+  return row;
+}
+
+/// One character a unit of time: a forward takes 1, a backward 2.
+std::string timeline(std::int64_t microbatches) {
+  std::string line;
+  for (std::int64_t m = 0; m < microbatches; ++m) {
+    line += fmt::format("|F{}|B{}   ", m, m);
+  }
+  return line + "|";
+}
+
+/// Each node with what it saved. Storage that several nodes keep is counted once, where it is met first.
+void print_kept(const Tensor& loss, const NamedTensors& parameters) {
+  std::set<const void*> counted;
+  for (const auto& [name, tensor] : parameters) {
+    counted.insert(tensor.storage()->data());
+  }
+  std::size_t total = 0;
+  fmt::print("\nWhat autograd keeps from the forward of one micro-batch\n  {:<20} {:<18} {:<24} {:>12}\n", "operation",
+             "keeps", "shape", "new bytes");
+  for (const auto& node : recorded_nodes(loss)) {
+    for (const auto& saved : node->saved()) {
+      const bool is_new = counted.insert(saved.tensor.storage()->data()).second;
+      const std::size_t bytes = is_new ? saved.tensor.bytes() : 0;
+      total += bytes;
+      fmt::print("  {:<20} {:<18} {:<24} {:>12}\n", node->name(), saved.name, to_string(saved.tensor.shape()), bytes);
+    }
+  }
+  fmt::print("  {:<64} {:>12}\n", "all (parameters and what an earlier row keeps count 0)", total);
+}
+
+}  // namespace
+
+void explain(const Settings& settings, const TrainTest& data, Device device) {
+  const auto model = open_model(settings, data.train, device);
+  Loader loader = training_loader(settings, data.train);
+  loader.start_epoch(1);
+  const Batch batch = *loader.next();
+  const auto parts = micro_batches(batch, settings.microbatches);
+  const auto count = static_cast<std::int64_t>(parts.size());
+
+  fmt::print("One step of {} on {}: {} pictures in {} micro-batch(es)\n  schedule  {}\n  timeline  {}\n",
+             settings.model, to_string(device), batch.images.size(0), count, schedule_row(count),
+             timeline(std::min<std::int64_t>(count, 8)));
+  fmt::print("  idle 0.0% (one device always has work), {} activation set(s) alive at once\n", 1);
+
+  const Tensor scores = model->forward(normalize(parts[0].images.to(device)));
+  const Tensor loss = cross_entropy(scores, parts[0].labels.to(device), Reduction::sum);
+  print_kept(loss, model->named_parameters());
+  const std::int64_t weights = parameter_count(*model) * 4;
+  fmt::print("\nBytes of weights {}, of their gradients {}, of the optimizer's state {}\n", weights, weights,
+             settings.optimizer == "adam" ? 2 * weights
+             : settings.momentum > 0      ? weights
+                                          : 0);
+
+  const RunFolder folder(settings);
+  if (folder.writes()) {
+    write_text(folder.path() / "schedule.csv", schedule_row(count) + "\n");
+    write_text(
+        folder.path() / "prediction.json",
+        fmt::format("{{\"step_seconds\":{},\"idle\":0,\"idle_in_span\":0,\"peak_activations\":[1]}}\n", 3 * count));
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,30 @@
+#pragma once
+/// @file
+/// A batch in parts.
+
+#include <algorithm>
+#include <vector>
+
+#include "core/tensor.h"
+#include "datasets/loader.h"
+
+namespace stagecoach {
+
+struct MicroBatch {
+  Tensor images;  ///< uint8 [n, 3, H, W], a view of the batch
+  Tensor labels;  ///< int32 [n], a view of the batch
+};
+
+/// Cuts a batch into at most `count` parts of ceil(N / count) pictures; the last one may be smaller. No copy.
+inline std::vector<MicroBatch> micro_batches(const Batch& batch, std::int64_t count) {
+  const std::int64_t total = batch.images.size(0);
+  const std::int64_t largest = (total + count - 1) / count;
+  std::vector<MicroBatch> parts;
+  for (std::int64_t start = 0; start < total; start += largest) {
+    const std::int64_t length = std::min(largest, total - start);
+    parts.push_back({batch.images.narrow(start, length), batch.labels.narrow(start, length)});
+  }
+  return parts;
+}
+
+}  // namespace stagecoach

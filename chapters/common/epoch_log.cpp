@@ -1,0 +1,60 @@
+#include "chapters/common/epoch_log.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace stagecoach {
+
+std::string epoch_line(const EpochResult& r) {
+  return fmt::format(
+      "Epoch: {}, Loss: {:.2f}, acc: {:.2f}, time cost: {:.2f}s, test acc: {:.2f}, {:.0f} img/s, idle {:.1f}% (ideal "
+      "{:.1f}%)",
+      r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle, 100 * r.ideal_idle);
+}
+
+std::string epoch_json(const EpochResult& r) {
+  nlohmann::ordered_json json{{"event", "epoch"},
+                              {"epoch", r.epoch},
+                              {"loss", r.loss},
+                              {"acc", r.accuracy},
+                              {"test_acc", r.test_accuracy},
+                              {"seconds", r.seconds},
+                              {"clock", r.clock},
+                              {"images_per_second", r.images_per_second},
+                              {"idle", r.idle},
+                              {"ideal_idle", r.ideal_idle},
+                              {"peak_bytes", r.peak_bytes}};
+  return json.dump();
+}
+
+std::int64_t epoch_of_json(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const bool is_epoch = json.is_object() && json.value("event", "") == "epoch" && json.contains("epoch");
+  return is_epoch && json["epoch"].is_number_integer() ? json["epoch"].get<std::int64_t>() : 0;
+}
+
+ProgressBar::ProgressBar(std::int64_t epoch, std::int64_t steps)
+    : epoch_(epoch), steps_(steps), on_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() {
+  if (on_terminal_) {
+    fmt::print(stderr, "\r\033[K");
+  }
+}
+
+void ProgressBar::show(std::int64_t step, double loss) {
+  const int percent = static_cast<int>(100 * step / steps_);
+  if (!on_terminal_ || percent == shown_percent_) {
+    return;
+  }
+  shown_percent_ = percent;
+  constexpr int kWidth = 40;
+  const int full = kWidth * percent / 100;
+  fmt::print(stderr, "\rEpoch {} [{:=<{}}{: <{}}] {:3d}%  step {}/{}  loss {:.3f}", epoch_, "", full, "", kWidth - full,
+             percent, step, steps_, loss);
+}
+
+}  // namespace stagecoach

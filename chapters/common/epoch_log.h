@@ -1,0 +1,45 @@
+#pragma once
+/// @file
+/// What a program says about its epochs: the line for people, the object for programs, and a progress bar.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stagecoach {
+
+struct EpochResult {
+  std::int64_t epoch = 0;  ///< from 1
+  double loss = 0;         ///< mean over the training pictures, as they were met
+  double accuracy = 0;     ///< likewise, 0 … 1
+  double test_accuracy = 0;
+  double seconds = 0;  ///< of training, without the test
+  std::string clock = "wall";
+  double images_per_second = 0;
+  double idle = 0;  ///< share of the time in which the device had nothing to do, 0 … 1
+  double ideal_idle = 0;
+  std::vector<std::int64_t> peak_bytes;  ///< one a rank
+};
+
+/// "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)"
+std::string epoch_line(const EpochResult& result);
+/// The object of metrics.jsonl, one line without its end.
+std::string epoch_json(const EpochResult& result);
+/// The epoch that a line of metrics.jsonl is about; 0 if it is none.
+std::int64_t epoch_of_json(const std::string& line);
+
+/// A bar on standard error, only if that is a terminal.
+class ProgressBar {
+ public:
+  ProgressBar(std::int64_t epoch, std::int64_t steps);
+  ~ProgressBar();
+  void show(std::int64_t step, double loss);
+
+ private:
+  std::int64_t epoch_;
+  std::int64_t steps_;
+  bool on_terminal_;
+  int shown_percent_ = -1;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,183 @@
+#include "chapters/common/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <iostream>
+#include <map>
+
+#include "chapters/common/run_folder.h"
+#include "core/error.h"
+#include "nn/models.h"
+
+namespace stagecoach {
+namespace {
+
+/// Flags that only some chapters honour, each with the reason that the others give.
+const std::map<std::string, std::string>& chapter_flags() {
+  static const std::map<std::string, std::string> reasons{
+      {"microbatches", "this chapter does not cut its batches"},
+      {"ranks", "this chapter trains on one device; ranks begin in chapter 2"},
+      {"split", "this chapter trains on one device; models are split from chapter 2 on"},
+      {"balance", "this chapter trains on one device; models are split from chapter 2 on"},
+      {"clock", "this chapter trains on one device, by the wall clock; ranks begin in chapter 2"},
+      {"link", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
+      {"transport", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
+      {"timeout", "this chapter trains on one device and waits for nobody; ranks begin in chapter 2"},
+      {"recompute", "this chapter runs no pipeline; pipelines begin in chapter 3"},
+      {"schedule", "this chapter runs no pipeline; pipelines begin in chapter 3"},
+      {"chunks", "this chapter runs no pipeline; chunks belong to chapter 5"},
+      {"explain", "this chapter has no schedule to explain"},
+  };
+  return reasons;
+}
+
+/// Refuses flags that exist in other chapters by saying where; CLI11 would only call them unknown.
+void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.rfind("--", 0) != 0) {
+      continue;
+    }
+    const std::string name = argument.substr(2, argument.find('=') - 2);
+    const auto reason = chapter_flags().find(name);
+    if (reason != chapter_flags().end() && !chapter.flags.contains(name)) {
+      throw UsageError(fmt::format("--{} is not for {}: {}", name, chapter.program, reason->second));
+    }
+  }
+}
+
+/// Every flag of `chapter`, bound to `s`.
+void add_flags(CLI::App& app, const Chapter& chapter, Settings& s) {
+  const auto offer = [&](const std::string& name, auto& value, const std::string& help, const char* group) {
+    return app.add_option("--" + name, value, help)->group(group)->capture_default_str();
+  };
+  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 30, "INT >= 1");
+  const char* const data = "Data";
+  offer("data", s.data, "CIFAR-10 in its binary layout, a folder of pictures, or 'generated'", data);
+  app.add_flag("--augment", s.augment, "Crop and flip the training pictures at random")->group(data);
+  offer("image-size", s.image_size, "Resize the pictures to this many pixels (0: what the model is made for)", data)
+      ->check(CLI::Range(0, 1024));
+
+  const char* const model = "Model";
+  offer("model", s.model, "The model", model)->check(CLI::IsMember(model_names()));
+  offer("head", s.head, "What the model ends with: 'softmax' adds one before the loss", model)
+      ->check(CLI::IsMember({"logits", "softmax"}));
+
+  const char* const training = "Training";
+  offer("epochs", s.epochs, "How often to go through the data, in all", training)->check(positive);
+  offer("batch-size", s.batch_size, "Pictures between two optimizer steps", training)->check(positive);
+  if (chapter.flags.contains("microbatches")) {
+    offer("microbatches", s.microbatches, "Parts of a batch that run one after the other, adding their gradients",
+          training)
+        ->check(positive);
+  }
+  offer("optimizer", s.optimizer, "sgd or adam", training)->check(CLI::IsMember({"sgd", "adam"}));
+  offer("lr", s.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)", training)->check(CLI::NonNegativeNumber);
+  offer("momentum", s.momentum, "Momentum of sgd", training)->check(CLI::Range(0.0, 1.0));
+  offer("weight-decay", s.weight_decay, "L2 weight decay", training)->check(CLI::NonNegativeNumber);
+  offer("seed", s.seed, "Fixes the initial weights, the order of the data, and the augmentation", training);
+
+  const char* const machine = "Machine";
+  offer("device", s.device, "cpu, cuda, or one by its index such as cuda:1", machine);
+  offer("threads", s.threads, "Cores that the device uses; no result depends on it", machine)
+      ->check(CLI::Range(1, 1024));
+
+  const char* const run = "Run";
+  offer("out", s.out, "Folder for config, metrics, trace, weights and checkpoint (none: nothing is written)", run);
+  offer("resume", s.resume, "Folder of an earlier run: go on from its last checkpoint", run);
+  if (chapter.flags.contains("explain")) {
+    app.add_flag("--explain", s.explain, "Show what a step does and keeps, and do not train")->group(run);
+  }
+  app.add_flag("--profile", s.profile, "Show where the time went in the first steps")->group(run);
+  app.add_flag("--smoke", s.smoke, "A run of a few seconds on generated data")->group(run);
+}
+
+/// The older run's settings, changed by the flags that were given now.
+Settings merged_with_resumed(const CLI::App& app, const Chapter& chapter, const Settings& given) {
+  Settings merged = read_settings(given.resume);
+  if (merged.program != chapter.program) {
+    throw UsageError(fmt::format("--resume {}: this run was made by {}", given.resume, merged.program));
+  }
+  Settings wanted = given;
+  const auto keep = [&](const char* flag, auto member) {
+    if (app.count(flag) == 0) {
+      wanted.*member = merged.*member;
+    }
+  };
+  keep("--data", &Settings::data);
+  keep("--augment", &Settings::augment);
+  keep("--image-size", &Settings::image_size);
+  keep("--model", &Settings::model);
+  keep("--head", &Settings::head);
+  keep("--epochs", &Settings::epochs);
+  keep("--batch-size", &Settings::batch_size);
+  if (chapter.flags.contains("microbatches")) {
+    keep("--microbatches", &Settings::microbatches);
+  }
+  keep("--optimizer", &Settings::optimizer);
+  keep("--lr", &Settings::lr);
+  keep("--momentum", &Settings::momentum);
+  keep("--weight-decay", &Settings::weight_decay);
+  keep("--seed", &Settings::seed);
+  keep("--device", &Settings::device);
+  keep("--threads", &Settings::threads);
+  keep("--smoke", &Settings::smoke);
+  if (wanted.out.empty()) {
+    wanted.out = wanted.resume;
+  }
+  return wanted;
+}
+
+void fill_in_defaults(Settings& s) {
+  if (s.smoke) {
+    s.data = "generated";
+    s.epochs = std::min<std::int64_t>(s.epochs, 2);
+  }
+  if (s.lr == 0) {
+    s.lr = s.optimizer == "adam" ? 0.001 : 0.01;
+  }
+  if (s.image_size == 0) {
+    s.image_size = default_image_size(s.model);
+  }
+}
+
+}  // namespace
+
+Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
+  refuse_foreign_flags(argc, argv, chapter);
+  Settings settings;
+  settings.program = chapter.program;
+  CLI::App app(chapter.title, chapter.program);
+  app.footer("Example:\n  " + chapter.example);
+  add_flags(app, chapter, settings);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    throw HelpShown{};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), chapter.program));
+  }
+  if (!std::isfinite(settings.lr) || !std::isfinite(settings.weight_decay) || !std::isfinite(settings.momentum)) {
+    throw UsageError("--lr, --momentum and --weight-decay must be finite numbers");
+  }
+  if (!settings.resume.empty()) {
+    settings = merged_with_resumed(app, chapter, settings);
+  }
+  fill_in_defaults(settings);
+  if (!settings.resume.empty()) {
+    const std::string changed = first_difference(settings, read_settings(settings.resume));
+    if (!changed.empty()) {
+      throw UsageError(
+          fmt::format("--{} differs from the run in {}; --resume goes on with the same training, so leave "
+                      "the flag out, or start a new run without --resume",
+                      changed, settings.resume));
+    }
+  }
+  return settings;
+}
+
+}  // namespace stagecoach

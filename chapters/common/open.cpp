@@ -1,0 +1,54 @@
+#include "chapters/common/open.h"
+
+#include "core/error.h"
+#include "datasets/generated.h"
+#include "datasets/open.h"
+#include "nn/models.h"
+
+namespace stagecoach {
+
+Device open_device(const Settings& settings) {
+  const Device device = parse_device(settings.device);
+  require_device(device);
+  if (device.type == DeviceType::cpu) {
+    set_threads(device, settings.threads);
+  }
+  return device;
+}
+
+TrainTest open_data(const Settings& settings) {
+  if (!settings.smoke) {
+    return open_dataset(settings.data);
+  }
+  // A few seconds for every model: the residual networks need some hundred times the arithmetic of convnet.
+  return settings.model == "convnet" ? generate({.train = 2000, .test = 500}) : generate({.train = 64, .test = 32});
+}
+
+Loader training_loader(const Settings& settings, const Dataset& data) {
+  return Loader(data, {.batch_size = settings.batch_size,
+                       .seed = settings.seed,
+                       .augment = settings.augment,
+                       .image_size = settings.image_size});
+}
+
+Loader test_loader(const Settings& settings, const Dataset& data) {
+  return Loader(data, {.batch_size = settings.batch_size, .shuffle = false, .image_size = settings.image_size});
+}
+
+std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device) {
+  if (settings.model == "toy") {
+    throw UsageError("--model toy takes 4 numbers, not pictures; it belongs to chapter 2. Use convnet, or a resnet");
+  }
+  auto model = make_model(settings.model, {.softmax_head = settings.head == "softmax",
+                                           .classes = static_cast<std::int64_t>(data.classes.size()),
+                                           .image_size = settings.image_size});
+  model->materialize(settings.seed, device);
+  return model;
+}
+
+std::unique_ptr<Optimizer> open_optimizer(const Settings& settings, const Module& model) {
+  const double momentum = settings.optimizer == "sgd" ? settings.momentum : 0;
+  return make_optimizer(settings.optimizer, model.named_parameters(), settings.lr, momentum, settings.weight_decay);
+}
+
+}  // namespace stagecoach

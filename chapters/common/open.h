@@ -1,0 +1,28 @@
+#pragma once
+/// @file
+/// From the settings to the things they name.
+
+#include <memory>
+
+#include "chapters/common/settings.h"
+#include "datasets/dataset.h"
+#include "datasets/loader.h"
+#include "nn/optimizer.h"
+#include "nn/sequential.h"
+
+namespace stagecoach {
+
+/// The device of --device, with --threads cores.
+Device open_device(const Settings& settings);
+/// The data of --data; with --smoke a few generated pictures.
+TrainTest open_data(const Settings& settings);
+/// A loader for training: shuffled, and augmented if asked for.
+Loader training_loader(const Settings& settings, const Dataset& data);
+/// A loader for testing: in the stored order, as stored.
+Loader test_loader(const Settings& settings, const Dataset& data);
+/// The model of --model, on `device`, with its initial weights.
+std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device);
+/// The optimizer of --optimizer over all parameters of `model`.
+std::unique_ptr<Optimizer> open_optimizer(const Settings& settings, const Module& model);
+
+}  // namespace stagecoach

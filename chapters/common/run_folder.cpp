@@ -1,0 +1,197 @@
+#include "chapters/common/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "core/atomic_file.h"
+#include "core/error.h"
+#include "nn/safetensors.h"
+#include "nn/weights.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kTrace = "trace.json";
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kCheckpoint = "checkpoint.safetensors";
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
+    throw DataError(fmt::format("{}: cannot be read; is {} the --out folder of a run?", path.string(),
+                                path.parent_path().string()));
+  }
+  return text;
+}
+
+/// The lines of metrics.jsonl about epochs before `epoch`.
+std::string metrics_before(const fs::path& path, std::int64_t epoch) {
+  std::ifstream file(path);
+  std::string kept;
+  for (std::string line; std::getline(file, line);) {
+    const std::int64_t about = epoch_of_json(line);
+    if (about > 0 && about < epoch) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
+}
+
+/// Moves what an earlier run left in `folder` into a folder of its own below.
+void move_earlier_run(const fs::path& folder) {
+  if (!fs::exists(folder / kConfig)) {
+    return;
+  }
+  fs::path earlier;
+  for (int n = 1; earlier.empty() || fs::exists(earlier); ++n) {
+    earlier = folder / fmt::format("earlier-{}", n);
+  }
+  fs::create_directory(earlier);
+  // The config goes last: a move that was cut off is taken up again by the next run.
+  for (const char* name : {kMetrics, kTrace, kWeights, kCheckpoint, kConfig}) {
+    if (fs::exists(folder / name)) {
+      fs::rename(folder / name, earlier / name);
+    }
+  }
+  fmt::print("The earlier run in {} is now in {}\n", folder.string(), earlier.string());
+}
+
+/// The numbers of a Progress as text, exactly: doubles in hexadecimal.
+std::map<std::string, std::string> to_metadata(const Progress& p) {
+  return {{"epoch", std::to_string(p.epoch)},
+          {"step", std::to_string(p.step)},
+          {"correct", std::to_string(p.correct)},
+          {"seen", std::to_string(p.seen)},
+          {"loss_sum", fmt::format("{:a}", p.loss_sum)},
+          {"seconds", fmt::format("{:a}", p.seconds)},
+          {"waited", fmt::format("{:a}", p.waited)}};
+}
+
+Progress from_metadata(const std::map<std::string, std::string>& metadata, const fs::path& path) {
+  const auto text = [&](const char* name) {
+    const auto found = metadata.find(name);
+    if (found == metadata.end()) {
+      throw DataError(fmt::format("{}: is no checkpoint of a run ('{}' is missing)", path.string(), name));
+    }
+    return found->second;
+  };
+  Progress p;
+  try {
+    p.epoch = std::stoll(text("epoch"));
+    p.step = std::stoll(text("step"));
+    p.correct = std::stoll(text("correct"));
+    p.seen = std::stoll(text("seen"));
+    p.loss_sum = std::stod(text("loss_sum"));
+    p.seconds = std::stod(text("seconds"));
+    p.waited = std::stod(text("waited"));
+  } catch (const std::logic_error&) {
+    throw DataError(fmt::format("{}: its record of the progress is damaged", path.string()));
+  }
+  return p;
+}
+
+/// The tensors of `file` whose names begin with `prefix`, without it.
+NamedTensors with_prefix(const TensorFile& file, const std::string& prefix) {
+  NamedTensors found;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.rfind(prefix, 0) == 0) {
+      found.emplace_back(name.substr(prefix.size()), tensor);
+    }
+  }
+  return found;
+}
+
+NamedTensors parameters_and_buffers(const Module& model) {
+  NamedTensors all = model.named_parameters();
+  const NamedTensors buffers = model.named_buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
+}  // namespace
+
+void write_text(const fs::path& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+Settings read_settings(const fs::path& folder) {
+  if (!fs::is_directory(folder)) {
+    throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
+  }
+  return settings_from_json(read_text(folder / kConfig), (folder / kConfig).string());
+}
+
+RunFolder::RunFolder(const Settings& settings) : folder_(settings.out), resumed_(settings.resume) {
+  if (!writes()) {
+    return;
+  }
+  try {
+    fs::create_directories(folder_);
+    if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
+      move_earlier_run(folder_);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw DataError(fmt::format("--out {}: {}", folder_.string(), error.code().message()));
+  }
+  write_text(folder_ / kConfig, to_json(settings));
+}
+
+Progress RunFolder::resume(Module& model, Optimizer& optimizer) {
+  const fs::path path = resumed_ / kCheckpoint;
+  if (!fs::exists(path)) {
+    throw DataError(fmt::format("--resume {}: no checkpoint there yet; start the run anew", resumed_.string()));
+  }
+  const TensorFile file = load_tensors(path.string());
+  const Progress progress = from_metadata(file.metadata, path);
+  copy_by_name(with_prefix(file, "model."), parameters_and_buffers(model), path.string());
+  optimizer.load_state(with_prefix(file, "optimizer."));
+  if (writes()) {
+    metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
+    write_text(folder_ / kMetrics, metrics_);
+  }
+  return progress;
+}
+
+void RunFolder::save_epoch(const EpochResult& result, const Progress& next, const Module& model,
+                           const Optimizer& optimizer) {
+  if (writes()) {
+    metrics_ += epoch_json(result) + "\n";
+    write_text(folder_ / kMetrics, metrics_);
+    save_state(next, model, optimizer);
+  }
+}
+
+void RunFolder::save_interrupted(const Progress& progress, const Module& model, const Optimizer& optimizer) {
+  if (writes()) {
+    save_state(progress, model, optimizer);
+  }
+}
+
+void RunFolder::save_state(const Progress& progress, const Module& model, const Optimizer& optimizer) {
+  TensorFile file{{}, to_metadata(progress)};
+  for (const auto& [name, tensor] : parameters_and_buffers(model)) {
+    file.tensors.emplace_back("model." + name, tensor);
+  }
+  for (const auto& [name, tensor] : optimizer.state()) {
+    file.tensors.emplace_back("optimizer." + name, tensor);
+  }
+  save_tensors((folder_ / kCheckpoint).string(), file);
+  save_weights((folder_ / kWeights).string(), model);
+}
+
+void RunFolder::save_trace(const Trace& trace) {
+  if (writes()) {
+    write_text(folder_ / kTrace, trace.to_json());
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,63 @@
+#pragma once
+/// @file
+/// What a run leaves behind: config.json, metrics.jsonl, trace.json, weights.safetensors, and the checkpoint from
+/// which --resume goes on. Files appear under a temporary name and are renamed when they are whole, so that whatever
+/// happens the older one stays.
+
+#include <filesystem>
+#include <string>
+
+#include "chapters/common/epoch_log.h"
+#include "chapters/common/settings.h"
+#include "core/trace.h"
+#include "nn/module.h"
+#include "nn/optimizer.h"
+
+namespace stagecoach {
+
+/// Where a run stands: what is done, and the sums of the epoch in progress.
+struct Progress {
+  std::int64_t epoch = 1;  ///< the one in progress
+  std::int64_t step = 0;   ///< steps of it that are done
+  double loss_sum = 0;     ///< over its pictures
+  std::int64_t correct = 0;
+  std::int64_t seen = 0;
+  double seconds = 0;
+  double waited = 0;  ///< seconds in which the device waited for data
+};
+
+class RunFolder {
+ public:
+  /// Without --out every call does nothing. A new run moves the files of an earlier one in the same folder to
+  /// `earlier-1` (or -2, …) in it. A resumed run keeps the metrics up to where it goes on. Throws DataError when the
+  /// folder cannot be made or written.
+  explicit RunFolder(const Settings& settings);
+
+  bool writes() const { return !folder_.empty(); }
+  const std::filesystem::path& path() const { return folder_; }
+
+  /// Reads the checkpoint of the run that --resume names into model and optimizer. Throws DataError if it is damaged
+  /// or does not fit.
+  Progress resume(Module& model, Optimizer& optimizer);
+
+  /// Weights, checkpoint and the line of metrics, after a finished epoch; `next` is where to go on.
+  void save_epoch(const EpochResult& result, const Progress& next, const Module& model, const Optimizer& optimizer);
+  /// Weights and checkpoint within an epoch.
+  void save_interrupted(const Progress& progress, const Module& model, const Optimizer& optimizer);
+  void save_trace(const Trace& trace);
+
+ private:
+  void save_state(const Progress& progress, const Module& model, const Optimizer& optimizer);
+
+  std::filesystem::path folder_;
+  std::filesystem::path resumed_;
+  std::string metrics_;  // all lines so far: the file is rewritten whole, and so is never cut off
+};
+
+/// The settings of the run in `folder`. Throws DataError if there is none.
+Settings read_settings(const std::filesystem::path& folder);
+
+/// Writes `text` as a whole file or not at all (core/atomic_file.h).
+void write_text(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace stagecoach

@@ -1,0 +1,128 @@
+#include "chapters/common/run_log.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "chapters/common/interrupt.h"
+#include "chapters/common/profile.h"
+#include "chapters/common/program.h"
+#include "core/allocator.h"
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr std::int64_t kTracedSteps = 100;
+
+}  // namespace
+
+RunLog::RunLog(const Settings& settings, Device device)
+    : settings_(settings),
+      device_(device),
+      folder_(settings),
+      trace_(std::make_unique<Trace>()),
+      held_before_(static_cast<std::int64_t>(allocator(device).stats().current_bytes)) {
+  fmt::print("{}", settings_table(settings));
+  std::fflush(stdout);
+  trace_->attach(0);
+  catch_interrupts();
+}
+
+RunLog::~RunLog() { Trace::detach(); }
+
+void RunLog::restore(Module& model, Optimizer& optimizer) {
+  if (settings_.resume.empty()) {
+    return;
+  }
+  progress_ = folder_.resume(model, optimizer);
+  if (!epochs_left()) {
+    throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
+                                 settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
+  }
+  fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
+}
+
+void RunLog::start_epoch(std::int64_t steps) {
+  allocator(device_).reset_peak();
+  bar_ = std::make_unique<ProgressBar>(progress_.epoch, steps);
+  mark_ = Clock::now();
+}
+
+void RunLog::enter_time() {
+  const Clock::time_point now = Clock::now();
+  progress_.seconds += std::chrono::duration<double>(now - mark_).count();
+  mark_ = now;
+}
+
+void RunLog::add_step(const StepResult& result, const Module& model, const Optimizer& optimizer) {
+  progress_.loss_sum += result.loss_sum;
+  progress_.correct += result.correct;
+  progress_.seen += result.pictures;
+  ++progress_.step;
+  const double loss = result.loss_sum / static_cast<double>(result.pictures);
+  if (!std::isfinite(loss)) {
+    throw UsageError(
+        fmt::format("the loss is {} in epoch {}, step {}: training has diverged; try a smaller --lr than "
+                    "{}. {}",
+                    loss, progress_.epoch, progress_.step, settings_.lr,
+                    folder_.writes() ? "What was saved before stays in " + folder_.path().string()
+                                     : "Nothing was saved, as there is no --out"));
+  }
+  if (trace_ != nullptr && ++traced_steps_ == kTracedSteps) {
+    finish_trace();
+  }
+  enter_time();
+  bar_->show(progress_.step, loss);
+  if (interrupted()) {
+    bar_.reset();
+    folder_.save_interrupted(progress_, model, optimizer);
+    fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
+               folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
+                                : "Nothing was saved, as there is no --out");
+    throw Interrupted{};
+  }
+}
+
+void RunLog::stop_clock() {
+  enter_time();
+  bar_.reset();
+  if (trace_ != nullptr) {
+    finish_trace();
+  }
+}
+
+void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer) {
+  const auto pictures = static_cast<double>(progress_.seen);
+  const auto peak = static_cast<std::int64_t>(allocator(device_).stats().peak_bytes) - held_before_;
+  const EpochResult result{.epoch = progress_.epoch,
+                           .loss = progress_.loss_sum / pictures,
+                           .accuracy = static_cast<double>(progress_.correct) / pictures,
+                           .test_accuracy = test_accuracy,
+                           .seconds = progress_.seconds,
+                           .images_per_second = pictures / progress_.seconds,
+                           .idle = progress_.waited / progress_.seconds,
+                           .peak_bytes = {peak}};
+  progress_ = Progress{.epoch = progress_.epoch + 1};
+  folder_.save_epoch(result, progress_, model, optimizer);
+  fmt::print("{}\n", epoch_line(result));
+  std::fflush(stdout);
+}
+
+void RunLog::finish() const {
+  if (folder_.writes()) {
+    fmt::print("Results: {}\n", folder_.path().string());
+  }
+}
+
+void RunLog::finish_trace() {
+  Trace::detach();
+  folder_.save_trace(*trace_);
+  if (settings_.profile) {
+    fmt::print("{}", profile_table(*trace_, traced_steps_));
+  }
+  trace_.reset();
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,79 @@
+#pragma once
+/// @file
+/// The books of a training run: the sums of the epoch in progress, the lines and files that come of them, and what to
+/// do when a loss is no number or a stop is asked for. The training loop itself stays in the chapter's main.cpp.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "chapters/common/epoch_log.h"
+#include "chapters/common/run_folder.h"
+#include "core/trace.h"
+
+namespace stagecoach {
+
+/// What one optimizer step met.
+struct StepResult {
+  double loss_sum = 0;  ///< over its pictures
+  std::int64_t correct = 0;
+  std::int64_t pictures = 0;
+};
+
+class RunLog {
+ public:
+  /// Call it before the model is made: memory is counted from here. Prints the settings, opens the --out folder, and
+  /// starts the trace of the first steps.
+  RunLog(const Settings& settings, Device device);
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  /// With --resume: reads the checkpoint into both. Throws UsageError when no epoch is left to train.
+  void restore(Module& model, Optimizer& optimizer);
+  /// Where the run stands.
+  const Progress& progress() const { return progress_; }
+  bool epochs_left() const { return progress_.epoch <= settings_.epochs; }
+
+  /// Begins the epoch of progress(), of which `steps` make a whole one.
+  void start_epoch(std::int64_t steps);
+  /// Times `fetch`, which waits for data.
+  template <class Fetch>
+  auto wait_for(const Fetch& fetch);
+  /// Enters a step. Throws UsageError when the loss is not a number; saves and throws Interrupted when a stop was asked
+  /// for.
+  void add_step(const StepResult& result, const Module& model, const Optimizer& optimizer);
+  /// Ends the training part of the epoch: what follows (the test) does not count as its time.
+  void stop_clock();
+  /// Prints the epoch's line and saves everything.
+  void finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer);
+  /// Says where the results lie.
+  void finish() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void enter_time();
+  void finish_trace();
+
+  Settings settings_;
+  Device device_;
+  RunFolder folder_;
+  Progress progress_;
+  Clock::time_point mark_;  // time up to here is in progress_.seconds
+  std::unique_ptr<ProgressBar> bar_;
+  std::unique_ptr<Trace> trace_;
+  std::int64_t traced_steps_ = 0;
+  std::int64_t held_before_ = 0;
+};
+
+template <class Fetch>
+auto RunLog::wait_for(const Fetch& fetch) {
+  const Span span("load", "data");
+  const Clock::time_point start = Clock::now();
+  auto result = fetch();
+  progress_.waited += std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,80 @@
+#include "chapters/common/settings.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Calls visit(name of the flag, value, shapes_training) for each setting that is written down. A setting shapes the
+/// training when another value gives other weights.
+template <class SettingsType, class Visit>
+void for_each_setting(SettingsType& s, const Visit& visit) {
+  visit("data", s.data, false);  // the same pictures may lie elsewhere
+  visit("augment", s.augment, true);
+  visit("image-size", s.image_size, true);
+  visit("model", s.model, true);
+  visit("head", s.head, true);
+  visit("epochs", s.epochs, false);
+  visit("batch-size", s.batch_size, true);
+  visit("microbatches", s.microbatches, true);
+  visit("optimizer", s.optimizer, true);
+  visit("lr", s.lr, true);
+  visit("momentum", s.momentum, true);
+  visit("weight-decay", s.weight_decay, true);
+  visit("seed", s.seed, true);
+  visit("device", s.device, false);
+  visit("threads", s.threads, false);
+  visit("smoke", s.smoke, true);
+}
+
+Json json_of(const Settings& settings) {
+  Json json;
+  json["program"] = settings.program;
+  for_each_setting(settings, [&](const char* name, const auto& value, bool) { json[name] = value; });
+  return json;
+}
+
+}  // namespace
+
+std::string settings_table(const Settings& settings) {
+  std::string table = settings.program + "\n";
+  const Json json = json_of(settings);
+  for (const auto& [name, value] : json.items()) {
+    if (name != "program") {
+      table += fmt::format("  {:<13} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+  return table;
+}
+
+std::string to_json(const Settings& settings) { return json_of(settings).dump(2) + "\n"; }
+
+Settings settings_from_json(const std::string& text, const std::string& where) {
+  try {
+    const Json json = Json::parse(text);
+    Settings settings;
+    settings.program = json.at("program").get<std::string>();
+    for_each_setting(settings, [&](const char* name, auto& value, bool) { json.at(name).get_to(value); });
+    return settings;
+  } catch (const Json::exception& error) {
+    throw DataError(fmt::format("{}: cannot be read as the settings of a run ({})", where, error.what()));
+  }
+}
+
+std::string first_difference(const Settings& a, const Settings& b) {
+  const Json other = json_of(b);
+  std::string difference;
+  for_each_setting(a, [&](const char* name, const auto& value, bool shapes_training) {
+    if (shapes_training && difference.empty() && Json(value) != other[name]) {
+      difference = name;
+    }
+  });
+  return difference;
+}
+
+}  // namespace stagecoach

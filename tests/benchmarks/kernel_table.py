@@ -1,0 +1,25 @@
+"""Turns `cpu_kernels_benchmark --benchmark_format=json` into a Markdown table, on standard output.
+
+    cpu_kernels_benchmark --benchmark_format=json --benchmark_repetitions=5 | kernel_table.py
+
+With repetitions the medians are shown.
+"""
+
+import json
+import sys
+
+
+def main():
+    run = json.load(sys.stdin)
+    rows = run["benchmarks"]
+    medians = [row for row in rows if row.get("aggregate_name") == "median"]
+    context = run["context"]
+    print(f"Measured on {context['date'][:10]}, one core of {context['num_cpus']}, best matrix-product rate "
+          f"{float(context['best_gflops']):.0f} GFLOP/s (the best of OpenBLAS and our own product, 256 to 1024 square).\n")
+    print("| operation | µs | GFLOP/s | of the best rate |\n|---|---:|---:|---:|")
+    for row in medians or rows:
+        rate = f"{row['GFLOP/s']:.1f} | {100 * row['of_best']:.0f}%" if "GFLOP/s" in row else "|"
+        print(f"| {row['run_name']} | {row['real_time']:.1f} | {rate} |")
+
+
+main()

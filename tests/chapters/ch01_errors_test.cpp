@@ -1,0 +1,142 @@
+/// @file
+/// Bad input: a clear line that says what, where and what to do, the right exit code, and nothing lost.
+
+#include "tests/chapters/program.h"
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Flags = std::vector<std::string>;
+
+class Ch01Errors : public ProgramTest {
+ protected:
+  /// Expects this exit code, one line on standard error with all of `texts` in it, and no epoch.
+  void expect_error(const Flags& flags, int exit_code, const Flags& texts) {
+    const Outcome outcome = ch01(flags);
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.out << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    for (const std::string& text : texts) {
+      EXPECT_NE(outcome.err.find(text), std::string::npos) << "'" << text << "' is not in: " << outcome.err;
+    }
+  }
+};
+
+TEST_F(Ch01Errors, Flags) {
+  expect_error({"--nonsense"}, 2, {"--nonsense", "--help"});
+  expect_error({"stray"}, 2, {"stray", "--help"});
+  expect_error({"--batch-size", "0"}, 2, {"--batch-size"});
+  expect_error({"--batch-size", "-3"}, 2, {"--batch-size"});
+  expect_error({"--batch-size", "many"}, 2, {"--batch-size", "many"});
+  expect_error({"--batch-size"}, 2, {"--batch-size"});
+  expect_error({"--epochs", "0"}, 2, {"--epochs"});
+  expect_error({"--microbatches", "0"}, 2, {"--microbatches"});
+  expect_error({"--threads", "0"}, 2, {"--threads"});
+  expect_error({"--lr", "-1"}, 2, {"--lr"});
+  expect_error({"--lr", "nan"}, 2, {"--lr"});
+  expect_error({"--lr", "inf"}, 2, {"--lr"});
+  expect_error({"--momentum", "1.5"}, 2, {"--momentum"});
+  expect_error({"--model", "transformer"}, 2, {"--model", "convnet", "resnet18"});
+  expect_error({"--model", "toy"}, 2, {"toy", "convnet"});
+  expect_error({"--head", "tail"}, 2, {"--head", "softmax"});
+  expect_error({"--optimizer", "lion"}, 2, {"--optimizer", "adam"});
+  expect_error({"--device", "tpu"}, 2, {"tpu", "cpu"});
+  expect_error({"--device", "cuda"}, 2, {"cuda"});
+  expect_error({"--image-size", "48"}, 2, {"32"});
+}
+
+TEST_F(Ch01Errors, FlagsOfOtherChaptersSayWhereTheyBelong) {
+  for (const char* flag :
+       {"--ranks", "--chunks", "--schedule", "--split", "--balance", "--clock", "--link", "--transport", "--timeout"}) {
+    expect_error({flag, "2"}, 2, {flag, "ch01_single_device", "chapter"});
+  }
+  expect_error({"--recompute"}, 2, {"--recompute", "chapter 3"});
+  expect_error({"--ranks=4"}, 2, {"--ranks", "chapter 2"});
+}
+
+TEST_F(Ch01Errors, Data) {
+  expect_error({"--data", "nowhere"}, 3, {"nowhere", "download_cifar10.sh", "generated"});
+  fs::create_directory(folder() / "empty");
+  expect_error({"--data", "empty"}, 3, {"empty"});
+
+  make_data(100, 50);
+  const fs::path batch = folder() / "data/data_batch_1.bin";
+  const std::string good = read_bytes(batch);
+  write_bytes(batch, good.substr(0, good.size() - 1));
+  expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "3073"});
+  std::string wrong_label = good;
+  wrong_label[3073 * 7] = 10;
+  write_bytes(batch, wrong_label);
+  expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "label 10", "7"});
+  write_bytes(batch, "");
+  expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "empty"});
+  fs::remove(batch);
+  expect_error({"--data", "data"}, 3, {"data"});
+
+  fs::create_directories(folder() / "pictures/train/cat");
+  fs::create_directories(folder() / "pictures/test/cat");
+  write_bytes(folder() / "pictures/train/cat/1.png", "\x89PNG\r\n\x1a\n but no picture");
+  write_bytes(folder() / "pictures/test/cat/1.png", "\x89PNG\r\n\x1a\n but no picture");
+  expect_error({"--data", "pictures"}, 3, {"train/cat/1.png"});
+}
+
+TEST_F(Ch01Errors, ALossThatIsNoNumberStopsAndKeepsWhatWasSaved) {
+  make_data(300, 50);
+  ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
+  const std::string saved = read_bytes(folder() / "run/weights.safetensors");
+  expect_error({"--data", "data", "--lr", "1e20", "--epochs", "2", "--out", "run"}, 2,
+               {"the loss is", "epoch 1, step", "--lr"});
+  EXPECT_EQ(read_bytes(folder() / "run/earlier-1/weights.safetensors"), saved);
+}
+
+TEST_F(Ch01Errors, Resume) {
+  expect_error({"--resume", "nowhere"}, 3, {"nowhere"});
+  make_data(100, 50);
+  expect_error({"--resume", "data"}, 3, {"data", "config.json"});
+  ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
+  const fs::path checkpoint = folder() / "run/checkpoint.safetensors";
+  const std::string good = read_bytes(checkpoint);
+  const std::string weights = read_bytes(folder() / "run/weights.safetensors");
+  for (const std::size_t at : {std::size_t{0}, std::size_t{9}, good.size() / 2, good.size() - 1}) {
+    std::string flipped = good;
+    flipped[at] = static_cast<char>(flipped[at] ^ 4);
+    write_bytes(checkpoint, flipped);
+    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"checkpoint.safetensors"});
+    write_bytes(checkpoint, good.substr(0, at));
+    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"checkpoint.safetensors"});
+  }
+  EXPECT_EQ(read_bytes(folder() / "run/weights.safetensors"), weights) << "a failed --resume writes nothing";
+  write_bytes(checkpoint, good);
+  EXPECT_EQ(ch01({"--resume", "run", "--epochs", "2"}).exit_code, 0) << "and spoils nothing";
+
+  write_bytes(folder() / "run/config.json", "{\"program\": 7");
+  expect_error({"--resume", "run", "--epochs", "3"}, 3, {"config.json"});
+}
+
+TEST_F(Ch01Errors, OutCannotBeWritten) {
+  write_bytes(folder() / "file", "");
+  expect_error({"--smoke", "--out", "file"}, 3, {"file"});
+  expect_error({"--smoke", "--out", "file/below"}, 3, {"file/below"});
+}
+
+TEST_F(Ch01Errors, AFullDiskKeepsTheOlderSave) {
+  make_data(100, 50);
+  const std::string run = std::string(STAGECOACH_CH01) + " --data data --out run ";
+  ASSERT_EQ(shell(run + "--epochs 1").exit_code, 0);
+  const std::string weights = read_bytes(folder() / "run/weights.safetensors");
+  const std::string checkpoint = read_bytes(folder() / "run/checkpoint.safetensors");
+  // A file size limit of 100 KiB acts as the full disk: writes fail, though the signal for it is ignored.
+  const Outcome full =
+      shell("trap '' XFSZ; ulimit -f 200; exec " + std::string(STAGECOACH_CH01) + " --resume run --epochs 2");
+  EXPECT_EQ(full.exit_code, 3) << full.out << full.err;
+  EXPECT_NE(full.err.find("checkpoint.safetensors"), std::string::npos) << full.err;
+  EXPECT_EQ(read_bytes(folder() / "run/weights.safetensors"), weights);
+  EXPECT_EQ(read_bytes(folder() / "run/checkpoint.safetensors"), checkpoint);
+  for (const auto& entry : fs::directory_iterator(folder() / "run")) {
+    EXPECT_NE(entry.path().filename().string().front(), '.') << "a temporary file stayed: " << entry.path();
+  }
+  EXPECT_EQ(shell(run + "--resume run --epochs 2").exit_code, 0);
+}
+
+}  // namespace
+}  // namespace stagecoach::test
