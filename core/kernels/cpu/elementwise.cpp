@@ -72,7 +72,10 @@ void CpuKernels::relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) c
     const T* grad = grad_y.data<T>();
     const T* value = y.data<T>();
     T* to = out.mutable_data<T>();
-    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = value[i] > 0 ? grad[i] : T(0); });
+    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) {
+      const T g = grad[i];  // read in any case: a choice of values needs no branch
+      to[i] = value[i] > 0 ? g : T(0);
+    });
   });
 }
 

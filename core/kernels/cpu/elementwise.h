@@ -13,11 +13,13 @@ namespace stagecoach::cpu {
 /// Large enough that handing a piece to another thread costs little, small enough for the second-level cache.
 inline constexpr std::int64_t kPiece = 1 << 15;
 
-/// Calls body(i) for all i in [0, count). The compiler turns the inner loop into vector code.
+/// Calls body(i) for all i in [0, count). The compiler turns the inner loop into vector code, because body(i) may read
+/// and write only elements i: arrays are the same or apart, but never shifted.
 template <class Body>
 void for_each_element(Device device, std::int64_t count, const Body& body) {
   parallel_for(device, (count + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     const std::int64_t end = std::min(count, (piece + 1) * kPiece);
+#pragma GCC ivdep
     for (std::int64_t i = piece * kPiece; i < end; ++i) {
       body(i);
     }
