@@ -88,8 +88,8 @@ Allocator& allocator(Device device) {
 }
 
 ThreadPool& thread_pool(Device device) {
-  STAGECOACH_CHECK(device.type == DeviceType::cpu, "thread pool: {} has none", to_string(device));
   require_device(device);
+  STAGECOACH_CHECK(device.type == DeviceType::cpu, "thread pool: {} has none", to_string(device));
   return cpu_device(device.index).pool;
 }
 

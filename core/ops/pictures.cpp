@@ -17,6 +17,10 @@ void count_correct(const Tensor& scores, const Tensor& labels, Tensor& count) {
   STAGECOACH_CHECK(scores.dims() == 2 && labels.shape() == Shape{scores.size(0)} && count.numel() == 1,
                    "count_correct: scores {}, labels {}, count {}", describe(scores), describe(labels),
                    describe(count));
+  STAGECOACH_CHECK(labels.device() == scores.device() && count.device() == scores.device() &&
+                       labels.dtype() == DType::int32 && count.dtype() == DType::int32,
+                   "count_correct: labels {} and count {} must be int32 on the device of scores {}", describe(labels),
+                   describe(count), describe(scores));
   kernels(scores.device()).count_correct(scores, labels, count);
 }
 

@@ -1,7 +1,7 @@
 /// @file
 /// How fast the CPU kernels are: each operation of a training step, beside OpenBLAS on the same product (for a
 /// convolution: im2col and one product, the usual way), and the share of the best matrix-product rate of this machine
-/// that it reaches. That rate is measured first: the best of OpenBLAS and our own product, over a few sizes.
+/// that it reaches. That rate is measured first: the best of OpenBLAS and our own product, over a few shapes.
 ///
 ///     cpu_kernels_benchmark                      a table
 ///     cpu_kernels_benchmark --benchmark_format=json | kernel_table.py      the table in Markdown
@@ -55,16 +55,22 @@ void sgemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t 
               0, c, static_cast<int>(n));
 }
 
+/// The best of both libraries over square and over layer-shaped products, each the best of many tries.
 void measure_best_rate() {
-  for (const std::int64_t n : {256, 384, 512, 768, 1024}) {
-    const Tensor a = random_tensor({n, n});
-    const Tensor b = random_tensor({n, n});
-    Tensor c = random_tensor({n, n});
-    const double operations = 2.0 * static_cast<double>(n * n * n);
-    const double blas = best_seconds(10, [&] {
-      sgemm(CblasNoTrans, CblasNoTrans, n, n, n, a.data<float>(), b.data<float>(), c.mutable_data<float>());
+  struct Product {
+    std::int64_t rows, depth, columns;
+  };
+  for (const auto& [m, k, n] :
+       {Product{64, 120, 400}, {64, 400, 128}, {128, 128, 128}, {256, 256, 256}, {512, 512, 512}, {1024, 1024, 1024}}) {
+    const Tensor a = random_tensor({m, k});
+    const Tensor b = random_tensor({k, n});
+    Tensor c = random_tensor({m, n});
+    const double operations = 2.0 * static_cast<double>(m * n * k);
+    const int tries = std::max(10, static_cast<int>(1e9 / operations));
+    const double blas = best_seconds(tries, [&] {
+      sgemm(CblasNoTrans, CblasNoTrans, m, n, k, a.data<float>(), b.data<float>(), c.mutable_data<float>());
     });
-    const double own = best_seconds(10, [&] { kernels({}).linear_grad_input(a, b, c); });
+    const double own = best_seconds(tries, [&] { kernels({}).linear_grad_input(a, b, c); });
     best_rate = std::max({best_rate, operations / blas, operations / own});
   }
 }

@@ -14,8 +14,8 @@ def main():
     rows = run["benchmarks"]
     medians = [row for row in rows if row.get("aggregate_name") == "median"]
     context = run["context"]
-    print(f"Measured on {context['date'][:10]}, one core of {context['num_cpus']}, best matrix-product rate "
-          f"{float(context['best_gflops']):.0f} GFLOP/s (the best of OpenBLAS and our own product, 256 to 1024 square).\n")
+    print(f"Measured on {context['date'][:10]}, one core of {context['num_cpus']} at {context['mhz_per_cpu']} MHz; "
+          f"best matrix-product rate {float(context['best_gflops']):.0f} GFLOP/s (the best of OpenBLAS and our own product over six shapes).\n")
     print("| operation | µs | GFLOP/s | of the best rate |\n|---|---:|---:|---:|")
     for row in medians or rows:
         rate = f"{row['GFLOP/s']:.1f} | {100 * row['of_best']:.0f}%" if "GFLOP/s" in row else "|"

@@ -1,0 +1,162 @@
+#include "tests/structure/source_rules.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What each floor may include.
+const std::map<std::string, std::set<std::string>> kFloors{
+    {"core", {"core"}},
+    {"nn", {"core", "nn"}},
+    {"datasets", {"core", "datasets"}},
+    {"parallel", {"core", "nn", "datasets", "parallel"}},
+    {"chapters", {"core", "nn", "datasets", "parallel", "chapters"}},
+};
+
+/// "core" of "core/autograd/node.h"
+std::string top_folder(const std::string& path) { return path.substr(0, path.find('/')); }
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw std::runtime_error("cannot read " + path.string());
+  }
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The files under `folder` with one of these endings, as paths from `root`, sorted. None if there is no such folder.
+std::vector<std::string> files(const fs::path& root, const std::string& folder, const std::set<std::string>& endings) {
+  std::vector<std::string> found;
+  if (fs::is_directory(root / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (entry.is_regular_file() && endings.contains(entry.path().extension().string())) {
+        found.push_back(fs::relative(entry.path(), root).generic_string());
+      }
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+/// All sources of all floors.
+std::vector<std::string> floor_sources(const fs::path& root) {
+  std::vector<std::string> all;
+  for (const auto& [floor, may_include] : kFloors) {
+    std::ranges::copy(files(root, floor, {".h", ".cpp", ".cuh", ".cu"}), std::back_inserter(all));
+  }
+  return all;
+}
+
+/// Calls body(match, "file:line") for every match of `pattern` in the file, line by line.
+template <class Body>
+void for_each_match(const fs::path& root, const std::string& file, const std::regex& pattern, const Body& body) {
+  std::istringstream text(read(root / file));
+  std::string line;
+  for (int number = 1; std::getline(text, line); ++number) {
+    for (std::sregex_iterator match(line.begin(), line.end(), pattern), end; match != end; ++match) {
+      body(*match, file + ":" + std::to_string(number));
+    }
+  }
+}
+
+/// The words of every CMakeLists.txt between the file and the root, each as a path from the root.
+bool is_listed(const fs::path& root, const std::string& source) {
+  for (fs::path folder = fs::path(source).parent_path();; folder = folder.parent_path()) {
+    if (fs::exists(root / folder / "CMakeLists.txt")) {
+      const std::string text =
+          std::regex_replace(read(root / folder / "CMakeLists.txt"), std::regex("#[^\n]*|[()]"), " ");
+      std::istringstream words(text);
+      const std::string wanted = fs::path(source).lexically_relative(folder.empty() ? "." : folder).generic_string();
+      if (std::find(std::istream_iterator<std::string>(words), {}, wanted) != std::istream_iterator<std::string>()) {
+        return true;
+      }
+    }
+    if (folder.empty()) {
+      return false;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> wrong_includes(const fs::path& root) {
+  const std::regex include(R"(^\s*#\s*include\s*(["<])([^">]+)[">])");
+  std::vector<std::string> wrong;
+  for (const std::string& file : floor_sources(root)) {
+    const std::string floor = top_folder(file);
+    for_each_match(root, file, include, [&](const std::smatch& match, const std::string& place) {
+      const std::string target = match[2];
+      const bool from_root = target.find('/') != std::string::npos && kFloors.contains(top_folder(target));
+      if (!from_root) {
+        if (match[1] == "\"") {
+          wrong.push_back(place + ": \"" + target + "\" is no path from the project's root into a floor");
+        }
+      } else if (!kFloors.at(floor).contains(top_folder(target))) {
+        wrong.push_back(place + ": " + floor + "/ may not include " + target);
+      }
+    });
+  }
+  return wrong;
+}
+
+std::vector<std::string> unlisted_sources(const fs::path& root) {
+  std::vector<std::string> folders{"tests"};
+  for (const auto& [floor, may_include] : kFloors) {
+    folders.push_back(floor);
+  }
+  std::vector<std::string> unlisted;
+  for (const std::string& folder : folders) {
+    for (const std::string& file : files(root, folder, {".cpp", ".cu"})) {
+      if (!is_listed(root, file)) {
+        unlisted.push_back(file + ": in no CMakeLists.txt");
+      }
+    }
+  }
+  return unlisted;
+}
+
+std::vector<std::string> foreign_random_numbers(const fs::path& root) {
+  const std::regex pattern(R"(#\s*include\s*<random>|\bstd::s?rand\b)");
+  std::vector<std::string> found;
+  for (const std::string& file : floor_sources(root)) {
+    for_each_match(root, file, pattern, [&](const std::smatch& match, const std::string& place) {
+      found.push_back(place + ": " + match.str() + ", instead of core/random.h");
+    });
+  }
+  return found;
+}
+
+std::vector<std::string> dead_links(const fs::path& root) {
+  // [text](target) and ![picture](target), without a "scheme:" and without the place on the page; not f[i](x).
+  const std::regex link(R"((?:^|[^\w])\[[^\]]+\]\(([^():# ]+)(#[^) ]*)?\))");
+  std::vector<std::string> pages = files(root, "docs", {".md"});
+  for (const std::string& page : files(root, "chapters", {".md"})) {
+    pages.push_back(page);
+  }
+  for (const auto& entry : fs::directory_iterator(root)) {
+    if (entry.path().extension() == ".md") {
+      pages.push_back(entry.path().filename().string());
+    }
+  }
+  std::vector<std::string> dead;
+  for (const std::string& page : pages) {
+    for_each_match(root, page, link, [&](const std::smatch& match, const std::string& place) {
+      if (!fs::exists(root / fs::path(page).parent_path() / match[1].str())) {
+        dead.push_back(place + ": " + match[1].str() + " is not there");
+      }
+    });
+  }
+  return dead;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,24 @@
+#pragma once
+/// @file
+/// Rules that the sources keep and no compiler checks. Each function looks at the project in the folder `root` and
+/// gives what is wrong, a line for every breach, in the order of the files' names; nothing when all is well.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace stagecoach {
+
+/// A floor includes itself and what stands below it; includes of the project are written from its root.
+std::vector<std::string> wrong_includes(const std::filesystem::path& root);
+
+/// Every .cpp and .cu of the floors and of the tests is named in a CMakeLists.txt, so none is forgotten.
+std::vector<std::string> unlisted_sources(const std::filesystem::path& root);
+
+/// The floors draw their random numbers from core/random.h: those of the standard library differ between machines.
+std::vector<std::string> foreign_random_numbers(const std::filesystem::path& root);
+
+/// Links and pictures in Markdown that are not on the web lead to something that is there.
+std::vector<std::string> dead_links(const std::filesystem::path& root);
+
+}  // namespace stagecoach

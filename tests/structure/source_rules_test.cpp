@@ -1,0 +1,102 @@
+// The rules themselves: each is planted a breach in a small project, and must find it and nothing else.
+#include "tests/structure/source_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+namespace stagecoach {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// A project in a folder of its own, gone after the test.
+class SourceRules : public testing::Test {
+ protected:
+  SourceRules() {
+    write("core/tensor.h", "#include <vector>\n#include \"core/shape.h\"\n");
+    write("nn/module.cpp", "#include \"core/tensor.h\"\n#include \"nn/module.h\"\n");
+    write("nn/CMakeLists.txt", "add_library(nn module.cpp)\n");
+  }
+  ~SourceRules() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& file, const std::string& text) {
+    const std::filesystem::path path = root_ / file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+
+  const std::filesystem::path root_ = make_folder();
+
+ private:
+  static std::filesystem::path make_folder() {
+    std::string name = testing::TempDir() + "stagecoach_source_rules_XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) {
+      throw std::runtime_error("cannot make " + name);
+    }
+    return name;
+  }
+};
+
+TEST_F(SourceRules, PassOnASoundProject) {
+  EXPECT_EQ(wrong_includes(root_), Lines{});
+  EXPECT_EQ(unlisted_sources(root_), Lines{});
+  EXPECT_EQ(foreign_random_numbers(root_), Lines{});
+  EXPECT_EQ(dead_links(root_), Lines{});
+}
+
+TEST_F(SourceRules, FindAnIncludeThatRunsUp) {
+  write("core/tensor.cpp", "\n#include \"nn/module.h\"\n");
+  write("parallel/rank.cuh", "#  include <chapters/common/flags.h>\n");
+  EXPECT_EQ(wrong_includes(root_), (Lines{"core/tensor.cpp:2: core/ may not include nn/module.h",
+                                          "parallel/rank.cuh:1: parallel/ may not include chapters/common/flags.h"}));
+}
+
+TEST_F(SourceRules, FindAnIncludeThatRunsSideways) {
+  write("datasets/loader.h", "#include \"nn/module.h\"\n");
+  write("nn/weights.h", "#include \"datasets/loader.h\"\n");
+  EXPECT_EQ(wrong_includes(root_).size(), 2U);
+}
+
+TEST_F(SourceRules, FindAnIncludeThatIsNotWrittenFromTheRoot) {
+  write("core/shape.h", "#include \"../nn/module.h\"\n#include \"tensor.h\"\n#include \"tests/support.h\"\n");
+  EXPECT_EQ(wrong_includes(root_).size(), 3U);
+}
+
+TEST_F(SourceRules, LetAChapterIncludeEveryFloor) {
+  write("chapters/01/main.cpp",
+        "#include \"chapters/common/flags.h\"\n#include \"parallel/rank.h\"\n#include \"datasets/loader.h\"\n");
+  EXPECT_EQ(wrong_includes(root_), Lines{});
+}
+
+TEST_F(SourceRules, FindASourceThatIsNotBuilt) {
+  write("nn/old_module.cpp", "");  // its name ends like one that is listed
+  write("tests/nn/module_test.cpp", "");
+  write("tests/nn/CMakeLists.txt", "# module_test.cpp\n");
+  EXPECT_EQ(unlisted_sources(root_),
+            (Lines{"tests/nn/module_test.cpp: in no CMakeLists.txt", "nn/old_module.cpp: in no CMakeLists.txt"}));
+}
+
+TEST_F(SourceRules, AcceptASourceListedInAFolderAbove) {
+  write("chapters/01/main.cpp", "");
+  write("chapters/CMakeLists.txt", "add_executable(first 01/main.cpp)\n");
+  EXPECT_EQ(unlisted_sources(root_), Lines{});
+}
+
+TEST_F(SourceRules, FindForeignRandomNumbers) {
+  write("datasets/loader.cpp", "#include <random>\nint x = std::rand();\nint operand;\n");
+  EXPECT_EQ(foreign_random_numbers(root_), (Lines{"datasets/loader.cpp:1: #include <random>, instead of core/random.h",
+                                                  "datasets/loader.cpp:2: std::rand, instead of core/random.h"}));
+}
+
+TEST_F(SourceRules, FindADeadLink) {
+  write("README.md", "[x](nn/module.cpp) [y](https://a.b/c) [z](#usage) ![p](p.svg) `f[i](j)`\n");
+  write("docs/page.md", "[x](../nn/module.cpp#L3) and [y](nn/module.cpp)\n");
+  EXPECT_EQ(dead_links(root_),
+            (Lines{"docs/page.md:1: nn/module.cpp is not there", "README.md:1: p.svg is not there"}));
+}
+
+}  // namespace
+}  // namespace stagecoach

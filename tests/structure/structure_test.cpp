@@ -1,0 +1,18 @@
+// The rules of source_rules.h, on the project itself.
+#include <gtest/gtest.h>
+
+#include "tests/structure/source_rules.h"
+
+namespace stagecoach {
+namespace {
+
+const std::filesystem::path kProject = STAGECOACH_SOURCE_DIR;
+using Lines = std::vector<std::string>;
+
+TEST(Structure, NoIncludeRunsUp) { EXPECT_EQ(wrong_includes(kProject), Lines{}); }
+TEST(Structure, EverySourceIsBuilt) { EXPECT_EQ(unlisted_sources(kProject), Lines{}); }
+TEST(Structure, RandomNumbersComeFromCore) { EXPECT_EQ(foreign_random_numbers(kProject), Lines{}); }
+TEST(Structure, LinksLeadSomewhere) { EXPECT_EQ(dead_links(kProject), Lines{}); }
+
+}  // namespace
+}  // namespace stagecoach
