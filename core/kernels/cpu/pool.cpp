@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <limits>
+#include <bit>
+#include <type_traits>
 
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/parallel_for.h"
@@ -10,7 +11,16 @@ namespace {
 /// A value that is not a number wins, and stays: a diverged run must be seen.
 template <class T>
 bool wins(T value, T best) {
-  return value > best || value != value;
+  return (static_cast<int>(value > best) | static_cast<int>(value != value)) != 0;
+}
+
+/// `a` if `take`, else `b`, in arithmetic on the bits: which of four pixels is largest cannot be predicted, and a
+/// branch on it costs more than all the rest of pooling.
+template <class T>
+T choose(bool take, T a, T b) {
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  const Bits mask = -static_cast<Bits>(take);
+  return std::bit_cast<T>((std::bit_cast<Bits>(a) & mask) | (std::bit_cast<Bits>(b) & ~mask));
 }
 
 /// One plane: x [H, W] to y and picked [P, Q].
@@ -51,12 +61,14 @@ void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int6
       const auto at = base + 2 * static_cast<std::int32_t>(q);
       T best = upper[2 * q];
       std::int32_t place = at;
-      place = wins(upper[2 * q + 1], best) ? at + 1 : place;
-      best = wins(upper[2 * q + 1], best) ? upper[2 * q + 1] : best;
-      place = wins(lower[2 * q], best) ? at + below : place;
-      best = wins(lower[2 * q], best) ? lower[2 * q] : best;
-      place = wins(lower[2 * q + 1], best) ? at + below + 1 : place;
-      best = wins(lower[2 * q + 1], best) ? lower[2 * q + 1] : best;
+      const auto consider = [&](T value, std::int32_t where) {
+        const bool take = wins(value, best);
+        best = choose(take, value, best);
+        place = choose(take, where, place);
+      };
+      consider(upper[2 * q + 1], at + 1);
+      consider(lower[2 * q], at + below);
+      consider(lower[2 * q + 1], at + below + 1);
       y[p * columns + q] = best;
       picked[p * columns + q] = place;
     }
@@ -75,10 +87,10 @@ void unpool_plane_2x2(const T* grad_y, const std::int32_t* picked, std::int64_t 
     for (std::int64_t q = 0; q < columns; ++q) {
       const T grad = grad_y[p * columns + q];
       const std::int32_t place = picked[p * columns + q] - 2 * static_cast<std::int32_t>(q);
-      upper[2 * q] = place == base ? grad : T(0);
-      upper[2 * q + 1] = place == base + 1 ? grad : T(0);
-      lower[2 * q] = place == below ? grad : T(0);
-      lower[2 * q + 1] = place == below + 1 ? grad : T(0);
+      upper[2 * q] = choose(place == base, grad, T(0));
+      upper[2 * q + 1] = choose(place == base + 1, grad, T(0));
+      lower[2 * q] = choose(place == below, grad, T(0));
+      lower[2 * q + 1] = choose(place == below + 1, grad, T(0));
     }
     for (std::int64_t w = 2 * columns; w < width; ++w) {
       upper[w] = 0;
