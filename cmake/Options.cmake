@@ -1,12 +1,12 @@
 # What a user may choose; the presets set these.
 option(STAGECOACH_TESTS "Build the tests" ON)
-option(STAGECOACH_BENCHMARKS "Build the benchmarks (needs Google Benchmark; OpenBLAS is compared with if found)" OFF)
+option(STAGECOACH_BENCHMARKS "Build the benchmarks (needs Google Benchmark and OpenBLAS)" OFF)
 option(STAGECOACH_DOCS "Add the target 'docs' (needs Doxygen)" OFF)
 option(STAGECOACH_WERROR "Treat warnings as errors" OFF)
 set(STAGECOACH_ARCH native CACHE STRING
     "The processor to build for (-march): native, or x86-64-v3 for binaries that another machine shall run")
 set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")
-set(STAGECOACH_CUDA AUTO CACHE STRING "CUDA backend: AUTO takes it if it is found, OFF leaves it out")
+set(STAGECOACH_CUDA AUTO CACHE STRING "CUDA: AUTO looks for it, OFF does not")
 set_property(CACHE STAGECOACH_CUDA PROPERTY STRINGS AUTO OFF)
 
 if(NOT CMAKE_BUILD_TYPE)

@@ -1,7 +1,6 @@
 #include "core/tensor.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/autograd/node.h"
 #include "core/kernels/kernels.h"
@@ -120,13 +119,8 @@ Tensor Tensor::to(Device device) const {
 void Tensor::copy_from(const Tensor& source) {
   STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype(), "copy: from {} to {}", describe(source),
                    describe(*this));
-  const bool on_gpu = device().type == DeviceType::cuda || source.device().type == DeviceType::cuda;
   const Device mover = device().type == DeviceType::cuda ? device() : source.device();
-  if (on_gpu) {
-    kernels(mover).copy(source, *this);
-  } else {
-    std::memmove(raw_mutable_data(), source.raw_data(), bytes());  // views of one storage may overlap
-  }
+  kernels(mover).copy(source, *this);
 }
 
 void Tensor::fill(double value) { kernels(device()).fill(value, *this); }

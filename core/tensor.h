@@ -27,7 +27,7 @@ class Tensor {
   static Tensor empty(const Shape& shape, DType dtype = DType::float32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::float32, Device device = {});
   static Tensor full(const Shape& shape, double value, DType dtype = DType::float32, Device device = {});
-  /// A CPU tensor with a copy of `values`, row by row. Throws unless they are shape.numel() many.
+  /// A tensor with a copy of `values`, row by row. Throws unless they are shape.numel() many.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
   template <class T>
@@ -74,7 +74,9 @@ class Tensor {
 
   // Copies and writes in place; no gradient flows through them.
   Tensor clone() const;
+  /// This very tensor if it lies on `device` already, or a copy there.
   Tensor to(Device device) const;
+  /// From any device; throws unless shapes and types agree.
   void copy_from(const Tensor& source);
   void fill(double value);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Pictures as files, a folder a class: FOLDER/train/<class>/*.png|jpg|jpeg and FOLDER/test/<class>/…
+/// Pictures as files, a folder a class: `FOLDER/train/CLASS/` and `FOLDER/test/CLASS/` with png, jpg or jpeg files
 
 #include <filesystem>
 

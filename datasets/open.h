@@ -9,7 +9,7 @@
 namespace stagecoach {
 
 /// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout or
-/// with pictures (train/<class>/…, test/<class>/…). Throws DataError when it is neither.
+/// with pictures (`train/CLASS/…`, `test/CLASS/…`). Throws DataError when it is neither.
 TrainTest open_dataset(const std::string& where);
 
 }  // namespace stagecoach

@@ -56,12 +56,12 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
   add_parameter("weight", {channels}, Init::constant(1));
   add_parameter("bias", {channels}, Init::constant(0));
   add_buffer("running_mean", {channels}, Init::constant(0));
-  add_buffer("running_variance", {channels}, Init::constant(1));
+  add_buffer("running_var", {channels}, Init::constant(1));
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x) {
   STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: input {} is not [N, C, H, W]", describe(x));
-  return batch_norm(x, own("weight"), own("bias"), own("running_mean"), own("running_variance"),
+  return batch_norm(x, own("weight"), own("bias"), own("running_mean"), own("running_var"),
                     {.training = is_training(), .momentum = momentum_, .epsilon = epsilon_});
 }
 

@@ -110,9 +110,9 @@ void Sgd::set_learning_rate(double rate) {
   settings_.learning_rate = rate;
 }
 
-void Sgd::update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) {
+void Sgd::update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t) {
   Tensor velocity = state.empty() ? Tensor() : state[0];
-  kernels(parameter.device()).sgd_step(grad, settings_, update == 1, parameter, velocity);
+  kernels(parameter.device()).sgd_step(grad, settings_, parameter, velocity);
 }
 
 Adam::Adam(NamedTensors parameters, const AdamSettings& settings)

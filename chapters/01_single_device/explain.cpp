@@ -76,11 +76,11 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
              : settings.momentum > 0      ? weights
                                           : 0);
 
-  const RunFolder folder(settings);
-  if (folder.writes()) {
-    write_text(folder.path() / "schedule.csv", schedule_row(count) + "\n");
+  if (!settings.out.empty()) {
+    const std::filesystem::path folder = make_folder(settings.out);
+    write_text(folder / "schedule.csv", schedule_row(count) + "\n");
     write_text(
-        folder.path() / "prediction.json",
+        folder / "prediction.json",
         fmt::format("{{\"step_seconds\":{},\"idle\":0,\"idle_in_span\":0,\"peak_activations\":[1]}}\n", 3 * count));
   }
 }

@@ -20,7 +20,7 @@ namespace {
 StepResult train_step(const Batch& batch, std::int64_t microbatches, Module& model, Optimizer& optimizer,
                       Device device) {
   StepResult result{.pictures = batch.images.size(0)};
-  const double weight = 1.0 / static_cast<double>(result.pictures);  // of each picture in the batch's mean loss
+  const double share = 1.0 / static_cast<double>(result.pictures);  // of each picture in the batch's mean loss
   Tensor correct = Tensor::zeros({}, DType::int32, device);
   for (const MicroBatch& part : micro_batches(batch, microbatches)) {
     const Tensor images = normalize(part.images.to(device));  // [n, 3, 32, 32], bytes until here
@@ -31,7 +31,7 @@ StepResult train_step(const Batch& batch, std::int64_t microbatches, Module& mod
     const Tensor loss = cross_entropy(scores, labels, Reduction::sum);  // []
 
     // 2. Backward. The sum times 1 / N, not the mean of n: a smaller last micro-batch weighs what it should.
-    backward(loss, Tensor::full({}, weight, loss.dtype(), device));
+    backward(loss, Tensor::full({}, share, loss.dtype(), device));
 
     result.loss_sum += loss.item();
     count_correct(scores, labels, correct);

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <iostream>
@@ -76,7 +75,9 @@ void add_flags(CLI::App& app, const Chapter& chapter, Settings& s) {
   }
   offer("optimizer", s.optimizer, "sgd or adam", training)->check(CLI::IsMember({"sgd", "adam"}));
   offer("lr", s.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)", training)->check(CLI::NonNegativeNumber);
-  offer("momentum", s.momentum, "Momentum of sgd", training)->check(CLI::Range(0.0, 1.0));
+  app.add_option("--momentum", s.momentum, "Momentum of sgd (0.9 if not given)")
+      ->group(training)
+      ->check(CLI::Range(0.0, 1.0));
   offer("weight-decay", s.weight_decay, "L2 weight decay", training)->check(CLI::NonNegativeNumber);
   offer("seed", s.seed, "Fixes the initial weights, the order of the data, and the augmentation", training);
 
@@ -97,38 +98,18 @@ void add_flags(CLI::App& app, const Chapter& chapter, Settings& s) {
 
 /// The older run's settings, changed by the flags that were given now.
 Settings merged_with_resumed(const CLI::App& app, const Chapter& chapter, const Settings& given) {
-  Settings merged = read_settings(given.resume);
-  if (merged.program != chapter.program) {
-    throw UsageError(fmt::format("--resume {}: this run was made by {}", given.resume, merged.program));
+  const Settings older = read_settings(given.resume);
+  if (older.program != chapter.program) {
+    throw UsageError(fmt::format("--resume {}: this run was made by {}", given.resume, older.program));
   }
-  Settings wanted = given;
-  const auto keep = [&](const char* flag, auto member) {
-    if (app.count(flag) == 0) {
-      wanted.*member = merged.*member;
-    }
-  };
-  keep("--data", &Settings::data);
-  keep("--augment", &Settings::augment);
-  keep("--image-size", &Settings::image_size);
-  keep("--model", &Settings::model);
-  keep("--head", &Settings::head);
-  keep("--epochs", &Settings::epochs);
-  keep("--batch-size", &Settings::batch_size);
-  if (chapter.flags.contains("microbatches")) {
-    keep("--microbatches", &Settings::microbatches);
+  Settings merged = merge(given, older, [&](const std::string& name) {
+    const CLI::Option* option = app.get_option_no_throw("--" + name);
+    return option != nullptr && option->count() > 0;
+  });
+  if (merged.out.empty()) {
+    merged.out = merged.resume;
   }
-  keep("--optimizer", &Settings::optimizer);
-  keep("--lr", &Settings::lr);
-  keep("--momentum", &Settings::momentum);
-  keep("--weight-decay", &Settings::weight_decay);
-  keep("--seed", &Settings::seed);
-  keep("--device", &Settings::device);
-  keep("--threads", &Settings::threads);
-  keep("--smoke", &Settings::smoke);
-  if (wanted.out.empty()) {
-    wanted.out = wanted.resume;
-  }
-  return wanted;
+  return merged;
 }
 
 void fill_in_defaults(Settings& s) {
@@ -138,6 +119,9 @@ void fill_in_defaults(Settings& s) {
   }
   if (s.lr == 0) {
     s.lr = s.optimizer == "adam" ? 0.001 : 0.01;
+  }
+  if (s.momentum < 0) {
+    s.momentum = s.optimizer == "sgd" ? 0.9 : 0;
   }
   if (s.image_size == 0) {
     s.image_size = default_image_size(s.model);

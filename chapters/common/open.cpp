@@ -47,8 +47,8 @@ std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& 
 }
 
 std::unique_ptr<Optimizer> open_optimizer(const Settings& settings, const Module& model) {
-  const double momentum = settings.optimizer == "sgd" ? settings.momentum : 0;
-  return make_optimizer(settings.optimizer, model.named_parameters(), settings.lr, momentum, settings.weight_decay);
+  return make_optimizer(settings.optimizer, model.named_parameters(), settings.lr, settings.momentum,
+                        settings.weight_decay);
 }
 
 }  // namespace stagecoach

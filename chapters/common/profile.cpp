@@ -21,9 +21,6 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
   std::map<std::pair<std::string, std::string>, Row> rows;
   double total = 0;
   for (const Trace::Event& event : trace.events()) {
-    if (std::string(event.category) == "step") {
-      continue;  // forward, backward, …: they contain the operations that are counted here
-    }
     Row& row = rows[{event.name, event.category}];
     row.seconds += event.seconds;
     ++row.calls;

@@ -8,8 +8,8 @@
 
 namespace stagecoach {
 
-/// A table of the spans that contain no other: one row a name and category, the largest first, with the time a step
-/// and the share. `steps` is how many training steps the trace covers.
+/// One row a name and category, the largest first, with the time a step and the share. `steps`, at least 1, is how many
+/// training steps the trace covers. Spans that lie in others count twice; those of a training step do not nest.
 std::string profile_table(const Trace& trace, std::int64_t steps);
 
 }  // namespace stagecoach

@@ -45,7 +45,7 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
 }
 
 /// Moves what an earlier run left in `folder` into a folder of its own below.
-void move_earlier_run(const fs::path& folder) {
+void move_earlier_run(const fs::path& folder) try {
   if (!fs::exists(folder / kConfig)) {
     return;
   }
@@ -61,6 +61,9 @@ void move_earlier_run(const fs::path& folder) {
     }
   }
   fmt::print("The earlier run in {} is now in {}\n", folder.string(), earlier.string());
+} catch (const fs::filesystem_error& error) {
+  throw DataError(
+      fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));
 }
 
 /// The numbers of a Progress as text, exactly: doubles in hexadecimal.
@@ -130,22 +133,22 @@ Settings read_settings(const fs::path& folder) {
   return settings_from_json(read_text(folder / kConfig), (folder / kConfig).string());
 }
 
-RunFolder::RunFolder(const Settings& settings) : folder_(settings.out), resumed_(settings.resume) {
-  if (!writes()) {
-    return;
-  }
+fs::path make_folder(const std::string& out) {
   try {
-    fs::create_directories(folder_);
-    if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
-      move_earlier_run(folder_);
-    }
+    fs::create_directories(out);
   } catch (const fs::filesystem_error& error) {
-    throw DataError(fmt::format("--out {}: {}", folder_.string(), error.code().message()));
+    throw DataError(fmt::format("--out {}: {}", out, error.code().message()));
   }
-  write_text(folder_ / kConfig, to_json(settings));
+  return out;
 }
 
-Progress RunFolder::resume(Module& model, Optimizer& optimizer) {
+RunFolder::RunFolder(const Settings& settings) : resumed_(settings.resume) {
+  if (!settings.out.empty()) {
+    folder_ = make_folder(settings.out);
+  }
+}
+
+Progress RunFolder::resume(Module& model, Optimizer& optimizer) const {
   const fs::path path = resumed_ / kCheckpoint;
   if (!fs::exists(path)) {
     throw DataError(fmt::format("--resume {}: no checkpoint there yet; start the run anew", resumed_.string()));
@@ -154,11 +157,21 @@ Progress RunFolder::resume(Module& model, Optimizer& optimizer) {
   const Progress progress = from_metadata(file.metadata, path);
   copy_by_name(with_prefix(file, "model."), parameters_and_buffers(model), path.string());
   optimizer.load_state(with_prefix(file, "optimizer."));
-  if (writes()) {
-    metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
-    write_text(folder_ / kMetrics, metrics_);
-  }
   return progress;
+}
+
+void RunFolder::begin(const Settings& settings, const Progress& progress) {
+  if (!writes()) {
+    return;
+  }
+  if (!resumed_.empty()) {
+    metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
+  }
+  if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
+    move_earlier_run(folder_);
+  }
+  write_text(folder_ / kConfig, to_json(settings));
+  write_text(folder_ / kMetrics, metrics_);
 }
 
 void RunFolder::save_epoch(const EpochResult& result, const Progress& next, const Module& model,

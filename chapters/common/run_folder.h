@@ -28,17 +28,18 @@ struct Progress {
 
 class RunFolder {
  public:
-  /// Without --out every call does nothing. A new run moves the files of an earlier one in the same folder to
-  /// `earlier-1` (or -2, …) in it. A resumed run keeps the metrics up to where it goes on. Throws DataError when the
-  /// folder cannot be made or written.
+  /// Makes the folder, and writes nothing yet. Without --out every call does nothing. Throws DataError when the folder
+  /// cannot be made.
   explicit RunFolder(const Settings& settings);
 
   bool writes() const { return !folder_.empty(); }
   const std::filesystem::path& path() const { return folder_; }
 
-  /// Reads the checkpoint of the run that --resume names into model and optimizer. Throws DataError if it is damaged
-  /// or does not fit.
-  Progress resume(Module& model, Optimizer& optimizer);
+  /// Reads the checkpoint of the run that --resume names into model and optimizer; writes nothing. Throws DataError if
+  /// it is damaged or does not fit.
+  Progress resume(Module& model, Optimizer& optimizer) const;
+  /// Begins to write: the settings, and of a resumed run the metrics of the epochs before `progress`.
+  void begin(const Settings& settings, const Progress& progress);
 
   /// Weights, checkpoint and the line of metrics, after a finished epoch; `next` is where to go on.
   void save_epoch(const EpochResult& result, const Progress& next, const Module& model, const Optimizer& optimizer);
@@ -53,6 +54,9 @@ class RunFolder {
   std::filesystem::path resumed_;
   std::string metrics_;  // all lines so far: the file is rewritten whole, and so is never cut off
 };
+
+/// Makes the --out folder if it is not there. Throws DataError that says why it cannot be.
+std::filesystem::path make_folder(const std::string& out);
 
 /// The settings of the run in `folder`. Throws DataError if there is none.
 Settings read_settings(const std::filesystem::path& folder);

@@ -33,15 +33,15 @@ RunLog::RunLog(const Settings& settings, Device device)
 RunLog::~RunLog() { Trace::detach(); }
 
 void RunLog::restore(Module& model, Optimizer& optimizer) {
-  if (settings_.resume.empty()) {
-    return;
+  if (!settings_.resume.empty()) {
+    progress_ = folder_.resume(model, optimizer);
+    if (!epochs_left()) {
+      throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
+                                   settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
+    }
+    fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
   }
-  progress_ = folder_.resume(model, optimizer);
-  if (!epochs_left()) {
-    throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
-                                 settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
-  }
-  fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
+  folder_.begin(settings_, progress_);
 }
 
 void RunLog::start_epoch(std::int64_t steps) {
@@ -119,7 +119,7 @@ void RunLog::finish() const {
 void RunLog::finish_trace() {
   Trace::detach();
   folder_.save_trace(*trace_);
-  if (settings_.profile) {
+  if (settings_.profile && traced_steps_ > 0) {
     fmt::print("{}", profile_table(*trace_, traced_steps_));
   }
   trace_.reset();

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/run_folder.h"
@@ -29,7 +28,8 @@ class RunLog {
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  /// With --resume: reads the checkpoint into both. Throws UsageError when no epoch is left to train.
+  /// With --resume: reads the checkpoint into both. Then begins to write to --out; nothing was written before. Throws
+  /// UsageError when no epoch is left to train.
   void restore(Module& model, Optimizer& optimizer);
   /// Where the run stands.
   const Progress& progress() const { return progress_; }

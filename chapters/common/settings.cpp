@@ -66,6 +66,16 @@ Settings settings_from_json(const std::string& text, const std::string& where) {
   }
 }
 
+Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given) {
+  const Json json = json_of(older);
+  for_each_setting(given, [&](const char* name, auto& value, bool) {
+    if (!was_given(name)) {
+      json.at(name).get_to(value);
+    }
+  });
+  return given;
+}
+
 std::string first_difference(const Settings& a, const Settings& b) {
   const Json other = json_of(b);
   std::string difference;

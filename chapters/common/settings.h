@@ -3,6 +3,7 @@
 /// What a run was asked to do: the values of the flags.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "core/device.h"
@@ -23,8 +24,8 @@ struct Settings {
   std::int64_t batch_size = 64;
   std::int64_t microbatches = 1;
   std::string optimizer = "sgd";
-  double lr = 0;  ///< 0: 0.01 for sgd, 0.001 for adam
-  double momentum = 0.9;
+  double lr = 0;         ///< 0: 0.01 for sgd, 0.001 for adam
+  double momentum = -1;  ///< -1: 0.9 for sgd, 0 for adam
   double weight_decay = 0;
   std::uint64_t seed = 0;
 
@@ -40,10 +41,12 @@ struct Settings {
 
 /// The settings as a table for people, with a heading.
 std::string settings_table(const Settings& settings);
-/// All settings that shape the training, as a JSON object (config.json).
+/// All settings but the folders and what is only shown, as a JSON object (config.json).
 std::string to_json(const Settings& settings);
 /// Reads to_json's text. Throws DataError that names `where` when it is damaged.
 Settings settings_from_json(const std::string& text, const std::string& where);
+/// `given`, but with the values of `older` for all flags (named without dashes) that were not given.
+Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given);
 /// The flag (without dashes) whose value differs between two runs that should train alike, or "".
 std::string first_difference(const Settings& a, const Settings& b);
 

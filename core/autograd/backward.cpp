@@ -74,6 +74,8 @@ bool is_one_of(const Tensor& leaf, std::span<const Tensor> tensors) {
          std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) { return leaf.is_same(tensor); });
 }
 
+bool any(const Wanted& wanted) { return std::find(wanted.begin(), wanted.end(), true) != wanted.end(); }
+
 /// One walk. It runs nodes last-recorded-first, and so meets a node only after everything made from it.
 class Walk {
  public:
@@ -107,6 +109,9 @@ class Walk {
     STAGECOACH_CHECK(!node.released(),
                      "backward of {}: its graph was already used and freed; run the forward again, or keep the graph",
                      node.name());
+    if (!any(wanted)) {
+      return;
+    }
     Gradients gradients;
     {
       const Span span(node.name(), "backward");
@@ -144,8 +149,6 @@ Wanted all_that_need(const Node& node) {
   }
   return wanted;
 }
-
-bool any(const Wanted& wanted) { return std::find(wanted.begin(), wanted.end(), true) != wanted.end(); }
 
 /// Which edges of each node lie on a path to one of `inputs`.
 std::unordered_map<const Node*, Wanted> edges_leading_to(std::span<const Tensor> inputs, const NodeSet& nodes) {

@@ -1,6 +1,7 @@
 #include "core/autograd/node.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "core/error.h"
@@ -8,12 +9,13 @@
 namespace stagecoach {
 namespace {
 
-thread_local std::uint64_t next_sequence = 0;
+std::atomic<std::uint64_t> next_sequence = 0;
 thread_local bool check_versions = true;
 
 }  // namespace
 
-Node::Node(const char* name, std::vector<Tensor> inputs) : name_(name), sequence_(next_sequence++) {
+Node::Node(const char* name, std::vector<Tensor> inputs)
+    : name_(name), sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)) {
   for (const Tensor& input : inputs) {
     Edge edge;
     if (input.defined() && input.requires_grad()) {

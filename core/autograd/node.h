@@ -25,12 +25,12 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// The gradients of the wanted inputs, given that of the output (same shape as the output).
+  /// The gradients of the wanted inputs (at least one), given that of the output (same shape as the output).
   /// May be called more than once, each time for other inputs.
   virtual Gradients backward(const Tensor& grad_output, const Wanted& wanted) = 0;
 
   const char* name() const { return name_; }
-  /// Rises with every node made in this thread, so inputs always come before what was made from them.
+  /// Rises with every node made, so inputs always come before what was made from them.
   std::uint64_t sequence() const { return sequence_; }
 
   /// An input: a leaf that collects a gradient, an earlier node, or (both empty) a constant.

@@ -125,9 +125,8 @@ class Kernels {
                                      Tensor& grad_x) const = 0;
 
   // Optimizer steps, in place on `parameter` and its state (all of one shape).
-  /// `velocity` may be undefined when momentum is 0; in the first step it is set, not added to.
-  virtual void sgd_step(const Tensor& grad, const SgdSettings& settings, bool first_step, Tensor& parameter,
-                        Tensor& velocity) const = 0;
+  /// `velocity` begins with zeros; it may be undefined when momentum is 0.
+  virtual void sgd_step(const Tensor& grad, const SgdSettings& settings, Tensor& parameter, Tensor& velocity) const = 0;
   /// `step` counts from 1.
   virtual void adam_step(const Tensor& grad, const AdamSettings& settings, std::int64_t step, Tensor& parameter,
                          Tensor& first_moment, Tensor& second_moment) const = 0;

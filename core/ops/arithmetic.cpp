@@ -15,8 +15,10 @@ class AddNode final : public Node {
 class ScaleNode final : public Node {
  public:
   ScaleNode(const Tensor& x, double factor) : Node("scale", {x}), factor_(factor) {}
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    return {wanted[0] ? scale(grad, factor_) : Tensor()};
+  Gradients backward(const Tensor& grad, const Wanted&) override {
+    Tensor grad_x = empty_beside(grad, grad.shape());
+    kernels(grad.device()).scale(grad, factor_, grad_x);
+    return {grad_x};
   }
 
  private:

@@ -16,10 +16,7 @@ class CrossEntropyNode final : public Node {
     save("probabilities", probabilities);
     save("labels", labels);
   }
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    if (!wanted[0]) {
-      return {Tensor()};
-    }
+  Gradients backward(const Tensor& grad, const Wanted&) override {
     Tensor grad_logits = empty_beside(grad, saved("probabilities").shape());
     kernels(grad.device()).cross_entropy_grad(grad, saved("probabilities"), saved("labels"), factor_, grad_logits);
     return {grad_logits};

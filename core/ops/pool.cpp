@@ -10,10 +10,7 @@ class MaxPool2dNode final : public Node {
       : Node("max_pool2d", {x}), shape_(x.shape()), window_(window) {
     save("picked", picked);
   }
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    if (!wanted[0]) {
-      return {Tensor()};
-    }
+  Gradients backward(const Tensor& grad, const Wanted&) override {
     Tensor grad_x = empty_beside(grad, shape_);
     kernels(grad.device()).max_pool2d_grad(grad, saved("picked"), window_, grad_x);
     return {grad_x};
@@ -27,10 +24,7 @@ class MaxPool2dNode final : public Node {
 class GlobalAveragePoolNode final : public Node {
  public:
   explicit GlobalAveragePoolNode(const Tensor& x) : Node("global_average_pool", {x}), shape_(x.shape()) {}
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    if (!wanted[0]) {
-      return {Tensor()};
-    }
+  Gradients backward(const Tensor& grad, const Wanted&) override {
     Tensor grad_x = empty_beside(grad, shape_);
     kernels(grad.device()).global_average_pool_grad(grad, grad_x);
     return {grad_x};

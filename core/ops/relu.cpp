@@ -6,12 +6,9 @@ namespace {
 
 class ReluNode final : public Node {
  public:
-  /// Keeps the output, which the next operation keeps too, and not the input, which nobody else needs.
+  /// Keeps the output, which a linear layer or convolution behind it keeps too, and not the input, which nobody needs.
   ReluNode(const Tensor& x, const Tensor& y) : Node("relu", {x}) { save("output", y); }
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    if (!wanted[0]) {
-      return {Tensor()};
-    }
+  Gradients backward(const Tensor& grad, const Wanted&) override {
     // In place where nobody else sees the gradient: one pass less through memory.
     Tensor grad_x = grad.is_only_handle() ? grad : empty_beside(grad, grad.shape());
     kernels(grad.device()).relu_grad(grad, saved("output"), grad_x);

@@ -7,9 +7,7 @@ namespace {
 class ReshapeNode final : public Node {
  public:
   explicit ReshapeNode(const Tensor& x) : Node("reshape", {x}), shape_(x.shape()) {}
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    return {wanted[0] ? grad.alias(shape_, grad.offset()) : Tensor()};
-  }
+  Gradients backward(const Tensor& grad, const Wanted&) override { return {grad.alias(shape_, grad.offset())}; }
 
  private:
   Shape shape_;
@@ -18,10 +16,7 @@ class ReshapeNode final : public Node {
 class NarrowNode final : public Node {
  public:
   NarrowNode(const Tensor& x, std::int64_t start) : Node("narrow", {x}), shape_(x.shape()), start_(start) {}
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    if (!wanted[0]) {
-      return {Tensor()};
-    }
+  Gradients backward(const Tensor& grad, const Wanted&) override {
     Tensor whole = Tensor::zeros(shape_, grad.dtype(), grad.device());
     whole.narrow(start_, grad.size(0)).copy_from(grad);
     return {whole};

@@ -38,7 +38,7 @@ TEST(Module, NamesParametersAndBuffersInRegistrationOrder) {
             (std::vector<std::string>{"body.conv.weight", "body.conv.bias", "body.bn.weight", "body.bn.bias",
                                       "fc.weight", "fc.bias"}));
   EXPECT_EQ(names_of(model->named_buffers()),
-            (std::vector<std::string>{"body.bn.running_mean", "body.bn.running_variance"}));
+            (std::vector<std::string>{"body.bn.running_mean", "body.bn.running_var"}));
   EXPECT_EQ(names_of(model->layer(2)->named_parameters("fc.")), (std::vector<std::string>{"fc.weight", "fc.bias"}));
 }
 

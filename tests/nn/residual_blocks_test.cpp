@@ -22,7 +22,7 @@ TEST(BasicBlock, ProjectsWhereTheShapeChanges) {
   block.materialize(1);
   EXPECT_EQ(block.named_parameters()[6].first, "shortcut.conv.weight");
   EXPECT_EQ(block.named_parameters()[6].second.shape(), (Shape{8, 4, 1, 1}));
-  EXPECT_EQ(block.named_buffers().back().first, "shortcut.bn.running_variance");
+  EXPECT_EQ(block.named_buffers().back().first, "shortcut.bn.running_var");
   EXPECT_EQ(block.forward(random_tensor({2, 4, 7, 7}, "x", DType::float32)).shape(), (Shape{2, 8, 4, 4}));
 }
 

@@ -48,7 +48,7 @@ TEST(Weights, AreTheParametersThenTheBuffers) {
   ASSERT_EQ(file.tensors.size(), 8U);
   EXPECT_EQ(file.tensors[0].first, "conv.weight");
   EXPECT_EQ(file.tensors[5].first, "fc.bias");
-  EXPECT_EQ(file.tensors[7].first, "bn.running_variance");
+  EXPECT_EQ(file.tensors[7].first, "bn.running_var");
   EXPECT_TRUE(file.metadata.empty());
 }
 
@@ -60,10 +60,10 @@ TEST(Weights, ThatDoNotFitAreListedAndNothingIsChanged) {
   save_tensors(folder.file("w"), {tensors, {}});
   const auto model = small_model(2);
   const std::string path = folder.file("w");
-  EXPECT_TRUE(fails_with<DataError>(
-      {path.c_str(), "differs: fc.weight is float32[3, 2] on cpu:0, wanted float32[2, 2]", "differs: fc.bias",
-       "missing: bn.running_mean", "missing: bn.running_variance", "extra: odd"},
-      [&] { load_weights(path, *model); }));
+  EXPECT_TRUE(
+      fails_with<DataError>({path.c_str(), "differs: fc.weight is float32[3, 2] on cpu:0, wanted float32[2, 2]",
+                             "differs: fc.bias", "missing: bn.running_mean", "missing: bn.running_var", "extra: odd"},
+                            [&] { load_weights(path, *model); }));
   const auto untouched = small_model(2);
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_TRUE(same_bytes(model->named_parameters()[i].second, untouched->named_parameters()[i].second));

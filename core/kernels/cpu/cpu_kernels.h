@@ -67,8 +67,7 @@ class CpuKernels final : public Kernels {
                              const Tensor& weight, bool statistics_vary, Tensor& grad_x) const override;
 
   // optimizer_steps.cpp
-  void sgd_step(const Tensor& grad, const SgdSettings& settings, bool first_step, Tensor& parameter,
-                Tensor& velocity) const override;
+  void sgd_step(const Tensor& grad, const SgdSettings& settings, Tensor& parameter, Tensor& velocity) const override;
   void adam_step(const Tensor& grad, const AdamSettings& settings, std::int64_t step, Tensor& parameter,
                  Tensor& first_moment, Tensor& second_moment) const override;
 

@@ -28,7 +28,7 @@ void CpuKernels::fill(double value, Tensor& out) const {
 }
 
 void CpuKernels::copy(const Tensor& source, Tensor& out) const {
-  std::memcpy(out.raw_mutable_data(), source.raw_data(), out.bytes());
+  std::memmove(out.raw_mutable_data(), source.raw_data(), out.bytes());  // views of one storage may overlap
 }
 
 void CpuKernels::add(const Tensor& a, const Tensor& b, Tensor& out) const {

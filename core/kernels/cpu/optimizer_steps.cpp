@@ -5,8 +5,7 @@
 
 namespace stagecoach {
 
-void CpuKernels::sgd_step(const Tensor& grad, const SgdSettings& settings, bool first_step, Tensor& parameter,
-                          Tensor& velocity) const {
+void CpuKernels::sgd_step(const Tensor& grad, const SgdSettings& settings, Tensor& parameter, Tensor& velocity) const {
   dispatch_floating(parameter.dtype(), "sgd_step", [&]<class T>() {
     const T* g = grad.data<T>();
     T* p = parameter.mutable_data<T>();
@@ -18,10 +17,7 @@ void CpuKernels::sgd_step(const Tensor& grad, const SgdSettings& settings, bool 
       return;
     }
     T* v = velocity.mutable_data<T>();
-    const auto momentum = first_step ? T(0) : static_cast<T>(settings.momentum);
-    if (first_step) {
-      std::fill_n(v, velocity.numel(), T(0));
-    }
+    const auto momentum = static_cast<T>(settings.momentum);
     cpu::for_each_element(parameter.device(), parameter.numel(), [=](std::int64_t i) {
       v[i] = momentum * v[i] + (g[i] + decay * p[i]);
       p[i] -= rate * v[i];

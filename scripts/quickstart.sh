@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# From a fresh clone to a trained network: set-up, build, generated data, chapter 1 for five epochs.
+# Needs no GPU and downloads no data. Run it again as often as you like.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+scripts/setup.sh
+scripts/build.sh release
+
+echo "data: writing generated pictures to data/generated"
+build/release/bin/make_generated_data data/generated
+
+echo "training: chapter 1 on one device"
+build/release/bin/ch01_single_device --data data/generated --epochs 5 --out runs/quickstart
+
+echo
+echo "The results are in $PWD/runs/quickstart:"
+ls runs/quickstart

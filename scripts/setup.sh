@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and this machine lacks, with apt (Debian 12, Ubuntu 24.04, or newer).
+# On other systems it only looks, and names what is missing.
+#
+#   scripts/setup.sh                     to build and test
+#   scripts/setup.sh --for-ci            also what the checks in .ci/run need
+#   scripts/setup.sh --for-benchmarks    also what the benchmarks need
+set -euo pipefail
+
+for_ci=false
+for_benchmarks=false
+for argument in "$@"; do
+  case $argument in
+    --for-ci) for_ci=true ;;
+    --for-benchmarks) for_benchmarks=true ;;
+    *)
+      echo "usage: scripts/setup.sh [--for-ci] [--for-benchmarks]" >&2
+      exit 2
+      ;;
+  esac
+done
+
+compiler=${CXX:-c++}
+
+has_command() { command -v "$1" > /dev/null; }
+
+has_compiler() {
+  "$compiler" -std=c++20 -x c++ -fsyntax-only - 2> /dev/null <<- 'END'
+	#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12
+	#error "too old"
+	#endif
+	#include <source_location>
+	END
+}
+
+has_cmake() {
+  local version
+  version=$(cmake --version 2> /dev/null | sed -n 's/^cmake version //p')
+  [[ -n $version && $(printf '%s\n' 3.25 "$version" | sort --version-sort | head -n 1) == 3.25 ]]
+}
+
+# The compiler knows where headers lie; while there is none, look in the usual places.
+has_header() {
+  if has_command "$compiler"; then
+    printf '#if !__has_include(<%s>)\n#error "missing"\n#endif\n' "$1" | "$compiler" -x c++ -E - > /dev/null 2>&1
+  else
+    [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]]
+  fi
+}
+
+has_stb() { has_header stb/stb_image.h || has_header stb_image.h; }
+has_python_module() { /usr/bin/python3 -c "import $1" 2> /dev/null; }
+
+# need PACKAGE NAME CHECK…: notes the package and the name if the check fails.
+need() {
+  if ! "${@:3}"; then
+    missing_packages+=("$1")
+    missing_names+=("$2")
+  fi
+}
+
+look() {
+  missing_packages=()
+  missing_names=()
+  need g++ "a C++20 compiler (g++ 12 or newer)" has_compiler
+  need cmake "CMake 3.25 or newer" has_cmake
+  need ninja-build "ninja" has_command ninja
+  need libfmt-dev "fmt" has_header fmt/core.h
+  need nlohmann-json3-dev "nlohmann json" has_header nlohmann/json.hpp
+  need libcli11-dev "CLI11" has_header CLI/CLI.hpp
+  need zlib1g-dev "zlib" has_header zlib.h
+  need libstb-dev "stb (stb_image.h)" has_stb
+  need libgtest-dev "GoogleTest" has_header gtest/gtest.h
+  if $for_ci; then
+    need clang-format-14 "clang-format-14 (other versions format otherwise)" has_command clang-format-14
+    need doxygen "doxygen" has_command doxygen
+    need python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
+    need python3-pil "Pillow for /usr/bin/python3" has_python_module PIL
+    need xz-utils "xz" has_command xz
+  fi
+  if $for_benchmarks; then
+    need libbenchmark-dev "Google Benchmark" has_header benchmark/benchmark.h
+    need libopenblas-dev "OpenBLAS" has_header cblas.h
+  fi
+}
+
+stop() {
+  printf 'set-up: %s\n' "$@" >&2
+  exit 1
+}
+
+# name_missing: "fmt, zlib"
+name_missing() {
+  local names
+  printf -v names '%s, ' "${missing_names[@]}"
+  echo "${names%, }"
+}
+
+is_installed() {
+  [[ $(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2> /dev/null) == installed ]]
+}
+
+install_missing() {
+  local wanted=() package
+  for package in "${missing_packages[@]}"; do
+    is_installed "$package" || wanted+=("$package")
+  done
+  [[ ${#wanted[@]} -gt 0 ]] || return 0  # all there, but too old
+  for package in ccache ca-certificates; do  # useful, but no reason to install by themselves
+    is_installed "$package" || wanted+=("$package")
+  done
+
+  local as_root=()
+  if [[ $(id -u) != 0 ]]; then
+    as_root=(sudo)
+    [[ -t 0 ]] || as_root+=(-n)  # without a terminal nobody can type the password
+    if ! has_command sudo || ! "${as_root[@]}" true 2> /dev/null; then
+      stop "missing: $(name_missing)" \
+        "please run as root: apt-get update && apt-get install --no-install-recommends ${wanted[*]}"
+    fi
+  fi
+
+  echo "set-up: installing ${wanted[*]}"
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3
+    -o DPkg::Lock::Timeout=120)
+  # A list that cannot be fetched may be one that nothing here comes from, so the installation decides.
+  "${apt[@]}" update > /dev/null || echo "set-up: apt-get update failed, trying to go on" >&2
+  local output
+  if ! output=$("${apt[@]}" install --yes --no-install-recommends "${wanted[@]}" 2>&1); then
+    tail -n 5 <<< "$output" >&2
+    stop "apt-get could not install ${wanted[*]}" \
+      "its last words are above; most often there is no network, or no package list with these names"
+  fi
+}
+
+look
+if [[ ${#missing_names[@]} -gt 0 ]] && has_command apt-get && has_command dpkg-query; then
+  install_missing
+  hash -r  # forget where commands were looked for in vain
+  look
+fi
+if [[ ${#missing_names[@]} -gt 0 ]]; then
+  stop "missing or too old: $(name_missing)" "please install and run this again"
+fi
+echo "set-up: everything is there"
