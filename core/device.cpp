@@ -96,8 +96,9 @@ ThreadPool& thread_pool(Device device) {
 int threads(Device device) { return thread_pool(device).threads(); }
 
 void set_threads(Device device, int count) {
-  if (count < 1) {
-    throw UsageError(fmt::format("{} threads for {}: at least 1 is needed", count, to_string(device)));
+  if (count < 1 || count > kMaxThreads) {
+    throw UsageError(
+        fmt::format("{} threads for {}: at least 1 and at most {} can be used", count, to_string(device), kMaxThreads));
   }
   thread_pool(device).resize(count);
 }

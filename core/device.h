@@ -31,7 +31,8 @@ void require_device(Device device);
 
 /// How many threads operations on `device` may use (1 until set). No result depends on it.
 int threads(Device device);
-/// Sets it. Throws UsageError below 1. Not to be called while an operation runs on the device.
+inline constexpr int kMaxThreads = 1024;
+/// Sets it. Throws UsageError outside 1 … kMaxThreads. Not to be called while an operation runs on the device.
 void set_threads(Device device, int count);
 
 }  // namespace stagecoach

@@ -16,7 +16,8 @@
 namespace stagecoach {
 namespace {
 
-/// One step of training on a batch. The gradients of its micro-batches add up: the result is that of the whole batch.
+/// One step of training on a batch. The gradients of its micro-batches add up to that of the whole
+/// batch (but for batch norm, which sees one micro-batch at a time).
 StepResult train_step(const Batch& batch, std::int64_t microbatches, Module& model, Optimizer& optimizer,
                       Device device) {
   StepResult result{.pictures = batch.images.size(0)};

@@ -32,8 +32,9 @@ std::string epoch_json(const EpochResult& r) {
 
 std::int64_t epoch_of_json(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const bool is_epoch = json.is_object() && json.value("event", "") == "epoch" && json.contains("epoch");
-  return is_epoch && json["epoch"].is_number_integer() ? json["epoch"].get<std::int64_t>() : 0;
+  const bool is_epoch = json.is_object() && json.contains("event") && json["event"] == "epoch" &&
+                        json.contains("epoch") && json["epoch"].is_number_integer();
+  return is_epoch ? json["epoch"].get<std::int64_t>() : 0;
 }
 
 ProgressBar::ProgressBar(std::int64_t epoch, std::int64_t steps)
@@ -51,10 +52,10 @@ void ProgressBar::show(std::int64_t step, double loss) {
     return;
   }
   shown_percent_ = percent;
-  constexpr int kWidth = 40;
+  constexpr int kWidth = 30;  // a line of 80 columns holds all
   const int full = kWidth * percent / 100;
-  fmt::print(stderr, "\rEpoch {} [{:=<{}}{: <{}}] {:3d}%  step {}/{}  loss {:.3f}", epoch_, "", full, "", kWidth - full,
-             percent, step, steps_, loss);
+  fmt::print(stderr, "\r\033[KEpoch {} [{:=<{}}{: <{}}] {:3d}%  step {}/{}  loss {:.3f}", epoch_, "", full, "",
+             kWidth - full, percent, step, steps_, loss);
 }
 
 }  // namespace stagecoach

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <iostream>
 #include <map>
@@ -48,6 +49,18 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
   }
 }
 
+/// CLI11 would take "-1" for the largest number.
+std::string is_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const bool good = error == std::errc() && end == text.data() + text.size();
+  return good ? "" : fmt::format("{} is no whole number from 0 to 2^64 - 1", text);
+}
+
+std::string is_not_negative(const std::string& text) {
+  return text.rfind('-', 0) == 0 ? fmt::format("{} is negative", text) : "";
+}
+
 /// Every flag of `chapter`, bound to `s`.
 void add_flags(CLI::App& app, const Chapter& chapter, Settings& s) {
   const auto offer = [&](const std::string& name, auto& value, const std::string& help, const char* group) {
@@ -74,12 +87,13 @@ void add_flags(CLI::App& app, const Chapter& chapter, Settings& s) {
         ->check(positive);
   }
   offer("optimizer", s.optimizer, "sgd or adam", training)->check(CLI::IsMember({"sgd", "adam"}));
-  offer("lr", s.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)", training)->check(CLI::NonNegativeNumber);
+  offer("lr", s.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)", training)->check(is_not_negative);
   app.add_option("--momentum", s.momentum, "Momentum of sgd (0.9 if not given)")
       ->group(training)
       ->check(CLI::Range(0.0, 1.0));
-  offer("weight-decay", s.weight_decay, "L2 weight decay", training)->check(CLI::NonNegativeNumber);
-  offer("seed", s.seed, "Fixes the initial weights, the order of the data, and the augmentation", training);
+  offer("weight-decay", s.weight_decay, "L2 weight decay", training)->check(is_not_negative);
+  offer("seed", s.seed, "Fixes the initial weights, the order of the data, and the augmentation", training)
+      ->check(is_seed);
 
   const char* const machine = "Machine";
   offer("device", s.device, "cpu, cuda, or one by its index such as cuda:1", machine);
@@ -115,7 +129,6 @@ Settings merged_with_resumed(const CLI::App& app, const Chapter& chapter, const 
 void fill_in_defaults(Settings& s) {
   if (s.smoke) {
     s.data = "generated";
-    s.epochs = std::min<std::int64_t>(s.epochs, 2);
   }
   if (s.lr == 0) {
     s.lr = s.optimizer == "adam" ? 0.001 : 0.01;
@@ -144,6 +157,17 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     throw HelpShown{};
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), chapter.program));
+  }
+  for (const auto& [flag, value] : {std::pair("--resume", &settings.resume), std::pair("--out", &settings.out)}) {
+    if (app.count(flag) > 0 && value->empty()) {
+      throw UsageError(fmt::format("{} is empty; name a folder", flag));
+    }
+  }
+  if (settings.smoke && app.count("--data") > 0) {
+    throw UsageError("--smoke runs on a few generated pictures and takes no --data");
+  }
+  if (settings.smoke && app.count("--epochs") == 0) {
+    settings.epochs = settings.model == "convnet" ? 2 : 1;
   }
   if (!std::isfinite(settings.lr) || !std::isfinite(settings.weight_decay) || !std::isfinite(settings.momentum)) {
     throw UsageError("--lr, --momentum and --weight-decay must be finite numbers");

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// Stopping on request: the first SIGINT or SIGTERM asks the program to save and stop, the second ends it at once.
+/// Stopping on request: the first SIGINT, SIGTERM or SIGHUP asks the program to save and stop; one that comes more than
+/// a second later ends it at once.
 
 namespace stagecoach {
 

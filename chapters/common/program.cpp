@@ -20,6 +20,9 @@ int report(const Chapter& chapter, const std::exception& error, int exit_code) {
 int run_program(int argc, const char* const* argv, const Chapter& chapter, void (*body)(const Settings&)) {
   try {
     body(parse_flags(argc, argv, chapter));
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw DataError("standard output cannot be written; what --out names is complete");
+    }
     return 0;
   } catch (const HelpShown&) {
     return 0;

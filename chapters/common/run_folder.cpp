@@ -1,7 +1,12 @@
 #include "chapters/common/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 
@@ -20,6 +25,7 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kTrace = "trace.json";
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kCheckpoint = "checkpoint.safetensors";
+constexpr const char* kFiles[] = {kConfig, kMetrics, kTrace, kWeights, kCheckpoint, "schedule.csv", "prediction.json"};
 
 std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -46,7 +52,8 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
 
 /// Moves what an earlier run left in `folder` into a folder of its own below.
 void move_earlier_run(const fs::path& folder) try {
-  if (!fs::exists(folder / kConfig)) {
+  const auto is_there = [&](const char* name) { return fs::exists(folder / name); };
+  if (std::none_of(std::begin(kFiles), std::end(kFiles), is_there)) {
     return;
   }
   fs::path earlier;
@@ -54,9 +61,8 @@ void move_earlier_run(const fs::path& folder) try {
     earlier = folder / fmt::format("earlier-{}", n);
   }
   fs::create_directory(earlier);
-  // The config goes last: a move that was cut off is taken up again by the next run.
-  for (const char* name : {kMetrics, kTrace, kWeights, kCheckpoint, kConfig}) {
-    if (fs::exists(folder / name)) {
+  for (const char* name : kFiles) {
+    if (is_there(name)) {
       fs::rename(folder / name, earlier / name);
     }
   }
@@ -70,6 +76,7 @@ void move_earlier_run(const fs::path& folder) try {
 std::map<std::string, std::string> to_metadata(const Progress& p) {
   return {{"epoch", std::to_string(p.epoch)},
           {"step", std::to_string(p.step)},
+          {"peak_bytes", std::to_string(p.peak_bytes)},
           {"correct", std::to_string(p.correct)},
           {"seen", std::to_string(p.seen)},
           {"loss_sum", fmt::format("{:a}", p.loss_sum)},
@@ -89,6 +96,7 @@ Progress from_metadata(const std::map<std::string, std::string>& metadata, const
   try {
     p.epoch = std::stoll(text("epoch"));
     p.step = std::stoll(text("step"));
+    p.peak_bytes = std::stoll(text("peak_bytes"));
     p.correct = std::stoll(text("correct"));
     p.seen = std::stoll(text("seen"));
     p.loss_sum = std::stod(text("loss_sum"));
@@ -142,7 +150,21 @@ fs::path make_folder(const std::string& out) {
   return out;
 }
 
-RunFolder::RunFolder(const Settings& settings) : resumed_(settings.resume) {
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);  // and with it goes the lock
+  }
+}
+
+void FolderLock::take(const fs::path& folder) {
+  descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw UsageError(
+        fmt::format("--out {}: another run is writing there; wait for it or choose another folder", folder.string()));
+  }
+}
+
+RunFolder::RunFolder(const Settings& settings) : settings_(settings), resumed_(settings.resume) {
   if (!settings.out.empty()) {
     folder_ = make_folder(settings.out);
   }
@@ -155,22 +177,28 @@ Progress RunFolder::resume(Module& model, Optimizer& optimizer) const {
   }
   const TensorFile file = load_tensors(path.string());
   const Progress progress = from_metadata(file.metadata, path);
+  const auto recorded = file.metadata.find("training");
+  if (recorded == file.metadata.end() || recorded->second != training_json(settings_)) {
+    throw DataError(fmt::format("{}: was saved by a training with other settings than {} says; it was changed since",
+                                path.string(), (resumed_ / kConfig).string()));
+  }
   copy_by_name(with_prefix(file, "model."), parameters_and_buffers(model), path.string());
   optimizer.load_state(with_prefix(file, "optimizer."));
   return progress;
 }
 
-void RunFolder::begin(const Settings& settings, const Progress& progress) {
+void RunFolder::begin(const Progress& progress) {
   if (!writes()) {
     return;
   }
+  lock_.take(folder_);
   if (!resumed_.empty()) {
     metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
   }
   if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
     move_earlier_run(folder_);
   }
-  write_text(folder_ / kConfig, to_json(settings));
+  write_text(folder_ / kConfig, to_json(settings_));
   write_text(folder_ / kMetrics, metrics_);
 }
 
@@ -191,6 +219,7 @@ void RunFolder::save_interrupted(const Progress& progress, const Module& model, 
 
 void RunFolder::save_state(const Progress& progress, const Module& model, const Optimizer& optimizer) {
   TensorFile file{{}, to_metadata(progress)};
+  file.metadata["training"] = training_json(settings_);
   for (const auto& [name, tensor] : parameters_and_buffers(model)) {
     file.tensors.emplace_back("model." + name, tensor);
   }

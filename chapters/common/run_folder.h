@@ -22,8 +22,23 @@ struct Progress {
   double loss_sum = 0;     ///< over its pictures
   std::int64_t correct = 0;
   std::int64_t seen = 0;
+  std::int64_t peak_bytes = 0;
   double seconds = 0;
   double waited = 0;  ///< seconds in which the device waited for data
+};
+
+/// Keeps other runs out of a folder while it lives.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  /// Throws UsageError when another run holds the folder.
+  void take(const std::filesystem::path& folder);
+
+ private:
+  int descriptor_ = -1;
 };
 
 class RunFolder {
@@ -38,8 +53,10 @@ class RunFolder {
   /// Reads the checkpoint of the run that --resume names into model and optimizer; writes nothing. Throws DataError if
   /// it is damaged or does not fit.
   Progress resume(Module& model, Optimizer& optimizer) const;
-  /// Begins to write: the settings, and of a resumed run the metrics of the epochs before `progress`.
-  void begin(const Settings& settings, const Progress& progress);
+  /// Begins to write: moves the files of an earlier run to `earlier-1` (or -2, …) in the folder, and writes the
+  /// settings and, of a resumed run, the metrics of the epochs before `progress`. Throws UsageError when another run
+  /// writes there.
+  void begin(const Progress& progress);
 
   /// Weights, checkpoint and the line of metrics, after a finished epoch; `next` is where to go on.
   void save_epoch(const EpochResult& result, const Progress& next, const Module& model, const Optimizer& optimizer);
@@ -50,8 +67,10 @@ class RunFolder {
  private:
   void save_state(const Progress& progress, const Module& model, const Optimizer& optimizer);
 
+  Settings settings_;
   std::filesystem::path folder_;
   std::filesystem::path resumed_;
+  FolderLock lock_;
   std::string metrics_;  // all lines so far: the file is rewritten whole, and so is never cut off
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -41,7 +42,7 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
     }
     fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
   }
-  folder_.begin(settings_, progress_);
+  folder_.begin(progress_);
 }
 
 void RunLog::start_epoch(std::int64_t steps) {
@@ -63,26 +64,50 @@ void RunLog::add_step(const StepResult& result, const Module& model, const Optim
   ++progress_.step;
   const double loss = result.loss_sum / static_cast<double>(result.pictures);
   if (!std::isfinite(loss)) {
-    throw UsageError(
-        fmt::format("the loss is {} in epoch {}, step {}: training has diverged; try a smaller --lr than "
-                    "{}. {}",
-                    loss, progress_.epoch, progress_.step, settings_.lr,
-                    folder_.writes() ? "What was saved before stays in " + folder_.path().string()
-                                     : "Nothing was saved, as there is no --out"));
-  }
-  if (trace_ != nullptr && ++traced_steps_ == kTracedSteps) {
-    finish_trace();
+    throw diverged("loss");
   }
   enter_time();
+  if (trace_ != nullptr && ++traced_steps_ == kTracedSteps) {
+    finish_trace();
+    mark_ = Clock::now();
+  }
   bar_->show(progress_.step, loss);
   if (interrupted()) {
     bar_.reset();
+    if (trace_ != nullptr) {
+      finish_trace();
+    }
+    require_finite(model);
+    note_peak();
     folder_.save_interrupted(progress_, model, optimizer);
     fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
                folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
                                 : "Nothing was saved, as there is no --out");
     throw Interrupted{};
   }
+}
+
+UsageError RunLog::diverged(const char* what) const {
+  return UsageError(
+      fmt::format("a {} is not a finite number in epoch {}, step {}: training has diverged; try a smaller "
+                  "--lr than {}. {}",
+                  what, progress_.epoch, progress_.step, settings_.lr,
+                  folder_.writes() ? "What was saved before stays in " + folder_.path().string()
+                                   : "Nothing was saved, as there is no --out"));
+}
+
+/// The loss tells of the weights before the last step only.
+void RunLog::require_finite(const Module& model) const {
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!std::isfinite(sum_of_squares(parameter))) {
+      throw diverged("weight");
+    }
+  }
+}
+
+void RunLog::note_peak() {
+  const auto peak = static_cast<std::int64_t>(allocator(device_).stats().peak_bytes) - held_before_;
+  progress_.peak_bytes = std::max(progress_.peak_bytes, peak);
 }
 
 void RunLog::stop_clock() {
@@ -95,7 +120,8 @@ void RunLog::stop_clock() {
 
 void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer) {
   const auto pictures = static_cast<double>(progress_.seen);
-  const auto peak = static_cast<std::int64_t>(allocator(device_).stats().peak_bytes) - held_before_;
+  require_finite(model);
+  note_peak();
   const EpochResult result{.epoch = progress_.epoch,
                            .loss = progress_.loss_sum / pictures,
                            .accuracy = static_cast<double>(progress_.correct) / pictures,
@@ -103,7 +129,7 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
                            .seconds = progress_.seconds,
                            .images_per_second = pictures / progress_.seconds,
                            .idle = progress_.waited / progress_.seconds,
-                           .peak_bytes = {peak}};
+                           .peak_bytes = {progress_.peak_bytes}};
   progress_ = Progress{.epoch = progress_.epoch + 1};
   folder_.save_epoch(result, progress_, model, optimizer);
   fmt::print("{}\n", epoch_line(result));

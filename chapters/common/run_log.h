@@ -8,6 +8,7 @@
 
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/run_folder.h"
+#include "core/error.h"
 #include "core/trace.h"
 
 namespace stagecoach {
@@ -40,12 +41,12 @@ class RunLog {
   /// Times `fetch`, which waits for data.
   template <class Fetch>
   auto wait_for(const Fetch& fetch);
-  /// Enters a step. Throws UsageError when the loss is not a number; saves and throws Interrupted when a stop was asked
+  /// Enters a step. Throws UsageError when the loss is not finite; saves and throws Interrupted when a stop was asked
   /// for.
   void add_step(const StepResult& result, const Module& model, const Optimizer& optimizer);
   /// Ends the training part of the epoch: what follows (the test) does not count as its time.
   void stop_clock();
-  /// Prints the epoch's line and saves everything.
+  /// Prints the epoch's line and saves everything. Throws UsageError when a weight is not finite.
   void finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer);
   /// Says where the results lie.
   void finish() const;
@@ -54,6 +55,9 @@ class RunLog {
   using Clock = std::chrono::steady_clock;
 
   void enter_time();
+  void note_peak();
+  void require_finite(const Module& model) const;
+  UsageError diverged(const char* what) const;
   void finish_trace();
 
   Settings settings_;

@@ -52,7 +52,19 @@ std::string settings_table(const Settings& settings) {
   return table;
 }
 
-std::string to_json(const Settings& settings) { return json_of(settings).dump(2) + "\n"; }
+std::string to_json(const Settings& settings) {
+  return json_of(settings).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string training_json(const Settings& settings) {
+  Json json;
+  for_each_setting(settings, [&](const char* name, const auto& value, bool shapes_training) {
+    if (shapes_training) {
+      json[name] = value;
+    }
+  });
+  return json.dump();
+}
 
 Settings settings_from_json(const std::string& text, const std::string& where) {
   try {

@@ -43,6 +43,8 @@ struct Settings {
 std::string settings_table(const Settings& settings);
 /// All settings but the folders and what is only shown, as a JSON object (config.json).
 std::string to_json(const Settings& settings);
+/// Only those that shape the training: equal texts train alike.
+std::string training_json(const Settings& settings);
 /// Reads to_json's text. Throws DataError that names `where` when it is damaged.
 Settings settings_from_json(const std::string& text, const std::string& where);
 /// `given`, but with the values of `older` for all flags (named without dashes) that were not given.

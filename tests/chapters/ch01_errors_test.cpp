@@ -1,6 +1,10 @@
 /// @file
 /// Bad input: a clear line that says what, where and what to do, the right exit code, and nothing lost.
 
+#include <csignal>
+#include <thread>
+#include <utility>
+
 #include "tests/chapters/program.h"
 
 namespace stagecoach::test {
@@ -43,6 +47,11 @@ TEST_F(Ch01Errors, Flags) {
   expect_error({"--device", "tpu"}, 2, {"tpu", "cpu"});
   expect_error({"--device", "cuda"}, 2, {"cuda"});
   expect_error({"--image-size", "48"}, 2, {"32"});
+  expect_error({"--resume", ""}, 2, {"--resume"});
+  expect_error({"--out", ""}, 2, {"--out"});
+  expect_error({"--seed", "-1"}, 2, {"--seed", "-1"});
+  expect_error({"--seed", "18446744073709551616"}, 2, {"--seed"});
+  expect_error({"--smoke", "--data", "data"}, 2, {"--smoke", "--data"});
 }
 
 TEST_F(Ch01Errors, FlagsOfOtherChaptersSayWhereTheyBelong) {
@@ -85,8 +94,61 @@ TEST_F(Ch01Errors, ALossThatIsNoNumberStopsAndKeepsWhatWasSaved) {
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
   const std::string saved = read_bytes(folder() / "run/weights.safetensors");
   expect_error({"--data", "data", "--lr", "1e20", "--epochs", "2", "--out", "run"}, 2,
-               {"the loss is", "epoch 1, step", "--lr"});
+               {"a loss is not a finite number", "epoch 1, step", "--lr"});
   EXPECT_EQ(read_bytes(folder() / "run/earlier-1/weights.safetensors"), saved);
+}
+
+TEST_F(Ch01Errors, WeightsThatAreNoNumbersAreNotSaved) {
+  make_data(100, 50);
+  ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
+  // One step: its loss is good, and its weights are not.
+  expect_error({"--data", "data", "--batch-size", "100", "--lr", "1e42", "--epochs", "1", "--out", "run"}, 2,
+               {"a weight is not a finite number"});
+  EXPECT_FALSE(fs::exists(folder() / "run/weights.safetensors"));
+}
+
+TEST_F(Ch01Errors, WhatFailsOrExplainsLeavesAnEarlierRunAlone) {
+  make_data(100, 50);
+  ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
+  const std::string config = read_bytes(folder() / "run/config.json");
+  expect_error({"--model", "toy", "--out", "run"}, 2, {"toy"});
+  expect_error({"--image-size", "16", "--out", "run"}, 2, {"32"});
+  expect_error({"--momentum", "1", "--out", "run"}, 2, {"momentum"});
+  expect_error({"--optimizer", "adam", "--momentum", "0.5", "--out", "run"}, 2, {"momentum"});
+  expect_error({"--resume", "nowhere", "--out", "run"}, 3, {"nowhere"});
+  expect_error({"--resume", "run", "--epochs", "1"}, 2, {"are done"});
+  EXPECT_EQ(ch01({"--explain", "--smoke", "--out", "run"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder() / "run/earlier-1"));
+  EXPECT_TRUE(fs::exists(folder() / "run/weights.safetensors"));
+  EXPECT_EQ(read_bytes(folder() / "run/config.json"), config);
+}
+
+TEST_F(Ch01Errors, TwoRunsDoNotShareAFolder) {
+  make_data(1000, 50);
+  Running first(STAGECOACH_CH01, {"--data", "data", "--epochs", "1000000", "--out", "run"}, folder());
+  while (first.out().find("Epoch: 1,") == std::string::npos) {
+    std::this_thread::yield();
+  }
+  expect_error({"--data", "data", "--epochs", "1", "--out", "run"}, 2, {"--out run", "another run"});
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait().exit_code, 130);
+}
+
+TEST_F(Ch01Errors, AChangedConfigIsNotTrusted) {
+  make_data(100, 50);
+  ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
+  const std::string config = read_bytes(folder() / "run/config.json");
+  for (const auto& [was, is] :
+       {std::pair("\"seed\": 0", "\"seed\": 8"), std::pair("\"microbatches\": 1", "\"microbatches\": 0")}) {
+    std::string changed = config;
+    ASSERT_NE(changed.find(was), std::string::npos);
+    write_bytes(folder() / "run/config.json", changed.replace(changed.find(was), std::string(was).size(), is));
+    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"checkpoint.safetensors", "config.json"});
+  }
+}
+
+TEST_F(Ch01Errors, StandardOutputCannotBeWritten) {
+  EXPECT_EQ(shell(std::string(STAGECOACH_CH01) + " --smoke > /dev/full").exit_code, 3);
 }
 
 TEST_F(Ch01Errors, Resume) {
