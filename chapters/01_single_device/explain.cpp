@@ -32,8 +32,9 @@ std::string timeline(std::int64_t microbatches) {
   return line + "|";
 }
 
-/// Each node with what it saved. Storage that several nodes keep is counted once, where it is met first.
-void print_kept(const Tensor& loss, const NamedTensors& parameters) {
+/// Each node with what it saved, and the bytes of all. Storage that several nodes keep is counted once, where it is met
+/// first.
+std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
   std::set<const void*> counted;
   for (const auto& [name, tensor] : parameters) {
     counted.insert(tensor.storage()->data());
@@ -50,6 +51,7 @@ void print_kept(const Tensor& loss, const NamedTensors& parameters) {
     }
   }
   fmt::print("  {:<64} {:>12}\n", "all (parameters and what an earlier row keeps count 0)", total);
+  return total;
 }
 
 }  // namespace
@@ -69,12 +71,20 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
 
   const Tensor scores = model->forward(normalize(parts[0].images.to(device)));
   const Tensor loss = cross_entropy(scores, parts[0].labels.to(device), Reduction::sum);
-  print_kept(loss, model->named_parameters());
-  const std::int64_t weights = parameter_count(*model) * 4;
-  fmt::print("\nBytes of weights {}, of their gradients {}, of the optimizer's state {}\n", weights, weights,
-             settings.optimizer == "adam" ? 2 * weights
-             : settings.momentum > 0      ? weights
-                                          : 0);
+  const std::size_t kept = print_kept(loss, model->named_parameters());
+
+  std::size_t weights = 0;
+  std::size_t state = 0;
+  for (const auto& [name, tensor] : model->named_parameters()) {
+    weights += tensor.bytes();
+  }
+  for (const auto& [name, tensor] : open_optimizer(settings, *model)->state()) {
+    state += tensor.bytes();
+  }
+  fmt::print(
+      "\nBytes of the weights {}, of their gradients {}, of the optimizer's state {}\n"
+      "The graph keeps {:.1f} times as much as the weights\n",
+      weights, weights, state, static_cast<double>(kept) / static_cast<double>(weights));
 
   if (!settings.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.out);

@@ -46,14 +46,16 @@ StepResult train_step(const Batch& batch, std::int64_t microbatches, Module& mod
   return result;
 }
 
-/// The share of pictures for which the model scores the right class highest.
-double accuracy(Loader& loader, const Dataset& data, Module& model, Device device) {
+/// The share of pictures for which the model scores the right class highest. `after_batch` is called between batches.
+template <class AfterBatch>
+double accuracy(Loader& loader, const Dataset& data, Module& model, Device device, const AfterBatch& after_batch) {
   const NoGrad no_grad;  // nothing is kept for a backward
   model.train(false);
   Tensor correct = Tensor::zeros({}, DType::int32, device);
   loader.start_epoch(1);
   while (const auto batch = loader.next()) {
     count_correct(model.forward(normalize(batch->images.to(device))), batch->labels.to(device), correct);
+    after_batch();
   }
   model.train(true);
   return correct.item() / static_cast<double>(data.size());
@@ -80,7 +82,8 @@ void train(const Settings& settings) {
       log.add_step(train_step(*batch, settings.microbatches, *model, *optimizer, device), *model, *optimizer);
     }
     log.stop_clock();
-    log.finish_epoch(accuracy(testing, data.test, *model, device), *model, *optimizer);
+    const double share = accuracy(testing, data.test, *model, device, [&] { log.stop_if_asked(*model, *optimizer); });
+    log.finish_epoch(share, *model, *optimizer);
   }
   log.finish();
 }

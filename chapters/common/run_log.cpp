@@ -72,19 +72,21 @@ void RunLog::add_step(const StepResult& result, const Module& model, const Optim
     mark_ = Clock::now();
   }
   bar_->show(progress_.step, loss);
-  if (interrupted()) {
-    bar_.reset();
-    if (trace_ != nullptr) {
-      finish_trace();
-    }
-    require_finite(model);
-    note_peak();
-    folder_.save_interrupted(progress_, model, optimizer);
-    fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
-               folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
-                                : "Nothing was saved, as there is no --out");
-    throw Interrupted{};
+  stop_if_asked(model, optimizer);
+}
+
+void RunLog::stop_if_asked(const Module& model, const Optimizer& optimizer) {
+  if (!interrupted()) {
+    return;
   }
+  close_display();
+  require_finite(model);
+  note_peak();
+  folder_.save_interrupted(progress_, model, optimizer);
+  fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
+             folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
+                              : "Nothing was saved, as there is no --out");
+  throw Interrupted{};
 }
 
 UsageError RunLog::diverged(const char* what) const {
@@ -112,6 +114,10 @@ void RunLog::note_peak() {
 
 void RunLog::stop_clock() {
   enter_time();
+  close_display();
+}
+
+void RunLog::close_display() {
   bar_.reset();
   if (trace_ != nullptr) {
     finish_trace();

@@ -41,9 +41,10 @@ class RunLog {
   /// Times `fetch`, which waits for data.
   template <class Fetch>
   auto wait_for(const Fetch& fetch);
-  /// Enters a step. Throws UsageError when the loss is not finite; saves and throws Interrupted when a stop was asked
-  /// for.
+  /// Enters a step. Throws UsageError when the loss is not finite; stops if asked.
   void add_step(const StepResult& result, const Module& model, const Optimizer& optimizer);
+  /// When a stop was asked for: saves and throws Interrupted. The test after the last step calls it too.
+  void stop_if_asked(const Module& model, const Optimizer& optimizer);
   /// Ends the training part of the epoch: what follows (the test) does not count as its time.
   void stop_clock();
   /// Prints the epoch's line and saves everything. Throws UsageError when a weight is not finite.
@@ -56,6 +57,7 @@ class RunLog {
 
   void enter_time();
   void note_peak();
+  void close_display();
   void require_finite(const Module& model) const;
   UsageError diverged(const char* what) const;
   void finish_trace();

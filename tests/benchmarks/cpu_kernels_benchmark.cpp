@@ -1,7 +1,8 @@
 /// @file
-/// How fast the CPU kernels are: each operation of a training step, beside OpenBLAS on the same product (for a
-/// convolution: im2col and one product, the usual way), and the share of the best matrix-product rate of this machine
-/// that it reaches. That rate is measured first: the best of OpenBLAS and our own product, over a few shapes.
+/// How fast the CPU kernels are: each operation of a training step, beside its plain form and OpenBLAS on the same
+/// product (for a convolution: im2col and one product, the usual way), and the share of the best matrix-product rate of
+/// this machine that it reaches. That rate is measured first: the best of OpenBLAS and our own product, over a few
+/// shapes.
 ///
 ///     cpu_kernels_benchmark                      a table
 ///     cpu_kernels_benchmark --benchmark_format=json | kernel_table.py      the table in Markdown
@@ -15,6 +16,8 @@
 #include <string>
 
 #include "core/autograd/backward.h"
+#include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/linear.h"
 #include "core/ops.h"
 #include "core/random.h"
 #include "nn/models.h"
@@ -66,7 +69,7 @@ void measure_best_rate() {
     const Tensor b = random_tensor({k, n});
     Tensor c = random_tensor({m, n});
     const double operations = 2.0 * static_cast<double>(m * n * k);
-    const int tries = std::max(10, static_cast<int>(1e9 / operations));
+    const int tries = std::max(10, static_cast<int>(1e10 / operations));
     const double blas = best_seconds(tries, [&] {
       sgemm(CblasNoTrans, CblasNoTrans, m, n, k, a.data<float>(), b.data<float>(), c.mutable_data<float>());
     });
@@ -100,6 +103,10 @@ void add_linear(const std::string& name, std::int64_t samples, std::int64_t inpu
   Tensor grad_weight = random_tensor({outputs, inputs});
   const double operations = 2.0 * static_cast<double>(samples * inputs * outputs);
   add(name + "/forward", operations, [=]() mutable { kernels({}).linear(x, weight, bias, y); });
+  add(name + "/forward/plain", operations, [=]() mutable {
+    cpu::plain::linear({samples, inputs, outputs}, x.data<float>(), weight.data<float>(), bias.data<float>(),
+                       y.mutable_data<float>());
+  });
   add(name + "/forward/openblas", operations, [=]() mutable {
     sgemm(CblasNoTrans, CblasTrans, samples, outputs, inputs, x.data<float>(), weight.data<float>(),
           y.mutable_data<float>());
@@ -147,6 +154,12 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
   Tensor columns = random_tensor({taps, positions * positions});
   const double operations = 2.0 * static_cast<double>(y.numel() * taps);
   add(name + "/forward", operations, [=]() mutable { kernels({}).conv2d(x, weight, bias, window, y); });
+  if (operations < 1e8) {  // the plain form would take seconds on the larger ones
+    add(name + "/forward/plain", operations, [=]() mutable {
+      cpu::plain::conv2d({samples, channels, extent, extent, outputs, window}, x.data<float>(), weight.data<float>(),
+                         bias.data<float>(), y.mutable_data<float>());
+    });
+  }
   add(name + "/forward/openblas", operations, [=]() mutable {
     for (std::int64_t n = 0; n < samples; ++n) {
       auto* column = columns.mutable_data<float>();

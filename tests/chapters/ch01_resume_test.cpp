@@ -69,6 +69,20 @@ TEST_F(Ch01Resume, AfterAnInterruptWithinAnEpoch) {
   }
 }
 
+TEST_F(Ch01Resume, AfterAnInterruptWhileTesting) {
+  make_data(64, 20000);  // two steps, and a test that takes nearly all of the time
+  ASSERT_EQ(ch01(flags({"--epochs", "3", "--out", "whole"})).exit_code, 0);
+  Running running(STAGECOACH_CH01, flags({"--epochs", "3", "--out", "cut"}), folder());
+  while (running.out().find("Epoch: 1,") == std::string::npos) {
+    std::this_thread::yield();
+  }
+  running.signal(SIGINT);
+  ASSERT_EQ(running.wait().exit_code, 130);
+  EXPECT_EQ(read_bytes(folder() / "cut/metrics.jsonl").find("\"epoch\":2"), std::string::npos);
+  ASSERT_EQ(ch01({"--resume", "cut"}).exit_code, 0);
+  EXPECT_EQ(weights("whole"), weights("cut"));
+}
+
 TEST_F(Ch01Resume, RefusesWhatWouldTrainDifferently) {
   make_data(100, 50);
   ASSERT_EQ(ch01(flags({"--epochs", "1", "--out", "run"})).exit_code, 0);
