@@ -4,11 +4,17 @@
 #   scripts/build.sh                            the preset release, into build/release
 #   scripts/build.sh asan                       another preset
 #   scripts/build.sh release -DNAME=VALUE …     with CMake variables
+#   scripts/build.sh release --target NAME      only this target: programs leaves out the tests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-release}
+targets=()
 variables=("${@:2}")
+if [[ ${2:-} == --target ]]; then
+  targets=(--target "$3")
+  variables=("${@:4}")
+fi
 log=build/$preset.log
 mkdir -p build
 : > "$log"
@@ -26,5 +32,5 @@ logged() {
 echo "build: configuring build/$preset"
 logged cmake --preset "$preset" "${variables[@]}"
 echo "build: building with $(nproc) jobs (minutes the first time; follow it with: tail -f $log)"
-logged cmake --build --preset "$preset" -j "$(nproc)"
+logged cmake --build --preset "$preset" -j "$(nproc)" "${targets[@]}"
 echo "build: done after $SECONDS s"

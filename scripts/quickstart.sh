@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scripts/setup.sh
-scripts/build.sh release
+scripts/build.sh release --target programs
 
 echo "data: writing generated pictures to data/generated"
 build/release/bin/make_generated_data data/generated
