@@ -51,7 +51,7 @@ TEST_F(Ch01Resume, IntoAnotherFolderLeavesTheFirstAsItWas) {
 }
 
 TEST_F(Ch01Resume, AfterAnInterruptWithinAnEpoch) {
-  make_data(3000, 50);
+  make_data(1000, 50);
   ASSERT_EQ(ch01(flags({"--epochs", "3", "--microbatches", "2", "--out", "whole"})).exit_code, 0);
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string out = "cut-" + std::to_string(signal);
@@ -70,7 +70,7 @@ TEST_F(Ch01Resume, AfterAnInterruptWithinAnEpoch) {
 }
 
 TEST_F(Ch01Resume, AfterAnInterruptWhileTesting) {
-  make_data(64, 20000);  // two steps, and a test that takes nearly all of the time
+  make_data(64, 4000);  // two steps, and a test that takes nearly all of the time
   ASSERT_EQ(ch01(flags({"--epochs", "3", "--out", "whole"})).exit_code, 0);
   Running running(STAGECOACH_CH01, flags({"--epochs", "3", "--out", "cut"}), folder());
   while (running.out().find("Epoch: 1,") == std::string::npos) {
