@@ -1,10 +1,16 @@
 #include "core/allocator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "core/cpu_backend.h"
+#include "core/cuda_backend.h"
 #include "core/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -45,10 +51,12 @@ void* Allocator::allocate(std::size_t bytes) {
   block->second.free = false;
   stats_.current_bytes += size;
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
-  ASAN_UNPOISON_MEMORY_REGION(block->first, bytes);  // the rounding stays poisoned: an overrun is caught
+  if (source_->is_host_memory()) {
+    ASAN_UNPOISON_MEMORY_REGION(block->first, bytes);  // the rounding stays poisoned: an overrun is caught
 #ifndef NDEBUG
-  std::memset(block->first, 0xff, bytes);  // a float read before it is written is not a number
+    std::memset(block->first, 0xff, bytes);  // a float read before it is written is not a number
 #endif
+  }
   return block->first;
 }
 
@@ -59,7 +67,9 @@ void Allocator::release(void* memory) noexcept {
     std::terminate();  // not ours, or freed twice: the program's memory can no longer be trusted
   }
   stats_.current_bytes -= block->second.bytes;
-  ASAN_POISON_MEMORY_REGION(block->first, block->second.bytes);
+  if (source_->is_host_memory()) {
+    ASAN_POISON_MEMORY_REGION(block->first, block->second.bytes);
+  }
   block->second.free = true;
   if (const auto next = std::next(block); next != blocks_.end() && next->second.free && !next->second.starts_segment) {
     free_.erase({next->second.bytes, next->first});
@@ -106,14 +116,31 @@ Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
     give_back_free_segments();  // what is cached in the wrong sizes may be just what is missing
     memory = source_->acquire(size);
   }
-  STAGECOACH_CHECK(memory != nullptr,
-                   "out of memory on {}: {} bytes were asked for, {} are in use, {} are held; "
-                   "use a smaller batch or model",
-                   owner_, bytes, stats_.current_bytes, stats_.reserved_bytes);
-  ASAN_POISON_MEMORY_REGION(memory, size);
+  STAGECOACH_CHECK(memory != nullptr, "{}", out_of_memory(bytes));
+  if (source_->is_host_memory()) {
+    ASAN_POISON_MEMORY_REGION(memory, size);
+  }
   stats_.reserved_bytes += size;
   ++stats_.segments;
   return blocks_.emplace(static_cast<char*>(memory), Block{size, true, true}).first;
+}
+
+std::string Allocator::out_of_memory(std::size_t bytes) const {
+  std::vector<std::size_t> used;
+  for (const auto& [address, block] : blocks_) {
+    if (!block.free) {
+      used.push_back(block.bytes);
+    }
+  }
+  const auto shown = std::min<std::size_t>(used.size(), 3);
+  std::partial_sort(used.begin(), used.begin() + static_cast<std::ptrdiff_t>(shown), used.end(), std::greater<>());
+  used.resize(shown);
+  const std::optional<std::size_t> left = source_->free_bytes();
+  return fmt::format(
+      "out of memory on {}: {} bytes were asked for, {} are free; {} are in use, {} are held; the largest blocks in "
+      "use have {} bytes; use a smaller batch or model",
+      owner_, bytes, left ? std::to_string(*left) : "an unknown number", stats_.current_bytes, stats_.reserved_bytes,
+      used.empty() ? "0" : fmt::format("{}", fmt::join(used, ", ")));
 }
 
 void Allocator::split(Blocks::iterator block, std::size_t bytes) {
@@ -139,7 +166,9 @@ void Allocator::give_back_free_segments() {
     // Freed neighbours are always merged, so a segment is wholly free when it is one free block.
     const bool whole = block->second.starts_segment && (next == blocks_.end() || next->second.starts_segment);
     if (whole && block->second.free) {
-      ASAN_UNPOISON_MEMORY_REGION(block->first, block->second.bytes);
+      if (source_->is_host_memory()) {
+        ASAN_UNPOISON_MEMORY_REGION(block->first, block->second.bytes);
+      }
       free_.erase({block->second.bytes, block->first});
       stats_.reserved_bytes -= block->second.bytes;
       --stats_.segments;
@@ -148,6 +177,16 @@ void Allocator::give_back_free_segments() {
     }
     block = next;
   }
+}
+
+Allocator& allocator(Device device) {
+  require_device(device);
+  return device.type == DeviceType::cuda ? *cuda::allocator(device) : *cpu::allocator(device.index);
+}
+
+std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
+  require_device(device);
+  return device.type == DeviceType::cuda ? cuda::allocator_for_tensors(device) : cpu::allocator(device.index);
 }
 
 }  // namespace stagecoach

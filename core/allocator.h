@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "core/device.h"
@@ -22,6 +24,10 @@ class MemorySource {
   /// Returns `bytes` of memory aligned to Allocator::kAlignment, or nullptr if there is no more.
   virtual void* acquire(std::size_t bytes) = 0;
   virtual void give_back(void* memory) = 0;
+  /// Whether the CPU can touch the memory: only then may the allocator fill and poison it.
+  virtual bool is_host_memory() const { return true; }
+  /// Bytes that could still be acquired, where that is known.
+  virtual std::optional<std::size_t> free_bytes() const { return std::nullopt; }
 };
 
 struct MemoryStats {
@@ -44,7 +50,7 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  /// `bytes` of uninitialised memory. Throws Error that names what was asked and what is held.
+  /// `bytes` of uninitialised memory. Throws Error that names what was asked, what is free and the largest blocks held.
   void* allocate(std::size_t bytes);
   /// Gives back what `allocate` returned. The memory stays cached.
   void release(void* memory) noexcept;
@@ -64,6 +70,7 @@ class Allocator {
   void split(Blocks::iterator block, std::size_t bytes);
   Blocks::iterator merge_with_next(Blocks::iterator block);
   void give_back_free_segments();
+  std::string out_of_memory(std::size_t bytes) const;
 
   mutable std::mutex mutex_;
   std::unique_ptr<MemorySource> source_;
@@ -75,5 +82,8 @@ class Allocator {
 
 /// The allocator of `device`. Throws UsageError when the device is not there.
 Allocator& allocator(Device device);
+/// Where a new tensor on `device` gets its memory from: the device's allocator, or, while this thread records work that
+/// will be replayed (core/replay.h), the memory that belongs to the recording.
+std::shared_ptr<Allocator> allocator_for_tensors(Device device);
 
 }  // namespace stagecoach

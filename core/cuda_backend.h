@@ -1,7 +1,14 @@
 #pragma once
 /// @file
-/// What the rest of the core asks of the CUDA backend. A build without CUDA links `no_cuda.cpp`, in which
-/// every function throws UsageError by name; callers need no preprocessor.
+/// What the rest of the core asks of the CUDA backend (core/cuda). A build without CUDA links `no_cuda.cpp`, in which
+/// every function throws UsageError by name; callers need no preprocessor. All devices here are of type cuda.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/device.h"
+#include "core/stream.h"
 
 namespace stagecoach {
 
@@ -10,12 +17,49 @@ class Kernels;
 
 namespace cuda {
 
-/// Throws UsageError, saying why, unless GPU `index` can be used.
-void require_device(int index);
-/// The allocator of GPU `index`.
-stagecoach::Allocator& allocator(int index);
+/// Throws UsageError, saying why, unless the GPU can be used.
+void require_device(Device device);
+/// "NVIDIA H200, compute capability 9.0, driver 13.0, runtime 13.0".
+std::string description(Device device);
+/// True when the kernels run on the CPU, by core/cuda/emulation.
+bool is_emulated();
+
+/// The allocator of the device.
+const std::shared_ptr<Allocator>& allocator(Device device);
+/// The same, or the memory of the recording that this thread is making.
+std::shared_ptr<Allocator> allocator_for_tensors(Device device);
+/// CPU memory that GPUs can copy from and to while the CPU goes on.
+const std::shared_ptr<Allocator>& pinned_allocator();
+
 /// The operations of a GPU.
 const Kernels& kernels();
+/// Lets products of float32 matrices use tensor cores, which round the factors to 10 bits (TF32). Off at first.
+void allow_tf32(bool on);
+
+/// Returns when all work given to `stream` is done. Throws Error when the GPU has failed meanwhile.
+void synchronize(const Stream& stream);
+
+/// A point in a stream's work.
+std::shared_ptr<Mark> mark(const Stream& stream);
+void wait(const Mark& mark, const Stream& stream);
+void synchronize(const Mark& mark);
+double seconds_between(const Mark& start, const Mark& end);
+
+/// Copies on the copy stream, after the work that the compute streams of both sides have so far.
+void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+
+/// Work that was recorded as a CUDA graph.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  /// Gives the whole work to the compute stream at once.
+  virtual void launch() = 0;
+};
+/// Whether work can be recorded at all.
+bool has_graphs();
+/// Records what `work` gives to the device's compute stream, without running it. Tensors that `work` makes live in
+/// memory of the recording. Throws Error when `work` waits for the device.
+std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& work);
 
 }  // namespace cuda
 }  // namespace stagecoach

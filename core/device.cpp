@@ -1,58 +1,15 @@
 #include "core/device.h"
 
-#include <sys/mman.h>
-
-#include <array>
 #include <charconv>
-#include <memory>
-#include <mutex>
-#include <new>
 
-#include "core/allocator.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
-#include "core/parallel_for.h"
 
 namespace stagecoach {
-namespace {
-
-class HeapMemory final : public MemorySource {
- public:
-  void* acquire(std::size_t bytes) override {
-    void* memory = ::operator new(bytes, kAlignment, std::nothrow);
-#ifdef MADV_HUGEPAGE
-    if (memory != nullptr) {
-      ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: fewer, larger pages are found faster
-    }
-#endif
-    return memory;
-  }
-  void give_back(void* memory) override { ::operator delete(memory, kAlignment); }
-
- private:
-  static constexpr std::align_val_t kAlignment{Allocator::kSegmentBytes};  // that of a large page
-};
-
-/// What one logical CPU device owns.
-struct CpuDevice {
-  explicit CpuDevice(int index) : memory(std::make_unique<HeapMemory>(), to_string(Device{DeviceType::cpu, index})) {}
-  Allocator memory;
-  ThreadPool pool;
-};
-
-CpuDevice& cpu_device(int index) {
-  // Never destroyed: tensors in static storage may outlive any order of destruction that we could choose.
-  static auto& devices = *new std::array<std::unique_ptr<CpuDevice>, kMaxDevices>;
-  static auto& made = *new std::array<std::once_flag, kMaxDevices>;
-  const auto i = static_cast<std::size_t>(index);
-  std::call_once(made[i], [&] { devices[i] = std::make_unique<CpuDevice>(index); });
-  return *devices[i];
-}
-
-}  // namespace
 
 std::string to_string(Device device) {
-  return (device.type == DeviceType::cpu ? "cpu:" : "cuda:") + std::to_string(device.index);
+  const std::string name = (device.type == DeviceType::cpu ? "cpu:" : "cuda:") + std::to_string(device.index);
+  return device.slot == 0 ? name : name + "/" + std::to_string(device.slot);
 }
 
 Device parse_device(std::string_view text) {
@@ -75,32 +32,14 @@ Device parse_device(std::string_view text) {
 }
 
 void require_device(Device device) {
+  const int logical = device.type == DeviceType::cpu ? device.index : device.slot;
+  if (logical < 0 || logical >= kMaxDevices || (device.type == DeviceType::cpu && device.slot != 0)) {
+    throw UsageError(fmt::format("{} does not exist: {} go from 0 to {}", to_string(device),
+                                 device.type == DeviceType::cpu ? "indices" : "slots", kMaxDevices - 1));
+  }
   if (device.type == DeviceType::cuda) {
-    cuda::require_device(device.index);
-  } else if (device.index < 0 || device.index >= kMaxDevices) {
-    throw UsageError(fmt::format("{} does not exist: indices go from 0 to {}", to_string(device), kMaxDevices - 1));
+    cuda::require_device(device);
   }
-}
-
-Allocator& allocator(Device device) {
-  require_device(device);
-  return device.type == DeviceType::cuda ? cuda::allocator(device.index) : cpu_device(device.index).memory;
-}
-
-ThreadPool& thread_pool(Device device) {
-  require_device(device);
-  STAGECOACH_CHECK(device.type == DeviceType::cpu, "thread pool: {} has none", to_string(device));
-  return cpu_device(device.index).pool;
-}
-
-int threads(Device device) { return thread_pool(device).threads(); }
-
-void set_threads(Device device, int count) {
-  if (count < 1 || count > kMaxThreads) {
-    throw UsageError(
-        fmt::format("{} threads for {}: at least 1 and at most {} can be used", count, to_string(device), kMaxThreads));
-  }
-  thread_pool(device).resize(count);
 }
 
 }  // namespace stagecoach

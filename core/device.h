@@ -1,7 +1,8 @@
 #pragma once
 /// @file
 /// A logical device: where tensors live and operations run. Each rank owns one. Several logical devices
-/// may share one real core, so `cpu:0` and `cpu:1` differ in their allocator and threads, not in hardware.
+/// may share one real core, so `cpu:0` and `cpu:1` differ in their allocator and threads, not in hardware; and several
+/// may share one GPU, each in a slot of its own.
 
 #include <compare>
 #include <string>
@@ -14,13 +15,15 @@ enum class DeviceType { cpu, cuda };
 struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;
+  /// Ranks that share a GPU take different slots: each slot has its own streams and its own allocator. 0 on a CPU.
+  int slot = 0;
   auto operator<=>(const Device&) const = default;
 };
 
-/// Logical CPU devices that exist: cpu:0 to cpu:kMaxDevices-1.
+/// Logical CPU devices that exist: cpu:0 to cpu:kMaxDevices-1. A GPU has as many slots.
 inline constexpr int kMaxDevices = 128;
 
-/// "cpu:0", "cuda:1".
+/// "cpu:0", "cuda:1", and "cuda:1/3" for slot 3 of that GPU.
 std::string to_string(Device device);
 
 /// Reads "cpu", "cuda", "cpu:3" or "cuda:1". Throws UsageError on anything else.

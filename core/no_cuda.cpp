@@ -2,16 +2,36 @@
 #include "core/error.h"
 
 namespace stagecoach::cuda {
+
+class Mark {};
+
 namespace {
 
-[[noreturn]] void absent(const char* what) {
+[[noreturn]] void absent(const std::string& what) {
   throw UsageError(fmt::format("{}: this build has no CUDA backend; use --device cpu", what));
 }
 
 }  // namespace
 
-void require_device(int index) { absent(fmt::format("cuda:{}", index).c_str()); }
-stagecoach::Allocator& allocator(int index) { absent(fmt::format("allocator of cuda:{}", index).c_str()); }
+void require_device(Device device) { absent(to_string(device)); }
+std::string description(Device device) { absent("description of " + to_string(device)); }
+bool is_emulated() { return false; }
+const std::shared_ptr<Allocator>& allocator(Device device) { absent("allocator of " + to_string(device)); }
+std::shared_ptr<Allocator> allocator_for_tensors(Device device) { absent("allocator of " + to_string(device)); }
+const std::shared_ptr<Allocator>& pinned_allocator() { absent("pinned memory for cuda"); }
 const Kernels& kernels() { absent("kernels of cuda"); }
+void allow_tf32(bool) { absent("TF32 on cuda"); }
+void synchronize(const Stream& stream) { absent("stream of " + to_string(stream.device)); }
+std::shared_ptr<Mark> mark(const Stream& stream) { absent("event on " + to_string(stream.device)); }
+void wait(const Mark&, const Stream& stream) { absent("event on " + to_string(stream.device)); }
+void synchronize(const Mark&) { absent("event of cuda"); }
+double seconds_between(const Mark&, const Mark&) { absent("events of cuda"); }
+void copy_async(void*, Device to_device, const void*, Device, std::size_t) {
+  absent("copy to " + to_string(to_device));
+}
+bool has_graphs() { return false; }
+std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>&) {
+  absent("graph on " + to_string(device));
+}
 
 }  // namespace stagecoach::cuda

@@ -65,5 +65,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
 Tensor normalize(const Tensor& images, const Normalization& normalization = {});
 /// Adds to `count` ([] int32) how many rows of scores [N, C] are largest at their label. No gradient.
 void count_correct(const Tensor& scores, const Tensor& labels, Tensor& count);
+/// sum ([] float64) += x ([]). No gradient. Adds up losses where they are, without waiting for the device.
+void accumulate(const Tensor& x, Tensor& sum);
 
 }  // namespace stagecoach

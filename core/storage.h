@@ -5,16 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/device.h"
+#include "core/stream.h"
 
 namespace stagecoach {
+
+class Allocator;
 
 /// A block of a device's memory, shared by a tensor and its views, and freed with the last of them.
 /// The version counts the writes: autograd uses it to refuse a backward through values that are gone.
 class Storage {
  public:
   Storage(std::size_t bytes, Device device);
+  /// The same, from `memory`, which `device` can use.
+  Storage(std::size_t bytes, Device device, std::shared_ptr<Allocator> memory);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -24,12 +30,17 @@ class Storage {
   Device device() const { return device_; }
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
+  /// The memory is now used on a stream besides that of its device's operations. It will not be given to another tensor
+  /// before the work given to `stream` so far is done.
+  void note_use(const Stream& stream);
 
  private:
+  std::shared_ptr<Allocator> memory_;
   void* data_;
   std::size_t bytes_;
   Device device_;
   std::uint64_t version_ = 0;
+  std::optional<Event> other_use_;
 };
 
 }  // namespace stagecoach

@@ -1,30 +1,46 @@
 #include "core/stream.h"
 
+#include "core/cuda_backend.h"
 #include "core/error.h"
 
 namespace stagecoach {
 
 void synchronize(const Stream& stream) {
-  require_device(stream.device);  // a CPU stream is always drained
+  require_device(stream.device);
+  if (stream.device.type == DeviceType::cuda) {
+    cuda::synchronize(stream);  // a CPU stream is always drained
+  }
 }
 
 void Event::record(const Stream& stream) {
   require_device(stream.device);
   stream_ = stream;
   time_ = std::chrono::steady_clock::now();
+  mark_ = stream.device.type == DeviceType::cuda ? cuda::mark(stream) : nullptr;
   recorded_ = true;
 }
 
 void Event::wait(const Stream& stream) const {
   STAGECOACH_CHECK(recorded_, "event: {} waits for an event that was never recorded", to_string(stream.device));
+  if (mark_ != nullptr && stream.device.type == DeviceType::cuda) {
+    cuda::wait(*mark_, stream);
+  } else {
+    synchronize();
+  }
 }
 
 void Event::synchronize() const {
   STAGECOACH_CHECK(recorded_, "event: synchronize on an event that was never recorded");
+  if (mark_ != nullptr) {
+    cuda::synchronize(*mark_);
+  }
 }
 
 double Event::seconds_between(const Event& start, const Event& end) {
   STAGECOACH_CHECK(start.recorded_ && end.recorded_, "event: seconds_between needs two recorded events");
+  if (start.mark_ != nullptr && end.mark_ != nullptr) {
+    return cuda::seconds_between(*start.mark_, *end.mark_);
+  }
   return std::chrono::duration<double>(end.time_ - start.time_).count();
 }
 

@@ -4,15 +4,23 @@
 /// in the calling thread, so its streams are always drained; the same program then also fits a GPU.
 
 #include <chrono>
+#include <memory>
 
 #include "core/device.h"
 
 namespace stagecoach {
 
+namespace cuda {
+class Mark;
+}
+
 /// A queue of work on one device: work on one stream runs in the order in which it was given.
 struct Stream {
+  static constexpr int kCompute = 0;  ///< all operations run here
+  static constexpr int kCopies = 1;   ///< copy_async runs here, beside them
+
   Device device;
-  int id = 0;
+  int id = kCompute;
   bool operator==(const Stream&) const = default;
 };
 
@@ -24,7 +32,7 @@ class Event {
  public:
   /// Marks the point after the work given to `stream` so far.
   void record(const Stream& stream);
-  /// Makes later work on `stream` wait for the marked point, without stopping the caller.
+  /// Makes later work on `stream` wait for the marked point. The caller is stopped only if `stream` is a CPU's.
   void wait(const Stream& stream) const;
   /// Returns when the marked point is reached. Throws if the event was never recorded.
   void synchronize() const;
@@ -37,6 +45,7 @@ class Event {
   Stream stream_;
   bool recorded_ = false;
   std::chrono::steady_clock::time_point time_;
+  std::shared_ptr<cuda::Mark> mark_;  // on a GPU; a copied event is the same point
 };
 
 }  // namespace stagecoach

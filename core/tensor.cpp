@@ -19,18 +19,33 @@ struct Tensor::Impl {
   std::function<void(Tensor&)> hook;
 };
 
+namespace {
+
+std::size_t bytes_of(const Shape& shape, DType dtype) {
+  return static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+}
+
+}  // namespace
+
 Tensor::Impl& Tensor::impl() const {
   STAGECOACH_CHECK(impl_ != nullptr, "tensor: used while undefined");
   return *impl_;
 }
 
-Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+Tensor Tensor::on(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype) {
   auto impl = std::make_shared<Impl>();
-  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  impl->storage = std::make_shared<Storage>(bytes, device);
+  impl->storage = std::move(storage);
   impl->shape = shape;
   impl->dtype = dtype;
   return Tensor(std::move(impl));
+}
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  return on(std::make_shared<Storage>(bytes_of(shape, dtype), device), shape, dtype);
+}
+
+Tensor Tensor::empty_in(std::shared_ptr<Allocator> memory, const Shape& shape, DType dtype) {
+  return on(std::make_shared<Storage>(bytes_of(shape, dtype), Device{}, std::move(memory)), shape, dtype);
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) { return full(shape, 0, dtype, device); }
@@ -51,7 +66,7 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
 }
 
 const Shape& Tensor::shape() const { return impl().shape; }
-std::size_t Tensor::bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype()); }
+std::size_t Tensor::bytes() const { return bytes_of(shape(), dtype()); }
 DType Tensor::dtype() const { return impl().dtype; }
 Device Tensor::device() const { return impl().storage->device(); }
 

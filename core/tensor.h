@@ -27,6 +27,8 @@ class Tensor {
   static Tensor empty(const Shape& shape, DType dtype = DType::float32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::float32, Device device = {});
   static Tensor full(const Shape& shape, double value, DType dtype = DType::float32, Device device = {});
+  /// `empty` in CPU memory of a kind of its own, such as that of core/transfer.h.
+  static Tensor empty_in(std::shared_ptr<Allocator> memory, const Shape& shape, DType dtype);
   /// A tensor with a copy of `values`, row by row. Throws unless they are shape.numel() many.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
@@ -110,6 +112,7 @@ class Tensor {
  private:
   struct Impl;
   explicit Tensor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  static Tensor on(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype);
   Impl& impl() const;
 
   std::shared_ptr<Impl> impl_;

@@ -1,7 +1,6 @@
 #include "nn/optimizer.h"
 
 #include <cmath>
-#include <limits>
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
@@ -28,15 +27,13 @@ void require_fraction(const char* name, double value) {
   require(value >= 0 && value < 1, fmt::format("optimizer: {} {} is not in [0, 1)", name, value));
 }
 
-Tensor counter(std::int64_t count) {
-  STAGECOACH_CHECK(count <= std::numeric_limits<std::int32_t>::max(), "optimizer: {} steps do not fit its file", count);
-  return Tensor::full({}, static_cast<double>(count), DType::int32);
-}
+Tensor counter(Device device) { return Tensor::zeros({}, DType::int32, device); }
 
 }  // namespace
 
-Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters)), updates_(parameters_.size(), 0) {
-  states_.resize(parameters_.size());
+Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters)), states_(parameters_.size()) {
+  const Device device = parameters_.empty() ? Device{} : parameters_.front().second.device();
+  steps_done_ = counter(device);
   std::unordered_set<const void*> seen;
   std::unordered_set<std::string> names;
   for (const auto& [name, tensor] : parameters_) {
@@ -44,18 +41,25 @@ Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters
                      name);
     STAGECOACH_CHECK(seen.insert(tensor.id()).second && names.insert(name).second, "optimizer: '{}' was given twice",
                      name);
+    STAGECOACH_CHECK(tensor.device() == device, "optimizer: '{}' is on {}, the first parameter on {}", name,
+                     to_string(tensor.device()), to_string(device));
+    updates_.push_back(counter(device));
   }
 }
 
 void Optimizer::step() {
   const NoGrad no_grad;
+  std::vector<ParameterUpdate> updates;
+  std::vector<Tensor> counters{steps_done_};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    Tensor parameter = parameters_[i].second;
+    const Tensor& parameter = parameters_[i].second;
     if (const Tensor grad = parameter.grad(); grad.defined()) {
-      update(parameter, grad, states_[i], ++updates_[i]);
+      updates.push_back({grad, parameter, states_[i], updates_[i]});
+      counters.push_back(updates_[i]);
     }
   }
-  ++steps_done_;
+  kernels(device()).increment(counters);
+  update(updates);
 }
 
 void Optimizer::zero_grad() {
@@ -71,21 +75,14 @@ NamedTensors Optimizer::state() const {
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       state.emplace_back(name + "." + parts_[part], states_[i][part]);
     }
-    state.emplace_back(name + ".updates", counter(updates_[i]));
+    state.emplace_back(name + ".updates", updates_[i]);
   }
-  state.emplace_back("steps_done", counter(steps_done_));
+  state.emplace_back("steps_done", steps_done_);
   return state;
 }
 
 void Optimizer::load_state(const NamedTensors& state) {
-  const NamedTensors mine = this->state();
-  copy_by_name(state, mine, "the optimizer's saved state");
-  // The counters in `mine` are copies: read them back, in the order in which state() wrote them.
-  const std::size_t stride = parts_.size() + 1;
-  for (std::size_t i = 0; i < updates_.size(); ++i) {
-    updates_[i] = static_cast<std::int64_t>(mine[i * stride + parts_.size()].second.item());
-  }
-  steps_done_ = static_cast<std::int64_t>(mine.back().second.item());
+  copy_by_name(state, this->state(), "the optimizer's saved state");
 }
 
 void Optimizer::add_state(const std::string& part) {
@@ -110,10 +107,7 @@ void Sgd::set_learning_rate(double rate) {
   settings_.learning_rate = rate;
 }
 
-void Sgd::update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t) {
-  Tensor velocity = state.empty() ? Tensor() : state[0];
-  kernels(parameter.device()).sgd_step(grad, settings_, parameter, velocity);
-}
+void Sgd::update(std::span<ParameterUpdate> updates) { kernels(device()).sgd_step(updates, settings_); }
 
 Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
     : Optimizer(std::move(parameters)), settings_(settings) {
@@ -131,9 +125,7 @@ void Adam::set_learning_rate(double rate) {
   settings_.learning_rate = rate;
 }
 
-void Adam::update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) {
-  kernels(parameter.device()).adam_step(grad, settings_, update, parameter, state[0], state[1]);
-}
+void Adam::update(std::span<ParameterUpdate> updates) { kernels(device()).adam_step(updates, settings_); }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
                                           double momentum, double weight_decay) {

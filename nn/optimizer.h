@@ -3,6 +3,7 @@
 /// Optimizers: they turn the gradients of parameters into new values, in place.
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace stagecoach {
 
 class Optimizer {
  public:
-  /// Every parameter must be a leaf that requires a gradient, and appear once.
+  /// Every parameter must be a leaf that requires a gradient, and appear once; all lie on one device.
   explicit Optimizer(NamedTensors parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
@@ -23,8 +24,9 @@ class Optimizer {
   void step();
   /// Forgets all gradients.
   void zero_grad();
-  /// How often step() was called, also before a load_state.
-  std::int64_t steps_done() const { return steps_done_; }
+  /// How often step() was called, also before a load_state. The count lives on the device, beside the parameters: a
+  /// step that is replayed (core/replay.h) counts too.
+  std::int64_t steps_done() const { return static_cast<std::int64_t>(steps_done_.item()); }
 
   /// All that a resumed training needs: "<parameter>.<part>", "<parameter>.updates" (int32 [], how often it had a
   /// gradient) and "steps_done" (int32 []). Handles on the live tensors: save them before the next step.
@@ -39,15 +41,17 @@ class Optimizer {
  protected:
   /// Gives each parameter a zero-filled state tensor of its shape; `part` is its name's end. Constructors only.
   void add_state(const std::string& part);
-  /// Updates one parameter; `state` is in the order of add_state, `update` counts this parameter's from 1.
-  virtual void update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) = 0;
+  /// Updates the parameters that have a gradient; each one's state is in the order of add_state.
+  virtual void update(std::span<ParameterUpdate> updates) = 0;
+  /// Where the parameters lie.
+  Device device() const { return steps_done_.device(); }
 
  private:
   NamedTensors parameters_;
   std::vector<std::string> parts_;
   std::vector<std::vector<Tensor>> states_;  // a parameter, then a part
-  std::vector<std::int64_t> updates_;        // a parameter
-  std::int64_t steps_done_ = 0;
+  std::vector<Tensor> updates_;              // a parameter: [] int32
+  Tensor steps_done_;                        // [] int32
 };
 
 /// Stochastic gradient descent: v = momentum v + (g + weight_decay p), p = p - learning_rate v.
@@ -58,7 +62,7 @@ class Sgd final : public Optimizer {
   void set_learning_rate(double rate) override;
 
  private:
-  void update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) override;
+  void update(std::span<ParameterUpdate> updates) override;
   SgdSettings settings_;
 };
 
@@ -70,7 +74,7 @@ class Adam final : public Optimizer {
   void set_learning_rate(double rate) override;
 
  private:
-  void update(Tensor& parameter, const Tensor& grad, std::vector<Tensor>& state, std::int64_t update) override;
+  void update(std::span<ParameterUpdate> updates) override;
   AdamSettings settings_;
 };
 

@@ -6,42 +6,21 @@
 /// Shapes stand beside the arguments. Unless said otherwise all floating tensors of a call have one type,
 /// float32 or float64, and outputs (the last arguments) are allocated by the caller and wholly overwritten.
 
-#include <array>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "core/kernels/settings.h"
 #include "core/tensor.h"
 
 namespace stagecoach {
 
-/// A sliding window: the same in both directions.
-struct Window {
-  std::int64_t kernel = 1;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  /// How many positions it takes along an extent: floor((extent + 2 padding - kernel) / stride) + 1.
-  std::int64_t positions(std::int64_t extent) const { return (extent + 2 * padding - kernel) / stride + 1; }
-};
-
-/// Settings of one stochastic gradient descent step (as in PyTorch's SGD, without dampening or Nesterov).
-struct SgdSettings {
-  double learning_rate = 0.01;
-  double momentum = 0;
-  double weight_decay = 0;
-};
-
-/// Settings of one Adam step. Source: Kingma and Ba, "Adam", 2015, algorithm 1; weight decay as an L2 term.
-struct AdamSettings {
-  double learning_rate = 0.001;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
-};
-
-/// Mean and standard deviation a channel, of pixels scaled to 0 … 1.
-struct Normalization {
-  std::array<float, 3> mean{0.5F, 0.5F, 0.5F};
-  std::array<float, 3> deviation{0.5F, 0.5F, 0.5F};
+/// One parameter of an optimizer step: its gradient, its value, and the optimizer's state for it, all of one shape.
+struct ParameterUpdate {
+  Tensor grad;
+  Tensor parameter;
+  std::vector<Tensor> state;
+  Tensor count;  ///< [] int32: how often this parameter was updated, this time included
 };
 
 class Kernels {
@@ -58,6 +37,10 @@ class Kernels {
   /// sum += factor * x
   virtual void add_scaled(const Tensor& x, double factor, Tensor& sum) const = 0;
   virtual void scale(const Tensor& x, double factor, Tensor& out) const = 0;
+  /// sum ([] float64) += x ([], any floating type): for sums over many steps.
+  virtual void accumulate(const Tensor& x, Tensor& sum) const = 0;
+  /// Adds 1 to each of `counters` ([] int32).
+  virtual void increment(std::span<Tensor> counters) const = 0;
   virtual void relu(const Tensor& x, Tensor& out) const = 0;
   /// `y` is what relu gave.
   virtual void relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) const = 0;
@@ -119,17 +102,21 @@ class Kernels {
   virtual void batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
                                       const Tensor& inverse_deviation, Tensor& grad_weight,
                                       Tensor& grad_bias) const = 0;
-  /// `statistics_vary` is true when mean and deviation are those of x itself, so that gradient flows through them.
-  virtual void batch_norm_grad_input(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
-                                     const Tensor& inverse_deviation, const Tensor& weight, bool statistics_vary,
+  /// When mean and deviation are constants.
+  virtual void batch_norm_grad_input(const Tensor& grad_y, const Tensor& inverse_deviation, const Tensor& weight,
                                      Tensor& grad_x) const = 0;
+  /// When they are those of x itself, so that gradient flows through them too; `grad_weight` and `grad_bias` are what
+  /// batch_norm_grad_weight gave.
+  virtual void batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                              const Tensor& inverse_deviation, const Tensor& weight,
+                                              const Tensor& grad_weight, const Tensor& grad_bias,
+                                              Tensor& grad_x) const = 0;
 
-  // Optimizer steps, in place on `parameter` and its state (all of one shape).
-  /// `velocity` begins with zeros; it may be undefined when momentum is 0.
-  virtual void sgd_step(const Tensor& grad, const SgdSettings& settings, Tensor& parameter, Tensor& velocity) const = 0;
-  /// `step` counts from 1.
-  virtual void adam_step(const Tensor& grad, const AdamSettings& settings, std::int64_t step, Tensor& parameter,
-                         Tensor& first_moment, Tensor& second_moment) const = 0;
+  // Optimizer steps, in place on the parameters and their state: all parameters in one call.
+  /// State: the velocity, which begins with zeros; none when momentum is 0.
+  virtual void sgd_step(std::span<ParameterUpdate> updates, const SgdSettings& settings) const = 0;
+  /// State: the first and the second moment, which begin with zeros.
+  virtual void adam_step(std::span<ParameterUpdate> updates, const AdamSettings& settings) const = 0;
 
   // Pictures.
   /// images [N, 3, H, W] uint8 to (pixel / 255 - mean) / deviation, float32.

@@ -49,4 +49,10 @@ Tensor scale(const Tensor& x, double factor) {
   return y;
 }
 
+void accumulate(const Tensor& x, Tensor& sum) {
+  STAGECOACH_CHECK(x.dims() == 0 && sum.dims() == 0 && sum.dtype() == DType::float64 && sum.device() == x.device(),
+                   "accumulate: {} into {} (wanted [] into float64 [] beside it)", describe(x), describe(sum));
+  kernels(x.device()).accumulate(x, sum);
+}
+
 }  // namespace stagecoach

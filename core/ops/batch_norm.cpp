@@ -18,16 +18,22 @@ class BatchNormNode final : public Node {
   Gradients backward(const Tensor& grad, const Wanted& wanted) override {
     const Kernels& on = kernels(grad.device());
     const Tensor x = saved("input");
+    const Tensor mean = saved("mean");
+    const Tensor inverse_deviation = saved("inverse_deviation");
     Gradients gradients(3);
-    if (wanted[0]) {
-      gradients[0] = empty_beside(grad, x.shape());
-      on.batch_norm_grad_input(grad, x, saved("mean"), saved("inverse_deviation"), saved("weight"), statistics_vary_,
-                               gradients[0]);
-    }
-    if (wanted[1] || wanted[2]) {
+    if (wanted[1] || wanted[2] || statistics_vary_) {
       gradients[1] = empty_beside(grad, {x.size(1)});
       gradients[2] = empty_beside(grad, {x.size(1)});
-      on.batch_norm_grad_weight(grad, x, saved("mean"), saved("inverse_deviation"), gradients[1], gradients[2]);
+      on.batch_norm_grad_weight(grad, x, mean, inverse_deviation, gradients[1], gradients[2]);
+    }
+    if (wanted[0]) {
+      gradients[0] = empty_beside(grad, x.shape());
+      if (statistics_vary_) {
+        on.batch_norm_grad_input_of_batch(grad, x, mean, inverse_deviation, saved("weight"), gradients[1], gradients[2],
+                                          gradients[0]);
+      } else {
+        on.batch_norm_grad_input(grad, inverse_deviation, saved("weight"), gradients[0]);
+      }
     }
     return gradients;
   }

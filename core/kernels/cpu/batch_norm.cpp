@@ -101,10 +101,26 @@ void CpuKernels::batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, c
   });
 }
 
-void CpuKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
-                                       const Tensor& inverse_deviation, const Tensor& weight, bool statistics_vary,
+void CpuKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& inverse_deviation, const Tensor& weight,
                                        Tensor& grad_x) const {
-  dispatch_floating(x.dtype(), "batch_norm_grad_input", [&]<class T>() {
+  dispatch_floating(grad_y.dtype(), "batch_norm_grad_input", [&]<class T>() {
+    const ChannelLayout layout(grad_y.shape());
+    const T* grad = grad_y.data<T>();   // [N, C, S]
+    T* out = grad_x.mutable_data<T>();  // [N, C, S]
+    const T* inverses = inverse_deviation.data<T>();
+    const T* weights = weight.data<T>();
+    parallel_for(grad_y.device(), layout.channels, [&](std::int64_t c) {
+      const T factor = weights[c] * inverses[c];
+      for_each_in_channel(layout, c, [=](std::int64_t i) { out[i] = factor * grad[i]; });
+    });
+  });
+}
+
+void CpuKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                                const Tensor& inverse_deviation, const Tensor& weight,
+                                                const Tensor& grad_weight, const Tensor& grad_bias,
+                                                Tensor& grad_x) const {
+  dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
     const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();          // [N, C, S]
     const T* grad = grad_y.data<T>();   // [N, C, S]
@@ -112,19 +128,16 @@ void CpuKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& x, co
     const T* means = mean.data<T>();
     const T* inverses = inverse_deviation.data<T>();
     const T* weights = weight.data<T>();
+    const T* weight_grads = grad_weight.data<T>();
+    const T* bias_grads = grad_bias.data<T>();
     const auto count = static_cast<T>(layout.count());
     parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
-      const T factor = weights[c] * inverses[c];
-      if (!statistics_vary) {
-        for_each_in_channel(layout, c, [=](std::int64_t i) { out[i] = factor * grad[i]; });
-        return;
-      }
       // grad_x = w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - m) / sd
+      const T factor = weights[c] * inverses[c];
       const T m = means[c];
       const T inverse = inverses[c];
-      const T mean_grad = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i]; }) / count;
-      const T mean_product =
-          inverse * sum_over_channel<T>(layout, c, [=](std::int64_t i) { return grad[i] * (in[i] - m); }) / count;
+      const T mean_grad = bias_grads[c] / count;
+      const T mean_product = weight_grads[c] / count;
       for_each_in_channel(layout, c, [=](std::int64_t i) {
         out[i] = factor * (grad[i] - mean_grad - (in[i] - m) * inverse * mean_product);
       });

@@ -14,6 +14,8 @@ class CpuKernels final : public Kernels {
   void add(const Tensor& a, const Tensor& b, Tensor& out) const override;
   void add_scaled(const Tensor& x, double factor, Tensor& sum) const override;
   void scale(const Tensor& x, double factor, Tensor& out) const override;
+  void accumulate(const Tensor& x, Tensor& sum) const override;
+  void increment(std::span<Tensor> counters) const override;
   void relu(const Tensor& x, Tensor& out) const override;
   void relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) const override;
 
@@ -63,13 +65,15 @@ class CpuKernels final : public Kernels {
                   const Tensor& bias, Tensor& y) const override;
   void batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
                               const Tensor& inverse_deviation, Tensor& grad_weight, Tensor& grad_bias) const override;
-  void batch_norm_grad_input(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation,
-                             const Tensor& weight, bool statistics_vary, Tensor& grad_x) const override;
+  void batch_norm_grad_input(const Tensor& grad_y, const Tensor& inverse_deviation, const Tensor& weight,
+                             Tensor& grad_x) const override;
+  void batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                      const Tensor& inverse_deviation, const Tensor& weight, const Tensor& grad_weight,
+                                      const Tensor& grad_bias, Tensor& grad_x) const override;
 
   // optimizer_steps.cpp
-  void sgd_step(const Tensor& grad, const SgdSettings& settings, Tensor& parameter, Tensor& velocity) const override;
-  void adam_step(const Tensor& grad, const AdamSettings& settings, std::int64_t step, Tensor& parameter,
-                 Tensor& first_moment, Tensor& second_moment) const override;
+  void sgd_step(std::span<ParameterUpdate> updates, const SgdSettings& settings) const override;
+  void adam_step(std::span<ParameterUpdate> updates, const AdamSettings& settings) const override;
 
   // pictures.cpp
   void normalize(const Tensor& images, const Normalization& normalization, Tensor& out) const override;

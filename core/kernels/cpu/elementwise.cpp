@@ -58,6 +58,16 @@ void CpuKernels::scale(const Tensor& x, double factor, Tensor& out) const {
   });
 }
 
+void CpuKernels::accumulate(const Tensor& x, Tensor& sum) const {
+  dispatch_floating(x.dtype(), "accumulate", [&]<class T>() { *sum.mutable_data<double>() += *x.data<T>(); });
+}
+
+void CpuKernels::increment(std::span<Tensor> counters) const {
+  for (Tensor& counter : counters) {
+    ++*counter.mutable_data<std::int32_t>();
+  }
+}
+
 void CpuKernels::relu(const Tensor& x, Tensor& out) const {
   dispatch_floating(out.dtype(), "relu", [&]<class T>() {
     const T* from = x.data<T>();

@@ -1,0 +1,80 @@
+#include "core/cpu_backend.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach {
+namespace {
+
+class HeapMemory final : public MemorySource {
+ public:
+  void* acquire(std::size_t bytes) override {
+    void* memory = ::operator new(bytes, kAlignment, std::nothrow);
+#ifdef MADV_HUGEPAGE
+    if (memory != nullptr) {
+      ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: fewer, larger pages are found faster
+    }
+#endif
+    return memory;
+  }
+  void give_back(void* memory) override { ::operator delete(memory, kAlignment); }
+  std::optional<std::size_t> free_bytes() const override {
+    return static_cast<std::size_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{Allocator::kSegmentBytes};  // that of a large page
+};
+
+/// What one logical CPU device owns.
+struct CpuDevice {
+  explicit CpuDevice(int index)
+      : memory(std::make_shared<Allocator>(std::make_unique<HeapMemory>(), to_string(Device{DeviceType::cpu, index}))) {
+  }
+  std::shared_ptr<Allocator> memory;
+  ThreadPool pool;
+};
+
+CpuDevice& device_at(int index) {
+  // Never destroyed: tensors in static storage may outlive any order of destruction that we could choose.
+  static auto& devices = *new std::array<std::unique_ptr<CpuDevice>, kMaxDevices>;
+  static auto& made = *new std::array<std::once_flag, kMaxDevices>;
+  const auto i = static_cast<std::size_t>(index);
+  std::call_once(made[i], [&] { devices[i] = std::make_unique<CpuDevice>(index); });
+  return *devices[i];
+}
+
+}  // namespace
+
+namespace cpu {
+
+const std::shared_ptr<Allocator>& allocator(int index) { return device_at(index).memory; }
+
+}  // namespace cpu
+
+ThreadPool& thread_pool(Device device) {
+  require_device(device);
+  STAGECOACH_CHECK(device.type == DeviceType::cpu, "thread pool: {} has none", to_string(device));
+  return device_at(device.index).pool;
+}
+
+int threads(Device device) { return thread_pool(device).threads(); }
+
+void set_threads(Device device, int count) {
+  if (count < 1 || count > kMaxThreads) {
+    throw UsageError(
+        fmt::format("{} threads for {}: at least 1 and at most {} can be used", count, to_string(device), kMaxThreads));
+  }
+  thread_pool(device).resize(count);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,41 @@
+#pragma once
+/// @file
+/// The settings that kernels take besides tensors.
+
+#include <array>
+#include <cstdint>
+
+namespace stagecoach {
+
+/// A sliding window: the same in both directions.
+struct Window {
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  /// How many positions it takes along an extent: floor((extent + 2 padding - kernel) / stride) + 1.
+  std::int64_t positions(std::int64_t extent) const { return (extent + 2 * padding - kernel) / stride + 1; }
+};
+
+/// Settings of one stochastic gradient descent step (as in PyTorch's SGD, without dampening or Nesterov).
+struct SgdSettings {
+  double learning_rate = 0.01;
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+/// Settings of one Adam step. Source: Kingma and Ba, "Adam", 2015, algorithm 1; weight decay as an L2 term.
+struct AdamSettings {
+  double learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+};
+
+/// Mean and standard deviation a channel, of pixels scaled to 0 … 1.
+struct Normalization {
+  std::array<float, 3> mean{0.5F, 0.5F, 0.5F};
+  std::array<float, 3> deviation{0.5F, 0.5F, 0.5F};
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,31 @@
+#include "core/transfer.h"
+
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace stagecoach {
+
+Tensor staging_tensor(const Shape& shape, DType dtype, Device device) {
+  return device.type == DeviceType::cpu ? Tensor::empty(shape, dtype)
+                                        : Tensor::empty_in(cuda::pinned_allocator(), shape, dtype);
+}
+
+Event copy_async(const Tensor& source, Tensor& out) {
+  STAGECOACH_CHECK(source.shape() == out.shape() && source.dtype() == out.dtype(), "copy_async: from {} to {}",
+                   describe(source), describe(out));
+  const Device mover = out.device().type == DeviceType::cuda ? out.device() : source.device();
+  Event done;
+  if (mover.type == DeviceType::cpu) {
+    out.copy_from(source);
+    done.record({mover, Stream::kCopies});
+    return done;
+  }
+  cuda::copy_async(out.raw_mutable_data(), out.device(), source.raw_data(), source.device(), out.bytes());
+  const Stream copies{mover, Stream::kCopies};
+  source.storage()->note_use(copies);
+  out.storage()->note_use(copies);
+  done.record(copies);
+  return done;
+}
+
+}  // namespace stagecoach
