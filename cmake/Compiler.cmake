@@ -12,22 +12,28 @@ endif()
 
 add_library(stagecoach_flags INTERFACE)
 target_include_directories(stagecoach_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(stagecoach_flags INTERFACE -Wall -Wextra -Wshadow=local -Wconversion -Wno-sign-conversion)
+# nvcc has other options, so these are for C++ only.
+function(stagecoach_compile_options)
+  foreach(option ${ARGN})
+    target_compile_options(stagecoach_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${option}>)
+  endforeach()
+endfunction()
+
+stagecoach_compile_options(-Wall -Wextra -Wshadow=local -Wconversion -Wno-sign-conversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(stagecoach_flags INTERFACE -Wno-restrict)  # false alarms on "x" + string: GCC bug 105651
+  stagecoach_compile_options(-Wno-restrict)  # false alarms on "x" + string: GCC bug 105651
 endif()
 if(STAGECOACH_WERROR)
-  target_compile_options(stagecoach_flags INTERFACE -Werror)
+  stagecoach_compile_options(-Werror)
 endif()
 if(STAGECOACH_ARCH)
-  target_compile_options(stagecoach_flags INTERFACE -march=${STAGECOACH_ARCH})
+  stagecoach_compile_options(-march=${STAGECOACH_ARCH})
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # -O3 unrolls and vectorises the elementwise loops; results stay those of IEEE arithmetic (no -ffast-math).
-  target_compile_options(stagecoach_flags INTERFACE $<$<CONFIG:Release>:-O3> -fno-math-errno -fno-trapping-math)
+  stagecoach_compile_options($<$<CONFIG:Release>:-O3> -fno-math-errno -fno-trapping-math)
 endif()
 if(STAGECOACH_SANITIZE)
-  target_compile_options(stagecoach_flags INTERFACE -fsanitize=${STAGECOACH_SANITIZE} -fno-omit-frame-pointer
-                                                    -fno-sanitize-recover=all)
+  stagecoach_compile_options(-fsanitize=${STAGECOACH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(stagecoach_flags INTERFACE -fsanitize=${STAGECOACH_SANITIZE})
 endif()

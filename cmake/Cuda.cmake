@@ -1,10 +1,49 @@
-# CUDA is looked for and left out if it is not there; nothing of a CPU-only build needs nvcc. There are no CUDA kernels
-# yet, so every build links core/no_cuda.cpp, and this only says what a build with kernels would find.
-if(STAGECOACH_CUDA STREQUAL "AUTO")
-  find_package(CUDAToolkit QUIET)
-  if(CUDAToolkit_FOUND)
-    message(STATUS "CUDA ${CUDAToolkit_VERSION} is there; this version has no CUDA kernels yet and runs on the CPU")
+# Which CUDA backend core/ is built with: none (core/no_cuda.cpp), that for GPUs (nvcc), or the same sources emulated on
+# the CPU (core/cuda/emulation). Sets STAGECOACH_CUDA_KIND to none, gpu or emulated.
+set(STAGECOACH_CUDA_KIND none)
+
+if(STAGECOACH_CUDA STREQUAL "EMULATED")
+  set(STAGECOACH_CUDA_KIND emulated)
+  # Thrust on its host system is headers only. That of the distribution: the toolkit's would bring in its runtime.
+  find_path(STAGECOACH_THRUST_DIR thrust/version.h
+            PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
+  message(STATUS "CUDA: emulated on the CPU, for tests")
+elseif(STAGECOACH_CUDA STREQUAL "ON")
+  set(STAGECOACH_CUDA_KIND gpu)
+elseif(STAGECOACH_CUDA STREQUAL "AUTO")
+  # nvcc alone builds for minutes what nobody here could run, so a GPU is asked for too.
+  find_program(STAGECOACH_NVCC nvcc PATHS /usr/local/cuda/bin)
+  if(STAGECOACH_NVCC AND EXISTS /dev/nvidiactl)
+    set(STAGECOACH_CUDA_KIND gpu)
+  elseif(STAGECOACH_NVCC)
+    message(STATUS "CUDA: nvcc is there, a GPU is not; building for the CPU (-DSTAGECOACH_CUDA=ON builds for GPUs anyway)")
   else()
-    message(STATUS "CUDA is not there; building for the CPU")
+    message(STATUS "CUDA: nvcc is not there; building for the CPU")
   endif()
+endif()
+
+if(STAGECOACH_CUDA_KIND STREQUAL "gpu")
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    if(EXISTS /dev/nvidiactl)
+      set(CMAKE_CUDA_ARCHITECTURES native)
+    else()
+      # Turing to Hopper, and what newer GPUs can compile for themselves.
+      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
+    endif()
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/local/cuda/bin/nvcc)
+    set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
+  endif()
+  enable_language(CUDA)
+  # CMake 3.25 knows no C++20 for recent compilers of CUDA.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # a program needs nothing but the driver
+  if(CCACHE)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  endif()
+  find_package(CUDAToolkit REQUIRED)
+  list(JOIN CMAKE_CUDA_ARCHITECTURES ", " shown)
+  message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for compute capability ${shown}")
 endif()

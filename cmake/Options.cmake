@@ -6,8 +6,9 @@ option(STAGECOACH_WERROR "Treat warnings as errors" OFF)
 set(STAGECOACH_ARCH native CACHE STRING
     "The processor to build for (-march): native, or x86-64-v3 for binaries that another machine shall run")
 set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")
-set(STAGECOACH_CUDA AUTO CACHE STRING "CUDA: AUTO looks for it, OFF does not")
-set_property(CACHE STAGECOACH_CUDA PROPERTY STRINGS AUTO OFF)
+set(STAGECOACH_CUDA AUTO CACHE STRING
+    "CUDA: AUTO builds for GPUs where nvcc and a GPU are found, ON always, OFF never, EMULATED runs the kernels on the CPU")
+set_property(CACHE STAGECOACH_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)

@@ -180,13 +180,11 @@ void Allocator::give_back_free_segments() {
 }
 
 Allocator& allocator(Device device) {
-  require_device(device);
-  return device.type == DeviceType::cuda ? *cuda::allocator(device) : *cpu::allocator(device.index);
+  return device.type == DeviceType::cuda ? *cuda::allocator(device) : *cpu::allocator(device);
 }
 
 std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
-  require_device(device);
-  return device.type == DeviceType::cuda ? cuda::allocator_for_tensors(device) : cpu::allocator(device.index);
+  return device.type == DeviceType::cuda ? cuda::allocator_for_tensors(device) : cpu::allocator(device);
 }
 
 }  // namespace stagecoach

@@ -57,7 +57,10 @@ CpuDevice& device_at(int index) {
 
 namespace cpu {
 
-const std::shared_ptr<Allocator>& allocator(int index) { return device_at(index).memory; }
+const std::shared_ptr<Allocator>& allocator(Device device) {
+  require_device(device);
+  return device_at(device.index).memory;
+}
 
 }  // namespace cpu
 

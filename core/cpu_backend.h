@@ -4,14 +4,16 @@
 
 #include <memory>
 
+#include "core/device.h"
+
 namespace stagecoach {
 
 class Allocator;
 
 namespace cpu {
 
-/// The allocator of logical device cpu:`index`, which exists.
-const std::shared_ptr<Allocator>& allocator(int index);
+/// The allocator of a device of type cpu. Throws UsageError unless it exists.
+const std::shared_ptr<Allocator>& allocator(Device device);
 
 }  // namespace cpu
 }  // namespace stagecoach

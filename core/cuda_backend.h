@@ -24,7 +24,7 @@ std::string description(Device device);
 /// True when the kernels run on the CPU, by core/cuda/emulation.
 bool is_emulated();
 
-/// The allocator of the device.
+/// The allocator of the device. Throws UsageError unless it can be used.
 const std::shared_ptr<Allocator>& allocator(Device device);
 /// The same, or the memory of the recording that this thread is making.
 std::shared_ptr<Allocator> allocator_for_tensors(Device device);
@@ -34,7 +34,10 @@ const std::shared_ptr<Allocator>& pinned_allocator();
 /// The operations of a GPU.
 const Kernels& kernels();
 /// Lets products of float32 matrices use tensor cores, which round the factors to 10 bits (TF32). Off at first.
+/// Without tensor cores of that kind (before compute capability 8.0, and emulated) it changes nothing.
 void allow_tf32(bool on);
+/// Whether products on `device` will use them.
+bool uses_tf32(Device device);
 
 /// Returns when all work given to `stream` is done. Throws Error when the GPU has failed meanwhile.
 void synchronize(const Stream& stream);

@@ -1,19 +1,18 @@
 #include "core/error.h"
 
-#include <string_view>
-
 namespace stagecoach {
 
-void fail(const std::string& what, const std::source_location& where) {
-  std::string_view file = where.file_name();
-  // A reader wants "core/ops/conv2d.cpp", not the path of the machine that compiled it.
-  for (std::string_view floor : {"/core/", "/nn/", "/datasets/", "/parallel/", "/chapters/", "/tests/"}) {
+std::string_view short_path(std::string_view file) {
+  for (const std::string_view floor : {"/core/", "/nn/", "/datasets/", "/parallel/", "/chapters/", "/tests/"}) {
     if (const auto at = file.rfind(floor); at != std::string_view::npos) {
-      file.remove_prefix(at + 1);
-      break;
+      return file.substr(at + 1);
     }
   }
-  throw Error(fmt::format("{} [{}:{}]", what, file, where.line()));
+  return file;
+}
+
+void fail(const std::string& what, const std::source_location& where) {
+  throw Error(fmt::format("{} [{}:{}]", what, short_path(where.file_name()), where.line()));
 }
 
 }  // namespace stagecoach

@@ -8,6 +8,7 @@
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace stagecoach {
 
@@ -28,6 +29,9 @@ class DataError : public Error {
  public:
   using Error::Error;
 };
+
+/// "core/ops/conv2d.cpp" rather than the path on the machine that compiled it.
+std::string_view short_path(std::string_view file);
 
 /// Throws Error with `what`, followed by the place in the source.
 [[noreturn]] void fail(const std::string& what, const std::source_location& where = std::source_location::current());

@@ -4,6 +4,8 @@
 
 #include <iterator>
 
+#include "core/stream.h"
+
 namespace stagecoach {
 namespace {
 
@@ -24,6 +26,13 @@ void Trace::detach() { current = nullptr; }
 std::vector<Trace::Event> Trace::events() const {
   const std::lock_guard lock(mutex_);
   return events_;
+}
+
+void Trace::wait() const noexcept try {
+  if (awaited_) {
+    synchronize({*awaited_, Stream::kCompute});
+  }
+} catch (const std::exception&) {
 }
 
 double Trace::now() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -54,6 +63,7 @@ Span::Span(const char* name, const char* category) : name_(name), category_(cate
 
 Span::~Span() {
   if (trace_ != nullptr && trace_ == current) {
+    trace_->wait();
     trace_->add({name_, category_, current_track, start_, trace_->now() - start_});
   }
 }

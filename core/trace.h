@@ -4,8 +4,11 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "core/device.h"
 
 namespace stagecoach {
 
@@ -24,6 +27,11 @@ class Trace {
   /// Until detach(), spans of the calling thread are recorded here, on `track`.
   void attach(int track);
   static void detach();
+  /// From now on each span waits at its end for the work that `device` was given: then it shows how long that took,
+  /// and not how long it took to ask for it.
+  void wait_for(Device device) { awaited_ = device; }
+  /// Waits, if it was told to. A device that has failed says so at the next call that needs it.
+  void wait() const noexcept;
   /// What was recorded so far.
   std::vector<Event> events() const;
   /// Seconds since the trace was made.
@@ -34,6 +42,7 @@ class Trace {
 
  private:
   std::chrono::steady_clock::time_point start_;
+  std::optional<Device> awaited_;
   mutable std::mutex mutex_;
   std::vector<Event> events_;
 };

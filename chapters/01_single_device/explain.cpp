@@ -61,7 +61,7 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   Loader loader = training_loader(settings, data.train);
   loader.start_epoch(1);
   const Batch batch = *loader.next();
-  const auto parts = micro_batches(batch, settings.microbatches);
+  const auto parts = micro_batches(batch.images, batch.labels, settings.microbatches);
   const auto count = static_cast<std::int64_t>(parts.size());
 
   fmt::print("One step of {} on {}: {} pictures in {} micro-batch(es)\n  schedule  {}\n  timeline  {}\n",

@@ -12,49 +12,46 @@
 #include "chapters/common/run_log.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
+#include "core/replay.h"
+#include "datasets/device_loader.h"
 
 namespace stagecoach {
 namespace {
 
-/// One step of training on a batch. The gradients of its micro-batches add up to that of the whole
-/// batch (but for batch norm, which sees one micro-batch at a time).
-StepResult train_step(const Batch& batch, std::int64_t microbatches, Module& model, Optimizer& optimizer,
-                      Device device) {
-  StepResult result{.pictures = batch.images.size(0)};
-  const double share = 1.0 / static_cast<double>(result.pictures);  // of each picture in the batch's mean loss
-  Tensor correct = Tensor::zeros({}, DType::int32, device);
-  for (const MicroBatch& part : micro_batches(batch, microbatches)) {
-    const Tensor images = normalize(part.images.to(device));  // [n, 3, 32, 32], bytes until here
-    const Tensor labels = part.labels.to(device);             // [n]
-
+/// One step of training on a batch: images [N, 3, 32, 32] as bytes, labels [N]. The gradients of its micro-batches add
+/// up to that of the whole batch (but for batch norm, which sees one micro-batch at a time). Nothing here waits for the
+/// device, so that a GPU can be given the whole step at once.
+void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatches, Module& model,
+                Optimizer& optimizer, EpochSums& sums) {
+  const double share = 1.0 / static_cast<double>(images.size(0));  // of each picture in the batch's mean loss
+  for (const MicroBatch& part : micro_batches(images, labels, microbatches)) {
     // 1. Forward. Autograd keeps what the backward will need.
-    const Tensor scores = model.forward(images);                        // [n, 10]
-    const Tensor loss = cross_entropy(scores, labels, Reduction::sum);  // []
+    const Tensor scores = model.forward(normalize(part.images));             // [n, 10]
+    const Tensor loss = cross_entropy(scores, part.labels, Reduction::sum);  // []
 
     // 2. Backward. The sum times 1 / N, not the mean of n: a smaller last micro-batch weighs what it should.
-    backward(loss, Tensor::full({}, share, loss.dtype(), device));
+    backward(loss, Tensor::full({}, share, loss.dtype(), loss.device()));
 
-    result.loss_sum += loss.item();
-    count_correct(scores, labels, correct);
+    accumulate(loss, sums.loss);
+    count_correct(scores, part.labels, sums.correct);
   }
 
   // 3. The optimizer's step; then the gradients start anew.
   const Span span("optimizer", "update");
   optimizer.step();
   optimizer.zero_grad();
-  result.correct = static_cast<std::int64_t>(correct.item());
-  return result;
 }
 
 /// The share of pictures for which the model scores the right class highest. `after_batch` is called between batches.
 template <class AfterBatch>
-double accuracy(Loader& loader, const Dataset& data, Module& model, Device device, const AfterBatch& after_batch) {
+double accuracy(DeviceLoader& loader, const Dataset& data, Module& model, Device device,
+                const AfterBatch& after_batch) {
   const NoGrad no_grad;  // nothing is kept for a backward
   model.train(false);
   Tensor correct = Tensor::zeros({}, DType::int32, device);
   loader.start_epoch(1);
   while (const auto batch = loader.next()) {
-    count_correct(model.forward(normalize(batch->images.to(device))), batch->labels.to(device), correct);
+    count_correct(model.forward(normalize(batch->images)), batch->labels, correct);
     after_batch();
   }
   model.train(true);
@@ -72,14 +69,18 @@ void train(const Settings& settings) {
   const auto model = open_model(settings, data.train, device);
   const auto optimizer = open_optimizer(settings, *model);
   log.restore(*model, *optimizer);
-  Loader training = training_loader(settings, data.train);
-  Loader testing = test_loader(settings, data.test);
+  DeviceLoader training(training_loader(settings, data.train), device);
+  DeviceLoader testing(test_loader(settings, data.test), device);
+  Replay replay(device, settings.graph && !settings.profile);  // one launch a step, where the device can
 
   while (log.epochs_left()) {
     training.start_epoch(log.progress().epoch, log.progress().step);
     log.start_epoch(training.batches());
     while (const auto batch = log.wait_for([&] { return training.next(); })) {
-      log.add_step(train_step(*batch, settings.microbatches, *model, *optimizer, device), *model, *optimizer);
+      replay.run({batch->images, batch->labels}, [&](std::span<const Tensor> in) {
+        train_step(in[0], in[1], settings.microbatches, *model, *optimizer, log.sums());
+      });
+      log.add_step(batch->images.size(0), *model, *optimizer);
     }
     log.stop_clock();
     const double share = accuracy(testing, data.test, *model, device, [&] { log.stop_if_asked(*model, *optimizer); });

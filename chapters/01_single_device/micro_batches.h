@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "datasets/loader.h"
 
 namespace stagecoach {
 
@@ -16,13 +15,13 @@ struct MicroBatch {
 };
 
 /// Cuts a batch into at most `count` parts of ceil(N / count) pictures; the last one may be smaller. No copy.
-inline std::vector<MicroBatch> micro_batches(const Batch& batch, std::int64_t count) {
-  const std::int64_t total = batch.images.size(0);
+inline std::vector<MicroBatch> micro_batches(const Tensor& images, const Tensor& labels, std::int64_t count) {
+  const std::int64_t total = images.size(0);
   const std::int64_t largest = (total + count - 1) / count;
   std::vector<MicroBatch> parts;
   for (std::int64_t start = 0; start < total; start += largest) {
     const std::int64_t length = std::min(largest, total - start);
-    parts.push_back({batch.images.narrow(start, length), batch.labels.narrow(start, length)});
+    parts.push_back({images.narrow(start, length), labels.narrow(start, length)});
   }
   return parts;
 }

@@ -46,7 +46,7 @@ ProgressBar::~ProgressBar() {
   }
 }
 
-void ProgressBar::show(std::int64_t step, double loss) {
+void ProgressBar::show(std::int64_t step, std::optional<double> loss) {
   const int percent = static_cast<int>(100 * step / steps_);
   if (!on_terminal_ || percent == shown_percent_) {
     return;
@@ -54,8 +54,8 @@ void ProgressBar::show(std::int64_t step, double loss) {
   shown_percent_ = percent;
   constexpr int kWidth = 30;  // a line of 80 columns holds all
   const int full = kWidth * percent / 100;
-  fmt::print(stderr, "\r\033[KEpoch {} [{:=<{}}{: <{}}] {:3d}%  step {}/{}  loss {:.3f}", epoch_, "", full, "",
-             kWidth - full, percent, step, steps_, loss);
+  fmt::print(stderr, "\r\033[KEpoch {} [{:=<{}}{: <{}}] {:3d}%  step {}/{}{}", epoch_, "", full, "", kWidth - full,
+             percent, step, steps_, loss ? fmt::format("  loss {:.3f}", *loss) : "");
 }
 
 }  // namespace stagecoach

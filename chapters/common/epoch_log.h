@@ -3,6 +3,7 @@
 /// What a program says about its epochs: the line for people, the object for programs, and a progress bar.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ class ProgressBar {
  public:
   ProgressBar(std::int64_t epoch, std::int64_t steps);
   ~ProgressBar();
-  void show(std::int64_t step, double loss);
+  /// `loss` is the mean of the epoch so far, where it is known.
+  void show(std::int64_t step, std::optional<double> loss);
 
  private:
   std::int64_t epoch_;

@@ -100,6 +100,10 @@ void add_flags(CLI::App& app, const Chapter& chapter, Settings& s) {
   offer("threads", s.threads, "Cores that the device uses; no result depends on it", machine)
       ->check(CLI::Range(1, 1024));
 
+  app.add_flag("--graph,!--no-graph", s.graph, "Record a training step and give it to a GPU at once")->group(machine);
+  app.add_flag("--tf32", s.tf32, "Let a GPU round the factors of matrix products to 10 bits, for its tensor cores")
+      ->group(machine);
+
   const char* const run = "Run";
   offer("out", s.out, "Folder for config, metrics, trace, weights and checkpoint (none: nothing is written)", run);
   offer("resume", s.resume, "Folder of an earlier run: go on from its last checkpoint", run);

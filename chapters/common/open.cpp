@@ -1,5 +1,6 @@
 #include "chapters/common/open.h"
 
+#include "core/cuda_backend.h"
 #include "core/error.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
@@ -12,6 +13,11 @@ Device open_device(const Settings& settings) {
   require_device(device);
   if (device.type == DeviceType::cpu) {
     set_threads(device, settings.threads);
+    if (settings.tf32) {
+      throw UsageError("--tf32 is for --device cuda: a CPU has no tensor cores");
+    }
+  } else {
+    cuda::allow_tf32(settings.tf32);
   }
   return device;
 }
@@ -19,6 +25,9 @@ Device open_device(const Settings& settings) {
 TrainTest open_data(const Settings& settings) {
   if (!settings.smoke) {
     return open_dataset(settings.data);
+  }
+  if (cuda::is_emulated() && parse_device(settings.device).type == DeviceType::cuda) {
+    return generate({.train = 32, .test = 16});  // the emulation is some thousand times slower than a GPU
   }
   // A few seconds for every model: the residual networks need some hundred times the arithmetic of convnet.
   return settings.model == "convnet" ? generate({.train = 2000, .test = 500}) : generate({.train = 64, .test = 32});

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "chapters/common/interrupt.h"
 #include "chapters/common/profile.h"
 #include "chapters/common/program.h"
 #include "core/allocator.h"
+#include "core/cuda_backend.h"
 #include "core/error.h"
 
 namespace stagecoach {
@@ -23,10 +25,17 @@ RunLog::RunLog(const Settings& settings, Device device)
     : settings_(settings),
       device_(device),
       folder_(settings),
+      sums_(device),
       trace_(std::make_unique<Trace>()),
       held_before_(static_cast<std::int64_t>(allocator(device).stats().current_bytes)) {
   fmt::print("{}", settings_table(settings));
+  if (device.type == DeviceType::cuda) {
+    fmt::print("  {:<13} {}\n", "gpu", cuda::description(device));
+  }
   std::fflush(stdout);
+  if (settings.profile) {
+    trace_->wait_for(device);
+  }
   trace_->attach(0);
   catch_interrupts();
 }
@@ -48,6 +57,8 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
 void RunLog::start_epoch(std::int64_t steps) {
   allocator(device_).reset_peak();
   bar_ = std::make_unique<ProgressBar>(progress_.epoch, steps);
+  sums_.loss.fill(progress_.loss_sum);
+  sums_.correct.fill(static_cast<double>(progress_.correct));
   mark_ = Clock::now();
 }
 
@@ -57,21 +68,29 @@ void RunLog::enter_time() {
   mark_ = now;
 }
 
-void RunLog::add_step(const StepResult& result, const Module& model, const Optimizer& optimizer) {
-  progress_.loss_sum += result.loss_sum;
-  progress_.correct += result.correct;
-  progress_.seen += result.pictures;
-  ++progress_.step;
-  const double loss = result.loss_sum / static_cast<double>(result.pictures);
-  if (!std::isfinite(loss)) {
+/// The sums so far. Throws when the loss is not finite.
+void RunLog::read_sums() {
+  progress_.loss_sum = sums_.loss.item();
+  progress_.correct = static_cast<std::int64_t>(sums_.correct.item());
+  if (!std::isfinite(progress_.loss_sum)) {
     throw diverged("loss");
+  }
+}
+
+void RunLog::add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer) {
+  progress_.seen += pictures;
+  ++progress_.step;
+  const bool is_free = device_.type == DeviceType::cpu;  // to read the sums
+  if (is_free) {
+    read_sums();
   }
   enter_time();
   if (trace_ != nullptr && ++traced_steps_ == kTracedSteps) {
     finish_trace();
     mark_ = Clock::now();
   }
-  bar_->show(progress_.step, loss);
+  bar_->show(progress_.step,
+             is_free ? std::optional(progress_.loss_sum / static_cast<double>(progress_.seen)) : std::nullopt);
   stop_if_asked(model, optimizer);
 }
 
@@ -80,6 +99,7 @@ void RunLog::stop_if_asked(const Module& model, const Optimizer& optimizer) {
     return;
   }
   close_display();
+  read_sums();
   require_finite(model);
   note_peak();
   folder_.save_interrupted(progress_, model, optimizer);
@@ -113,6 +133,7 @@ void RunLog::note_peak() {
 }
 
 void RunLog::stop_clock() {
+  read_sums();
   enter_time();
   close_display();
 }

@@ -7,18 +7,12 @@
 #include <memory>
 
 #include "chapters/common/epoch_log.h"
+#include "chapters/common/epoch_sums.h"
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
 #include "core/trace.h"
 
 namespace stagecoach {
-
-/// What one optimizer step met.
-struct StepResult {
-  double loss_sum = 0;  ///< over its pictures
-  std::int64_t correct = 0;
-  std::int64_t pictures = 0;
-};
 
 class RunLog {
  public:
@@ -35,17 +29,20 @@ class RunLog {
   /// Where the run stands.
   const Progress& progress() const { return progress_; }
   bool epochs_left() const { return progress_.epoch <= settings_.epochs; }
+  /// Where the training adds up its losses and right answers, on the device.
+  EpochSums& sums() { return sums_; }
 
   /// Begins the epoch of progress(), of which `steps` make a whole one.
   void start_epoch(std::int64_t steps);
   /// Times `fetch`, which waits for data.
   template <class Fetch>
   auto wait_for(const Fetch& fetch);
-  /// Enters a step. Throws UsageError when the loss is not finite; stops if asked.
-  void add_step(const StepResult& result, const Module& model, const Optimizer& optimizer);
+  /// Enters a step on `pictures` pictures; stops if asked. On a CPU throws UsageError when the loss is not finite; a
+  /// GPU is not waited for, so there that shows at the end of the epoch.
+  void add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer);
   /// When a stop was asked for: saves and throws Interrupted. The test after the last step calls it too.
   void stop_if_asked(const Module& model, const Optimizer& optimizer);
-  /// Ends the training part of the epoch: what follows (the test) does not count as its time.
+  /// Waits for the device and ends the training part of the epoch: what follows (the test) does not count as its time.
   void stop_clock();
   /// Prints the epoch's line and saves everything. Throws UsageError when a weight is not finite.
   void finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer);
@@ -56,6 +53,7 @@ class RunLog {
   using Clock = std::chrono::steady_clock;
 
   void enter_time();
+  void read_sums();
   void note_peak();
   void close_display();
   void require_finite(const Module& model) const;
@@ -66,6 +64,7 @@ class RunLog {
   Device device_;
   RunFolder folder_;
   Progress progress_;
+  EpochSums sums_;
   Clock::time_point mark_;  // time up to here is in progress_.seconds
   std::unique_ptr<ProgressBar> bar_;
   std::unique_ptr<Trace> trace_;

@@ -29,6 +29,8 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   visit("seed", s.seed, true);
   visit("device", s.device, false);
   visit("threads", s.threads, false);
+  visit("graph", s.graph, false);
+  visit("tf32", s.tf32, true);
   visit("smoke", s.smoke, true);
 }
 

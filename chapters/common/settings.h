@@ -31,6 +31,8 @@ struct Settings {
 
   std::string device = "cpu";
   int threads = 1;
+  bool graph = true;  ///< a GPU is given a whole step at once
+  bool tf32 = false;
 
   std::string out;
   std::string resume;

@@ -1,0 +1,49 @@
+#include "core/cuda/check.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "core/error.h"
+
+namespace stagecoach::cuda {
+namespace {
+
+/// "conv2d_tiled<float>", without namespaces and arguments.
+std::string readable(const char* mangled) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
+  std::string text = status == 0 ? name.get() : mangled;
+  if (text.rfind("void ", 0) == 0) {
+    text.erase(0, 5);  // templates are written with their result
+  }
+  return text.substr(0, text.find('('));
+}
+
+std::string kernel_name(const void* kernel) {
+  const char* name = nullptr;
+  return cudaFuncGetName(&name, kernel) == cudaSuccess && name != nullptr ? readable(name) : "of unknown name";
+}
+
+std::string text_of(cudaError_t error) {
+  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+}  // namespace
+
+void call_failed(cudaError_t error, const char* call, const char* file, int line) {
+  cudaGetLastError();  // so that the next call does not report it again
+  throw Error(fmt::format("{}: {} [{}:{}]", call, text_of(error), short_path(file), line));
+}
+
+void launch_failed(cudaError_t error, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
+  cudaGetLastError();
+  throw Error(fmt::format("kernel {}: {}; grid {} x {} x {}, block {} x {} x {}, {} bytes of shared memory",
+                          kernel_name(kernel), text_of(error), grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                          shared_bytes));
+}
+
+}  // namespace stagecoach::cuda

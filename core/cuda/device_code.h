@@ -1,0 +1,17 @@
+#pragma once
+/// @file
+/// What every `.cu` file begins with: the language of device code, and `launch`. On a GPU it is that of nvcc
+/// (gpu/device_code.h); in the preset `emulated` the same sources are plain C++ (emulation/device_code.h).
+///
+/// Both forms define
+///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
+///   STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first,
+///   on_stream(stream): the Thrust policy that runs on `stream` and does not wait.
+
+#include "core/cuda/check.h"
+
+#ifdef STAGECOACH_EMULATED
+#include "core/cuda/emulation/device_code.h"
+#else
+#include "core/cuda/gpu/device_code.h"
+#endif

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <string>
+
+#include "core/cuda/check.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace stagecoach::cuda {
+namespace {
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+/// Why no GPU can be used; empty when `count` can.
+std::string obstacle(int& count) {
+  int driver = 0;
+  int runtime = 0;
+  STAGECOACH_CUDA(cudaDriverGetVersion(&driver));
+  STAGECOACH_CUDA(cudaRuntimeGetVersion(&runtime));
+  if (driver == 0) {
+    return "no NVIDIA driver is installed on this machine";
+  }
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    return fmt::format("the NVIDIA driver is too old: it supports CUDA {}, this build needs {}; update the driver",
+                       version_text(driver), version_text(runtime));
+  }
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+    return "the NVIDIA driver finds no GPU (look at nvidia-smi and CUDA_VISIBLE_DEVICES)";
+  }
+  if (error != cudaSuccess) {
+    return fmt::format("the NVIDIA driver fails: {} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+  }
+  return "";
+}
+
+}  // namespace
+
+void require_device(Device device) {
+  int count = 0;
+  if (const std::string why = obstacle(count); !why.empty()) {
+    cudaGetLastError();
+    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", to_string(device), why));
+  }
+  if (device.index < 0 || device.index >= count) {
+    throw UsageError(fmt::format("{} does not exist: this machine has {}", to_string(device),
+                                 count == 1 ? "one GPU, cuda:0" : fmt::format("cuda:0 to cuda:{}", count - 1)));
+  }
+}
+
+std::string description(Device device) {
+  cuda::require_device(device);
+  cudaDeviceProp properties;
+  int driver = 0;
+  int runtime = 0;
+  STAGECOACH_CUDA(cudaGetDeviceProperties(&properties, device.index));
+  STAGECOACH_CUDA(cudaDriverGetVersion(&driver));
+  STAGECOACH_CUDA(cudaRuntimeGetVersion(&runtime));
+  return fmt::format("{}, compute capability {}.{}, driver for CUDA {}, runtime {}", properties.name, properties.major,
+                     properties.minor, version_text(driver), version_text(runtime));
+}
+
+namespace {
+
+std::atomic<bool> tf32_allowed{false};
+
+}  // namespace
+
+void allow_tf32(bool on) { tf32_allowed = on; }
+
+bool uses_tf32(Device device) {
+  if (!tf32_allowed || is_emulated()) {
+    return false;
+  }
+  int major = 0;
+  STAGECOACH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
+  return major >= 8;
+}
+
+bool is_emulated() {
+#ifdef STAGECOACH_EMULATED
+  return true;
+#else
+  return false;
+#endif
+}
+
+}  // namespace stagecoach::cuda

@@ -1,0 +1,251 @@
+#include "core/cuda/emulation/block.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <new>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cuda/emulation/fiber.h"
+#include "core/error.h"
+
+thread_local uint3 threadIdx{};
+thread_local uint3 blockIdx{};
+thread_local dim3 blockDim{};
+thread_local dim3 gridDim{};
+
+namespace stagecoach::cuda::emulation {
+namespace {
+
+constexpr std::size_t kMaxThreads = 1024;
+constexpr std::size_t kMaxSharedBytes = 48 << 10;  // what a block has without asking for more
+
+std::string text_of(const uint3& at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }
+
+struct FreeShared {
+  void operator()(char* memory) const { ::operator delete[](memory, std::align_val_t{16}); }
+};
+using Shared = std::unique_ptr<char[], FreeShared>;
+
+/// Runs the threads of one block after another. Each CPU thread has one, so that its fibers are made once.
+class Runner {
+ public:
+  void run_block(Thread thread, bool backwards);
+  void wait(const std::source_location& where);
+  void* shared(std::size_t bytes);
+
+ private:
+  /// A fiber runs threads until one of them waits; then another fiber goes on with the threads that have not begun.
+  struct Worker {
+    explicit Worker(Runner& owner) : runner(owner), fiber(&Worker::work, this) {}
+    static void work(void* self);
+    Runner& runner;
+    Fiber fiber;
+    uint3 index{};
+    std::size_t shared_objects = 0;  // that its thread has asked for
+    bool waits = false;
+    std::source_location where;
+  };
+
+  bool start_next(Worker& worker);
+  void resume(Worker& worker);
+  void begin_all();
+  std::vector<Worker*> waiting();
+  void check_barrier(const std::vector<Worker*>& waiting) const;
+  [[noreturn]] void abandon();
+
+  Thread thread_{};
+  bool backwards_ = false;
+  std::size_t threads_ = 0;
+  std::size_t begun_ = 0;
+  std::deque<std::unique_ptr<Worker>> workers_;
+  Worker* current_ = nullptr;
+  std::vector<std::pair<Shared, std::size_t>> shared_;  // with their sizes
+  std::size_t shared_bytes_ = 0;
+  std::exception_ptr failure_;
+};
+
+/// A fiber's life: one thread after the other, in this block and in later ones.
+void Runner::Worker::work(void* self) {
+  auto& worker = *static_cast<Worker*>(self);
+  for (;;) {
+    while (worker.runner.failure_ == nullptr && worker.runner.start_next(worker)) {
+      try {
+        worker.runner.thread_();
+      } catch (...) {
+        worker.runner.failure_ = std::current_exception();
+      }
+    }
+    worker.fiber.pause();
+  }
+}
+
+/// Makes `worker` the next thread that has not begun; false when all have.
+bool Runner::start_next(Worker& worker) {
+  if (begun_ == threads_) {
+    return false;
+  }
+  const std::size_t at = backwards_ ? threads_ - 1 - begun_ : begun_;
+  ++begun_;
+  const std::size_t row = at / blockDim.x;
+  worker.index = {static_cast<unsigned>(at % blockDim.x), static_cast<unsigned>(row % blockDim.y),
+                  static_cast<unsigned>(row / blockDim.y)};
+  worker.shared_objects = 0;
+  threadIdx = worker.index;
+  return true;
+}
+
+void Runner::resume(Worker& worker) {
+  current_ = &worker;
+  worker.waits = false;
+  threadIdx = worker.index;
+  worker.fiber.resume();
+  current_ = nullptr;
+  if (failure_ != nullptr) {
+    abandon();
+  }
+}
+
+/// Lets every thread run up to its first barrier, or its end.
+void Runner::begin_all() {
+  for (std::size_t w = 0; begun_ < threads_; ++w) {
+    if (w == workers_.size()) {
+      workers_.push_back(std::make_unique<Worker>(*this));
+    }
+    resume(*workers_[w]);
+  }
+}
+
+std::vector<Runner::Worker*> Runner::waiting() {
+  std::vector<Worker*> found;
+  for (const auto& worker : workers_) {
+    if (worker->waits) {
+      found.push_back(worker.get());
+    }
+  }
+  return found;
+}
+
+void Runner::check_barrier(const std::vector<Worker*>& waiting) const {
+  const Worker& first = *waiting.front();
+  const auto place = [](const Worker& worker) {
+    return fmt::format("{}:{}", short_path(worker.where.file_name()), worker.where.line());
+  };
+  if (waiting.size() != threads_) {
+    throw Error(fmt::format("{} of {} threads of block {} wait at the barrier {}, the others have returned",
+                            waiting.size(), threads_, text_of(blockIdx), place(first)));
+  }
+  for (const Worker* worker : waiting) {
+    if (worker->where.line() != first.where.line() ||
+        std::strcmp(worker->where.file_name(), first.where.file_name()) != 0) {
+      throw Error(fmt::format("threads of block {} wait at different barriers: {} at {}, {} at {}", text_of(blockIdx),
+                              text_of(first.index), place(first), text_of(worker->index), place(*worker)));
+    }
+  }
+}
+
+/// Threads that still wait will never go on, so their fibers are made anew for the next block.
+void Runner::abandon() {
+  workers_.clear();
+  std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void Runner::run_block(Thread thread, bool backwards) {
+  thread_ = thread;
+  backwards_ = backwards;
+  threads_ = std::size_t{blockDim.x} * blockDim.y * blockDim.z;
+  begun_ = 0;
+  shared_.clear();
+  shared_bytes_ = 0;
+  begin_all();
+  for (auto open = waiting(); !open.empty(); open = waiting()) {
+    try {
+      check_barrier(open);
+    } catch (...) {
+      failure_ = std::current_exception();
+      abandon();
+    }
+    for (Worker* worker : open) {
+      resume(*worker);
+    }
+  }
+}
+
+void Runner::wait(const std::source_location& where) {
+  current_->waits = true;
+  current_->where = where;
+  current_->fiber.pause();
+}
+
+void* Runner::shared(std::size_t bytes) {
+  const std::size_t index = current_->shared_objects++;
+  if (index == shared_.size()) {
+    shared_bytes_ += bytes;
+    if (shared_bytes_ > kMaxSharedBytes) {
+      throw Error(fmt::format("a block shares {} bytes, it may share {}", shared_bytes_, kMaxSharedBytes));
+    }
+    shared_.emplace_back(Shared(new (std::align_val_t{16}) char[bytes]), bytes);
+    std::memset(shared_.back().first.get(), 0xff, bytes);
+  }
+  if (shared_[index].second != bytes) {
+    throw Error("the threads of a block declare different shared objects");
+  }
+  return shared_[index].first.get();
+}
+
+Runner& runner() {
+  thread_local Runner runner;
+  return runner;
+}
+
+std::string name_of(const void* kernel) {
+  const char* name = nullptr;
+  cudaFuncGetName(&name, kernel);
+  return name == nullptr ? "of unknown name" : name;
+}
+
+}  // namespace
+
+cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
+  const std::size_t threads = std::size_t{block.x} * block.y * block.z;
+  const bool good = grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffff && grid.y <= 0xffff &&
+                    grid.z <= 0xffff && threads >= 1 && threads <= kMaxThreads && block.z <= 64;
+  if (!good) {
+    return cudaErrorInvalidConfiguration;
+  }
+  return shared_bytes <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
+  gridDim = grid;
+  blockDim = block;
+  bool backwards = false;
+  try {
+    for (unsigned z = 0; z < grid.z; ++z) {
+      for (unsigned y = 0; y < grid.y; ++y) {
+        for (unsigned x = 0; x < grid.x; ++x) {
+          blockIdx = {x, y, z};
+          runner().run_block(thread, backwards);
+          backwards = !backwards;
+        }
+      }
+    }
+  } catch (const Error& error) {
+    throw Error(fmt::format("emulated kernel {}: {}", name_of(kernel), error.what()));
+  }
+}
+
+void* shared(std::size_t bytes) { return runner().shared(bytes); }
+
+}  // namespace stagecoach::cuda::emulation
+
+void __syncthreads(std::source_location where) {
+  // Of the runner of this CPU thread: a fiber stays on it.
+  stagecoach::cuda::emulation::runner().wait(where);
+}

@@ -1,0 +1,30 @@
+#pragma once
+/// @file
+/// Device code as plain C++, for a machine without a GPU; see core/cuda/device_code.h.
+
+#include <cuda_runtime.h>  // that of emulation/include
+#include <thrust/execution_policy.h>
+
+#include <type_traits>
+
+#include "core/cuda/emulation/block.h"
+
+#define STAGECOACH_SHARED(Type, name) \
+  Type& name = *static_cast<Type*>(::stagecoach::cuda::emulation::shared(sizeof(Type)))
+
+namespace stagecoach::cuda {
+
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t,
+            std::type_identity_t<Parameters>... arguments) {
+  const void* code = reinterpret_cast<const void*>(kernel);
+  if (const cudaError_t error = emulation::check_launch(grid, block, shared_bytes); error != cudaSuccess) {
+    launch_failed(error, code, grid, block, shared_bytes);
+  }
+  const auto thread = [&] { kernel(arguments...); };
+  emulation::run(code, grid, block, {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
+}
+
+inline auto on_stream(cudaStream_t) { return thrust::seq; }
+
+}  // namespace stagecoach::cuda

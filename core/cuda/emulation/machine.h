@@ -1,0 +1,18 @@
+#pragma once
+/// @file
+/// The GPUs that the emulation pretends to have; tests change them to see what is said about other ones.
+
+#include <cstddef>
+
+namespace stagecoach::cuda::emulation {
+
+struct Machine {
+  int devices = 2;
+  int driver_version = 13000;                 ///< as CUDA counts; 0: there is no driver
+  std::size_t memory = std::size_t{2} << 30;  ///< bytes of each GPU
+};
+
+/// Changed only while no device is in use.
+Machine& machine();
+
+}  // namespace stagecoach::cuda::emulation

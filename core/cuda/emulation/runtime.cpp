@@ -1,0 +1,234 @@
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+
+#include "core/cuda/emulation/machine.h"
+
+struct EmulatedStream {};
+struct EmulatedEvent {
+  std::chrono::steady_clock::time_point time;
+};
+
+namespace stagecoach::cuda::emulation {
+
+Machine& machine() {
+  static Machine machine;
+  return machine;
+}
+
+namespace {
+
+constexpr std::align_val_t kAlignment{256};  // that of cudaMalloc
+thread_local int current_device = 0;
+
+/// The memory that is out, of all GPUs.
+class Heap {
+ public:
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (bytes > machine().memory - used_[current_device]) {
+      return nullptr;
+    }
+    void* memory = ::operator new(bytes, kAlignment);
+    used_[current_device] += bytes;
+    blocks_[memory] = {current_device, bytes};
+    return memory;
+  }
+  bool give_back(void* memory) {
+    const std::lock_guard lock(mutex_);
+    const auto block = blocks_.find(memory);
+    if (block == blocks_.end()) {
+      return false;
+    }
+    used_[block->second.device] -= block->second.bytes;
+    blocks_.erase(block);
+    ::operator delete(memory, kAlignment);
+    return true;
+  }
+  std::size_t free() {
+    const std::lock_guard lock(mutex_);
+    return machine().memory - used_[current_device];
+  }
+
+ private:
+  struct Block {
+    int device;
+    std::size_t bytes;
+  };
+  std::mutex mutex_;
+  std::map<void*, Block> blocks_;
+  std::map<int, std::size_t> used_;
+};
+
+Heap& heap() {
+  static auto& heap = *new Heap;  // never destroyed: allocators give back late
+  return heap;
+}
+
+}  // namespace
+}  // namespace stagecoach::cuda::emulation
+
+using namespace stagecoach::cuda::emulation;
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+  }
+  return "cudaErrorUnknown";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorNotReady:
+      return "device not ready";
+  }
+  return "unknown error";
+}
+
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaFuncGetName(const char** name, const void* kernel) {
+  Dl_info info;
+  *name = ::dladdr(kernel, &info) != 0 ? info.dli_sname : nullptr;
+  return *name == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = machine().driver_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = machine().devices;
+  if (machine().driver_version < 13000) {
+    return cudaErrorInsufficientDriver;
+  }
+  return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= machine().devices) {
+    return cudaErrorInvalidDevice;
+  }
+  std::strcpy(properties->name, "emulated GPU");
+  properties->major = 9;
+  properties->minor = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 9;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= machine().devices) {
+    return cudaErrorInvalidDevice;
+  }
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  *memory = heap().take(bytes);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) { return heap().give_back(memory) ? cudaSuccess : cudaErrorInvalidValue; }
+
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  *memory = ::operator new(bytes, kAlignment, std::nothrow);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  ::operator delete(memory, kAlignment);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  *free_bytes = heap().free();
+  *total_bytes = machine().memory;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t) {
+  std::memset(memory, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new EmulatedStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->time = std::chrono::steady_clock::now();
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  return cudaSuccess;
+}

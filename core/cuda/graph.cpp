@@ -1,0 +1,75 @@
+#include <utility>
+
+#include "core/cuda/memory.h"
+#include "core/cuda/queues.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace stagecoach::cuda {
+namespace {
+
+using GraphHandle = Handle<cudaGraph_t, cudaGraphDestroy>;
+using ExecutableHandle = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+class RecordedGraph final : public Graph {
+ public:
+  RecordedGraph(Device device, std::shared_ptr<Allocator> memory, ExecutableHandle executable)
+      : device_(device), memory_(std::move(memory)), executable_(std::move(executable)) {}
+  ~RecordedGraph() override { static_cast<void>(cudaStreamSynchronize(compute_stream(device_))); }
+  void launch() override { STAGECOACH_CUDA(cudaGraphLaunch(executable_.get(), compute_stream(device_))); }
+
+ private:
+  Device device_;
+  std::shared_ptr<Allocator> memory_;  // kept: the recorded work has addresses in it
+  ExecutableHandle executable_;
+};
+
+/// Records the stream until the end of the scope; the stream is itself again whatever happens.
+class Recording {
+ public:
+  explicit Recording(cudaStream_t stream) : stream_(stream) {
+    // Only this thread is held to the rules of recording: ranks beside it work on.
+    STAGECOACH_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  }
+  ~Recording() {
+    if (stream_ != nullptr) {
+      cudaGraph_t unfinished = nullptr;
+      static_cast<void>(cudaStreamEndCapture(stream_, &unfinished));
+      cudaGetLastError();
+      const GraphHandle owner(unfinished);
+    }
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  GraphHandle end() {
+    cudaGraph_t graph = nullptr;
+    STAGECOACH_CUDA(cudaStreamEndCapture(std::exchange(stream_, nullptr), &graph));
+    return GraphHandle(graph);
+  }
+
+ private:
+  cudaStream_t stream_;
+};
+
+}  // namespace
+
+bool has_graphs() { return true; }
+
+std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& work) {
+  const cudaStream_t stream = compute_stream(device);
+  auto memory = std::make_shared<Allocator>(std::make_unique<MemoryOf>(cuda::allocator(device), false),
+                                            "the recording on " + to_string(device));
+  GraphHandle graph;
+  {
+    Recording recording(stream);
+    const AllocateFrom from(device, memory);
+    work();
+    graph = recording.end();
+  }
+  cudaGraphExec_t executable = nullptr;
+  STAGECOACH_CUDA(cudaGraphInstantiate(&executable, graph.get(), 0));
+  return std::make_unique<RecordedGraph>(device, std::move(memory), ExecutableHandle(executable));
+}
+
+}  // namespace stagecoach::cuda

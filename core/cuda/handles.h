@@ -1,0 +1,53 @@
+#pragma once
+/// @file
+/// Owners of CUDA's handles: moved, never copied, destroyed once.
+
+#include <utility>
+
+#include "core/cuda/check.h"
+
+namespace stagecoach::cuda {
+
+/// Holds a handle and destroys it with `destroy`, whose result is not looked at: nothing could be done about it.
+template <class Raw, auto destroy>
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(Raw raw) : raw_(raw) {}
+  ~Handle() { reset(); }
+  Handle(Handle&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      raw_ = std::exchange(other.raw_, nullptr);
+    }
+    return *this;
+  }
+  Raw get() const { return raw_; }
+
+ private:
+  void reset() {
+    if (raw_ != nullptr) {
+      static_cast<void>(destroy(raw_));
+    }
+  }
+  Raw raw_ = nullptr;
+};
+
+using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
+using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
+
+inline StreamHandle make_stream() {
+  cudaStream_t raw = nullptr;
+  // Non-blocking: it does not wait for the legacy default stream, which nothing here uses.
+  STAGECOACH_CUDA(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+  return StreamHandle(raw);
+}
+
+inline EventHandle make_event() {
+  cudaEvent_t raw = nullptr;
+  STAGECOACH_CUDA(cudaEventCreateWithFlags(&raw, cudaEventDefault));
+  return EventHandle(raw);
+}
+
+}  // namespace stagecoach::cuda

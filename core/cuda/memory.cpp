@@ -1,0 +1,73 @@
+#include "core/cuda/memory.h"
+
+#include "core/cuda/queues.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace stagecoach::cuda {
+namespace {
+
+/// The memory, or nullptr when there is no more; the allocator then tries again and says what is held.
+void* unless_exhausted(cudaError_t error, void* memory, const char* call) {
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  if (error != cudaSuccess) {
+    call_failed(error, call, __FILE__, __LINE__);
+  }
+  return memory;
+}
+
+/// Lets this thread ask for memory while it records: that is no work of the stream, but forbidden unless one insists.
+class InsistWhileRecording {
+ public:
+  InsistWhileRecording() { STAGECOACH_CUDA(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~InsistWhileRecording() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  InsistWhileRecording(const InsistWhileRecording&) = delete;
+  InsistWhileRecording& operator=(const InsistWhileRecording&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace
+
+void* DeviceMemory::acquire(std::size_t bytes) {
+  select(device_);
+  const InsistWhileRecording insist;
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  return unless_exhausted(error, memory, "cudaMalloc(&memory, bytes)");
+}
+
+void DeviceMemory::give_back(void* memory) {
+  select(device_);
+  const InsistWhileRecording insist;
+  STAGECOACH_CUDA(cudaFree(memory));  // waits for the work that still uses it
+}
+
+bool DeviceMemory::is_host_memory() const { return is_emulated(); }
+
+std::optional<std::size_t> DeviceMemory::free_bytes() const {
+  select(device_);
+  std::size_t left = 0;
+  std::size_t total = 0;
+  return cudaMemGetInfo(&left, &total) == cudaSuccess ? std::optional(left) : std::nullopt;
+}
+
+void* PinnedMemory::acquire(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+  return unless_exhausted(error, memory, "cudaHostAlloc(&memory, bytes, cudaHostAllocPortable)");
+}
+
+void PinnedMemory::give_back(void* memory) { STAGECOACH_CUDA(cudaFreeHost(memory)); }
+
+const std::shared_ptr<Allocator>& pinned_allocator() {
+  static const auto& pinned =
+      *new std::shared_ptr<Allocator>(std::make_shared<Allocator>(std::make_unique<PinnedMemory>(), "pinned memory"));
+  return pinned;
+}
+
+}  // namespace stagecoach::cuda

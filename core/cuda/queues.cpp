@@ -1,0 +1,74 @@
+#include "core/cuda/queues.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "core/cuda/memory.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+
+namespace stagecoach::cuda {
+namespace {
+
+struct Queues {
+  explicit Queues(Device device)
+      : compute(make_stream()),
+        copies(make_stream()),
+        memory(std::make_shared<Allocator>(std::make_unique<DeviceMemory>(device), to_string(device))) {}
+  StreamHandle compute;
+  StreamHandle copies;
+  std::shared_ptr<Allocator> memory;
+};
+
+Queues& queues(Device device) {
+  // Never destroyed: tensors in static storage may outlive any order of destruction that we could choose.
+  static auto& made = *new std::map<Device, std::unique_ptr<Queues>>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto found = made.find(device);
+  if (found == made.end()) {
+    stagecoach::require_device(device);
+  }
+  select(device);
+  return found != made.end() ? *found->second : *made.emplace(device, std::make_unique<Queues>(device)).first->second;
+}
+
+/// Where this thread's new tensors come from while it records.
+thread_local std::pair<Device, std::shared_ptr<Allocator>> recording;
+
+}  // namespace
+
+void select(Device device) {
+  thread_local int selected = -1;
+  if (selected != device.index) {
+    STAGECOACH_CUDA(cudaSetDevice(device.index));
+    selected = device.index;
+  }
+}
+
+cudaStream_t compute_stream(Device device) { return queues(device).compute.get(); }
+
+cudaStream_t raw(const Stream& stream) {
+  STAGECOACH_CHECK(stream.id == Stream::kCompute || stream.id == Stream::kCopies,
+                   "stream {} of {}: there are {} (compute) and {} (copies)", stream.id, to_string(stream.device),
+                   Stream::kCompute, Stream::kCopies);
+  const Queues& found = queues(stream.device);
+  return stream.id == Stream::kCompute ? found.compute.get() : found.copies.get();
+}
+
+const std::shared_ptr<Allocator>& allocator(Device device) { return queues(device).memory; }
+
+std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
+  return recording.second != nullptr && recording.first == device ? recording.second : cuda::allocator(device);
+}
+
+AllocateFrom::AllocateFrom(Device device, std::shared_ptr<Allocator> memory) {
+  STAGECOACH_CHECK(recording.second == nullptr, "cuda: this thread is recording already");
+  recording = {device, std::move(memory)};
+}
+
+AllocateFrom::~AllocateFrom() { recording = {}; }
+
+}  // namespace stagecoach::cuda

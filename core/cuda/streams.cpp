@@ -1,0 +1,53 @@
+#include "core/cuda/queues.h"
+#include "core/cuda_backend.h"
+
+namespace stagecoach::cuda {
+
+class Mark {
+ public:
+  explicit Mark(const Stream& stream) : device_(stream.device) {
+    const cudaStream_t queue = raw(stream);
+    event_ = make_event();
+    STAGECOACH_CUDA(cudaEventRecord(event_.get(), queue));
+  }
+  cudaEvent_t event() const { return event_.get(); }
+  Device device() const { return device_; }
+
+ private:
+  Device device_;
+  EventHandle event_;
+};
+
+void synchronize(const Stream& stream) { STAGECOACH_CUDA(cudaStreamSynchronize(raw(stream))); }
+
+std::shared_ptr<Mark> mark(const Stream& stream) { return std::make_shared<Mark>(stream); }
+
+void wait(const Mark& mark, const Stream& stream) {
+  STAGECOACH_CUDA(cudaStreamWaitEvent(raw(stream), mark.event(), 0));
+}
+
+void synchronize(const Mark& mark) {
+  select(mark.device());
+  STAGECOACH_CUDA(cudaEventSynchronize(mark.event()));
+}
+
+double seconds_between(const Mark& start, const Mark& end) {
+  synchronize(start);
+  synchronize(end);
+  float milliseconds = 0;
+  STAGECOACH_CUDA(cudaEventElapsedTime(&milliseconds, start.event(), end.event()));
+  return 1e-3 * static_cast<double>(milliseconds);
+}
+
+void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  const Device mover = to_device.type == DeviceType::cuda ? to_device : from_device;
+  const Stream copies{mover, Stream::kCopies};
+  for (const Device side : {to_device, from_device}) {
+    if (side.type == DeviceType::cuda) {
+      wait(Mark({side, Stream::kCompute}), copies);
+    }
+  }
+  STAGECOACH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, raw(copies)));
+}
+
+}  // namespace stagecoach::cuda

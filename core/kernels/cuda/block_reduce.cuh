@@ -1,0 +1,44 @@
+#pragma once
+/// @file
+/// Reductions over a block by CUB, whose result every thread gets. The order of the operations is fixed.
+
+#include <cub/block/block_reduce.cuh>
+
+#include "core/cuda/device_code.h"
+
+namespace stagecoach::cuda {
+
+/// What a block shares for it.
+template <class T, int kThreads>
+struct BlockReduction {
+  typename cub::BlockReduce<T, kThreads>::TempStorage storage;
+  T result;
+};
+
+struct Sum {
+  template <class T>
+  __device__ T operator()(const T& a, const T& b) const {
+    return a + b;
+  }
+};
+struct Largest {
+  template <class T>
+  __device__ T operator()(const T& a, const T& b) const {
+    return a < b ? b : a;
+  }
+};
+
+/// All threads of the block must call it.
+template <int kThreads, class T, class Operation>
+__device__ T reduce_block(BlockReduction<T, kThreads>& shared, const T& value, Operation operation) {
+  const T reduced = cub::BlockReduce<T, kThreads>(shared.storage).Reduce(value, operation);
+  if (threadIdx.x == 0) {
+    shared.result = reduced;
+  }
+  __syncthreads();  // the result is there
+  const T result = shared.result;
+  __syncthreads();  // all have read it: `shared` may be used again
+  return result;
+}
+
+}  // namespace stagecoach::cuda

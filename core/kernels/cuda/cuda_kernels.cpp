@@ -1,0 +1,479 @@
+#include "core/kernels/cuda/cuda_kernels.h"
+
+#include <limits>
+#include <vector>
+
+#include "core/cuda/queues.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+#include "core/kernels/cuda/functions.h"
+#include "core/stream.h"
+
+namespace stagecoach {
+namespace {
+
+using cuda::compute_stream;
+
+/// Kernels count in 32 bits: half the registers of 64, and a fraction of the time for a division.
+int small(std::int64_t count) {
+  STAGECOACH_CHECK(count <= std::numeric_limits<int>::max(), "cuda: {} elements; kernels count to {}", count,
+                   std::numeric_limits<int>::max());
+  return static_cast<int>(count);
+}
+
+/// Memory for what a function keeps between its kernels; given back at the end of the call, in the stream's order.
+template <class T>
+class Partial {
+ public:
+  Partial(std::int64_t count, Device device) {
+    if (count > 0) {
+      tensor_ = Tensor::empty({count}, dtype_of<T>, device);
+    }
+  }
+  T* data() { return tensor_.defined() ? tensor_.mutable_data<T>() : nullptr; }
+
+ private:
+  Tensor tensor_;
+};
+
+cuda::ChannelExtents channel_extents(const Tensor& x) {
+  std::int64_t plane = 1;
+  for (int d = 2; d < x.dims(); ++d) {
+    plane *= x.size(d);
+  }
+  small(x.numel());
+  return {small(x.size(0)), small(x.size(1)), small(plane)};
+}
+
+cuda::PoolExtents pool_extents(const Tensor& x, const Tensor& y, const Window& window) {
+  small(x.numel());
+  return {small(x.size(0) * x.size(1)), small(x.size(2)),     small(x.size(3)),     small(y.size(2)), small(y.size(3)),
+          small(window.kernel),         small(window.stride), small(window.padding)};
+}
+
+}  // namespace
+
+// ---- Elementwise
+
+void CudaKernels::fill(double value, Tensor& out) const {
+  const cudaStream_t stream = compute_stream(out.device());
+  switch (out.dtype()) {
+    case DType::float32:
+      return cuda::fill(stream, static_cast<float>(value), out.mutable_data<float>(), out.numel());
+    case DType::float64:
+      return cuda::fill(stream, value, out.mutable_data<double>(), out.numel());
+    case DType::int32:
+      return cuda::fill(stream, static_cast<std::int32_t>(value), out.mutable_data<std::int32_t>(), out.numel());
+    case DType::uint8:
+      return cuda::fill(stream, static_cast<std::uint8_t>(value), out.mutable_data<std::uint8_t>(), out.numel());
+  }
+}
+
+void CudaKernels::copy(const Tensor& source, Tensor& out) const {
+  const Device to = out.device();
+  const Device from = source.device();
+  const Device mover = to.type == DeviceType::cuda ? to : from;
+  if (from.type == DeviceType::cuda && from != mover) {  // another GPU, or another slot: after its work so far
+    Event ready;
+    ready.record({from, Stream::kCompute});
+    ready.wait({mover, Stream::kCompute});
+  }
+  STAGECOACH_CUDA(cudaMemcpyAsync(out.raw_mutable_data(), source.raw_data(), out.bytes(), cudaMemcpyDefault,
+                                  compute_stream(mover)));
+  if (to.type == DeviceType::cpu || from.type == DeviceType::cpu) {
+    synchronize({mover, Stream::kCompute});  // the CPU may read or change its side now
+  } else if (from != mover) {
+    Event done;
+    done.record({mover, Stream::kCompute});
+    done.wait({from, Stream::kCompute});  // before the source's memory is used again
+  }
+}
+
+void CudaKernels::add(const Tensor& a, const Tensor& b, Tensor& out) const {
+  dispatch_floating(out.dtype(), "add", [&]<class T>() {
+    cuda::add(compute_stream(out.device()), a.data<T>(), b.data<T>(), out.mutable_data<T>(), out.numel());
+  });
+}
+
+void CudaKernels::add_scaled(const Tensor& x, double factor, Tensor& sum) const {
+  dispatch_floating(sum.dtype(), "add_scaled", [&]<class T>() {
+    cuda::add_scaled(compute_stream(sum.device()), x.data<T>(), static_cast<T>(factor), sum.mutable_data<T>(),
+                     sum.numel());
+  });
+}
+
+void CudaKernels::scale(const Tensor& x, double factor, Tensor& out) const {
+  dispatch_floating(out.dtype(), "scale", [&]<class T>() {
+    cuda::scale(compute_stream(out.device()), x.data<T>(), static_cast<T>(factor), out.mutable_data<T>(), out.numel());
+  });
+}
+
+void CudaKernels::accumulate(const Tensor& x, Tensor& sum) const {
+  dispatch_floating(x.dtype(), "accumulate", [&]<class T>() {
+    cuda::accumulate(compute_stream(sum.device()), x.data<T>(), sum.mutable_data<double>());
+  });
+}
+
+void CudaKernels::increment(std::span<Tensor> counters) const {
+  for (std::size_t first = 0; first < counters.size(); first += cuda::Counters::kMost) {
+    cuda::Counters table{};
+    for (Tensor& counter : counters.subspan(first, std::min<std::size_t>(counters.size() - first, table.kMost))) {
+      table.at[table.count++] = counter.mutable_data<std::int32_t>();
+    }
+    cuda::increment(compute_stream(counters[first].device()), table);
+  }
+}
+
+void CudaKernels::relu(const Tensor& x, Tensor& out) const {
+  dispatch_floating(out.dtype(), "relu", [&]<class T>() {
+    cuda::relu(compute_stream(out.device()), x.data<T>(), out.mutable_data<T>(), out.numel());
+  });
+}
+
+void CudaKernels::relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) const {
+  dispatch_floating(out.dtype(), "relu_grad", [&]<class T>() {
+    cuda::relu_grad(compute_stream(out.device()), grad_y.data<T>(), y.data<T>(), out.mutable_data<T>(), out.numel());
+  });
+}
+
+// ---- Matrix products
+
+namespace {
+
+/// The fastest kernel that the settings allow.
+template <class T>
+cuda::ProductPlan plan_for(const cuda::ProductExtents& e, Device device) {
+  small(std::int64_t{1} * e.rows * e.columns);
+  if (sizeof(T) == sizeof(double)) {
+    return plan_product(cuda::ProductKernel::tiled, e);
+  }
+  const bool tensor_cores = e.rows > 16 && cuda::uses_tf32(device);
+  return plan_product(tensor_cores ? cuda::ProductKernel::tensor_cores : cuda::ProductKernel::registers, e);
+}
+
+/// Calls function(stream, plan, partial) with what a matrix product of extents `e` needs.
+template <class T, class Function>
+void with_plan(const cuda::ProductExtents& e, Device device, const Function& function) {
+  const cuda::ProductPlan plan = plan_for<T>(e, device);
+  Partial<T> partial(plan.partial_elements(e), device);
+  function(compute_stream(device), plan, partial.data());
+}
+
+cuda::LinearExtents linear_extents(const Tensor& x, const Tensor& weight) {
+  small(x.numel());
+  small(weight.numel());
+  return {small(x.size(0)), small(x.size(1)), small(weight.size(0))};
+}
+
+cuda::ConvExtents conv_extents(const Tensor& x, const Tensor& weight, const Tensor& y, const Window& window) {
+  small(x.numel());
+  small(y.numel());
+  small(weight.numel());
+  return {small(x.size(0)),     small(x.size(1)),     small(x.size(2)),      small(x.size(3)), small(weight.size(0)),
+          small(window.kernel), small(window.stride), small(window.padding), small(y.size(2)), small(y.size(3))};
+}
+
+}  // namespace
+
+void CudaKernels::linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) const {
+  dispatch_floating(x.dtype(), "linear", [&]<class T>() {
+    const auto e = linear_extents(x, weight);
+    with_plan<T>(e.forward(), x.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+      cuda::linear(stream, plan, e, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
+                   y.mutable_data<T>(), partial);
+    });
+  });
+}
+
+void CudaKernels::linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "linear_grad_input", [&]<class T>() {
+    const auto e = linear_extents(grad_x, weight);
+    with_plan<T>(e.grad_input(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+      cuda::linear_grad_input(stream, plan, e, grad_y.data<T>(), weight.data<T>(), grad_x.mutable_data<T>(), partial);
+    });
+  });
+}
+
+void CudaKernels::linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight) const {
+  dispatch_floating(grad_y.dtype(), "linear_grad_weight", [&]<class T>() {
+    const auto e = linear_extents(x, grad_weight);
+    with_plan<T>(e.grad_weight(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+      cuda::linear_grad_weight(stream, plan, e, grad_y.data<T>(), x.data<T>(), grad_weight.mutable_data<T>(), partial);
+    });
+  });
+}
+
+void CudaKernels::conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window,
+                         Tensor& y) const {
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    const auto e = conv_extents(x, weight, y, window);
+    with_plan<T>(e.forward(), x.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+      cuda::conv2d(stream, plan, e, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
+                   y.mutable_data<T>(), partial);
+    });
+  });
+}
+
+void CudaKernels::conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window,
+                                    Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
+    const auto e = conv_extents(grad_x, weight, grad_y, window);
+    with_plan<T>(e.grad_input(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+      cuda::conv2d_grad_input(stream, plan, e, grad_y.data<T>(), weight.data<T>(), grad_x.mutable_data<T>(), partial);
+    });
+  });
+}
+
+void CudaKernels::conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window,
+                                     Tensor& grad_weight) const {
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
+    const auto e = conv_extents(x, grad_weight, grad_y, window);
+    with_plan<T>(e.grad_weight(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+      cuda::conv2d_grad_weight(stream, plan, e, grad_y.data<T>(), x.data<T>(), grad_weight.mutable_data<T>(), partial);
+    });
+  });
+}
+
+// ---- Channels
+
+void CudaKernels::channel_sums(const Tensor& x, Tensor& out) const {
+  dispatch_floating(x.dtype(), "channel_sums", [&]<class T>() {
+    const auto e = channel_extents(x);
+    Partial<T> partial(std::int64_t{1} * e.channels * e.parts(), x.device());
+    cuda::channel_sums(compute_stream(x.device()), e, x.data<T>(), out.mutable_data<T>(), partial.data());
+  });
+}
+
+void CudaKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) const {
+  dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
+    const auto e = channel_extents(x);
+    Partial<T> partial(std::int64_t{1} * e.channels * e.parts(), x.device());
+    const cudaStream_t stream = compute_stream(x.device());
+    cuda::channel_means(stream, e, x.data<T>(), mean.mutable_data<T>(), partial.data());
+    cuda::channel_variances(stream, e, x.data<T>(), mean.data<T>(), variance.mutable_data<T>(), partial.data());
+  });
+}
+
+void CudaKernels::update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum,
+                                            std::int64_t count, Tensor& running_mean, Tensor& running_variance) const {
+  dispatch_floating(mean.dtype(), "update_running_statistics", [&]<class T>() {
+    cuda::update_running_statistics(compute_stream(mean.device()), small(mean.numel()), mean.data<T>(),
+                                    variance.data<T>(), static_cast<T>(momentum),
+                                    static_cast<T>(count) / static_cast<T>(count - 1), running_mean.mutable_data<T>(),
+                                    running_variance.mutable_data<T>());
+  });
+}
+
+void CudaKernels::inverse_deviation(const Tensor& variance, double epsilon, Tensor& out) const {
+  dispatch_floating(variance.dtype(), "inverse_deviation", [&]<class T>() {
+    cuda::inverse_deviation(compute_stream(variance.device()), small(variance.numel()), variance.data<T>(),
+                            static_cast<T>(epsilon), out.mutable_data<T>());
+  });
+}
+
+void CudaKernels::batch_norm(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& weight,
+                             const Tensor& bias, Tensor& y) const {
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    cuda::batch_norm(compute_stream(x.device()), channel_extents(x), x.data<T>(), mean.data<T>(),
+                     inverse_deviation.data<T>(), weight.data<T>(), bias.data<T>(), y.mutable_data<T>());
+  });
+}
+
+void CudaKernels::batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                         const Tensor& inverse_deviation, Tensor& grad_weight,
+                                         Tensor& grad_bias) const {
+  dispatch_floating(x.dtype(), "batch_norm_grad_weight", [&]<class T>() {
+    const auto e = channel_extents(x);
+    Partial<T> partial(std::int64_t{2} * e.channels * e.parts(), x.device());
+    cuda::batch_norm_grad_weight(compute_stream(x.device()), e, grad_y.data<T>(), x.data<T>(), mean.data<T>(),
+                                 inverse_deviation.data<T>(), grad_weight.mutable_data<T>(),
+                                 grad_bias.mutable_data<T>(), partial.data());
+  });
+}
+
+void CudaKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& inverse_deviation, const Tensor& weight,
+                                        Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "batch_norm_grad_input", [&]<class T>() {
+    cuda::batch_norm_grad_input(compute_stream(grad_y.device()), channel_extents(grad_y), grad_y.data<T>(),
+                                inverse_deviation.data<T>(), weight.data<T>(), grad_x.mutable_data<T>());
+  });
+}
+
+void CudaKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
+                                                 const Tensor& inverse_deviation, const Tensor& weight,
+                                                 const Tensor& grad_weight, const Tensor& grad_bias,
+                                                 Tensor& grad_x) const {
+  dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
+    cuda::batch_norm_grad_input_of_batch(compute_stream(x.device()), channel_extents(x), grad_y.data<T>(), x.data<T>(),
+                                         mean.data<T>(), inverse_deviation.data<T>(), weight.data<T>(),
+                                         grad_weight.data<T>(), grad_bias.data<T>(), grad_x.mutable_data<T>());
+  });
+}
+
+// ---- Pooling
+
+void CudaKernels::max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& picked) const {
+  dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
+    cuda::max_pool2d(compute_stream(x.device()), pool_extents(x, y, window), x.data<T>(), y.mutable_data<T>(),
+                     picked.mutable_data<std::int32_t>());
+  });
+}
+
+void CudaKernels::max_pool2d_grad(const Tensor& grad_y, const Tensor& picked, const Window& window,
+                                  Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "max_pool2d_grad", [&]<class T>() {
+    cuda::max_pool2d_grad(compute_stream(grad_y.device()), pool_extents(grad_x, grad_y, window), grad_y.data<T>(),
+                          picked.data<std::int32_t>(), grad_x.mutable_data<T>());
+  });
+}
+
+void CudaKernels::global_average_pool(const Tensor& x, Tensor& y) const {
+  dispatch_floating(x.dtype(), "global_average_pool", [&]<class T>() {
+    small(x.numel());
+    cuda::plane_means(compute_stream(x.device()), small(y.numel()), small(x.size(2) * x.size(3)), x.data<T>(),
+                      y.mutable_data<T>());
+  });
+}
+
+void CudaKernels::global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) const {
+  dispatch_floating(grad_y.dtype(), "global_average_pool_grad", [&]<class T>() {
+    small(grad_x.numel());
+    cuda::plane_means_grad(compute_stream(grad_y.device()), small(grad_y.numel()),
+                           small(grad_x.size(2) * grad_x.size(3)), grad_y.data<T>(), grad_x.mutable_data<T>());
+  });
+}
+
+// ---- Rows
+
+void CudaKernels::softmax(const Tensor& x, Tensor& y) const {
+  dispatch_floating(x.dtype(), "softmax", [&]<class T>() {
+    cuda::softmax(compute_stream(x.device()), small(x.size(0)), small(x.size(1)), x.data<T>(), y.mutable_data<T>());
+  });
+}
+
+void CudaKernels::softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) const {
+  dispatch_floating(y.dtype(), "softmax_grad", [&]<class T>() {
+    cuda::softmax_grad(compute_stream(y.device()), small(y.size(0)), small(y.size(1)), grad_y.data<T>(), y.data<T>(),
+                       grad_x.mutable_data<T>());
+  });
+}
+
+void CudaKernels::log_softmax(const Tensor& x, Tensor& y) const {
+  dispatch_floating(x.dtype(), "log_softmax", [&]<class T>() {
+    cuda::log_softmax(compute_stream(x.device()), small(x.size(0)), small(x.size(1)), x.data<T>(), y.mutable_data<T>());
+  });
+}
+
+void CudaKernels::log_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) const {
+  dispatch_floating(y.dtype(), "log_softmax_grad", [&]<class T>() {
+    cuda::log_softmax_grad(compute_stream(y.device()), small(y.size(0)), small(y.size(1)), grad_y.data<T>(),
+                           y.data<T>(), grad_x.mutable_data<T>());
+  });
+}
+
+// ---- Losses
+
+void CudaKernels::cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss,
+                                Tensor& probabilities) const {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    small(logits.numel());
+    Partial<double> row_losses(logits.size(0), logits.device());
+    cuda::cross_entropy(compute_stream(logits.device()), small(logits.size(0)), small(logits.size(1)), logits.data<T>(),
+                        labels.data<std::int32_t>(), factor, row_losses.data(), loss.mutable_data<T>(),
+                        probabilities.mutable_data<T>());
+  });
+}
+
+void CudaKernels::cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels,
+                                     double factor, Tensor& grad_logits) const {
+  dispatch_floating(probabilities.dtype(), "cross_entropy_grad", [&]<class T>() {
+    cuda::cross_entropy_grad(compute_stream(probabilities.device()), small(probabilities.size(0)),
+                             small(probabilities.size(1)), grad_loss.data<T>(), probabilities.data<T>(),
+                             labels.data<std::int32_t>(), factor, grad_logits.mutable_data<T>());
+  });
+}
+
+void CudaKernels::squared_error(const Tensor& a, const Tensor& b, double factor, Tensor& loss) const {
+  dispatch_floating(a.dtype(), "squared_error", [&]<class T>() {
+    Partial<double> parts(cuda::squared_error_parts(a.numel()), a.device());
+    cuda::squared_error(compute_stream(a.device()), a.data<T>(), b.data<T>(), a.numel(), factor, parts.data(),
+                        loss.mutable_data<T>());
+  });
+}
+
+void CudaKernels::squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor,
+                                     Tensor& grad_a) const {
+  dispatch_floating(a.dtype(), "squared_error_grad", [&]<class T>() {
+    cuda::scaled_difference(compute_stream(a.device()), a.data<T>(), b.data<T>(), static_cast<T>(2 * factor),
+                            grad_loss.data<T>(), grad_a.mutable_data<T>(), a.numel());
+  });
+}
+
+// ---- Optimizer steps
+
+namespace {
+
+/// Calls step(stream, table) for the updates of type T, as many at once as fit a table.
+template <class T, class Step>
+void in_tables(std::span<ParameterUpdate> updates, const Step& step) {
+  cuda::OptimizerTable<T> table;
+  const auto run = [&] {
+    if (table.count > 0) {
+      step(compute_stream(updates.front().parameter.device()), table);
+      table = {};
+    }
+  };
+  for (ParameterUpdate& update : updates) {
+    if (update.parameter.dtype() != dtype_of<T>) {
+      continue;
+    }
+    const auto state = [&](std::size_t i) {
+      return i < update.state.size() ? update.state[i].mutable_data<T>() : nullptr;
+    };
+    table.add(update.grad.data<T>(), update.parameter.mutable_data<T>(), state(0), state(1),
+              update.count.data<std::int32_t>(), update.parameter.numel());
+    if (table.count == table.kMost) {
+      run();
+    }
+  }
+  run();
+}
+
+}  // namespace
+
+void CudaKernels::sgd_step(std::span<ParameterUpdate> updates, const SgdSettings& settings) const {
+  const auto step = [&](cudaStream_t stream, const auto& table) { cuda::sgd_step(stream, table, settings); };
+  in_tables<float>(updates, step);
+  in_tables<double>(updates, step);
+}
+
+void CudaKernels::adam_step(std::span<ParameterUpdate> updates, const AdamSettings& settings) const {
+  const auto step = [&](cudaStream_t stream, const auto& table) { cuda::adam_step(stream, table, settings); };
+  in_tables<float>(updates, step);
+  in_tables<double>(updates, step);
+}
+
+// ---- Pictures
+
+void CudaKernels::normalize(const Tensor& images, const Normalization& normalization, Tensor& out) const {
+  small(images.numel());
+  cuda::normalize(compute_stream(images.device()), small(images.size(0)), small(images.size(2) * images.size(3)),
+                  images.data<std::uint8_t>(), normalization, out.mutable_data<float>());
+}
+
+void CudaKernels::count_correct(const Tensor& scores, const Tensor& labels, Tensor& count) const {
+  dispatch_floating(scores.dtype(), "count_correct", [&]<class T>() {
+    cuda::count_correct(compute_stream(scores.device()), small(scores.size(0)), small(scores.size(1)), scores.data<T>(),
+                        labels.data<std::int32_t>(), count.mutable_data<std::int32_t>());
+  });
+}
+
+namespace cuda {
+
+const Kernels& kernels() {
+  static const CudaKernels kernels;
+  return kernels;
+}
+
+}  // namespace cuda
+}  // namespace stagecoach

@@ -1,0 +1,80 @@
+#pragma once
+/// @file
+/// How a matrix product is cut up. It follows from the extents alone, never from the GPU: so do the results.
+
+#include <algorithm>
+#include <cstdint>
+
+namespace stagecoach::cuda {
+
+/// The kernels of matrix_product.cuh, in teaching order.
+enum class ProductKernel { plain, tiled, registers, tensor_cores };
+
+/// out [rows, columns] = a [rows, depth] b [depth, columns]
+struct ProductExtents {
+  int rows;
+  int columns;
+  int depth;
+};
+
+struct ProductPlan {
+  ProductKernel kernel;
+  /// Parts of the depth that are summed apart and then added in order. Few, deep results would else leave most of the
+  /// GPU without work.
+  int slices = 1;
+  /// Elements of the buffer for the slices' results; none for one slice.
+  std::int64_t partial_elements(const ProductExtents& e) const {
+    return slices == 1 ? 0 : std::int64_t{1} * slices * e.rows * e.columns;
+  }
+};
+
+/// Rows and columns of the result that one block makes.
+struct BlockTile {
+  int rows;
+  int columns;
+  int blocks(const ProductExtents& e) const {
+    return ((e.rows + rows - 1) / rows) * ((e.columns + columns - 1) / columns);
+  }
+};
+
+/// As many blocks as large GPUs have processors (an H200 has 132); a constant, so that all GPUs compute alike.
+inline constexpr int kEnoughBlocks = 128;
+inline constexpr int kTile = 16;           ///< of the tiled kernel, in both directions
+inline constexpr int kSmallestSlice = 64;  ///< below, adding up the slices costs more than they save
+
+/// The register-tiled kernel has five tiles: low ones for results of few rows, and the largest square that still gives
+/// enough blocks.
+inline BlockTile register_tile(const ProductExtents& e) {
+  if (e.rows <= 16) {
+    return {e.rows <= 8 ? 8 : 16, 128};
+  }
+  if (BlockTile{128, 128}.blocks(e) >= kEnoughBlocks) {
+    return {128, 128};
+  }
+  return BlockTile{64, 64}.blocks(e) >= kEnoughBlocks ? BlockTile{64, 64} : BlockTile{32, 32};
+}
+inline constexpr BlockTile kTensorCoreTile{64, 128};
+
+inline BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
+  switch (kernel) {
+    case ProductKernel::plain:
+      return {1, 256};
+    case ProductKernel::tiled:
+      return {kTile, kTile};
+    case ProductKernel::registers:
+      return register_tile(e);
+    case ProductKernel::tensor_cores:
+      return kTensorCoreTile;
+  }
+  return {1, 1};
+}
+
+/// `kernel`, with as many slices as give enough blocks.
+inline ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e) {
+  const int blocks = std::max(block_tile(kernel, e).blocks(e), 1);
+  const int most = std::max(e.depth / kSmallestSlice, 1);
+  const bool whole = kernel == ProductKernel::plain;  // the plain kernel stays plain
+  return {kernel, whole ? 1 : std::clamp(kEnoughBlocks / blocks, 1, most)};
+}
+
+}  // namespace stagecoach::cuda

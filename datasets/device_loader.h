@@ -1,0 +1,46 @@
+#pragma once
+/// @file
+/// A loader whose batches lie on a device.
+
+#include <array>
+#include <optional>
+
+#include "core/stream.h"
+#include "datasets/loader.h"
+
+namespace stagecoach {
+
+/// The next batch is copied to a GPU while the GPU works on the present one; on a CPU batches are handed on as they
+/// are. One thread at a time may use it.
+class DeviceLoader {
+ public:
+  DeviceLoader(Loader loader, Device device);
+
+  /// As in Loader.
+  std::int64_t batches() const { return loader_.batches(); }
+  void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
+  /// The next batch, or nothing after the epoch's last. On a GPU its tensors are valid for work that is given to the
+  /// device before the second-next call: then the memory takes another batch.
+  std::optional<Batch> next();
+
+ private:
+  /// Memory for a batch on its way: on the CPU, where the GPU can read it by itself, and on the GPU.
+  struct Slot {
+    Tensor images_here;
+    Tensor labels_here;
+    Tensor images_there;
+    Tensor labels_there;
+    Event arrived;
+    std::optional<Batch> batch;  // views of the tensors there
+  };
+
+  void fill(Slot& slot);
+
+  Loader loader_;
+  Device device_;
+  std::array<Slot, 2> slots_;
+  std::size_t present_ = 0;
+  bool begun_ = false;
+};
+
+}  // namespace stagecoach
