@@ -202,19 +202,21 @@ void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, co
 template <class T, class A, class B, class Result>
 void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Result& result,
                     const ProductExtents& e) {
-  const BlockTile tile = block_tile(plan.kernel, e);
+  // For float64, which is there for tests, the tiled kernel stands for the faster ones.
+  const ProductKernel kernel = sizeof(T) == sizeof(float) ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
+  const BlockTile tile = block_tile(kernel, e);
   constexpr int kUnit = 32;  // slices begin where every kernel's tiles do
   const int depth_of_slice = ((e.depth + plan.slices - 1) / plan.slices + kUnit - 1) / kUnit * kUnit;
   const dim3 grid(static_cast<unsigned>(tile.blocks(e)), static_cast<unsigned>(plan.slices));
-  if (plan.kernel == ProductKernel::plain) {
+  if (kernel == ProductKernel::plain) {
     return launch(product_plain<T, A, B, Result>, grid, static_cast<unsigned>(tile.columns), 0, stream, a, b, result, e,
                   depth_of_slice);
   }
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (plan.kernel == ProductKernel::tensor_cores) {
+    if (kernel == ProductKernel::tensor_cores) {
       return launch_tensor_cores(stream, grid, a, b, result, e, depth_of_slice);
     }
-    if (plan.kernel == ProductKernel::registers) {
+    if (kernel == ProductKernel::registers) {
       switch (tile.rows) {
         case 8:
           return launch_registers<T, RegisterTile<8, 128, 16, 8, 1>>(stream, grid, a, b, result, e, depth_of_slice);
@@ -232,8 +234,7 @@ void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, co
   launch(product_tiled<T, A, B, Result>, grid, kTile * kTile, 0, stream, a, b, result, e, depth_of_slice);
 }
 
-/// The whole product, by the plan. `partial` has plan.partial_elements(e) elements. For float64 the tiled kernel stands
-/// for the faster ones: it is there for tests.
+/// The whole product, by the plan. `partial` has plan.partial_elements(e) elements.
 template <class T, class A, class B, class Result>
 void multiply(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Result& result,
               const ProductExtents& e, T* partial) {

@@ -1,0 +1,173 @@
+// What the emulation promises to find. The kernels here are wrong on purpose.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core/cuda/device_code.h"
+#include "core/error.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach::cuda {
+
+// With names of their own, and not in an unnamed namespace: errors name kernels.
+
+struct Numbers {
+  float at[64];
+};
+
+/// out[t] = t turned around, through shared memory.
+__global__ void turn_around(float* out) {
+  STAGECOACH_SHARED(Numbers, numbers);
+  numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
+  __syncthreads();
+  out[threadIdx.x] = numbers.at[blockDim.x - 1 - threadIdx.x];
+}
+
+__global__ void turn_around_without_barrier(float* out) {
+  STAGECOACH_SHARED(Numbers, numbers);
+  numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
+  out[threadIdx.x] = numbers.at[blockDim.x - 1 - threadIdx.x];
+}
+
+/// Each round writes what the next thread reads; the second barrier of a round is missing.
+__global__ void pass_on_without_second_barrier(float* out) {
+  STAGECOACH_SHARED(Numbers, numbers);
+  float value = static_cast<float>(threadIdx.x);
+  for (int round = 0; round < 3; ++round) {
+    numbers.at[threadIdx.x] = value;
+    __syncthreads();
+    value = numbers.at[(threadIdx.x + 1) % blockDim.x];
+  }
+  out[threadIdx.x] = value;
+}
+
+__global__ void barrier_for_some() {
+  if (threadIdx.x < 5) {
+    __syncthreads();
+  }
+}
+
+__global__ void two_barriers() {
+  if (threadIdx.x < 5) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
+}
+
+__global__ void read_behind(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x + 1]; }
+
+__global__ void read_behind_shared(float* out) {
+  STAGECOACH_SHARED(Numbers, numbers);
+  numbers.at[threadIdx.x] = 1;
+  __syncthreads();
+  const float* behind = &numbers.at[0] + 64;
+  out[threadIdx.x] = *behind;
+}
+
+struct Much {
+  char bytes[49 << 10];
+};
+__global__ void share_much() {
+  STAGECOACH_SHARED(Much, much);
+  much.bytes[threadIdx.x] = 0;
+}
+
+__global__ void write_places(unsigned* out) {
+  const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  out[block * blockDim.x * blockDim.y * blockDim.z + thread] = 1000 * block + thread;
+}
+
+namespace {
+
+using test::fails_with;
+
+std::vector<float> turned(int threads) {
+  std::vector<float> values;
+  for (int t = threads - 1; t >= 0; --t) {
+    values.push_back(static_cast<float>(t));
+  }
+  return values;
+}
+
+TEST(Emulation, RunsEveryThreadOfEveryBlockOnce) {
+  std::vector<unsigned> out(2 * 3 * 2 * 4 * 2 * 3, 0);
+  launch(write_places, dim3(2, 3, 2), dim3(4, 2, 3), 0, nullptr, out.data());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    EXPECT_EQ(out[i], 1000 * (i / 24) + i % 24);
+  }
+}
+
+TEST(Emulation, BarriersHoldThreadsTogether) {
+  for (const int threads : {1, 2, 33, 64}) {
+    std::vector<float> out(static_cast<std::size_t>(threads));
+    launch(turn_around, 3, static_cast<unsigned>(threads), 0, nullptr, out.data());
+    EXPECT_EQ(out, turned(threads));
+  }
+}
+
+// In whichever order the threads run: blocks take turns.
+TEST(Emulation, AMissingBarrierGivesWrongResults) {
+  for (const unsigned blocks : {1U, 2U}) {
+    std::vector<float> out(64);
+    launch(turn_around_without_barrier, blocks, 64, 0, nullptr, out.data());
+    EXPECT_NE(out, turned(64));
+  }
+}
+
+TEST(Emulation, AMissingBarrierBeforeTheNextRoundGivesWrongResults) {
+  std::vector<float> right(64);
+  for (std::size_t t = 0; t < 64; ++t) {
+    right[t] = static_cast<float>((t + 3) % 64);
+  }
+  for (const unsigned blocks : {1U, 2U}) {
+    std::vector<float> out(64);
+    launch(pass_on_without_second_barrier, blocks, 64, 0, nullptr, out.data());
+    EXPECT_NE(out, right);
+  }
+}
+
+TEST(Emulation, ABarrierThatNotAllReachIsAnError) {
+  const auto run = [] { launch(barrier_for_some, 2, 8, 0, nullptr); };
+  EXPECT_TRUE(fails_with({"barrier_for_some", "5 of 8 threads", "emulation_test.cpp", "others have returned"}, run));
+  EXPECT_TRUE(fails_with({"barrier_for_some"}, run)) << "again: nothing of the first run is left";
+  std::vector<float> out(8);
+  launch(turn_around, 1, 8, 0, nullptr, out.data());
+  EXPECT_EQ(out, turned(8)) << "and other kernels work";
+}
+
+TEST(Emulation, BarriersInTwoPlacesAreAnError) {
+  EXPECT_TRUE(fails_with({"two_barriers", "different barriers", "emulation_test.cpp"},
+                         [] { launch(two_barriers, 1, 8, 0, nullptr); }));
+}
+
+TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {
+  float out = 0;
+  const auto with = [&](dim3 grid, dim3 block, std::size_t shared) {
+    return [=, &out] { launch(turn_around, grid, block, shared, nullptr, &out); };
+  };
+  for (const auto& run :
+       {with(0, 1, 0), with(1, 0, 0), with(1, 1025, 0), with(1, dim3(32, 33), 0), with(dim3(1, 70000), 1, 0)}) {
+    EXPECT_TRUE(fails_with({"kernel stagecoach::cuda::turn_around", "invalid configuration", "grid", "block"}, run));
+  }
+  EXPECT_TRUE(fails_with({"turn_around", "invalid argument", "50000 bytes"}, with(1, 1, 50000)));
+  EXPECT_TRUE(fails_with({"share_much", "50176 bytes", "49152"}, [] { launch(share_much, 1, 1, 0, nullptr); }));
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(EmulationDeathTest, AReadBehindAnArrayIsFound) {
+  const std::vector<float> x(8);
+  std::vector<float> out(8);
+  EXPECT_DEATH(launch(read_behind, 1, 8, 0, nullptr, x.data(), out.data()), "heap-buffer-overflow.*\n.*READ");
+}
+
+TEST(EmulationDeathTest, AReadBehindSharedMemoryIsFound) {
+  std::vector<float> out(8);
+  EXPECT_DEATH(launch(read_behind_shared, 1, 8, 0, nullptr, out.data()), "heap-buffer-overflow");
+}
+#endif
+
+}  // namespace
+}  // namespace stagecoach::cuda

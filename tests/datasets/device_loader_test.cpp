@@ -1,0 +1,96 @@
+// A DeviceLoader gives a Loader's batches, on the device.
+
+#include "datasets/device_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "datasets/generated.h"
+#include "tests/support/devices.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::same_bytes;
+
+class DeviceLoaderOn : public ::testing::TestWithParam<Device> {
+ protected:
+  /// 23 pictures in batches of 5: the last one is ragged.
+  Loader loader(bool prefetch = true) const {
+    return Loader(data_.train, {.batch_size = 5, .seed = 3, .augment = true, .prefetch = prefetch});
+  }
+  /// Compares what is left of the epoch under way.
+  void expect_same(DeviceLoader& there, Loader& here) const {
+    while (const auto wanted = here.next()) {
+      const auto batch = there.next();
+      ASSERT_TRUE(batch);
+      EXPECT_EQ(batch->images.device(), GetParam());
+      EXPECT_TRUE(same_bytes(batch->images, wanted->images)) << "batch " << wanted->index;
+      EXPECT_TRUE(same_bytes(batch->labels, wanted->labels)) << "batch " << wanted->index;
+      EXPECT_EQ(batch->index, wanted->index);
+      EXPECT_EQ(batch->global_size, wanted->global_size);
+    }
+    EXPECT_FALSE(there.next());
+    EXPECT_FALSE(there.next()) << "and again";
+  }
+  const TrainTest data_ = generate({.train = 23, .test = 1});
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceLoaderOn, ::testing::ValuesIn(test::devices()), test::device_name);
+
+TEST_P(DeviceLoaderOn, GivesTheLoadersBatches) {
+  DeviceLoader there(loader(), GetParam());
+  Loader here = loader();
+  EXPECT_EQ(there.batches(), 5);
+  for (const std::int64_t epoch : {1, 2, 7}) {
+    there.start_epoch(epoch);
+    here.start_epoch(epoch);
+    expect_same(there, here);
+  }
+}
+
+TEST_P(DeviceLoaderOn, BeginsInTheMidstOfAnEpoch) {
+  DeviceLoader there(loader(), GetParam());
+  Loader here = loader();
+  for (const std::int64_t first : {4, 2, 5, 0}) {  // the ragged batch first: later ones need more memory
+    there.start_epoch(1, first);
+    here.start_epoch(1, first);
+    expect_same(there, here);
+  }
+}
+
+TEST_P(DeviceLoaderOn, LeavesAnEpochBehind) {
+  DeviceLoader there(loader(false), GetParam());
+  Loader here = loader(false);
+  there.start_epoch(1);
+  ASSERT_TRUE(there.next());
+  ASSERT_TRUE(there.next());
+  there.start_epoch(2);
+  here.start_epoch(2);
+  expect_same(there, here);
+}
+
+// A batch stays whole until the second-next call.
+TEST_P(DeviceLoaderOn, ABatchOutlivesTheNextCall) {
+  DeviceLoader there(loader(), GetParam());
+  Loader here = loader();
+  there.start_epoch(1);
+  here.start_epoch(1);
+  const auto first = there.next();
+  const auto second = there.next();
+  EXPECT_TRUE(same_bytes(second->images, (here.next(), here.next()->images)));
+  here.start_epoch(1);
+  if (GetParam().type == DeviceType::cpu) {
+    EXPECT_TRUE(same_bytes(first->images, here.next()->images));
+  }
+}
+
+TEST_P(DeviceLoaderOn, PassesOnErrors) {
+  DeviceLoader there(loader(), GetParam());
+  EXPECT_THROW(there.start_epoch(1, 6), UsageError);
+  EXPECT_THROW(there.next(), Error) << "before the first epoch";
+}
+
+}  // namespace
+}  // namespace stagecoach
