@@ -24,6 +24,11 @@ def read_batches(paths):
     )
 
 
+def read_training_data(folder):
+    nested = folder / "cifar-10-batches-bin"
+    return read_batches((nested if nested.is_dir() else folder).glob("data_batch_*.bin"))
+
+
 def convnet():
     return nn.Sequential(
         nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -45,9 +50,7 @@ def main():
     torch.set_num_threads(flags.threads)
     torch.manual_seed(0)
 
-    nested = flags.data / "cifar-10-batches-bin"
-    folder = nested if nested.is_dir() else flags.data
-    images, labels = read_batches(folder.glob("data_batch_*.bin"))
+    images, labels = read_training_data(flags.data)
     model = convnet()
     parameters = list(model.parameters())
     optimizer = (
@@ -81,4 +84,5 @@ def main():
         )
 
 
-main()
+if __name__ == "__main__":  # torch_cuda_epoch.py uses the parts
+    main()

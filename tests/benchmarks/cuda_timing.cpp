@@ -1,0 +1,32 @@
+#include "tests/benchmarks/cuda_timing.h"
+
+#include <algorithm>
+#include <array>
+
+namespace stagecoach {
+namespace {
+
+constexpr double kSpan = 2e-3;     // seconds of a recording: the clock of the events ticks in half microseconds
+constexpr int kMostRepeats = 200;  // larger graphs take long to make
+
+}  // namespace
+
+double median_seconds(const Stopwatch& stopwatch, const Work& body) {
+  stopwatch.seconds(body);  // the first run of a kernel loads it
+  const double once = std::min(stopwatch.seconds(body), stopwatch.seconds(body));
+  const int repeats = static_cast<int>(std::clamp(kSpan / std::max(once, 1e-9), 1.0, double{kMostRepeats}));
+  const Work launch = stopwatch.record([&] {
+    for (int i = 0; i < repeats; ++i) {
+      body();
+    }
+  });
+  launch();  // the first launch brings the graph to the device
+  std::array<double, 7> seconds{};
+  for (double& time : seconds) {
+    time = stopwatch.seconds(launch) / repeats;
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace stagecoach

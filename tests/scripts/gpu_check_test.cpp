@@ -1,0 +1,117 @@
+// Tests scripts/gpu_check.sh without a GPU: stand-ins for nvidia-smi, compute-sanitizer and our own programs.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/support/files.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+class GpuCheck : public testing::Test {
+ protected:
+  /// A program made of shell lines.
+  void stand_in(const std::string& path, const std::string& lines) {
+    const fs::path file = folder_ / path;
+    fs::create_directories(file.parent_path());
+    test::write_bytes(file, "#!/bin/bash\n" + lines + "\n");
+    fs::permissions(file, fs::perms::owner_all);
+  }
+
+  void give_gpu() { stand_in("path/nvidia-smi", "echo 'NVIDIA Test, 580.1, 9.0'"); }
+
+  /// Programs that all work, as gtest and chapter 1 speak.
+  void give_programs() {
+    for (const char* name : {"test_core", "test_nn", "test_datasets", "test_chapters"}) {
+      stand_in(std::string("bin/") + name, tests(7, 7, 0));
+    }
+    stand_in("path/compute-sanitizer", tests(3, 3, 0) + "\necho '========= ERROR SUMMARY: 0 errors'");
+    stand_in("bin/cuda_kernels_benchmark", "echo '| relu | 2.0 | 1.0 | 50% | memory | | 1 | | |'");
+    stand_in("bin/ch01_single_device",
+             "echo 'Epoch: 1, Loss: 2.17, acc: 0.3, time cost: 1.00s, test acc: 0.37, 50000 img/s, idle 0.1%'");
+    fs::create_directories(folder_ / "data");
+    test::write_bytes(folder_ / "data" / "data_batch_1.bin", "");
+  }
+
+  /// The end of what a gtest program prints with --gtest_brief=1.
+  static std::string tests(int ran, int passed, int skipped) {
+    std::string text = "echo '[==========] " + std::to_string(ran) + " tests from 1 test suite ran. (9 ms total)'\n" +
+                       "echo '[  PASSED  ] " + std::to_string(passed) + " tests.'";
+    return skipped == 0 ? text : text + "\necho '[  SKIPPED ] " + std::to_string(skipped) + " tests.'";
+  }
+
+  /// Runs the script; what it says is in output_, and its page in page_.
+  int run(const std::string& flags = "") {
+    const std::string command = "PATH='" + folder_.file("path") +
+                                "':$PATH bash '" STAGECOACH_GPU_CHECK_SCRIPT "' --out '" + folder_.file("page.md") +
+                                "' --binaries '" + folder_.file("") + "' --data '" + folder_.file("data") +
+                                "' --python false " + flags + " >'" + folder_.file("log") + "' 2>&1";
+    const int status = std::system(command.c_str());
+    output_ = test::read_bytes(folder_ / "log");
+    page_ = test::read_bytes(folder_ / "page.md");
+    return WEXITSTATUS(status);
+  }
+
+  bool page_has(const std::string& part) const { return page_.find(part) != std::string::npos; }
+
+  test::TemporaryFolder folder_;
+  std::string output_;
+  std::string page_;
+};
+
+TEST_F(GpuCheck, SaysInOneLineThatThereIsNoGpu) {
+  stand_in("path/nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9");
+  EXPECT_EQ(run(), 2);
+  EXPECT_EQ(output_, "gpu_check: there is no GPU here that nvidia-smi can see; nothing was checked\n");
+  EXPECT_FALSE(fs::exists(folder_ / "page.md"));
+}
+
+TEST_F(GpuCheck, ExplainsItselfToWrongFlags) {
+  EXPECT_EQ(run("--wrong flag"), 2);
+  EXPECT_NE(output_.find("[--binaries DIR]"), std::string::npos) << output_;
+}
+
+TEST_F(GpuCheck, TellsWhatRan) {
+  give_gpu();
+  give_programs();
+  EXPECT_EQ(run(), 3) << output_;  // this python has no torch
+  EXPECT_TRUE(page_has("NVIDIA Test, compute capability 9.0, driver 580.1")) << page_;
+  EXPECT_TRUE(page_has("| test_core | passed: 7 passed, 0 failed, 0 skipped |")) << page_;
+  EXPECT_TRUE(page_has("| compute-sanitizer, racecheck | passed: 3 tests; ERROR SUMMARY: 0 errors |")) << page_;
+  EXPECT_TRUE(page_has("| 1 | 2.15 | 2.17 | 0.38 | 0.37 | ")) << page_;  // the CPU's from its page
+  EXPECT_TRUE(page_has("| 50000 |")) << page_;
+  EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;
+  EXPECT_TRUE(page_has("| beside PyTorch | not run: false has no torch with CUDA |")) << page_;
+}
+
+TEST_F(GpuCheck, GoesOnAfterAPartThatFails) {
+  give_gpu();
+  give_programs();
+  stand_in("bin/test_nn", "echo 'wrong by 0.25'\n" + tests(5, 4, 0) + "\nexit 1");
+  stand_in("bin/cuda_kernels_benchmark", "echo 'no memory' >&2; exit 1");
+  EXPECT_EQ(run(), 1) << output_;
+  EXPECT_TRUE(page_has("| test_nn | FAILED (exit 1): 4 passed, 1 failed, 0 skipped |")) << page_;
+  EXPECT_TRUE(page_has("wrong by 0.25")) << page_;
+  EXPECT_TRUE(page_has("| kernel table | FAILED (exit 1): 0 rows |")) << page_;
+  EXPECT_TRUE(page_has("no memory")) << page_;
+  EXPECT_TRUE(page_has("| test_chapters | passed")) << page_;
+}
+
+TEST_F(GpuCheck, DoesNotTakeSkippedOrMissingTestsForPassedOnes) {
+  give_gpu();
+  give_programs();
+  stand_in("bin/test_core", tests(2, 0, 2));
+  fs::remove(folder_ / "bin" / "test_nn");
+  fs::remove_all(folder_ / "data");
+  EXPECT_EQ(run(), 3) << output_;
+  EXPECT_TRUE(page_has("| test_core | not run: of 2 tests for the GPU 2 were skipped |")) << page_;
+  EXPECT_TRUE(page_has("| test_nn | not run: there is no such program |")) << page_;
+  EXPECT_TRUE(page_has("| chapter 1, ten epochs of CIFAR-10 | not run: no CIFAR-10 in ")) << page_;
+}
+
+}  // namespace
+}  // namespace stagecoach
