@@ -17,8 +17,8 @@ set -uo pipefail             # no -e: a part that fails must not stop the others
 kMinutes=8
 kGpuTests='*cuda*:*Cuda*'  # tests with a CUDA half have it in their names
 # Each kernel beside its CPU twin: few tests, as a sanitizer makes them some hundred times slower.
-kSanitizedTests='*Twins*cuda*:*Twins*Cuda*:*Cuda*Twins*'
-kSanitizerSeconds=35
+kSanitizedTests='*Twins*cuda*:*Twins*Cuda*:*Cuda*Twins*:*CudaProducts*'
+kSanitizerSeconds=20
 
 usage() {
   sed -n '2,13s/^# \{0,1\}//p' "$0"
@@ -170,16 +170,16 @@ run_tests() {
   fi
 }
 
-# sanitize TOOL
+# sanitize TOOL NAME: the kernel tests of one test program.
 sanitize() {
   begin
   local sanitizer path status tests
   if ! sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer); then
-    note "compute-sanitizer, $1" "not run: compute-sanitizer not found"
+    note "compute-sanitizer, $1, $2" "not run: compute-sanitizer not found"
     return
   fi
-  if ! path=$(program test_core); then
-    note "compute-sanitizer, $1" "not run: there is no test_core"
+  if ! path=$(program "$2"); then
+    note "compute-sanitizer, $1, $2" "not run: there is no $2"
     return
   fi
   limited "$kSanitizerSeconds" "$sanitizer" --tool "$1" --error-exitcode 99 "$path" "--gtest_filter=$kSanitizedTests" \
@@ -187,13 +187,13 @@ sanitize() {
   status=$?
   tests=$(($(count '=*') - $(count SKIPPED)))
   if [[ $status == 0 && $tests == 0 ]]; then
-    note "compute-sanitizer, $1" "not run: no test ran of $kSanitizedTests"
+    note "compute-sanitizer, $1, $2" "not run: no test ran of $kSanitizedTests"
     return
   fi
-  note "compute-sanitizer, $1" \
+  note "compute-sanitizer, $1, $2" \
     "$(result $status "$tests tests; $(sed -n 's/^=* *\([A-Z]* SUMMARY: .*\)/\1/p' "$work/out" | tail -n 1)")"
   if [[ $status != 0 && $status != 125 ]]; then
-    write '## compute-sanitizer, %s: its last words\n\n' "$1"
+    write '## compute-sanitizer, %s, %s: its last words\n\n' "$1" "$2"
     write_words 40
   fi
 }
@@ -351,11 +351,13 @@ child=""
 trap '[[ -z $child ]] || kill "$child"; note "the rest" "not run: interrupted"; exit 130' INT TERM
 
 build
-for name in test_core test_nn test_datasets test_chapters; do
+for name in test_core test_cuda test_nn test_datasets test_chapters; do
   run_tests "$name"
 done
 for tool in memcheck racecheck initcheck; do
-  sanitize "$tool"
+  for name in test_core test_cuda; do
+    sanitize "$tool" "$name"
+  done
 done
 chapter1
 kernels

@@ -3,18 +3,21 @@
 # On other systems it only looks, and names what is missing.
 #
 #   scripts/setup.sh                     to build and test
+#   scripts/setup.sh --for-emulation     also what the preset emulated needs: GPU kernels without a GPU
 #   scripts/setup.sh --for-ci            also what the checks in .ci/run need
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
 set -euo pipefail
 
 for_ci=false
 for_benchmarks=false
+for_emulation=false
 for argument in "$@"; do
   case $argument in
-    --for-ci) for_ci=true ;;
+    --for-ci) for_ci=true for_emulation=true ;;
+    --for-emulation) for_emulation=true ;;
     --for-benchmarks) for_benchmarks=true ;;
     *)
-      echo "usage: scripts/setup.sh [--for-ci] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-emulation] [--for-ci] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -71,6 +74,9 @@ look() {
   need zlib1g-dev "zlib" has_header zlib.h
   need libstb-dev "stb (stb_image.h)" has_stb
   need libgtest-dev "GoogleTest" has_header gtest/gtest.h
+  if $for_emulation; then
+    need libthrust-dev "Thrust" has_header thrust/version.h
+  fi
   if $for_ci; then
     need clang-format-14 "clang-format-14 (other versions format otherwise)" has_command clang-format-14
     need doxygen "doxygen" has_command doxygen

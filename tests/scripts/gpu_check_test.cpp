@@ -26,7 +26,7 @@ class GpuCheck : public testing::Test {
 
   /// Programs that all work, as gtest and chapter 1 speak.
   void give_programs() {
-    for (const char* name : {"test_core", "test_nn", "test_datasets", "test_chapters"}) {
+    for (const char* name : {"test_core", "test_cuda", "test_nn", "test_datasets", "test_chapters"}) {
       stand_in(std::string("bin/") + name, tests(7, 7, 0));
     }
     stand_in("path/compute-sanitizer", tests(3, 3, 0) + "\necho '========= ERROR SUMMARY: 0 errors'");
@@ -81,7 +81,8 @@ TEST_F(GpuCheck, TellsWhatRan) {
   EXPECT_EQ(run(), 3) << output_;  // this python has no torch
   EXPECT_TRUE(page_has("NVIDIA Test, compute capability 9.0, driver 580.1")) << page_;
   EXPECT_TRUE(page_has("| test_core | passed: 7 passed, 0 failed, 0 skipped |")) << page_;
-  EXPECT_TRUE(page_has("| compute-sanitizer, racecheck | passed: 3 tests; ERROR SUMMARY: 0 errors |")) << page_;
+  EXPECT_TRUE(page_has("| compute-sanitizer, racecheck, test_cuda | passed: 3 tests; ERROR SUMMARY: 0 errors |"))
+      << page_;
   EXPECT_TRUE(page_has("| 1 | 2.15 | 2.17 | 0.38 | 0.37 | ")) << page_;  // the CPU's from its page
   EXPECT_TRUE(page_has("| 50000 |")) << page_;
   EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;
