@@ -45,7 +45,7 @@ TEST_F(Ch01Errors, Flags) {
   expect_error({"--head", "tail"}, 2, {"--head", "softmax"});
   expect_error({"--optimizer", "lion"}, 2, {"--optimizer", "adam"});
   expect_error({"--device", "tpu"}, 2, {"tpu", "cpu"});
-  expect_error({"--device", "cuda"}, 2, {"cuda"});
+  expect_error({"--device", "cuda:127"}, 2, {"cuda"});
   expect_error({"--image-size", "48"}, 2, {"32"});
   expect_error({"--resume", ""}, 2, {"--resume"});
   expect_error({"--out", ""}, 2, {"--out"});

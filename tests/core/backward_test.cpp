@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
@@ -15,13 +16,25 @@ namespace stagecoach {
 namespace {
 
 using test::fails_with;
-using test::of;
 using test::random_leaf;
 using test::random_tensor;
 using test::same_bytes;
 using Values = std::vector<double>;
 
-TEST(Backward, AccumulatesOverTwoRuns) {
+/// Its tensors lie on the test's device.
+class BackwardOn : public ::testing::TestWithParam<Device> {
+ protected:
+  static Tensor random_tensor(const Shape& shape, std::string_view name) {
+    return test::random_tensor(shape, name, DType::float64, GetParam());
+  }
+  static Tensor random_leaf(const Shape& shape, std::string_view name) {
+    return test::random_leaf(shape, name, DType::float64, GetParam());
+  }
+  static Tensor of(const Values& values, const Shape& shape) { return test::of(values, shape, GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, BackwardOn, ::testing::ValuesIn(test::devices()), test::device_name);
+
+TEST_P(BackwardOn, AccumulatesOverTwoRuns) {
   const Tensor x = random_tensor({3, 4}, "x");
   const Tensor weight = random_leaf({2, 4}, "weight");
   const Tensor upstream = random_tensor({3, 2}, "upstream");
@@ -32,7 +45,7 @@ TEST(Backward, AccumulatesOverTwoRuns) {
 }
 
 // Whoever took the handle on the gradient sees it grow: an optimizer or a communicator may keep it.
-TEST(Backward, AccumulatesInPlace) {
+TEST_P(BackwardOn, AccumulatesInPlace) {
   const Tensor x = random_leaf({3}, "x");
   backward(scale(x, 2), of({1, 1, 1}, {3}));
   const Tensor kept = x.grad();
@@ -41,7 +54,7 @@ TEST(Backward, AccumulatesInPlace) {
   EXPECT_TRUE(kept.is_same(x.grad()));
 }
 
-TEST(Backward, StartsAnewAfterZeroGrad) {
+TEST_P(BackwardOn, StartsAnewAfterZeroGrad) {
   Tensor x = random_leaf({2}, "x");
   backward(scale(x, 3), of({1, 2}, {2}));
   x.zero_grad();
@@ -50,13 +63,13 @@ TEST(Backward, StartsAnewAfterZeroGrad) {
   EXPECT_EQ(x.grad().to_vector<double>(), (Values{3, 6}));
 }
 
-TEST(Backward, SumsOverTheUsesOfALeaf) {
+TEST_P(BackwardOn, SumsOverTheUsesOfALeaf) {
   const Tensor x = random_leaf({2}, "x");
   backward(add(scale(x, 2), scale(x, 3)), of({1, 10}, {2}));
   EXPECT_EQ(x.grad().to_vector<double>(), (Values{5, 50}));
 }
 
-TEST(Backward, SumsOverTheUsesOfAnIntermediate) {
+TEST_P(BackwardOn, SumsOverTheUsesOfAnIntermediate) {
   const Tensor x = random_leaf({2}, "x");
   const Tensor h = scale(x, 2);
   const Tensor left = scale(h, 3);
@@ -66,13 +79,13 @@ TEST(Backward, SumsOverTheUsesOfAnIntermediate) {
 }
 
 // Two micro-batches cut from one batch by narrow: their gradients meet in the whole.
-TEST(Backward, NarrowedPartsMeetInTheWhole) {
+TEST_P(BackwardOn, NarrowedPartsMeetInTheWhole) {
   const Tensor x = random_leaf({3, 2}, "x");
   backward(add(scale(x.narrow(0, 2), 2), scale(x.narrow(1, 2), 10)), of({1, 2, 3, 4}, {2, 2}));
   EXPECT_EQ(x.grad().to_vector<double>(), (Values{2, 4, 16, 28, 30, 40}));
 }
 
-TEST(Backward, OfAScalarStartsAtOne) {
+TEST_P(BackwardOn, OfAScalarStartsAtOne) {
   const Tensor x = of({3, 4}, {2}).set_requires_grad(true);
   backward(mean_squared_error(x, of({0, 0}, {2}), Reduction::sum));
   EXPECT_EQ(x.grad().to_vector<double>(), (Values{6, 8}));
@@ -138,11 +151,11 @@ TEST(Backward, GradientsNeedFloatingPoint) {
 }
 
 // Two stages, cut by detach, with the gradient carried over the border by hand.
-TEST(Backward, TwoStagesEqualTheWhole) {
+TEST_P(BackwardOn, TwoStagesEqualTheWhole) {
   const Tensor x = random_tensor({5, 1, 6, 6}, "x");
   const Tensor kernel = random_leaf({3, 1, 3, 3}, "kernel");
   const Tensor weight = random_leaf({4, 48}, "weight");
-  const Tensor labels = test::random_labels(5, 4);
+  const Tensor labels = test::random_labels(5, 4, GetParam());
   const auto first = [&](const Tensor& in) { return relu(conv2d(in, kernel)); };
   const auto second = [&](const Tensor& in) { return cross_entropy(linear(flatten(in), weight), labels); };
 

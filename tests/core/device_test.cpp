@@ -1,4 +1,4 @@
-// Names of devices, which ones exist, and what a build without CUDA says.
+// Names of devices, which ones exist, and what is said of those that do not.
 
 #include "core/device.h"
 
@@ -85,10 +85,26 @@ TEST(Device, EachHasThreadsOfItsOwn) {
   EXPECT_EQ(threads(b), 1);
 }
 
-// A build with CUDA has these on a machine without a GPU too, but says something else.
-TEST(Device, CudaInABuildWithoutItIsRefused) {
-  const Device cuda{DeviceType::cuda, 1};
-  const auto refused = [](auto call) { return fails_with<UsageError>({"cuda", "no CUDA", "--device cpu"}, call); };
+TEST(Device, OnlySoManySlotsExist) {
+  for (const int slot : {-1, kMaxDevices, 1 << 30}) {
+    const Device device{DeviceType::cuda, 0, slot};
+    const std::string name = to_string(device);
+    const auto refused = [&](auto call) { return fails_with<UsageError>({name.c_str(), "slots", "0 to 127"}, call); };
+    EXPECT_TRUE(refused([&] { require_device(device); }));
+    EXPECT_TRUE(refused([&] { allocator(device); }));
+    EXPECT_TRUE(refused([&] { Tensor::zeros({1}, DType::float32, device); }));
+  }
+  EXPECT_TRUE(fails_with<UsageError>({"cpu:0/1"}, [] { require_device({DeviceType::cpu, 0, 1}); }));
+}
+
+// No machine has so many GPUs. A build without CUDA says that it is one.
+TEST(Device, CudaThatIsNotThereIsRefused) {
+  const Device cuda{DeviceType::cuda, kMaxDevices - 1};
+  const bool can_have_cuda = test::why_no_cuda().find("this build has no CUDA") == std::string::npos;
+  const auto refused = [&](auto call) {
+    return can_have_cuda ? fails_with<UsageError>({"cuda"}, call)
+                         : fails_with<UsageError>({"cuda:127", "no CUDA", "--device cpu"}, call);
+  };
   EXPECT_TRUE(refused([&] { require_device(cuda); }));
   EXPECT_TRUE(refused([&] { allocator(cuda); }));
   EXPECT_TRUE(refused([&] { Tensor::zeros({1}, DType::float32, cuda); }));

@@ -1,54 +1,27 @@
 // What the operations compute, against the formulas of core/ops.h written out.
 
+#include "tests/core/operations.h"
+
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
-#include <vector>
-
-#include "core/ops.h"
-#include "tests/support/tensors.h"
 
 namespace stagecoach {
 namespace {
 
 using test::close;
+using test::labels_of;
 using test::of;
-using test::random_tensor;
+using test::Operations;
+using test::Values;
 using test::values_of;
-using Values = std::vector<double>;
 
 const double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-Tensor labels_of(const std::vector<std::int32_t>& labels) {
-  return Tensor::from(labels, {static_cast<std::int64_t>(labels.size())});
-}
-
-/// `values` as a tensor of type `dtype`.
-Tensor typed(const Values& values, const Shape& shape, DType dtype) {
-  return dispatch_floating(
-      dtype, "typed", [&]<class T>() { return Tensor::from(std::vector<T>(values.begin(), values.end()), shape); });
-}
-
-class Operations : public ::testing::TestWithParam<DType> {
- protected:
-  Tensor random(const Shape& shape, const char* name) const { return random_tensor(shape, name, GetParam()); }
-  Tensor typed(const Values& values, const Shape& shape) const { return stagecoach::typed(values, shape, GetParam()); }
-  /// A few roundings.
-  ::testing::AssertionResult near(const Tensor& y, const Values& wanted, const Shape& shape) const {
-    const double bound = GetParam() == DType::float32 ? 2e-6 : 1e-14;
-    if (y.dtype() != GetParam()) {
-      return ::testing::AssertionFailure() << describe(y);
-    }
-    return close(y, of(wanted, shape), bound, bound);
-  }
-};
-std::string name_of_type(const ::testing::TestParamInfo<DType>& info) { return name_of(info.param); }
-INSTANTIATE_TEST_SUITE_P(Types, Operations, ::testing::Values(DType::float32, DType::float64), name_of_type);
+INSTANTIATE_TEST_SUITE_P(Types, Operations, test::devices_and_types(), test::device_and_type);
 
 TEST_P(Operations, Add) {
   const Tensor a = random({3, 2, 11}, "a");
@@ -198,7 +171,7 @@ TEST_P(Operations, SoftmaxKeepsItsDigitsBesideALargeOffset) {
   const Values wanted = softmax_of(small, 3);
   EXPECT_TRUE(near(softmax(typed(large, {2, 3})), wanted, {2, 3}));
   EXPECT_TRUE(near(log_softmax(typed(large, {2, 3})), logs_of(wanted), {2, 3}));
-  EXPECT_TRUE(near(cross_entropy(typed(large, {2, 3}), labels_of({1, 0}), Reduction::sum),
+  EXPECT_TRUE(near(cross_entropy(typed(large, {2, 3}), labels_of({1, 0}, device()), Reduction::sum),
                    {-std::log(wanted[1]) - std::log(wanted[3])}, {}));
 }
 
@@ -210,21 +183,23 @@ TEST_P(Operations, CrossEntropy) {
   for (std::size_t n = 0; n < labels.size(); ++n) {
     sum -= std::log(probabilities[n * 4 + static_cast<std::size_t>(labels[n])]);
   }
-  EXPECT_TRUE(near(cross_entropy(logits, labels_of(labels), Reduction::sum), {sum}, {}));
-  EXPECT_TRUE(near(cross_entropy(logits, labels_of(labels), Reduction::mean), {sum / 6}, {}));
-  EXPECT_TRUE(near(cross_entropy(logits, labels_of(labels)), {sum / 6}, {})) << "the mean is the default";
+  EXPECT_TRUE(near(cross_entropy(logits, labels_of(labels, device()), Reduction::sum), {sum}, {}));
+  EXPECT_TRUE(near(cross_entropy(logits, labels_of(labels, device()), Reduction::mean), {sum / 6}, {}));
+  EXPECT_TRUE(near(cross_entropy(logits, labels_of(labels, device())), {sum / 6}, {})) << "the mean is the default";
 }
 
 TEST_P(Operations, CrossEntropyDoesNotOverflow) {
   EXPECT_TRUE(
-      near(cross_entropy(typed({5000, -5000, -5000, 5000}, {2, 2}), labels_of({0, 0}), Reduction::sum), {10000}, {}));
+      near(cross_entropy(typed({5000, -5000, -5000, 5000}, {2, 2}), labels_of({0, 0}, device()), Reduction::sum),
+           {10000}, {}));
 }
 
 TEST_P(Operations, CrossEntropyOfWhatIsNotANumberIsNone) {
   for (std::size_t place = 0; place < 3; ++place) {
     Values logits(6, 1);
     logits[3 + place] = kNotANumber;
-    EXPECT_TRUE(std::isnan(cross_entropy(typed(logits, {2, 3}), labels_of({0, 0})).item())) << "class " << place;
+    EXPECT_TRUE(std::isnan(cross_entropy(typed(logits, {2, 3}), labels_of({0, 0}, device())).item()))
+        << "class " << place;
   }
 }
 
@@ -240,100 +215,10 @@ TEST_P(Operations, MeanSquaredError) {
   EXPECT_TRUE(near(mean_squared_error(a, b), {sum / 15}, {})) << "the mean is the default";
 }
 
-/// Mean and variance (divided by the count) of each channel of x [N, C, S].
-struct Moments {
-  explicit Moments(const Tensor& x) : mean(static_cast<std::size_t>(x.size(1))), variance(mean.size()) {
-    const Values in = values_of(x);
-    const std::size_t plane = in.size() / mean.size() / static_cast<std::size_t>(x.size(0));
-    count = static_cast<double>(in.size() / mean.size());
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      mean[i / plane % mean.size()] += in[i] / count;
-    }
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const double away = in[i] - mean[i / plane % mean.size()];
-      variance[i / plane % mean.size()] += away * away / count;
-    }
-  }
-  Values mean;
-  Values variance;
-  double count;
-};
+class Normalize : public ::testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Normalize, ::testing::ValuesIn(test::devices()), test::device_name);
 
-/// (x - mean) / sqrt(variance + epsilon) * weight + bias
-Values normalised(const Tensor& x, const Values& mean, const Values& variance, double epsilon, const Values& weight,
-                  const Values& bias) {
-  Values y = values_of(x);
-  const std::size_t plane = y.size() / mean.size() / static_cast<std::size_t>(x.size(0));
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    const std::size_t c = i / plane % mean.size();
-    y[i] = (y[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * weight[c] + bias[c];
-  }
-  return y;
-}
-
-TEST_P(Operations, BatchNormInTraining) {
-  for (const Shape& shape : {Shape{7, 3}, Shape{2, 3, 5, 4}, Shape{5, 3, 1, 1}, Shape{1, 3, 1, 2}}) {
-    SCOPED_TRACE(to_string(shape));
-    const Tensor x = random(shape, "x");
-    const Tensor weight = random({3}, "weight");
-    const Tensor bias = random({3}, "bias");
-    Tensor mean = typed({1, 2, 3}, {3});
-    Tensor variance = typed({4, 5, 6}, {3});
-    const Tensor y = batch_norm(x, weight, bias, mean, variance, {.momentum = 0.3, .epsilon = 0.01});
-    const Moments batch(x);
-    EXPECT_TRUE(near(y, normalised(x, batch.mean, batch.variance, 0.01, values_of(weight), values_of(bias)), shape));
-    Values wanted_mean(3);
-    Values wanted_variance(3);
-    for (std::size_t c = 0; c < 3; ++c) {
-      const double unbiased = batch.variance[c] * batch.count / (batch.count - 1);
-      wanted_mean[c] = 0.7 * static_cast<double>(1 + c) + 0.3 * batch.mean[c];
-      wanted_variance[c] = 0.7 * static_cast<double>(4 + c) + 0.3 * unbiased;
-    }
-    EXPECT_TRUE(near(mean, wanted_mean, {3}));
-    EXPECT_TRUE(near(variance, wanted_variance, {3}));
-  }
-}
-
-TEST_P(Operations, BatchNormInInference) {
-  for (const Shape& shape : {Shape{7, 3}, Shape{2, 3, 5, 4}, Shape{1, 3}}) {
-    SCOPED_TRACE(to_string(shape));
-    const Tensor x = random(shape, "x");
-    const Tensor weight = random({3}, "weight");
-    const Tensor bias = random({3}, "bias");
-    const Tensor mean = typed({1, 2, 3}, {3});
-    const Tensor variance = typed({4, 5, 6}, {3});
-    const Tensor y = batch_norm(x, weight, bias, mean, variance, {.training = false, .epsilon = 0.01});
-    EXPECT_TRUE(near(y, normalised(x, {1, 2, 3}, {4, 5, 6}, 0.01, values_of(weight), values_of(bias)), shape));
-    EXPECT_TRUE(near(mean, {1, 2, 3}, {3})) << "inference must leave the running mean";
-    EXPECT_TRUE(near(variance, {4, 5, 6}, {3})) << "inference must leave the running variance";
-  }
-}
-
-// A large mean beside a small spread: the mean of squares minus the square of the mean would give noise, even below 0.
-TEST_P(Operations, BatchNormOfAConstantChannelHasNoNegativeVariance) {
-  for (const double constant : {0.1, 1000.1, -12345.678, 3e6}) {
-    SCOPED_TRACE(constant);
-    const Tensor x = Tensor::full({33, 2, 7, 3}, constant, GetParam());
-    Tensor mean = Tensor::zeros({2}, GetParam());
-    Tensor variance = Tensor::zeros({2}, GetParam());
-    const Tensor ones = Tensor::full({2}, 1, GetParam());
-    for (int step = 0; step < 20; ++step) {
-      const Tensor y = batch_norm(x, ones, ones, mean, variance);
-      for (const double value : values_of(y)) {
-        ASSERT_TRUE(std::isfinite(value)) << "step " << step;
-      }
-      for (const double value : values_of(variance)) {
-        ASSERT_GE(value, 0) << "step " << step;
-        ASSERT_LE(value, 1e-9 * constant * constant) << "step " << step;
-      }
-    }
-    for (const double value : values_of(batch_norm(x, ones, ones, mean, variance, {.training = false}))) {
-      ASSERT_TRUE(std::isfinite(value));
-    }
-  }
-}
-
-TEST(Normalize, IsTheFormula) {
+TEST_P(Normalize, IsTheFormula) {
   std::vector<std::uint8_t> pixels(2 * 3 * 16 * 9);
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     pixels[i] = static_cast<std::uint8_t>(i * 7);  // takes every value
@@ -344,13 +229,13 @@ TEST(Normalize, IsTheFormula) {
     const std::size_t c = i / 144 % 3;
     wanted.push_back((pixels[i] / 255.0 - settings.mean[c]) / settings.deviation[c]);
   }
-  const Tensor y = normalize(Tensor::from(pixels, {2, 3, 16, 9}), settings);
+  const Tensor y = normalize(Tensor::from(pixels, {2, 3, 16, 9}, GetParam()), settings);
   EXPECT_EQ(y.dtype(), DType::float32);
   EXPECT_TRUE(close(y, of(wanted, {2, 3, 16, 9}), 3e-6, 1e-6));
 }
 
-TEST(Normalize, SpreadsOverMinusOneToOneByDefault) {
-  const Tensor y = normalize(Tensor::from(std::vector<std::uint8_t>{0, 255, 51}, {1, 3, 1, 1}));
+TEST_P(Normalize, SpreadsOverMinusOneToOneByDefault) {
+  const Tensor y = normalize(Tensor::from(std::vector<std::uint8_t>{0, 255, 51}, {1, 3, 1, 1}, GetParam()));
   EXPECT_TRUE(close(y, of({-1, 1, -0.6}, {1, 3, 1, 1}), 1e-6, 0));
 }
 
@@ -360,12 +245,12 @@ TEST_P(Operations, CountCorrectAddsToTheCount) {
                                0, 5, 4,     // class 1
                                9, 8, 7},    // class 0
                               {4, 3});
-  Tensor count = Tensor::full({}, 10, DType::int32);
-  count_correct(scores, labels_of({2, 0, 1, 0}), count);
+  Tensor count = Tensor::full({}, 10, DType::int32, device());
+  count_correct(scores, labels_of({2, 0, 1, 0}, device()), count);
   EXPECT_EQ(count.item(), 14);
-  count_correct(scores, labels_of({2, 1, 0, 2}), count);
+  count_correct(scores, labels_of({2, 1, 0, 2}, device()), count);
   EXPECT_EQ(count.item(), 15);
-  count_correct(scores.narrow(0, 0), labels_of({}), count);
+  count_correct(scores.narrow(0, 0), labels_of({}, device()), count);
   EXPECT_EQ(count.item(), 15);
 }
 

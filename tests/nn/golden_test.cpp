@@ -7,10 +7,12 @@
 #include <map>
 
 #include "core/autograd/backward.h"
+#include "core/cuda_backend.h"
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
+#include "tests/support/devices.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach {
@@ -32,25 +34,25 @@ struct Tolerance {
 
 /// In float32, Adam's first steps turn the rounding of tiny gradients into whole steps: hence its wider norms.
 /// In float64 the first gradients differ by the rounding with which they are stored.
-class Golden : public testing::TestWithParam<Tolerance> {
+class Golden : public testing::TestWithParam<test::On<Tolerance>> {
  protected:
   Golden() {
     for (const auto& [name, tensor] : load_tensors(STAGECOACH_GOLDEN_DIR "/golden_convnet.safetensors").tensors) {
       golden_.emplace(name, tensor);
     }
-    model_->materialize(1, {}, GetParam().dtype);
+    model_->materialize(1, device(), tolerance().dtype);
     for (auto& [name, parameter] : model_->named_parameters()) {
       Tensor(parameter).copy_from(typed(golden_.at("weights/" + name).to_vector<float>(), parameter.shape()));
     }
     make_batch();
   }
 
-  /// `values` in the type of this run.
+  static Device device() { return GetParam().device; }
+  static const Tolerance& tolerance() { return GetParam().what; }
+
+  /// `values` in the type of this run, on its device.
   static Tensor typed(const std::vector<float>& values, const Shape& shape) {
-    if (GetParam().dtype == DType::float32) {
-      return Tensor::from(values, shape);
-    }
-    return Tensor::from(std::vector<double>(values.begin(), values.end()), shape);
+    return test::typed(values, shape, tolerance().dtype, device());
   }
 
   /// The same integer arithmetic as in golden_convnet.py; all values are exact.
@@ -67,7 +69,7 @@ class Golden : public testing::TestWithParam<Tolerance> {
       }
     }
     images_ = typed(images, {kBatch, 3, 32, 32});
-    labels_ = Tensor::from(labels, {kBatch});
+    labels_ = test::labels_of(labels, device());
   }
 
   /// Trains, and compares every step.
@@ -89,7 +91,7 @@ class Golden : public testing::TestWithParam<Tolerance> {
       }
       optimizer.step();
     }
-    EXPECT_LE(worst_loss, GetParam().loss);
+    EXPECT_LE(worst_loss, tolerance().loss);
     EXPECT_LE(worst_norm, norm_tolerance);
     RecordProperty("worst_loss", fmt::format("{:.2e}", worst_loss));
     RecordProperty("worst_norm", fmt::format("{:.2e}", worst_norm));
@@ -113,7 +115,7 @@ TEST_P(Golden, GradientsOfTheFirstStep) {
       difference += std::pow(found[i] - expected[i], 2);
       size += std::pow(expected[i], 2);
     }
-    EXPECT_LE(std::sqrt(difference / size), GetParam().gradient) << name;
+    EXPECT_LE(std::sqrt(difference / size), tolerance().gradient) << name;
     worst = std::max(worst, std::sqrt(difference / size));
   }
   RecordProperty("worst_gradient", fmt::format("{:.2e}", worst));
@@ -121,18 +123,28 @@ TEST_P(Golden, GradientsOfTheFirstStep) {
 
 TEST_P(Golden, TenStepsOfSgdWithMomentum) {
   Sgd optimizer(model_->named_parameters(), {.learning_rate = 0.01, .momentum = 0.9});
-  compare("sgd", optimizer, GetParam().norm);
+  compare("sgd", optimizer, tolerance().norm);
 }
 
 TEST_P(Golden, TenStepsOfAdam) {
   Adam optimizer(model_->named_parameters(), {.learning_rate = 0.001});
-  compare("adam", optimizer, GetParam().adam_norm);
+  compare("adam", optimizer, tolerance().adam_norm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Golden,
-                         testing::Values(Tolerance{DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
-                                         Tolerance{DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}),
-                         [](const auto& tested) { return std::string(name_of(tested.param.dtype)); });
+const Tolerance kTolerances[] = {{DType::float32, 1e-5, 1e-5, 1e-5, 1e-4}, {DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}};
+
+/// On every device. Emulated kernels would take hours.
+std::vector<test::On<Tolerance>> runs() {
+  auto all = test::on_devices(kTolerances);
+  if (cuda::is_emulated()) {
+    std::erase_if(all, [](const auto& run) { return run.device.type == DeviceType::cuda; });
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Golden, testing::ValuesIn(runs()), [](const auto& tested) {
+  return fmt::format("{}_{}", test::name_of(tested.param.device), name_of(tested.param.what.dtype));
+});
 
 }  // namespace
 }  // namespace stagecoach

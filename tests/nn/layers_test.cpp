@@ -4,6 +4,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/error.h"
+#include "tests/support/devices.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
@@ -13,10 +14,15 @@ namespace {
 using test::fails_with;
 using test::random_tensor;
 
-TEST(Layers, GiveTheShapesOfTheirOperations) {
-  const Tensor picture = random_tensor({2, 3, 8, 8}, "x", DType::float32);
+class Layers : public testing::TestWithParam<Device> {};
+class BatchNormLayer : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Layers, testing::ValuesIn(test::devices()), test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, BatchNormLayer, testing::ValuesIn(test::devices()), test::device_name);
+
+TEST_P(Layers, GiveTheShapesOfTheirOperations) {
+  const Tensor picture = random_tensor({2, 3, 8, 8}, "x", DType::float32, GetParam());
   const auto shape_of = [&](Module& layer, const Tensor& x) {
-    layer.materialize(1);
+    layer.materialize(1, GetParam());
     return layer.forward(x).shape();
   };
   Linear linear(6, 4);
@@ -29,7 +35,7 @@ TEST(Layers, GiveTheShapesOfTheirOperations) {
   Flatten flatten;
   Softmax softmax;
   BatchNorm2d norm(3);
-  EXPECT_EQ(shape_of(linear, random_tensor({2, 6}, "x", DType::float32)), (Shape{2, 4}));
+  EXPECT_EQ(shape_of(linear, random_tensor({2, 6}, "x", DType::float32, GetParam())), (Shape{2, 4}));
   EXPECT_EQ(shape_of(conv, picture), (Shape{2, 5, 6, 6}));
   EXPECT_EQ(shape_of(strided, picture), (Shape{2, 5, 4, 4}));
   EXPECT_EQ(shape_of(relu, picture), picture.shape());
@@ -37,21 +43,22 @@ TEST(Layers, GiveTheShapesOfTheirOperations) {
   EXPECT_EQ(shape_of(padded, picture), (Shape{2, 3, 4, 4}));
   EXPECT_EQ(shape_of(average, picture), (Shape{2, 3}));
   EXPECT_EQ(shape_of(flatten, picture), (Shape{2, 192}));
-  EXPECT_EQ(shape_of(softmax, random_tensor({2, 6}, "x", DType::float32)), (Shape{2, 6}));
+  EXPECT_EQ(shape_of(softmax, random_tensor({2, 6}, "x", DType::float32, GetParam())), (Shape{2, 6}));
   EXPECT_EQ(shape_of(norm, picture), picture.shape());
 }
 
-TEST(Layers, WithoutBiasHaveOneParameter) {
+TEST_P(Layers, WithoutBiasHaveOneParameter) {
   Linear linear(6, 4, Bias::no);
   Conv2d conv(3, 5, 3, {}, Bias::no);
-  linear.materialize(1);
-  conv.materialize(1);
+  linear.materialize(1, GetParam());
+  conv.materialize(1, GetParam());
   EXPECT_EQ(linear.named_parameters().size(), 1U);
   EXPECT_EQ(conv.named_parameters().size(), 1U);
-  EXPECT_EQ(linear.forward(Tensor::zeros({1, 6})).to_vector<float>(), std::vector<float>(4, 0.0F));
+  EXPECT_EQ(linear.forward(Tensor::zeros({1, 6}, DType::float32, GetParam())).to_vector<float>(),
+            std::vector<float>(4, 0.0F));
 }
 
-TEST(Layers, RefuseSizesThatAreNone) {
+TEST(LayersOfNoSize, AreRefused) {
   EXPECT_THROW(Linear(0, 4), Error);
   EXPECT_THROW(Conv2d(3, -1, 3), Error);
   EXPECT_THROW(Conv2d(3, 1, 0), Error);
@@ -75,10 +82,10 @@ std::pair<double, double> moments(const Tensor& x, std::int64_t channel) {
   return {sum / count, squares / count - sum / count * sum / count};
 }
 
-TEST(BatchNorm2d, NormalisesByTheBatchInTrainingAndMovesItsStatistics) {
+TEST_P(BatchNormLayer, NormalisesByTheBatchInTrainingAndMovesItsStatistics) {
   BatchNorm2d norm(2);
-  norm.materialize(1);
-  const Tensor x = random_tensor({4, 2, 3, 3}, "x", DType::float32);
+  norm.materialize(1, GetParam());
+  const Tensor x = random_tensor({4, 2, 3, 3}, "x", DType::float32, GetParam());
   const Tensor y = norm.forward(x);
   const auto mean = norm.named_buffers()[0].second.to_vector<float>();
   const auto variance = norm.named_buffers()[1].second.to_vector<float>();
@@ -92,23 +99,23 @@ TEST(BatchNorm2d, NormalisesByTheBatchInTrainingAndMovesItsStatistics) {
   }
 }
 
-TEST(BatchNorm2d, NormalisesByItsStatisticsInEvaluationAndLeavesThem) {
+TEST_P(BatchNormLayer, NormalisesByItsStatisticsInEvaluationAndLeavesThem) {
   BatchNorm2d norm(1, 0.1, 0);
-  norm.materialize(1);
+  norm.materialize(1, GetParam());
   norm.train(false);
   norm.named_buffers()[0].second.fill(3);
   norm.named_buffers()[1].second.fill(4);
-  const Tensor y = norm.forward(Tensor::from<float>({3, 5, 7, 1}, {1, 1, 2, 2}));
+  const Tensor y = norm.forward(Tensor::from<float>({3, 5, 7, 1}, {1, 1, 2, 2}, GetParam()));
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0, 1, 2, -1}));
   EXPECT_EQ(norm.named_buffers()[0].second.item(), 3);
   EXPECT_EQ(norm.named_buffers()[1].second.item(), 4);
 }
 
-TEST(BatchNorm2d, UpdatesItsStatisticsWithoutGradientsToo) {
+TEST_P(BatchNormLayer, UpdatesItsStatisticsWithoutGradientsToo) {
   BatchNorm2d norm(1);
-  norm.materialize(1);
+  norm.materialize(1, GetParam());
   const NoGrad no_grad;
-  EXPECT_FALSE(norm.forward(Tensor::full({2, 1, 2, 2}, 5)).requires_grad());
+  EXPECT_FALSE(norm.forward(Tensor::full({2, 1, 2, 2}, 5, DType::float32, GetParam())).requires_grad());
   EXPECT_FLOAT_EQ(static_cast<float>(norm.named_buffers()[0].second.item()), 0.5F);
 }
 

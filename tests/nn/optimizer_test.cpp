@@ -7,6 +7,7 @@
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/safetensors.h"
+#include "tests/support/devices.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
@@ -22,14 +23,25 @@ using test::TemporaryFolder;
 constexpr std::int64_t kSize = 7;
 constexpr int kSteps = 6;
 
-Tensor make_parameter(DType dtype = DType::float64) {
-  Tensor parameter = random_tensor({kSize}, "parameter", dtype);
-  parameter.set_requires_grad(true);
-  return parameter;
-}
+Tensor make_parameter(Device device = {}) { return test::random_leaf({kSize}, "parameter", DType::float64, device); }
 
 /// Gradients that differ from step to step.
-Tensor gradient(int step) { return random_tensor({kSize}, fmt::format("gradient {}", step)); }
+Tensor gradient(int step, Device device = {}) {
+  return random_tensor({kSize}, fmt::format("gradient {}", step), DType::float64, device);
+}
+
+class OnDevices : public testing::TestWithParam<Device> {
+ protected:
+  static Device device() { return GetParam(); }
+  static Tensor make_parameter() { return stagecoach::make_parameter(device()); }
+  static Tensor gradient(int step) { return stagecoach::gradient(step, device()); }
+};
+class SgdSteps : public OnDevices {};
+class AdamSteps : public OnDevices {};
+class Optimizers : public OnDevices {};
+INSTANTIATE_TEST_SUITE_P(Devices, SgdSteps, testing::ValuesIn(test::devices()), test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, AdamSteps, testing::ValuesIn(test::devices()), test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, Optimizers, testing::ValuesIn(test::devices()), test::device_name);
 
 void expect_near(const Tensor& parameter, const std::vector<double>& expected) {
   const auto values = parameter.to_vector<double>();
@@ -39,13 +51,13 @@ void expect_near(const Tensor& parameter, const std::vector<double>& expected) {
 }
 
 /// The plain loop, as PyTorch documents SGD; compared after each step.
-void compare_sgd(const SgdSettings& settings) {
-  Tensor parameter = make_parameter();
+void compare_sgd(Device device, const SgdSettings& settings) {
+  Tensor parameter = make_parameter(device);
   Sgd optimizer({{"p", parameter}}, settings);
   std::vector<double> p = parameter.to_vector<double>();
   std::vector<double> v(p.size(), 0);
   for (int step = 1; step <= kSteps; ++step) {
-    parameter.set_grad(gradient(step));
+    parameter.set_grad(gradient(step, device));
     optimizer.step();
     const auto g = gradient(step).to_vector<double>();
     for (std::size_t i = 0; i < p.size(); ++i) {
@@ -57,20 +69,24 @@ void compare_sgd(const SgdSettings& settings) {
   EXPECT_EQ(optimizer.steps_done(), kSteps);
 }
 
-TEST(Sgd, FollowsThePlainLoop) { compare_sgd({.learning_rate = 0.1}); }
-TEST(Sgd, FollowsThePlainLoopWithMomentum) { compare_sgd({.learning_rate = 0.1, .momentum = 0.9}); }
-TEST(Sgd, FollowsThePlainLoopWithWeightDecay) { compare_sgd({.learning_rate = 0.1, .weight_decay = 0.2}); }
-TEST(Sgd, FollowsThePlainLoopWithBoth) { compare_sgd({.learning_rate = 0.1, .momentum = 0.5, .weight_decay = 0.2}); }
+TEST_P(SgdSteps, FollowThePlainLoop) { compare_sgd(device(), {.learning_rate = 0.1}); }
+TEST_P(SgdSteps, FollowThePlainLoopWithMomentum) { compare_sgd(device(), {.learning_rate = 0.1, .momentum = 0.9}); }
+TEST_P(SgdSteps, FollowThePlainLoopWithWeightDecay) {
+  compare_sgd(device(), {.learning_rate = 0.1, .weight_decay = 0.2});
+}
+TEST_P(SgdSteps, FollowThePlainLoopWithBoth) {
+  compare_sgd(device(), {.learning_rate = 0.1, .momentum = 0.5, .weight_decay = 0.2});
+}
 
 /// Kingma and Ba 2015, algorithm 1, written out; compared after each step.
-void compare_adam(const AdamSettings& settings) {
-  Tensor parameter = make_parameter();
+void compare_adam(Device device, const AdamSettings& settings) {
+  Tensor parameter = make_parameter(device);
   Adam optimizer({{"p", parameter}}, settings);
   std::vector<double> p = parameter.to_vector<double>();
   std::vector<double> m(p.size(), 0);
   std::vector<double> v(p.size(), 0);
   for (int step = 1; step <= kSteps; ++step) {
-    parameter.set_grad(gradient(step));
+    parameter.set_grad(gradient(step, device));
     optimizer.step();
     const auto g = gradient(step).to_vector<double>();
     for (std::size_t i = 0; i < p.size(); ++i) {
@@ -85,13 +101,15 @@ void compare_adam(const AdamSettings& settings) {
   }
 }
 
-TEST(Adam, FollowsThePlainLoop) { compare_adam({.learning_rate = 0.1}); }
-TEST(Adam, FollowsThePlainLoopWithWeightDecay) { compare_adam({.learning_rate = 0.1, .weight_decay = 0.3}); }
-TEST(Adam, FollowsThePlainLoopWithOtherSettings) {
-  compare_adam({.learning_rate = 0.01, .beta1 = 0.5, .beta2 = 0.8, .epsilon = 1e-3});
+TEST_P(AdamSteps, FollowThePlainLoop) { compare_adam(device(), {.learning_rate = 0.1}); }
+TEST_P(AdamSteps, FollowThePlainLoopWithWeightDecay) {
+  compare_adam(device(), {.learning_rate = 0.1, .weight_decay = 0.3});
+}
+TEST_P(AdamSteps, FollowThePlainLoopWithOtherSettings) {
+  compare_adam(device(), {.learning_rate = 0.01, .beta1 = 0.5, .beta2 = 0.8, .epsilon = 1e-3});
 }
 /// The bias correction makes the first step as long as the learning rate, whatever the gradient.
-TEST(Adam, FirstStepIsTheLearningRate) {
+TEST_P(AdamSteps, FirstIsTheLearningRate) {
   Tensor parameter = make_parameter();
   const auto before = parameter.to_vector<double>();
   Adam optimizer({{"p", parameter}}, {.learning_rate = 0.1, .epsilon = 1e-12});
@@ -102,7 +120,7 @@ TEST(Adam, FirstStepIsTheLearningRate) {
   }
 }
 
-TEST(Optimizer, SkipsAParameterWithoutGradient) {
+TEST_P(Optimizers, SkipAParameterWithoutGradient) {
   for (const char* name : {"sgd", "adam"}) {
     Tensor a = make_parameter();
     Tensor b = make_parameter();
@@ -117,7 +135,7 @@ TEST(Optimizer, SkipsAParameterWithoutGradient) {
 }
 
 /// As in PyTorch: b's first update comes in the second step, and is corrected as a first one.
-TEST(Optimizer, CountsUpdatesForEachParameter) {
+TEST_P(Optimizers, CountUpdatesForEachParameter) {
   for (const char* name : {"sgd", "adam"}) {
     const double momentum = std::string(name) == "sgd" ? 0.9 : 0;
     Tensor late = make_parameter();
@@ -132,7 +150,7 @@ TEST(Optimizer, CountsUpdatesForEachParameter) {
   }
 }
 
-TEST(Optimizer, ZeroGradForgetsGradients) {
+TEST_P(Optimizers, ForgetGradients) {
   Tensor parameter = make_parameter();
   Sgd optimizer({{"p", parameter}});
   parameter.set_grad(gradient(1));
@@ -140,22 +158,22 @@ TEST(Optimizer, ZeroGradForgetsGradients) {
   EXPECT_FALSE(parameter.grad().defined());
 }
 
-TEST(Optimizer, WritesInPlaceSoAnOlderGraphIsRefused) {
+TEST_P(Optimizers, WriteInPlaceSoAnOlderGraphIsRefused) {
   const auto model = make_model("toy");
-  model->materialize(1);
+  model->materialize(1, device());
   Sgd optimizer(model->named_parameters());
-  const Tensor y = model->forward(random_tensor({2, 4}, "x", DType::float32));
+  const Tensor y = model->forward(random_tensor({2, 4}, "x", DType::float32, device()));
   const Tensor storage = model->named_parameters()[2].second;
   const void* before = storage.raw_data();
-  backward(y, random_tensor({2, 2}, "grad", DType::float32), Graph::keep);
+  backward(y, random_tensor({2, 2}, "grad", DType::float32, device()), Graph::keep);
   optimizer.step();
   EXPECT_EQ(storage.raw_data(), before);
   EXPECT_TRUE(fails_with<Error>({"was changed after the forward"}, [&] {
-    backward(y, random_tensor({2, 2}, "grad", DType::float32));
+    backward(y, random_tensor({2, 2}, "grad", DType::float32, device()));
   }));
 }
 
-TEST(Optimizer, LearningRateCanBeChanged) {
+TEST_P(Optimizers, ChangeTheirLearningRate) {
   Tensor parameter = make_parameter();
   const auto optimizer = make_optimizer("sgd", {{"p", parameter}}, 0.1);
   optimizer->set_learning_rate(0.5);
@@ -191,14 +209,18 @@ TEST(Optimizer, RefusesWhatIsNoParameter) {
 
 /// One training step of the toy model on its own data of that step.
 void train_step(Sequential& model, Optimizer& optimizer, int step) {
+  const Device device = optimizer.parameters().front().second.device();
   optimizer.zero_grad();
-  const Tensor y = model.forward(random_tensor({4, 4}, fmt::format("x {}", step), DType::float32));
-  backward(mean_squared_error(y, random_tensor({4, 2}, fmt::format("target {}", step), DType::float32)));
+  const auto random = [&](const Shape& shape, const char* name) {
+    return random_tensor(shape, fmt::format("{} {}", name, step), DType::float32, device);
+  };
+  const Tensor y = model.forward(random({4, 4}, "x"));
+  backward(mean_squared_error(y, random({4, 2}, "target")));
   optimizer.step();
 }
 
 /// Idea 6: a training that is saved, loaded and continued equals the uninterrupted one bit for bit.
-TEST(Optimizer, ContinuesFromItsSavedStateBitForBit) {
+TEST_P(Optimizers, ContinueFromTheirSavedStateBitForBit) {
   const TemporaryFolder folder;
   for (const char* name : {"sgd", "adam"}) {
     const double momentum = std::string(name) == "sgd" ? 0.9 : 0;
@@ -206,7 +228,7 @@ TEST(Optimizer, ContinuesFromItsSavedStateBitForBit) {
       return make_optimizer(name, model.named_parameters(), 0.05, momentum, 0.01);
     };
     const auto model = make_model("toy");
-    model->materialize(1);
+    model->materialize(1, device());
     const auto optimizer = make_state(*model);
     for (int step = 0; step < 3; ++step) {
       train_step(*model, *optimizer, step);
@@ -215,7 +237,7 @@ TEST(Optimizer, ContinuesFromItsSavedStateBitForBit) {
     save_tensors(folder.file("weights"), {model->named_parameters(), {}});
 
     const auto resumed = make_model("toy");
-    resumed->materialize(2);
+    resumed->materialize(2, device());
     copy_by_name(load_tensors(folder.file("weights")).tensors, resumed->named_parameters(), "weights");
     const auto resumed_optimizer = make_state(*resumed);
     resumed_optimizer->load_state(load_tensors(folder.file("state")).tensors);
@@ -244,13 +266,13 @@ TEST(Optimizer, RefusesTheStateOfAnotherOptimizer) {
       fails_with<DataError>({"missing: p.first_moment", "extra: p.velocity"}, [&] { adam.load_state(sgd.state()); }));
 }
 
-TEST(GradientNorm, IsTheRootOfTheSumOfSquares) {
-  Tensor a = Tensor::zeros({2});
-  Tensor b = Tensor::zeros({1}, DType::float64);
-  const Tensor without = Tensor::zeros({3});
+TEST_P(Optimizers, GradientNormIsTheRootOfTheSumOfSquares) {
+  Tensor a = Tensor::zeros({2}, DType::float32, device());
+  Tensor b = Tensor::zeros({1}, DType::float64, device());
+  const Tensor without = Tensor::zeros({3}, DType::float32, device());
   EXPECT_EQ(gradient_norm({{"a", a}, {"b", b}, {"c", without}}), 0);
-  a.set_grad(Tensor::from<float>({1, 2}, {2}));
-  b.set_grad(Tensor::from<double>({2}, {1}));
+  a.set_grad(Tensor::from<float>({1, 2}, {2}, device()));
+  b.set_grad(Tensor::from<double>({2}, {1}, device()));
   EXPECT_EQ(gradient_norm({{"a", a}, {"b", b}, {"c", without}}), 3);
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <iterator>
+#include <ostream>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -11,7 +12,12 @@
 #include "core/device.h"
 #include "core/error.h"
 
-namespace stagecoach::test {
+namespace stagecoach {
+
+/// For gtest, which would show the bytes in the names of tests.
+inline void PrintTo(Device device, std::ostream* out) { *out << to_string(device); }
+
+namespace test {
 
 /// The GPU that tests use.
 inline constexpr Device kCuda{DeviceType::cuda, 0};
@@ -51,6 +57,12 @@ struct On {
   Case what;
 };
 
+/// Without the case: the tests' names say which it is.
+template <class Case>
+void PrintTo(const On<Case>& on, std::ostream* out) {
+  PrintTo(on.device, out);
+}
+
 /// Every case on every device.
 template <class Cases>
 auto on_devices(const Cases& cases) {
@@ -82,4 +94,5 @@ class ThreadsFor {
   Device device_;
 };
 
-}  // namespace stagecoach::test
+}  // namespace test
+}  // namespace stagecoach

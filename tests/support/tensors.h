@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,12 @@
 #include "core/random.h"
 #include "core/tensor.h"
 
-namespace stagecoach::test {
+namespace stagecoach {
+
+/// For gtest, which would show the bytes in the names of tests.
+inline void PrintTo(DType dtype, std::ostream* out) { *out << name_of(dtype); }
+
+namespace test {
 
 /// Standard normal numbers; the same name and shape give the same values for every dtype and device.
 inline Tensor random_tensor(const Shape& shape, std::string_view name, DType dtype = DType::float64,
@@ -90,6 +96,22 @@ inline ::testing::AssertionResult close(const Tensor& a, const Tensor& b, double
 }
 
 /// A float64 tensor from its elements.
-inline Tensor of(const std::vector<double>& values, const Shape& shape) { return Tensor::from(values, shape); }
+inline Tensor of(const std::vector<double>& values, const Shape& shape, Device device = {}) {
+  return Tensor::from(values, shape, device);
+}
 
-}  // namespace stagecoach::test
+/// `values` as a tensor of type `dtype`.
+template <class V>
+Tensor typed(const std::vector<V>& values, const Shape& shape, DType dtype, Device device = {}) {
+  return dispatch_floating(dtype, "typed", [&]<class T>() {
+    return Tensor::from(std::vector<T>(values.begin(), values.end()), shape, device);
+  });
+}
+
+/// One label a sample.
+inline Tensor labels_of(const std::vector<std::int32_t>& labels, Device device = {}) {
+  return Tensor::from(labels, {static_cast<std::int64_t>(labels.size())}, device);
+}
+
+}  // namespace test
+}  // namespace stagecoach

@@ -1,0 +1,136 @@
+// Softmax, losses and the count of right answers.
+
+#include "tests/core/kernel_twins.h"
+
+namespace stagecoach {
+namespace {
+
+using test::expect_twins;
+using test::Tensors;
+
+class RowTwins : public test::KernelTwins {};
+STAGECOACH_KERNEL_TWINS(RowTwins);
+
+const Shape kRows[] = {{1, 1}, {1, 7}, {5, 1}, {37, 10}, {3, 31}, {2, 33}, {5, 300}, {3, 1009}, {1009, 3}, {0, 5}};
+
+/// Calls body(shape) for all of kRows.
+template <class Body>
+void for_each_rows(const Body& body) {
+  for (const Shape& shape : kRows) {
+    SCOPED_TRACE(to_string(shape));
+    body(shape);
+  }
+}
+
+/// What the CPU's kernel makes of random numbers.
+template <class Kernel>
+Tensor forward_of(const Tensor& x, Kernel kernel) {
+  Tensor y = x.clone();
+  (kernels({}).*kernel)(x, y);
+  return y;
+}
+
+TEST_P(RowTwins, Softmax) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins({random(shape, "x"), unset(shape)}, [](const Kernels& k, Tensors& t) { k.softmax(t[0], t[1]); });
+  });
+}
+
+TEST_P(RowTwins, SoftmaxGrad) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins(
+        {random(shape, "grad"), forward_of(random(shape, "x"), &Kernels::softmax), unset(shape)},
+        [](const Kernels& k, Tensors& t) { k.softmax_grad(t[0], t[1], t[2]); }, shape[1]);
+  });
+}
+
+TEST_P(RowTwins, LogSoftmax) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins({random(shape, "x"), unset(shape)}, [](const Kernels& k, Tensors& t) { k.log_softmax(t[0], t[1]); });
+  });
+}
+
+TEST_P(RowTwins, LogSoftmaxGrad) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins(
+        {random(shape, "grad"), forward_of(random(shape, "x"), &Kernels::log_softmax), unset(shape)},
+        [](const Kernels& k, Tensors& t) { k.log_softmax_grad(t[0], t[1], t[2]); }, shape[1]);
+  });
+}
+
+// Rows far apart: exp of them would overflow, or be 0.
+TEST_P(RowTwins, SoftmaxOfLargeNumbers) {
+  const Tensor x = test::typed(std::vector<double>{1e4, 1e4, -1e4, -3e4, -3e4, -3e4, 0, 500, -500}, {3, 3}, GetParam());
+  expect_twins({x, unset({3, 3})}, [](const Kernels& k, Tensors& t) { k.softmax(t[0], t[1]); });
+  expect_twins({x, unset({3, 3})}, [](const Kernels& k, Tensors& t) { k.log_softmax(t[0], t[1]); });
+}
+
+TEST_P(RowTwins, CrossEntropy) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins({random(shape, "x"), test::random_labels(shape[0], shape[1]), unset({}), unset(shape)},
+                 [](const Kernels& k, Tensors& t) { k.cross_entropy(t[0], t[1], 0.25, t[2], t[3]); });
+  });
+}
+
+TEST_P(RowTwins, CrossEntropyGrad) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins({random({}, "grad"), forward_of(random(shape, "x"), &Kernels::softmax),
+                  test::random_labels(shape[0], shape[1]), unset(shape)},
+                 [](const Kernels& k, Tensors& t) { k.cross_entropy_grad(t[0], t[1], t[2], 0.25, t[3]); });
+  });
+}
+
+// A diverged run must be seen: whatever the place, the loss is no number.
+TEST_P(RowTwins, CrossEntropyOfWhatIsNotANumber) {
+  for (const std::size_t place : {0, 4, 299}) {
+    std::vector<double> logits = test::values_of(random({3, 100}, "x"));
+    logits[place] = std::numeric_limits<double>::quiet_NaN();
+    expect_twins({test::typed(logits, {3, 100}, GetParam()), test::labels_of({5, 6, 7}), Tensor::zeros({}, GetParam()),
+                  Tensor::zeros({3, 100}, GetParam())},
+                 [](const Kernels& k, Tensors& t) { k.cross_entropy(t[0], t[1], 1, t[2], t[3]); });
+  }
+}
+
+const Shape kAnyShapes[] = {{}, {1}, {37}, {3, 5, 7}, {255}, {257}, {1009}, {3, 1021}, {0}};
+
+TEST_P(RowTwins, SquaredError) {
+  for (const Shape& shape : kAnyShapes) {
+    SCOPED_TRACE(to_string(shape));
+    expect_twins({random(shape, "a"), random(shape, "b"), unset({})},
+                 [](const Kernels& k, Tensors& t) { k.squared_error(t[0], t[1], 0.5, t[2]); });
+  }
+}
+
+TEST_P(RowTwins, SquaredErrorGrad) {
+  for (const Shape& shape : kAnyShapes) {
+    SCOPED_TRACE(to_string(shape));
+    expect_twins({random({}, "grad"), random(shape, "a"), random(shape, "b"), unset(shape)},
+                 [](const Kernels& k, Tensors& t) { k.squared_error_grad(t[0], t[1], t[2], 0.5, t[3]); });
+  }
+}
+
+TEST_P(RowTwins, CountCorrect) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins({random(shape, "x"), test::random_labels(shape[0], shape[1]), Tensor::full({}, 10, DType::int32)},
+                 [](const Kernels& k, Tensors& t) {
+                   k.count_correct(t[0], t[1], t[2]);
+                   k.count_correct(t[0], t[1], t[2]);
+                 });
+  });
+}
+
+// Among equals the first one counts: few different scores, so nearly every row has them.
+TEST_P(RowTwins, CountCorrectAmongEquals) {
+  std::vector<double> scores = test::values_of(random({257, 40}, "x"));
+  for (double& score : scores) {
+    score = std::round(score);
+  }
+  for (const std::int32_t label : {0, 1, 5, 33}) {
+    const Tensor labels = test::labels_of(std::vector<std::int32_t>(257, label));
+    expect_twins({test::typed(scores, {257, 40}, GetParam()), labels, Tensor::zeros({}, DType::int32)},
+                 [](const Kernels& k, Tensors& t) { k.count_correct(t[0], t[1], t[2]); });
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
