@@ -1,6 +1,11 @@
 # Libraries, all from the distribution's packages (scripts/setup.sh installs them).
+if(STAGECOACH_STATIC)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  add_link_options(-static-libstdc++ -static-libgcc)
+endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+set(STAGECOACH_FMT $<IF:$<BOOL:${STAGECOACH_STATIC}>,fmt::fmt-header-only,fmt::fmt>)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -29,7 +29,7 @@ class Kernels {
 
   // Any shape and dtype.
   virtual void fill(double value, Tensor& out) const = 0;
-  /// Between devices, or within one.
+  /// Between devices, or within one. The two do not overlap.
   virtual void copy(const Tensor& source, Tensor& out) const = 0;
 
   // Elementwise: all arguments have one shape.

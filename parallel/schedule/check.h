@@ -1,0 +1,23 @@
+#pragma once
+/// @file
+/// Whether a schedule can run and trains what one device would.
+
+#include <string>
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+
+namespace stagecoach {
+
+/// What is wrong with `schedule`; empty when it is legal:
+/// - every stage is on one rank, which runs no other stage's actions;
+/// - each stage runs each micro-batch forward once, and backward once: either B, or I and W;
+/// - no rank waits for ever. Where ranks wait in a circle, the circle is named.
+/// At most `kMostProblems` are listed.
+std::vector<std::string> check(const Schedule& schedule);
+inline constexpr std::size_t kMostProblems = 10;
+
+/// Throws UsageError with the problems of `schedule`, if it has any; `name` is what it is called.
+void require_legal(const Schedule& schedule, const std::string& name);
+
+}  // namespace stagecoach

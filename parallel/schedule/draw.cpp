@@ -1,0 +1,105 @@
+#include "parallel/schedule/draw.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace stagecoach {
+namespace {
+
+/// Of the 256 colours that terminals know: a row of shades an operation.
+int terminal_colour(const Action& action, int chunk) {
+  constexpr int kShades[4][4] = {{33, 39, 45, 51}, {34, 40, 46, 82}, {28, 34, 40, 46}, {178, 184, 190, 226}};
+  return kShades[static_cast<std::size_t>(action.operation)][chunk % 4];
+}
+
+const char* svg_colour(Operation operation) {
+  constexpr const char* kColours[] = {"#4c8bd6", "#5aa469", "#5aa469", "#d9b44a"};
+  return kColours[static_cast<std::size_t>(operation)];
+}
+
+/// "F3", cut to `width` columns: the letter alone, or filled up with the letter's dashes.
+std::string label(const Action& action, int width) {
+  std::string text = fmt::format("{}{}", letter_of(action.operation), action.microbatch);
+  if (static_cast<int>(text.size()) > width) {
+    text.resize(1);
+  }
+  return fmt::format("{:-<{}}", text, width);
+}
+
+/// Which of its rank's stages an action belongs to, counted from 0.
+int chunk_of(const Schedule& schedule, const Action& action) {
+  return action.stage / std::max(schedule.rank_count(), 1);
+}
+
+std::string draw_rank(const Schedule& schedule, std::size_t rank, const std::vector<Simulation::Timed>& times,
+                      double scale, int columns, Colours colours) {
+  std::string line;
+  int at = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const Action& action = schedule.ranks[rank][i];
+    const int start = std::max(at, static_cast<int>(std::lround(times[i].start * scale)));
+    const int end = static_cast<int>(std::lround(times[i].end * scale));
+    if (end <= start) {
+      continue;  // too short to be seen
+    }
+    line.append(static_cast<std::size_t>(start - at), '.');
+    const std::string text = label(action, end - start);
+    line += colours == Colours::none ? text
+                                     : fmt::format("\033[48;5;{}m\033[30m{}\033[0m",
+                                                   terminal_colour(action, chunk_of(schedule, action)), text);
+    at = end;
+  }
+  line.append(static_cast<std::size_t>(std::max(columns - at, 0)), '.');
+  return line;
+}
+
+}  // namespace
+
+std::string draw_text(const Schedule& schedule, const Simulation& simulation, int columns, Colours colours) {
+  const double scale = simulation.seconds > 0 ? columns / simulation.seconds : 0;
+  std::string picture;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    picture +=
+        fmt::format("rank {:<3} {}\n", r, draw_rank(schedule, r, simulation.timeline[r], scale, columns, colours));
+  }
+  return picture;
+}
+
+std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title) {
+  constexpr double kWidth = 960;
+  constexpr double kRow = 26;
+  constexpr double kLeft = 60;
+  constexpr double kTop = 34;
+  const double scale = simulation.seconds > 0 ? (kWidth - kLeft - 10) / simulation.seconds : 0;
+  const double height = kTop + kRow * static_cast<double>(schedule.ranks.size()) + 10;
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+      "<text x=\"10\" y=\"20\" font-size=\"14\">{}: idle {:.1f}%</text>\n",
+      kWidth, height, title, 100 * simulation.idle);
+  const auto out = std::back_inserter(svg);
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    const double top = kTop + kRow * static_cast<double>(r);
+    fmt::format_to(out, "<text x=\"10\" y=\"{:.1f}\">rank {}</text>\n", top + 16, r);
+    for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
+      const Action& action = schedule.ranks[r][i];
+      const auto [start, end] = simulation.timeline[r][i];
+      const double width = (end - start) * scale;
+      fmt::format_to(out,
+                     "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\" "
+                     "fill-opacity=\"{:.2f}\" stroke=\"#ffffff\"><title>{}</title></rect>\n",
+                     kLeft + start * scale, top, width, kRow - 4, svg_colour(action.operation),
+                     1.0 / (1 + 0.5 * chunk_of(schedule, action)), to_string(action));
+      if (width > 14) {
+        fmt::format_to(out, "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+                       kLeft + (start + end) / 2 * scale, top + 15, action.microbatch);
+      }
+    }
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace stagecoach

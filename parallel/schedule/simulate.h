@@ -1,0 +1,45 @@
+#pragma once
+/// @file
+/// When each action of a schedule would run, on ranks and links of given speed: the step's length, who is idle for how
+/// long, and how many activations are alive at once.
+
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+
+namespace stagecoach {
+
+/// Seconds (or any unit) that each stage takes for a micro-batch, and each message between stages.
+struct Costs {
+  std::vector<double> forward;
+  std::vector<double> backward;
+  std::vector<double> backward_input;
+  std::vector<double> backward_weight;
+  /// What lies between the end of stage s and the start of s + 1, when another rank holds it: [stages - 1]. The
+  /// gradient takes as long on its way back. Messages travel beside the computation.
+  std::vector<double> message;
+
+  /// The same for every stage; without messages.
+  static Costs uniform(int stages, double forward, double backward_input, double backward_weight);
+  double of(const Action& action) const;
+};
+
+struct Simulation {
+  double seconds = 0;                 ///< from the first action to the end of the last
+  double idle = 0;                    ///< share of `seconds` in which a rank does nothing, the mean over ranks
+  double idle_in_span = 0;            ///< the same, but for each rank within its own first and last action
+  std::vector<int> peak_activations;  ///< a rank: (stage, micro-batch) pairs between F and the end of B or W
+  struct Timed {
+    double start;
+    double end;
+  };
+  std::vector<std::vector<Timed>> timeline;  ///< of each rank's actions, in their order
+};
+
+/// `schedule` must be legal (see check). Throws Error unless there are costs for every stage.
+Simulation simulate(const Schedule& schedule, const Costs& costs);
+
+/// The most (stage, micro-batch) pairs that are alive at once on each rank. Needs no times: a rank keeps its order.
+std::vector<int> peak_activations(const Schedule& schedule);
+
+}  // namespace stagecoach

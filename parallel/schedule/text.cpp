@@ -1,0 +1,132 @@
+#include "parallel/schedule/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+/// Where a table is read, for errors.
+struct Place {
+  const std::string& where;
+  std::size_t line;    // from 1
+  std::size_t column;  // from 1
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw UsageError(fmt::format("{}: line {}, column {}: {}", where, line, column, what));
+  }
+};
+
+/// Takes a number off the front of `text`.
+int take_number(std::string_view& text, std::string_view cell, const Place& place) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0 || text.front() == '-') {
+    place.refuse(fmt::format("'{}' is no action such as 0F3 (stage, one of F B I W, micro-batch)", cell));
+  }
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+Action action_from(std::string_view cell, const Place& place) {
+  std::string_view rest = cell;
+  Action action;
+  action.stage = take_number(rest, cell, place);
+  const std::size_t letter = rest.empty() ? std::string_view::npos : std::string_view("FBIW").find(rest.front());
+  if (letter == std::string_view::npos) {
+    place.refuse(
+        fmt::format("'{}': behind the stage stands one of F (forward), B (backward), I (input gradient), W "
+                    "(weight gradient); messages are added by the program",
+                    cell));
+  }
+  action.operation = static_cast<Operation>(letter);
+  rest.remove_prefix(1);
+  action.microbatch = take_number(rest, cell, place);
+  if (!rest.empty()) {
+    place.refuse(fmt::format("'{}': nothing may follow the micro-batch", cell));
+  }
+  return action;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr const char* kBlank = " \t\r\"";  // Python's csv module may put cells in quotes
+  const std::size_t first = text.find_first_not_of(kBlank);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+/// The actions of one line.
+std::vector<Action> rank_from(std::string_view line, Place place) {
+  std::vector<Action> actions;
+  for (std::size_t start = 0; start <= line.size();) {
+    const std::size_t end = std::min(line.find(',', start), line.size());
+    const std::string_view cell = trimmed(line.substr(start, end - start));
+    if (!cell.empty()) {
+      place.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
+      actions.push_back(action_from(cell, place));
+    }
+    start = end + 1;
+  }
+  return actions;
+}
+
+/// Notes that the rank of this line holds `stage`.
+void hold(Schedule& schedule, int stage, const Place& place) {
+  constexpr int kMostStages = 1 << 20;
+  if (stage >= kMostStages) {
+    place.refuse(fmt::format("stage {} is beyond {}", stage, kMostStages - 1));
+  }
+  if (stage >= schedule.stages) {
+    schedule.stages = stage + 1;
+    schedule.holder.resize(static_cast<std::size_t>(schedule.stages), -1);
+  }
+  const int rank = schedule.rank_count() - 1;
+  int& holder = schedule.holder[static_cast<std::size_t>(stage)];
+  if (holder != -1 && holder != rank) {
+    place.refuse(fmt::format("stage {} is on rank {} already; a stage lives on one rank", stage, holder));
+  }
+  holder = rank;
+}
+
+}  // namespace
+
+std::string to_text(const Schedule& schedule) {
+  std::string text;
+  for (const auto& actions : schedule.ranks) {
+    const char* separator = "";
+    for (const Action& action : actions) {
+      text += separator + to_string(action);
+      separator = ",";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+Schedule schedule_from_text(std::string_view text, const std::string& where) {
+  Schedule schedule;
+  Place place{where, 0, 1};
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    const std::string_view line = text.substr(start, end - start);
+    ++place.line;
+    start = end + 1;
+    if (trimmed(line).empty()) {
+      continue;
+    }
+    schedule.ranks.push_back(rank_from(line, place));
+    for (const Action& action : schedule.ranks.back()) {
+      hold(schedule, action.stage, place);
+      schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
+    }
+  }
+  if (schedule.stages == 0) {
+    throw UsageError(fmt::format("{}: there is no action in it", where));
+  }
+  return schedule;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,66 @@
+#pragma once
+/// @file
+/// Runs a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` looks
+/// whether that reaches the end, `simulate` at what time each action comes.
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+
+namespace stagecoach {
+
+class Walk {
+ public:
+  /// Stages, micro-batches and holders of `schedule` must be in range; it must outlive this object.
+  explicit Walk(const Schedule& schedule);
+
+  /// Calls body(rank, action) for each action that can run, ranks in their own order.
+  template <class Body>
+  void run(const Body& body);
+
+  /// Where a rank stands: the place in its list of what it could not run.
+  std::size_t next(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
+  bool is_done(int rank) const { return next(rank) == schedule_.ranks[static_cast<std::size_t>(rank)].size(); }
+  /// What `action` needs and has not yet been done.
+  std::optional<Action> missing(const Action& action) const;
+
+ private:
+  enum Done : std::uint8_t { kForward = 1, kInputGradient = 2 };
+
+  std::size_t at(int stage, int microbatch) const {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.microbatches) +
+           static_cast<std::size_t>(microbatch);
+  }
+  bool has(int stage, int microbatch, Done what) const { return (done_[at(stage, microbatch)] & what) != 0; }
+  /// Notes that `action` is done; gives the rank that may have waited for it, or -1.
+  int finish(const Action& action);
+
+  const Schedule& schedule_;
+  std::vector<std::uint8_t> done_;  // a stage, then a micro-batch
+  std::vector<std::size_t> next_;   // a rank
+};
+
+template <class Body>
+void Walk::run(const Body& body) {
+  std::vector<int> open;
+  for (int r = schedule_.rank_count() - 1; r >= 0; --r) {
+    open.push_back(r);
+  }
+  while (!open.empty()) {
+    const int rank = open.back();
+    open.pop_back();
+    const auto& actions = schedule_.ranks[static_cast<std::size_t>(rank)];
+    std::size_t& next = next_[static_cast<std::size_t>(rank)];
+    while (next < actions.size() && !missing(actions[next])) {
+      const Action& action = actions[next++];
+      body(rank, action);
+      if (const int waiting = finish(action); waiting >= 0 && waiting != rank) {
+        open.push_back(waiting);
+      }
+    }
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,120 @@
+// Times, idle shares and peaks against the formulas of the papers.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "parallel/schedule/generators.h"
+#include "parallel/schedule/simulate.h"
+#include "parallel/schedule/text.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+/// A forward takes 1 a rank, a backward 2, dealt over `v` chunks.
+Costs unit_costs(int p, int v) { return Costs::uniform(p * v, 1.0 / v, 1.0 / v, 1.0 / v); }
+
+Simulation simulated(const std::string& name, int p, int m, int v = 1, int group = 0) {
+  return simulate(make_schedule(name, p, m, v, group), unit_costs(p, v));
+}
+
+TEST(Simulate, OneRankIsNeverIdle) {
+  for (const std::string& name : schedule_names()) {
+    const Simulation result = simulated(name, 1, 5);
+    EXPECT_NEAR(result.seconds, 15, 1e-12) << name;
+    EXPECT_NEAR(result.idle, 0, 1e-12) << name;
+  }
+}
+
+TEST(Simulate, IdleSharesOfThePapers) {
+  for (const int p : {2, 3, 4, 8}) {
+    for (const int m : {1, 2, 4, 7, 8, 16, 32}) {
+      SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", p, m));
+      const double wanted = static_cast<double>(p - 1) / (m + p - 1);
+      EXPECT_NEAR(simulated("naive", p, m).idle, static_cast<double>(p - 1) / p, 1e-12);
+      EXPECT_NEAR(simulated("gpipe", p, m).idle, wanted, 1e-12);
+      EXPECT_NEAR(simulated("1f1b", p, m).idle, wanted, 1e-12) << "1F1B saves memory over GPipe, not time";
+      if (m % p == 0) {
+        for (const int v : {2, 3, 4}) {
+          EXPECT_NEAR(simulated("interleaved", p, m, v).idle, static_cast<double>(p - 1) / (v * m + p - 1), 1e-12) << v;
+        }
+      }
+      if (m >= p) {
+        EXPECT_NEAR(simulated("zb-h1", p, m).idle, static_cast<double>(p - 1) / (3 * m + p - 1), 1e-12);
+      }
+    }
+  }
+}
+
+// tF = tI = tW = 1, p = 8, m = 32; the papers' comparison.
+TEST(Simulate, StepsOfThePapers) {
+  EXPECT_NEAR(simulated("gpipe", 8, 32).seconds, 117, 1e-9);
+  EXPECT_NEAR(simulated("1f1b", 8, 32).seconds, 117, 1e-9);
+  EXPECT_NEAR(simulated("interleaved", 8, 32, 2).seconds, 106.5, 1e-9);
+  EXPECT_NEAR(simulated("interleaved", 8, 32, 4).seconds, 101.25, 1e-9);
+  EXPECT_NEAR(simulated("zb-h1", 8, 32).seconds, 103, 1e-9);
+}
+
+// An uneven last group: the size of the group makes the difference.
+TEST(Simulate, GroupsOfTheInterleavedOrder) { EXPECT_NEAR(simulated("interleaved", 4, 10, 2, 5).idle, 0.130, 0.0005); }
+
+TEST(Simulate, ASpanEndsWithARanksLastAction) {
+  // GPipe on 2 ranks: rank 1 begins late and ends early; within its own span it never waits.
+  const Simulation result = simulated("gpipe", 2, 4);
+  EXPECT_NEAR(result.seconds, 15, 1e-12);
+  EXPECT_NEAR(result.idle, 0.2, 1e-12);
+  EXPECT_NEAR(result.idle_in_span, 3.0 / 27, 1e-12);  // rank 0 waits 3 between its forwards and backwards
+}
+
+TEST(Simulate, MessagesTakeTheirTime) {
+  Costs costs = unit_costs(2, 1);
+  costs.message[0] = 0.5;
+  // F0 on both ranks, the backward of rank 1, and two messages between.
+  EXPECT_NEAR(simulate(make_schedule("1f1b", 2, 1), costs).seconds, 1 + 0.5 + 1 + 2 + 0.5 + 2, 1e-12);
+}
+
+TEST(Simulate, StagesOnOneRankNeedNoMessage) {
+  const Schedule schedule = schedule_from_text("0F0,1F0,1B0,0B0", "here");
+  Costs costs = unit_costs(2, 1);
+  costs.message[0] = 100;
+  EXPECT_NEAR(simulate(schedule, costs).seconds, 6, 1e-12);
+}
+
+TEST(Simulate, TheSlowestStageSetsThePace) {
+  Costs costs = unit_costs(2, 1);
+  costs.forward[1] = 3;
+  costs.backward[1] = 6;
+  const Simulation result = simulate(make_schedule("1f1b", 2, 16), costs);
+  EXPECT_NEAR(result.seconds, 1 + 16 * 9 + 2, 1e-9);
+}
+
+TEST(Simulate, TheTimelineKeepsEveryOrder) {
+  const Schedule schedule = make_schedule("interleaved", 4, 8, 2);
+  const Simulation result = simulate(schedule, unit_costs(4, 2));
+  for (std::size_t r = 0; r < 4; ++r) {
+    ASSERT_EQ(result.timeline[r].size(), schedule.ranks[r].size());
+    for (std::size_t i = 1; i < result.timeline[r].size(); ++i) {
+      EXPECT_GE(result.timeline[r][i].start, result.timeline[r][i - 1].end);
+    }
+  }
+}
+
+TEST(Simulate, NeedsCostsForEveryStageAndALegalSchedule) {
+  EXPECT_TRUE(fails_with<Error>({"costs of 2 stages for a schedule of 4"},
+                                [] { simulate(gpipe_schedule(4, 2), unit_costs(2, 1)); }));
+  EXPECT_TRUE(fails_with<Error>({"not legal"},
+                                [] { simulate(schedule_from_text("0F0,0B0\n1B0,1F0", "here"), unit_costs(2, 1)); }));
+}
+
+TEST(Simulate, HoldsForLargeClusters) {
+  const Schedule schedule = make_schedule("interleaved", 64, 256, 2);
+  EXPECT_NEAR(simulate(schedule, unit_costs(64, 2)).idle, 63.0 / (2 * 256 + 63), 1e-9);
+}
+
+}  // namespace
+}  // namespace stagecoach
