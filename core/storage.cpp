@@ -12,6 +12,9 @@ Storage::Storage(std::size_t bytes, Device device) : Storage(bytes, device, allo
 Storage::Storage(std::size_t bytes, Device device, std::shared_ptr<Allocator> memory)
     : memory_(std::move(memory)), data_(memory_->allocate(bytes)), bytes_(bytes), device_(device) {}
 
+Storage::Storage(std::shared_ptr<Storage> owner, Device device)
+    : owner_(std::move(owner)), data_(owner_->data_), bytes_(owner_->bytes_), device_(device) {}
+
 void Storage::note_use(const Stream& stream) {
   other_use_.emplace();
   other_use_->record(stream);
@@ -25,7 +28,9 @@ Storage::~Storage() {
       std::terminate();  // nobody could say any more who uses the memory
     }
   }
-  memory_->release(data_);
+  if (memory_ != nullptr) {
+    memory_->release(data_);
+  }
 }
 
 }  // namespace stagecoach

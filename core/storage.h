@@ -21,6 +21,8 @@ class Storage {
   Storage(std::size_t bytes, Device device);
   /// The same, from `memory`, which `device` can use.
   Storage(std::size_t bytes, Device device, std::shared_ptr<Allocator> memory);
+  /// The memory of `owner`, seen from another CPU device; see Tensor::seen_from.
+  Storage(std::shared_ptr<Storage> owner, Device device);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -35,7 +37,8 @@ class Storage {
   void note_use(const Stream& stream);
 
  private:
-  std::shared_ptr<Allocator> memory_;
+  std::shared_ptr<Storage> owner_;     // of memory that is only seen from here, or null
+  std::shared_ptr<Allocator> memory_;  // to give it back to, or null
   void* data_;
   std::size_t bytes_;
   Device device_;

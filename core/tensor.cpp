@@ -131,6 +131,14 @@ Tensor Tensor::to(Device device) const {
   return moved;
 }
 
+Tensor Tensor::seen_from(Device device) const {
+  STAGECOACH_CHECK(this->device().type == DeviceType::cpu && device.type == DeviceType::cpu,
+                   "seen_from: {} from {}; both must be CPUs", describe(*this), to_string(device));
+  Tensor seen = on(std::make_shared<Storage>(storage(), device), shape(), dtype());
+  seen.impl().offset = offset();
+  return seen;
+}
+
 void Tensor::copy_from(const Tensor& source) {
   STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype(), "copy: from {} to {}", describe(source),
                    describe(*this));

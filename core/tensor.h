@@ -78,6 +78,9 @@ class Tensor {
   Tensor clone() const;
   /// This very tensor if it lies on `device` already, or a copy there.
   Tensor to(Device device) const;
+  /// The same elements without history, as a tensor of another CPU device: for a rank that hands its memory over to
+  /// another one and writes to it no more. Throws unless both devices are CPUs.
+  Tensor seen_from(Device device) const;
   /// From any device; throws unless shapes and types agree.
   void copy_from(const Tensor& source);
   void fill(double value);

@@ -44,10 +44,12 @@ __global__ void cross_entropy_kernel(int classes, const T* logits, const std::in
 template <class T>
 void cross_entropy(cudaStream_t stream, int rows, int classes, const T* logits, const std::int32_t* labels,
                    double factor, double* row_losses, T* loss, T* probabilities) {
-  with_threads_for(classes, [&]<int kRowThreads>() {
-    launch(cross_entropy_kernel<kRowThreads, T>, static_cast<unsigned>(rows), kRowThreads, 0, stream, classes, logits,
-           labels, row_losses, probabilities);
-  });
+  if (rows > 0) {
+    with_threads_for(classes, [&]<int kRowThreads>() {
+      launch(cross_entropy_kernel<kRowThreads, T>, static_cast<unsigned>(rows), kRowThreads, 0, stream, classes, logits,
+             labels, row_losses, probabilities);
+    });
+  }
   launch(sum_up<T>, 1, kThreads, 0, stream, row_losses, rows, factor, loss);
 }
 
@@ -66,8 +68,10 @@ template <class T>
 void cross_entropy_grad(cudaStream_t stream, int rows, int classes, const T* grad_loss, const T* probabilities,
                         const std::int32_t* labels, double factor, T* grad_logits) {
   const int count = rows * classes;
-  launch(cross_entropy_grad_kernel<T>, blocks_for(count), kThreads, 0, stream, count, classes, grad_loss, probabilities,
-         labels, static_cast<T>(factor), grad_logits);
+  if (count > 0) {
+    launch(cross_entropy_grad_kernel<T>, blocks_for(count), kThreads, 0, stream, count, classes, grad_loss,
+           probabilities, labels, static_cast<T>(factor), grad_logits);
+  }
 }
 
 int squared_error_parts(std::int64_t count) {

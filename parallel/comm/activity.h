@@ -1,0 +1,29 @@
+#pragma once
+/// @file
+/// What a rank is doing, for the errors that other ranks will read.
+
+#include <string>
+
+namespace stagecoach {
+
+/// Until the end of the scope this thread works on a stage and a micro-batch.
+class Activity {
+ public:
+  /// `operation` is a string literal, such as "forward".
+  Activity(const char* operation, int stage, int microbatch);
+  ~Activity();
+  Activity(const Activity&) = delete;
+  Activity& operator=(const Activity&) = delete;
+
+ private:
+  const Activity* before_;
+  friend std::string current_activity();
+  const char* operation_;
+  int stage_;
+  int microbatch_;
+};
+
+/// "forward of stage 2, micro-batch 5", or "" outside of any.
+std::string current_activity();
+
+}  // namespace stagecoach

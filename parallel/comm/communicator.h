@@ -1,0 +1,90 @@
+#pragma once
+/// @file
+/// How ranks talk: messages between two of them, and operations of all. A program that talks through this class runs
+/// on threads of one process, and later on processes, unchanged.
+///
+/// Every call that waits has a deadline. When it passes, or when another rank has failed, the call throws CommError,
+/// which names the rank, the call, what the rank was working on, and the tag.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/tensor.h"
+
+namespace stagecoach {
+
+/// A rank waited in vain, or was told that another one failed. Exit code 4.
+class CommError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A message under way. Copies are the same message.
+class PendingSend {
+ public:
+  explicit PendingSend(std::function<void()> wait) : wait_(std::move(wait)) {}
+  /// Returns when the receiver has taken it.
+  void wait() const { wait_(); }
+
+ private:
+  std::function<void()> wait_;
+};
+
+/// A message that is expected.
+class PendingReceive {
+ public:
+  explicit PendingReceive(std::function<Tensor()> wait) : wait_(std::move(wait)) {}
+  /// Returns the tensor when it is there. Once.
+  Tensor wait() const { return wait_(); }
+
+ private:
+  std::function<Tensor()> wait_;
+};
+
+/// One rank's end. One thread, that of the rank, uses it. Ranks and tags are numbers from 0; ranks are those of the
+/// group that the communicator is for.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Device device() const = 0;
+
+  // Messages. Those from one rank to another under one tag arrive in the order in which they were sent.
+  /// Hands `tensor` to another rank and returns when that has taken it. On a CPU nothing is copied: the memory is the
+  /// receiver's from then on, and the sender writes to it no more. Throws Error for a rank that does not exist, or
+  /// this one.
+  void send(const Tensor& tensor, int to, int tag) { send_async(tensor, to, tag).wait(); }
+  /// Waits for a tensor on this rank's device. Throws CommError when one of another shape or type arrives.
+  Tensor receive(const Shape& shape, DType dtype, int from, int tag) {
+    return receive_async(shape, dtype, from, tag).wait();
+  }
+  /// The same without waiting: two ranks that send to each other first and receive then would wait for ever.
+  virtual PendingSend send_async(const Tensor& tensor, int to, int tag) = 0;
+  virtual PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) = 0;
+
+  // Operations of all. All ranks of the group call them, in the same order, with tensors of one shape and type;
+  // otherwise all get a CommError. Sums are made in the order of the ranks: equal inputs give equal bytes.
+  /// Replaces `tensor` by the sum over all ranks.
+  virtual void all_reduce(Tensor& tensor) = 0;
+  /// Replaces `tensor` by that of rank `root`.
+  virtual void broadcast(Tensor& tensor, int root) = 0;
+  /// The tensors of all ranks, in their order.
+  virtual std::vector<Tensor> all_gather(const Tensor& tensor) = 0;
+  /// tensor [size N, …] to [N, …]: part rank() of the sum over all ranks.
+  virtual Tensor reduce_scatter(const Tensor& tensor) = 0;
+  /// Returns when all ranks have called it.
+  virtual void barrier() = 0;
+
+  /// The group of the ranks that gave the same `colour`, ordered by `key` and then by rank here. All ranks call it.
+  virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+};
+
+}  // namespace stagecoach

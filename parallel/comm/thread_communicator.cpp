@@ -1,0 +1,201 @@
+#include "parallel/comm/thread_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/kernels/kernels.h"
+#include "parallel/comm/activity.h"
+
+namespace stagecoach {
+namespace {
+
+std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}", name_of(dtype), to_string(shape)); }
+
+/// The part of rank `rank` when `count` elements are dealt to `size` ranks.
+std::int64_t part_start(std::int64_t count, int rank, int size) { return count * rank / size; }
+
+}  // namespace
+
+ThreadCommunicator::ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::string group, int rank,
+                                       std::vector<int> members, Device device)
+    : world_(std::move(world)), group_(std::move(group)), rank_(rank), members_(std::move(members)), device_(device) {}
+
+std::string ThreadCommunicator::doing(const char* operation, const std::string& details) const {
+  const std::string activity = current_activity();
+  return fmt::format("rank {}: {}{}{}{}", members_[static_cast<std::size_t>(rank_)], operation, details,
+                     activity.empty() ? "" : ", in the ", activity);
+}
+
+void ThreadCommunicator::require_peer(const char* operation, int peer, int tag) const {
+  STAGECOACH_CHECK(peer >= 0 && peer < size() && peer != rank_ && tag >= 0,
+                   "{}: rank {} of a group of {} and tag {} (another rank and a tag from 0 are needed)",
+                   doing(operation, ""), peer, size(), tag);
+}
+
+Tensor ThreadCommunicator::here(const Tensor& tensor) const {
+  if (tensor.device() == device_) {
+    return tensor;
+  }
+  const bool both_cpu = tensor.device().type == DeviceType::cpu && device_.type == DeviceType::cpu;
+  return both_cpu ? tensor.seen_from(device_) : tensor.to(device_);
+}
+
+PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag) {
+  require_peer("send", to, tag);
+  STAGECOACH_CHECK(tensor.device() == device_, "{}: {} is not on this rank's device {}", doing("send", ""),
+                   describe(tensor), to_string(device_));
+  const auto message = world_->leave({group_, rank_, to, tag}, tensor.detach());
+  const std::string details = fmt::format(" to rank {}, tag {}", members_[static_cast<std::size_t>(to)], tag);
+  return PendingSend([world = world_, message, words = doing("send", details)] {
+    world->wait_taken(*message, [&] { return words; });
+  });
+}
+
+PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
+  require_peer("receive", from, tag);
+  const std::string details = fmt::format(" from rank {}, tag {}", members_[static_cast<std::size_t>(from)], tag);
+  return PendingReceive([this, shape, dtype, from, tag, words = doing("receive", details)] {
+    const auto message = world_->take({group_, from, rank_, tag}, [&] { return words; });
+    const Tensor& tensor = message->tensor;
+    if (tensor.shape() != shape || tensor.dtype() != dtype) {
+      throw CommError(fmt::format("{}: {} was expected, {} came", words, type_of(shape, dtype),
+                                  type_of(tensor.shape(), tensor.dtype())));
+    }
+    if (device_.type == DeviceType::cuda) {
+      message->ready.wait({device_, Stream::kCompute});
+    }
+    return here(tensor);
+  });
+}
+
+template <class T>
+std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine) {
+  const std::string meeting = fmt::format("{}/{}", group_, meetings_++);
+  const auto brought = world_->meet(meeting, rank_, size(), std::pair(std::string(operation), mine),
+                                    [&] { return doing(operation, ""); });
+  std::vector<T> all;
+  for (int r = 0; r < size(); ++r) {
+    const auto* theirs = std::any_cast<std::pair<std::string, T>>(&brought[static_cast<std::size_t>(r)]);
+    if (theirs == nullptr || theirs->first != operation) {
+      throw CommError(
+          fmt::format("{}: rank {} calls another operation at this point; all ranks of a group call the same "
+                      "ones in the same order",
+                      doing(operation, ""), members_[static_cast<std::size_t>(r)]));
+    }
+    all.push_back(theirs->second);
+  }
+  return all;
+}
+
+std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const Tensor& tensor) {
+  STAGECOACH_CHECK(tensor.device() == device_, "{}: {} is not on this rank's device {}", doing(operation, ""),
+                   describe(tensor), to_string(device_));
+  struct Brought {
+    Tensor tensor;
+    Event ready;
+  };
+  Event ready;
+  ready.record({device_, Stream::kCompute});
+  std::vector<Tensor> tensors;
+  for (const Brought& brought : meet(operation, Brought{tensor.detach(), ready})) {
+    const int r = static_cast<int>(tensors.size());
+    if (brought.tensor.shape() != tensor.shape() || brought.tensor.dtype() != tensor.dtype()) {
+      throw CommError(
+          fmt::format("{}: {} here, {} on rank {}", doing(operation, ""), type_of(tensor.shape(), tensor.dtype()),
+                      type_of(brought.tensor.shape(), brought.tensor.dtype()), members_[static_cast<std::size_t>(r)]));
+    }
+    if (device_.type == DeviceType::cuda) {
+      brought.ready.wait({device_, Stream::kCompute});
+    }
+    tensors.push_back(brought.tensor);
+  }
+  return tensors;
+}
+
+Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const {
+  const auto part = [&](const Tensor& tensor) { return here(tensor.alias({length}, tensor.offset() + start)); };
+  Tensor sum = part(tensors[0]).clone();
+  for (std::size_t r = 1; r < tensors.size(); ++r) {
+    kernels(device_).add_scaled(part(tensors[r]), 1, sum);
+  }
+  return sum;
+}
+
+void ThreadCommunicator::all_reduce(Tensor& tensor) {
+  // Each rank sums its part of the elements over all ranks; then all gather the parts. So each element is read `size`
+  // times in all, and not `size` times by every rank.
+  const std::vector<Tensor> tensors = meet_with("all_reduce", tensor);
+  const std::int64_t count = tensor.numel();
+  const std::int64_t start = part_start(count, rank_, size());
+  const Tensor mine = sum_of(tensors, start, part_start(count, rank_ + 1, size()) - start);
+  synchronize({device_, Stream::kCompute});
+  const auto parts = meet("all_reduce, gathering", mine);
+  // By now every rank has read what it needed of this one's tensor.
+  for (int r = 0; r < size(); ++r) {
+    const Tensor& part = parts[static_cast<std::size_t>(r)];
+    Tensor into = tensor.alias({part.numel()}, tensor.offset() + part_start(count, r, size()));
+    into.copy_from(here(part));
+  }
+}
+
+void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
+  STAGECOACH_CHECK(root >= 0 && root < size(), "{}: root {} of a group of {}", doing("broadcast", ""), root, size());
+  const auto tensors = meet_with("broadcast", tensor);
+  if (rank_ != root) {
+    tensor.copy_from(here(tensors[static_cast<std::size_t>(root)]));
+  }
+  synchronize({device_, Stream::kCompute});
+  meet("broadcast, ending", root);  // the root may change its tensor when all have read it
+}
+
+std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
+  std::vector<Tensor> gathered;
+  for (const Tensor& theirs : meet_with("all_gather", tensor)) {
+    gathered.push_back(here(theirs).clone());
+  }
+  synchronize({device_, Stream::kCompute});
+  meet("all_gather, ending", 0);
+  return gathered;
+}
+
+Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
+  STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0, "{}: {} cannot be dealt to {} ranks",
+                   doing("reduce_scatter", ""), describe(tensor), size());
+  const auto tensors = meet_with("reduce_scatter", tensor);
+  const std::int64_t length = tensor.numel() / size();
+  const Tensor sum = sum_of(tensors, rank_ * length, length);
+  synchronize({device_, Stream::kCompute});
+  meet("reduce_scatter, ending", 0);
+  return sum.reshape(tensor.shape().with(0, tensor.size(0) / size()));
+}
+
+void ThreadCommunicator::barrier() {
+  synchronize({device_, Stream::kCompute});
+  meet("barrier", 0);
+}
+
+std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
+  struct Choice {
+    int colour;
+    int key;
+    int rank;
+  };
+  auto choices = meet("split", Choice{colour, key, rank_});
+  std::erase_if(choices, [&](const Choice& choice) { return choice.colour != colour; });
+  std::sort(choices.begin(), choices.end(),
+            [](const Choice& a, const Choice& b) { return std::pair(a.key, a.rank) < std::pair(b.key, b.rank); });
+  std::vector<int> members;
+  int rank = 0;
+  for (const Choice& choice : choices) {
+    if (choice.rank == rank_) {
+      rank = static_cast<int>(members.size());
+    }
+    members.push_back(members_[static_cast<std::size_t>(choice.rank)]);
+  }
+  std::string group = fmt::format("{}.{}:{}", group_, splits_++, colour);
+  return std::make_unique<ThreadCommunicator>(world_, std::move(group), rank, std::move(members), device_);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,54 @@
+#pragma once
+/// @file
+/// The communicator of ranks that are threads of one process.
+
+#include <memory>
+#include <string>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/thread_world.h"
+
+namespace stagecoach {
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  /// `members[i]` is the number that rank i of this group has in the whole world; errors name ranks by it. `group` is
+  /// the same on all of them and unique in the world.
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::string group, int rank, std::vector<int> members,
+                     Device device);
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  Device device() const override { return device_; }
+  PendingSend send_async(const Tensor& tensor, int to, int tag) override;
+  PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
+  void all_reduce(Tensor& tensor) override;
+  void broadcast(Tensor& tensor, int root) override;
+  std::vector<Tensor> all_gather(const Tensor& tensor) override;
+  Tensor reduce_scatter(const Tensor& tensor) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int colour, int key) override;
+
+ private:
+  /// Brings `mine` to the group's next meeting, and returns what all brought.
+  template <class T>
+  std::vector<T> meet(const char* operation, const T& mine);
+  /// The tensors of all ranks, whose shapes and types are found to be one.
+  std::vector<Tensor> meet_with(const char* operation, const Tensor& tensor);
+  /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks.
+  Tensor sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const;
+  /// `tensor`, which another rank made, on this rank's device.
+  Tensor here(const Tensor& tensor) const;
+  void require_peer(const char* operation, int peer, int tag) const;
+  std::string doing(const char* operation, const std::string& details) const;
+
+  std::shared_ptr<ThreadWorld> world_;
+  std::string group_;
+  int rank_;
+  std::vector<int> members_;
+  Device device_;
+  std::int64_t meetings_ = 0;
+  int splits_ = 0;
+};
+
+}  // namespace stagecoach

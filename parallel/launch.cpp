@@ -1,0 +1,132 @@
+#include "parallel/launch.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "parallel/comm/thread_communicator.h"
+
+namespace stagecoach {
+namespace {
+
+/// The cores that this process may use.
+std::vector<int> usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) {
+        cores.push_back(core);
+      }
+    }
+  }
+  return cores;
+}
+
+/// A hint: where it is refused the rank runs all the same.
+void pin_to(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  static_cast<void>(::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set));
+}
+
+Device device_of(const World& world, int rank) {
+  return world.device == DeviceType::cpu ? Device{DeviceType::cpu, rank}
+                                         : Device{DeviceType::cuda, rank % world.gpus, rank / world.gpus};
+}
+
+/// The error of the rank that failed first; those of the others follow from it.
+class FirstFailure {
+ public:
+  void note(std::exception_ptr failure) {
+    const std::lock_guard lock(mutex_);
+    if (first_ == nullptr) {
+      first_ = std::move(failure);
+    }
+  }
+  void rethrow() const {
+    if (first_ != nullptr) {
+      std::rethrow_exception(first_);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+/// The exception that is being handled, with the rank in its text unless it is the user's business.
+std::exception_ptr with_rank(int rank) {
+  try {
+    throw;
+  } catch (const UsageError&) {
+    return std::current_exception();
+  } catch (const DataError&) {
+    return std::current_exception();
+  } catch (const CommError&) {
+    return std::current_exception();  // names its rank already
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(fmt::format("rank {}: {}", rank, error.what())));
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+}
+
+std::string words_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+void launch(const World& world, const std::function<void(Rank&)>& body) {
+  if (world.ranks < 1 || world.ranks > kMaxDevices) {
+    throw UsageError(fmt::format("{} ranks: at least 1 and at most {} can run", world.ranks, kMaxDevices));
+  }
+  if (!std::isfinite(world.timeout) || world.timeout <= 0) {
+    throw UsageError(fmt::format("a timeout of {} s: it must be more than 0", world.timeout));
+  }
+  const auto shared = std::make_shared<ThreadWorld>(std::chrono::duration<double>(world.timeout));
+  std::vector<int> members(static_cast<std::size_t>(world.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  const std::vector<int> cores = usable_cores();
+  const bool enough = cores.size() >= members.size();
+  FirstFailure failure;
+
+  const auto run_rank = [&](int r) {
+    if (enough) {
+      pin_to(cores[static_cast<std::size_t>(r)]);
+    }
+    try {
+      const Device device = device_of(world, r);
+      require_device(device);
+      ThreadCommunicator comm(shared, "world", r, members, device);
+      Rank rank{r, world.ranks, device, comm};
+      body(rank);
+    } catch (...) {
+      const std::exception_ptr mine = with_rank(r);
+      failure.note(mine);  // before the others hear of it
+      shared->fail(fmt::format("rank {} has failed ({})", r, words_of(mine)));
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (const int r : members) {
+      threads.emplace_back(run_rank, r);
+    }
+  }
+  failure.rethrow();
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,217 @@
+// Ranks as threads: messages, operations of all, groups.
+
+#include "parallel/comm/communicator.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include "core/allocator.h"
+#include "parallel/launch.h"
+#include "parallel/mesh.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::random_tensor;
+using test::same_bytes;
+
+/// What rank `r` brings: the same wherever it is made.
+Tensor of_rank(int r, const Shape& shape, Device device = {}) {
+  return random_tensor(shape, fmt::format("rank {}", r), DType::float32, device);
+}
+
+/// The sum over `world` ranks, in their order.
+Tensor sum_over(int world, const Shape& shape) {
+  std::vector<float> sum = of_rank(0, shape).to_vector<float>();
+  for (int r = 1; r < world; ++r) {
+    const auto more = of_rank(r, shape).to_vector<float>();
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += more[i];
+    }
+  }
+  return Tensor::from(sum, shape);
+}
+
+class Ranks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(World, Ranks, ::testing::Values(1, 2, 3, 4, 8, 32));
+
+TEST_P(Ranks, EachRunsOnce) {
+  std::atomic<int> sum{0};
+  launch({.ranks = GetParam()}, [&](Rank& rank) {
+    EXPECT_EQ(rank.world, GetParam());
+    EXPECT_EQ(rank.comm.rank(), rank.index);
+    EXPECT_EQ(rank.comm.size(), GetParam());
+    EXPECT_EQ(rank.device, (Device{DeviceType::cpu, rank.index}));
+    sum += 1 + rank.index;
+  });
+  EXPECT_EQ(sum, GetParam() * (GetParam() + 1) / 2);
+}
+
+TEST_P(Ranks, PassMessagesAround) {
+  const Shape shape{3, 2};
+  launch({.ranks = GetParam()}, [&](Rank& rank) {
+    if (rank.world == 1) {
+      return;
+    }
+    const int next = (rank.index + 1) % rank.world;
+    const int before = (rank.index + rank.world - 1) % rank.world;
+    const PendingSend sent = rank.comm.send_async(of_rank(rank.index, shape, rank.device), next, 5);
+    const Tensor got = rank.comm.receive(shape, DType::float32, before, 5);
+    EXPECT_EQ(got.device(), rank.device);
+    EXPECT_TRUE(same_bytes(got, of_rank(before, shape)));
+    sent.wait();
+  });
+}
+
+TEST_P(Ranks, AllReduceSumsInTheOrderOfTheRanks) {
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7, 5}, Shape{1000}}) {
+    const Tensor wanted = sum_over(GetParam(), shape);
+    launch({.ranks = GetParam()}, [&](Rank& rank) {
+      Tensor tensor = of_rank(rank.index, shape, rank.device);
+      rank.comm.all_reduce(tensor);
+      EXPECT_TRUE(same_bytes(tensor, wanted)) << "rank " << rank.index;
+    });
+  }
+}
+
+TEST_P(Ranks, BroadcastGatherAndScatter) {
+  const int world = GetParam();
+  const Shape shape{world, 3};
+  launch({.ranks = world}, [&](Rank& rank) {
+    for (const int root : {0, world - 1}) {
+      Tensor tensor = of_rank(rank.index, shape, rank.device);
+      rank.comm.broadcast(tensor, root);
+      EXPECT_TRUE(same_bytes(tensor, of_rank(root, shape)));
+    }
+    const auto all = rank.comm.all_gather(of_rank(rank.index, shape, rank.device));
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(world));
+    for (int r = 0; r < world; ++r) {
+      EXPECT_TRUE(same_bytes(all[static_cast<std::size_t>(r)], of_rank(r, shape)));
+      EXPECT_EQ(all[static_cast<std::size_t>(r)].device(), rank.device);
+    }
+    const Tensor part = rank.comm.reduce_scatter(of_rank(rank.index, shape, rank.device));
+    EXPECT_TRUE(same_bytes(part, sum_over(world, shape).narrow(rank.index, 1)));
+    rank.comm.barrier();
+  });
+}
+
+TEST_P(Ranks, BarriersHoldAll) {
+  std::atomic<int> arrived{0};
+  launch({.ranks = GetParam()}, [&](Rank& rank) {
+    for (int round = 1; round <= 5; ++round) {
+      ++arrived;
+      rank.comm.barrier();
+      EXPECT_GE(arrived, round * rank.world);
+      rank.comm.barrier();
+    }
+  });
+}
+
+TEST(Messages, KeepTheirOrderUnderOneTagAndNotBetweenTags) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    if (rank.index == 0) {
+      std::vector<PendingSend> sends;
+      for (const int value : {1, 2, 3}) {
+        sends.push_back(rank.comm.send_async(Tensor::full({2}, value, DType::float32, rank.device), 1, value == 2));
+      }
+      for (const PendingSend& send : sends) {
+        send.wait();
+      }
+      return;
+    }
+    const auto next = [&](int tag) { return rank.comm.receive({2}, DType::float32, 0, tag).to_vector<float>()[0]; };
+    EXPECT_EQ(next(1), 2);
+    EXPECT_EQ(next(0), 1);
+    EXPECT_EQ(next(0), 3);
+  });
+}
+
+TEST(Messages, HandMemoryOverWithoutACopy) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    static std::atomic<const void*> sent{nullptr};
+    if (rank.index == 0) {
+      const Tensor tensor = Tensor::full({1000}, 3, DType::float32, rank.device);
+      sent = tensor.raw_data();
+      rank.comm.send(tensor, 1, 0);
+      return;
+    }
+    const Tensor got = rank.comm.receive({1000}, DType::float32, 0, 0);
+    EXPECT_EQ(got.raw_data(), sent);
+    EXPECT_EQ(got.device(), rank.device) << "it is this rank's tensor now";
+    EXPECT_EQ(got.to_vector<float>()[999], 3);
+  });
+}
+
+TEST(Messages, OfAnotherShapeOrTypeAreRefusedByBothNames) {
+  const auto run = [](const Shape& shape, DType dtype) {
+    launch({.ranks = 2, .timeout = 5}, [&](Rank& rank) {
+      if (rank.index == 0) {
+        rank.comm.send_async(Tensor::zeros({2, 3}, DType::float32, rank.device), 1, 4).wait();
+      } else {
+        rank.comm.receive(shape, dtype, 0, 4);
+      }
+    });
+  };
+  EXPECT_TRUE(fails_with<CommError>({"rank 1: receive from rank 0, tag 4", "float32[3, 2]", "float32[2, 3]"}, [&] {
+    run({3, 2}, DType::float32);
+  }));
+  EXPECT_TRUE(fails_with<CommError>({"float64[2, 3]", "float32[2, 3]"}, [&] { run({2, 3}, DType::float64); }));
+}
+
+TEST(Messages, ToNobodyAreRefused) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    const Tensor tensor = Tensor::zeros({1}, DType::float32, rank.device);
+    for (const int peer : {-1, 2, rank.index}) {
+      EXPECT_TRUE(fails_with({"send", "another rank"}, [&] { rank.comm.send_async(tensor, peer, 0); }));
+      EXPECT_TRUE(fails_with({"receive"}, [&] { rank.comm.receive_async({1}, DType::float32, peer, 0); }));
+    }
+    EXPECT_TRUE(fails_with({"tag -1"}, [&] { rank.comm.send_async(tensor, 1 - rank.index, -1); }));
+    const Tensor elsewhere = Tensor::zeros({1}, DType::float32, {DeviceType::cpu, 77});
+    EXPECT_TRUE(fails_with({"cpu:77"}, [&] { rank.comm.send_async(elsewhere, 1 - rank.index, 0); }));
+  });
+}
+
+TEST(Groups, SplitByColourAndKey) {
+  launch({.ranks = 6}, [](Rank& rank) {
+    // Odd and even ranks, each backwards.
+    const auto group = rank.comm.split(rank.index % 2, -rank.index);
+    EXPECT_EQ(group->size(), 3);
+    EXPECT_EQ(group->rank(), 2 - rank.index / 2);
+    Tensor sum = Tensor::full({1}, rank.index, DType::float32, rank.device);
+    group->all_reduce(sum);
+    EXPECT_EQ(sum.item(), rank.index % 2 == 0 ? 0 + 2 + 4 : 1 + 3 + 5);
+    const auto again = group->split(0, 0);
+    EXPECT_EQ(again->size(), 3);
+    again->barrier();
+  });
+}
+
+TEST(Groups, AMeshNamesItsDirections) {
+  launch({.ranks = 12}, [](Rank& rank) {
+    Mesh mesh(rank.comm, {.data = 2, .pipeline = 3, .tensor = 2});
+    EXPECT_EQ(mesh.data().size(), 2);
+    EXPECT_EQ(mesh.pipeline().size(), 3);
+    EXPECT_EQ(mesh.tensor().size(), 2);
+    EXPECT_EQ(mesh.tensor().rank() + 2 * mesh.pipeline().rank() + 6 * mesh.data().rank(), rank.index);
+    Tensor sum = Tensor::full({1}, rank.index, DType::float32, rank.device);
+    mesh.tensor().all_reduce(sum);
+    EXPECT_EQ(sum.item(), 4 * (rank.index / 2) + 1) << "neighbours share tensors";
+  });
+}
+
+TEST(Groups, AMeshMustFillTheWorld) {
+  EXPECT_TRUE(fails_with<UsageError>({"data 2 x pipeline 2 x tensor 1", "needs 4, the world has 3"}, [] {
+    launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 2, .pipeline = 2}); });
+  }));
+  EXPECT_TRUE(fails_with<UsageError>(
+      {"pipeline 0"}, [] { launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 3, .pipeline = 0}); }); }));
+}
+
+}  // namespace
+}  // namespace stagecoach

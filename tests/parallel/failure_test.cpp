@@ -1,0 +1,142 @@
+// No call waits for ever: a rank that fails, is silent or says something else stops all others, with its name.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+
+#include "parallel/comm/activity.h"
+#include "parallel/launch.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+/// Something that a rank can wait in.
+struct Wait {
+  const char* name;
+  void (*run)(Rank& rank);
+};
+
+Tensor number(const Rank& rank) { return Tensor::zeros({2}, DType::float32, rank.device); }
+
+const Wait kWaits[] = {
+    {"send", [](Rank& rank) { rank.comm.send(number(rank), 0, 7); }},
+    {"receive", [](Rank& rank) { rank.comm.receive({2}, DType::float32, 0, 7); }},
+    {"all_reduce",
+     [](Rank& rank) {
+       Tensor tensor = number(rank);
+       rank.comm.all_reduce(tensor);
+     }},
+    {"broadcast",
+     [](Rank& rank) {
+       Tensor tensor = number(rank);
+       rank.comm.broadcast(tensor, 0);
+     }},
+    {"all_gather", [](Rank& rank) { rank.comm.all_gather(number(rank)); }},
+    {"reduce_scatter", [](Rank& rank) { rank.comm.reduce_scatter(Tensor::zeros({3}, DType::float32, rank.device)); }},
+    {"barrier", [](Rank& rank) { rank.comm.barrier(); }},
+    {"split", [](Rank& rank) { rank.comm.split(0, 0); }},
+};
+
+class Failure : public ::testing::TestWithParam<Wait> {};
+INSTANTIATE_TEST_SUITE_P(Waiting, Failure, ::testing::ValuesIn(kWaits),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(Failure, OfARankStopsTheOthersAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(fails_with<Error>({"rank 0: the disk is on fire"}, [&] {
+    launch({.ranks = 3, .timeout = 60}, [&](Rank& rank) {
+      if (rank.index == 0) {
+        throw Error("the disk is on fire");
+      }
+      EXPECT_TRUE(fails_with<CommError>(
+          {fmt::format("rank {}: {}", rank.index, GetParam().name).c_str(), "rank 0 has failed", "the disk is on fire"},
+          [&] { GetParam().run(rank); }));
+    });
+  }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "long before the timeout";
+}
+
+TEST_P(Failure, ToAnswerEndsTheWait) {
+  EXPECT_TRUE(fails_with<CommError>(
+      {"rank 1", GetParam().name, "in the backward of stage 3, micro-batch 9", "within 0.05 s", "--timeout"}, [&] {
+        launch({.ranks = 2, .timeout = 0.05}, [&](Rank& rank) {
+          if (rank.index == 1) {
+            const Activity activity("backward", 3, 9);
+            const auto run = GetParam().run;
+            if (std::string(GetParam().name) == "reduce_scatter") {
+              rank.comm.reduce_scatter(number(rank));
+            } else {
+              run(rank);
+            }
+          }
+        });
+      }));
+}
+
+TEST(Failures, KeepTheirKind) {
+  const auto world = [](auto fail) {
+    return [fail] {
+      launch({.ranks = 3}, [&](Rank& rank) {
+        if (rank.index == 1) {
+          fail();
+        }
+        rank.comm.barrier();
+      });
+    };
+  };
+  EXPECT_TRUE(fails_with<UsageError>({"a wrong flag"}, world([] { throw UsageError("a wrong flag"); })));
+  EXPECT_TRUE(fails_with<DataError>({"a lost file"}, world([] { throw DataError("a lost file"); })));
+  EXPECT_TRUE(fails_with<std::out_of_range>({"too far"}, world([] { throw std::out_of_range("too far"); })));
+}
+
+TEST(Failures, OfARankThatEndsEarlyNameWhatIsMissing) {
+  EXPECT_TRUE(fails_with<CommError>({"barrier", "not yet there: rank 2"}, [] {
+    launch({.ranks = 3, .timeout = 0.05}, [](Rank& rank) {
+      if (rank.index != 2) {
+        rank.comm.barrier();
+      }
+    });
+  }));
+}
+
+TEST(Failures, OfRanksThatDisagreeNameBothCalls) {
+  EXPECT_TRUE(fails_with<CommError>({"all ranks of a group call the same ones"}, [] {
+    launch({.ranks = 2, .timeout = 5}, [](Rank& rank) {
+      if (rank.index == 0) {
+        rank.comm.barrier();
+      } else {
+        rank.comm.all_gather(number(rank));
+      }
+    });
+  }));
+  EXPECT_TRUE(fails_with<CommError>({"all_gather", "float32[2]", "float32[3]"}, [] {
+    launch({.ranks = 2, .timeout = 5},
+           [](Rank& rank) { rank.comm.all_gather(Tensor::zeros({2 + rank.index}, DType::float32, rank.device)); });
+  }));
+}
+
+// Two ranks that send first and receive then: on an engine without buffers that hangs, so here it is an error.
+TEST(Failures, OfAHandshakeInTheWrongOrder) {
+  EXPECT_TRUE(fails_with<CommError>({"send to rank", "tag 0", "within 0.05 s"}, [] {
+    launch({.ranks = 2, .timeout = 0.05}, [](Rank& rank) {
+      rank.comm.send(number(rank), 1 - rank.index, 0);
+      rank.comm.receive({2}, DType::float32, 1 - rank.index, 0);
+    });
+  }));
+}
+
+TEST(Failures, OfSenselessWorlds) {
+  const auto body = [](Rank&) { FAIL() << "nothing runs"; };
+  EXPECT_TRUE(fails_with<UsageError>({"0 ranks"}, [&] { launch({.ranks = 0}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"129 ranks"}, [&] { launch({.ranks = 129}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"timeout of 0 s"}, [&] { launch({.ranks = 1, .timeout = 0}, body); }));
+}
+
+}  // namespace
+}  // namespace stagecoach
