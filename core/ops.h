@@ -53,6 +53,7 @@ Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction 
 /// What batch norm knows besides its parameters.
 struct BatchNormSettings {
   bool training = true;   ///< normalise by the batch (and update the running statistics), or by the latter
+  bool update = true;     ///< in training: whether to update them; a forward that is run again must not
   double momentum = 0.1;  ///< the share of the new batch in the running statistics
   double epsilon = 1e-5;
 };

@@ -65,7 +65,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     mean = empty_beside(x, channels);
     variance = empty_beside(x, channels);
     on.batch_statistics(x, mean, variance);
-    on.update_running_statistics(mean, variance, settings.momentum, count, running_mean, running_variance);
+    if (settings.update) {
+      on.update_running_statistics(mean, variance, settings.momentum, count, running_mean, running_variance);
+    }
   }
   Tensor inverse_deviation = empty_beside(x, channels);
   on.inverse_deviation(variance, settings.epsilon, inverse_deviation);

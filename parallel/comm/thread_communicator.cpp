@@ -57,14 +57,14 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   require_peer("receive", from, tag);
   const std::string details = fmt::format(" from rank {}, tag {}", members_[static_cast<std::size_t>(from)], tag);
   return PendingReceive([this, shape, dtype, from, tag, words = doing("receive", details)] {
-    const auto message = world_->take({group_, from, rank_, tag}, [&] { return words; });
-    const Tensor& tensor = message->tensor;
+    const ThreadWorld::Message message = world_->take({group_, from, rank_, tag}, [&] { return words; });
+    const Tensor& tensor = message.tensor;
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
       throw CommError(fmt::format("{}: {} was expected, {} came", words, type_of(shape, dtype),
                                   type_of(tensor.shape(), tensor.dtype())));
     }
     if (device_.type == DeviceType::cuda) {
-      message->ready.wait({device_, Stream::kCompute});
+      message.ready.wait({device_, Stream::kCompute});
     }
     return here(tensor);
   });

@@ -42,20 +42,19 @@ void ThreadWorld::wait_taken(const Message& message, const std::function<std::st
       lock, [&] { return message.taken; }, doing);
 }
 
-std::shared_ptr<ThreadWorld::Message> ThreadWorld::take(const Address& address,
-                                                        const std::function<std::string()>& doing) {
+ThreadWorld::Message ThreadWorld::take(const Address& address, const std::function<std::string()>& doing) {
   std::unique_lock lock(mutex_);
   wait(
       lock, [&] { return messages_.contains(address); }, doing);
   const auto found = messages_.find(address);
-  std::shared_ptr<Message> message = std::move(found->second.front());
+  const std::shared_ptr<Message> message = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) {
     messages_.erase(found);
   }
   message->taken = true;
   changed_.notify_all();
-  return message;
+  return std::exchange(*message, Message{{}, {}, true});
 }
 
 std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, int size, std::any mine,

@@ -24,7 +24,6 @@ class ThreadWorld {
  public:
   explicit ThreadWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {}
 
-  /// A message, until the receiver takes it.
   struct Message {
     Tensor tensor;
     Event ready;  // when the sender's device has made the tensor
@@ -37,8 +36,8 @@ class ThreadWorld {
   std::shared_ptr<Message> leave(const Address& address, const Tensor& tensor);
   /// Waits until `message` was taken. `doing` describes the call in errors.
   void wait_taken(const Message& message, const std::function<std::string()>& doing);
-  /// Waits for the next message.
-  std::shared_ptr<Message> take(const Address& address, const std::function<std::string()>& doing);
+  /// Waits for the next message, and takes the tensor out of it: the sender holds it no longer.
+  Message take(const Address& address, const std::function<std::string()>& doing);
 
   /// Every rank of a group brings something; returns what all brought when the last one has come. `meeting` is unique
   /// in the group, `size` the group's.

@@ -1,0 +1,67 @@
+#pragma once
+/// @file
+/// Runs a schedule on a rank: the same loop for every schedule. What a stage needs from another rank is received before
+/// it runs, and what it gives is sent on after it.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/tensor.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/stage.h"
+
+namespace stagecoach {
+
+/// What a step trains on, micro-batch by micro-batch. Images are asked for on the rank of the first stage, labels on
+/// that of the last; both are on the rank's device.
+struct StepData {
+  std::function<Tensor(int microbatch)> input;   ///< [n, …]
+  std::function<Tensor(int microbatch)> labels;  ///< [n] int32
+  /// Samples of each micro-batch: known on every rank.
+  std::vector<std::int64_t> samples;
+};
+
+class Pipeline {
+ public:
+  /// `stages` are the ones that this rank holds, by number. `schedule` must be legal (see check) and outlive this
+  /// object; its ranks are those of `comm`.
+  Pipeline(const Schedule& schedule, std::map<int, Stage> stages, Communicator& comm);
+
+  /// One step: all micro-batches forward and backward. The loss is the mean over all samples of the step, whatever the
+  /// micro-batches. Parameters get their gradients added; nothing is updated. `see_scores(microbatch, loss, scores)` is
+  /// called on the rank of the last stage: the micro-batch's summed loss [] and its output.
+  void run(const StepData& data,
+           const std::function<void(int, const Tensor& loss, const Tensor& scores)>& see_scores = {});
+
+  /// The most micro-batches that were alive at once over all stages of this rank, in the last step.
+  std::size_t peak_activations() const { return peak_; }
+  Stage& stage(int number) { return stages_.at(number); }
+
+ private:
+  enum class Way { forward, backward };
+
+  void run_action(const Action& action);
+  void forward(int stage, int microbatch);
+  Tensor gradient_for(int stage, int microbatch);
+  Tensor take(int stage, int microbatch, Way way);
+  void give(Tensor tensor, int stage, int microbatch, Way way);
+  int holder(int stage) const { return schedule_.holder[static_cast<std::size_t>(stage)]; }
+  int tag(int stage, int microbatch, Way way) const;
+  bool is_last(int stage) const { return stage + 1 == schedule_.stages; }
+
+  const Schedule& schedule_;
+  std::map<int, Stage> stages_;
+  Communicator& comm_;
+  const StepData* data_ = nullptr;  // of the step under way
+  std::function<void(int, const Tensor&, const Tensor&)> see_scores_;
+  std::map<int, Tensor> at_hand_;  // what goes from one stage to another of this rank, by tag
+  std::vector<PendingSend> sends_;
+  /// Shapes of one sample's activations that enter each stage, where they are known.
+  std::map<int, Shape> sample_shapes_;
+  std::size_t peak_ = 0;
+};
+
+}  // namespace stagecoach

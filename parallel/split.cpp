@@ -1,0 +1,115 @@
+#include "parallel/split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+void require_enough(int layers, int stages) {
+  if (stages < 1 || stages > layers) {
+    throw UsageError(
+        fmt::format("{} layers cannot be dealt to {} stages: each stage takes at least one; at most {} "
+                    "stages can be had",
+                    layers, stages, layers));
+  }
+}
+
+}  // namespace
+
+Split split_by_layers(int layers, int stages) {
+  require_enough(layers, stages);
+  Split split(static_cast<std::size_t>(stages), layers / stages);
+  for (int s = 0; s < layers % stages; ++s) {
+    ++split[static_cast<std::size_t>(s)];
+  }
+  return split;
+}
+
+Split split_by_costs(const std::vector<double>& costs, int stages) {
+  const auto layers = static_cast<int>(costs.size());
+  require_enough(layers, stages);
+  std::vector<double> before(costs.size() + 1, 0);  // the sum of the layers before each
+  std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
+  const auto sum = [&](int begin, int end) {
+    return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(begin)];
+  };
+  // best[s][b]: the least largest sum when layers b … are dealt to s stages; end[s][b]: where the first of them ends.
+  const auto width = static_cast<std::size_t>(layers + 1);
+  std::vector<std::vector<double>> best(static_cast<std::size_t>(stages + 1),
+                                        std::vector<double>(width, std::numeric_limits<double>::infinity()));
+  std::vector<std::vector<int>> end(best.size(), std::vector<int>(width, 0));
+  best[0][width - 1] = 0;
+  for (std::size_t s = 1; s < best.size(); ++s) {
+    for (int begin = 0; begin < layers; ++begin) {
+      const auto b = static_cast<std::size_t>(begin);
+      for (int e = begin + 1; e <= layers; ++e) {
+        const double largest = std::max(sum(begin, e), best[s - 1][static_cast<std::size_t>(e)]);
+        if (largest < std::numeric_limits<double>::infinity() && largest <= best[s][b]) {
+          best[s][b] = largest;
+          end[s][b] = e;
+        }
+      }
+    }
+  }
+  Split split;
+  int begin = 0;
+  for (int s = stages; s > 0; --s) {
+    const int next = end[static_cast<std::size_t>(s)][static_cast<std::size_t>(begin)];
+    split.push_back(next - begin);
+    begin = next;
+  }
+  return split;
+}
+
+std::vector<double> parameter_costs(const Sequential& model) {
+  std::vector<double> costs;
+  for (int i = 0; i < model.size(); ++i) {
+    costs.push_back(static_cast<double>(parameter_count(*model.layer(i))));
+  }
+  return costs;
+}
+
+Split split_from_text(const std::string& text) {
+  Split split;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at <= end;) {
+    int layers = 0;
+    const auto [stop, error] = std::from_chars(at, end, layers);
+    if (error != std::errc() || layers < 1 || (stop != end && *stop != ',')) {
+      throw UsageError(fmt::format("'{}' is no list of layers a stage, such as 5,4,3", text));
+    }
+    split.push_back(layers);
+    at = stop + 1;
+    if (stop == end) {
+      break;
+    }
+  }
+  return split;
+}
+
+std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split) {
+  const int dealt = std::accumulate(split.begin(), split.end(), 0);
+  const bool positive = std::all_of(split.begin(), split.end(), [](int layers) { return layers >= 1; });
+  if (dealt != model.size() || !positive) {
+    throw UsageError(
+        fmt::format("the split {} deals out {} layers, the model has {}: each must be in exactly one stage, "
+                    "and each stage must have one",
+                    fmt::join(split, ","), dealt, model.size()));
+  }
+  std::vector<std::shared_ptr<Sequential>> stages;
+  int begin = 0;
+  for (const int layers : split) {
+    stages.push_back(model.slice(begin, begin + layers));
+    begin += layers;
+  }
+  return stages;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,31 @@
+#pragma once
+/// @file
+/// Which layers of a model make up which stage.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/sequential.h"
+
+namespace stagecoach {
+
+/// Layers a stage, from the first: {5, 4, 3}.
+using Split = std::vector<int>;
+
+/// As even as the number of layers allows, earlier stages one longer.
+Split split_by_layers(int layers, int stages);
+/// The stages whose largest sum of `costs` (one a layer) is the least; among such splits the one whose early stages are
+/// longest. Source: the linear partition problem (Skiena, "The algorithm design manual", section 10.7).
+Split split_by_costs(const std::vector<double>& costs, int stages);
+/// Trainable numbers of each layer: costs for split_by_costs.
+std::vector<double> parameter_costs(const Sequential& model);
+
+/// "5,4,3". Throws UsageError for what is no list of positive numbers.
+Split split_from_text(const std::string& text);
+
+/// The stages of `model`, each a slice that shares its layers. Throws UsageError, naming the sums, unless every layer
+/// is in exactly one stage and every stage has one.
+std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split);
+
+}  // namespace stagecoach

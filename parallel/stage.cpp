@@ -1,0 +1,94 @@
+#include "parallel/stage.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "core/ops.h"
+#include "nn/running_statistics.h"
+
+namespace stagecoach {
+
+Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute)
+    : layers_(std::move(layers)), recompute_(recompute) {}
+
+Tensor Stage::run(Flight& flight, Tensor* scores) {
+  const Tensor y = layers_->forward(flight.x);
+  if (scores != nullptr) {
+    *scores = y.detach();
+  }
+  return flight.labels.defined() ? cross_entropy(y, flight.labels, Reduction::sum) : y;
+}
+
+Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* scores) {
+  flight.x = flight.x.detach();  // the graph begins here
+  if (wants_gradient) {
+    flight.x.set_requires_grad(true);
+  }
+  Tensor output;
+  if (recompute_ == Recompute::yes && grad_enabled()) {
+    const NoGrad no_grad;
+    output = run(flight, scores);
+  } else {
+    flight.output = run(flight, scores);
+    output = flight.output.detach();
+  }
+  if (grad_enabled()) {
+    const bool is_new = alive_.emplace(microbatch, std::move(flight)).second;
+    STAGECOACH_CHECK(is_new, "stage: micro-batch {} runs forward, and has not run backward since the last time",
+                     microbatch);
+  }
+  return output;
+}
+
+Tensor Stage::forward(int microbatch, const Tensor& x, bool wants_gradient) {
+  return begin(microbatch, Flight(x), wants_gradient, nullptr);
+}
+
+Tensor Stage::forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient,
+                                Tensor* scores) {
+  return begin(microbatch, Flight(x, labels), wants_gradient, scores);
+}
+
+Stage::Flight& Stage::flight(int microbatch, const char* operation) {
+  const auto found = alive_.find(microbatch);
+  STAGECOACH_CHECK(found != alive_.end(), "stage: {} of micro-batch {}, which has not run forward", operation,
+                   microbatch);
+  Flight& flight = found->second;
+  if (!flight.output.defined() && !flight.weights) {
+    const KeepRunningStatistics keep;  // the first forward has moved them already
+    flight.output = run(flight, nullptr);
+  }
+  return flight;
+}
+
+Tensor Stage::take_input_gradient(Flight& flight) {
+  const Tensor gradient = flight.x.grad();
+  flight.x.zero_grad();
+  return gradient;
+}
+
+Tensor Stage::backward(int microbatch, const Tensor& grad) {
+  Flight& in_flight = flight(microbatch, "backward");
+  stagecoach::backward(in_flight.output, grad);
+  const Tensor gradient = take_input_gradient(in_flight);
+  alive_.erase(microbatch);
+  return gradient;
+}
+
+Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
+  Flight& in_flight = flight(microbatch, "backward_input");
+  const std::vector<Tensor> inputs{in_flight.x};
+  in_flight.weights = stagecoach::backward_inputs(in_flight.output, grad, inputs);
+  in_flight.output = {};
+  return take_input_gradient(in_flight);
+}
+
+void Stage::backward_weight(int microbatch) {
+  Flight& in_flight = flight(microbatch, "backward_weight");
+  STAGECOACH_CHECK(in_flight.weights.has_value(), "stage: backward_weight of micro-batch {} before its backward_input",
+                   microbatch);
+  in_flight.weights->run();
+  alive_.erase(microbatch);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,372 @@
+// Every synchronous schedule trains what one device trains, bit for bit: parameters, gradient norms, losses.
+
+#include "parallel/pipeline.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/ops.h"
+#include "nn/layers.h"
+#include "nn/models.h"
+#include "nn/optimizer.h"
+#include "nn/residual_blocks.h"
+#include "parallel/launch.h"
+#include "parallel/schedule/check.h"
+#include "parallel/schedule/generators.h"
+#include "parallel/schedule/simulate.h"
+#include "parallel/schedule/text.h"
+#include "parallel/split.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::random_tensor;
+using test::same_bytes;
+using Model = std::shared_ptr<Sequential>;
+
+constexpr std::uint64_t kSeed = 5;
+
+/// 32 layers of different widths: enough for 8 ranks with 4 chunks.
+Model uneven_model() {
+  auto model = std::make_shared<Sequential>();
+  constexpr std::int64_t kWidths[] = {6, 9, 3, 7, 12, 5, 8, 4, 10, 6, 11, 3, 9, 7, 5, 6, 4};
+  for (int i = 0; i < 16; ++i) {
+    model->add(fmt::format("fc{}", i), std::make_shared<Linear>(kWidths[i], kWidths[i + 1]));
+    model->add(fmt::format("relu{}", i), std::make_shared<ReLU>());
+  }
+  return model;
+}
+
+/// Convolutions, batch norm with its statistics, a residual block, pooling.
+Model picture_model() {
+  auto model = std::make_shared<Sequential>();
+  model->add("conv", std::make_shared<Conv2d>(3, 4, 3, Conv2dSettings{.padding = 1}, Bias::no));
+  model->add("bn", std::make_shared<BatchNorm2d>(4));
+  model->add("relu", std::make_shared<ReLU>());
+  model->add("block1", std::make_shared<BasicBlock>(4, 4, 1));
+  model->add("block2", std::make_shared<BasicBlock>(4, 6, 2));
+  model->add("pool", std::make_shared<GlobalAveragePool>());
+  model->add("fc", std::make_shared<Linear>(6, 4));
+  return model;
+}
+
+/// What to train: a model, the shape of one sample, and how often.
+struct Task {
+  std::function<Model()> make;
+  Shape sample;  // without the batch
+  std::int64_t classes;
+  int steps;
+};
+const Task kUneven{uneven_model, {6}, 4, 3};
+const Task kPictures{picture_model, {3, 6, 6}, 4, 3};
+const Task kConvnet{[] { return make_model("convnet"); }, {3, 32, 32}, 10, 2};
+
+/// The samples of micro-batch i of a step: two each, but one in the last.
+struct Batch {
+  Batch(const Task& task, int microbatches, int step) : count(2 * microbatches - 1) {
+    Shape shape = task.sample;
+    std::vector<std::int64_t> extents{count};
+    extents.insert(extents.end(), shape.begin(), shape.end());
+    images = random_tensor(Shape(extents.data(), static_cast<int>(extents.size())), fmt::format("images {}", step),
+                           DType::float32);
+    labels = test::random_labels(count, task.classes);
+  }
+  std::int64_t size(int i) const { return std::min<std::int64_t>(2, count - 2 * i); }
+  Tensor images_of(int i, Device device) const { return images.narrow(2 * i, size(i)).to(device); }
+  Tensor labels_of(int i, Device device) const { return labels.narrow(2 * i, size(i)).to(device); }
+  std::int64_t count;
+  Tensor images;
+  Tensor labels;
+};
+
+/// What a training leaves: the tensors by name, the squared gradient norms of each step, the losses.
+struct Trained {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, double> squares;  // "step/parameter"
+  std::map<std::string, double> losses;   // "step/micro-batch"
+
+  void note(int step, const NamedTensors& parameters) {
+    for (const auto& [name, parameter] : parameters) {
+      squares[fmt::format("{}/{}", step, name)] = sum_of_squares(parameter.grad());
+    }
+  }
+  void finish(const Module& model) {
+    for (const auto& [name, tensor] : model.named_parameters()) {
+      tensors[name] = tensor.to(Device{}).clone();
+    }
+    for (const auto& [name, tensor] : model.named_buffers()) {
+      tensors[name] = tensor.to(Device{}).clone();
+    }
+  }
+};
+
+std::unique_ptr<Optimizer> optimizer_for(const Module& model) {
+  return make_optimizer("sgd", model.named_parameters(), 0.05, 0.9);
+}
+
+/// One device that adds up the gradients of its micro-batches.
+Trained on_one_device(const Task& task, int microbatches) {
+  const Model model = task.make();
+  model->materialize(kSeed);
+  const auto optimizer = optimizer_for(*model);
+  Trained result;
+  for (int step = 0; step < task.steps; ++step) {
+    const Batch batch(task, microbatches, step);
+    for (int i = 0; i < microbatches; ++i) {
+      const Tensor loss = cross_entropy(model->forward(batch.images_of(i, {})), batch.labels_of(i, {}), Reduction::sum);
+      backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch.count)));
+      result.losses[fmt::format("{}/{}", step, i)] = loss.item();
+    }
+    result.note(step, model->named_parameters());
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  result.finish(*model);
+  return result;
+}
+
+/// What one rank does: its stages, its optimizer, and the same steps.
+void train_rank(Rank& rank, const Task& task, const Schedule& schedule, Stage::Recompute recompute, Trained& result,
+                std::mutex& mutex) {
+  const Model model = task.make();
+  const auto parts = stages_of(*model, split_by_layers(model->size(), schedule.stages));
+  Sequential mine;
+  std::map<int, Stage> stages;
+  for (int s = 0; s < schedule.stages; ++s) {
+    if (schedule.holder[static_cast<std::size_t>(s)] == rank.index) {
+      const auto& part = parts[static_cast<std::size_t>(s)];
+      part->materialize(kSeed, rank.device);
+      for (int layer = 0; layer < part->size(); ++layer) {
+        mine.add(part->name(layer), part->layer(layer));
+      }
+      stages.emplace(s, Stage(part, recompute));
+    }
+  }
+  const auto optimizer = optimizer_for(mine);
+  Pipeline pipeline(schedule, std::move(stages), rank.comm);
+  for (int step = 0; step < task.steps; ++step) {
+    const Batch batch(task, schedule.microbatches, step);
+    StepData data{[&](int i) { return batch.images_of(i, rank.device); },
+                  [&](int i) { return batch.labels_of(i, rank.device); },
+                  {}};
+    for (int i = 0; i < schedule.microbatches; ++i) {
+      data.samples.push_back(batch.size(i));
+    }
+    pipeline.run(data, [&](int i, const Tensor& loss, const Tensor&) {
+      const std::lock_guard lock(mutex);
+      result.losses[fmt::format("{}/{}", step, i)] = loss.item();
+    });
+    EXPECT_EQ(pipeline.peak_activations(),
+              static_cast<std::size_t>(peak_activations(schedule)[static_cast<std::size_t>(rank.index)]));
+    const std::lock_guard lock(mutex);
+    result.note(step, mine.named_parameters());
+    optimizer->step();
+    optimizer->zero_grad();
+  }
+  const std::lock_guard lock(mutex);
+  result.finish(mine);
+}
+
+Trained in_pipeline(const Task& task, const Schedule& schedule, Stage::Recompute recompute = Stage::Recompute::no) {
+  Trained result;
+  std::mutex mutex;
+  launch({.ranks = schedule.rank_count()},
+         [&](Rank& rank) { train_rank(rank, task, schedule, recompute, result, mutex); });
+  return result;
+}
+
+void expect_equal(const Trained& wanted, const Trained& got) {
+  ASSERT_EQ(wanted.tensors.size(), got.tensors.size());
+  for (const auto& [name, tensor] : wanted.tensors) {
+    ASSERT_TRUE(got.tensors.contains(name)) << name;
+    EXPECT_TRUE(same_bytes(got.tensors.at(name), tensor)) << name;
+  }
+  EXPECT_EQ(wanted.squares, got.squares) << "gradient norms";
+  EXPECT_EQ(wanted.losses, got.losses);
+}
+
+struct Case {
+  const char* schedule;
+  int chunks;
+};
+void PrintTo(const Case& which, std::ostream* out) { *out << which.schedule << ", " << which.chunks << " chunks"; }
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = fmt::format("{}_{}", info.param.schedule, info.param.chunks);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class EverySchedule : public ::testing::TestWithParam<Case> {
+ protected:
+  static bool is_legal(int p, int m) {
+    const std::string name = GetParam().schedule;
+    const bool grouped = (name == "interleaved" || name == "foldx_fifo") && GetParam().chunks > 1;
+    return !((name == "zb-h1" && m < p) || (grouped && (m < p || (m % p != 0 && m % p < p))));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Pipeline, EverySchedule,
+                         ::testing::Values(Case{"naive", 1}, Case{"gpipe", 1}, Case{"1f1b", 1}, Case{"zb-h1", 1},
+                                           Case{"interleaved", 2}, Case{"interleaved", 4}, Case{"foldx_fifo", 2},
+                                           Case{"foldx_aiao", 1}, Case{"foldx_aiao", 2}, Case{"foldx_aiao", 4}),
+                         name_of_case);
+
+TEST_P(EverySchedule, EqualsOneDeviceBitForBit) {
+  for (const int m : {1, 2, 3, 4, 6, 8}) {
+    const Trained wanted = on_one_device(kUneven, m);
+    for (const int p : {1, 2, 3, 4, 8}) {
+      if (is_legal(p, m)) {
+        SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", p, m));
+        expect_equal(wanted, in_pipeline(kUneven, make_schedule(GetParam().schedule, p, m, GetParam().chunks)));
+      }
+    }
+  }
+}
+
+TEST_P(EverySchedule, EqualsOneDeviceWithRecomputation) {
+  const Trained wanted = on_one_device(kUneven, 4);
+  expect_equal(
+      wanted, in_pipeline(kUneven, make_schedule(GetParam().schedule, 4, 4, GetParam().chunks), Stage::Recompute::yes));
+}
+
+// Batch norm normalises each micro-batch by itself, here as there, and its statistics move once a micro-batch.
+TEST(Pipeline, EqualsOneDeviceOnPicturesWithBatchNorm) {
+  const Trained wanted = on_one_device(kPictures, 4);
+  for (const char* name : {"naive", "gpipe", "1f1b", "zb-h1"}) {
+    for (const int p : {2, 4}) {
+      for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
+        SCOPED_TRACE(fmt::format("{}, {} ranks", name, p));
+        expect_equal(wanted, in_pipeline(kPictures, make_schedule(name, p, 4), recompute));
+      }
+    }
+  }
+}
+
+TEST(Pipeline, EqualsOneDeviceOnConvnet) {
+  const Trained wanted = on_one_device(kConvnet, 3);
+  expect_equal(wanted, in_pipeline(kConvnet, make_schedule("1f1b", 3, 3)));
+  expect_equal(wanted, in_pipeline(kConvnet, make_schedule("foldx_aiao", 2, 3, 3)));
+}
+
+// A student's own table, as torch.distributed.pipelining writes it.
+TEST(Pipeline, RunsATableFromText) {
+  const Schedule schedule = schedule_from_text(
+      "0F0,0F1,,,0B0,,0B1\n"
+      ",1F0,1F1,1B0,,1B1,\n",
+      "table");
+  require_legal(schedule, "table");
+  expect_equal(on_one_device(kUneven, 2), in_pipeline(kUneven, schedule));
+}
+
+// The sum over micro-batches is that of the whole batch, but for the order of the additions.
+TEST(Pipeline, IsCloseToTheWholeBatchAtOnce) {
+  const Model model = uneven_model();
+  model->materialize(kSeed);
+  const Batch batch(kUneven, 4, 0);
+  backward(cross_entropy(model->forward(batch.images), batch.labels));
+  Task once = kUneven;
+  once.steps = 1;
+  const Trained got = in_pipeline(once, make_schedule("1f1b", 4, 4));
+  for (const auto& [name, parameter] : model->named_parameters()) {
+    const double wanted = sum_of_squares(parameter.grad());
+    EXPECT_NEAR(got.squares.at("0/" + name), wanted, 2e-5 * wanted + 1e-14) << name;
+  }
+}
+
+// A rank that fails in the midst of any action stops all others, who say where they were.
+TEST(Pipeline, AFailureInAnyActionStopsAllRanks) {
+  const Schedule schedule = make_schedule("1f1b", 3, 4);
+  for (int stage = 0; stage < 3; ++stage) {
+    for (int at = 0; at < 8; ++at) {
+      const auto run = [&] {
+        launch({.ranks = 3, .timeout = 30}, [&](Rank& rank) {
+          Schedule mine = schedule;
+          if (rank.index == stage) {  // this rank's list breaks off: its micro-batch never ran forward
+            mine.ranks[static_cast<std::size_t>(stage)][static_cast<std::size_t>(at)] = {Operation::backward_weight,
+                                                                                         stage, 0};
+          }
+          Trained result;
+          std::mutex mutex;
+          train_rank(rank, kUneven, mine, Stage::Recompute::no, result, mutex);
+        });
+      };
+      EXPECT_TRUE(fails_with<Error>({fmt::format("rank {}", stage).c_str(), "micro-batch 0"}, run))
+          << "stage " << stage << ", action " << at;
+    }
+  }
+}
+
+TEST(Split, DealsLayersEvenly) {
+  EXPECT_EQ(split_by_layers(7, 3), (Split{3, 2, 2}));
+  EXPECT_EQ(split_by_layers(4, 4), (Split{1, 1, 1, 1}));
+  EXPECT_TRUE(fails_with<UsageError>({"4 layers", "5 stages", "at most 4"}, [] { split_by_layers(4, 5); }));
+  EXPECT_TRUE(fails_with<UsageError>({"0 stages"}, [] { split_by_layers(4, 0); }));
+}
+
+/// The least largest sum, by trying every split.
+double best_by_force(const std::vector<double>& costs, std::size_t begin, int stages) {
+  double best = 1e300;
+  double sum = 0;
+  for (std::size_t end = begin + 1; end <= costs.size(); ++end) {
+    sum += costs[end - 1];
+    if (stages == 1) {
+      best = end == costs.size() ? sum : best;
+    } else if (end < costs.size()) {
+      best = std::min(best, std::max(sum, best_by_force(costs, end, stages - 1)));
+    }
+  }
+  return best;
+}
+
+TEST(Split, ByCostsMakesTheSlowestStageAsFastAsCanBe) {
+  const Philox random(3, "costs");
+  for (std::uint64_t round = 0; round < 200; ++round) {
+    std::vector<double> costs(3 + random.below(round, 6));
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      costs[i] = 1 + random.below(1000 + 10 * round + i, 9);
+    }
+    for (int stages = 1; stages <= static_cast<int>(costs.size()); ++stages) {
+      double largest = 0;
+      std::size_t at = 0;
+      for (const int layers : split_by_costs(costs, stages)) {
+        double sum = 0;
+        for (int i = 0; i < layers; ++i) {
+          sum += costs[at++];
+        }
+        largest = std::max(largest, sum);
+      }
+      ASSERT_EQ(at, costs.size());
+      ASSERT_EQ(largest, best_by_force(costs, 0, stages));
+    }
+  }
+}
+
+TEST(Split, IsReadFromText) {
+  EXPECT_EQ(split_from_text("5,4,3"), (Split{5, 4, 3}));
+  EXPECT_EQ(split_from_text("12"), (Split{12}));
+  for (const char* text : {"", ",", "1,", ",1", "1,,2", "a", "1,b", "0,3", "-1,4", "1 2", "1.5"}) {
+    EXPECT_TRUE(fails_with<UsageError>({"such as 5,4,3"}, [&] { split_from_text(text); })) << text;
+  }
+}
+
+TEST(Split, MustDealOutEveryLayer) {
+  const Model model = make_model("toy");
+  EXPECT_EQ(stages_of(*model, {2, 1}).size(), 2U);
+  EXPECT_TRUE(fails_with<UsageError>({"1,1", "deals out 2 layers, the model has 3"}, [&] {
+    stages_of(*model, {1, 1});
+  }));
+  EXPECT_TRUE(fails_with<UsageError>({"each stage must have one"}, [&] { stages_of(*model, {3, 0}); }));
+}
+
+}  // namespace
+}  // namespace stagecoach
