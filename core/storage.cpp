@@ -15,17 +15,18 @@ Storage::Storage(std::size_t bytes, Device device, std::shared_ptr<Allocator> me
 Storage::Storage(std::shared_ptr<Storage> owner, Device device)
     : owner_(std::move(owner)), data_(owner_->data_), bytes_(owner_->bytes_), device_(device) {}
 
-void Storage::note_use(const Stream& stream) {
-  other_use_.emplace();
-  other_use_->record(stream);
+void Storage::note_use(const Event& done) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(other_uses_, [&](const Event& use) { return use.stream() == done.stream(); });  // it came before
+  other_uses_.push_back(done);
 }
 
 Storage::~Storage() {
-  if (other_use_) {
+  for (const Event& use : other_uses_) {
     try {
-      other_use_->wait({device_, Stream::kCompute});  // the next owner's work comes later on that stream
+      use.wait({device_, Stream::kCompute});  // the next owner's work comes later on that stream
     } catch (const std::exception&) {
-      std::terminate();  // nobody could say any more who uses the memory
+      return;  // the device has failed, as the next call will say; the memory is never given to anyone again
     }
   }
   if (memory_ != nullptr) {

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <mutex>
+#include <vector>
 
 #include "core/device.h"
 #include "core/stream.h"
@@ -32,9 +33,9 @@ class Storage {
   Device device() const { return device_; }
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
-  /// The memory is now used on a stream besides that of its device's operations. It will not be given to another tensor
-  /// before the work given to `stream` so far is done.
-  void note_use(const Stream& stream);
+  /// The memory is now used on a stream besides that of its device's operations: it will not be given to another tensor
+  /// before `done` is reached. Any thread may call it.
+  void note_use(const Event& done);
 
  private:
   std::shared_ptr<Storage> owner_;     // of memory that is only seen from here, or null
@@ -43,7 +44,8 @@ class Storage {
   std::size_t bytes_;
   Device device_;
   std::uint64_t version_ = 0;
-  std::optional<Event> other_use_;
+  std::mutex mutex_;  // guards the next
+  std::vector<Event> other_uses_;
 };
 
 }  // namespace stagecoach

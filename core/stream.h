@@ -37,6 +37,8 @@ class Event {
   /// Returns when the marked point is reached. Throws if the event was never recorded.
   void synchronize() const;
   bool recorded() const { return recorded_; }
+  /// Where it was recorded last.
+  const Stream& stream() const { return stream_; }
 
   /// Seconds from `start` to `end` on the device's clock. Throws unless both were recorded.
   static double seconds_between(const Event& start, const Event& end);

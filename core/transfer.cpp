@@ -21,10 +21,9 @@ Event copy_async(const Tensor& source, Tensor& out) {
     return done;
   }
   cuda::copy_async(out.raw_mutable_data(), out.device(), source.raw_data(), source.device(), out.bytes());
-  const Stream copies{mover, Stream::kCopies};
-  source.storage()->note_use(copies);
-  out.storage()->note_use(copies);
-  done.record(copies);
+  done.record({mover, Stream::kCopies});
+  source.storage()->note_use(done);
+  out.storage()->note_use(done);
   return done;
 }
 

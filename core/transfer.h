@@ -12,7 +12,7 @@ Tensor staging_tensor(const Shape& shape, DType dtype, Device device);
 
 /// Copies `source` to `out` (same shape and type) on the copy stream of the GPU of the two, after the work that it has
 /// so far; the caller does not wait. Work that reads `out`, and a CPU that writes to `source`, waits for the event
-/// that this returns.
+/// that this returns. Not within work that is recorded (core/replay.h): that throws.
 Event copy_async(const Tensor& source, Tensor& out);
 
 }  // namespace stagecoach

@@ -1,5 +1,6 @@
 #include "datasets/device_loader.h"
 
+#include <chrono>
 #include <utility>
 
 #include "core/transfer.h"
@@ -15,7 +16,7 @@ void DeviceLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 
 std::optional<Batch> DeviceLoader::next() {
   if (device_.type == DeviceType::cpu) {
-    return loader_.next();
+    return made();
   }
   if (!std::exchange(begun_, true)) {
     fill(slots_[present_]);
@@ -31,8 +32,15 @@ std::optional<Batch> DeviceLoader::next() {
   return slot.batch;
 }
 
+std::optional<Batch> DeviceLoader::made() {
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Batch> batch = loader_.next();
+  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return batch;
+}
+
 void DeviceLoader::fill(Slot& slot) {
-  const std::optional<Batch> batch = loader_.next();
+  const std::optional<Batch> batch = made();
   slot.batch.reset();
   if (!batch) {
     return;

@@ -23,4 +23,14 @@ done
 
 scripts/setup.sh
 scripts/build.sh release "${variables[@]}"
-exec ctest --preset "$tests" -j "$(nproc)"
+log=build/test.log
+status=0
+ctest --preset "$tests" -j "$(nproc)" | tee "$log" || status=$?
+
+# Tests have "cuda" in their names when they use a GPU; without one there are none, and this says why.
+if gpu_tests=$(grep --count --extended-regexp 'Test +#[0-9]+: [^ ]*(cuda|Cuda).* Passed' "$log"); then
+  echo "CUDA: $gpu_tests tests used $(build/release/bin/test_core --gtest_filter=Cuda.Half | sed -n 's/^CUDA: .* on //p')"
+else
+  build/release/bin/test_core --gtest_filter=Cuda.Half | sed -n '/^CUDA: /p'
+fi
+exit "$status"

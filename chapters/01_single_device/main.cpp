@@ -76,7 +76,7 @@ void train(const Settings& settings) {
   while (log.epochs_left()) {
     training.start_epoch(log.progress().epoch, log.progress().step);
     log.start_epoch(training.batches());
-    while (const auto batch = log.wait_for([&] { return training.next(); })) {
+    while (const auto batch = log.next(training)) {
       replay.run({batch->images, batch->labels}, [&](std::span<const Tensor> in) {
         train_step(in[0], in[1], settings.microbatches, *model, *optimizer, log.sums());
       });

@@ -62,6 +62,14 @@ void RunLog::start_epoch(std::int64_t steps) {
   mark_ = Clock::now();
 }
 
+std::optional<Batch> RunLog::next(DeviceLoader& loader) {
+  const Span span("load", "data");
+  const double before = loader.waited();
+  std::optional<Batch> batch = loader.next();
+  progress_.waited += loader.waited() - before;
+  return batch;
+}
+
 void RunLog::enter_time() {
   const Clock::time_point now = Clock::now();
   progress_.seconds += std::chrono::duration<double>(now - mark_).count();

@@ -5,12 +5,14 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/epoch_sums.h"
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
 #include "core/trace.h"
+#include "datasets/device_loader.h"
 
 namespace stagecoach {
 
@@ -34,9 +36,8 @@ class RunLog {
 
   /// Begins the epoch of progress(), of which `steps` make a whole one.
   void start_epoch(std::int64_t steps);
-  /// Times `fetch`, which waits for data.
-  template <class Fetch>
-  auto wait_for(const Fetch& fetch);
+  /// The next batch; enters how long it had to be waited for.
+  std::optional<Batch> next(DeviceLoader& loader);
   /// Enters a step on `pictures` pictures; stops if asked. On a CPU throws UsageError when the loss is not finite; a
   /// GPU is not waited for, so there that shows at the end of the epoch.
   void add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer);
@@ -71,14 +72,5 @@ class RunLog {
   std::int64_t traced_steps_ = 0;
   std::int64_t held_before_ = 0;
 };
-
-template <class Fetch>
-auto RunLog::wait_for(const Fetch& fetch) {
-  const Span span("load", "data");
-  const Clock::time_point start = Clock::now();
-  auto result = fetch();
-  progress_.waited += std::chrono::duration<double>(Clock::now() - start).count();
-  return result;
-}
 
 }  // namespace stagecoach

@@ -57,6 +57,7 @@ std::optional<std::size_t> DeviceMemory::free_bytes() const {
 }
 
 void* PinnedMemory::acquire(std::size_t bytes) {
+  const InsistWhileRecording insist;
   void* memory = nullptr;
   const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
   return unless_exhausted(error, memory, "cudaHostAlloc(&memory, bytes, cudaHostAllocPortable)");

@@ -64,8 +64,10 @@ std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
   return recording.second != nullptr && recording.first == device ? recording.second : cuda::allocator(device);
 }
 
+bool is_recording() { return recording.second != nullptr; }
+
 AllocateFrom::AllocateFrom(Device device, std::shared_ptr<Allocator> memory) {
-  STAGECOACH_CHECK(recording.second == nullptr, "cuda: this thread is recording already");
+  STAGECOACH_CHECK(!is_recording(), "cuda: this thread is recording already");
   recording = {device, std::move(memory)};
 }
 

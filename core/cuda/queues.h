@@ -18,6 +18,9 @@ cudaStream_t compute_stream(Device device);
 /// The stream that `stream` names. Throws Error for an id that is neither Stream::kCompute nor Stream::kCopies.
 cudaStream_t raw(const Stream& stream);
 
+/// Whether this thread records work of any device.
+bool is_recording();
+
 /// Until the end of the scope this thread's new tensors on `device` come from `memory`.
 class AllocateFrom {
  public:

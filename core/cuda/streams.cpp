@@ -1,5 +1,6 @@
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
+#include "core/error.h"
 
 namespace stagecoach::cuda {
 
@@ -40,6 +41,7 @@ double seconds_between(const Mark& start, const Mark& end) {
 }
 
 void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  STAGECOACH_CHECK(!is_recording(), "copy_async: not within work that is recorded; copy before it");
   const Device mover = to_device.type == DeviceType::cuda ? to_device : from_device;
   const Stream copies{mover, Stream::kCopies};
   for (const Device side : {to_device, from_device}) {

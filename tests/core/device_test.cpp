@@ -91,8 +91,10 @@ TEST(Device, OnlySoManySlotsExist) {
     const std::string name = to_string(device);
     const auto refused = [&](auto call) { return fails_with<UsageError>({name.c_str(), "slots", "0 to 127"}, call); };
     EXPECT_TRUE(refused([&] { require_device(device); }));
-    EXPECT_TRUE(refused([&] { allocator(device); }));
-    EXPECT_TRUE(refused([&] { Tensor::zeros({1}, DType::float32, device); }));
+    if (test::has_cuda()) {  // a build without CUDA says so first
+      EXPECT_TRUE(refused([&] { allocator(device); }));
+      EXPECT_TRUE(refused([&] { Tensor::zeros({1}, DType::float32, device); }));
+    }
   }
   EXPECT_TRUE(fails_with<UsageError>({"cpu:0/1"}, [] { require_device({DeviceType::cpu, 0, 1}); }));
 }

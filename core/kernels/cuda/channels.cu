@@ -12,9 +12,10 @@ namespace stagecoach::cuda {
 
 int ChannelExtents::parts() const {
   constexpr long long kSmallestPart = 2048;  // values: eight a thread
-  constexpr int kMostParts = 64;
+  constexpr int kMostParts = 128;
+  constexpr int kWanted = 8 * kEnoughBlocks;  // a processor runs eight blocks at once, and memory wants many readers
   const long long values = 1LL * samples * plane;
-  const long long wanted = std::min<long long>(kEnoughBlocks / std::max(channels, 1), values / kSmallestPart);
+  const long long wanted = std::min<long long>(kWanted / std::max(channels, 1), values / kSmallestPart);
   return static_cast<int>(std::clamp<long long>(wanted, 1, kMostParts));
 }
 

@@ -98,7 +98,7 @@ struct RegisterTile {
 };
 
 template <class T, class Tile>
-struct Tiles {
+struct alignas(16) Tiles {                // so that four values can be read at once
   T a[Tile::kDepth][Tile::kRows + 4];     // [k][m]; + 4: rows still begin at a whole vector of four
   T b[Tile::kDepth][Tile::kColumns + 4];  // [k][n]
 };

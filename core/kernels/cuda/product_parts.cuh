@@ -10,9 +10,10 @@ namespace stagecoach::cuda {
 /// Where this block works: its tile of the result and its slice of the depth.
 struct Place {
   __device__ Place(const ProductExtents& e, int tile_rows, int tile_columns, int depth_of_slice) {
-    const int across = (e.columns + tile_columns - 1) / tile_columns;
-    row = static_cast<int>(blockIdx.x) / across * tile_rows;
-    column = static_cast<int>(blockIdx.x) % across * tile_columns;
+    // Down the rows first: blocks that run together want the same columns, which are the large operand.
+    const int down = (e.rows + tile_rows - 1) / tile_rows;
+    row = static_cast<int>(blockIdx.x) % down * tile_rows;
+    column = static_cast<int>(blockIdx.x) / down * tile_columns;
     begin = static_cast<int>(blockIdx.y) * depth_of_slice;
     end = begin + depth_of_slice < e.depth ? begin + depth_of_slice : e.depth;
   }
@@ -20,6 +21,13 @@ struct Place {
   int column;
   int begin;  // of the depth
   int end;
+};
+
+struct AsItIs {
+  template <class T>
+  __device__ T operator()(T value) const {
+    return value;
+  }
 };
 
 /// One thread's share of fetching kOuter x kDepth elements of an operand.
@@ -43,12 +51,12 @@ class Fetch {
       values_[i] = k < end ? operand.load(outer_[i], operand.depth(k)) : T(0);
     }
   }
-  /// From registers into shared memory.
-  template <int kPitch>
-  __device__ void put(T (&tile)[kDepth][kPitch]) const {
+  /// From registers into shared memory, through `change`.
+  template <int kPitch, class Change = AsItIs>
+  __device__ void put(T (&tile)[kDepth][kPitch], Change change = {}) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      tile[depth_of(i)][outer_of(i)] = values_[i];
+      tile[depth_of(i)][outer_of(i)] = change(values_[i]);
     }
   }
 

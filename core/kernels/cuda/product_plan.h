@@ -41,6 +41,7 @@ struct BlockTile {
 inline constexpr int kEnoughBlocks = 128;
 inline constexpr int kTile = 16;           ///< of the tiled kernel, in both directions
 inline constexpr int kSmallestSlice = 64;  ///< below, adding up the slices costs more than they save
+inline constexpr int kMostSlices = 128;
 
 /// The register-tiled kernel has five tiles: low ones for results of few rows, and the largest square that still gives
 /// enough blocks.
@@ -72,9 +73,13 @@ inline BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
 /// `kernel`, with as many slices as give enough blocks.
 inline ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e) {
   const int blocks = std::max(block_tile(kernel, e).blocks(e), 1);
-  const int most = std::max(e.depth / kSmallestSlice, 1);
+  const int most = std::clamp(e.depth / kSmallestSlice, 1, kMostSlices);
+  // A processor hides the wait for memory behind other blocks: two of the tensor cores' large ones fit, and more of the
+  // low tiles' small ones.
+  const bool low = kernel == ProductKernel::registers && e.rows <= 16;
+  const int enough = kEnoughBlocks * (kernel == ProductKernel::tensor_cores ? 2 : low ? 4 : 1);
   const bool whole = kernel == ProductKernel::plain;  // the plain kernel stays plain
-  return {kernel, whole ? 1 : std::clamp(kEnoughBlocks / blocks, 1, most)};
+  return {kernel, whole ? 1 : std::clamp(enough / blocks, 1, most)};
 }
 
 }  // namespace stagecoach::cuda

@@ -48,15 +48,10 @@ using PieceOfB =
     nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::row_major>;
 using PieceOfSum = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 8, float>;
 
-/// Loads a piece from shared memory and rounds it.
-template <class Piece>
-__device__ void load_rounded(Piece& piece, const float* from, int pitch) {
-  nvcuda::wmma::load_matrix_sync(piece, from, pitch);
-#pragma unroll
-  for (int i = 0; i < piece.num_elements; ++i) {
-    piece.x[i] = nvcuda::wmma::__float_to_tf32(piece.x[i]);
-  }
-}
+/// On the way into shared memory: once, though several warps will read it.
+struct RoundToTf32 {
+  __device__ float operator()(float value) const { return nvcuda::wmma::__float_to_tf32(value); }
+};
 
 /// sums += the product of the tiles, for this warp's part, which begins at (row, column) of the tile.
 __device__ inline void multiply_pieces(const TensorCoreTiles& tiles, int row, int column,
@@ -67,8 +62,8 @@ __device__ inline void multiply_pieces(const TensorCoreTiles& tiles, int row, in
     PieceOfB b[WarpTile::kPieces];
 #pragma unroll
     for (int i = 0; i < WarpTile::kPieces; ++i) {
-      load_rounded(a[i], &tiles.a[d][row + i * WarpTile::kPiece], kTensorCoreTile.rows + 8);
-      load_rounded(b[i], &tiles.b[d][column + i * WarpTile::kPiece], kTensorCoreTile.columns + 8);
+      nvcuda::wmma::load_matrix_sync(a[i], &tiles.a[d][row + i * WarpTile::kPiece], kTensorCoreTile.rows + 8);
+      nvcuda::wmma::load_matrix_sync(b[i], &tiles.b[d][column + i * WarpTile::kPiece], kTensorCoreTile.columns + 8);
     }
 #pragma unroll
     for (int i = 0; i < WarpTile::kPieces; ++i) {
@@ -118,8 +113,8 @@ __global__ void __launch_bounds__(WarpTile::kThreads)
   fetch_a.load(a, place.begin, place.end);
   fetch_b.load(b, place.begin, place.end);
   for (int k = place.begin; k < place.end; k += WarpTile::kDepth) {
-    fetch_a.put(tiles.a);
-    fetch_b.put(tiles.b);
+    fetch_a.put(tiles.a, RoundToTf32{});
+    fetch_b.put(tiles.b, RoundToTf32{});
     __syncthreads();
     fetch_a.load(a, k + WarpTile::kDepth, place.end);
     fetch_b.load(b, k + WarpTile::kDepth, place.end);
@@ -134,6 +129,8 @@ __global__ void __launch_bounds__(WarpTile::kThreads)
                   place.column + column + j * WarpTile::kPiece, e, result);
     }
   }
+#else
+  __trap();  // compiled for an older GPU: rather no result than a wrong one
 #endif
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/cuda/queues.h"
+#include "core/cuda_backend.h"
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/linear.h"
 #include "core/kernels/cuda/functions.h"
@@ -180,6 +181,48 @@ TEST_P(CudaProducts, Conv2d) {
   }
 }
 
+/// Whole numbers from -8 to 8: TF32 holds them exactly, and float32 their sums.
+Tensor whole_numbers(const Shape& shape, const char* name) {
+  const Philox random(7, name);
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(random.below(i, 17)) - 8;
+  }
+  return Tensor::from(values, shape);
+}
+
+// Tensor cores round factors, so real numbers would show little; whole ones must come out exactly.
+TEST(CudaProducts, TensorCoresAreExactOnWholeNumbers) {
+  if (!test::has_cuda() || cuda::is_emulated()) {
+    GTEST_SKIP() << (test::has_cuda() ? "tensor cores are not emulated" : test::why_no_cuda());
+  }
+  cuda::allow_tf32(true);
+  const bool has_tensor_cores = cuda::uses_tf32(kGpu);
+  cuda::allow_tf32(false);
+  if (!has_tensor_cores) {
+    GTEST_SKIP() << "this GPU has no tensor cores for TF32";
+  }
+  for (const auto& [samples, inputs, outputs] :
+       {std::array{1, 1, 1}, {17, 16, 9}, {64, 32, 128}, {65, 33, 129}, {130, 47, 260}, {40, 1500, 30}}) {
+    SCOPED_TRACE(fmt::format("{} samples, {} inputs, {} outputs", samples, inputs, outputs));
+    const cuda::LinearExtents e{samples, inputs, outputs};
+    const Tensor x = whole_numbers({samples, inputs}, "x");
+    const Tensor weight = whole_numbers({outputs, inputs}, "weight");
+    const Tensor bias = whole_numbers({outputs}, "bias");
+    Tensor y = Tensor::empty({samples, outputs});
+    cpu::plain::linear<float>({samples, inputs, outputs}, x.data<float>(), weight.data<float>(), bias.data<float>(),
+                              y.mutable_data<float>());
+    const Tensor there_x = x.to(kGpu), there_weight = weight.to(kGpu), there_bias = bias.to(kGpu);
+    EXPECT_TRUE(test::same_bytes(
+        on_gpu<float>(y.shape(), ProductKernel::tensor_cores, e.forward(),
+                      [&](cudaStream_t stream, const cuda::ProductPlan& plan, float* out, float* partial) {
+                        cuda::linear<float>(stream, plan, e, there_x.data<float>(), there_weight.data<float>(),
+                                            there_bias.data<float>(), out, partial);
+                      }),
+        y));
+  }
+}
+
 // Every tile of the register-tiled kernel: 8, 16, 32, 64 and 128 rows.
 TEST(CudaProductPlan, TakesEachTile) {
   const auto rows_of = [](int rows, int columns) {
@@ -195,6 +238,7 @@ TEST(CudaProductPlan, TakesEachTile) {
 TEST(CudaProductPlan, SlicesOnlyWhatIsDeepAndSmall) {
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 50176}).slices, 128);
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 50176, 75}).slices, 1);
+  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 12544, 400}).slices, 5) << "low tiles: four times the blocks";
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 63}).slices, 1);
   EXPECT_EQ(plan_product(ProductKernel::plain, {6, 75, 50176}).slices, 1);
 }
