@@ -35,7 +35,7 @@ __device__ LogSoftmax<T> log_softmax_of(BlockReduction<T, kThreads>& reduction, 
   return {largest, log(sum)};
 }
 
-/// Calls body.template operator()<threads>(): few threads for short rows.
+/// Calls `body` with the number of threads as its template argument: few threads for short rows.
 template <class Body>
 void with_threads_for(int classes, const Body& body) {
   if (classes <= kFewThreads) {
