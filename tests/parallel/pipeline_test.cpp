@@ -68,7 +68,7 @@ struct Task {
   std::int64_t classes;
   int steps;
 };
-const Task kUneven{uneven_model, {6}, 4, 3};
+const Task kUneven{uneven_model, {6}, 4, 20};
 const Task kPictures{picture_model, {3, 6, 6}, 4, 3};
 const Task kConvnet{[] { return make_model("convnet"); }, {3, 32, 32}, 10, 2};
 
