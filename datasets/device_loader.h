@@ -19,8 +19,8 @@ class DeviceLoader {
   /// As in Loader.
   std::int64_t batches() const { return loader_.batches(); }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
-  /// The next batch, or nothing after the epoch's last. On a GPU its tensors are valid for work that is given to the
-  /// device before the second-next call: then the memory takes another batch.
+  /// The next batch, or nothing after the epoch's last. On a GPU its tensors are for work that is given to the device
+  /// before the next call, which lets their memory take another batch once that work is done.
   std::optional<Batch> next();
   /// Seconds, in all, in which next() waited for batches to be made. (On a GPU next() also waits until the GPU has
   /// caught up; that is not counted.)

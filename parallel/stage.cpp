@@ -7,6 +7,16 @@
 #include "nn/running_statistics.h"
 
 namespace stagecoach {
+namespace {
+
+/// The gradient of a leaf, which forgets it.
+Tensor take_gradient(Tensor& leaf) {
+  const Tensor gradient = leaf.grad();
+  leaf.zero_grad();
+  return gradient;
+}
+
+}  // namespace
 
 Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute)
     : layers_(std::move(layers)), recompute_(recompute) {}
@@ -61,16 +71,10 @@ Stage::Flight& Stage::flight(int microbatch, const char* operation) {
   return flight;
 }
 
-Tensor Stage::take_input_gradient(Flight& flight) {
-  const Tensor gradient = flight.x.grad();
-  flight.x.zero_grad();
-  return gradient;
-}
-
 Tensor Stage::backward(int microbatch, const Tensor& grad) {
   Flight& in_flight = flight(microbatch, "backward");
   stagecoach::backward(in_flight.output, grad);
-  const Tensor gradient = take_input_gradient(in_flight);
+  const Tensor gradient = take_gradient(in_flight.x);
   alive_.erase(microbatch);
   return gradient;
 }
@@ -80,7 +84,7 @@ Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
   const std::vector<Tensor> inputs{in_flight.x};
   in_flight.weights = stagecoach::backward_inputs(in_flight.output, grad, inputs);
   in_flight.output = {};
-  return take_input_gradient(in_flight);
+  return take_gradient(in_flight.x);
 }
 
 void Stage::backward_weight(int microbatch) {

@@ -52,7 +52,6 @@ class Stage {
   Tensor run(Flight& flight, Tensor* scores);
   Tensor begin(int microbatch, Flight flight, bool wants_gradient, Tensor* scores);
   Flight& flight(int microbatch, const char* operation);
-  Tensor take_input_gradient(Flight& flight);
 
   std::shared_ptr<Sequential> layers_;
   Recompute recompute_;

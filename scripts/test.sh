@@ -27,9 +27,11 @@ log=build/test.log
 status=0
 ctest --preset "$tests" -j "$(nproc)" | tee "$log" || status=$?
 
-# Tests have "cuda" in their names when they use a GPU; without one there are none, and this says why.
-if gpu_tests=$(grep --count --extended-regexp 'Test +#[0-9]+: [^ ]*(cuda|Cuda).* Passed' "$log"); then
-  echo "CUDA: $gpu_tests tests used $(build/release/bin/test_core --gtest_filter=Cuda.Half | sed -n 's/^CUDA: .* on //p')"
+# How many used a GPU: those with "cuda" in the name of the suite, or as a parameter (as in tests/support/main.cpp).
+# Without a GPU there are none, and the test Cuda.Half says why.
+on_gpu='Test +#[0-9]+: ([^. ]*[Cc]uda[^. ]*\.|[^ ]*/cuda).* Passed'
+if gpu_tests=$(grep --extended-regexp "$on_gpu" "$log" | grep --count --invert-match ': Cuda\.Half '); then
+  echo "CUDA: $gpu_tests tests ran on a GPU"
 else
   build/release/bin/test_core --gtest_filter=Cuda.Half | sed -n '/^CUDA: /p'
 fi

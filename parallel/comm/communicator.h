@@ -33,7 +33,7 @@ class PendingSend {
   std::function<void()> wait_;
 };
 
-/// A message that is expected.
+/// A message that is expected. It must not outlive its communicator.
 class PendingReceive {
  public:
   explicit PendingReceive(std::function<Tensor()> wait) : wait_(std::move(wait)) {}

@@ -1,11 +1,10 @@
 #include "core/kernels/cuda/cuda_kernels.h"
 
-#include <limits>
-#include <vector>
+#include <algorithm>
 
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
+#include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/functions.h"
 #include "core/stream.h"
 
@@ -13,38 +12,8 @@ namespace stagecoach {
 namespace {
 
 using cuda::compute_stream;
-
-/// Kernels count in 32 bits: half the registers of 64, and a fraction of the time for a division. The last block may
-/// count a little beyond the end.
-int small(std::int64_t count) {
-  constexpr int kMost = std::numeric_limits<int>::max() - 1024;
-  STAGECOACH_CHECK(count <= kMost, "cuda: {} elements; kernels count to {}", count, kMost);
-  return static_cast<int>(count);
-}
-
-/// Memory for what a function keeps between its kernels; given back at the end of the call, in the stream's order.
-template <class T>
-class Partial {
- public:
-  Partial(std::int64_t count, Device device) {
-    if (count > 0) {
-      tensor_ = Tensor::empty({count}, dtype_of<T>, device);
-    }
-  }
-  T* data() { return tensor_.defined() ? tensor_.mutable_data<T>() : nullptr; }
-
- private:
-  Tensor tensor_;
-};
-
-cuda::ChannelExtents channel_extents(const Tensor& x) {
-  std::int64_t plane = 1;
-  for (int d = 2; d < x.dims(); ++d) {
-    plane *= x.size(d);
-  }
-  small(x.numel());
-  return {small(x.size(0)), small(x.size(1)), small(plane)};
-}
+using cuda::Partial;
+using cuda::small;
 
 cuda::PoolExtents pool_extents(const Tensor& x, const Tensor& y, const Window& window) {
   small(x.numel());
@@ -134,180 +103,6 @@ void CudaKernels::relu(const Tensor& x, Tensor& out) const {
 void CudaKernels::relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) const {
   dispatch_floating(out.dtype(), "relu_grad", [&]<class T>() {
     cuda::relu_grad(compute_stream(out.device()), grad_y.data<T>(), y.data<T>(), out.mutable_data<T>(), out.numel());
-  });
-}
-
-// ---- Matrix products
-
-namespace {
-
-/// The fastest kernel that the settings allow.
-template <class T>
-cuda::ProductPlan plan_for(const cuda::ProductExtents& e, Device device) {
-  small(std::int64_t{1} * e.rows * e.columns);
-  if (sizeof(T) == sizeof(double)) {
-    return plan_product(cuda::ProductKernel::tiled, e);
-  }
-  const bool tensor_cores = e.rows > 16 && cuda::uses_tf32(device);
-  return plan_product(tensor_cores ? cuda::ProductKernel::tensor_cores : cuda::ProductKernel::registers, e);
-}
-
-/// Calls function(stream, plan, partial) with what a matrix product of extents `e` needs.
-template <class T, class Function>
-void with_plan(const cuda::ProductExtents& e, Device device, const Function& function) {
-  const cuda::ProductPlan plan = plan_for<T>(e, device);
-  Partial<T> partial(plan.partial_elements(e), device);
-  function(compute_stream(device), plan, partial.data());
-}
-
-cuda::LinearExtents linear_extents(const Tensor& x, const Tensor& weight) {
-  small(x.numel());
-  small(weight.numel());
-  return {small(x.size(0)), small(x.size(1)), small(weight.size(0))};
-}
-
-cuda::ConvExtents conv_extents(const Tensor& x, const Tensor& weight, const Tensor& y, const Window& window) {
-  small(x.numel());
-  small(y.numel());
-  small(weight.numel());
-  return {small(x.size(0)),     small(x.size(1)),     small(x.size(2)),      small(x.size(3)), small(weight.size(0)),
-          small(window.kernel), small(window.stride), small(window.padding), small(y.size(2)), small(y.size(3))};
-}
-
-}  // namespace
-
-void CudaKernels::linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) const {
-  dispatch_floating(x.dtype(), "linear", [&]<class T>() {
-    const auto e = linear_extents(x, weight);
-    with_plan<T>(e.forward(), x.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::linear(stream, plan, e, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
-                   y.mutable_data<T>(), partial);
-    });
-  });
-}
-
-void CudaKernels::linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) const {
-  dispatch_floating(grad_y.dtype(), "linear_grad_input", [&]<class T>() {
-    const auto e = linear_extents(grad_x, weight);
-    with_plan<T>(e.grad_input(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::linear_grad_input(stream, plan, e, grad_y.data<T>(), weight.data<T>(), grad_x.mutable_data<T>(), partial);
-    });
-  });
-}
-
-void CudaKernels::linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight) const {
-  dispatch_floating(grad_y.dtype(), "linear_grad_weight", [&]<class T>() {
-    const auto e = linear_extents(x, grad_weight);
-    with_plan<T>(e.grad_weight(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::linear_grad_weight(stream, plan, e, grad_y.data<T>(), x.data<T>(), grad_weight.mutable_data<T>(), partial);
-    });
-  });
-}
-
-void CudaKernels::conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window,
-                         Tensor& y) const {
-  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    const auto e = conv_extents(x, weight, y, window);
-    with_plan<T>(e.forward(), x.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::conv2d(stream, plan, e, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
-                   y.mutable_data<T>(), partial);
-    });
-  });
-}
-
-void CudaKernels::conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window,
-                                    Tensor& grad_x) const {
-  dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
-    const auto e = conv_extents(grad_x, weight, grad_y, window);
-    with_plan<T>(e.grad_input(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::conv2d_grad_input(stream, plan, e, grad_y.data<T>(), weight.data<T>(), grad_x.mutable_data<T>(), partial);
-    });
-  });
-}
-
-void CudaKernels::conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window,
-                                     Tensor& grad_weight) const {
-  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
-    const auto e = conv_extents(x, grad_weight, grad_y, window);
-    with_plan<T>(e.grad_weight(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::conv2d_grad_weight(stream, plan, e, grad_y.data<T>(), x.data<T>(), grad_weight.mutable_data<T>(), partial);
-    });
-  });
-}
-
-// ---- Channels
-
-void CudaKernels::channel_sums(const Tensor& x, Tensor& out) const {
-  dispatch_floating(x.dtype(), "channel_sums", [&]<class T>() {
-    const auto e = channel_extents(x);
-    Partial<T> partial(std::int64_t{1} * e.channels * e.parts(), x.device());
-    cuda::channel_sums(compute_stream(x.device()), e, x.data<T>(), out.mutable_data<T>(), partial.data());
-  });
-}
-
-void CudaKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) const {
-  dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
-    const auto e = channel_extents(x);
-    Partial<T> partial(std::int64_t{1} * e.channels * e.parts(), x.device());
-    const cudaStream_t stream = compute_stream(x.device());
-    cuda::channel_means(stream, e, x.data<T>(), mean.mutable_data<T>(), partial.data());
-    cuda::channel_variances(stream, e, x.data<T>(), mean.data<T>(), variance.mutable_data<T>(), partial.data());
-  });
-}
-
-void CudaKernels::update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum,
-                                            std::int64_t count, Tensor& running_mean, Tensor& running_variance) const {
-  dispatch_floating(mean.dtype(), "update_running_statistics", [&]<class T>() {
-    cuda::update_running_statistics(compute_stream(mean.device()), small(mean.numel()), mean.data<T>(),
-                                    variance.data<T>(), static_cast<T>(momentum),
-                                    static_cast<T>(count) / static_cast<T>(count - 1), running_mean.mutable_data<T>(),
-                                    running_variance.mutable_data<T>());
-  });
-}
-
-void CudaKernels::inverse_deviation(const Tensor& variance, double epsilon, Tensor& out) const {
-  dispatch_floating(variance.dtype(), "inverse_deviation", [&]<class T>() {
-    cuda::inverse_deviation(compute_stream(variance.device()), small(variance.numel()), variance.data<T>(),
-                            static_cast<T>(epsilon), out.mutable_data<T>());
-  });
-}
-
-void CudaKernels::batch_norm(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& weight,
-                             const Tensor& bias, Tensor& y) const {
-  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
-    cuda::batch_norm(compute_stream(x.device()), channel_extents(x), x.data<T>(), mean.data<T>(),
-                     inverse_deviation.data<T>(), weight.data<T>(), bias.data<T>(), y.mutable_data<T>());
-  });
-}
-
-void CudaKernels::batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
-                                         const Tensor& inverse_deviation, Tensor& grad_weight,
-                                         Tensor& grad_bias) const {
-  dispatch_floating(x.dtype(), "batch_norm_grad_weight", [&]<class T>() {
-    const auto e = channel_extents(x);
-    Partial<T> partial(std::int64_t{2} * e.channels * e.parts(), x.device());
-    cuda::batch_norm_grad_weight(compute_stream(x.device()), e, grad_y.data<T>(), x.data<T>(), mean.data<T>(),
-                                 inverse_deviation.data<T>(), grad_weight.mutable_data<T>(),
-                                 grad_bias.mutable_data<T>(), partial.data());
-  });
-}
-
-void CudaKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& inverse_deviation, const Tensor& weight,
-                                        Tensor& grad_x) const {
-  dispatch_floating(grad_y.dtype(), "batch_norm_grad_input", [&]<class T>() {
-    cuda::batch_norm_grad_input(compute_stream(grad_y.device()), channel_extents(grad_y), grad_y.data<T>(),
-                                inverse_deviation.data<T>(), weight.data<T>(), grad_x.mutable_data<T>());
-  });
-}
-
-void CudaKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
-                                                 const Tensor& inverse_deviation, const Tensor& weight,
-                                                 const Tensor& grad_weight, const Tensor& grad_bias,
-                                                 Tensor& grad_x) const {
-  dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
-    cuda::batch_norm_grad_input_of_batch(compute_stream(x.device()), channel_extents(x), grad_y.data<T>(), x.data<T>(),
-                                         mean.data<T>(), inverse_deviation.data<T>(), weight.data<T>(),
-                                         grad_weight.data<T>(), grad_bias.data<T>(), grad_x.mutable_data<T>());
   });
 }
 

@@ -224,7 +224,7 @@ TEST(CudaProducts, TensorCoresAreExactOnWholeNumbers) {
 }
 
 // Every tile of the register-tiled kernel: 8, 16, 32, 64 and 128 rows.
-TEST(CudaProductPlan, TakesEachTile) {
+TEST(ProductPlan, TakesEachTile) {
   const auto rows_of = [](int rows, int columns) {
     return cuda::block_tile(ProductKernel::registers, {rows, columns, 10}).rows;
   };
@@ -235,7 +235,7 @@ TEST(CudaProductPlan, TakesEachTile) {
   EXPECT_EQ(rows_of(128, 128 * 128), 128);
 }
 
-TEST(CudaProductPlan, SlicesOnlyWhatIsDeepAndSmall) {
+TEST(ProductPlan, SlicesOnlyWhatIsDeepAndSmall) {
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 50176}).slices, 128);
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 50176, 75}).slices, 1);
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 12544, 400}).slices, 5) << "low tiles: four times the blocks";
