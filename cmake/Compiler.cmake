@@ -32,6 +32,13 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # -O3 unrolls and vectorises the elementwise loops; results stay those of IEEE arithmetic (no -ffast-math).
   stagecoach_compile_options($<$<CONFIG:Release>:-O3> -fno-math-errno -fno-trapping-math)
+  # For AMD's processors GCC fuses a multiplication and an addition in some loops and not in others. The same sum would
+  # then have other bytes in a tile of another size, so it shall fuse in all.
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(--param=avoid-fma-max-bits=0 STAGECOACH_CAN_ALWAYS_FUSE)
+  if(STAGECOACH_CAN_ALWAYS_FUSE)
+    stagecoach_compile_options(--param=avoid-fma-max-bits=0)
+  endif()
 endif()
 if(STAGECOACH_SANITIZE)
   stagecoach_compile_options(-fsanitize=${STAGECOACH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
