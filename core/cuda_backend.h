@@ -19,6 +19,8 @@ namespace cuda {
 
 /// Throws UsageError, saying why, unless the GPU can be used.
 void require_device(Device device);
+/// How many GPUs there are. Throws UsageError, saying why, unless there is one.
+int gpu_count();
 /// "NVIDIA H200, compute capability 9.0, driver 13.0, runtime 13.0".
 std::string description(Device device);
 /// True when the kernels run on the CPU, by core/cuda/emulation.

@@ -14,6 +14,7 @@ namespace {
 }  // namespace
 
 void require_device(Device device) { absent(to_string(device)); }
+int gpu_count() { absent("cuda"); }
 std::string description(Device device) { absent("description of " + to_string(device)); }
 bool is_emulated() { return false; }
 const std::shared_ptr<Allocator>& allocator(Device device) { absent("allocator of " + to_string(device)); }

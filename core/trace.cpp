@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <utility>
 
 #include "core/stream.h"
 
@@ -11,17 +12,22 @@ namespace {
 
 thread_local Trace* current = nullptr;
 thread_local int current_track = 0;
+thread_local std::function<double()> current_clock;
 
 }  // namespace
 
 Trace::Trace() : start_(std::chrono::steady_clock::now()) {}
 
-void Trace::attach(int track) {
+void Trace::attach(int track, std::function<double()> clock) {
   current = this;
   current_track = track;
+  current_clock = std::move(clock);
 }
 
-void Trace::detach() { current = nullptr; }
+void Trace::detach() {
+  current = nullptr;
+  current_clock = {};
+}
 
 std::vector<Trace::Event> Trace::events() const {
   const std::lock_guard lock(mutex_);
@@ -35,22 +41,39 @@ void Trace::wait() const noexcept try {
 } catch (const std::exception&) {
 }
 
-double Trace::now() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+double Trace::now() const {
+  if (current == this && current_clock) {
+    return current_clock();
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
 
 void Trace::add(const Event& event) {
   const std::lock_guard lock(mutex_);
   events_.push_back(event);
 }
 
-std::string Trace::to_json() const {
-  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  const char* separator = "\n";
+std::string Trace::events_json() const {
+  std::string text;
+  const char* separator = "";
   for (const Event& event : events()) {
     fmt::format_to(
         std::back_inserter(text),
         "{}{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
         separator, event.name, event.category, event.track, event.start * 1e6, event.seconds * 1e6);
     separator = ",\n";
+  }
+  return text;
+}
+
+std::string trace_json(const std::vector<std::string>& ranks) {
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  const char* separator = "\n";
+  for (const std::string& events : ranks) {
+    if (!events.empty()) {
+      text += separator + events;
+      separator = ",\n";
+    }
   }
   return text + "\n]}\n";
 }

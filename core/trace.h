@@ -3,6 +3,7 @@
 /// A record of what a rank did when: one track a rank, spans nested on it.
 
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,6 +12,9 @@
 #include "core/device.h"
 
 namespace stagecoach {
+
+/// One file of Chrome's trace format with the events of several ranks, each as events_json gives them.
+std::string trace_json(const std::vector<std::string>& ranks);
 
 /// Collects spans while it is attached to a thread. Attach one rank's thread to one track.
 class Trace {
@@ -24,8 +28,8 @@ class Trace {
   };
 
   Trace();
-  /// Until detach(), spans of the calling thread are recorded here, on `track`.
-  void attach(int track);
+  /// Until detach(), spans of the calling thread are recorded here, on `track`; by `clock` (seconds) if it is given.
+  void attach(int track, std::function<double()> clock = {});
   static void detach();
   /// From now on each span waits at its end for the work that `device` was given: then it shows how long that took,
   /// and not how long it took to ask for it.
@@ -34,11 +38,13 @@ class Trace {
   void wait() const noexcept;
   /// What was recorded so far.
   std::vector<Event> events() const;
-  /// Seconds since the trace was made.
+  /// Seconds since the trace was made, or those of the calling thread's own clock.
   double now() const;
   void add(const Event& event);
   /// The events in Chrome's trace format (Perfetto opens it); times in microseconds.
-  std::string to_json() const;
+  std::string to_json() const { return trace_json({events_json()}); }
+  /// The same without its frame, for trace_json.
+  std::string events_json() const;
 
  private:
   std::chrono::steady_clock::time_point start_;

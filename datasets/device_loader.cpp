@@ -16,7 +16,12 @@ void DeviceLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 
 std::optional<Batch> DeviceLoader::next() {
   if (device_.type == DeviceType::cpu) {
-    return made();
+    std::optional<Batch> batch = made();
+    if (batch) {
+      batch->images = batch->images.seen_from(device_);
+      batch->labels = batch->labels.seen_from(device_);
+    }
+    return batch;
   }
   if (!std::exchange(begun_, true)) {
     fill(slots_[present_]);

@@ -3,7 +3,6 @@
 #include "nn/safetensors.h"
 
 namespace stagecoach {
-namespace {
 
 NamedTensors weights_of(const Module& module) {
   NamedTensors weights = module.named_parameters();
@@ -12,8 +11,6 @@ NamedTensors weights_of(const Module& module) {
   }
   return weights;
 }
-
-}  // namespace
 
 void save_weights(const std::string& path, const Module& module) { save_tensors(path, {weights_of(module), {}}); }
 

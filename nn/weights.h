@@ -8,6 +8,9 @@
 
 namespace stagecoach {
 
+/// The weights of a module: handles on its parameters, then on its buffers.
+NamedTensors weights_of(const Module& module);
+
 /// Writes the weights as a safetensors file; equal weights give equal bytes. Throws DataError.
 void save_weights(const std::string& path, const Module& module);
 

@@ -75,7 +75,7 @@ std::exception_ptr with_rank(int rank) {
     return std::current_exception();  // names its rank already
   } catch (const Error& error) {
     return std::make_exception_ptr(Error(fmt::format("rank {}: {}", rank, error.what())));
-  } catch (const std::exception&) {
+  } catch (...) {
     return std::current_exception();
   }
 }
@@ -85,10 +85,19 @@ std::string words_of(const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
     return error.what();
+  } catch (...) {
+    return "it stops";
   }
 }
 
 }  // namespace
+
+std::unique_ptr<Communicator> alone(Device device) {
+  const World world;
+  return std::make_unique<ThreadCommunicator>(
+      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)), "world", 0, std::vector<int>{0},
+      device, make_clock(world.clock, device, world.link, start_wall_time()));
+}
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {
   if (world.ranks < 1 || world.ranks > kMaxDevices) {
@@ -97,11 +106,12 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
   if (!std::isfinite(world.timeout) || world.timeout <= 0) {
     throw UsageError(fmt::format("a timeout of {} s: it must be more than 0", world.timeout));
   }
-  const auto shared = std::make_shared<ThreadWorld>(std::chrono::duration<double>(world.timeout));
+  const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
   const std::vector<int> cores = usable_cores();
   const bool enough = cores.size() >= members.size();
+  const auto start = start_wall_time();
   FirstFailure failure;
 
   const auto run_rank = [&](int r) {
@@ -111,7 +121,7 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
     try {
       const Device device = device_of(world, r);
       require_device(device);
-      ThreadCommunicator comm(shared, "world", r, members, device);
+      ThreadCommunicator comm(shared, "world", r, members, device, make_clock(world.clock, device, world.link, start));
       Rank rank{r, world.ranks, device, comm};
       body(rank);
     } catch (...) {

@@ -24,7 +24,12 @@ struct World {
   DeviceType device = DeviceType::cpu;  ///< rank r takes cpu:r, or GPU r mod `gpus` in a slot of its own
   int gpus = 1;
   double timeout = 30;  ///< seconds that a rank waits for another before it gives up
+  ClockKind clock = ClockKind::wall;
+  Link link = {};  ///< between any two ranks, by the virtual clock
 };
+
+/// A world of one: for a program that can run on many ranks, and runs on `device` alone.
+std::unique_ptr<Communicator> alone(Device device);
 
 /// Runs `body` as each rank, on a thread of its own, pinned to a core when there are enough. Returns when all have
 /// ended. If one throws, all others that wait for it, or will, are stopped, and its error is thrown here: a UsageError

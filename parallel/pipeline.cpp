@@ -1,62 +1,44 @@
 #include "parallel/pipeline.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <utility>
 
 #include "core/error.h"
-#include "core/trace.h"
-#include "parallel/comm/activity.h"
 
 namespace stagecoach {
-namespace {
 
-const char* name_of(Operation operation) {
-  constexpr const char* kNames[] = {"forward", "backward", "backward_input", "backward_weight"};
-  return kNames[static_cast<std::size_t>(operation)];
-}
-
-/// A shape as a tensor that can be sent before the receiver knows any shape: [1 + kMaxDims] int32.
-Tensor shape_message(const Shape& shape, Device device) {
-  std::vector<std::int32_t> numbers(1 + Shape::kMaxDims, 0);
-  numbers[0] = shape.dims();
-  for (int d = 0; d < shape.dims(); ++d) {
-    numbers[static_cast<std::size_t>(d + 1)] = static_cast<std::int32_t>(shape[d]);
-  }
-  return Tensor::from(numbers, {1 + Shape::kMaxDims}, device);
-}
-
-Shape shape_from(const Tensor& message) {
-  const auto numbers = message.to_vector<std::int32_t>();
-  std::array<std::int64_t, Shape::kMaxDims> extents{};
-  std::copy(numbers.begin() + 1, numbers.end(), extents.begin());
-  return Shape(extents.data(), numbers[0]);
-}
-
-}  // namespace
-
-Pipeline::Pipeline(const Schedule& schedule, std::map<int, Stage> stages, Communicator& comm)
-    : schedule_(schedule), stages_(std::move(stages)), comm_(comm) {
-  STAGECOACH_CHECK(schedule.rank_count() == comm.size(), "pipeline: a schedule of {} ranks for {}",
-                   schedule.rank_count(), comm.size());
-  for (int s = 0; s < schedule.stages; ++s) {
-    STAGECOACH_CHECK((holder(s) == comm.rank()) == stages_.contains(s), "pipeline: stage {} is of rank {}, this is {}",
-                     s, holder(s), comm.rank());
+Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, std::vector<int> holder,
+                   Communicator& comm)
+    : stages_(std::move(stages)),
+      entering_(std::move(entering)),
+      holder_(std::move(holder)),
+      comm_(comm),
+      log_(comm, static_cast<int>(holder_.size())) {
+  STAGECOACH_CHECK(entering_.size() == holder_.size(), "pipeline: the shapes of {} stages for {}", entering_.size(),
+                   holder_.size());
+  for (int s = 0; s < static_cast<int>(holder_.size()); ++s) {
+    STAGECOACH_CHECK((this->holder(s) == comm.rank()) == stages_.contains(s),
+                     "pipeline: stage {} is of rank {}, this is {}", s, this->holder(s), comm.rank());
   }
 }
 
+/// Each stage and direction has a tag for each micro-batch, whatever their number in a step.
 int Pipeline::tag(int stage, int microbatch, Way way) const {
-  return (stage * schedule_.microbatches + microbatch) * 2 + (way == Way::backward ? 1 : 0);
+  const int stages = static_cast<int>(holder_.size());
+  return (microbatch * stages + stage) * 2 + (way == Way::backward ? 1 : 0);
 }
 
-void Pipeline::run(const StepData& data, const std::function<void(int, const Tensor&, const Tensor&)>& see_scores) {
-  STAGECOACH_CHECK(static_cast<int>(data.samples.size()) == schedule_.microbatches,
-                   "pipeline: {} micro-batches for a schedule of {}", data.samples.size(), schedule_.microbatches);
+void Pipeline::run(const Schedule& schedule, const StepData& data, const SeeScores& see_scores) {
+  STAGECOACH_CHECK(schedule.holder == holder_ && schedule.rank_count() == comm_.size(),
+                   "pipeline: a schedule of {} ranks and {} stages for {} and {}, or with stages on other ranks",
+                   schedule.rank_count(), schedule.stages, comm_.size(), holder_.size());
+  STAGECOACH_CHECK(static_cast<int>(data.samples.size()) == schedule.microbatches,
+                   "pipeline: {} micro-batches for a schedule of {}", data.samples.size(), schedule.microbatches);
   data_ = &data;
-  see_scores_ = see_scores;
+  see_scores_ = &see_scores;
   peak_ = 0;
-  for (const Action& action : schedule_.ranks[static_cast<std::size_t>(comm_.rank())]) {
+  for (const Action& action : schedule.ranks[static_cast<std::size_t>(comm_.rank())]) {
     run_action(action);
   }
   for (const PendingSend& send : sends_) {
@@ -65,9 +47,14 @@ void Pipeline::run(const StepData& data, const std::function<void(int, const Ten
   sends_.clear();
 }
 
+void Pipeline::train(bool on) {
+  for (auto& [number, stage] : stages_) {
+    stage.layers().train(on);
+  }
+}
+
 void Pipeline::run_action(const Action& action) {
-  const Activity activity(name_of(action.operation), action.stage, action.microbatch);
-  const Span span(name_of(action.operation), "action");
+  const ActionLog::Scope scope(log_, action);
   const auto [operation, number, microbatch] = action;
   Stage& stage = stages_.at(number);
   switch (operation) {
@@ -93,8 +80,8 @@ void Pipeline::forward(int number, int microbatch) {
   if (is_last(number)) {
     Tensor scores;
     const Tensor loss = stage.forward_with_loss(microbatch, x, data_->labels(microbatch), !first, &scores);
-    if (see_scores_) {
-      see_scores_(microbatch, loss, scores);
+    if (*see_scores_) {
+      (*see_scores_)(microbatch, loss, scores);
     }
   } else {
     give(stage.forward(microbatch, x, !first), number + 1, microbatch, Way::forward);
@@ -126,9 +113,8 @@ void Pipeline::give(Tensor tensor, int number, int microbatch, Way way) {
     at_hand_[label] = std::move(tensor);
     return;
   }
-  if (way == Way::forward && !sample_shapes_.contains(number)) {  // once: what a sample looks like here
-    sample_shapes_[number] = tensor.shape().with(0, 1);
-    sends_.push_back(comm_.send_async(shape_message(sample_shapes_[number], comm_.device()), holder(number), label));
+  if (way == Way::forward) {
+    log_.note_message(number - 1, tensor.bytes());
   }
   sends_.push_back(comm_.send_async(tensor, holder(number), label));
 }
@@ -142,11 +128,8 @@ Tensor Pipeline::take(int number, int microbatch, Way way) {
   }
   // A gradient looks like the activation that it belongs to: what enters the next stage.
   const int entered = way == Way::forward ? number : number + 1;
-  if (way == Way::forward && !sample_shapes_.contains(number)) {
-    const Tensor message = comm_.receive({1 + Shape::kMaxDims}, DType::int32, holder(giver), label);
-    sample_shapes_[number] = shape_from(message);
-  }
-  const Shape shape = sample_shapes_.at(entered).with(0, data_->samples[static_cast<std::size_t>(microbatch)]);
+  const std::int64_t samples = data_->samples[static_cast<std::size_t>(microbatch)];
+  const Shape shape = entering_[static_cast<std::size_t>(entered)].with(0, samples);
   return comm_.receive(shape, DType::float32, holder(giver), label);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "parallel/action_log.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/stage.h"
@@ -26,19 +27,24 @@ struct StepData {
 
 class Pipeline {
  public:
-  /// `stages` are the ones that this rank holds, by number. `schedule` must be legal (see check) and outlive this
-  /// object; its ranks are those of `comm`.
-  Pipeline(const Schedule& schedule, std::map<int, Stage> stages, Communicator& comm);
+  using SeeScores = std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)>;
 
-  /// One step: all micro-batches forward and backward. The loss is the mean over all samples of the step, whatever the
-  /// micro-batches. Parameters get their gradients added; nothing is updated. `see_scores(microbatch, loss, scores)` is
-  /// called on the rank of the last stage: the micro-batch's summed loss [] and its output.
-  void run(const StepData& data,
-           const std::function<void(int, const Tensor& loss, const Tensor& scores)>& see_scores = {});
+  /// `stages` are the ones that this rank holds, by number; `entering` what enters each stage of the whole pipeline for
+  /// one sample: [1, …] (shapes_entering in split.h). `holder` says which rank of `comm` holds which stage.
+  Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, std::vector<int> holder, Communicator& comm);
+
+  /// One step: all actions of this rank. The loss is the mean over all samples of the step, whatever the micro-batches.
+  /// Parameters get their gradients added; nothing is updated. `see_scores` is called on the rank of the last stage:
+  /// the micro-batch's summed loss [] and its output. The schedule must be legal (see check) and of these stages and
+  /// ranks.
+  void run(const Schedule& schedule, const StepData& data, const SeeScores& see_scores = {});
 
   /// The most micro-batches that were alive at once over all stages of this rank, in the last step.
   std::size_t peak_activations() const { return peak_; }
+  /// Training (the default) or evaluation, for all stages of this rank.
+  void train(bool on);
   Stage& stage(int number) { return stages_.at(number); }
+  ActionLog& log() { return log_; }
 
  private:
   enum class Way { forward, backward };
@@ -48,19 +54,19 @@ class Pipeline {
   Tensor gradient_for(int stage, int microbatch);
   Tensor take(int stage, int microbatch, Way way);
   void give(Tensor tensor, int stage, int microbatch, Way way);
-  int holder(int stage) const { return schedule_.holder[static_cast<std::size_t>(stage)]; }
+  int holder(int stage) const { return holder_[static_cast<std::size_t>(stage)]; }
   int tag(int stage, int microbatch, Way way) const;
-  bool is_last(int stage) const { return stage + 1 == schedule_.stages; }
+  bool is_last(int stage) const { return stage + 1 == static_cast<int>(holder_.size()); }
 
-  const Schedule& schedule_;
   std::map<int, Stage> stages_;
+  std::vector<Shape> entering_;
+  std::vector<int> holder_;
   Communicator& comm_;
+  ActionLog log_;
   const StepData* data_ = nullptr;  // of the step under way
-  std::function<void(int, const Tensor&, const Tensor&)> see_scores_;
+  const SeeScores* see_scores_ = nullptr;
   std::map<int, Tensor> at_hand_;  // what goes from one stage to another of this rank, by tag
   std::vector<PendingSend> sends_;
-  /// Shapes of one sample's activations that enter each stage, where they are known.
-  std::map<int, Shape> sample_shapes_;
   std::size_t peak_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/autograd/grad_mode.h"
 #include "core/error.h"
 
 namespace stagecoach {
@@ -92,6 +93,21 @@ Split split_from_text(const std::string& text) {
     }
   }
   return split;
+}
+
+std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample) {
+  const NoGrad no_grad;
+  const bool was_training = model.is_training();
+  model.train(false);  // no running statistics move, and one sample is enough for batch norm
+  const auto parameters = model.named_parameters();
+  Tensor x = Tensor::zeros(sample, DType::float32, parameters.empty() ? Device{} : parameters[0].second.device());
+  std::vector<Shape> shapes;
+  for (const auto& stage : stages_of(model, split)) {
+    shapes.push_back(x.shape());
+    x = stage->forward(x);
+  }
+  model.train(was_training);
+  return shapes;
 }
 
 std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split) {

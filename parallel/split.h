@@ -24,6 +24,9 @@ std::vector<double> parameter_costs(const Sequential& model);
 /// "5,4,3". Throws UsageError for what is no list of positive numbers.
 Split split_from_text(const std::string& text);
 
+/// What enters each stage for one sample: [1, …], the first of them `sample`. The model must have memory: it runs once.
+std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample);
+
 /// The stages of `model`, each a slice that shares its layers. Throws UsageError, naming the sums, unless every layer
 /// is in exactly one stage and every stage has one.
 std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split);

@@ -37,12 +37,24 @@ std::string obstacle(int& count) {
 
 }  // namespace
 
-void require_device(Device device) {
+namespace {
+
+/// How many GPUs there are; `wanted` is what the error says.
+int require_gpus(const std::string& wanted) {
   int count = 0;
   if (const std::string why = obstacle(count); !why.empty()) {
     cudaGetLastError();
-    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", to_string(device), why));
+    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", wanted, why));
   }
+  return count;
+}
+
+}  // namespace
+
+int gpu_count() { return require_gpus("cuda"); }
+
+void require_device(Device device) {
+  const int count = require_gpus(to_string(device));
   if (device.index < 0 || device.index >= count) {
     throw UsageError(fmt::format("{} does not exist: this machine has {}", to_string(device),
                                  count == 1 ? "one GPU, cuda:0" : fmt::format("cuda:0 to cuda:{}", count - 1)));

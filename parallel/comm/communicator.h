@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
+#include "parallel/comm/clock.h"
 
 namespace stagecoach {
 
@@ -22,7 +23,7 @@ class CommError : public Error {
   using Error::Error;
 };
 
-/// A message under way. Copies are the same message.
+/// A message under way. Copies are the same message; they must not outlive their communicator.
 class PendingSend {
  public:
   explicit PendingSend(std::function<void()> wait) : wait_(std::move(wait)) {}
@@ -56,6 +57,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual Device device() const = 0;
+  /// This rank's clock: it knows of every wait in the calls below.
+  virtual Clock& clock() = 0;
 
   // Messages. Those from one rank to another under one tag arrive in the order in which they were sent.
   /// Hands `tensor` to another rank and returns when that has taken it. On a CPU nothing is copied: the memory is the
@@ -69,6 +72,10 @@ class Communicator {
   /// The same without waiting: two ranks that send to each other first and receive then would wait for ever.
   virtual PendingSend send_async(const Tensor& tensor, int to, int tag) = 0;
   virtual PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) = 0;
+
+  /// A number for the program itself: no device is waited for. Sending does not wait.
+  virtual void send_number(double number, int to, int tag) = 0;
+  virtual double receive_number(int from, int tag) = 0;
 
   // Operations of all. All ranks of the group call them, in the same order, with tensors of one shape and type;
   // otherwise all get a CommError. Sums are made in the order of the ranks: equal inputs give equal bytes.

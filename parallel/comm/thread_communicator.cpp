@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/kernels/kernels.h"
+#include "core/trace.h"
 #include "parallel/comm/activity.h"
 
 namespace stagecoach {
@@ -13,19 +14,30 @@ namespace {
 
 std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}", name_of(dtype), to_string(shape)); }
 
+double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
+
 /// The part of rank `rank` when `count` elements are dealt to `size` ranks.
 std::int64_t part_start(std::int64_t count, int rank, int size) { return count * rank / size; }
 
 }  // namespace
 
 ThreadCommunicator::ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::string group, int rank,
-                                       std::vector<int> members, Device device)
-    : world_(std::move(world)), group_(std::move(group)), rank_(rank), members_(std::move(members)), device_(device) {}
+                                       std::vector<int> members, Device device, std::shared_ptr<Clock> clock)
+    : world_(std::move(world)),
+      group_(std::move(group)),
+      rank_(rank),
+      members_(std::move(members)),
+      device_(device),
+      clock_(std::move(clock)) {}
 
 std::string ThreadCommunicator::doing(const char* operation, const std::string& details) const {
   const std::string activity = current_activity();
   return fmt::format("rank {}: {}{}{}{}", members_[static_cast<std::size_t>(rank_)], operation, details,
                      activity.empty() ? "" : ", in the ", activity);
+}
+
+ThreadWorld::Address ThreadCommunicator::address_of(int from, int to, int tag) const {
+  return {group_, members_[static_cast<std::size_t>(from)], members_[static_cast<std::size_t>(to)], tag};
 }
 
 void ThreadCommunicator::require_peer(const char* operation, int peer, int tag) const {
@@ -46,10 +58,13 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   require_peer("send", to, tag);
   STAGECOACH_CHECK(tensor.device() == device_, "{}: {} is not on this rank's device {}", doing("send", ""),
                    describe(tensor), to_string(device_));
-  const auto message = world_->leave({group_, rank_, to, tag}, tensor.detach());
+  const double arrival = clock_->now() + clock_->link().seconds(static_cast<double>(tensor.bytes()));
+  const ThreadWorld::Address address = address_of(rank_, to, tag);
+  const auto message = world_->leave(address, tensor.detach(), arrival);
   const std::string details = fmt::format(" to rank {}, tag {}", members_[static_cast<std::size_t>(to)], tag);
-  return PendingSend([world = world_, message, words = doing("send", details)] {
-    world->wait_taken(*message, [&] { return words; });
+  return PendingSend([this, address, message, words = doing("send", details)] {
+    Waiting waiting(*clock_);
+    waiting.until(world_->wait_taken(address, *message, [&] { return words; }));
   });
 }
 
@@ -57,7 +72,7 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   require_peer("receive", from, tag);
   const std::string details = fmt::format(" from rank {}, tag {}", members_[static_cast<std::size_t>(from)], tag);
   return PendingReceive([this, shape, dtype, from, tag, words = doing("receive", details)] {
-    const ThreadWorld::Message message = world_->take({group_, from, rank_, tag}, [&] { return words; });
+    const ThreadWorld::Message message = wait_for(from, tag, words);
     const Tensor& tensor = message.tensor;
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
       throw CommError(fmt::format("{}: {} was expected, {} came", words, type_of(shape, dtype),
@@ -70,26 +85,61 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   });
 }
 
+ThreadWorld::Message ThreadCommunicator::wait_for(int from, int tag, const std::string& words) {
+  const Span span("receive", "wait");
+  const double now = clock_->now();
+  Waiting waiting(*clock_);
+  ThreadWorld::Message message = world_->take(address_of(from, rank_, tag), now, [&] { return words; });
+  waiting.until(message.arrival);
+  return message;
+}
+
+void ThreadCommunicator::send_number(double number, int to, int tag) {
+  require_peer("send_number", to, tag);
+  const double arrival = clock_->now() + clock_->link().seconds(sizeof(number));
+  world_->leave(address_of(rank_, to, tag), Tensor::from(std::vector{number}, {1}), arrival);
+}
+
+double ThreadCommunicator::receive_number(int from, int tag) {
+  require_peer("receive_number", from, tag);
+  const std::string details = fmt::format(" from rank {}, tag {}", members_[static_cast<std::size_t>(from)], tag);
+  const std::string words = doing("receive_number", details);
+  const Tensor tensor = wait_for(from, tag, words).tensor;
+  if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
+    throw CommError(fmt::format("{}: a number was expected, {} came", words, type_of(tensor.shape(), tensor.dtype())));
+  }
+  return tensor.to_vector<double>()[0];
+}
+
 template <class T>
-std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine) {
+std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine, double seconds) {
+  struct Brought {
+    std::string operation;
+    T mine;
+    double time;
+  };
   const std::string meeting = fmt::format("{}/{}", group_, meetings_++);
-  const auto brought = world_->meet(meeting, rank_, size(), std::pair(std::string(operation), mine),
-                                    [&] { return doing(operation, ""); });
+  const Span span(operation, "wait");
+  const double now = clock_->now();
+  Waiting waiting(*clock_);
+  const auto brought =
+      world_->meet(meeting, rank_, members_, Brought{operation, mine, now}, [&] { return doing(operation, ""); });
   std::vector<T> all;
   for (int r = 0; r < size(); ++r) {
-    const auto* theirs = std::any_cast<std::pair<std::string, T>>(&brought[static_cast<std::size_t>(r)]);
-    if (theirs == nullptr || theirs->first != operation) {
+    const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
+    if (theirs == nullptr || theirs->operation != operation) {
       throw CommError(
           fmt::format("{}: rank {} calls another operation at this point; all ranks of a group call the same "
                       "ones in the same order",
                       doing(operation, ""), members_[static_cast<std::size_t>(r)]));
     }
-    all.push_back(theirs->second);
+    waiting.until(theirs->time + seconds);
+    all.push_back(theirs->mine);
   }
   return all;
 }
 
-std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const Tensor& tensor) {
+std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const Tensor& tensor, double seconds) {
   STAGECOACH_CHECK(tensor.device() == device_, "{}: {} is not on this rank's device {}", doing(operation, ""),
                    describe(tensor), to_string(device_));
   struct Brought {
@@ -99,7 +149,7 @@ std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const T
   Event ready;
   ready.record({device_, Stream::kCompute});
   std::vector<Tensor> tensors;
-  for (const Brought& brought : meet(operation, Brought{tensor.detach(), ready})) {
+  for (const Brought& brought : meet(operation, Brought{tensor.detach(), ready}, seconds)) {
     const int r = static_cast<int>(tensors.size());
     if (brought.tensor.shape() != tensor.shape() || brought.tensor.dtype() != tensor.dtype()) {
       throw CommError(
@@ -126,7 +176,8 @@ Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64
 void ThreadCommunicator::all_reduce(Tensor& tensor) {
   // Each rank sums its part of the elements over all ranks; then all gather the parts. So each element is read `size`
   // times in all, and not `size` times by every rank.
-  const std::vector<Tensor> tensors = meet_with("all_reduce", tensor);
+  const std::vector<Tensor> tensors =
+      meet_with("all_reduce", tensor, ring_all_reduce_seconds(clock_->link(), size(), bytes_of(tensor)));
   const std::int64_t count = tensor.numel();
   const std::int64_t start = part_start(count, rank_, size());
   const Tensor mine = sum_of(tensors, start, part_start(count, rank_ + 1, size()) - start);
@@ -142,7 +193,7 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
 
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   STAGECOACH_CHECK(root >= 0 && root < size(), "{}: root {} of a group of {}", doing("broadcast", ""), root, size());
-  const auto tensors = meet_with("broadcast", tensor);
+  const auto tensors = meet_with("broadcast", tensor, tree_broadcast_seconds(clock_->link(), size(), bytes_of(tensor)));
   if (rank_ != root) {
     tensor.copy_from(here(tensors[static_cast<std::size_t>(root)]));
   }
@@ -152,7 +203,8 @@ void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
 
 std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
   std::vector<Tensor> gathered;
-  for (const Tensor& theirs : meet_with("all_gather", tensor)) {
+  const double seconds = ring_all_gather_seconds(clock_->link(), size(), bytes_of(tensor));
+  for (const Tensor& theirs : meet_with("all_gather", tensor, seconds)) {
     gathered.push_back(here(theirs).clone());
   }
   synchronize({device_, Stream::kCompute});
@@ -163,7 +215,8 @@ std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
 Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
   STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0, "{}: {} cannot be dealt to {} ranks",
                    doing("reduce_scatter", ""), describe(tensor), size());
-  const auto tensors = meet_with("reduce_scatter", tensor);
+  const auto tensors =
+      meet_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock_->link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
   const Tensor sum = sum_of(tensors, rank_ * length, length);
   synchronize({device_, Stream::kCompute});
@@ -173,7 +226,7 @@ Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
 
 void ThreadCommunicator::barrier() {
   synchronize({device_, Stream::kCompute});
-  meet("barrier", 0);
+  meet("barrier", 0, tree_broadcast_seconds(clock_->link(), size(), 0));
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
@@ -195,7 +248,7 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
     members.push_back(members_[static_cast<std::size_t>(choice.rank)]);
   }
   std::string group = fmt::format("{}.{}:{}", group_, splits_++, colour);
-  return std::make_unique<ThreadCommunicator>(world_, std::move(group), rank, std::move(members), device_);
+  return std::make_unique<ThreadCommunicator>(world_, std::move(group), rank, std::move(members), device_, clock_);
 }
 
 }  // namespace stagecoach

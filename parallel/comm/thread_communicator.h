@@ -13,15 +13,18 @@ namespace stagecoach {
 class ThreadCommunicator final : public Communicator {
  public:
   /// `members[i]` is the number that rank i of this group has in the whole world; errors name ranks by it. `group` is
-  /// the same on all of them and unique in the world.
+  /// the same on all of them and unique in the world. `clock` is the rank's own.
   ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::string group, int rank, std::vector<int> members,
-                     Device device);
+                     Device device, std::shared_ptr<Clock> clock);
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   Device device() const override { return device_; }
+  Clock& clock() override { return *clock_; }
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
+  void send_number(double number, int to, int tag) override;
+  double receive_number(int from, int tag) override;
   void all_reduce(Tensor& tensor) override;
   void broadcast(Tensor& tensor, int root) override;
   std::vector<Tensor> all_gather(const Tensor& tensor) override;
@@ -30,11 +33,15 @@ class ThreadCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
  private:
-  /// Brings `mine` to the group's next meeting, and returns what all brought.
+  /// `from` and `to` are ranks of this group.
+  ThreadWorld::Address address_of(int from, int to, int tag) const;
+  ThreadWorld::Message wait_for(int from, int tag, const std::string& words);
+  /// Brings `mine` to the group's next meeting, and returns what all brought. By a virtual clock that takes `seconds`
+  /// from the moment when the last has come.
   template <class T>
-  std::vector<T> meet(const char* operation, const T& mine);
+  std::vector<T> meet(const char* operation, const T& mine, double seconds = 0);
   /// The tensors of all ranks, whose shapes and types are found to be one.
-  std::vector<Tensor> meet_with(const char* operation, const Tensor& tensor);
+  std::vector<Tensor> meet_with(const char* operation, const Tensor& tensor, double seconds);
   /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks.
   Tensor sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const;
   /// `tensor`, which another rank made, on this rank's device.
@@ -47,6 +54,7 @@ class ThreadCommunicator final : public Communicator {
   int rank_;
   std::vector<int> members_;
   Device device_;
+  std::shared_ptr<Clock> clock_;
   std::int64_t meetings_ = 0;
   int splits_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "parallel/comm/communicator.h"
@@ -9,9 +10,10 @@
 namespace stagecoach {
 
 template <class Done>
-void ThreadWorld::wait(std::unique_lock<std::mutex>& lock, const Done& done,
+void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done,
                        const std::function<std::string()>& doing) {
-  const bool in_time = changed_.wait_for(lock, timeout_, [&] { return !failure_.empty() || done(); });
+  const bool in_time =
+      changed_[static_cast<std::size_t>(rank)].wait_for(lock, timeout_, [&] { return !failure_.empty() || done(); });
   if (done()) {
     return;  // what is there is there, whoever failed since
   }
@@ -26,53 +28,58 @@ void ThreadWorld::wait(std::unique_lock<std::mutex>& lock, const Done& done,
   }
 }
 
-std::shared_ptr<ThreadWorld::Message> ThreadWorld::leave(const Address& address, const Tensor& tensor) {
+std::shared_ptr<ThreadWorld::Message> ThreadWorld::leave(const Address& address, const Tensor& tensor, double arrival) {
   auto message = std::make_shared<Message>();
+  message->arrival = arrival;
   message->tensor = tensor;
   message->ready.record({tensor.device(), Stream::kCompute});
   const std::lock_guard lock(mutex_);
   messages_[address].push_back(message);
-  changed_.notify_all();
+  wake(std::get<2>(address));
   return message;
 }
 
-void ThreadWorld::wait_taken(const Message& message, const std::function<std::string()>& doing) {
+double ThreadWorld::wait_taken(const Address& address, const Message& message,
+                               const std::function<std::string()>& doing) {
   std::unique_lock lock(mutex_);
   wait(
-      lock, [&] { return message.taken; }, doing);
+      std::get<1>(address), lock, [&] { return message.taken; }, doing);
+  return message.taken_at;
 }
 
-ThreadWorld::Message ThreadWorld::take(const Address& address, const std::function<std::string()>& doing) {
+ThreadWorld::Message ThreadWorld::take(const Address& address, double now, const std::function<std::string()>& doing) {
   std::unique_lock lock(mutex_);
   wait(
-      lock, [&] { return messages_.contains(address); }, doing);
+      std::get<2>(address), lock, [&] { return messages_.contains(address); }, doing);
   const auto found = messages_.find(address);
   const std::shared_ptr<Message> message = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) {
     messages_.erase(found);
   }
-  message->taken = true;
-  changed_.notify_all();
-  return std::exchange(*message, Message{{}, {}, true});
+  wake(std::get<1>(address));
+  Message taken = *message;
+  *message = {.tensor = {}, .ready = {}, .taken = true, .taken_at = std::max(now, taken.arrival)};
+  return taken;
 }
 
-std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, int size, std::any mine,
-                                        const std::function<std::string()>& doing) {
+std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, const std::vector<int>& members,
+                                        std::any mine, const std::function<std::string()>& doing) {
+  const int size = static_cast<int>(members.size());
   std::unique_lock lock(mutex_);
   Meeting& here = meetings_[meeting];
   here.brought.resize(static_cast<std::size_t>(size));
   here.brought[static_cast<std::size_t>(rank)] = std::move(mine);
   if (++here.came == size) {
-    changed_.notify_all();
+    std::for_each(members.begin(), members.end(), [&](int member) { wake(member); });
   }
   wait(
-      lock, [&] { return here.came == size; },
+      members[static_cast<std::size_t>(rank)], lock, [&] { return here.came == size; },
       [&] {
         std::string absent;
         for (int r = 0; r < size; ++r) {
           if (!here.brought[static_cast<std::size_t>(r)].has_value()) {
-            absent += fmt::format("{}{}", absent.empty() ? "" : ", ", r);
+            absent += fmt::format("{}{}", absent.empty() ? "" : ", ", members[static_cast<std::size_t>(r)]);
           }
         }
         return fmt::format("{} (not yet there: rank {})", doing(), absent);
@@ -89,7 +96,9 @@ void ThreadWorld::fail(const std::string& who) {
   if (failure_.empty()) {
     failure_ = who;
   }
-  changed_.notify_all();
+  for (std::condition_variable& changed : changed_) {
+    changed.notify_all();
+  }
 }
 
 }  // namespace stagecoach

@@ -22,26 +22,29 @@ namespace stagecoach {
 
 class ThreadWorld {
  public:
-  explicit ThreadWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {}
+  ThreadWorld(int ranks, std::chrono::duration<double> timeout)
+      : timeout_(timeout), changed_(static_cast<std::size_t>(ranks)) {}
 
   struct Message {
     Tensor tensor;
-    Event ready;  // when the sender's device has made the tensor
+    Event ready;         // when the sender's device has made the tensor
+    double arrival = 0;  // by the sender's clock and the link
     bool taken = false;
+    double taken_at = 0;  // by the receiver's clock
   };
-  /// Group, from, to, tag.
+  /// Group, from, to (both by their numbers in the whole world), tag.
   using Address = std::tuple<std::string, int, int, int>;
 
-  /// Leaves a message; the result tells when it was taken.
-  std::shared_ptr<Message> leave(const Address& address, const Tensor& tensor);
-  /// Waits until `message` was taken. `doing` describes the call in errors.
-  void wait_taken(const Message& message, const std::function<std::string()>& doing);
-  /// Waits for the next message, and takes the tensor out of it: the sender holds it no longer.
-  Message take(const Address& address, const std::function<std::string()>& doing);
+  /// Leaves a message, which arrives at time `arrival`; the result tells when it was taken.
+  std::shared_ptr<Message> leave(const Address& address, const Tensor& tensor, double arrival);
+  /// Waits until `message` was taken; gives the time. `doing` describes the call in errors.
+  double wait_taken(const Address& address, const Message& message, const std::function<std::string()>& doing);
+  /// Waits, from time `now` on, for the next message, and takes the tensor out of it: the sender holds it no longer.
+  Message take(const Address& address, double now, const std::function<std::string()>& doing);
 
-  /// Every rank of a group brings something; returns what all brought when the last one has come. `meeting` is unique
-  /// in the group, `size` the group's.
-  std::vector<std::any> meet(const std::string& meeting, int rank, int size, std::any mine,
+  /// Each of `members` brings something; returns what all brought when the last one has come. `rank` is this one's
+  /// place among them, `meeting` unique in the group.
+  std::vector<std::any> meet(const std::string& meeting, int rank, const std::vector<int>& members, std::any mine,
                              const std::function<std::string()>& doing);
 
   /// Tells all ranks, also those that wait now, that `who` has failed. Only the first time counts.
@@ -53,13 +56,14 @@ class ThreadWorld {
     int came = 0;
     int left = 0;
   };
-  /// Waits until `done` holds. Throws CommError after the timeout, or when a rank has failed.
+  /// Rank `rank` waits until `done` holds. Throws CommError after the timeout, or when a rank has failed.
   template <class Done>
-  void wait(std::unique_lock<std::mutex>& lock, const Done& done, const std::function<std::string()>& doing);
+  void wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const std::function<std::string()>& doing);
+  void wake(int rank) { changed_[static_cast<std::size_t>(rank)].notify_all(); }
 
   const std::chrono::duration<double> timeout_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  std::mutex mutex_;                              // guards what follows
+  std::vector<std::condition_variable> changed_;  // a rank each: only those are woken for whom there is news
   std::map<Address, std::deque<std::shared_ptr<Message>>> messages_;
   std::map<std::string, Meeting> meetings_;
   std::string failure_;

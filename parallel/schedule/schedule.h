@@ -44,6 +44,12 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
+/// The same order of work for the first `count` micro-batches only: for a step with too few samples for all. A legal
+/// schedule stays legal. Throws Error unless 1 <= count <= its micro-batches.
+Schedule with_fewer_microbatches(const Schedule& schedule, int count);
+/// Its forwards alone, for a test of the model.
+Schedule forwards_of(const Schedule& schedule);
+
 /// Stages dealt to ranks in turn: stage s to rank s mod `ranks`.
 std::vector<int> dealt_in_turn(int stages, int ranks);
 

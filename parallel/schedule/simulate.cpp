@@ -23,9 +23,9 @@ class Times {
   std::vector<double> times_;
 };
 
-class Clock {
+class RankTimes {
  public:
-  Clock(const Schedule& schedule, const Costs& costs)
+  RankTimes(const Schedule& schedule, const Costs& costs)
       : schedule_(schedule),
         costs_(costs),
         outputs_(schedule.stages, schedule.microbatches),
@@ -45,6 +45,8 @@ class Clock {
     }
     return {start, end};
   }
+  /// Ends a step; gives the time at which `rank` is free.
+  double update(std::size_t rank) { return free_[rank] += costs_.update.empty() ? 0 : costs_.update[rank]; }
 
  private:
   double travel(int from, int to) const {
@@ -75,9 +77,11 @@ class Clock {
 
 Costs Costs::uniform(int stages, double forward, double backward_input, double backward_weight) {
   const auto all = [stages](double cost) { return std::vector<double>(static_cast<std::size_t>(stages), cost); };
-  Costs costs{all(forward), all(backward_input + backward_weight), all(backward_input), all(backward_weight), all(0)};
-  costs.message.resize(static_cast<std::size_t>(std::max(stages - 1, 0)));
-  return costs;
+  return {.forward = all(forward),
+          .backward = all(backward_input + backward_weight),
+          .backward_input = all(backward_input),
+          .backward_weight = all(backward_weight),
+          .message = std::vector<double>(static_cast<std::size_t>(std::max(stages - 1, 0)), 0)};
 }
 
 double Costs::of(const Action& action) const {
@@ -95,35 +99,57 @@ double Costs::of(const Action& action) const {
   fail("costs: unknown operation");
 }
 
-Simulation simulate(const Schedule& schedule, const Costs& costs) {
+namespace {
+
+void require_costs(const Schedule& schedule, const Costs& costs) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
   STAGECOACH_CHECK(costs.forward.size() == stages && costs.backward.size() == stages &&
                        costs.backward_input.size() == stages && costs.backward_weight.size() == stages &&
-                       costs.message.size() + 1 == stages,
+                       costs.message.size() + 1 == stages &&
+                       (costs.update.empty() || costs.update.size() == schedule.ranks.size()),
                    "simulate: costs of {} stages for a schedule of {}", costs.forward.size(), stages);
+}
+
+/// Runs one step; calls `see(rank, times)` for each action.
+template <class See>
+void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
+  Walk walk(schedule);
+  walk.run([&](int rank, const Action& action) { see(static_cast<std::size_t>(rank), clock.run(rank, action)); });
+  for (int r = 0; r < schedule.rank_count(); ++r) {
+    STAGECOACH_CHECK(walk.is_done(r), "simulate: the schedule is not legal; check() says why");
+  }
+}
+
+/// Seconds of work on `rank` in a step.
+double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank) {
+  double busy = costs.update.empty() ? 0 : costs.update[rank];
+  for (const Action& action : schedule.ranks[rank]) {
+    busy += costs.of(action);
+  }
+  return busy;
+}
+
+}  // namespace
+
+Simulation simulate(const Schedule& schedule, const Costs& costs) {
+  require_costs(schedule, costs);
   Simulation result;
   result.peak_activations = peak_activations(schedule);
   result.timeline.resize(schedule.ranks.size());
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     result.timeline[r].reserve(schedule.ranks[r].size());
   }
-  Clock clock(schedule, costs);
-  Walk walk(schedule);
-  walk.run([&](int rank, const Action& action) {
-    result.timeline[static_cast<std::size_t>(rank)].push_back(clock.run(rank, action));
-  });
+  RankTimes clock(schedule, costs);
+  run_step(schedule, clock,
+           [&](std::size_t rank, const Simulation::Timed& times) { result.timeline[rank].push_back(times); });
 
   double busy = 0;
   double spans = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    STAGECOACH_CHECK(walk.is_done(static_cast<int>(r)), "simulate: the schedule is not legal; check() says why");
-    for (const Action& action : schedule.ranks[r]) {
-      busy += costs.of(action);
-    }
-    if (!result.timeline[r].empty()) {
-      result.seconds = std::max(result.seconds, result.timeline[r].back().end);
-      spans += result.timeline[r].back().end - result.timeline[r].front().start;
-    }
+    const double end = clock.update(r);
+    busy += busy_seconds(schedule, costs, r);
+    result.seconds = std::max(result.seconds, end);
+    spans += result.timeline[r].empty() ? 0 : end - result.timeline[r].front().start;
   }
   const double whole = result.seconds * static_cast<double>(schedule.ranks.size());
   result.idle = whole > 0 ? 1 - busy / whole : 0;
@@ -131,16 +157,42 @@ Simulation simulate(const Schedule& schedule, const Costs& costs) {
   return result;
 }
 
+SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) {
+  require_costs(schedule, costs);
+  RankTimes clock(schedule, costs);
+  constexpr int kSteps = 4;  // the first ones begin with all ranks free at once
+  double ends[kSteps] = {};
+  double busy = 0;
+  for (double& end : ends) {
+    run_step(schedule, clock, [](std::size_t, const Simulation::Timed&) {});
+    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+      end = std::max(end, clock.update(r));
+    }
+  }
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    busy += busy_seconds(schedule, costs, r);
+  }
+  const double seconds = ends[kSteps - 1] - ends[kSteps - 2];
+  const double whole = seconds * static_cast<double>(schedule.ranks.size());
+  return {seconds, whole > 0 ? 1 - busy / whole : 0};
+}
+
 std::vector<int> peak_activations(const Schedule& schedule) {
-  std::vector<int> peaks;
+  const auto peaks = peak_bytes(schedule, std::vector<double>(static_cast<std::size_t>(schedule.stages), 1));
+  return {peaks.begin(), peaks.end()};
+}
+
+std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes) {
+  std::vector<double> peaks;
   // A backward in one piece frees what it used; in two pieces the second does.
   for (const auto& actions : schedule.ranks) {
-    int alive = 0;
-    int peak = 0;
-    for (const Action& action : actions) {
-      alive += action.operation == Operation::forward ? 1 : 0;
+    double alive = 0;
+    double peak = 0;
+    for (const auto& [operation, stage, microbatch] : actions) {
+      const double size = bytes[static_cast<std::size_t>(stage)];
+      alive += operation == Operation::forward ? size : 0;
       peak = std::max(peak, alive);
-      alive -= action.operation == Operation::backward || action.operation == Operation::backward_weight ? 1 : 0;
+      alive -= operation == Operation::backward || operation == Operation::backward_weight ? size : 0;
     }
     peaks.push_back(peak);
   }

@@ -18,6 +18,8 @@ struct Costs {
   /// What lies between the end of stage s and the start of s + 1, when another rank holds it: [stages - 1]. The
   /// gradient takes as long on its way back. Messages travel beside the computation.
   std::vector<double> message;
+  /// What each rank does at the end of a step, when its actions are done: [ranks], or empty for nothing.
+  std::vector<double> update = {};
 
   /// The same for every stage; without messages.
   static Costs uniform(int stages, double forward, double backward_input, double backward_weight);
@@ -39,7 +41,19 @@ struct Simulation {
 /// `schedule` must be legal (see check). Throws Error unless there are costs for every stage.
 Simulation simulate(const Schedule& schedule, const Costs& costs);
 
+/// Steps that follow each other, where each rank goes on as soon as it can: seconds from one to the next, and the share
+/// of them in which a rank does nothing, the mean over ranks.
+struct SteadyState {
+  double seconds = 0;
+  double idle = 0;
+};
+SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs);
+
 /// The most (stage, micro-batch) pairs that are alive at once on each rank. Needs no times: a rank keeps its order.
 std::vector<int> peak_activations(const Schedule& schedule);
+
+/// The same as memory: the most bytes that are alive at once on each rank, when a micro-batch in flight through stage s
+/// takes `bytes[s]`.
+std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes);
 
 }  // namespace stagecoach

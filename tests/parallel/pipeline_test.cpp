@@ -67,6 +67,12 @@ struct Task {
   Shape sample;  // without the batch
   std::int64_t classes;
   int steps;
+  /// Of `count` samples.
+  Shape shape_of(std::int64_t count) const {
+    std::vector<std::int64_t> extents{count};
+    extents.insert(extents.end(), sample.begin(), sample.end());
+    return Shape(extents.data(), static_cast<int>(extents.size()));
+  }
 };
 const Task kUneven{uneven_model, {6}, 4, 20};
 const Task kPictures{picture_model, {3, 6, 6}, 4, 3};
@@ -75,11 +81,7 @@ const Task kConvnet{[] { return make_model("convnet"); }, {3, 32, 32}, 10, 2};
 /// The samples of micro-batch i of a step: two each, but one in the last.
 struct Batch {
   Batch(const Task& task, int microbatches, int step) : count(2 * microbatches - 1) {
-    Shape shape = task.sample;
-    std::vector<std::int64_t> extents{count};
-    extents.insert(extents.end(), shape.begin(), shape.end());
-    images = random_tensor(Shape(extents.data(), static_cast<int>(extents.size())), fmt::format("images {}", step),
-                           DType::float32);
+    images = random_tensor(task.shape_of(count), fmt::format("images {}", step), DType::float32);
     labels = test::random_labels(count, task.classes);
   }
   std::int64_t size(int i) const { return std::min<std::int64_t>(2, count - 2 * i); }
@@ -154,7 +156,10 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, Stage::R
     }
   }
   const auto optimizer = optimizer_for(mine);
-  Pipeline pipeline(schedule, std::move(stages), rank.comm);
+  const Model whole = task.make();  // to learn what enters each stage
+  whole->materialize(kSeed);
+  const auto entering = shapes_entering(*whole, split_by_layers(model->size(), schedule.stages), task.shape_of(1));
+  Pipeline pipeline(std::move(stages), entering, schedule.holder, rank.comm);
   for (int step = 0; step < task.steps; ++step) {
     const Batch batch(task, schedule.microbatches, step);
     StepData data{[&](int i) { return batch.images_of(i, rank.device); },
@@ -163,7 +168,7 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, Stage::R
     for (int i = 0; i < schedule.microbatches; ++i) {
       data.samples.push_back(batch.size(i));
     }
-    pipeline.run(data, [&](int i, const Tensor& loss, const Tensor&) {
+    pipeline.run(schedule, data, [&](int i, const Tensor& loss, const Tensor&) {
       const std::lock_guard lock(mutex);
       result.losses[fmt::format("{}/{}", step, i)] = loss.item();
     });

@@ -1,0 +1,73 @@
+#include "parallel/action_log.h"
+
+#include <algorithm>
+
+namespace stagecoach {
+namespace {
+
+constexpr std::size_t kOperations = 4;
+
+const char* name_of(Operation operation) {
+  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight"};
+  return kNames[static_cast<std::size_t>(operation)];
+}
+
+}  // namespace
+
+ActionLog::ActionLog(Communicator& comm, int stages)
+    : comm_(comm),
+      stages_(stages),
+      sums_(static_cast<std::size_t>(stages) * (kOperations + 1) + static_cast<std::size_t>(comm.size())) {}
+
+std::size_t ActionLog::slot_of(const Action& action) const {
+  return static_cast<std::size_t>(action.stage) * kOperations + static_cast<std::size_t>(action.operation);
+}
+
+void ActionLog::note_message(int stage, std::size_t bytes) {
+  const auto slot = static_cast<std::size_t>(stages_) * kOperations + static_cast<std::size_t>(stage);
+  sums_[slot].add(static_cast<double>(bytes));
+}
+
+void ActionLog::clear() { std::fill(sums_.begin(), sums_.end(), Sum{}); }
+
+Costs ActionLog::mean_costs() const {
+  std::vector<double> flat;
+  for (const Sum& sum : sums_) {
+    flat.insert(flat.end(), {sum.total, sum.count});
+  }
+  Tensor all = Tensor::from(flat, {static_cast<std::int64_t>(flat.size())}, comm_.device());
+  comm_.all_reduce(all);
+  flat = all.to_vector<double>();
+  const auto mean = [&](std::size_t slot) { return flat[2 * slot] / std::max(flat[2 * slot + 1], 1.0); };
+
+  const auto stages = static_cast<std::size_t>(stages_);
+  Costs costs;
+  for (std::size_t s = 0; s < stages; ++s) {
+    std::size_t slot = s * kOperations;
+    for (auto* of_operation : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
+      of_operation->push_back(mean(slot++));
+    }
+    if (s + 1 < stages) {
+      const bool travels = flat[2 * (stages * kOperations + s) + 1] > 0;
+      costs.message.push_back(travels ? comm_.clock().link().seconds(mean(stages * kOperations + s)) : 0);
+    }
+  }
+  for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) {
+    costs.update.push_back(mean(stages * (kOperations + 1) + r));
+  }
+  return costs;
+}
+
+ActionLog::Scope::Scope(ActionLog& log, const Action& action)
+    : activity_(name_of(action.operation), action.stage, action.microbatch),
+      span_(name_of(action.operation), "action"),
+      sum_(log.sums_[log.slot_of(action)]),
+      stopwatch_(log.comm_.clock()) {}
+
+ActionLog::Update::Update(ActionLog& log)
+    : span_("optimizer", "update"),
+      sum_(log.sums_[static_cast<std::size_t>(log.stages_) * (kOperations + 1) +
+                     static_cast<std::size_t>(log.comm_.rank())]),
+      stopwatch_(log.comm_.clock()) {}
+
+}  // namespace stagecoach

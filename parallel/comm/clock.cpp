@@ -1,0 +1,114 @@
+#include "parallel/comm/clock.h"
+
+#include <time.h>
+
+#include <array>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "core/stream.h"
+
+namespace stagecoach {
+
+class WallTime {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::shared_ptr<const WallTime> start_wall_time() { return std::make_shared<WallTime>(); }
+
+namespace {
+
+class WallClock final : public Clock {
+ public:
+  explicit WallClock(std::shared_ptr<const WallTime> start) : Clock(Link{}), start_(std::move(start)) {}
+  ClockKind kind() const override { return ClockKind::wall; }
+  double now() override { return start_->seconds(); }
+
+ private:
+  void stop() override {}
+  double go_on(double) noexcept override { return now(); }
+
+  std::shared_ptr<const WallTime> start_;
+};
+
+/// Seconds that this thread has computed.
+double thread_seconds() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // POSIX: fails only where there is no such clock; Linux has it
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// The time of a thread's own computations: what other threads do on the same core does not count.
+class ThreadClock final : public Clock {
+ public:
+  explicit ThreadClock(const Link& link) : Clock(link), offset_(-thread_seconds()) {}
+  ClockKind kind() const override { return ClockKind::virtual_time; }
+  double now() override { return thread_seconds() + offset_; }
+
+ private:
+  void stop() override {}
+  double go_on(double earliest) noexcept override {
+    offset_ = earliest - thread_seconds();
+    return earliest;
+  }
+
+  double offset_;  // virtual time less the thread's
+};
+
+/// The time of a GPU's work. A rank has the GPU for itself between two waits, so that what passes is its own.
+class GpuClock final : public Clock {
+ public:
+  GpuClock(const Link& link, Device device) : Clock(link), device_(device), turn_(turns_of(device)) { begin(0); }
+  ClockKind kind() const override { return ClockKind::virtual_time; }
+  double now() override {
+    synchronize({device_, Stream::kCompute});
+    return began_at_ + time_.seconds();
+  }
+
+ private:
+  static std::mutex& turns_of(Device device) {
+    static std::array<std::mutex, kMaxDevices> turns;
+    return turns[static_cast<std::size_t>(device.index)];
+  }
+  void begin(double time) {
+    began_at_ = time;
+    time_ = WallTime();
+  }
+  void stop() override { turn_.unlock(); }
+  double go_on(double earliest) noexcept override {
+    turn_.lock();
+    begin(earliest);
+    return earliest;
+  }
+
+  Device device_;
+  std::unique_lock<std::mutex> turn_;
+  WallTime time_;
+  double began_at_ = 0;
+};
+
+}  // namespace
+
+std::string to_string(ClockKind kind) { return kind == ClockKind::wall ? "wall" : "virtual"; }
+
+Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(began_) { clock_.stop(); }
+
+Waiting::~Waiting() { clock_.waited_ += clock_.go_on(until_) - began_; }
+
+std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Link& link,
+                                  const std::shared_ptr<const WallTime>& start) {
+  if (kind == ClockKind::wall) {
+    return std::make_unique<WallClock>(start);
+  }
+  if (device.type == DeviceType::cuda) {
+    return std::make_unique<GpuClock>(link, device);
+  }
+  return std::make_unique<ThreadClock>(link);
+}
+
+}  // namespace stagecoach

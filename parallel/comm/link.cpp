@@ -1,0 +1,94 @@
+#include "parallel/comm/link.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr std::array<std::pair<const char*, Link>, 4> kLinks{{
+    {"none", {0, 0}},
+    {"nvlink4", {2e-6, 450e9}},
+    {"pcie4", {5e-6, 32e9}},
+    {"ethernet100", {20e-6, 12.5e9}},
+}};
+
+using Units = std::array<std::pair<std::string_view, double>, 7>;
+constexpr Units kTimes{{{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}};
+constexpr Units kRates{
+    {{"", 1}, {"B/s", 1}, {"KB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}}};
+
+/// "20us" with the units of times is 20e-6; nothing for what is no finite number from 0 with a known unit.
+std::optional<double> quantity(std::string_view text, const Units& units) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !std::isfinite(number) || number < 0) {
+    return std::nullopt;
+  }
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  for (const auto& [name, factor] : units) {
+    if (name == unit) {
+      return number * factor;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Rounds in which a message reaches all of `ranks` when everybody who has it passes it on.
+double rounds(int ranks) { return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks) - 1U)); }
+
+}  // namespace
+
+const std::vector<std::string>& link_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const auto& [name, link] : kLinks) {
+      all.emplace_back(name);
+    }
+    return all;
+  }();
+  return names;
+}
+
+Link link_from_text(const std::string& text) {
+  for (const auto& [name, link] : kLinks) {
+    if (text == name) {
+      return link;
+    }
+  }
+  const std::size_t comma = text.find(',');
+  if (comma != std::string::npos) {
+    const auto latency = quantity(std::string_view(text).substr(0, comma), kTimes);
+    const auto rate = quantity(std::string_view(text).substr(comma + 1), kRates);
+    if (latency && rate && *rate > 0) {
+      return {*latency, *rate};
+    }
+  }
+  throw UsageError(
+      fmt::format("'{}' is no link: give {}, or LATENCY,BANDWIDTH such as 20us,12.5GB/s (or 2e-5,12.5e9: seconds and "
+                  "bytes a second)",
+                  text, fmt::join(link_names(), ", ")));
+}
+
+double ring_all_reduce_seconds(const Link& link, int ranks, double bytes) {
+  return 2 * ring_reduce_scatter_seconds(link, ranks, bytes);
+}
+
+double ring_all_gather_seconds(const Link& link, int ranks, double bytes) { return (ranks - 1) * link.seconds(bytes); }
+
+double ring_reduce_scatter_seconds(const Link& link, int ranks, double bytes) {
+  return (ranks - 1) * link.seconds(bytes / ranks);
+}
+
+double tree_broadcast_seconds(const Link& link, int ranks, double bytes) { return rounds(ranks) * link.seconds(bytes); }
+
+}  // namespace stagecoach

@@ -1,0 +1,42 @@
+#pragma once
+/// @file
+/// How long messages take on a modelled network, for the virtual clock and for simulate.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace stagecoach {
+
+/// What connects two ranks. A message of n bytes takes latency + n / bytes_per_second.
+struct Link {
+  double latency = 0;           ///< seconds
+  double bytes_per_second = 0;  ///< one way; 0: without limit
+  bool operator==(const Link&) const = default;
+
+  /// Seconds that a message takes. Messages do not slow each other down.
+  double seconds(double bytes) const { return latency + (bytes_per_second > 0 ? bytes / bytes_per_second : 0); }
+};
+
+/// The named links, fastest first.
+/// | name        | latency | rate, one way | what                                                     |
+/// |-------------|---------|---------------|----------------------------------------------------------|
+/// | none        | 0       | no limit      | messages take no time                                    |
+/// | nvlink4     | 2 us    | 450 GB/s      | GPUs of one machine (NVLink 4: 18 links of 25 GB/s)      |
+/// | pcie4       | 5 us    | 32 GB/s       | GPUs of one machine without it (PCIe 4.0, 16 lanes)      |
+/// | ethernet100 | 20 us   | 12.5 GB/s     | machines (100 Gbit/s)                                    |
+/// The rates are those of the standards; the latencies are round figures of the right size.
+const std::vector<std::string>& link_names();
+
+/// Reads a name, or "LATENCY,BANDWIDTH" in seconds and bytes a second: "2e-5,12.5e9"; with units also "20us,12.5GB/s"
+/// (s, ms, us, ns; B/s, KB/s, MB/s, GB/s, Mbit/s, Gbit/s). Throws UsageError that lists what can be given.
+Link link_from_text(const std::string& text);
+
+/// Seconds of an operation of all `ranks`, from the moment when the last has come, each with `bytes` of its own.
+/// Source: Thakur et al., "Optimization of collective communication operations in MPICH", 2005, section 4.
+double ring_all_reduce_seconds(const Link& link, int ranks, double bytes);      ///< 2 (p - 1) messages of bytes / p
+double ring_all_gather_seconds(const Link& link, int ranks, double bytes);      ///< p - 1 messages of bytes
+double ring_reduce_scatter_seconds(const Link& link, int ranks, double bytes);  ///< p - 1 messages of bytes / p
+double tree_broadcast_seconds(const Link& link, int ranks, double bytes);       ///< log2 p messages, one after another
+
+}  // namespace stagecoach

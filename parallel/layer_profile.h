@@ -1,0 +1,33 @@
+#pragma once
+/// @file
+/// What each layer of a model costs, measured on one device: time, memory, and what it would send.
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/sequential.h"
+#include "parallel/schedule/simulate.h"
+#include "parallel/split.h"
+
+namespace stagecoach {
+
+struct LayerProfile {
+  double forward = 0;                ///< seconds for one micro-batch
+  double backward_input = 0;         ///< seconds for the gradient of its input; 0 in the first layer, which needs none
+  double backward_weight = 0;        ///< seconds for those of its parameters
+  std::int64_t kept_bytes = 0;       ///< what its forward leaves in memory for the backward, its output included
+  std::int64_t output_bytes = 0;     ///< what it hands to the next layer
+  std::int64_t parameter_bytes = 0;  ///< its weights
+
+  double seconds() const { return forward + backward_input + backward_weight; }
+};
+
+/// Runs each layer of `model` on its device, `repeats` times in turn, for a micro-batch `input` [n, …]; times are
+/// medians. The running statistics of batch norm move; parameters and gradients stay as they were. Throws Error without
+/// memory.
+std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input, int repeats = 5);
+
+/// The costs of stages that are made of those layers; without messages and updates.
+Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split);
+
+}  // namespace stagecoach

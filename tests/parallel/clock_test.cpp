@@ -1,0 +1,152 @@
+// What time it is on a rank: the wall's, or that of its own work.
+
+#include "parallel/comm/clock.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "parallel/launch.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+/// Computes until this thread's clock has advanced by `seconds`.
+void work(Clock& clock, double seconds) {
+  const double end = clock.now() + seconds;
+  while (clock.now() < end) {
+  }
+}
+
+void rest(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+
+World virtual_world(int ranks, const Link& link = {}) {
+  return {.ranks = ranks, .clock = ClockKind::virtual_time, .link = link};
+}
+
+TEST(VirtualClock, AdvancesByOwnWorkOnly) {
+  launch(virtual_world(1), [](Rank& rank) {
+    Clock& clock = rank.comm.clock();
+    EXPECT_EQ(clock.kind(), ClockKind::virtual_time);
+    EXPECT_LT(clock.now(), 0.02);
+    rest(100);  // the thread does nothing
+    EXPECT_LT(clock.now(), 0.05);
+    work(clock, 0.05);
+    EXPECT_GE(clock.now(), 0.05);
+    EXPECT_EQ(clock.waited(), 0);
+  });
+}
+
+TEST(WallClock, AdvancesByItself) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    Clock& clock = rank.comm.clock();
+    EXPECT_EQ(clock.kind(), ClockKind::wall);
+    if (rank.index == 0) {
+      rest(60);
+    }
+    rank.comm.barrier();
+    EXPECT_GE(clock.now(), 0.06);
+    if (rank.index == 1) {
+      EXPECT_GT(clock.waited(), 0.02);  // for the rank that rested
+    }
+  });
+}
+
+// A message arrives at its sender's time, plus the link's latency, plus its bytes over the bandwidth.
+TEST(VirtualClock, AMessageCarriesItsTime) {
+  const Link link{.latency = 0.5, .bytes_per_second = 4000};
+  launch(virtual_world(2, link), [](Rank& rank) {
+    Clock& clock = rank.comm.clock();
+    if (rank.index == 0) {
+      work(clock, 0.02);
+      const double sent = clock.now();
+      const PendingSend send = rank.comm.send_async(Tensor::zeros({1000}), 1, 0);
+      EXPECT_LT(clock.now(), sent + 0.01) << "an asynchronous send takes no time";
+      send.wait();
+      EXPECT_GT(clock.now(), sent + 1.5) << "the receiver took it only when it was there";
+    } else {
+      rank.comm.receive({1000}, DType::float32, 0, 0);
+      EXPECT_GT(clock.now(), 0.02 + 0.5 + 1.0);
+      EXPECT_LT(clock.now(), 0.02 + 0.5 + 1.0 + 0.1);
+      EXPECT_GT(clock.waited(), 1.4);
+    }
+  });
+}
+
+TEST(VirtualClock, AMessageThatCameLongAgoIsNotWaitedFor) {
+  launch(virtual_world(2, {.latency = 0.01, .bytes_per_second = 0}), [](Rank& rank) {
+    Clock& clock = rank.comm.clock();
+    if (rank.index == 0) {
+      rank.comm.send_async(Tensor::zeros({1}), 1, 0);
+      rank.comm.barrier();
+    } else {
+      work(clock, 0.05);
+      const double before = clock.now();
+      rank.comm.receive({1}, DType::float32, 0, 0);
+      EXPECT_LT(clock.now(), before + 0.01);
+      EXPECT_LT(clock.waited(), 0.001);
+      rank.comm.barrier();
+    }
+  });
+}
+
+// All leave an operation of all together: at the time of the last one, plus what the operation takes.
+TEST(VirtualClock, AnOperationOfAllEndsForAllAtOnce) {
+  const Link link{.latency = 0.25, .bytes_per_second = 1000};
+  launch(virtual_world(3, link), [&](Rank& rank) {
+    Clock& clock = rank.comm.clock();
+    work(clock, 0.03 * rank.index);
+    Tensor tensor = Tensor::zeros({75}, DType::float32, rank.device);  // 300 bytes
+    rank.comm.all_reduce(tensor);
+    const double wanted = 0.06 + ring_all_reduce_seconds(link, 3, 300);
+    EXPECT_DOUBLE_EQ(ring_all_reduce_seconds(link, 3, 300), 4 * (0.25 + 0.1));
+    EXPECT_GT(clock.now(), wanted);
+    EXPECT_LT(clock.now(), wanted + 0.05);
+    rank.comm.barrier();
+    EXPECT_GT(clock.now(), wanted + 0.5);
+  });
+}
+
+// More ranks than cores: the wall clock would show them one after the other.
+TEST(VirtualClock, RanksThatShareCoresWorkSideBySide) {
+  const int ranks = 4 * static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  launch(virtual_world(ranks), [](Rank& rank) {
+    work(rank.comm.clock(), 0.02);
+    rank.comm.barrier();
+    EXPECT_LT(rank.comm.clock().now(), 0.04);
+  });
+}
+
+TEST(Link, IsReadFromText) {
+  EXPECT_EQ(link_from_text("none"), (Link{0, 0}));
+  EXPECT_EQ(link_from_text("ethernet100"), (Link{20e-6, 12.5e9}));
+  EXPECT_EQ(link_from_text("2e-5,12.5e9"), link_from_text("ethernet100"));
+  EXPECT_DOUBLE_EQ(link_from_text("20us,12.5GB/s").latency, 20e-6);
+  EXPECT_DOUBLE_EQ(link_from_text("20us,12.5GB/s").bytes_per_second, 12.5e9);
+  EXPECT_EQ(link_from_text("0,100Mbit/s"), (Link{0, 12.5e6}));
+  for (const char* text :
+       {"", "wifi", "1", "1,", ",1", "1,0", "-1,5", "1,2us", "1,2,3", "nan,1", "1 ,2", "inf,1", "1,1e999"}) {
+    EXPECT_TRUE(fails_with<UsageError>({"none, nvlink4, pcie4, ethernet100", "20us,12.5GB/s"}, [&] {
+      link_from_text(text);
+    })) << text;
+  }
+}
+
+TEST(Link, TakesLatencyAndBytesOverBandwidth) {
+  const Link link{.latency = 1, .bytes_per_second = 10};
+  EXPECT_DOUBLE_EQ(link.seconds(50), 6);
+  EXPECT_DOUBLE_EQ(Link{}.seconds(1e12), 0);
+  EXPECT_DOUBLE_EQ(ring_all_gather_seconds(link, 4, 10), 6);
+  EXPECT_DOUBLE_EQ(ring_reduce_scatter_seconds(link, 4, 40), 6);
+  EXPECT_DOUBLE_EQ(tree_broadcast_seconds(link, 4, 10), 4);
+  EXPECT_DOUBLE_EQ(tree_broadcast_seconds(link, 5, 10), 6);
+  EXPECT_DOUBLE_EQ(tree_broadcast_seconds(link, 1, 10), 0);
+}
+
+}  // namespace
+}  // namespace stagecoach
