@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "chapters/01_single_device/micro_batches.h"
+#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
@@ -61,16 +61,17 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   Loader loader = training_loader(settings, data.train);
   loader.start_epoch(1);
   const Batch batch = *loader.next();
-  const auto parts = micro_batches(batch.images, batch.labels, settings.microbatches);
-  const auto count = static_cast<std::int64_t>(parts.size());
+  const Tensor images = micro_batches(batch.images, settings.microbatches)[0];
+  const Tensor labels = micro_batches(batch.labels, settings.microbatches)[0];
+  const auto count = static_cast<std::int64_t>(micro_batch_sizes(batch.images.size(0), settings.microbatches).size());
 
   fmt::print("One step of {} on {}: {} pictures in {} micro-batch(es)\n  schedule  {}\n  timeline  {}\n",
              settings.model, to_string(device), batch.images.size(0), count, schedule_row(count),
              timeline(std::min<std::int64_t>(count, 8)));
   fmt::print("  idle 0.0% (one device always has work), {} activation set(s) alive at once\n", 1);
 
-  const Tensor scores = model->forward(normalize(parts[0].images.to(device)));
-  const Tensor loss = cross_entropy(scores, parts[0].labels.to(device), Reduction::sum);
+  const Tensor scores = model->forward(normalize(images.to(device)));
+  const Tensor loss = cross_entropy(scores, labels.to(device), Reduction::sum);
   const std::size_t kept = print_kept(loss, model->named_parameters());
 
   std::size_t weights = 0;

@@ -6,7 +6,7 @@
 /// chapter spreads these three over devices; this one is what they are compared with.
 
 #include "chapters/01_single_device/explain.h"
-#include "chapters/01_single_device/micro_batches.h"
+#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run_log.h"
@@ -24,16 +24,18 @@ namespace {
 void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatches, Module& model,
                 Optimizer& optimizer, EpochSums& sums) {
   const double share = 1.0 / static_cast<double>(images.size(0));  // of each picture in the batch's mean loss
-  for (const MicroBatch& part : micro_batches(images, labels, microbatches)) {
+  const std::vector<Tensor> pictures = micro_batches(images, microbatches);
+  const std::vector<Tensor> truths = micro_batches(labels, microbatches);
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
     // 1. Forward. Autograd keeps what the backward will need.
-    const Tensor scores = model.forward(normalize(part.images));             // [n, 10]
-    const Tensor loss = cross_entropy(scores, part.labels, Reduction::sum);  // []
+    const Tensor scores = model.forward(normalize(pictures[i]));           // [n, 10]
+    const Tensor loss = cross_entropy(scores, truths[i], Reduction::sum);  // []
 
     // 2. Backward. The sum times 1 / N, not the mean of n: a smaller last micro-batch weighs what it should.
     backward(loss, Tensor::full({}, share, loss.dtype(), loss.device()));
 
     accumulate(loss, sums.loss);
-    count_correct(scores, part.labels, sums.correct);
+    count_correct(scores, truths[i], sums.correct);
   }
 
   // 3. The optimizer's step; then the gradients start anew.
@@ -93,7 +95,7 @@ const Chapter kChapter{
     .program = "ch01_single_device",
     .title = "Chapter 1: one device trains a model on pictures.",
     .example = "ch01_single_device --data data/generated --epochs 5 --optimizer adam --out runs/first",
-    .flags = {"microbatches", "explain"},
+    .flags = {"microbatches", "graph", "no-graph", "explain"},
 };
 
 }  // namespace

@@ -11,8 +11,9 @@ namespace stagecoach {
 std::string epoch_line(const EpochResult& r) {
   return fmt::format(
       "Epoch: {}, Loss: {:.2f}, acc: {:.2f}, time cost: {:.2f}s, test acc: {:.2f}, {:.0f} img/s, idle {:.1f}% (ideal "
-      "{:.1f}%)",
-      r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle, 100 * r.ideal_idle);
+      "{:.1f}%){}",
+      r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle, 100 * r.ideal_idle,
+      r.clock == "virtual" ? ", virtual" : "");
 }
 
 std::string epoch_json(const EpochResult& r) {
@@ -27,6 +28,10 @@ std::string epoch_json(const EpochResult& r) {
                               {"idle", r.idle},
                               {"ideal_idle", r.ideal_idle},
                               {"peak_bytes", r.peak_bytes}};
+  if (r.predicted_idle && r.predicted_seconds) {
+    json["predicted_idle"] = *r.predicted_idle;
+    json["predicted_seconds"] = *r.predicted_seconds;
+  }
   return json.dump();
 }
 
@@ -37,8 +42,8 @@ std::int64_t epoch_of_json(const std::string& line) {
   return is_epoch ? json["epoch"].get<std::int64_t>() : 0;
 }
 
-ProgressBar::ProgressBar(std::int64_t epoch, std::int64_t steps)
-    : epoch_(epoch), steps_(steps), on_terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar(std::int64_t epoch, std::int64_t steps, bool shows)
+    : epoch_(epoch), steps_(steps), on_terminal_(shows && isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
   if (on_terminal_) {

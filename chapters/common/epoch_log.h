@@ -20,9 +20,13 @@ struct EpochResult {
   double idle = 0;  ///< share of the time in which the device had nothing to do, 0 … 1
   double ideal_idle = 0;
   std::vector<std::int64_t> peak_bytes;  ///< one a rank
+  /// Of a pipeline: what `simulate` says with the costs measured in this epoch.
+  std::optional<double> predicted_idle = {};
+  std::optional<double> predicted_seconds = {};
 };
 
-/// "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)"
+/// "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)"; from a
+/// virtual clock with ", virtual" at its end.
 std::string epoch_line(const EpochResult& result);
 /// The object of metrics.jsonl, one line without its end.
 std::string epoch_json(const EpochResult& result);
@@ -32,7 +36,8 @@ std::int64_t epoch_of_json(const std::string& line);
 /// A bar on standard error, only if that is a terminal.
 class ProgressBar {
  public:
-  ProgressBar(std::int64_t epoch, std::int64_t steps);
+  /// Without `shows` it stays silent.
+  ProgressBar(std::int64_t epoch, std::int64_t steps, bool shows = true);
   ~ProgressBar();
   /// `loss` is the mean of the epoch so far, where it is known.
   void show(std::int64_t step, std::optional<double> loss);

@@ -6,33 +6,14 @@
 #include <charconv>
 #include <cmath>
 #include <iostream>
-#include <map>
 
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
 #include "nn/models.h"
+#include "parallel/comm/link.h"
 
 namespace stagecoach {
 namespace {
-
-/// Flags that only some chapters honour, each with the reason that the others give.
-const std::map<std::string, std::string>& chapter_flags() {
-  static const std::map<std::string, std::string> reasons{
-      {"microbatches", "this chapter does not cut its batches"},
-      {"ranks", "this chapter trains on one device; ranks begin in chapter 2"},
-      {"split", "this chapter trains on one device; models are split from chapter 2 on"},
-      {"balance", "this chapter trains on one device; models are split from chapter 2 on"},
-      {"clock", "this chapter trains on one device, by the wall clock; ranks begin in chapter 2"},
-      {"link", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
-      {"transport", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
-      {"timeout", "this chapter trains on one device and waits for nobody; ranks begin in chapter 2"},
-      {"recompute", "this chapter runs no pipeline; pipelines begin in chapter 3"},
-      {"schedule", "this chapter runs no pipeline; pipelines begin in chapter 3"},
-      {"chunks", "this chapter runs no pipeline; chunks belong to chapter 5"},
-      {"explain", "this chapter has no schedule to explain"},
-  };
-  return reasons;
-}
 
 /// Refuses flags that exist in other chapters by saying where; CLI11 would only call them unknown.
 void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
@@ -42,8 +23,8 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
       continue;
     }
     const std::string name = argument.substr(2, argument.find('=') - 2);
-    const auto reason = chapter_flags().find(name);
-    if (reason != chapter_flags().end() && !chapter.flags.contains(name)) {
+    const auto reason = flags_of_some_chapters().find(name);
+    if (reason != flags_of_some_chapters().end() && !chapter.flags.contains(name)) {
       throw UsageError(fmt::format("--{} is not for {}: {}", name, chapter.program, reason->second));
     }
   }
@@ -61,57 +42,136 @@ std::string is_not_negative(const std::string& text) {
   return text.rfind('-', 0) == 0 ? fmt::format("{} is negative", text) : "";
 }
 
-/// Every flag of `chapter`, bound to `s`.
-void add_flags(CLI::App& app, const Chapter& chapter, Settings& s) {
-  const auto offer = [&](const std::string& name, auto& value, const std::string& help, const char* group) {
-    return app.add_option("--" + name, value, help)->group(group)->capture_default_str();
-  };
-  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 30, "INT >= 1");
-  const char* const data = "Data";
-  offer("data", s.data, "CIFAR-10 in its binary layout, a folder of pictures, or 'generated'", data);
-  app.add_flag("--augment", s.augment, "Crop and flip the training pictures at random")->group(data);
-  offer("image-size", s.image_size, "Resize the pictures to this many pixels (0: what the model is made for)", data)
-      ->check(CLI::Range(0, 1024));
+/// Adds the flags of a chapter, each bound to a setting.
+class FlagAdder {
+ public:
+  FlagAdder(CLI::App& app, const Chapter& chapter, Settings& settings)
+      : app_(app), chapter_(chapter), s_(settings), positive_(std::int64_t{1}, std::int64_t{1} << 30, "INT >= 1") {}
 
-  const char* const model = "Model";
-  offer("model", s.model, "The model", model)->check(CLI::IsMember(model_names()));
-  offer("head", s.head, "What the model ends with: 'softmax' adds one before the loss", model)
-      ->check(CLI::IsMember({"logits", "softmax"}));
-
-  const char* const training = "Training";
-  offer("epochs", s.epochs, "How often to go through the data, in all", training)->check(positive);
-  offer("batch-size", s.batch_size, "Pictures between two optimizer steps", training)->check(positive);
-  if (chapter.flags.contains("microbatches")) {
-    offer("microbatches", s.microbatches, "Parts of a batch that run one after the other, adding their gradients",
-          training)
-        ->check(positive);
+  void add_data() {
+    group_ = "Data";
+    offer("data", s_.data, "CIFAR-10 in its binary layout, a folder of pictures, or 'generated'");
+    offer_switch("augment", s_.augment, "Crop and flip the training pictures at random");
+    offer("image-size", s_.image_size, "Resize the pictures to this many pixels (0: what the model is made for)")
+        ->check(CLI::Range(0, 1024));
   }
-  offer("optimizer", s.optimizer, "sgd or adam", training)->check(CLI::IsMember({"sgd", "adam"}));
-  offer("lr", s.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)", training)->check(is_not_negative);
-  app.add_option("--momentum", s.momentum, "Momentum of sgd (0.9 if not given)")
-      ->group(training)
-      ->check(CLI::Range(0.0, 1.0));
-  offer("weight-decay", s.weight_decay, "L2 weight decay", training)->check(is_not_negative);
-  offer("seed", s.seed, "Fixes the initial weights, the order of the data, and the augmentation", training)
-      ->check(is_seed);
 
-  const char* const machine = "Machine";
-  offer("device", s.device, "cpu, cuda, or one by its index such as cuda:1", machine);
-  offer("threads", s.threads, "Cores that the device uses; no result depends on it", machine)
-      ->check(CLI::Range(1, 1024));
-
-  app.add_flag("--graph,!--no-graph", s.graph, "Record a training step and give it to a GPU at once")->group(machine);
-  app.add_flag("--tf32", s.tf32, "Let a GPU round the factors of matrix products to 10 bits, for its tensor cores")
-      ->group(machine);
-
-  const char* const run = "Run";
-  offer("out", s.out, "Folder for config, metrics, trace, weights and checkpoint (none: nothing is written)", run);
-  offer("resume", s.resume, "Folder of an earlier run: go on from its last checkpoint", run);
-  if (chapter.flags.contains("explain")) {
-    app.add_flag("--explain", s.explain, "Show what a step does and keeps, and do not train")->group(run);
+  void add_model() {
+    group_ = "Model";
+    offer("model", s_.model, "The model")->check(CLI::IsMember(model_names()));
+    offer("head", s_.head, "What the model ends with: 'softmax' adds one before the loss")
+        ->check(CLI::IsMember({"logits", "softmax"}));
   }
-  app.add_flag("--profile", s.profile, "Show where the time went in the first steps")->group(run);
-  app.add_flag("--smoke", s.smoke, "A run of a few seconds on generated data")->group(run);
+
+  void add_training() {
+    group_ = "Training";
+    offer("epochs", s_.epochs, "How often to go through the data, in all")->check(positive_);
+    offer("batch-size", s_.batch_size, "Pictures between two optimizer steps")->check(positive_);
+    if (has("microbatches")) {
+      offer("microbatches", s_.microbatches, "Parts of a batch, whose gradients are added")->check(positive_);
+    }
+    offer("optimizer", s_.optimizer, "sgd or adam")->check(CLI::IsMember({"sgd", "adam"}));
+    offer("lr", s_.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)")->check(is_not_negative);
+    app_.add_option("--momentum", s_.momentum, "Momentum of sgd (0.9 if not given)")
+        ->group(group_)
+        ->check(CLI::Range(0.0, 1.0));
+    offer("weight-decay", s_.weight_decay, "L2 weight decay")->check(is_not_negative);
+    offer("seed", s_.seed, "Fixes the initial weights, the order of the data, and the augmentation")->check(is_seed);
+  }
+
+  void add_pipeline() {
+    group_ = "Pipeline";
+    if (has("ranks")) {
+      offer("ranks", s_.ranks, "Devices that train together")->check(CLI::Range(1, kMaxDevices));
+    }
+    if (has("schedule")) {
+      const std::string names = fmt::format("{}", fmt::join(chapter_.schedules, ", "));
+      offer("schedule", s_.schedule, names + ", or a file with a table of actions");
+    }
+    if (has("chunks")) {
+      offer("chunks", s_.chunks, "Stages a rank (0: two where the schedule takes several)")->check(CLI::Range(0, 1024));
+    }
+    if (has("group")) {
+      offer("group", s_.group, "Micro-batches that pass a chunk before the next one's turn (0: as many as ranks)")
+          ->check(CLI::Range(0, 1 << 20));
+    }
+    if (has("split")) {
+      offer("split", s_.split, "Layers a stage, such as 5,4,3 (none: as --balance says)");
+      offer("balance", s_.balance, "Give the stages equal numbers of layers, parameters, or equal measured times")
+          ->check(CLI::IsMember({"layers", "params", "time"}));
+    }
+    if (has("recompute")) {
+      offer_switch("recompute", s_.recompute, "Keep only the stages' inputs, and run forward again before backward");
+    }
+  }
+
+  void add_ranks() {
+    group_ = "Ranks";
+    if (has("clock")) {
+      offer("clock", s_.clock, "'virtual': each rank's own computing time, as if it had a device to itself")
+          ->check(CLI::IsMember({"wall", "virtual"}));
+    }
+    if (has("link")) {
+      const std::string names = fmt::format("{}", fmt::join(link_names(), ", "));
+      offer("link", s_.link, "What messages take on the virtual clock: " + names + ", or LATENCY,BANDWIDTH");
+    }
+    if (has("transport")) {
+      offer("transport", s_.transport, "How ranks talk: as threads of one process")->check(CLI::IsMember({"thread"}));
+    }
+    if (has("timeout")) {
+      offer("timeout", s_.timeout, "Seconds that a rank waits for another before all give up");
+    }
+  }
+
+  void add_machine() {
+    group_ = "Machine";
+    offer("device", s_.device, "cpu, cuda, or one by its index such as cuda:1");
+    offer("threads", s_.threads, "Cores that each device uses; no result depends on it")->check(CLI::Range(1, 1024));
+    if (has("graph")) {
+      app_.add_flag("--graph,!--no-graph", s_.graph, "Record a training step and give it to a GPU at once")
+          ->group(group_);
+    }
+    offer_switch("tf32", s_.tf32, "Let a GPU round the factors of matrix products to 10 bits, for its tensor cores");
+  }
+
+  void add_run() {
+    group_ = "Run";
+    offer("out", s_.out, "Folder for config, metrics, trace, weights and checkpoint (none: nothing is written)");
+    offer("resume", s_.resume, "Folder of an earlier run: go on from its last checkpoint");
+    if (has("explain")) {
+      offer_switch("explain", s_.explain, "Show what a step does and keeps, and do not train");
+    }
+    offer_switch("profile", s_.profile, "Show where the time went in the first steps");
+    offer_switch("smoke", s_.smoke, "A run of a few seconds on generated data");
+  }
+
+ private:
+  bool has(const char* flag) const { return chapter_.flags.contains(flag); }
+  template <class T>
+  CLI::Option* offer(const std::string& name, T& value, const std::string& help) {
+    return app_.add_option("--" + name, value, help)->group(group_)->capture_default_str();
+  }
+  void offer_switch(const std::string& name, bool& value, const std::string& help) {
+    app_.add_flag("--" + name, value, help)->group(group_);
+  }
+
+  CLI::App& app_;
+  const Chapter& chapter_;
+  Settings& s_;
+  CLI::Range positive_;
+  std::string group_;
+};
+
+/// Every flag of `chapter`, bound to `settings`.
+void add_flags(CLI::App& app, const Chapter& chapter, Settings& settings) {
+  FlagAdder adder(app, chapter, settings);
+  adder.add_data();
+  adder.add_model();
+  adder.add_training();
+  adder.add_pipeline();
+  adder.add_ranks();
+  adder.add_machine();
+  adder.add_run();
 }
 
 /// The older run's settings, changed by the flags that were given now.
@@ -140,8 +200,43 @@ void fill_in_defaults(Settings& s) {
   if (s.momentum < 0) {
     s.momentum = s.optimizer == "sgd" ? 0.9 : 0;
   }
+  if (s.chunks == 0) {
+    const bool takes_several = s.schedule == "interleaved" || s.schedule.rfind("foldx", 0) == 0;
+    s.chunks = takes_several ? 2 : 1;
+  }
   if (s.image_size == 0) {
     s.image_size = default_image_size(s.model);
+  }
+}
+
+/// Throws UsageError for flags that contradict each other.
+void require_consistent(Settings& s, bool microbatches_given) {
+  if (s.microbatches > s.batch_size && !microbatches_given) {
+    s.microbatches = s.batch_size;  // the default, for a small batch
+  }
+  if (s.microbatches > s.batch_size) {
+    throw UsageError(
+        fmt::format("--microbatches {}: a batch of {} pictures can be cut into at most {} parts; take {} or fewer, or "
+                    "a larger --batch-size",
+                    s.microbatches, s.batch_size, s.batch_size, s.batch_size));
+  }
+  if (s.clock == "wall" && s.link != "none") {
+    throw UsageError(fmt::format(
+        "--link {} is for --clock virtual: by the wall clock messages take the time that they take", s.link));
+  }
+  static_cast<void>(link_from_text(s.link));
+  if (s.clock == "virtual" && s.threads > 1 && s.device == "cpu") {
+    throw UsageError(
+        fmt::format("--threads {} with --clock virtual: that clock counts the time of one core a rank; leave --threads "
+                    "out",
+                    s.threads));
+  }
+  if (s.ranks > 1 && s.device != "cpu" && s.device != "cuda") {
+    throw UsageError(
+        fmt::format("--device {} names one device; {} ranks take theirs in turn from cpu or cuda", s.device, s.ranks));
+  }
+  if (!std::isfinite(s.timeout) || s.timeout <= 0) {
+    throw UsageError(fmt::format("--timeout {}: give a number of seconds above 0", s.timeout));
   }
 }
 
@@ -149,8 +244,12 @@ void fill_in_defaults(Settings& s) {
 
 Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
   refuse_foreign_flags(argc, argv, chapter);
-  Settings settings;
+  Settings settings = chapter.defaults;
   settings.program = chapter.program;
+  settings.chapter_flags = chapter.flags;
+  if (!chapter.schedules.empty()) {
+    settings.schedule = chapter.schedules.front();
+  }
   CLI::App app(chapter.title, chapter.program);
   app.footer("Example:\n  " + chapter.example);
   add_flags(app, chapter, settings);
@@ -178,6 +277,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   }
   if (!settings.resume.empty()) {
     settings = merged_with_resumed(app, chapter, settings);
+    settings.chapter_flags = chapter.flags;
   }
   fill_in_defaults(settings);
   if (!settings.resume.empty()) {
@@ -189,6 +289,8 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
                       changed, settings.resume));
     }
   }
+  const CLI::Option* microbatches = app.get_option_no_throw("--microbatches");
+  require_consistent(settings, microbatches != nullptr && microbatches->count() > 0);
   return settings;
 }
 

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "chapters/common/settings.h"
 
@@ -13,7 +14,10 @@ struct Chapter {
   std::string program;          ///< "ch01_single_device"
   std::string title;            ///< one line
   std::string example;          ///< one command
-  std::set<std::string> flags;  ///< those it honours besides the ones every chapter has, without dashes
+  std::set<std::string> flags;  ///< those of flags_of_some_chapters() that it honours
+  Settings defaults = {};       ///< what flags have when they are not given
+  /// What --schedule takes besides the name of a file; the first is the default.
+  std::vector<std::string> schedules = {};
 };
 
 /// Thrown after --help was printed.

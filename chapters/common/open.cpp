@@ -44,13 +44,17 @@ Loader test_loader(const Settings& settings, const Dataset& data) {
   return Loader(data, {.batch_size = settings.batch_size, .shuffle = false, .image_size = settings.image_size});
 }
 
-std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device) {
+std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data) {
   if (settings.model == "toy") {
     throw UsageError("--model toy takes 4 numbers, not pictures; it belongs to chapter 2. Use convnet, or a resnet");
   }
-  auto model = make_model(settings.model, {.softmax_head = settings.head == "softmax",
-                                           .classes = static_cast<std::int64_t>(data.classes.size()),
-                                           .image_size = settings.image_size});
+  return make_model(settings.model, {.softmax_head = settings.head == "softmax",
+                                     .classes = static_cast<std::int64_t>(data.classes.size()),
+                                     .image_size = settings.image_size});
+}
+
+std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device) {
+  auto model = make_model_of(settings, data);
   model->materialize(settings.seed, device);
   return model;
 }

@@ -20,7 +20,9 @@ TrainTest open_data(const Settings& settings);
 Loader training_loader(const Settings& settings, const Dataset& data);
 /// A loader for testing: in the stored order, as stored.
 Loader test_loader(const Settings& settings, const Dataset& data);
-/// The model of --model, on `device`, with its initial weights.
+/// The model of --model, without memory.
+std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data);
+/// The same, on `device`, with its initial weights.
 std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device);
 /// The optimizer of --optimizer over all parameters of `model`.
 std::unique_ptr<Optimizer> open_optimizer(const Settings& settings, const Module& model);

@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "nn/safetensors.h"
-#include "nn/weights.h"
 
 namespace stagecoach {
 namespace {
@@ -76,12 +76,22 @@ void move_earlier_run(const fs::path& folder) try {
 std::map<std::string, std::string> to_metadata(const Progress& p) {
   return {{"epoch", std::to_string(p.epoch)},
           {"step", std::to_string(p.step)},
-          {"peak_bytes", std::to_string(p.peak_bytes)},
+          {"peak_bytes", fmt::format("{}", fmt::join(p.peak_bytes, ","))},
           {"correct", std::to_string(p.correct)},
           {"seen", std::to_string(p.seen)},
           {"loss_sum", fmt::format("{:a}", p.loss_sum)},
           {"seconds", fmt::format("{:a}", p.seconds)},
           {"waited", fmt::format("{:a}", p.waited)}};
+}
+
+/// "12,7": what std::stoll throws stands for damage.
+std::vector<std::int64_t> numbers_from(const std::string& list) {
+  std::vector<std::int64_t> numbers;
+  std::istringstream text(list);
+  for (std::string number; std::getline(text, number, ',');) {
+    numbers.push_back(std::stoll(number));
+  }
+  return numbers;
 }
 
 Progress from_metadata(const std::map<std::string, std::string>& metadata, const fs::path& path) {
@@ -96,7 +106,7 @@ Progress from_metadata(const std::map<std::string, std::string>& metadata, const
   try {
     p.epoch = std::stoll(text("epoch"));
     p.step = std::stoll(text("step"));
-    p.peak_bytes = std::stoll(text("peak_bytes"));
+    p.peak_bytes = numbers_from(text("peak_bytes"));
     p.correct = std::stoll(text("correct"));
     p.seen = std::stoll(text("seen"));
     p.loss_sum = std::stod(text("loss_sum"));
@@ -117,13 +127,6 @@ NamedTensors with_prefix(const TensorFile& file, const std::string& prefix) {
     }
   }
   return found;
-}
-
-NamedTensors parameters_and_buffers(const Module& model) {
-  NamedTensors all = model.named_parameters();
-  const NamedTensors buffers = model.named_buffers();
-  all.insert(all.end(), buffers.begin(), buffers.end());
-  return all;
 }
 
 }  // namespace
@@ -170,8 +173,10 @@ RunFolder::RunFolder(const Settings& settings) : settings_(settings), resumed_(s
   }
 }
 
-Progress RunFolder::resume(Module& model, Optimizer& optimizer) const {
-  const fs::path path = resumed_ / kCheckpoint;
+std::string RunFolder::checkpoint_path() const { return (resumed_ / kCheckpoint).string(); }
+
+std::pair<Progress, TrainingState> RunFolder::resume() const {
+  const fs::path path = checkpoint_path();
   if (!fs::exists(path)) {
     throw DataError(fmt::format("--resume {}: no checkpoint there yet; start the run anew", resumed_.string()));
   }
@@ -182,9 +187,7 @@ Progress RunFolder::resume(Module& model, Optimizer& optimizer) const {
     throw DataError(fmt::format("{}: was saved by a training with other settings than {} says; it was changed since",
                                 path.string(), (resumed_ / kConfig).string()));
   }
-  copy_by_name(with_prefix(file, "model."), parameters_and_buffers(model), path.string());
-  optimizer.load_state(with_prefix(file, "optimizer."));
-  return progress;
+  return {progress, {with_prefix(file, "model."), with_prefix(file, "optimizer.")}};
 }
 
 void RunFolder::begin(const Progress& progress) {
@@ -202,37 +205,36 @@ void RunFolder::begin(const Progress& progress) {
   write_text(folder_ / kMetrics, metrics_);
 }
 
-void RunFolder::save_epoch(const EpochResult& result, const Progress& next, const Module& model,
-                           const Optimizer& optimizer) {
+void RunFolder::save_epoch(const EpochResult& result, const Progress& next, const TrainingState& state) {
   if (writes()) {
     metrics_ += epoch_json(result) + "\n";
     write_text(folder_ / kMetrics, metrics_);
-    save_state(next, model, optimizer);
+    save_state(next, state);
   }
 }
 
-void RunFolder::save_interrupted(const Progress& progress, const Module& model, const Optimizer& optimizer) {
+void RunFolder::save_interrupted(const Progress& progress, const TrainingState& state) {
   if (writes()) {
-    save_state(progress, model, optimizer);
+    save_state(progress, state);
   }
 }
 
-void RunFolder::save_state(const Progress& progress, const Module& model, const Optimizer& optimizer) {
+void RunFolder::save_state(const Progress& progress, const TrainingState& state) {
   TensorFile file{{}, to_metadata(progress)};
   file.metadata["training"] = training_json(settings_);
-  for (const auto& [name, tensor] : parameters_and_buffers(model)) {
+  for (const auto& [name, tensor] : state.weights) {
     file.tensors.emplace_back("model." + name, tensor);
   }
-  for (const auto& [name, tensor] : optimizer.state()) {
+  for (const auto& [name, tensor] : state.optimizer) {
     file.tensors.emplace_back("optimizer." + name, tensor);
   }
   save_tensors((folder_ / kCheckpoint).string(), file);
-  save_weights((folder_ / kWeights).string(), model);
+  save_tensors((folder_ / kWeights).string(), {state.weights, {}});
 }
 
-void RunFolder::save_trace(const Trace& trace) {
+void RunFolder::save_trace(const std::string& json) {
   if (writes()) {
-    write_text(folder_ / kTrace, trace.to_json());
+    write_text(folder_ / kTrace, json);
   }
 }
 

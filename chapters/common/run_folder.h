@@ -6,12 +6,12 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/settings.h"
-#include "core/trace.h"
-#include "nn/module.h"
-#include "nn/optimizer.h"
+#include "nn/named_tensors.h"
 
 namespace stagecoach {
 
@@ -22,9 +22,15 @@ struct Progress {
   double loss_sum = 0;     ///< over its pictures
   std::int64_t correct = 0;
   std::int64_t seen = 0;
-  std::int64_t peak_bytes = 0;
+  std::vector<std::int64_t> peak_bytes = {};  ///< a rank
   double seconds = 0;
-  double waited = 0;  ///< seconds in which the device waited for data
+  double waited = 0;  ///< seconds in which ranks waited, for data or for each other: the sum over them
+};
+
+/// What a run saves: of the whole model, wherever its parts lie.
+struct TrainingState {
+  NamedTensors weights;    ///< parameters, then buffers
+  NamedTensors optimizer;  ///< its state
 };
 
 /// Keeps other runs out of a folder while it lives.
@@ -50,22 +56,24 @@ class RunFolder {
   bool writes() const { return !folder_.empty(); }
   const std::filesystem::path& path() const { return folder_; }
 
-  /// Reads the checkpoint of the run that --resume names into model and optimizer; writes nothing. Throws DataError if
-  /// it is damaged or does not fit.
-  Progress resume(Module& model, Optimizer& optimizer) const;
+  /// Reads the checkpoint of the run that --resume names; writes nothing. Throws DataError if it is damaged or of
+  /// another training.
+  std::pair<Progress, TrainingState> resume() const;
+  /// Its path, for errors.
+  std::string checkpoint_path() const;
   /// Begins to write: moves the files of an earlier run to `earlier-1` (or -2, …) in the folder, and writes the
   /// settings and, of a resumed run, the metrics of the epochs before `progress`. Throws UsageError when another run
   /// writes there.
   void begin(const Progress& progress);
 
   /// Weights, checkpoint and the line of metrics, after a finished epoch; `next` is where to go on.
-  void save_epoch(const EpochResult& result, const Progress& next, const Module& model, const Optimizer& optimizer);
+  void save_epoch(const EpochResult& result, const Progress& next, const TrainingState& state);
   /// Weights and checkpoint within an epoch.
-  void save_interrupted(const Progress& progress, const Module& model, const Optimizer& optimizer);
-  void save_trace(const Trace& trace);
+  void save_interrupted(const Progress& progress, const TrainingState& state);
+  void save_trace(const std::string& json);
 
  private:
-  void save_state(const Progress& progress, const Module& model, const Optimizer& optimizer);
+  void save_state(const Progress& progress, const TrainingState& state);
 
   Settings settings_;
   std::filesystem::path folder_;

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "chapters/common/interrupt.h"
 #include "chapters/common/profile.h"
@@ -13,67 +15,112 @@
 #include "core/allocator.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "nn/weights.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr std::int64_t kTracedSteps = 100;
+constexpr int kStopTag = 1 << 30;  // no other message has it
+
+/// Only rank 0 writes.
+Settings of_rank(Settings settings, int rank) {
+  if (rank != 0) {
+    settings.out.clear();
+  }
+  return settings;
+}
+
+/// A rank's part of an optimizer's saved state. The last entry, the count of steps, is everybody's.
+NamedTensors optimizer_state_of_rank(const LayerRanks& layers, int rank, const NamedTensors& state) {
+  NamedTensors mine = tensors_of_rank(layers, rank, state);
+  if (!layers.empty() && !state.empty()) {
+    mine.push_back(state.back());
+  }
+  return mine;
+}
 
 }  // namespace
 
-RunLog::RunLog(const Settings& settings, Device device)
+RunLog::RunLog(const Settings& settings, Device device) : RunLog(settings, alone(device)) {}
+
+RunLog::RunLog(const Settings& settings, std::unique_ptr<Communicator> alone) : RunLog(settings, *alone, {}, 0) {
+  alone_ = std::move(alone);
+}
+
+RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank)
     : settings_(settings),
-      device_(device),
-      folder_(settings),
-      sums_(device),
+      comm_(comm),
+      layers_(std::move(layers)),
+      loss_rank_(loss_rank),
+      folder_(of_rank(settings, comm.rank())),
+      sums_(comm.device()),
       trace_(std::make_unique<Trace>()),
-      held_before_(static_cast<std::int64_t>(allocator(device).stats().current_bytes)) {
-  fmt::print("{}", settings_table(settings));
-  if (device.type == DeviceType::cuda) {
-    fmt::print("  {:<13} {}\n", "gpu", cuda::description(device));
+      held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {
+  if (writes_and_prints()) {
+    fmt::print("{}", settings_table(settings));
+    if (comm.device().type == DeviceType::cuda) {
+      fmt::print("  {:<13} {}\n", "gpu", cuda::description(comm.device()));
+    }
+    std::fflush(stdout);
+    catch_interrupts();
   }
-  std::fflush(stdout);
   if (settings.profile) {
-    trace_->wait_for(device);
+    trace_->wait_for(comm.device());
   }
-  trace_->attach(0);
-  catch_interrupts();
+  if (comm.size() > 1) {
+    trace_->attach(comm.rank(), [&clock = comm.clock()] { return clock.now(); });
+  } else {
+    trace_->attach(0);
+  }
 }
 
 RunLog::~RunLog() { Trace::detach(); }
 
 void RunLog::restore(Module& model, Optimizer& optimizer) {
   if (!settings_.resume.empty()) {
-    progress_ = folder_.resume(model, optimizer);
+    TrainingState saved;
+    std::tie(progress_, saved) = folder_.resume();
+    const int rank = comm_.rank();
+    copy_by_name(tensors_of_rank(layers_, rank, saved.weights), weights_of(model), folder_.checkpoint_path());
+    optimizer.load_state(optimizer_state_of_rank(layers_, rank, saved.optimizer));
     if (!epochs_left()) {
       throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
                                    settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
     }
-    fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
+    if (writes_and_prints()) {
+      fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
+    } else {
+      progress_.waited = 0;  // rank 0 goes on with the sum over all
+    }
+    if (rank != loss_rank_) {
+      progress_.loss_sum = 0;
+      progress_.correct = 0;
+    }
   }
+  progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
+  comm_.barrier();  // all have read before anything is moved
   folder_.begin(progress_);
 }
 
 void RunLog::start_epoch(std::int64_t steps) {
-  allocator(device_).reset_peak();
-  bar_ = std::make_unique<ProgressBar>(progress_.epoch, steps);
+  allocator(comm_.device()).reset_peak();
+  bar_ = std::make_unique<ProgressBar>(progress_.epoch, steps, writes_and_prints());
   sums_.loss.fill(progress_.loss_sum);
   sums_.correct.fill(static_cast<double>(progress_.correct));
-  mark_ = Clock::now();
+  comm_.barrier();
+  start_watch();
 }
 
-std::optional<Batch> RunLog::next(DeviceLoader& loader) {
-  const Span span("load", "data");
-  const double before = loader.waited();
-  std::optional<Batch> batch = loader.next();
-  progress_.waited += loader.waited() - before;
-  return batch;
+void RunLog::start_watch() {
+  mark_ = comm_.clock().now();
+  waited_mark_ = comm_.clock().waited();
 }
 
 void RunLog::enter_time() {
-  const Clock::time_point now = Clock::now();
-  progress_.seconds += std::chrono::duration<double>(now - mark_).count();
-  mark_ = now;
+  progress_.seconds += comm_.clock().now() - mark_;
+  progress_.waited += comm_.clock().waited() - waited_mark_;
+  start_watch();
 }
 
 /// The sums so far. Throws when the loss is not finite.
@@ -88,33 +135,84 @@ void RunLog::read_sums() {
 void RunLog::add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer) {
   progress_.seen += pictures;
   ++progress_.step;
-  const bool is_free = device_.type == DeviceType::cpu;  // to read the sums
+  const bool is_free = comm_.device().type == DeviceType::cpu;  // to read the sums
   if (is_free) {
     read_sums();
   }
   enter_time();
   if (trace_ != nullptr && ++traced_steps_ == kTracedSteps) {
     finish_trace();
-    mark_ = Clock::now();
+    start_watch();
   }
-  bar_->show(progress_.step,
-             is_free ? std::optional(progress_.loss_sum / static_cast<double>(progress_.seen)) : std::nullopt);
+  bar_->show(progress_.step, is_free && comm_.rank() == loss_rank_
+                                 ? std::optional(progress_.loss_sum / static_cast<double>(progress_.seen))
+                                 : std::nullopt);
   stop_if_asked(model, optimizer);
 }
 
+/// All ranks stop at the same step: the one at which rank 0 was asked to.
+bool RunLog::asked_to_stop() {
+  if (comm_.rank() != 0) {
+    return comm_.receive_number(0, kStopTag) != 0;
+  }
+  const bool stop = interrupted();
+  for (int r = 1; r < comm_.size(); ++r) {
+    comm_.send_number(stop ? 1 : 0, r, kStopTag);
+  }
+  return stop;
+}
+
 void RunLog::stop_if_asked(const Module& model, const Optimizer& optimizer) {
-  if (!interrupted()) {
+  if (!asked_to_stop()) {
     return;
   }
   close_display();
   read_sums();
   require_finite(model);
   note_peak();
-  folder_.save_interrupted(progress_, model, optimizer);
-  fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
-             folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
-                              : "Nothing was saved, as there is no --out");
+  collect(0);
+  folder_.save_interrupted(progress_, state_of(model, optimizer));
+  if (writes_and_prints()) {
+    fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
+               folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
+                                : "Nothing was saved, as there is no --out");
+  }
   throw Interrupted{};
+}
+
+/// Brings the sums of all ranks together. Gives the sum over what they call the test's accuracy.
+double RunLog::collect(double test_accuracy) {
+  Tensor sums = Tensor::from(
+      std::vector<double>{progress_.loss_sum, static_cast<double>(progress_.correct), progress_.waited, test_accuracy},
+      {4}, comm_.device());
+  comm_.all_reduce(sums);
+  const auto all = sums.to_vector<double>();
+  progress_.loss_sum = all[0];
+  progress_.correct = static_cast<std::int64_t>(all[1]);
+  progress_.waited = all[2];
+  Tensor peaks = Tensor::zeros({comm_.size()}, DType::float64, comm_.device());
+  const auto mine = static_cast<std::size_t>(comm_.rank());
+  peaks.narrow(comm_.rank(), 1).fill(static_cast<double>(progress_.peak_bytes[mine]));
+  comm_.all_reduce(peaks);
+  const auto bytes = peaks.to_vector<double>();
+  progress_.peak_bytes.assign(bytes.begin(), bytes.end());
+  return all[3];
+}
+
+/// On rank 0, if anything is to be written: the state of the whole model.
+TrainingState RunLog::state_of(const Module& model, const Optimizer& optimizer) {
+  if (settings_.out.empty()) {
+    return {};
+  }
+  if (layers_.empty()) {
+    return {weights_of(model), optimizer.state()};
+  }
+  TrainingState state{gather_tensors(comm_, layers_, model.named_parameters()),
+                      gather_tensors(comm_, layers_, optimizer.state())};
+  const NamedTensors buffers = gather_tensors(comm_, layers_, model.named_buffers());
+  state.weights.insert(state.weights.end(), buffers.begin(), buffers.end());
+  state.optimizer.push_back(optimizer.state().back());  // the count of steps, the same everywhere
+  return state;
 }
 
 UsageError RunLog::diverged(const char* what) const {
@@ -136,12 +234,14 @@ void RunLog::require_finite(const Module& model) const {
 }
 
 void RunLog::note_peak() {
-  const auto peak = static_cast<std::int64_t>(allocator(device_).stats().peak_bytes) - held_before_;
-  progress_.peak_bytes = std::max(progress_.peak_bytes, peak);
+  const auto peak = static_cast<std::int64_t>(allocator(comm_.device()).stats().peak_bytes) - held_before_;
+  std::int64_t& most = progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];
+  most = std::max(most, peak);
 }
 
 void RunLog::stop_clock() {
   read_sums();
+  comm_.barrier();
   enter_time();
   close_display();
 }
@@ -153,22 +253,32 @@ void RunLog::close_display() {
   }
 }
 
-void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer) {
+void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer,
+                          const Expected& expected) {
   const auto pictures = static_cast<double>(progress_.seen);
   require_finite(model);
   note_peak();
+  test_accuracy = collect(test_accuracy);
   const EpochResult result{.epoch = progress_.epoch,
                            .loss = progress_.loss_sum / pictures,
                            .accuracy = static_cast<double>(progress_.correct) / pictures,
                            .test_accuracy = test_accuracy,
                            .seconds = progress_.seconds,
+                           .clock = to_string(comm_.clock().kind()),
                            .images_per_second = pictures / progress_.seconds,
-                           .idle = progress_.waited / progress_.seconds,
-                           .peak_bytes = {progress_.peak_bytes}};
+                           .idle = progress_.waited / (comm_.size() * progress_.seconds),
+                           .ideal_idle = expected.ideal_idle,
+                           .peak_bytes = progress_.peak_bytes,
+                           .predicted_idle = expected.predicted_idle,
+                           .predicted_seconds = expected.predicted_seconds};
   progress_ = Progress{.epoch = progress_.epoch + 1};
-  folder_.save_epoch(result, progress_, model, optimizer);
-  fmt::print("{}\n", epoch_line(result));
-  std::fflush(stdout);
+  progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
+  const TrainingState state = state_of(model, optimizer);
+  if (writes_and_prints()) {
+    folder_.save_epoch(result, progress_, state);
+    fmt::print("{}\n", epoch_line(result));
+    std::fflush(stdout);
+  }
 }
 
 void RunLog::finish() const {
@@ -179,9 +289,14 @@ void RunLog::finish() const {
 
 void RunLog::finish_trace() {
   Trace::detach();
-  folder_.save_trace(*trace_);
+  const std::vector<std::string> events = gather_texts(comm_, trace_->events_json());
+  if (writes_and_prints()) {
+    folder_.save_trace(trace_json(events));
+  }
   if (settings_.profile && traced_steps_ > 0) {
-    fmt::print("{}", profile_table(*trace_, traced_steps_));
+    for (const std::string& table : gather_texts(comm_, profile_table(*trace_, traced_steps_))) {
+      fmt::print("{}", table);
+    }
   }
   trace_.reset();
 }

@@ -3,7 +3,6 @@
 /// The books of a training run: the sums of the epoch in progress, the lines and files that come of them, and what to
 /// do when a loss is no number or a stop is asked for. The training loop itself stays in the chapter's main.cpp.
 
-#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -12,21 +11,34 @@
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
 #include "core/trace.h"
-#include "datasets/device_loader.h"
+#include "nn/module.h"
+#include "nn/optimizer.h"
+#include "parallel/gather.h"
+#include "parallel/launch.h"
 
 namespace stagecoach {
+
+/// What an epoch of a pipeline should have been like: shares of its time, and seconds.
+struct Expected {
+  double ideal_idle = 0;  ///< with stages that take equally long
+  std::optional<double> predicted_idle = {};
+  std::optional<double> predicted_seconds = {};
+};
 
 class RunLog {
  public:
   /// Call it before the model is made: memory is counted from here. Prints the settings, opens the --out folder, and
   /// starts the trace of the first steps.
   RunLog(const Settings& settings, Device device);
+  /// For one of the ranks that share a model: each has its own log, and all call the same functions together. `layers`
+  /// says who holds what; losses and right answers are added up on rank `loss_rank`. Rank 0 prints and writes.
+  RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  /// With --resume: reads the checkpoint into both. Then begins to write to --out; nothing was written before. Throws
-  /// UsageError when no epoch is left to train.
+  /// `model` and `optimizer` are the rank's, here and below. With --resume: reads the checkpoint into both. Then begins
+  /// to write to --out; nothing was written before. Throws UsageError when no epoch is left to train.
   void restore(Module& model, Optimizer& optimizer);
   /// Where the run stands.
   const Progress& progress() const { return progress_; }
@@ -36,8 +48,9 @@ class RunLog {
 
   /// Begins the epoch of progress(), of which `steps` make a whole one.
   void start_epoch(std::int64_t steps);
-  /// The next batch; enters how long it had to be waited for.
-  std::optional<Batch> next(DeviceLoader& loader);
+  /// The next batch of a DeviceLoader or StepLoader; enters how long it had to be waited for.
+  template <class AnyLoader>
+  auto next(AnyLoader& loader);
   /// Enters a step on `pictures` pictures; stops if asked. On a CPU throws UsageError when the loss is not finite; a
   /// GPU is not waited for, so there that shows at the end of the epoch.
   void add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer);
@@ -45,32 +58,54 @@ class RunLog {
   void stop_if_asked(const Module& model, const Optimizer& optimizer);
   /// Waits for the device and ends the training part of the epoch: what follows (the test) does not count as its time.
   void stop_clock();
-  /// Prints the epoch's line and saves everything. Throws UsageError when a weight is not finite.
-  void finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer);
+  /// Prints the epoch's line and saves everything. `test_accuracy` is the sum over the ranks of what they give;
+  /// `expected` what was foreseen. Throws UsageError when a weight is not finite.
+  void finish_epoch(double test_accuracy, const Module& model, const Optimizer& optimizer,
+                    const Expected& expected = {});
   /// Says where the results lie.
   void finish() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  RunLog(const Settings& settings, std::unique_ptr<Communicator> alone);
 
+  bool writes_and_prints() const { return comm_.rank() == 0; }
+  void start_watch();
   void enter_time();
   void read_sums();
   void note_peak();
+  bool asked_to_stop();
+  double collect(double test_accuracy);
+  TrainingState state_of(const Module& model, const Optimizer& optimizer);
   void close_display();
   void require_finite(const Module& model) const;
   UsageError diverged(const char* what) const;
   void finish_trace();
 
   Settings settings_;
-  Device device_;
+  std::unique_ptr<Communicator> alone_;  // of a program without ranks
+  Communicator& comm_;
+  LayerRanks layers_;
+  int loss_rank_;
   RunFolder folder_;
   Progress progress_;
   EpochSums sums_;
-  Clock::time_point mark_;  // time up to here is in progress_.seconds
+  double mark_ = 0;         // time up to here is in progress_.seconds
+  double waited_mark_ = 0;  // and waits up to here in progress_.waited
   std::unique_ptr<ProgressBar> bar_;
   std::unique_ptr<Trace> trace_;
   std::int64_t traced_steps_ = 0;
   std::int64_t held_before_ = 0;
 };
+
+template <class AnyLoader>
+auto RunLog::next(AnyLoader& loader) {
+  const Span span("load", "data");
+  const double before = loader.waited();
+  auto batch = loader.next();
+  if (comm_.clock().kind() == ClockKind::wall) {  // a virtual clock does not advance in it
+    progress_.waited += loader.waited() - before;
+  }
+  return batch;
+}
 
 }  // namespace stagecoach

@@ -27,6 +27,17 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   visit("momentum", s.momentum, true);
   visit("weight-decay", s.weight_decay, true);
   visit("seed", s.seed, true);
+  visit("ranks", s.ranks, false);
+  visit("schedule", s.schedule, false);
+  visit("chunks", s.chunks, false);
+  visit("group", s.group, false);
+  visit("split", s.split, false);
+  visit("balance", s.balance, false);
+  visit("recompute", s.recompute, false);
+  visit("clock", s.clock, false);
+  visit("link", s.link, false);
+  visit("transport", s.transport, false);
+  visit("timeout", s.timeout, false);
   visit("device", s.device, false);
   visit("threads", s.threads, false);
   visit("graph", s.graph, false);
@@ -43,11 +54,33 @@ Json json_of(const Settings& settings) {
 
 }  // namespace
 
+const std::map<std::string, std::string>& flags_of_some_chapters() {
+  static const std::map<std::string, std::string> reasons{
+      {"microbatches", "this chapter does not cut its batches; chapters 1 and 3 to 6 do"},
+      {"ranks", "this chapter trains on one device; ranks begin in chapter 2"},
+      {"split", "this chapter trains on one device; models are split from chapter 2 on"},
+      {"balance", "this chapter trains on one device; models are split from chapter 2 on"},
+      {"clock", "this chapter trains on one device, by the wall clock; ranks begin in chapter 2"},
+      {"link", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
+      {"transport", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
+      {"timeout", "this chapter trains on one device and waits for nobody; ranks begin in chapter 2"},
+      {"recompute", "this chapter keeps one micro-batch at a time; pipelines begin in chapter 3"},
+      {"schedule", "this chapter has one order of work; schedules to choose from begin in chapter 3"},
+      {"chunks", "this chapter gives each rank one stage; chunks belong to chapter 5 (ch05_interleaved)"},
+      {"group", "this chapter gives each rank one stage; groups belong to chapter 5 (ch05_interleaved)"},
+      {"graph", "a recorded step cannot wait for other ranks; it belongs to chapter 1"},
+      {"no-graph", "no step is recorded here; it belongs to chapter 1"},
+      {"explain", "this chapter has no schedule to explain"},
+  };
+  return reasons;
+}
+
 std::string settings_table(const Settings& settings) {
   std::string table = settings.program + "\n";
   const Json json = json_of(settings);
   for (const auto& [name, value] : json.items()) {
-    if (name != "program") {
+    const bool is_foreign = flags_of_some_chapters().contains(name) && !settings.chapter_flags.contains(name);
+    if (name != "program" && !is_foreign) {
       table += fmt::format("  {:<13} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
     }
   }

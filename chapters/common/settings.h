@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 
 #include "core/device.h"
@@ -11,7 +13,8 @@
 namespace stagecoach {
 
 struct Settings {
-  std::string program;  ///< "ch01_single_device"
+  std::string program = "";                  ///< "ch01_single_device"
+  std::set<std::string> chapter_flags = {};  ///< those of flags_of_some_chapters() that the program offers
 
   std::string data = "generated";
   bool augment = false;
@@ -29,19 +32,34 @@ struct Settings {
   double weight_decay = 0;
   std::uint64_t seed = 0;
 
+  int ranks = 1;
+  std::string schedule = "";  ///< a name, or a file with a table; empty: the chapter's own loop
+  int chunks = 1;             ///< stages a rank; 0: two where the schedule takes several
+  int group = 0;              ///< micro-batches of the interleaved schedule's group; 0: as many as ranks
+  std::string split = "";     ///< layers a stage; empty: as --balance says
+  std::string balance = "time";
+  bool recompute = false;
+  std::string clock = "wall";
+  std::string link = "none";
+  std::string transport = "thread";
+  double timeout = 30;  ///< seconds
+
   std::string device = "cpu";
   int threads = 1;
   bool graph = true;  ///< a GPU is given a whole step at once
   bool tf32 = false;
 
-  std::string out;
-  std::string resume;
+  std::string out = "";
+  std::string resume = "";
   bool explain = false;
   bool profile = false;
   bool smoke = false;
 };
 
-/// The settings as a table for people, with a heading.
+/// Flags that only some chapters honour, without dashes, each with the reason that the others give.
+const std::map<std::string, std::string>& flags_of_some_chapters();
+
+/// The settings as a table for people, with a heading; without flags that the program does not offer.
 std::string settings_table(const Settings& settings);
 /// All settings but the folders and what is only shown, as a JSON object (config.json).
 std::string to_json(const Settings& settings);

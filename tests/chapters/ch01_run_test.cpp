@@ -105,7 +105,7 @@ TEST_F(Ch01Run, SeedsDiffer) {
 TEST_F(Ch01Run, MicroBatchesGiveTheSameTraining) {
   make_data(138, 50);  // batches of 64, the last one of 10: ragged, and its micro-batches too
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "2", "--out", "whole"}).exit_code, 0);
-  for (const char* count : {"2", "5", "100"}) {
+  for (const char* count : {"2", "5", "64"}) {  // the last batch has fewer than 64
     const std::string out = std::string("m") + count;
     ASSERT_EQ(ch01({"--data", "data", "--epochs", "2", "--microbatches", count, "--out", out}).exit_code, 0);
     const TensorFile a = load_tensors((folder() / "whole/weights.safetensors").string());

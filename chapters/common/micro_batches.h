@@ -1,0 +1,34 @@
+#pragma once
+/// @file
+/// A batch in parts.
+
+#include <algorithm>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace stagecoach {
+
+/// The sizes of `count` parts of `total` pictures: as even as can be, the earlier ones larger by one where they differ.
+/// With fewer pictures than parts, each is a part.
+inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int64_t count) {
+  const std::int64_t parts = std::min(total, count);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    sizes.push_back(total / parts + (i < total % parts ? 1 : 0));
+  }
+  return sizes;
+}
+
+/// Those parts of `batch` [N, …], without a copy.
+inline std::vector<Tensor> micro_batches(const Tensor& batch, std::int64_t count) {
+  std::vector<Tensor> parts;
+  std::int64_t start = 0;
+  for (const std::int64_t size : micro_batch_sizes(batch.size(0), count)) {
+    parts.push_back(batch.narrow(start, size));
+    start += size;
+  }
+  return parts;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,58 @@
+#include "chapters/common/pipeline_steps.h"
+
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/ops.h"
+
+namespace stagecoach {
+
+Pipeline open_pipeline(const Settings& settings, const Plan& plan,
+                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm) {
+  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  std::map<int, Stage> running;
+  for (const auto& [number, layers] : stages) {
+    running.emplace(number, Stage(layers, recompute));
+  }
+  return {std::move(running), plan.shapes, plan.schedule.holder, comm};
+}
+
+StepData data_of(const Step& step) {
+  return {.input = [&step](int i) { return normalize(step.images[static_cast<std::size_t>(i)]); },
+          .labels = [&step](int i) { return step.labels[static_cast<std::size_t>(i)]; },
+          .samples = step.sizes};
+}
+
+Schedule schedule_for(const Plan& plan, const Step& step) {
+  return with_fewer_microbatches(plan.schedule, static_cast<int>(step.sizes.size()));
+}
+
+void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums) {
+  const auto see_scores = [&](int i, const Tensor& loss, const Tensor& scores) {
+    accumulate(loss, sums.loss);
+    count_correct(scores, step.labels[static_cast<std::size_t>(i)], sums.correct);
+  };
+  const bool whole = static_cast<int>(step.sizes.size()) == plan.schedule.microbatches;
+  pipeline.run(whole ? plan.schedule : schedule_for(plan, step), data_of(step), see_scores);
+}
+
+double accuracy(Pipeline& pipeline, const Plan& plan, StepLoader& loader, Communicator& comm,
+                const std::function<void()>& after_batch) {
+  const NoGrad no_grad;  // nothing is kept for a backward
+  pipeline.train(false);
+  Tensor correct = Tensor::zeros({}, DType::int32, comm.device());
+  std::int64_t pictures = 0;
+  loader.start_epoch(1);
+  while (const auto step = loader.next()) {
+    const auto see_scores = [&](int i, const Tensor&, const Tensor& scores) {
+      count_correct(scores, step->labels[static_cast<std::size_t>(i)], correct);
+    };
+    pipeline.run(forwards_of(schedule_for(plan, *step)), data_of(*step), see_scores);
+    pictures += step->pictures;
+    after_batch();
+  }
+  pipeline.train(true);
+  return correct.item() / static_cast<double>(pictures);
+}
+
+}  // namespace stagecoach

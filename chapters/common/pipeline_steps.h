@@ -1,0 +1,30 @@
+#pragma once
+/// @file
+/// Training steps and tests that a Pipeline runs from a table.
+
+#include "chapters/common/epoch_sums.h"
+#include "chapters/common/plan.h"
+#include "chapters/common/step_loader.h"
+#include "parallel/pipeline.h"
+
+namespace stagecoach {
+
+/// A rank's part of the model, ready to run. Its stages keep what --recompute says.
+Pipeline open_pipeline(const Settings& settings, const Plan& plan,
+                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm);
+
+/// The batch as the pipeline takes it: pictures are normalised where they enter.
+StepData data_of(const Step& step);
+
+/// The schedule for a batch: the plan's, or that without the micro-batches which a smaller last batch has not.
+Schedule schedule_for(const Plan& plan, const Step& step);
+
+/// The forwards and backwards of a batch. Losses and right answers are added up on the rank of the last stage.
+void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums);
+
+/// The share of the test pictures for which the model scores the right class highest: on the rank of the last stage; 0
+/// on the others. Micro-batches follow each other through the stages. `after_batch` is called between batches.
+double accuracy(Pipeline& pipeline, const Plan& plan, StepLoader& loader, Communicator& comm,
+                const std::function<void()>& after_batch);
+
+}  // namespace stagecoach

@@ -1,0 +1,161 @@
+#include "chapters/common/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "chapters/common/micro_batches.h"
+#include "chapters/common/open.h"
+#include "core/cuda_backend.h"
+#include "core/error.h"
+#include "core/ops.h"
+#include "parallel/comm/link.h"
+#include "parallel/schedule/check.h"
+#include "parallel/schedule/generators.h"
+#include "parallel/schedule/text.h"
+
+namespace stagecoach {
+namespace {
+
+World world_of(const Settings& settings) {
+  World world{.ranks = settings.ranks, .timeout = settings.timeout, .link = link_from_text(settings.link)};
+  world.clock = settings.clock == "wall" ? ClockKind::wall : ClockKind::virtual_time;
+  world.device = parse_device(settings.device).type;
+  if (world.device == DeviceType::cuda) {
+    world.gpus = cuda::gpu_count();
+  }
+  return world;
+}
+
+/// A student's own table.
+Schedule schedule_from_file(const Settings& settings, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
+    throw UsageError(fmt::format("--schedule {}: the file cannot be read", path));
+  }
+  Schedule schedule = schedule_from_text(text, path);
+  require_legal(schedule, path);
+  if (schedule.rank_count() != settings.ranks || schedule.microbatches != settings.microbatches) {
+    throw UsageError(fmt::format(
+        "--schedule {}: its table is for {} ranks and {} micro-batches, the run has {} and {}; give --ranks "
+        "{} --microbatches {}",
+        path, schedule.rank_count(), schedule.microbatches, settings.ranks, settings.microbatches,
+        schedule.rank_count(), schedule.microbatches));
+  }
+  return schedule;
+}
+
+Schedule schedule_of(const Settings& settings, const std::string& name) {
+  const auto& names = schedule_names();
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    return make_schedule(name, settings.ranks, static_cast<int>(settings.microbatches), settings.chunks,
+                         settings.group);
+  }
+  if (std::filesystem::is_regular_file(name)) {
+    return schedule_from_file(settings, name);
+  }
+  throw UsageError(fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(names, ", ")));
+}
+
+/// Pictures as the first stage takes them: float32 [count, 3, H, W].
+Tensor sample_pictures(const Settings& settings, std::int64_t count, Device device) {
+  return normalize(Tensor::zeros({count, 3, settings.image_size, settings.image_size}, DType::uint8, device));
+}
+
+Split split_of(const Settings& settings, const Sequential& model, int stages,
+               const std::vector<LayerProfile>& profile) {
+  if (!settings.split.empty()) {
+    Split split = split_from_text(settings.split);
+    if (static_cast<int>(split.size()) != stages) {
+      throw UsageError(fmt::format("--split {} has {} stages; {} ranks with {} stage(s) each need {}", settings.split,
+                                   split.size(), settings.ranks, stages / settings.ranks, stages));
+    }
+    return split;
+  }
+  if (settings.balance == "layers") {
+    return split_by_layers(model.size(), stages);
+  }
+  if (settings.balance == "params") {
+    return split_by_costs(parameter_costs(model), stages);
+  }
+  std::vector<double> seconds;
+  for (const LayerProfile& layer : profile) {
+    seconds.push_back(layer.seconds());
+  }
+  return split_by_costs(seconds, stages);
+}
+
+}  // namespace
+
+Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
+  Plan plan;
+  plan.world = world_of(settings);
+  plan.schedule = schedule_of(settings, schedule);
+  const Device device{plan.world.device};
+  const auto model = open_model(settings, data, device);
+  const bool split_by_time = settings.balance == "time" && settings.split.empty();
+  if (split_by_time || (settings.explain && settings.profile)) {
+    const std::int64_t largest = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+    plan.profile = profile_layers(*model, sample_pictures(settings, largest, device));
+  }
+  plan.split = split_of(settings, *model, plan.schedule.stages, plan.profile);
+  plan.shapes = shapes_entering(*model, plan.split, sample_pictures(settings, 1, device).shape());
+  int layer = 0;
+  for (int s = 0; s < plan.stages(); ++s) {
+    for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
+      plan.layers.emplace_back(model->name(layer), plan.holder(s));
+    }
+  }
+  return plan;
+}
+
+Costs costs_of(const Plan& plan, std::int64_t microbatch) {
+  Costs costs = costs_of_stages(plan.profile, plan.split);
+  for (std::size_t s = 0; s + 1 < plan.split.size(); ++s) {
+    const Shape shape = plan.shapes[s + 1].with(0, microbatch);
+    costs.message[s] = plan.world.link.seconds(static_cast<double>(shape.numel() * sizeof(float)));
+  }
+  return costs;
+}
+
+std::map<int, std::shared_ptr<Sequential>> open_stages(const Settings& settings, const Plan& plan, const Dataset& data,
+                                                       const Rank& rank) {
+  if (rank.device.type == DeviceType::cpu) {
+    set_threads(rank.device, settings.threads);
+  }
+  const auto parts = stages_of(*make_model_of(settings, data), plan.split);
+  std::map<int, std::shared_ptr<Sequential>> mine;
+  for (int s = 0; s < plan.stages(); ++s) {
+    if (plan.holder(s) == rank.index) {
+      const auto& part = parts[static_cast<std::size_t>(s)];
+      part->materialize(settings.seed, rank.device);
+      mine.emplace(s, part);
+    }
+  }
+  return mine;
+}
+
+std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages) {
+  auto all = std::make_shared<Sequential>();
+  for (const auto& [number, stage] : stages) {
+    for (int i = 0; i < stage->size(); ++i) {
+      all->add(stage->name(i), stage->layer(i));
+    }
+  }
+  return all;
+}
+
+StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
+                       LoaderFor purpose) {
+  const bool needs_data = rank.index == plan.first_rank() || rank.index == plan.last_rank();
+  Loader loader = purpose == LoaderFor::training ? training_loader(settings, data) : test_loader(settings, data);
+  return {std::move(loader),     data.size(), settings.batch_size,
+          settings.microbatches, rank.device, needs_data ? StepLoader::Needs::data : StepLoader::Needs::nothing};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,55 @@
+#pragma once
+/// @file
+/// How a model is spread over ranks: decided once, before they start.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "chapters/common/settings.h"
+#include "chapters/common/step_loader.h"
+#include "datasets/dataset.h"
+#include "nn/sequential.h"
+#include "parallel/gather.h"
+#include "parallel/launch.h"
+#include "parallel/layer_profile.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/split.h"
+
+namespace stagecoach {
+
+struct Plan {
+  World world;
+  Schedule schedule;                  ///< of a step with all its micro-batches; legal
+  Split split;                        ///< layers a stage
+  std::vector<Shape> shapes;          ///< what enters each stage, for one picture: [1, …]
+  LayerRanks layers;                  ///< which rank holds which layer
+  std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
+
+  int stages() const { return schedule.stages; }
+  int holder(int stage) const { return schedule.holder[static_cast<std::size_t>(stage)]; }
+  /// The ranks of the first and of the last stage.
+  int first_rank() const { return schedule.holder.front(); }
+  int last_rank() const { return schedule.holder.back(); }
+};
+
+/// What the flags ask for: --ranks, --chunks, --group, --split, --balance. `schedule` is a name that make_schedule
+/// knows, or a file. Throws UsageError where that cannot be, and says what can.
+Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule);
+
+/// What the plan's stages cost by its profile, with messages of `microbatch` pictures.
+Costs costs_of(const Plan& plan, std::int64_t microbatch);
+
+/// The stages of a rank, by number, with their initial weights on its device.
+std::map<int, std::shared_ptr<Sequential>> open_stages(const Settings& settings, const Plan& plan, const Dataset& data,
+                                                       const Rank& rank);
+/// Their layers as one module: what the rank's optimizer updates, and its part of a checkpoint.
+std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages);
+
+/// The rank's loader: with data where it holds the first or the last stage.
+enum class LoaderFor { training, testing };
+StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
+                       LoaderFor purpose);
+
+}  // namespace stagecoach

@@ -1,0 +1,129 @@
+#include "chapters/common/prediction.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "chapters/common/micro_batches.h"
+#include "chapters/common/run_folder.h"
+#include "parallel/schedule/draw.h"
+#include "parallel/schedule/text.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+/// The idle share of a step in theory, where it has a formula.
+std::string formula(const std::string& schedule, int p, std::int64_t m, int v) {
+  const auto share = [&](const char* text, double idle, double all) {
+    return fmt::format("{} = {:.1f}%", text, 100 * idle / all);
+  };
+  const auto parts = static_cast<double>(m);
+  if (schedule == "naive") {
+    return share("(p - 1) / p", p - 1, p);
+  }
+  if (schedule == "gpipe" || schedule == "by-hand" || schedule == "1f1b") {
+    return share("(p - 1) / (m + p - 1)", p - 1, parts + p - 1);
+  }
+  if (schedule == "interleaved" || schedule == "foldx_fifo" || schedule == "foldx_aiao") {
+    return share("(p - 1) / (v m + p - 1)", p - 1, v * parts + p - 1);
+  }
+  if (schedule == "zb-h1") {
+    return share("(p - 1) / (3 m + p - 1)", p - 1, 3 * parts + p - 1);
+  }
+  return "none: this table is your own";
+}
+
+/// Bytes of a micro-batch in flight through each stage, by the profile. What enters a stage was made, and is counted,
+/// by the one before it; the pictures by the first.
+std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch, bool recompute) {
+  std::vector<double> bytes;
+  std::size_t layer = 0;
+  for (const int layers : plan.split) {
+    double kept = 0;
+    for (int i = 0; i < layers; ++i, ++layer) {
+      const LayerProfile& one = plan.profile[layer];
+      const bool leaves = i + 1 == layers;
+      kept += static_cast<double>(!recompute ? one.kept_bytes : leaves ? one.output_bytes : 0);
+    }
+    bytes.push_back(kept);
+  }
+  bytes[0] += static_cast<double>(plan.shapes[0].numel() * microbatch) * sizeof(float);
+  return bytes;
+}
+
+void print_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
+  const auto kept = kept_bytes(plan, microbatch, settings.recompute);
+  const auto graph = kept_bytes(plan, microbatch, false);
+  auto peaks = peak_bytes(plan.schedule, kept);
+  fmt::print("\nActivations\n  {:<6} {:>5} {:>8} {:>18}\n", "stage", "rank", "layers", "MiB a micro-batch");
+  for (std::size_t s = 0; s < kept.size(); ++s) {
+    fmt::print("  {:<6} {:>5} {:>8} {:>18.3f}\n", s, plan.schedule.holder[s], plan.split[s], kept[s] / kMiB);
+  }
+  for (std::size_t r = 0; r < peaks.size(); ++r) {
+    double again = 0;  // the graph that a recomputation builds for its backward
+    for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
+      again = std::max(again, plan.schedule.holder[s] == static_cast<int>(r) ? graph[s] : 0);
+    }
+    fmt::print("  rank {} holds at most {:.3f} MiB at once\n", r, (peaks[r] + again) / kMiB);
+  }
+}
+
+void write_files(const Settings& settings, const Plan& plan, const Simulation& simulation) {
+  if (settings.out.empty()) {
+    return;
+  }
+  const std::filesystem::path folder = make_folder(settings.out);
+  const nlohmann::ordered_json prediction{{"step_seconds", simulation.seconds},
+                                          {"idle", simulation.idle},
+                                          {"idle_in_span", simulation.idle_in_span},
+                                          {"peak_activations", simulation.peak_activations}};
+  write_text(folder / "schedule.csv", to_text(plan.schedule));
+  write_text(folder / "prediction.json", prediction.dump() + "\n");
+  write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.schedule));
+  fmt::print("\nWritten: schedule.csv, schedule.svg and prediction.json in {}\n", folder.string());
+}
+
+}  // namespace
+
+Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
+
+Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps) {
+  const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
+  return {.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle,
+          .predicted_idle = predicted.idle,
+          .predicted_seconds = predicted.seconds * static_cast<double>(steps)};
+}
+
+void explain(const Settings& settings, const Plan& plan) {
+  const bool measured = settings.profile;
+  const std::int64_t largest = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+  const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan.stages());
+  const Simulation simulation = simulate(plan.schedule, costs);
+  const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
+
+  fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.model,
+             settings.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
+  fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.link);
+  fmt::print("\nSchedule '{}', a line a rank\n{}", settings.schedule, to_text(plan.schedule));
+  fmt::print("\nTimeline, {}\n{}",
+             measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
+             draw_text(plan.schedule, simulation, 100, colours));
+  fmt::print("\n  step            {}\n", measured ? fmt::format("{:.3f} ms", 1e3 * simulation.seconds)
+                                                  : fmt::format("{} units", simulation.seconds));
+  fmt::print(
+      "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
+      "first and last action\n",
+      100 * simulation.idle, formula(settings.schedule, plan.world.ranks, plan.schedule.microbatches, settings.chunks),
+      100 * simulation.idle_in_span);
+  fmt::print("  activations     {} micro-batches at most, a rank\n", fmt::join(simulation.peak_activations, ", "));
+  if (measured) {
+    print_memory(settings, plan, largest);
+  }
+  write_files(settings, plan, simulation);
+}
+
+}  // namespace stagecoach

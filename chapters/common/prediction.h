@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// What a plan should take, before and after it was tried: shown by --explain, and printed beside what was measured.
+
+#include "chapters/common/plan.h"
+#include "chapters/common/run_log.h"
+#include "parallel/schedule/simulate.h"
+
+namespace stagecoach {
+
+/// The costs of a textbook: a forward takes 1, a backward 2, messages nothing.
+Costs unit_costs(int stages);
+
+/// What an epoch of `steps` steps should have taken, by the costs that were measured in it.
+Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
+
+/// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
+/// With --out also writes schedule.csv, schedule.svg and prediction.json.
+void explain(const Settings& settings, const Plan& plan);
+
+}  // namespace stagecoach

@@ -1,0 +1,269 @@
+/// @file
+/// Chapters 2, 3 and 5 as their users run them: whatever the split and the schedule, they train what one device trains.
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "tests/chapters/program.h"
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Flags = std::vector<std::string>;
+using Json = nlohmann::json;
+
+const std::string kNaive = STAGECOACH_CH02;
+const std::string kGpipe = STAGECOACH_CH03;
+const std::string kInterleaved = STAGECOACH_CH05;
+
+class Pipelines : public ProgramTest {
+ protected:
+  /// Runs `program` on the small data set with --out `out`.
+  Outcome train(const std::string& program, const std::string& out, Flags more, const std::string& epochs = "2") {
+    Flags flags{"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(program, flags);
+  }
+  std::string bytes(const std::string& file) { return read_bytes(folder() / file); }
+  /// Checks that the run in `out` has the weights of the one in `wanted`, and its losses and accuracies.
+  void expect_same_training(const std::string& out, const std::string& wanted) {
+    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(wanted + "/weights.safetensors")) << out;
+    const auto mine = metrics(out);
+    const auto theirs = metrics(wanted);
+    ASSERT_EQ(mine.size(), theirs.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      for (const char* key : {"loss", "acc", "test_acc"}) {
+        EXPECT_EQ(mine[i][key], theirs[i][key]) << out << ", " << key << " of epoch " << i + 1;
+      }
+    }
+  }
+  std::vector<Json> metrics(const std::string& run) {
+    std::vector<Json> lines;
+    std::istringstream text(bytes(run + "/metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      lines.push_back(Json::parse(line));
+    }
+    return lines;
+  }
+  std::string write(const std::string& name, const std::string& text) {
+    write_bytes(folder() / name, text);
+    return name;
+  }
+  void expect_refused(const std::string& program, const Flags& flags, const std::vector<std::string>& parts) {
+    const Outcome outcome = run(program, flags);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    for (const std::string& part : parts) {
+      EXPECT_NE(outcome.err.find(part), std::string::npos) << "'" << part << "' is not in: " << outcome.err;
+    }
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+};
+
+TEST_F(Pipelines, EqualOneDeviceByteForByte) {
+  make_data(105, 40);  // batches of 32, the last one of 9
+  struct Variant {
+    std::string program;
+    Flags flags;
+  };
+  const std::map<std::string, std::vector<Variant>> variants{
+      {"1", {{kNaive, {}}, {kNaive, {"--ranks", "4", "--balance", "params"}}, {kNaive, {"--clock", "virtual"}}}},
+      {"5",
+       {{kGpipe, {}},
+        {kGpipe, {"--schedule", "by-hand", "--ranks", "3", "--balance", "layers"}},
+        {kGpipe, {"--recompute", "--split", "5,7"}},
+        {kInterleaved, {"--schedule", "1f1b", "--ranks", "8", "--clock", "virtual", "--link", "pcie4"}},
+        {kInterleaved, {"--schedule", "zb-h1", "--ranks", "3"}},
+        {kInterleaved, {"--schedule", "foldx_aiao", "--chunks", "4", "--recompute"}}}},
+      {"6", {{kInterleaved, {"--chunks", "3", "--ranks", "3"}}, {kInterleaved, {"--schedule", "foldx_fifo"}}}}};
+  for (const auto& [count, pipelines] : variants) {
+    const std::string one = "one-" + count;
+    ASSERT_EQ(train(STAGECOACH_CH01, one, {"--microbatches", count}).exit_code, 0);
+    for (std::size_t i = 0; i < pipelines.size(); ++i) {
+      const std::string out = fmt::format("pipeline-{}-{}", count, i);
+      Flags flags = pipelines[i].flags;
+      if (count != "1") {
+        flags.insert(flags.end(), {"--microbatches", count});
+      }
+      const Outcome outcome = train(pipelines[i].program, out, flags);
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      SCOPED_TRACE(fmt::format("{} {}", pipelines[i].program, fmt::join(flags, " ")));
+      expect_same_training(out, one);
+    }
+  }
+}
+
+TEST_F(Pipelines, Chapter2ShowsTheToyFirst) {
+  const Outcome outcome = run(kNaive, {"--model", "toy"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* text : {"before the step", "after it", "fc1.weight", "one device gets the same weights"}) {
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(outcome.out.find("Epoch"), std::string::npos);
+  EXPECT_EQ(run(kNaive, {"--smoke"}).out.rfind("The toy model", 0), 0U);
+}
+
+TEST_F(Pipelines, WriteTheFilesOfTheContract) {
+  make_data(96, 32);
+  const Outcome outcome =
+      train(kInterleaved, "run", {"--ranks", "2", "--microbatches", "4", "--clock", "virtual", "--link", "nvlink4"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("(ideal 11.1%), virtual\n"), std::string::npos) << outcome.out;
+  const Json config = Json::parse(bytes("run/config.json"));
+  EXPECT_EQ(config["ranks"], 2);
+  EXPECT_EQ(config["schedule"], "interleaved");
+  EXPECT_EQ(config["chunks"], 2);
+  const auto lines = metrics("run");
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[1]["clock"], "virtual");
+  EXPECT_EQ(lines[1]["peak_bytes"].size(), 2U);
+  EXPECT_GT(lines[1]["predicted_seconds"], 0);
+  EXPECT_GT(lines[1]["idle"], 0);
+  EXPECT_LT(lines[1]["idle"], 1);
+  std::set<int> tracks;
+  std::set<std::string> names;
+  const Json trace = Json::parse(bytes("run/trace.json"));
+  for (const Json& event : trace["traceEvents"]) {
+    tracks.insert(event["tid"].get<int>());
+    names.insert(event["name"].get<std::string>() + " " + event["cat"].get<std::string>());
+  }
+  EXPECT_EQ(tracks, (std::set<int>{0, 1}));
+  for (const char* name : {"forward action", "backward action", "receive wait", "optimizer update", "conv2d forward"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+}
+
+TEST_F(Pipelines, ExplainPredictsAndTrainsNothing) {
+  const Outcome outcome = run(kInterleaved, {"--explain", "--smoke", "--ranks", "4", "--microbatches", "8", "--balance",
+                                             "layers", "--out", "plan"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* text : {"0F0,0F1", "rank 3", "(p - 1) / (v m + p - 1) = 15.8%", "11, 9, 7, 5"}) {
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text;
+  }
+  EXPECT_EQ(outcome.out.find("Epoch"), std::string::npos);
+  const Json prediction = Json::parse(bytes("plan/prediction.json"));
+  EXPECT_EQ(prediction["step_seconds"], 57);
+  EXPECT_NEAR(prediction["idle"].get<double>(), 3.0 / 19, 1e-12);
+  EXPECT_EQ(prediction["peak_activations"], (Json{11, 9, 7, 5}));
+  EXPECT_EQ(bytes("plan/schedule.csv").rfind("0F0,0F1,0F2,0F3,4F0", 0), 0U);
+  EXPECT_NE(bytes("plan/schedule.svg").find("<svg"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder() / "plan/weights.safetensors"));
+  // What it writes, it can run.
+  const Outcome again = run(kInterleaved, {"--explain", "--smoke", "--ranks", "4", "--microbatches", "8", "--schedule",
+                                           "plan/schedule.csv", "--balance", "layers", "--out", "again"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(bytes("again/prediction.json"), bytes("plan/prediction.json"));
+}
+
+// Written by torch.distributed.pipelining 2.15 for its ScheduleInterleaved1F1B: 2 ranks, 2 chunks, 4 micro-batches.
+TEST_F(Pipelines, RunATableOfPyTorch) {
+  make_data(105, 40);
+  write("torch.csv",
+        "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\r\n"
+        ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\r\n");
+  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}).exit_code, 0);
+  const Outcome outcome = train(kInterleaved, "torch", {"--schedule", "torch.csv", "--microbatches", "4"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  expect_same_training("torch", "one");
+}
+
+TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
+  const Flags smoke{"--smoke", "--balance", "layers"};
+  const auto with = [&](Flags flags) {
+    flags.insert(flags.end(), smoke.begin(), smoke.end());
+    return flags;
+  };
+  expect_refused(kGpipe, with({"--microbatches", "65"}), {"--microbatches 65", "64 pictures", "at most 64"});
+  expect_refused(kGpipe, with({"--ranks", "13"}), {"12 layers", "13 stages", "at most 12"});
+  expect_refused(kGpipe, with({"--chunks", "2"}), {"--chunks", "ch03_gpipe", "chapter 5"});
+  expect_refused(kNaive, with({"--microbatches", "2"}), {"--microbatches", "ch02_naive_model_parallel"});
+  expect_refused(kNaive, with({"--recompute"}), {"--recompute", "chapter 3"});
+  expect_refused(kInterleaved, with({"--ranks", "4", "--microbatches", "6"}), {"micro-batches", "4"});
+  expect_refused(kInterleaved, with({"--ranks", "4", "--microbatches", "8", "--group", "3"}), {"group", "3", "4"});
+  expect_refused(kInterleaved, with({"--schedule", "1f1b", "--chunks", "2"}), {"1f1b", "chunks"});
+  expect_refused(kInterleaved, with({"--schedule", "zb-h1", "--ranks", "4", "--microbatches", "2"}), {"zb-h1", "4"});
+  expect_refused(kInterleaved, with({"--schedule", "dreampipe"}), {"dreampipe", "neither", "zb-h1", "nor a file"});
+  expect_refused(kGpipe, {"--smoke", "--split", "5,6"}, {"5,6", "deals out 11 layers", "has 12"});
+  expect_refused(kGpipe, {"--smoke", "--split", "4,4,4"}, {"4,4,4", "3 stages", "need 2"});
+  expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link pcie4", "--clock virtual"});
+  expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is no link", "ethernet100"});
+  expect_refused(kGpipe, with({"--clock", "virtual", "--threads", "2"}), {"--threads 2", "one core"});
+  expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout 0"});
+  expect_refused(kGpipe, with({"--transport", "pigeon"}), {"pigeon"});
+}
+
+TEST_F(Pipelines, MalformedSchedulesAreRefusedWithLineAndColumn) {
+  write("typo.csv", "0F0,0F1,0B0,0B1\n1F0,1X0,1F1,1B1\n");
+  write("circle.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
+  write("short.csv", "0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n");
+  const auto flags = [](const std::string& file) {
+    return Flags{"--smoke", "--microbatches", "2", "--schedule", file};
+  };
+  expect_refused(kInterleaved, flags("typo.csv"), {"typo.csv", "line 2, column 5"});
+  expect_refused(kInterleaved, flags("circle.csv"), {"circle.csv", "wait"});
+  expect_refused(kInterleaved, flags("short.csv"), {"short.csv", "0B1"});
+  write("good.csv", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
+  expect_refused(kInterleaved, {"--smoke", "--microbatches", "4", "--schedule", "good.csv"},
+                 {"2 ranks and 2 micro-batches", "--ranks 2 --microbatches 2"});
+}
+
+TEST_F(Pipelines, ARankThatWaitsTooLongEndsTheRun) {
+  const Outcome outcome = run(kGpipe, {"--smoke", "--timeout", "0.000001", "--balance", "layers"});
+  EXPECT_EQ(outcome.exit_code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("rank "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("--timeout"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Pipelines, GoOnAfterAnInterruptAlsoWithOtherRanks) {
+  make_data(800, 40);
+  const Flags flags{"--microbatches", "4", "--optimizer", "adam", "--balance", "layers"};
+  ASSERT_EQ(train(kGpipe, "whole", flags, "6").exit_code, 0);
+  for (const std::string out : {"first", "second"}) {
+    Flags arguments{"--data", "data", "--batch-size", "32", "--epochs", "6", "--out", out};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    Running running(kGpipe, arguments, folder());
+    while (running.out().find("Epoch: 1,") == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    running.signal(SIGINT);
+    const Outcome stopped = running.wait();
+    ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
+    EXPECT_NE(stopped.out.find("Saved"), std::string::npos) << stopped.out;
+    const Outcome resumed = run(kGpipe, {"--resume", out, "--ranks", out == "first" ? "2" : "3"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_same_training(out, "whole");
+  }
+}
+
+// 1F1B's first stage holds as many micro-batches as there are ranks, GPipe's all of them, and with recomputation only
+// what enters and leaves.
+TEST_F(Pipelines, MemoryFollowsTheSchedule) {
+  make_data(256, 32);
+  const Flags flags{"--batch-size", "256", "--epochs", "1", "--microbatches", "16", "--split", "3,9"};
+  const auto first_rank = [&](const std::string& out, Flags more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    more.insert(more.begin(), {"--data", "data", "--out", out});
+    const Outcome outcome = run(kInterleaved, more);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return metrics(out)[0]["peak_bytes"][0].get<double>();
+  };
+  const double gpipe = first_rank("gpipe", {"--schedule", "gpipe"});
+  const double one_f_one_b = first_rank("1f1b", {"--schedule", "1f1b"});
+  const double recomputed = first_rank("again", {"--schedule", "gpipe", "--recompute"});
+  // A micro-batch of 16 pictures keeps, on the first stage: the pictures, the convolution's output, relu's (in its
+  // place or beside it), which pixels won, and the pooled output.
+  const double kept = 16 * (3 * 32 * 32 + 6 * 28 * 28 + 6 * 14 * 14) * 4.0;
+  EXPECT_GT(gpipe - one_f_one_b, 0.95 * (16 - 2) * kept);
+  EXPECT_LT(gpipe - one_f_one_b, 1.6 * (16 - 2) * kept);
+  const double entering_and_leaving = 16 * (3 * 32 * 32 + 6 * 14 * 14) * 4.0;
+  EXPECT_GT(gpipe - recomputed, 0.9 * 15 * (kept - entering_and_leaving));
+}
+
+}  // namespace
+}  // namespace stagecoach::test
