@@ -92,11 +92,11 @@ std::string words_of(const std::exception_ptr& failure) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> alone(Device device) {
+std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
   const World world;
   return std::make_unique<ThreadCommunicator>(
       std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)), "world", 0, std::vector<int>{0},
-      device, make_clock(world.clock, device, world.link, start_wall_time()));
+      device, make_clock(clock, device, world.link, start_wall_time()));
 }
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {

@@ -29,7 +29,7 @@ struct World {
 };
 
 /// A world of one: for a program that can run on many ranks, and runs on `device` alone.
-std::unique_ptr<Communicator> alone(Device device);
+std::unique_ptr<Communicator> alone(Device device, ClockKind clock = ClockKind::wall);
 
 /// Runs `body` as each rank, on a thread of its own, pinned to a core when there are enough. Returns when all have
 /// ended. If one throws, all others that wait for it, or will, are stopped, and its error is thrown here: a UsageError

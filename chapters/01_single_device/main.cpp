@@ -95,7 +95,7 @@ const Chapter kChapter{
     .program = "ch01_single_device",
     .title = "Chapter 1: one device trains a model on pictures.",
     .example = "ch01_single_device --data data/generated --epochs 5 --optimizer adam --out runs/first",
-    .flags = {"microbatches", "graph", "no-graph", "explain"},
+    .flags = {"microbatches", "clock", "graph", "no-graph", "explain"},
 };
 
 }  // namespace

@@ -22,6 +22,10 @@ Device open_device(const Settings& settings) {
   return device;
 }
 
+ClockKind clock_kind(const Settings& settings) {
+  return settings.clock == "wall" ? ClockKind::wall : ClockKind::virtual_time;
+}
+
 TrainTest open_data(const Settings& settings) {
   if (!settings.smoke) {
     return open_dataset(settings.data);

@@ -9,11 +9,14 @@
 #include "datasets/loader.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
+#include "parallel/comm/clock.h"
 
 namespace stagecoach {
 
 /// The device of --device, with --threads cores.
 Device open_device(const Settings& settings);
+/// The clock of --clock.
+ClockKind clock_kind(const Settings& settings);
 /// The data of --data; with --smoke a few generated pictures.
 TrainTest open_data(const Settings& settings);
 /// A loader for training: shuffled, and augmented if asked for.

@@ -23,7 +23,7 @@ namespace {
 
 World world_of(const Settings& settings) {
   World world{.ranks = settings.ranks, .timeout = settings.timeout, .link = link_from_text(settings.link)};
-  world.clock = settings.clock == "wall" ? ClockKind::wall : ClockKind::virtual_time;
+  world.clock = clock_kind(settings);
   world.device = parse_device(settings.device).type;
   if (world.device == DeviceType::cuda) {
     world.gpus = cuda::gpu_count();

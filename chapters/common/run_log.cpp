@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "chapters/common/interrupt.h"
+#include "chapters/common/open.h"
 #include "chapters/common/profile.h"
 #include "chapters/common/program.h"
 #include "core/allocator.h"
@@ -42,7 +43,7 @@ NamedTensors optimizer_state_of_rank(const LayerRanks& layers, int rank, const N
 
 }  // namespace
 
-RunLog::RunLog(const Settings& settings, Device device) : RunLog(settings, alone(device)) {}
+RunLog::RunLog(const Settings& settings, Device device) : RunLog(settings, alone(device, clock_kind(settings))) {}
 
 RunLog::RunLog(const Settings& settings, std::unique_ptr<Communicator> alone) : RunLog(settings, *alone, {}, 0) {
   alone_ = std::move(alone);

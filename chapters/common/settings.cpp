@@ -60,7 +60,7 @@ const std::map<std::string, std::string>& flags_of_some_chapters() {
       {"ranks", "this chapter trains on one device; ranks begin in chapter 2"},
       {"split", "this chapter trains on one device; models are split from chapter 2 on"},
       {"balance", "this chapter trains on one device; models are split from chapter 2 on"},
-      {"clock", "this chapter trains on one device, by the wall clock; ranks begin in chapter 2"},
+      {"clock", "this program measures by the wall clock"},
       {"link", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
       {"transport", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
       {"timeout", "this chapter trains on one device and waits for nobody; ranks begin in chapter 2"},

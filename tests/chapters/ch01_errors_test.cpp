@@ -56,7 +56,7 @@ TEST_F(Ch01Errors, Flags) {
 
 TEST_F(Ch01Errors, FlagsOfOtherChaptersSayWhereTheyBelong) {
   for (const char* flag :
-       {"--ranks", "--chunks", "--schedule", "--split", "--balance", "--clock", "--link", "--transport", "--timeout"}) {
+       {"--ranks", "--chunks", "--schedule", "--split", "--balance", "--link", "--transport", "--timeout"}) {
     expect_error({flag, "2"}, 2, {flag, "ch01_single_device", "chapter"});
   }
   expect_error({"--recompute"}, 2, {"--recompute", "chapter 3"});

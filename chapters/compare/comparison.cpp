@@ -1,0 +1,125 @@
+#include "chapters/compare/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "chapters/compare/comparable.h"
+#include "chapters/compare/median.h"
+#include "chapters/compare/run_names.h"
+
+namespace stagecoach {
+namespace {
+
+/// The median of a figure over the epochs that count, as far as it is known.
+template <class Figure>
+std::optional<double> typical(const RunRecord& run, const Figure& figure) {
+  std::vector<double> values;
+  for (std::size_t i = run.epochs.size() > 1 ? 1 : 0; i < run.epochs.size(); ++i) {
+    const std::optional<double> value = figure(run.epochs[i]);
+    if (value) {
+      values.push_back(*value);
+    }
+  }
+  return median(values);
+}
+
+std::vector<std::int64_t> largest_peaks(const RunRecord& run) {
+  std::vector<std::int64_t> peaks;
+  for (const EpochRecord& epoch : run.epochs) {
+    peaks.resize(std::max(peaks.size(), epoch.peak_bytes.size()));
+    for (std::size_t rank = 0; rank < epoch.peak_bytes.size(); ++rank) {
+      peaks[rank] = std::max(peaks[rank], epoch.peak_bytes[rank]);
+    }
+  }
+  return peaks;
+}
+
+/// As set, or as many as tell of their memory.
+std::optional<std::int64_t> ranks_of(const RunRecord& run, const std::vector<std::int64_t>& peaks) {
+  const std::string text = run.setting("ranks").value_or("");
+  std::int64_t ranks = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), ranks).ec == std::errc() && ranks > 0) {
+    return ranks;
+  }
+  if (!peaks.empty()) {
+    return static_cast<std::int64_t>(peaks.size());
+  }
+  return run.setting("program") == "ch01_single_device" ? std::optional<std::int64_t>(1) : std::nullopt;
+}
+
+std::optional<std::string> shown_setting(const RunRecord& run, const std::string& name) {
+  const auto value = run.setting(name);
+  return value ? std::optional(printable(*value)) : std::nullopt;
+}
+
+RunSummary summarize(const RunRecord& run, const std::string& name) {
+  RunSummary s;
+  s.name = name;
+  s.program = shown_setting(run, "program");
+  s.schedule = shown_setting(run, "schedule");
+  s.clock = printable(clock_of(run));
+  s.epochs = epochs_of(run);
+  s.seconds = *typical(run, [](const EpochRecord& e) { return std::optional(e.seconds); });
+  s.idle = typical(run, [](const EpochRecord& e) { return e.idle; });
+  s.predicted_idle = typical(run, [](const EpochRecord& e) { return e.predicted_idle; });
+  s.predicted_seconds = typical(run, [](const EpochRecord& e) { return e.predicted_seconds; });
+  s.peak_bytes = largest_peaks(run);
+  s.ranks = ranks_of(run, s.peak_bytes);
+  const auto ideal_idle = typical(run, [](const EpochRecord& e) { return e.ideal_idle; });
+  if (s.ranks && ideal_idle) {
+    s.ideal = static_cast<double>(*s.ranks) * (1 - *ideal_idle);
+  }
+  for (const EpochRecord& epoch : run.epochs) {
+    s.losses.emplace_back(epoch.epoch, epoch.loss);
+  }
+  s.accuracy = run.epochs.back().accuracy;
+  s.test_accuracy = run.epochs.back().test_accuracy;
+  return s;
+}
+
+/// Notes what differs between runs[i] and the baseline, and the speed-up if nothing does.
+void set_against_baseline(const std::vector<RunRecord>& runs, std::size_t i, Comparison& comparison) {
+  const RunSummary& baseline = comparison.runs[comparison.baseline];
+  RunSummary& run = comparison.runs[i];
+  if (i != comparison.baseline) {
+    const Findings findings = look_for_differences(runs[i], runs[comparison.baseline]);
+    for (const std::string& difference : findings.differences) {
+      run.comparable = false;
+      comparison.reasons.push_back(
+          fmt::format("{} is not comparable with {}: {}", run.name, baseline.name, printable(difference)));
+    }
+    for (const std::string& remark : findings.remarks) {
+      comparison.notes.push_back(fmt::format("{} against {}: {}", run.name, baseline.name, printable(remark)));
+    }
+  }
+  if (run.comparable && run.seconds > 0 && baseline.seconds > 0) {
+    run.speed_up = baseline.seconds / run.seconds;
+  }
+}
+
+}  // namespace
+
+Comparison compare(const std::vector<RunRecord>& runs, std::size_t baseline) {
+  std::vector<std::string> paths;
+  std::transform(runs.begin(), runs.end(), std::back_inserter(paths), [](const RunRecord& run) { return run.path; });
+  const std::vector<std::string> names = run_names(paths);
+  Comparison comparison;
+  comparison.baseline = baseline;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    comparison.runs.push_back(summarize(runs[i], names[i]));
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    set_against_baseline(runs, i, comparison);
+  }
+  const auto& ranks = comparison.runs[baseline].ranks;
+  if (ranks && *ranks > 1) {
+    comparison.notes.push_back(fmt::format(
+        "the speed-up is over {} with its {} ranks, but the ideal is over one device", names[baseline], *ranks));
+  }
+  return comparison;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,48 @@
+#pragma once
+/// @file
+/// What follows from the records of several runs: a row of figures for each, and whether they may be compared.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "chapters/compare/run_record.h"
+
+namespace stagecoach {
+
+/// The figures of one run. What is not known has no value.
+struct RunSummary {
+  std::string name;
+  std::optional<std::string> program;
+  std::optional<std::string> schedule;
+  std::optional<std::int64_t> ranks;
+  std::string clock;   ///< "wall", "virtual", or "mixed"
+  std::string epochs;  ///< how many are finished, and which if they are not the first ones
+  // Medians over all epochs but the first, in which much happens for the first time; of a single epoch, its own.
+  double seconds = 0;
+  std::optional<double> idle;
+  std::optional<double> predicted_idle;
+  std::optional<double> predicted_seconds;
+  std::optional<double> speed_up;  ///< against the baseline; none if the two are not comparable
+  std::optional<double> ideal;     ///< the speed-up over one device when everything balances
+  std::vector<std::int64_t> peak_bytes;
+  std::vector<std::pair<std::int64_t, double>> losses;  ///< (epoch, loss)
+  std::optional<double> accuracy;                       ///< after the last epoch, as the loss
+  std::optional<double> test_accuracy;
+  bool comparable = true;  ///< with the baseline
+};
+
+struct Comparison {
+  std::vector<RunSummary> runs;
+  std::size_t baseline = 0;          ///< its place among the runs
+  std::vector<std::string> reasons;  ///< why runs are not comparable, a line for each
+  std::vector<std::string> notes;    ///< what could not be checked
+};
+
+/// Compares each run with runs[baseline].
+Comparison compare(const std::vector<RunRecord>& runs, std::size_t baseline);
+
+}  // namespace stagecoach

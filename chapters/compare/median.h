@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// The middle of some numbers.
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace stagecoach {
+
+/// Of an even count the mean of the two in the middle; none of no numbers.
+inline std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) {
+    return std::nullopt;
+  }
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace stagecoach

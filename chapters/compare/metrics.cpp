@@ -1,0 +1,136 @@
+#include "chapters/compare/metrics.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+using Json = nlohmann::json;
+
+/// One line of metrics.jsonl. Every failure is a DataError that names the line.
+class Line {
+ public:
+  Line(const std::string& text, std::string place)
+      : place_(std::move(place)), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
+    require(json_.is_object(), "is no JSON object");
+  }
+
+  void require(bool condition, const std::string& what) const {
+    if (!condition) {
+      throw DataError(
+          fmt::format("{}: {}; the file is damaged, so take a copy or run the program again", place_, what));
+    }
+  }
+
+  bool is_epoch() const { return json_.contains("event") && json_["event"] == "epoch"; }
+
+  std::int64_t epoch() const {
+    require(json_.contains("epoch") && json_["epoch"].is_number_integer(), "'epoch' is no whole number");
+    const auto epoch = json_["epoch"].get<std::int64_t>();
+    require(is_epoch_number(epoch), fmt::format("'epoch' is {}", epoch));
+    return epoch;
+  }
+
+  /// JSON has no word for what is no number; null stands for it, and for what is unknown.
+  std::optional<double> number(const char* key) const {
+    if (!json_.contains(key) || json_[key].is_null()) {
+      return std::nullopt;
+    }
+    require(json_[key].is_number(), fmt::format("'{}' is no number", key));
+    return json_[key].get<double>();
+  }
+
+  double loss() const {
+    require(json_.contains("loss"), "'loss' is missing");
+    return number("loss").value_or(std::numeric_limits<double>::quiet_NaN());
+  }
+
+  /// A number of seconds, not less than none.
+  std::optional<double> time(const char* key) const {
+    const std::optional<double> value = number(key);
+    require(!value || (*value >= 0 && std::isfinite(*value)), fmt::format("'{}' is no time", key));
+    return value;
+  }
+
+  double seconds() const {
+    const std::optional<double> value = time("seconds");
+    require(value.has_value(), "'seconds' is missing");
+    return *value;
+  }
+
+  std::optional<std::string> clock() const {
+    const bool known = json_.contains("clock");
+    require(!known || json_["clock"].is_string(), "'clock' is no text");
+    return known ? std::optional(json_["clock"].get<std::string>()) : std::nullopt;
+  }
+
+  std::vector<std::int64_t> peak_bytes() const {
+    const Json peaks = json_.value("peak_bytes", Json::array());
+    const auto is_whole = [](const Json& peak) { return peak.is_number_integer(); };
+    require(peaks.is_array() && std::all_of(peaks.begin(), peaks.end(), is_whole),
+            "'peak_bytes' is no list of whole numbers");
+    return peaks.get<std::vector<std::int64_t>>();
+  }
+
+ private:
+  std::string place_;
+  Json json_;
+};
+
+EpochRecord epoch_in(const Line& line) {
+  return {.epoch = line.epoch(),
+          .loss = line.loss(),
+          .seconds = line.seconds(),
+          .accuracy = line.number("acc"),
+          .test_accuracy = line.number("test_acc"),
+          .clock = line.clock(),
+          .images_per_second = line.number("images_per_second"),
+          .idle = line.number("idle"),
+          .ideal_idle = line.number("ideal_idle"),
+          .predicted_idle = line.number("predicted_idle"),
+          .predicted_seconds = line.time("predicted_seconds"),
+          .peak_bytes = line.peak_bytes()};
+}
+
+}  // namespace
+
+void read_metrics(const std::string& text, const std::string& where, RunRecord& run) {
+  std::istringstream lines(text);
+  std::string words;
+  for (int number = 1; std::getline(lines, words); ++number) {
+    if (words.find_first_not_of(" \t\r") == std::string::npos) {
+      continue;
+    }
+    const Line line(words, fmt::format("{}, line {}", where, number));
+    if (line.is_epoch()) {
+      add_epoch(run, epoch_in(line));
+    }
+  }
+}
+
+std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    throw DataError(
+        fmt::format("{}: cannot be read as the settings of a run; without the file they count as unknown", where));
+  }
+  std::map<std::string, std::string> settings;
+  for (const auto& [name, value] : json.items()) {
+    std::string words = value.is_string() ? value.get<std::string>() : value.dump();
+    if (!words.empty()) {  // such as the schedule of a chapter that has none
+      settings[name] = std::move(words);
+    }
+  }
+  return settings;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,19 @@
+#pragma once
+/// @file
+/// The files that our programs leave for programs: metrics.jsonl and config.json.
+
+#include <map>
+#include <string>
+
+#include "chapters/compare/run_record.h"
+
+namespace stagecoach {
+
+/// Adds the epochs in `text`, a metrics.jsonl, to the run. Other events and unknown keys are passed over. Throws
+/// DataError that names `where` and the line when one is damaged.
+void read_metrics(const std::string& text, const std::string& where, RunRecord& run);
+
+/// The settings in `text`, a config.json. Throws DataError that names `where` when it is damaged.
+std::map<std::string, std::string> read_config(const std::string& text, const std::string& where);
+
+}  // namespace stagecoach

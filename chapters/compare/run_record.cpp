@@ -1,0 +1,83 @@
+#include "chapters/compare/run_record.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "chapters/compare/metrics.h"
+#include "chapters/compare/text_log.h"
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWhatARunIs =
+    "name the --out folder of a run, its metrics.jsonl, or a text log with lines such as 'Epoch: 3, Loss: 1.97, "
+    "acc: 0.49, time cost: 1.83s'";
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  if (file.peek() != std::ifstream::traits_type::eof()) {
+    bytes << file.rdbuf();
+  }
+  if (!file.is_open() || file.bad()) {
+    throw DataError(fmt::format("{}: cannot be read; is it a file, and may you read it?", path.string()));
+  }
+  const std::string text = bytes.str();
+  constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";  // some editors begin a text with it
+  return text.rfind(kByteOrderMark, 0) == 0 ? text.substr(3) : text;
+}
+
+/// The metrics in `file`, and the settings beside it if they are there: older runs have none.
+void read_metrics_file(const fs::path& file, RunRecord& run) {
+  read_metrics(read_text(file), file.string(), run);
+  const fs::path config = file.parent_path() / "config.json";
+  if (fs::exists(config)) {
+    run.settings = read_config(read_text(config), config.string());
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> RunRecord::setting(const std::string& name) const {
+  const auto found = settings.find(name);
+  return found == settings.end() ? std::nullopt : std::optional(found->second);
+}
+
+void add_epoch(RunRecord& run, EpochRecord epoch) {
+  while (!run.epochs.empty() && run.epochs.back().epoch >= epoch.epoch) {
+    run.epochs.pop_back();
+  }
+  run.epochs.push_back(std::move(epoch));
+}
+
+RunRecord read_run(const std::string& path) {
+  RunRecord run;
+  run.path = path;
+  const fs::path given(path);
+  std::error_code unreadable;  // what cannot be looked at is not there
+  if (fs::is_directory(given, unreadable)) {
+    if (!fs::exists(given / "metrics.jsonl", unreadable)) {
+      throw DataError(fmt::format("{}: there is no metrics.jsonl in this folder; {}", path, kWhatARunIs));
+    }
+    read_metrics_file(given / "metrics.jsonl", run);
+  } else if (!fs::exists(given, unreadable)) {
+    throw DataError(fmt::format("{}: is not there; {}", path, kWhatARunIs));
+  } else if (given.extension() == ".jsonl") {
+    read_metrics_file(given, run);
+  } else {
+    read_text_log(read_text(given), path, run);
+  }
+  if (run.epochs.empty()) {
+    throw DataError(fmt::format("{}: no finished epoch in it; {}", path, kWhatARunIs));
+  }
+  return run;
+}
+
+}  // namespace stagecoach

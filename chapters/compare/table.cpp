@@ -1,0 +1,158 @@
+#include "chapters/compare/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace stagecoach {
+namespace {
+
+constexpr const char* kUnknown = "-";
+
+/// A heading and how a run's cell below it reads.
+struct Column {
+  std::string heading;
+  std::function<std::string(const RunSummary&)> cell;
+  bool is_text = false;       ///< begins at the left; numbers end at the right
+  bool hide_unknown = false;  ///< left out when no run knows it
+};
+
+/// fmt's format for a value, or "-".
+template <class Value>
+std::string text_of(const char* format, const std::optional<Value>& value) {
+  return value ? fmt::format(fmt::runtime(format), *value) : kUnknown;
+}
+
+std::string percent(const std::optional<double>& share) {
+  return share ? fmt::format("{:.1f}%", 100 * *share) : kUnknown;
+}
+
+/// All ranks in MiB while that stays short, else the largest.
+std::string peaks(const RunSummary& run) {
+  constexpr std::size_t kShort = 4;
+  const auto mebibytes = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1048576); };
+  if (run.peak_bytes.empty()) {
+    return kUnknown;
+  }
+  if (run.peak_bytes.size() > kShort) {
+    const auto largest = std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
+    return fmt::format("{} (rank {})", mebibytes(*largest), largest - run.peak_bytes.begin());
+  }
+  std::string all;
+  for (const std::int64_t bytes : run.peak_bytes) {
+    all += (all.empty() ? "" : " ") + mebibytes(bytes);
+  }
+  return all;
+}
+
+const std::vector<Column>& columns() {
+  using Run = const RunSummary&;
+  static const std::vector<Column> all{
+      {"run", [](Run r) { return r.name; }, true},
+      {"program", [](Run r) { return text_of("{}", r.program); }, true, true},
+      {"schedule", [](Run r) { return text_of("{}", r.schedule); }, true, true},
+      {"ranks", [](Run r) { return text_of("{}", r.ranks); }},
+      {"clock", [](Run r) { return r.clock; }, true},
+      {"epochs", [](Run r) { return r.epochs; }},
+      {"epoch time", [](Run r) { return fmt::format("{:.3f} s", r.seconds); }},
+      {"speed-up", [](Run r) { return text_of("{:.2f}", r.speed_up); }},
+      {"ideal", [](Run r) { return text_of("{:.2f}", r.ideal); }},
+      {"idle", [](Run r) { return percent(r.idle); }},
+      {"predicted idle", [](Run r) { return percent(r.predicted_idle); }},
+      {"peak MiB", peaks},
+      {"loss", [](Run r) { return fmt::format("{:#.4g}", r.losses.back().second); }},
+      {"acc", [](Run r) { return text_of("{:.3f}", r.accuracy); }},
+      {"test acc", [](Run r) { return text_of("{:.3f}", r.test_accuracy); }},
+  };
+  return all;
+}
+
+/// How many columns of a terminal a text takes. fmt knows, and fills up to a width accordingly: asked for as many as
+/// there are bytes, which no text exceeds, it adds what is missing.
+std::size_t width_of(const std::string& text) {
+  return 2 * text.size() - fmt::format("{:<{}}", text, text.size()).size();
+}
+
+/// Characters that mean something in a Markdown table, as themselves.
+std::string markdown(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    escaped += std::string("\\|*`<[").find(c) == std::string::npos ? "" : "\\";
+    escaped += c;
+  }
+  return escaped;
+}
+
+/// The cells, row by row, the headings first.
+std::vector<std::vector<std::string>> cells(const std::vector<RunSummary>& runs, const std::vector<Column>& shown) {
+  std::vector<std::vector<std::string>> rows(runs.size() + 1);
+  for (const Column& column : shown) {
+    rows[0].push_back(column.heading);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      rows[i + 1].push_back(column.cell(runs[i]));
+    }
+  }
+  return rows;
+}
+
+std::string plain_table(const std::vector<std::vector<std::string>>& rows, const std::vector<Column>& shown) {
+  std::string table;
+  std::vector<std::size_t> widths(shown.size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], width_of(row[i]));
+    }
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string fill(widths[i] - width_of(row[i]), ' ');
+      line += (i == 0 ? "" : "  ") + (shown[i].is_text ? row[i] + fill : fill + row[i]);
+    }
+    table += line + "\n";
+  }
+  return table;
+}
+
+std::string markdown_table(const std::vector<std::vector<std::string>>& rows, const std::vector<Column>& shown) {
+  std::string table;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (const std::string& cell : rows[r]) {
+      table += "| " + markdown(cell) + " ";
+    }
+    table += "|\n";
+    if (r == 0) {
+      for (const Column& column : shown) {
+        table += column.is_text ? "|---" : "|---:";
+      }
+      table += "|\n";
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string comparison_table(const Comparison& comparison, TableForm form) {
+  std::vector<Column> shown;
+  for (const Column& column : columns()) {
+    const bool known = std::any_of(comparison.runs.begin(), comparison.runs.end(),
+                                   [&](const RunSummary& run) { return column.cell(run) != kUnknown; });
+    if (known || !column.hide_unknown) {
+      shown.push_back(column);
+    }
+  }
+  const auto rows = cells(comparison.runs, shown);
+  const bool plain = form == TableForm::plain;
+  const std::string& baseline = comparison.runs[comparison.baseline].name;
+  return fmt::format(
+      "{}\n"
+      "Epoch time, idle and predicted idle: medians without the first epoch. Speed-up: over {}.\n"
+      "Ideal: the speed-up over one device when everything balances, ranks x (1 - ideal idle).\n",
+      plain ? plain_table(rows, shown) : markdown_table(rows, shown), plain ? baseline : markdown(baseline));
+}
+
+}  // namespace stagecoach

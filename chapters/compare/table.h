@@ -1,0 +1,17 @@
+#pragma once
+/// @file
+/// A comparison as a table for people.
+
+#include <string>
+
+#include "chapters/compare/comparison.h"
+
+namespace stagecoach {
+
+enum class TableForm { plain, markdown };
+
+/// A row a run, a heading above, and below it what the columns mean. Unknown values are "-". In the plain form the
+/// columns line up; Markdown's is for docs/measurements.
+std::string comparison_table(const Comparison& comparison, TableForm form);
+
+}  // namespace stagecoach

@@ -1,0 +1,125 @@
+/// @file
+/// Runs that did other work, and files that are no runs: `compare` says what, where and what to do.
+
+#include <algorithm>
+
+#include "tests/chapters/compare.h"
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CompareRefusal : public CompareTest {};
+
+TEST_F(CompareRefusal, DifferentWorkIsRefused) {
+  write_run("a", {1, 1}, {{"image-size", 32}, {"augment", false}, {"smoke", false}});
+  write_run("batch", {1, 1}, {{"batch-size", 128}});
+  expect_refusal("a", "batch", {"batch-size 64 there, 128 here", "--batch-size"});
+  write_run("data", {1, 1}, {{"data", "others"}});
+  expect_refusal("a", "data", {"data pictures there, others here", "--data"});
+  write_run("epochs", {1, 1, 1});
+  expect_refusal("a", "epochs", {"finished epochs 2 there, 3 here", "--epochs"});
+  write_run("smoke", {1, 1}, {{"smoke", true}});
+  expect_refusal("a", "smoke", {"smoke false there, true here"});
+  write_run("size", {1, 1}, {{"image-size", 224}});
+  expect_refusal("a", "size", {"image-size 32 there, 224 here"});
+  write_run("augment", {1, 1}, {{"augment", true}});
+  expect_refusal("a", "augment", {"augment false there, true here"});
+  write_run("virtual", {1, 1}, {}, {{"clock", "virtual"}});
+  expect_refusal("a", "virtual", {"clock wall there, virtual here", "--clock"});
+  write_run("grown", {1, 1}, {}, {{"images_per_second", 1030}});
+  expect_refusal("a", "grown", {"1000 there, 1030 here", "the same data"});
+}
+
+TEST_F(CompareRefusal, EveryReasonHasItsLineAndOtherRunsTheirSpeedUp) {
+  write_run("a", {1, 1});
+  write_run("b", {1, 1, 1}, {{"batch-size", 128}, {"data", "others"}}, {{"clock", "virtual"}});
+  write_run("c", {1, 0.5});
+  const Outcome outcome = compare({"a", "b", "c"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 4) << outcome.err;
+  EXPECT_EQ(cell(outcome, "b", "speed-up"), "-");
+  EXPECT_EQ(cell(outcome, "b", "epoch time"), "1.000 s");
+  EXPECT_EQ(cell(outcome, "c", "speed-up"), "2.00");
+}
+
+TEST_F(CompareRefusal, TheSameWorkIsNotRefused) {
+  write_run("a", {1, 1});
+  write_run("near", {1, 1}, {{"data", "./pictures/"}}, {{"images_per_second", 1010}});
+  write_run("ways", {1, 1}, {{"microbatches", 8}, {"schedule", "1f1b"}, {"seed", 7}, {"device", "cuda"}});
+  const Outcome outcome = compare({"a", "near", "ways"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("note:"), std::string::npos) << outcome.out;
+  write_run("model", {1, 1}, {{"model", "resnet18"}});
+  write_run("a", {1, 1}, {{"model", "convnet"}});
+  const Outcome models = compare({"a", "model"});
+  EXPECT_EQ(models.exit_code, 0) << models.err;
+  expect_texts(models.out, {"note: model against a: model convnet there, resnet18 here"});
+}
+
+TEST_F(CompareRefusal, ARunWithoutItsConfigIsReadAndSaidToBeUnknown) {
+  write_run("a", {2, 2});
+  write_run("b", {1, 1});
+  fs::remove(folder() / "b/config.json");
+  const Outcome outcome = compare({"a", "b"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(cell(outcome, "b", "speed-up"), "2.00");
+  expect_texts(outcome.out, {"note: b against a: the data are not known of both", "1000 there and 1000 here", "2%",
+                             "note: b against a: the batch size is not known of both"});
+}
+
+TEST_F(CompareRefusal, UsageErrors) {
+  write_run("a", {1, 1});
+  expect_error({}, 2, {"RUN", "--help"});
+  expect_error({"a", "--nonsense"}, 2, {"--nonsense", "--help"});
+  expect_error({"a", "--svg", ""}, 2, {"--svg", "file"});
+  expect_error({"a", "--baseline", ""}, 2, {"--baseline", "run"});
+  expect_error({"a", ""}, 2, {"empty"});
+  const Outcome help = compare({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  expect_texts(help.out, {"--svg", "--baseline", "--markdown", "Example:\n  compare runs/"});
+  EXPECT_EQ(shell(STAGECOACH_COMPARE " a > /dev/full").exit_code, 3);
+}
+
+TEST_F(CompareRefusal, WhatIsNoRunIsADataError) {
+  expect_error({"nowhere"}, 3, {"nowhere", "--out folder"});
+  fs::create_directory(folder() / "empty");
+  expect_error({"empty"}, 3, {"empty", "metrics.jsonl"});
+  write("new/metrics.jsonl", "");
+  expect_error({"new"}, 3, {"new", "no finished epoch", "Epoch: 3, Loss: 1.97"});
+  fs::create_directories(folder() / "odd/metrics.jsonl");
+  expect_error({"odd"}, 3, {"odd/metrics.jsonl: cannot be read"});
+  write("words.log", "No epoch is here.\n");
+  expect_error({"words.log"}, 3, {"words.log", "no finished epoch"});
+  write_run("a", {1, 1});
+  expect_error({"a", "words.log"}, 3, {"words.log"});
+}
+
+TEST_F(CompareRefusal, DamagedFilesAreDataErrors) {
+  write_run("a", {1, 1});
+  const std::string good = read_bytes(folder() / "a/metrics.jsonl");
+  const auto expect_damage = [&](const std::string& text, const Texts& texts) {
+    write("a/metrics.jsonl", text);
+    expect_error({"a"}, 3, texts);
+  };
+  expect_damage(good.substr(0, good.size() - 9), {"a/metrics.jsonl, line 2", "no JSON object"});
+  expect_damage("[1]\n" + good, {"line 1", "no JSON object"});
+  const std::string epoch = "{\"event\":\"epoch\",";
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":1}", {"line 3", "'seconds' is missing"});
+  expect_damage(good + epoch + "\"epoch\":3,\"seconds\":1}", {"line 3", "'loss' is missing"});
+  expect_damage(good + epoch + "\"loss\":3,\"seconds\":1}", {"line 3", "'epoch'"});
+  expect_damage(good + epoch + "\"epoch\":-3,\"loss\":3,\"seconds\":1}", {"line 3", "'epoch' is -3"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":3,\"seconds\":-1}", {"line 3", "'seconds'"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":\"2\",\"seconds\":1}", {"line 3", "'loss' is no number"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"clock\":1}", {"line 3", "'clock'"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"peak_bytes\":[\"1\"]}",
+                {"line 3", "'peak_bytes'"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"peak_bytes\":7}", {"line 3", "'peak_bytes'"});
+  write("a/metrics.jsonl", good);
+  write("a/config.json", "{\"program\": 7");
+  expect_error({"a"}, 3, {"a/config.json"});
+}
+
+}  // namespace
+}  // namespace stagecoach::test

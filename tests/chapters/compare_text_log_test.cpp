@@ -1,0 +1,129 @@
+/// @file
+/// `compare` on what programs printed: ours, and those of other frameworks.
+
+#include "tests/chapters/compare.h"
+
+namespace stagecoach::test {
+namespace {
+
+class CompareTextLog : public CompareTest {
+ protected:
+  /// Expects that this log has two epochs, the second of 2 s with the loss 1.5.
+  void expect_two_epochs(const std::string& text) {
+    write("run.log", text);
+    const Outcome outcome = compare({"run.log"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(cell(outcome, "run.log", "epochs"), "2") << text;
+    EXPECT_EQ(cell(outcome, "run.log", "epoch time"), "2.000 s") << text;
+    EXPECT_EQ(cell(outcome, "run.log", "loss"), "1.500") << text;
+  }
+};
+
+const std::string kFirst = "Epoch: 1, Loss: 2.30, acc: 0.10, time cost: 9.00s";
+const std::string kSecond = "Epoch: 2, Loss: 1.50, acc: 0.40, time cost: 2.00s";
+
+TEST_F(CompareTextLog, OfOurForm) {
+  write("a.log", kFirst + ", test acc: 0.20, 100 img/s, idle 0.0% (ideal 60.0%)\n" + kSecond +
+                     ", test acc: 0.38, 27310 img/s, idle 21.4% (ideal 20.0%)\n");
+  const Outcome outcome = compare({"a.log"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(cell(outcome, "a.log", "idle"), "21.4%");
+  EXPECT_EQ(cell(outcome, "a.log", "acc"), "0.400");
+  EXPECT_EQ(cell(outcome, "a.log", "test acc"), "0.380");
+  EXPECT_EQ(cell(outcome, "a.log", "clock"), "wall");
+  EXPECT_EQ(cell(outcome, "a.log", "ranks"), "-");
+  EXPECT_EQ(cell(outcome, "a.log", "ideal"), "-") << "of an unknown number of ranks";
+  EXPECT_EQ(cell(outcome, "a.log", "peak MiB"), "-");
+}
+
+TEST_F(CompareTextLog, OfOtherFrameworks) {
+  expect_two_epochs("Files already downloaded\n\n" + kFirst + "\nstep 100, loss 1.9\nEpoch: 2 begins\n" + kSecond +
+                    "\n");
+  expect_two_epochs(kFirst + "\n" + kSecond);
+  expect_two_epochs("\xEF\xBB\xBF" + kFirst + "\r\n" + kSecond + "\r\n");
+  expect_two_epochs("\r\033[KEpoch 1 [==  ] 50%\r\033[K" + kFirst + "\n\r\033[KEpoch 2 [=\r\033[1;32m" + kSecond +
+                    "\033[0m\n");
+  expect_two_epochs("Epoch: 0, Loss: nan, acc: nan, time cost: 1e1s, lr 0.1, test acc: 0.1\n" +
+                    std::string("Epoch: 1, Loss: 1.5e+00, acc: 4e-1, time cost: 2s (slow)\n"));
+  expect_two_epochs(kFirst + "\n" + "Epoch: 2, Loss: 9, acc: 0, time cost: 99s\n" + kSecond + "\n");
+}
+
+TEST_F(CompareTextLog, LinesOfAnotherFormAreNoEpochs) {
+  write("run.log", kFirst + "\n[rank 0] " + kSecond + "\n  " + kSecond + "\nEpoch: 2, Loss: 1.5\nEpoch 2, " + kSecond);
+  EXPECT_EQ(cell(compare({"run.log"}), "run.log", "epochs"), "1");
+}
+
+TEST_F(CompareTextLog, LossesThatAreNoNumbersAreShown) {
+  write("nan.log", kFirst + "\nEpoch: 2, Loss: nan, acc: 0.1, time cost: 1.0s\n");
+  write("inf.log", kFirst + "\nEpoch: 2, Loss: -inf, acc: 0.1, time cost: 1.0s\n");
+  const Outcome outcome = compare({"nan.log", "inf.log"});
+  EXPECT_EQ(cell(outcome, "nan.log", "loss"), "nan");
+  EXPECT_EQ(cell(outcome, "inf.log", "loss"), "-inf");
+}
+
+TEST_F(CompareTextLog, ADamagedEpochIsADataError) {
+  write("run.log", kFirst + "\n" + "Epoch: 2, Loss: 1.50, acc: 0.40, time cost: \n");
+  expect_error({"run.log"}, 3, {"run.log, line 2", "time cost: 1.83s"});
+  write("run.log", kFirst + "\n\nEpoch: 2, Loss: , acc: 0.40, time cost: 1.2s\n");
+  expect_error({"run.log"}, 3, {"run.log, line 3"});
+  write("run.log", "Epoch: 2, Loss: 1, acc: 0.40, time cost: -1.2s\n");
+  expect_error({"run.log"}, 3, {"run.log, line 1"});
+}
+
+TEST_F(CompareTextLog, VirtualTimesAreNotWallTimes) {
+  write("wall.log", kFirst + "\n");
+  write("virtual.log", kFirst + " virtual, test acc: 0.20, 100 img/s, idle 0.0% (ideal 0.0%)\n");
+  expect_refusal("wall.log", "virtual.log", {"clock wall there, virtual here"});
+  EXPECT_EQ(cell(compare({"virtual.log"}), "virtual.log", "test acc"), "0.200");
+  write("mixed.log", kFirst + " virtual\n" + kSecond + "\n");
+  write("two.log", kFirst + "\n" + kSecond + "\n");
+  expect_refusal("two.log", "mixed.log", {"clock wall there, mixed here"});
+}
+
+TEST_F(CompareTextLog, SettingsInTheLogAreCompared) {
+  const std::string table = "ch03_gpipe\n  data          my pictures\n  batch-size    64\n  ranks         4\n";
+  write("a.log", table + "  schedule      1f1b\n" + kFirst + ", idle 1.0% (ideal 25.0%)\n");
+  write("b.log", "ch03_gpipe\r\n  data          my pictures\r\n  batch-size    128\r\n" + kFirst + "\r\n");
+  expect_refusal("a.log", "b.log", {"batch-size 64 there, 128 here"});
+  const Outcome outcome = compare({"a.log"});
+  EXPECT_EQ(cell(outcome, "a.log", "program"), "ch03_gpipe");
+  EXPECT_EQ(cell(outcome, "a.log", "schedule"), "1f1b");
+  EXPECT_EQ(cell(outcome, "a.log", "ideal"), "3.00");
+  write_run("c", {9}, {{"data", "my pictures"}});
+  EXPECT_EQ(compare({"a.log", "c"}).exit_code, 0) << "a log and a folder say the same";
+}
+
+TEST_F(CompareTextLog, DataWithoutANameAreComparedByTheirSize) {
+  write_run("a", {2, 2});  // 1,000 pictures
+  write("near.log", kFirst + ", 111 img/s\n" + kSecond + ", 505 img/s\n");
+  const Outcome near = compare({"a", "near.log"});
+  EXPECT_EQ(near.exit_code, 0) << near.err;
+  EXPECT_EQ(cell(near, "near.log", "speed-up"), "1.00");
+  expect_texts(near.out, {"note: near.log against a: the data are not known of both", "1000 there", "within 2%",
+                          "note: near.log against a: the batch size is not known"});
+  write("far.log", kFirst + ", 130 img/s\n" + kSecond + ", 580 img/s\n");
+  expect_refusal("a", "far.log", {"pictures an epoch: 1000 there, 11", "the same data"});
+  // 0.02 s may be 0.015 s: this says nothing about the number of pictures.
+  write_run("fast", {0.02});
+  write("fast.log", "Epoch: 1, Loss: 2, acc: 0, time cost: 0.02s, test acc: 0, 66666 img/s\n");
+  const Outcome fast = compare({"fast", "fast.log"});
+  EXPECT_EQ(fast.exit_code, 0) << fast.err;
+  expect_texts(fast.out, {"the data are not known of both, so see yourself"});
+}
+
+TEST_F(CompareTextLog, PartsOfARunAreNotWholeOnes) {
+  write("first.log", kFirst + "\n" + kSecond + "\n");
+  write("rest.log", "Epoch: 3, Loss: 1, acc: 0, time cost: 1s\nEpoch: 4, Loss: 1, acc: 0, time cost: 1s\n");
+  expect_refusal("first.log", "rest.log", {"finished epochs 2 there, 2 (3 to 4) here"});
+}
+
+TEST_F(CompareTextLog, TimesThatRoundToNothingHaveNoSpeedUp) {
+  write("a.log", "Epoch: 1, Loss: 2, acc: 0, time cost: 0.00s\n");
+  const Outcome outcome = compare({"a.log", "--svg", "plot.svg"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(cell(outcome, "a.log", "speed-up"), "-");
+  EXPECT_EQ(read_bytes(folder() / "plot.svg").find("nan"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stagecoach::test
