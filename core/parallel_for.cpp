@@ -2,21 +2,13 @@
 
 #include <utility>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "core/relax.h"
 
 namespace stagecoach {
 namespace {
 
 // Operations follow each other within microseconds, so a thread spins for about that long before it sleeps.
 constexpr int kSpins = 4000;
-
-void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 /// Returns once `value` no longer holds `old`.
 template <class T>

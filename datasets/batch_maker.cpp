@@ -21,7 +21,9 @@ BatchMaker::BatchMaker(Dataset dataset, const LoaderSettings& settings)
     : dataset_(std::move(dataset)), settings_(settings) {
   check();
   stored_ = {dataset_.images.size(2), dataset_.images.size(3)};
-  made_ = settings_.image_size == 0 ? stored_ : PictureSize{settings_.image_size, settings_.image_size};
+  made_ = !settings_.pictures         ? PictureSize{0, 0}
+          : settings_.image_size == 0 ? stored_
+                                      : PictureSize{settings_.image_size, settings_.image_size};
 }
 
 void BatchMaker::check() const {
@@ -81,6 +83,10 @@ Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epo
   std::vector<std::uint8_t> augmented(static_cast<std::size_t>(settings_.augment ? stored_pixels : 0));
   for (std::int64_t i = 0; i < count; ++i, to += made_pixels) {
     const std::uint32_t sample = order[static_cast<std::size_t>(start + first + i)];
+    to_labels[i] = from_labels[sample];
+    if (!settings_.pictures) {
+      continue;
+    }
     const std::uint8_t* picture = from + sample * stored_pixels;
     if (settings_.augment) {
       augment_picture(picture, augmented.data(), stored_, random.block(sample));
@@ -91,7 +97,6 @@ Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epo
     } else {
       std::memcpy(to, picture, static_cast<std::size_t>(made_pixels));
     }
-    to_labels[i] = from_labels[sample];
   }
   return batch;
 }

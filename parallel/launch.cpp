@@ -95,8 +95,8 @@ std::string words_of(const std::exception_ptr& failure) {
 std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
   const World world;
   return std::make_unique<ThreadCommunicator>(
-      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)), "world", 0, std::vector<int>{0},
-      device, make_clock(clock, device, world.link, start_wall_time()));
+      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout), ThreadWorld::Waits::sleeping),
+      "world", 0, std::vector<int>{0}, device, make_clock(clock, device, world.link, start_wall_time()));
 }
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {
@@ -106,11 +106,13 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
   if (!std::isfinite(world.timeout) || world.timeout <= 0) {
     throw UsageError(fmt::format("a timeout of {} s: it must be more than 0", world.timeout));
   }
-  const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
   const std::vector<int> cores = usable_cores();
   const bool enough = cores.size() >= members.size();
+  const auto shared = std::make_shared<ThreadWorld>(
+      world.ranks, std::chrono::duration<double>(world.timeout),
+      enough && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping);
   const auto start = start_wall_time();
   FirstFailure failure;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <utility>
 
 #include "core/allocator.h"
 #include "core/autograd/backward.h"
@@ -11,6 +12,8 @@
 
 namespace stagecoach {
 namespace {
+
+constexpr std::chrono::seconds kLongest(2);
 
 double seconds_of(Device device, const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -31,16 +34,11 @@ struct Measured {
   std::vector<double> backward_weight;
 };
 
-/// One layer, forward and backward. `x` wants a gradient if it is recorded to want one. Gives the output, without
-/// history.
-Tensor run_layer(Module& layer, const Tensor& x, Measured& times, LayerProfile& profile) {
+/// One layer, forward and backward. Gives the output, without history.
+Tensor time_layer(Module& layer, const Tensor& x, Measured& times) {
   const Device device = x.device();
-  const auto in_use = [&] { return static_cast<std::int64_t>(allocator(device).stats().current_bytes); };
-  const std::int64_t before = in_use();
   Tensor y;
   times.forward.push_back(seconds_of(device, [&] { y = layer.forward(x); }));
-  profile.kept_bytes = in_use() - before;
-  profile.output_bytes = static_cast<std::int64_t>(y.bytes());
   const Tensor output = y.detach();
   if (!y.requires_grad()) {
     return output;  // nothing before it wants a gradient, and it has no weights
@@ -53,7 +51,29 @@ Tensor run_layer(Module& layer, const Tensor& x, Measured& times, LayerProfile& 
   }
   times.backward_input.push_back(seconds_of(device, [&] { weights = backward_inputs(y, grad, inputs); }));
   times.backward_weight.push_back(seconds_of(device, [&] { weights.run(); }));
+  for (auto [name, parameter] : layer.named_parameters()) {
+    parameter.zero_grad();
+  }
   return output;
+}
+
+/// Runs all layers forward in one graph, and looks at the memory in use after each.
+void measure_memory(Sequential& model, const Tensor& input, std::vector<LayerProfile>& profiles) {
+  const auto in_use = [&] { return static_cast<std::int64_t>(allocator(input.device()).stats().current_bytes); };
+  Tensor x = input.detach();
+  for (int i = 0; i < model.size(); ++i) {
+    LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
+    const std::int64_t before = in_use();
+    Tensor y = model.layer(i)->forward(x);
+    const std::int64_t after = in_use();
+    x = std::move(y);
+    profile.kept_bytes = after - before;
+    profile.freed_bytes = after - in_use();
+    profile.output_bytes = static_cast<std::int64_t>(x.bytes());
+    for (const auto& [name, parameter] : model.layer(i)->named_parameters()) {
+      profile.parameter_bytes += static_cast<std::int64_t>(parameter.bytes());
+    }
+  }
 }
 
 }  // namespace
@@ -63,7 +83,11 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input,
   const auto layers = static_cast<std::size_t>(model.size());
   std::vector<LayerProfile> profiles(layers);
   std::vector<Measured> times(layers);
+  const auto start = std::chrono::steady_clock::now();
   for (int repeat = 0; repeat <= repeats; ++repeat) {  // the first one fills the caches, and does not count
+    if (repeat >= 2 && std::chrono::steady_clock::now() - start > kLongest) {
+      break;
+    }
     Tensor x = input.detach();
     for (std::size_t i = 0; i < layers; ++i) {
       if (repeat == 1) {
@@ -73,10 +97,7 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input,
       if (i > 0) {
         x.set_requires_grad(true);
       }
-      x = run_layer(layer, x, times[i], profiles[i]);
-      for (auto [name, parameter] : layer.named_parameters()) {
-        parameter.zero_grad();
-      }
+      x = time_layer(layer, x, times[i]);
     }
   }
   for (std::size_t i = 0; i < layers; ++i) {
@@ -85,10 +106,8 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input,
       profiles[i].backward_input = i > 0 ? median(times[i].backward_input) : 0;
       profiles[i].backward_weight = median(times[i].backward_weight);
     }
-    for (const auto& [name, parameter] : model.layer(static_cast<int>(i))->named_parameters()) {
-      profiles[i].parameter_bytes += static_cast<std::int64_t>(parameter.bytes());
-    }
   }
+  measure_memory(model, input, profiles);
   return profiles;
 }
 
@@ -105,6 +124,25 @@ Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& spli
     }
   }
   return costs;
+}
+
+std::vector<double> bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split,
+                                    std::int64_t input_bytes, Stage::Recompute recompute) {
+  std::vector<double> bytes;
+  std::size_t layer = 0;
+  for (const int count : split) {
+    std::int64_t kept = bytes.empty() ? input_bytes : 0;
+    for (int i = 0; i < count; ++i, ++layer) {
+      const LayerProfile& one = layers.at(layer);
+      if (recompute == Stage::Recompute::no) {
+        kept += one.kept_bytes - (i > 0 ? one.freed_bytes : 0);  // what enters the stage stays
+      } else if (i + 1 == count) {
+        kept += one.output_bytes;
+      }
+    }
+    bytes.push_back(static_cast<double>(kept));
+  }
+  return bytes;
 }
 
 }  // namespace stagecoach

@@ -51,6 +51,11 @@ has_header() {
   fi
 }
 
+# The linker knows where libraries lie. cblas.h alone tells nothing: other BLAS libraries have it too.
+has_library() {
+  has_command "$compiler" && echo 'int main() {}' | "$compiler" -x c++ -o /dev/null - "-l$1" 2> /dev/null
+}
+
 has_stb() { has_header stb/stb_image.h || has_header stb_image.h; }
 has_python_module() { /usr/bin/python3 -c "import $1" 2> /dev/null; }
 
@@ -86,7 +91,7 @@ look() {
   fi
   if $for_benchmarks; then
     need libbenchmark-dev "Google Benchmark" has_header benchmark/benchmark.h
-    need libopenblas-dev "OpenBLAS" has_header cblas.h
+    need libopenblas-dev "OpenBLAS" has_library openblas
   fi
 }
 

@@ -19,10 +19,10 @@ Device open_device(const Settings& settings);
 ClockKind clock_kind(const Settings& settings);
 /// The data of --data; with --smoke a few generated pictures.
 TrainTest open_data(const Settings& settings);
-/// A loader for training: shuffled, and augmented if asked for.
-Loader training_loader(const Settings& settings, const Dataset& data);
+/// A loader for training: shuffled, and augmented if asked for. Without `pictures` it makes labels alone.
+Loader training_loader(const Settings& settings, const Dataset& data, bool pictures = true);
 /// A loader for testing: in the stored order, as stored.
-Loader test_loader(const Settings& settings, const Dataset& data);
+Loader test_loader(const Settings& settings, const Dataset& data, bool pictures = true);
 /// The model of --model, without memory.
 std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data);
 /// The same, on `device`, with its initial weights.

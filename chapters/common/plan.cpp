@@ -152,8 +152,10 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 
 StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
                        LoaderFor purpose) {
-  const bool needs_data = rank.index == plan.first_rank() || rank.index == plan.last_rank();
-  Loader loader = purpose == LoaderFor::training ? training_loader(settings, data) : test_loader(settings, data);
+  const bool pictures = rank.index == plan.first_rank();
+  const bool needs_data = pictures || rank.index == plan.last_rank();
+  Loader loader = purpose == LoaderFor::training ? training_loader(settings, data, pictures)
+                                                 : test_loader(settings, data, pictures);
   return {std::move(loader),     data.size(), settings.batch_size,
           settings.microbatches, rank.device, needs_data ? StepLoader::Needs::data : StepLoader::Needs::nothing};
 }

@@ -47,7 +47,7 @@ std::map<int, std::shared_ptr<Sequential>> open_stages(const Settings& settings,
 /// Their layers as one module: what the rank's optimizer updates, and its part of a checkpoint.
 std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages);
 
-/// The rank's loader: with data where it holds the first or the last stage.
+/// The rank's loader: with pictures where it holds the first stage, with labels where it holds the first or the last.
 enum class LoaderFor { training, testing };
 StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
                        LoaderFor purpose);

@@ -37,27 +37,11 @@ std::string formula(const std::string& schedule, int p, std::int64_t m, int v) {
   return "none: this table is your own";
 }
 
-/// Bytes of a micro-batch in flight through each stage, by the profile. What enters a stage was made, and is counted,
-/// by the one before it; the pictures by the first.
-std::vector<double> kept_bytes(const Plan& plan, std::int64_t microbatch, bool recompute) {
-  std::vector<double> bytes;
-  std::size_t layer = 0;
-  for (const int layers : plan.split) {
-    double kept = 0;
-    for (int i = 0; i < layers; ++i, ++layer) {
-      const LayerProfile& one = plan.profile[layer];
-      const bool leaves = i + 1 == layers;
-      kept += static_cast<double>(!recompute ? one.kept_bytes : leaves ? one.output_bytes : 0);
-    }
-    bytes.push_back(kept);
-  }
-  bytes[0] += static_cast<double>(plan.shapes[0].numel() * microbatch) * sizeof(float);
-  return bytes;
-}
-
 void print_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
-  const auto kept = kept_bytes(plan, microbatch, settings.recompute);
-  const auto graph = kept_bytes(plan, microbatch, false);
+  const std::int64_t input_bytes = plan.shapes[0].numel() * microbatch * static_cast<std::int64_t>(sizeof(float));
+  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto kept = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
+  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
   auto peaks = peak_bytes(plan.schedule, kept);
   fmt::print("\nActivations\n  {:<6} {:>5} {:>8} {:>18}\n", "stage", "rank", "layers", "MiB a micro-batch");
   for (std::size_t s = 0; s < kept.size(); ++s) {

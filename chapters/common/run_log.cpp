@@ -32,6 +32,20 @@ Settings of_rank(Settings settings, int rank) {
   return settings;
 }
 
+/// "3,9 layers on ranks 0,1": what lies side by side.
+std::string stages_line(const LayerRanks& layers) {
+  std::vector<int> counts;
+  std::vector<int> ranks;
+  for (const auto& [layer, rank] : layers) {
+    if (ranks.empty() || ranks.back() != rank) {
+      ranks.push_back(rank);
+      counts.push_back(0);
+    }
+    ++counts.back();
+  }
+  return fmt::format("{} layers on ranks {}", fmt::join(counts, ","), fmt::join(ranks, ","));
+}
+
 /// A rank's part of an optimizer's saved state. The last entry, the count of steps, is everybody's.
 NamedTensors optimizer_state_of_rank(const LayerRanks& layers, int rank, const NamedTensors& state) {
   NamedTensors mine = tensors_of_rank(layers, rank, state);
@@ -60,6 +74,9 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
       held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {
   if (writes_and_prints()) {
     fmt::print("{}", settings_table(settings));
+    if (!layers_.empty()) {
+      fmt::print("  {:<13} {}\n", "stages", stages_line(layers_));
+    }
     if (comm.device().type == DeviceType::cuda) {
       fmt::print("  {:<13} {}\n", "gpu", cuda::description(comm.device()));
     }

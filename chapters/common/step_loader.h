@@ -16,8 +16,8 @@ namespace stagecoach {
 struct Step {
   std::vector<std::int64_t> sizes;  ///< pictures of each micro-batch
   std::int64_t pictures = 0;        ///< their sum
-  std::vector<Tensor> images;       ///< uint8 [n, 3, H, W] each; empty where the first stage is not
-  std::vector<Tensor> labels;       ///< int32 [n] each; empty where the last stage is not
+  std::vector<Tensor> images;       ///< uint8 [n, 3, H, W] each, where the first stage is
+  std::vector<Tensor> labels;       ///< int32 [n] each, where the last stage is
 };
 
 class StepLoader {

@@ -5,15 +5,46 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/relax.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
 
+namespace {
+
+constexpr std::chrono::milliseconds kLongestPoll(20);
+constexpr int kLooks = 1000;  // some microseconds
+
+}  // namespace
+
+void ThreadWorld::wake(int rank) {
+  Mailbox& mailbox = mailboxes_[static_cast<std::size_t>(rank)];
+  mailbox.news.fetch_add(1, std::memory_order_release);
+  mailbox.changed.notify_all();
+}
+
+/// Looks for news for some microseconds, and lets others take the lock meanwhile.
+void ThreadWorld::poll(int rank, std::unique_lock<std::mutex>& lock) const {
+  const std::atomic<std::uint64_t>& news = mailboxes_[static_cast<std::size_t>(rank)].news;
+  const std::uint64_t before = news.load(std::memory_order_acquire);
+  lock.unlock();
+  for (int i = 0; i < kLooks && news.load(std::memory_order_acquire) == before; ++i) {
+    relax();
+  }
+  lock.lock();
+}
+
 template <class Done>
 void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done,
                        const std::function<std::string()>& doing) {
-  const bool in_time =
-      changed_[static_cast<std::size_t>(rank)].wait_for(lock, timeout_, [&] { return !failure_.empty() || done(); });
+  const auto has_ended = [&] { return !failure_.empty() || done(); };
+  if (waits_ == Waits::polling) {
+    const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::duration<double>>(kLongestPoll, timeout_);
+    while (!has_ended() && std::chrono::steady_clock::now() < end) {
+      poll(rank, lock);
+    }
+  }
+  const bool in_time = mailboxes_[static_cast<std::size_t>(rank)].changed.wait_for(lock, timeout_, has_ended);
   if (done()) {
     return;  // what is there is there, whoever failed since
   }
@@ -96,8 +127,8 @@ void ThreadWorld::fail(const std::string& who) {
   if (failure_.empty()) {
     failure_ = who;
   }
-  for (std::condition_variable& changed : changed_) {
-    changed.notify_all();
+  for (int rank = 0; rank < static_cast<int>(mailboxes_.size()); ++rank) {
+    wake(rank);
   }
 }
 

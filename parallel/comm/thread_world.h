@@ -4,8 +4,10 @@
 /// the news that a rank has failed.
 
 #include <any>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -22,8 +24,11 @@ namespace stagecoach {
 
 class ThreadWorld {
  public:
-  ThreadWorld(int ranks, std::chrono::duration<double> timeout)
-      : timeout_(timeout), changed_(static_cast<std::size_t>(ranks)) {}
+  /// With Waits::polling a rank that waits keeps its core for a while: to be woken takes longer than most waits. That is
+  /// for ranks with a core each.
+  enum class Waits { sleeping, polling };
+  ThreadWorld(int ranks, std::chrono::duration<double> timeout, Waits waits)
+      : timeout_(timeout), waits_(waits), mailboxes_(static_cast<std::size_t>(ranks)) {}
 
   struct Message {
     Tensor tensor;
@@ -59,11 +64,20 @@ class ThreadWorld {
   /// Rank `rank` waits until `done` holds. Throws CommError after the timeout, or when a rank has failed.
   template <class Done>
   void wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const std::function<std::string()>& doing);
-  void wake(int rank) { changed_[static_cast<std::size_t>(rank)].notify_all(); }
+  /// There is news for rank `rank`.
+  void wake(int rank);
+  void poll(int rank, std::unique_lock<std::mutex>& lock) const;
+
+  /// How a rank learns that there is news for it.
+  struct Mailbox {
+    std::condition_variable changed;
+    std::atomic<std::uint64_t> news = 0;
+  };
 
   const std::chrono::duration<double> timeout_;
+  const Waits waits_;
   std::mutex mutex_;                              // guards what follows
-  std::vector<std::condition_variable> changed_;  // a rank each: only those are woken for whom there is news
+  std::vector<Mailbox> mailboxes_;  // a rank each: only those are woken for whom there is news
   std::map<Address, std::deque<std::shared_ptr<Message>>> messages_;
   std::map<std::string, Meeting> meetings_;
   std::string failure_;

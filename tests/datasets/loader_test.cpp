@@ -89,6 +89,18 @@ TEST(Loader, TheRaggedLastBatchIsKept) {
 }
 
 // Sizes that do not divide each other, and more shards than samples in the last batch.
+TEST(Loader, LabelsAloneAreThoseOfTheWhole) {
+  const LoaderSettings settings{.batch_size = 10, .seed = 1, .augment = true};
+  Loader whole(samples(61), settings);
+  LoaderSettings alone = settings;
+  alone.pictures = false;
+  Loader labels(samples(61), alone);
+  const std::vector<Batch> wanted = epoch_of(whole, 2);
+  const std::vector<Batch> got = epoch_of(labels, 2);
+  EXPECT_EQ(numbers(wanted), numbers(got));
+  EXPECT_EQ(got.back().images.shape(), (Shape{1, 3, 0, 0}));
+}
+
 TEST(Loader, ShardsTogetherAreTheWhole) {
   for (const int shards : {1, 2, 3, 4, 7, 13}) {
     Loader whole(samples(61), {.batch_size = 10, .seed = 1, .augment = true});

@@ -263,6 +263,24 @@ TEST(Pipeline, EqualsOneDeviceOnConvnet) {
   expect_equal(wanted, in_pipeline(kConvnet, make_schedule("foldx_aiao", 2, 3, 3)));
 }
 
+// Each micro-batch normalises by itself, and the statistics move once a micro-batch, in their order: as on one device.
+TEST(Pipeline, EqualsOneDeviceOnResnet18) {
+  const Task task{[] { return make_model("resnet18"); }, {3, 32, 32}, 10, 1};
+  const Trained wanted = on_one_device(task, 2);
+  expect_equal(wanted, in_pipeline(task, make_schedule("1f1b", 2, 2)));
+  expect_equal(wanted, in_pipeline(task, make_schedule("interleaved", 2, 2, 2), Stage::Recompute::yes));
+}
+
+// A step with fewer micro-batches, as an epoch's last batch makes it, runs the same order without those.
+TEST(Pipeline, RunsFewerMicroBatchesInTheSameOrder) {
+  const Trained wanted = on_one_device(kUneven, 3);
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "interleaved", "foldx_aiao"}) {
+    SCOPED_TRACE(name);
+    const int chunks = name[0] == 'i' || name[0] == 'f' ? 2 : 1;
+    expect_equal(wanted, in_pipeline(kUneven, with_fewer_microbatches(make_schedule(name, 4, 8, chunks), 3)));
+  }
+}
+
 // A student's own table, as torch.distributed.pipelining writes it.
 TEST(Pipeline, RunsATableFromText) {
   const Schedule schedule = schedule_from_text(

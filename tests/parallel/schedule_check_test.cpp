@@ -115,5 +115,28 @@ TEST(Check, RandomDamageIsRefusedWithAReason) {
   EXPECT_GT(refused, 600) << "most damage matters";
 }
 
+TEST(Check, FewerMicroBatchesOfALegalScheduleAreLegal) {
+  for (const std::string& name : schedule_names()) {
+    for (const int p : {1, 2, 4}) {
+      const int chunks = name == "interleaved" || name.rfind("foldx", 0) == 0 ? 2 : 1;
+      const Schedule whole = make_schedule(name, p, 8, chunks);
+      for (int m = 1; m <= 8; ++m) {
+        const Schedule fewer = with_fewer_microbatches(whole, m);
+        EXPECT_EQ(fewer.microbatches, m);
+        EXPECT_EQ(check(fewer), std::vector<std::string>{}) << name << ", " << p << " ranks, " << m;
+      }
+      EXPECT_EQ(with_fewer_microbatches(whole, 8), whole);
+    }
+  }
+  EXPECT_THROW(with_fewer_microbatches(gpipe_schedule(2, 2), 3), Error);
+  EXPECT_THROW(with_fewer_microbatches(gpipe_schedule(2, 2), 0), Error);
+}
+
+TEST(Schedule, ForwardsAlone) {
+  const Schedule forwards = forwards_of(make_schedule("1f1b", 2, 3));
+  const std::vector<Action> wanted{{Operation::forward, 1, 0}, {Operation::forward, 1, 1}, {Operation::forward, 1, 2}};
+  EXPECT_EQ(forwards.ranks[1], wanted);
+}
+
 }  // namespace
 }  // namespace stagecoach

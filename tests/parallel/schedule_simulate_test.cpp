@@ -116,5 +116,33 @@ TEST(Simulate, HoldsForLargeClusters) {
   EXPECT_NEAR(simulate(schedule, unit_costs(64, 2)).idle, 63.0 / (2 * 256 + 63), 1e-9);
 }
 
+// Steps in a row: rank 0 has the first and the last action of a step, so a step begins when the one before has ended,
+// its update included.
+TEST(SteadyState, OfAPipelineIsItsStep) {
+  Costs costs = Costs::uniform(4, 1, 1, 1);
+  const Schedule schedule = one_f_one_b_schedule(4, 8);
+  EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, simulate(schedule, costs).seconds);
+  EXPECT_NEAR(simulate_steady_state(schedule, costs).idle, 3.0 / 11, 1e-12);
+  costs.update = {2, 0, 0, 0};
+  EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, 33 + 2);
+  costs.update = {0, 0, 0, 2};  // while the gradient travels back to rank 0
+  EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, 33);
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 33);
+  EXPECT_NEAR(simulate_steady_state(schedule, costs).idle, 1 - (4 * 24.0 + 2) / (4 * 33), 1e-12);
+}
+
+// Zero bubble: the last rank is done after the first, which goes on meanwhile.
+TEST(SteadyState, IsShorterThanAStepWhereOnlyTheEndsAreSkewed) {
+  const Schedule schedule = zero_bubble_h1_schedule(4, 8);
+  const Costs costs = Costs::uniform(4, 1, 1, 1);
+  EXPECT_LE(simulate_steady_state(schedule, costs).seconds, simulate(schedule, costs).seconds);
+  EXPECT_LE(simulate_steady_state(schedule, costs).idle, simulate(schedule, costs).idle);
+}
+
+TEST(PeakBytes, WeighEachStage) {
+  const Schedule schedule = one_f_one_b_schedule(3, 6);
+  EXPECT_EQ(peak_bytes(schedule, {10, 100, 1000}), (std::vector<double>{30, 200, 1000}));
+}
+
 }  // namespace
 }  // namespace stagecoach

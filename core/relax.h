@@ -1,0 +1,18 @@
+#pragma once
+/// @file
+/// What a thread does between two looks at a value that another thread will change.
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace stagecoach {
+
+/// Tells the core that this thread only waits, for some tens of cycles.
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace stagecoach

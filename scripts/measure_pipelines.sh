@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Makes docs/measurements/pipelines.md and its figures: chapters 1, 2, 3 and 5 on CIFAR-10, pipelines of two ranks beside
+# their prediction and beside PyTorch, the size of micro-batches, and the executor's own cost.
+#
+#   scripts/measure_pipelines.sh DATA [PYTHON]      DATA has CIFAR-10; PYTHON has torch and numpy (left out if not given)
+#
+# Takes about twenty minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ $# -lt 1 || $# -gt 2 || $1 == -* ]]; then
+  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  exit 2
+fi
+data=$1
+torch=(${2:+--torch "$2"})
+page=docs/measurements/pipelines.md
+programs=build/benchmarks/bin
+machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+mkdir -p docs/measurements docs/figures
+
+scripts/setup.sh --for-benchmarks
+scripts/build.sh benchmarks
+
+printf '# Pipelines\n\nMade by `scripts/measure_pipelines.sh` on %s: %s, commit %s.\n' \
+  "$(date -u +%F)" "$machine" "$(git rev-parse --short HEAD)" > "$page"
+
+# train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
+train() {
+  echo "measuring: $1"
+  "$programs/$2" --data "$data" --batch-size 256 --epochs 10 --optimizer adam --clock virtual --out "$runs/$1" \
+    "${@:3}" > "$runs/$1.log"
+}
+train one_device_whole ch01_single_device
+train one_device ch01_single_device --microbatches 8
+train naive ch02_naive_model_parallel --ranks 4
+train gpipe ch03_gpipe --ranks 4 --microbatches 8
+train 1f1b ch05_interleaved --ranks 4 --microbatches 8 --schedule 1f1b
+train interleaved ch05_interleaved --ranks 4 --microbatches 8 --chunks 2
+train zb_h1 ch05_interleaved --ranks 4 --microbatches 8 --schedule zb-h1
+{
+  printf '\n## Ten epochs of CIFAR-10, four ranks, virtual clock\n\n'
+  printf 'Batch 256 in 8 micro-batches, Adam, split by measured time. `compare` printed:\n\n'
+  "$programs/compare" "$runs"/{one_device,one_device_whole,naive,gpipe,1f1b,interleaved,zb_h1} --markdown \
+    --svg docs/figures/pipelines.svg
+  printf '\n![Epoch times and losses](../figures/pipelines.svg)\n\n'
+  printf 'The SHA-256 sums of the weights. Those with the same micro-batches are the same bytes:\n\n```text\n'
+  (cd "$runs" && sha256sum */weights.safetensors)
+  printf '```\n\nThe epochs of `gpipe`:\n\n```text\n'
+  grep '^Epoch:' "$runs/gpipe.log"
+  printf '```\n'
+} >> "$page"
+
+echo "measuring: two ranks on two cores, wall clock"
+{
+  printf '\n## Two ranks on two cores, wall clock\n\n'
+  printf '`tests/benchmarks/pipeline_ratio.py`: CIFAR-10, batch 256, 8 micro-batches, split by measured time.\n\n'
+  python3 tests/benchmarks/pipeline_ratio.py --data "$data" --programs "$programs" --rounds 5 "${torch[@]}"
+} >> "$page"
+
+echo "measuring: sizes of micro-batches"
+"$programs/make_generated_data" --train 120 --test 12 "$runs/pictures" > /dev/null
+{
+  printf '\n## How large should a micro-batch be?\n\n`tests/benchmarks/split_sweep.py`: resnet50, 64x64 pictures.\n\n'
+  python3 tests/benchmarks/split_sweep.py --data "$runs/pictures" --programs "$programs" \
+    --svg docs/figures/split_sweep.svg
+  printf '\n![Images a second over the size of a micro-batch](../figures/split_sweep.svg)\n'
+} >> "$page"
+
+echo "measuring: the executor and the schedules"
+{
+  printf '\n## What the executor itself costs, and large schedules\n\n```text\n'
+  for benchmark in pipeline schedule; do
+    "$programs/${benchmark}_benchmark" --benchmark_format=console 2> /dev/null
+  done
+  printf '```\n'
+} >> "$page"
+echo "written: $page"
