@@ -78,7 +78,9 @@ NamedTensors gather_tensors(Communicator& comm, const LayerRanks& layers, const 
     if (holder == comm.rank()) {
       const NamedTensors tensors = tensors_of_layer(layer, mine);
       if (comm.rank() == 0) {
-        all.insert(all.end(), tensors.begin(), tensors.end());
+        for (const auto& [name, tensor] : tensors) {
+          all.emplace_back(name, tensor.to(Device{}));
+        }
       } else {
         send_tensors(comm, tensors, 0);
       }

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <thread>
 
+#include "parallel/comm/activity.h"
 #include "parallel/comm/thread_communicator.h"
 
 namespace stagecoach {
@@ -65,6 +67,8 @@ class FirstFailure {
 
 /// The exception that is being handled, with the rank in its text unless it is the user's business.
 std::exception_ptr with_rank(int rank) {
+  const std::string activity = take_failed_activity();
+  const std::string where = activity.empty() ? "" : ", in the " + activity;
   try {
     throw;
   } catch (const UsageError&) {
@@ -74,7 +78,9 @@ std::exception_ptr with_rank(int rank) {
   } catch (const CommError&) {
     return std::current_exception();  // names its rank already
   } catch (const Error& error) {
-    return std::make_exception_ptr(Error(fmt::format("rank {}: {}", rank, error.what())));
+    return std::make_exception_ptr(Error(fmt::format("rank {}{}: {}", rank, where, error.what())));
+  } catch (const std::bad_alloc&) {
+    return std::make_exception_ptr(Error(fmt::format("rank {}{}: out of memory", rank, where)));
   } catch (...) {
     return std::current_exception();
   }
@@ -109,7 +115,7 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
   const std::vector<int> cores = usable_cores();
-  const bool enough = cores.size() >= members.size();
+  const bool enough = cores.size() >= members.size() * static_cast<std::size_t>(world.threads);
   const auto shared = std::make_shared<ThreadWorld>(
       world.ranks, std::chrono::duration<double>(world.timeout),
       enough && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping);
@@ -117,7 +123,7 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
   FirstFailure failure;
 
   const auto run_rank = [&](int r) {
-    if (enough) {
+    if (enough && world.threads == 1) {
       pin_to(cores[static_cast<std::size_t>(r)]);
     }
     try {

@@ -124,7 +124,9 @@ Tensor Pipeline::take(int number, int microbatch, Way way) {
   const int label = tag(number, microbatch, way);
   const int giver = way == Way::forward ? number - 1 : number + 1;
   if (holder(giver) == comm_.rank()) {
-    return at_hand_.extract(label).mapped();
+    auto found = at_hand_.extract(label);
+    STAGECOACH_CHECK(!found.empty(), "pipeline: stage {} has not yet given micro-batch {}", giver, microbatch);
+    return std::move(found.mapped());
   }
   // A gradient looks like the activation that it belongs to: what enters the next stage.
   const int entered = way == Way::forward ? number : number + 1;

@@ -123,6 +123,10 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   if (settings.model == "toy") {
+    if (!settings.out.empty() || !settings.resume.empty() || settings.explain || settings.ranks != 2) {
+      throw UsageError(
+          "--model toy makes one step on two ranks, and prints it; it takes no --out, --resume, --explain");
+    }
     return show_toy(settings);
   }
   const TrainTest data = open_data(settings);

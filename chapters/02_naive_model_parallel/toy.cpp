@@ -25,11 +25,15 @@ Tensor targets(Device device) { return Tensor::from(std::vector<float>{1, 0, 0, 
 void print(const char* when, const NamedTensors& weights) {
   fmt::print("  {}\n", when);
   for (const auto& [name, tensor] : weights) {
-    fmt::print("    {:<10} {:8.4f}\n", name, fmt::join(tensor.to_vector<float>(), " "));
+    const auto numbers = tensor.to_vector<float>();
+    const auto columns = tensor.size(tensor.dims() - 1);
+    for (auto row = numbers.begin(); row != numbers.end(); row += columns) {
+      fmt::print("    {:<10} {:8.4f}\n", row == numbers.begin() ? name : "", fmt::join(row, row + columns, " "));
+    }
   }
 }
 
-/// What each of the two ranks does: three messages of the whole chapter in twelve lines.
+/// What each of the two ranks does: the chapter's two messages, activations and their gradient.
 void step_on_two_ranks(const Settings& settings, Rank& rank, NamedTensors& after) {
   const auto layers = stages_of(*make_model("toy"), {2, 1})[static_cast<std::size_t>(rank.index)];
   layers->materialize(settings.seed, rank.device);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "chapters/common/flag_rules.h"
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
 #include "nn/models.h"
@@ -180,64 +181,22 @@ Settings merged_with_resumed(const CLI::App& app, const Chapter& chapter, const 
   if (older.program != chapter.program) {
     throw UsageError(fmt::format("--resume {}: this run was made by {}", given.resume, older.program));
   }
-  Settings merged = merge(given, older, [&](const std::string& name) {
+  const auto was_given = [&](const std::string& name) {
     const CLI::Option* option = app.get_option_no_throw("--" + name);
     return option != nullptr && option->count() > 0;
-  });
+  };
+  Settings merged = merge(given, older, was_given);
+  if (was_given("schedule") && !was_given("chunks")) {
+    merged.chunks = chapter.defaults.chunks;  // the older run's were for its schedule
+  }
+  if ((was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance")) &&
+      !was_given("split")) {
+    merged.split.clear();
+  }
   if (merged.out.empty()) {
     merged.out = merged.resume;
   }
   return merged;
-}
-
-void fill_in_defaults(Settings& s) {
-  if (s.smoke) {
-    s.data = "generated";
-  }
-  if (s.lr == 0) {
-    s.lr = s.optimizer == "adam" ? 0.001 : 0.01;
-  }
-  if (s.momentum < 0) {
-    s.momentum = s.optimizer == "sgd" ? 0.9 : 0;
-  }
-  if (s.chunks == 0) {
-    const bool takes_several = s.schedule == "interleaved" || s.schedule.rfind("foldx", 0) == 0;
-    s.chunks = takes_several ? 2 : 1;
-  }
-  if (s.image_size == 0) {
-    s.image_size = default_image_size(s.model);
-  }
-}
-
-/// Throws UsageError for flags that contradict each other.
-void require_consistent(Settings& s, bool microbatches_given) {
-  if (s.microbatches > s.batch_size && !microbatches_given) {
-    s.microbatches = s.batch_size;  // the default, for a small batch
-  }
-  if (s.microbatches > s.batch_size) {
-    throw UsageError(
-        fmt::format("--microbatches {}: a batch of {} pictures can be cut into at most {} parts; take {} or fewer, or "
-                    "a larger --batch-size",
-                    s.microbatches, s.batch_size, s.batch_size, s.batch_size));
-  }
-  if (s.clock == "wall" && s.link != "none") {
-    throw UsageError(fmt::format(
-        "--link {} is for --clock virtual: by the wall clock messages take the time that they take", s.link));
-  }
-  static_cast<void>(link_from_text(s.link));
-  if (s.clock == "virtual" && s.threads > 1 && s.device == "cpu") {
-    throw UsageError(
-        fmt::format("--threads {} with --clock virtual: that clock counts the time of one core a rank; leave --threads "
-                    "out",
-                    s.threads));
-  }
-  if (s.ranks > 1 && s.device != "cpu" && s.device != "cuda") {
-    throw UsageError(
-        fmt::format("--device {} names one device; {} ranks take theirs in turn from cpu or cuda", s.device, s.ranks));
-  }
-  if (!std::isfinite(s.timeout) || s.timeout <= 0) {
-    throw UsageError(fmt::format("--timeout {}: give a number of seconds above 0", s.timeout));
-  }
 }
 
 }  // namespace
@@ -290,7 +249,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     }
   }
   const CLI::Option* microbatches = app.get_option_no_throw("--microbatches");
-  require_consistent(settings, microbatches != nullptr && microbatches->count() > 0);
+  require_consistent(chapter, settings, microbatches != nullptr && microbatches->count() > 0);
   return settings;
 }
 

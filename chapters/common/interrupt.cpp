@@ -1,22 +1,26 @@
 #include "chapters/common/interrupt.h"
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <ctime>
 #include <initializer_list>
 
 namespace stagecoach {
 namespace {
 
-volatile std::sig_atomic_t requested = 0;
-volatile std::sig_atomic_t requested_at = 0;  // seconds
+// A handler runs on any thread, and ranks on others look.
+std::atomic<bool> requested = false;
+std::atomic<std::int64_t> requested_at = 0;  // seconds
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 /// One request often comes twice at once, to the process and to its group, so only a later one ends the program.
 extern "C" void note_request(int signal) {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  if (requested == 0) {
-    requested = 1;
-    requested_at = static_cast<std::sig_atomic_t>(now.tv_sec);
+  if (!requested) {
+    requested_at = now.tv_sec;
+    requested = true;
   } else if (now.tv_sec > requested_at + 1) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
@@ -26,12 +30,12 @@ extern "C" void note_request(int signal) {
 }  // namespace
 
 void catch_interrupts() {
-  requested = 0;
+  requested = false;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     std::signal(signal, note_request);
   }
 }
 
-bool interrupted() { return requested != 0; }
+bool interrupted() { return requested; }
 
 }  // namespace stagecoach

@@ -6,6 +6,21 @@
 #include "core/ops.h"
 
 namespace stagecoach {
+namespace {
+
+/// The batch as the pipeline takes it: pictures are normalised where they enter.
+StepData data_of(const Step& step) {
+  return {.input = [&step](int i) { return normalize(step.images[static_cast<std::size_t>(i)]); },
+          .labels = [&step](int i) { return step.labels[static_cast<std::size_t>(i)]; },
+          .samples = step.sizes};
+}
+
+/// The plan's schedule without the micro-batches that the batch has not.
+Schedule schedule_for(const Plan& plan, const Step& step) {
+  return with_fewer_microbatches(plan.schedule, static_cast<int>(step.sizes.size()));
+}
+
+}  // namespace
 
 Pipeline open_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm) {
@@ -17,23 +32,16 @@ Pipeline open_pipeline(const Settings& settings, const Plan& plan,
   return {std::move(running), plan.shapes, plan.schedule.holder, comm};
 }
 
-StepData data_of(const Step& step) {
-  return {.input = [&step](int i) { return normalize(step.images[static_cast<std::size_t>(i)]); },
-          .labels = [&step](int i) { return step.labels[static_cast<std::size_t>(i)]; },
-          .samples = step.sizes};
-}
-
-Schedule schedule_for(const Plan& plan, const Step& step) {
-  return with_fewer_microbatches(plan.schedule, static_cast<int>(step.sizes.size()));
-}
-
 void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums) {
   const auto see_scores = [&](int i, const Tensor& loss, const Tensor& scores) {
     accumulate(loss, sums.loss);
     count_correct(scores, step.labels[static_cast<std::size_t>(i)], sums.correct);
   };
-  const bool whole = static_cast<int>(step.sizes.size()) == plan.schedule.microbatches;
-  pipeline.run(whole ? plan.schedule : schedule_for(plan, step), data_of(step), see_scores);
+  if (static_cast<int>(step.sizes.size()) == plan.schedule.microbatches) {
+    pipeline.run(plan.schedule, data_of(step), see_scores);
+  } else {  // a last batch with fewer pictures than micro-batches
+    pipeline.run(schedule_for(plan, step), data_of(step), see_scores);
+  }
 }
 
 double accuracy(Pipeline& pipeline, const Plan& plan, StepLoader& loader, Communicator& comm,

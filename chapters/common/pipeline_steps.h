@@ -13,12 +13,6 @@ namespace stagecoach {
 Pipeline open_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm);
 
-/// The batch as the pipeline takes it: pictures are normalised where they enter.
-StepData data_of(const Step& step);
-
-/// The schedule for a batch: the plan's, or that without the micro-batches which a smaller last batch has not.
-Schedule schedule_for(const Plan& plan, const Step& step);
-
 /// The forwards and backwards of a batch. Losses and right answers are added up on the rank of the last stage.
 void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums);
 

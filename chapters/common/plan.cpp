@@ -22,9 +22,15 @@ namespace stagecoach {
 namespace {
 
 World world_of(const Settings& settings) {
-  World world{.ranks = settings.ranks, .timeout = settings.timeout, .link = link_from_text(settings.link)};
+  World world{.ranks = settings.ranks,
+              .threads = settings.threads,
+              .timeout = settings.timeout,
+              .link = link_from_text(settings.link)};
   world.clock = clock_kind(settings);
-  world.device = parse_device(settings.device).type;
+  world.device = open_device(settings).type;
+  for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
+    set_threads({DeviceType::cpu, r}, settings.threads);  // here, so that they are not bound to a rank's core
+  }
   if (world.device == DeviceType::cuda) {
     world.gpus = cuda::gpu_count();
   }
@@ -72,8 +78,8 @@ Split split_of(const Settings& settings, const Sequential& model, int stages,
   if (!settings.split.empty()) {
     Split split = split_from_text(settings.split);
     if (static_cast<int>(split.size()) != stages) {
-      throw UsageError(fmt::format("--split {} has {} stages; {} ranks with {} stage(s) each need {}", settings.split,
-                                   split.size(), settings.ranks, stages / settings.ranks, stages));
+      throw UsageError(fmt::format("--split {} has {} stages; {} rank(s) with this schedule need {}", settings.split,
+                                   split.size(), settings.ranks, stages));
     }
     return split;
   }
@@ -125,9 +131,6 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
 
 std::map<int, std::shared_ptr<Sequential>> open_stages(const Settings& settings, const Plan& plan, const Dataset& data,
                                                        const Rank& rank) {
-  if (rank.device.type == DeviceType::cpu) {
-    set_threads(rank.device, settings.threads);
-  }
   const auto parts = stages_of(*make_model_of(settings, data), plan.split);
   std::map<int, std::shared_ptr<Sequential>> mine;
   for (int s = 0; s < plan.stages(); ++s) {

@@ -43,16 +43,24 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   const auto kept = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
   const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
   auto peaks = peak_bytes(plan.schedule, kept);
-  fmt::print("\nActivations\n  {:<6} {:>5} {:>8} {:>18}\n", "stage", "rank", "layers", "MiB a micro-batch");
+  fmt::print("\nMemory, in MiB; activations are those of one micro-batch\n  {:<6} {:>5} {:>8} {:>9} {:>12} {:>9}\n",
+             "stage", "rank", "layers", "weights", "activations", "sent on");
+  std::size_t layer = 0;
   for (std::size_t s = 0; s < kept.size(); ++s) {
-    fmt::print("  {:<6} {:>5} {:>8} {:>18.3f}\n", s, plan.schedule.holder[s], plan.split[s], kept[s] / kMiB);
+    std::int64_t weights = 0;
+    for (int i = 0; i < plan.split[s]; ++i) {
+      weights += plan.profile[layer++].parameter_bytes;
+    }
+    const std::int64_t sent = s + 1 < kept.size() ? plan.profile[layer - 1].output_bytes : 0;
+    fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.holder[s], plan.split[s],
+               static_cast<double>(weights) / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
   }
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     double again = 0;  // the graph that a recomputation builds for its backward
     for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
       again = std::max(again, plan.schedule.holder[s] == static_cast<int>(r) ? graph[s] : 0);
     }
-    fmt::print("  rank {} holds at most {:.3f} MiB at once\n", r, (peaks[r] + again) / kMiB);
+    fmt::print("  rank {} holds at most {:.3f} MiB of activations at once\n", r, (peaks[r] + again) / kMiB);
   }
 }
 
@@ -68,7 +76,8 @@ void write_files(const Settings& settings, const Plan& plan, const Simulation& s
   write_text(folder / "schedule.csv", to_text(plan.schedule));
   write_text(folder / "prediction.json", prediction.dump() + "\n");
   write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.schedule));
-  fmt::print("\nWritten: schedule.csv, schedule.svg and prediction.json in {}\n", folder.string());
+  write_text(folder / "schedule_trace.json", draw_trace(plan.schedule, simulation));
+  fmt::print("\nWritten to {}: schedule.csv, schedule.svg, schedule_trace.json, prediction.json\n", folder.string());
 }
 
 }  // namespace
@@ -76,10 +85,15 @@ void write_files(const Settings& settings, const Plan& plan, const Simulation& s
 Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
 
 Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps) {
+  Expected expected{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
+  // By the wall clock a GPU's actions end before its work does; and an epoch that is resumed at its end measured none.
+  const bool measures = plan.world.device == DeviceType::cpu || plan.world.clock == ClockKind::virtual_time;
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
-  return {.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle,
-          .predicted_idle = predicted.idle,
-          .predicted_seconds = predicted.seconds * static_cast<double>(steps)};
+  if (measures && predicted.seconds > 0) {
+    expected.predicted_idle = predicted.idle;
+    expected.predicted_seconds = predicted.seconds * static_cast<double>(steps);
+  }
+  return expected;
 }
 
 void explain(const Settings& settings, const Plan& plan) {
@@ -103,7 +117,8 @@ void explain(const Settings& settings, const Plan& plan) {
       "first and last action\n",
       100 * simulation.idle, formula(settings.schedule, plan.world.ranks, plan.schedule.microbatches, settings.chunks),
       100 * simulation.idle_in_span);
-  fmt::print("  activations     {} micro-batches at most, a rank\n", fmt::join(simulation.peak_activations, ", "));
+  fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
+             fmt::join(simulation.peak_activations, ", "));
   if (measured) {
     print_memory(settings, plan, largest);
   }

@@ -15,7 +15,7 @@ Costs unit_costs(int stages);
 Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
 
 /// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
-/// With --out also writes schedule.csv, schedule.svg and prediction.json.
+/// With --out also writes schedule.csv, schedule.svg, schedule_trace.json and prediction.json.
 void explain(const Settings& settings, const Plan& plan);
 
 }  // namespace stagecoach

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,9 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
   std::map<std::pair<std::string, std::string>, Row> rows;
   double total = 0;
   for (const Trace::Event& event : trace.events()) {
+    if (std::string_view(event.category) == "action") {
+      continue;  // a stage's whole forward or backward: the operations in it are here already
+    }
     Row& row = rows[{event.name, event.category}];
     row.seconds += event.seconds;
     ++row.calls;

@@ -25,7 +25,9 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kTrace = "trace.json";
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kCheckpoint = "checkpoint.safetensors";
-constexpr const char* kFiles[] = {kConfig, kMetrics, kTrace, kWeights, kCheckpoint, "schedule.csv", "prediction.json"};
+constexpr const char* kFiles[] = {kConfig,          kMetrics,       kTrace,         kWeights,
+                                  kCheckpoint,      "schedule.csv", "schedule.svg", "schedule_trace.json",
+                                  "prediction.json"};
 
 std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

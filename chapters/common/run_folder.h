@@ -11,7 +11,7 @@
 
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/settings.h"
-#include "nn/named_tensors.h"
+#include "chapters/common/training_state.h"
 
 namespace stagecoach {
 
@@ -25,12 +25,6 @@ struct Progress {
   std::vector<std::int64_t> peak_bytes = {};  ///< a rank
   double seconds = 0;
   double waited = 0;  ///< seconds in which ranks waited, for data or for each other: the sum over them
-};
-
-/// What a run saves: of the whole model, wherever its parts lie.
-struct TrainingState {
-  NamedTensors weights;    ///< parameters, then buffers
-  NamedTensors optimizer;  ///< its state
 };
 
 /// Keeps other runs out of a folder while it lives.

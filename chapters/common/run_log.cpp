@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -13,10 +14,11 @@
 #include "chapters/common/open.h"
 #include "chapters/common/profile.h"
 #include "chapters/common/program.h"
+#include "chapters/common/training_state.h"
 #include "core/allocator.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
-#include "nn/weights.h"
+#include "parallel/comm/activity.h"
 
 namespace stagecoach {
 namespace {
@@ -32,6 +34,11 @@ Settings of_rank(Settings settings, int rank) {
   return settings;
 }
 
+bool ranks_share_cores(Communicator& comm) {
+  return comm.device().type == DeviceType::cpu && comm.clock().kind() == ClockKind::wall &&
+         static_cast<unsigned>(comm.size()) > std::thread::hardware_concurrency();
+}
+
 /// "3,9 layers on ranks 0,1": what lies side by side.
 std::string stages_line(const LayerRanks& layers) {
   std::vector<int> counts;
@@ -44,15 +51,6 @@ std::string stages_line(const LayerRanks& layers) {
     ++counts.back();
   }
   return fmt::format("{} layers on ranks {}", fmt::join(counts, ","), fmt::join(ranks, ","));
-}
-
-/// A rank's part of an optimizer's saved state. The last entry, the count of steps, is everybody's.
-NamedTensors optimizer_state_of_rank(const LayerRanks& layers, int rank, const NamedTensors& state) {
-  NamedTensors mine = tensors_of_rank(layers, rank, state);
-  if (!layers.empty() && !state.empty()) {
-    mine.push_back(state.back());
-  }
-  return mine;
 }
 
 }  // namespace
@@ -80,6 +78,10 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
     if (comm.device().type == DeviceType::cuda) {
       fmt::print("  {:<13} {}\n", "gpu", cuda::description(comm.device()));
     }
+    if (ranks_share_cores(comm)) {
+      fmt::print("Its {} ranks share {} cores and wait for them by the wall clock; --clock virtual leaves that out\n",
+                 comm.size(), std::thread::hardware_concurrency());
+    }
     std::fflush(stdout);
     catch_interrupts();
   }
@@ -100,8 +102,7 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
     TrainingState saved;
     std::tie(progress_, saved) = folder_.resume();
     const int rank = comm_.rank();
-    copy_by_name(tensors_of_rank(layers_, rank, saved.weights), weights_of(model), folder_.checkpoint_path());
-    optimizer.load_state(optimizer_state_of_rank(layers_, rank, saved.optimizer));
+    take_state(layers_, rank, saved, model, optimizer, folder_.checkpoint_path());
     if (!epochs_left()) {
       throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
                                    settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
@@ -160,6 +161,7 @@ void RunLog::add_step(std::int64_t pictures, const Module& model, const Optimize
   enter_time();
   if (trace_ != nullptr && ++traced_steps_ == kTracedSteps) {
     finish_trace();
+    comm_.barrier();  // rank 0 has written
     start_watch();
   }
   bar_->show(progress_.step, is_free && comm_.rank() == loss_rank_
@@ -170,6 +172,7 @@ void RunLog::add_step(std::int64_t pictures, const Module& model, const Optimize
 
 /// All ranks stop at the same step: the one at which rank 0 was asked to.
 bool RunLog::asked_to_stop() {
+  const Activity activity("end of a step");
   if (comm_.rank() != 0) {
     return comm_.receive_number(0, kStopTag) != 0;
   }
@@ -189,13 +192,19 @@ void RunLog::stop_if_asked(const Module& model, const Optimizer& optimizer) {
   require_finite(model);
   note_peak();
   collect(0);
-  folder_.save_interrupted(progress_, state_of(model, optimizer));
+  folder_.save_interrupted(progress_, whole_state(model, optimizer));
   if (writes_and_prints()) {
     fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
                folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
                                 : "Nothing was saved, as there is no --out");
   }
+  comm_.barrier();  // what one rank throws ends all: first everything is written
   throw Interrupted{};
+}
+
+/// What rank 0 is to write: nothing without --out.
+TrainingState RunLog::whole_state(const Module& model, const Optimizer& optimizer) {
+  return settings_.out.empty() ? TrainingState{} : gather_state(comm_, layers_, model, optimizer);
 }
 
 /// Brings the sums of all ranks together. Gives the sum over what they call the test's accuracy.
@@ -217,29 +226,13 @@ double RunLog::collect(double test_accuracy) {
   return all[3];
 }
 
-/// On rank 0, if anything is to be written: the state of the whole model.
-TrainingState RunLog::state_of(const Module& model, const Optimizer& optimizer) {
-  if (settings_.out.empty()) {
-    return {};
-  }
-  if (layers_.empty()) {
-    return {weights_of(model), optimizer.state()};
-  }
-  TrainingState state{gather_tensors(comm_, layers_, model.named_parameters()),
-                      gather_tensors(comm_, layers_, optimizer.state())};
-  const NamedTensors buffers = gather_tensors(comm_, layers_, model.named_buffers());
-  state.weights.insert(state.weights.end(), buffers.begin(), buffers.end());
-  state.optimizer.push_back(optimizer.state().back());  // the count of steps, the same everywhere
-  return state;
-}
-
 UsageError RunLog::diverged(const char* what) const {
   return UsageError(
       fmt::format("a {} is not a finite number in epoch {}, step {}: training has diverged; try a smaller "
                   "--lr than {}. {}",
                   what, progress_.epoch, progress_.step, settings_.lr,
-                  folder_.writes() ? "What was saved before stays in " + folder_.path().string()
-                                   : "Nothing was saved, as there is no --out"));
+                  settings_.out.empty() ? "Nothing was saved, as there is no --out"
+                                        : "What was saved before stays in " + settings_.out));
 }
 
 /// The loss tells of the weights before the last step only.
@@ -291,7 +284,7 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
                            .predicted_seconds = expected.predicted_seconds};
   progress_ = Progress{.epoch = progress_.epoch + 1};
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
-  const TrainingState state = state_of(model, optimizer);
+  const TrainingState state = whole_state(model, optimizer);
   if (writes_and_prints()) {
     folder_.save_epoch(result, progress_, state);
     fmt::print("{}\n", epoch_line(result));
@@ -312,8 +305,9 @@ void RunLog::finish_trace() {
     folder_.save_trace(trace_json(events));
   }
   if (settings_.profile && traced_steps_ > 0) {
-    for (const std::string& table : gather_texts(comm_, profile_table(*trace_, traced_steps_))) {
-      fmt::print("{}", table);
+    const std::vector<std::string> tables = gather_texts(comm_, profile_table(*trace_, traced_steps_));
+    for (std::size_t rank = 0; rank < tables.size(); ++rank) {
+      fmt::print("{}{}", comm_.size() > 1 ? fmt::format("Rank {}. ", rank) : "", tables[rank]);
     }
   }
   trace_.reset();

@@ -75,7 +75,7 @@ class RunLog {
   void note_peak();
   bool asked_to_stop();
   double collect(double test_accuracy);
-  TrainingState state_of(const Module& model, const Optimizer& optimizer);
+  TrainingState whole_state(const Module& model, const Optimizer& optimizer);
   void close_display();
   void require_finite(const Module& model) const;
   UsageError diverged(const char* what) const;

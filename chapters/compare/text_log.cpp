@@ -49,7 +49,9 @@ class Scanner {
 /// One of the fields after the time; others, which another framework may print, are passed over.
 void read_field(std::string_view field, EpochRecord& epoch) {
   double value = 0;
-  if (Scanner text(field); text.skip("test acc: ") && text.read(value)) {
+  if (field == "virtual") {
+    epoch.clock = "virtual";
+  } else if (Scanner text(field); text.skip("test acc: ") && text.read(value)) {
     epoch.test_accuracy = value;
   } else if (Scanner speed(field); speed.read(value) && speed.skip(" img/s")) {
     epoch.images_per_second = value;
@@ -110,9 +112,6 @@ std::optional<EpochRecord> parse_epoch_line(std::string_view line) {
     return std::nullopt;
   }
   epoch.accuracy = accuracy;
-  if (text.skip(" virtual")) {
-    epoch.clock = "virtual";
-  }
   while (!text.at_end()) {
     read_field(text.field(), epoch);
   }

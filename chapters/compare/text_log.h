@@ -10,8 +10,8 @@
 
 namespace stagecoach {
 
-/// "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s" and what may follow it: " virtual", ", test acc: 0.48",
-/// ", 27310 img/s", ", idle 21.4% (ideal 20.0%)". None if the line has another form.
+/// "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s" and what may follow it: ", test acc: 0.48", ", 27310 img/s",
+/// ", idle 21.4% (ideal 20.0%)", ", virtual". None if the line has another form.
 std::optional<EpochRecord> parse_epoch_line(std::string_view line);
 
 /// Adds the epochs in `text` to the run, and the settings if our table of them is there. Other lines are passed over,

@@ -2,24 +2,40 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <utility>
+
 namespace stagecoach {
 namespace {
 
 thread_local const Activity* current = nullptr;
+thread_local std::string failed;
 
 }  // namespace
 
 Activity::Activity(const char* operation, int stage, int microbatch)
-    : before_(current), operation_(operation), stage_(stage), microbatch_(microbatch) {
+    : before_(current),
+      exceptions_before_(std::uncaught_exceptions()),
+      operation_(operation),
+      stage_(stage),
+      microbatch_(microbatch) {
   current = this;
 }
 
-Activity::~Activity() { current = before_; }
-
-std::string current_activity() {
-  return current == nullptr ? ""
-                            : fmt::format("{} of stage {}, micro-batch {}", current->operation_, current->stage_,
-                                          current->microbatch_);
+Activity::~Activity() {
+  current = before_;
+  if (std::uncaught_exceptions() > exceptions_before_ && failed.empty()) {
+    failed = text();
+  }
 }
+
+std::string Activity::text() const {
+  return stage_ == kNoStage ? operation_
+                            : fmt::format("{} of stage {}, micro-batch {}", operation_, stage_, microbatch_);
+}
+
+std::string current_activity() { return current == nullptr ? "" : current->text(); }
+
+std::string take_failed_activity() { return std::exchange(failed, ""); }
 
 }  // namespace stagecoach

@@ -11,12 +11,18 @@ class Activity {
  public:
   /// `operation` is a string literal, such as "forward".
   Activity(const char* operation, int stage, int microbatch);
+  /// Until the end of the scope it does something else, such as "end of a step".
+  explicit Activity(const char* what) : Activity(what, kNoStage, 0) {}
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
  private:
+  static constexpr int kNoStage = -1;
+  std::string text() const;
+
   const Activity* before_;
+  int exceptions_before_;
   friend std::string current_activity();
   const char* operation_;
   int stage_;
@@ -25,5 +31,8 @@ class Activity {
 
 /// "forward of stage 2, micro-batch 5", or "" outside of any.
 std::string current_activity();
+
+/// The innermost activity of this thread that an exception has ended, or ""; then forgets it.
+std::string take_failed_activity();
 
 }  // namespace stagecoach

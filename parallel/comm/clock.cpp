@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -27,7 +28,7 @@ class WallClock final : public Clock {
  public:
   explicit WallClock(std::shared_ptr<const WallTime> start) : Clock(Link{}), start_(std::move(start)) {}
   ClockKind kind() const override { return ClockKind::wall; }
-  double now() override { return start_->seconds(); }
+  double now() noexcept override { return start_->seconds(); }
 
  private:
   void stop() override {}
@@ -48,7 +49,7 @@ class ThreadClock final : public Clock {
  public:
   explicit ThreadClock(const Link& link) : Clock(link), offset_(-thread_seconds()) {}
   ClockKind kind() const override { return ClockKind::virtual_time; }
-  double now() override { return thread_seconds() + offset_; }
+  double now() noexcept override { return thread_seconds() + offset_; }
 
  private:
   void stop() override {}
@@ -65,8 +66,12 @@ class GpuClock final : public Clock {
  public:
   GpuClock(const Link& link, Device device) : Clock(link), device_(device), turn_(turns_of(device)) { begin(0); }
   ClockKind kind() const override { return ClockKind::virtual_time; }
-  double now() override {
-    synchronize({device_, Stream::kCompute});
+  double now() noexcept override {
+    try {
+      synchronize({device_, Stream::kCompute});
+    } catch (const std::exception&) {
+      // A device that has failed says so at the next call that needs it.
+    }
     return began_at_ + time_.seconds();
   }
 

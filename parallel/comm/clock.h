@@ -29,9 +29,8 @@ class Clock {
 
   virtual ClockKind kind() const = 0;
   /// Seconds since the world began.
-  virtual double now() = 0;
-  /// Seconds that a message of `bytes` takes, and those of an operation of all. 0 on the wall clock, where they show by
-  /// themselves.
+  virtual double now() noexcept = 0;
+  /// What messages travel on; one that takes no time on the wall clock, where their time shows by itself.
   const Link& link() const { return link_; }
 
   /// Seconds, in all, in which this rank waited for others.

@@ -24,8 +24,8 @@ namespace stagecoach {
 
 class ThreadWorld {
  public:
-  /// With Waits::polling a rank that waits keeps its core for a while: to be woken takes longer than most waits. That is
-  /// for ranks with a core each.
+  /// With Waits::polling a rank that waits keeps its core for a while: to be woken takes longer than most waits. That
+  /// is for ranks with a core each.
   enum class Waits { sleeping, polling };
   ThreadWorld(int ranks, std::chrono::duration<double> timeout, Waits waits)
       : timeout_(timeout), waits_(waits), mailboxes_(static_cast<std::size_t>(ranks)) {}
@@ -76,7 +76,7 @@ class ThreadWorld {
 
   const std::chrono::duration<double> timeout_;
   const Waits waits_;
-  std::mutex mutex_;                              // guards what follows
+  std::mutex mutex_;                // guards what follows
   std::vector<Mailbox> mailboxes_;  // a rank each: only those are woken for whom there is news
   std::map<Address, std::deque<std::shared_ptr<Message>>> messages_;
   std::map<std::string, Meeting> meetings_;

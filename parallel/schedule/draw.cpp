@@ -6,6 +6,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/trace.h"
+
 namespace stagecoach {
 namespace {
 
@@ -100,6 +102,20 @@ std::string draw_svg(const Schedule& schedule, const Simulation& simulation, con
     }
   }
   return svg + "</svg>\n";
+}
+
+std::string draw_trace(const Schedule& schedule, const Simulation& simulation) {
+  std::string events;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
+      const auto [start, end] = simulation.timeline[r][i];
+      fmt::format_to(std::back_inserter(events),
+                     "{}{{\"name\":\"{}\",\"cat\":\"simulated\",\"ph\":\"X\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},"
+                     "\"dur\":{:.3f}}}",
+                     events.empty() ? "" : ",\n", to_string(schedule.ranks[r][i]), r, 1e6 * start, 1e6 * (end - start));
+    }
+  }
+  return trace_json({events});
 }
 
 }  // namespace stagecoach

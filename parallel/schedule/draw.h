@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Timelines of a schedule: for a terminal, and as a picture.
+/// Timelines of a schedule: for a terminal, as a picture, and as a trace.
 
 #include <string>
 
@@ -18,5 +18,9 @@ std::string draw_text(const Schedule& schedule, const Simulation& simulation, in
 
 /// The same as an SVG picture with a legend of the idle share.
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title);
+
+/// The same in Chrome's trace format, a track a rank: what a trace of a real run can be laid beside (Perfetto opens
+/// both).
+std::string draw_trace(const Schedule& schedule, const Simulation& simulation);
 
 }  // namespace stagecoach

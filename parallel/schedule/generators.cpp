@@ -216,6 +216,9 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
                     "foldx_fifo",
                     name));
   }
+  if (group != 0 && name != "interleaved" && name != "foldx_fifo") {
+    throw UsageError(fmt::format("schedule {} has no groups; they are for interleaved and foldx_fifo", name));
+  }
   if (name == "naive") {
     return naive_schedule(p, m);
   }

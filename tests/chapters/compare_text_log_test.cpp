@@ -72,10 +72,10 @@ TEST_F(CompareTextLog, ADamagedEpochIsADataError) {
 
 TEST_F(CompareTextLog, VirtualTimesAreNotWallTimes) {
   write("wall.log", kFirst + "\n");
-  write("virtual.log", kFirst + " virtual, test acc: 0.20, 100 img/s, idle 0.0% (ideal 0.0%)\n");
+  write("virtual.log", kFirst + ", test acc: 0.20, 100 img/s, idle 0.0% (ideal 0.0%), virtual\n");
   expect_refusal("wall.log", "virtual.log", {"clock wall there, virtual here"});
   EXPECT_EQ(cell(compare({"virtual.log"}), "virtual.log", "test acc"), "0.200");
-  write("mixed.log", kFirst + " virtual\n" + kSecond + "\n");
+  write("mixed.log", kFirst + ", virtual\n" + kSecond + "\n");
   write("two.log", kFirst + "\n" + kSecond + "\n");
   expect_refusal("two.log", "mixed.log", {"clock wall there, mixed here"});
 }

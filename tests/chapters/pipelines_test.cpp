@@ -195,6 +195,11 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is no link", "ethernet100"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--threads", "2"}), {"--threads 2", "one core"});
   expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout 0"});
+  expect_refused(kGpipe, with({"--schedule", "1f1b"}), {"1f1b", "gpipe, by-hand", "ch03_gpipe"});
+  expect_refused(kInterleaved, with({"--schedule", "1f1b", "--group", "2"}), {"1f1b", "no groups"});
+  expect_refused(kGpipe, with({"--device", "cuda:1"}), {"cuda:1"});
+  expect_refused(kGpipe, with({"--tf32"}), {"--tf32"});
+  expect_refused(kNaive, {"--model", "toy", "--ranks", "3"}, {"toy", "two ranks"});
   expect_refused(kGpipe, with({"--transport", "pigeon"}), {"pigeon"});
 }
 
@@ -220,12 +225,30 @@ TEST_F(Pipelines, ARankThatWaitsTooLongEndsTheRun) {
   EXPECT_NE(outcome.err.find("--timeout"), std::string::npos) << outcome.err;
 }
 
+// The loss is known on the last rank, which has no folder of its own.
+TEST_F(Pipelines, ADivergedRunSaysWhatIsSaved) {
+  make_data(96, 32);
+  const Outcome outcome = train(kGpipe, "run", {"--lr", "1e30", "--balance", "layers"});
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_NE(outcome.err.find("diverged"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("stays in run"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Pipelines, ResumeWithAnotherSchedule) {
+  make_data(96, 32);
+  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}, "2").exit_code, 0);
+  ASSERT_EQ(train(kInterleaved, "run", {"--split", "3,3,3,3", "--microbatches", "4"}, "1").exit_code, 0);
+  const Outcome outcome = run(kInterleaved, {"--resume", "run", "--epochs", "2", "--schedule", "1f1b"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  expect_same_training("run", "one");
+}
+
 TEST_F(Pipelines, GoOnAfterAnInterruptAlsoWithOtherRanks) {
   make_data(800, 40);
   const Flags flags{"--microbatches", "4", "--optimizer", "adam", "--balance", "layers"};
   ASSERT_EQ(train(kGpipe, "whole", flags, "6").exit_code, 0);
   for (const std::string out : {"first", "second"}) {
-    Flags arguments{"--data", "data", "--batch-size", "32", "--epochs", "6", "--out", out};
+    Flags arguments{"--data", "data", "--batch-size", "32", "--epochs", "6", "--ranks", "4", "--out", out};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     Running running(kGpipe, arguments, folder());
     while (running.out().find("Epoch: 1,") == std::string::npos) {

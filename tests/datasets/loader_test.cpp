@@ -88,7 +88,6 @@ TEST(Loader, TheRaggedLastBatchIsKept) {
   EXPECT_EQ(Loader(samples(3), {.batch_size = 10}).batches(), 1);
 }
 
-// Sizes that do not divide each other, and more shards than samples in the last batch.
 TEST(Loader, LabelsAloneAreThoseOfTheWhole) {
   const LoaderSettings settings{.batch_size = 10, .seed = 1, .augment = true};
   Loader whole(samples(61), settings);
@@ -101,6 +100,7 @@ TEST(Loader, LabelsAloneAreThoseOfTheWhole) {
   EXPECT_EQ(got.back().images.shape(), (Shape{1, 3, 0, 0}));
 }
 
+// Sizes that do not divide each other, and more shards than samples in the last batch.
 TEST(Loader, ShardsTogetherAreTheWhole) {
   for (const int shards : {1, 2, 3, 4, 7, 13}) {
     Loader whole(samples(61), {.batch_size = 10, .seed = 1, .augment = true});

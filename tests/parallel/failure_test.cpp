@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -92,6 +93,11 @@ TEST(Failures, KeepTheirKind) {
   };
   EXPECT_TRUE(fails_with<UsageError>({"a wrong flag"}, world([] { throw UsageError("a wrong flag"); })));
   EXPECT_TRUE(fails_with<DataError>({"a lost file"}, world([] { throw DataError("a lost file"); })));
+  EXPECT_TRUE(fails_with<Error>({"rank 1, in the forward of stage 3, micro-batch 2: too large"}, world([] {
+                                  const Activity activity("forward", 3, 2);
+                                  throw Error("too large");
+                                })));
+  EXPECT_TRUE(fails_with<Error>({"rank 1", "out of memory"}, world([] { throw std::bad_alloc(); })));
   EXPECT_TRUE(fails_with<std::out_of_range>({"too far"}, world([] { throw std::out_of_range("too far"); })));
 }
 

@@ -50,5 +50,16 @@ TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
   EXPECT_NE(svg.find("zb-h1: idle 14.3%"), std::string::npos) << svg.substr(0, 400);
 }
 
+TEST(Draw, ATraceHasEveryActionOnItsTrack) {
+  const Schedule schedule = gpipe_schedule(2, 2);
+  const std::string trace = draw_trace(schedule, simulate(schedule, Costs::uniform(2, 1, 1, 1)));
+  EXPECT_EQ(trace.rfind("{\"displayTimeUnit\"", 0), 0U);
+  EXPECT_NE(trace.find("\"name\":\"1B1\",\"cat\":\"simulated\",\"ph\":\"X\",\"pid\":0,\"tid\":1,"
+                       "\"ts\":5000000.000,\"dur\":2000000.000}"),
+            std::string::npos)
+      << trace;
+  EXPECT_EQ(std::count(trace.begin(), trace.end(), 'X'), 8);
+}
+
 }  // namespace
 }  // namespace stagecoach

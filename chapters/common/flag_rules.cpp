@@ -1,0 +1,70 @@
+#include "chapters/common/flag_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "core/device.h"
+#include "core/error.h"
+#include "nn/models.h"
+#include "parallel/comm/link.h"
+
+namespace stagecoach {
+
+void fill_in_defaults(Settings& s) {
+  if (s.smoke) {
+    s.data = "generated";
+  }
+  if (s.lr == 0) {
+    s.lr = s.optimizer == "adam" ? 0.001 : 0.01;
+  }
+  if (s.momentum < 0) {
+    s.momentum = s.optimizer == "sgd" ? 0.9 : 0;
+  }
+  if (s.chunks == 0) {
+    const bool takes_several = s.schedule == "interleaved" || s.schedule.rfind("foldx", 0) == 0;
+    s.chunks = takes_several ? 2 : 1;
+  }
+  if (s.image_size == 0) {
+    s.image_size = default_image_size(s.model);
+  }
+}
+
+void require_consistent(const Chapter& chapter, Settings& s, bool microbatches_given) {
+  if (s.microbatches > s.batch_size && !microbatches_given) {
+    s.microbatches = s.batch_size;  // the default, for a small batch
+  }
+  if (s.microbatches > s.batch_size) {
+    throw UsageError(
+        fmt::format("--microbatches {}: a batch of {} pictures can be cut into at most {} parts; take {} or fewer, or "
+                    "a larger --batch-size",
+                    s.microbatches, s.batch_size, s.batch_size, s.batch_size));
+  }
+  if (s.clock == "wall" && s.link != "none") {
+    throw UsageError(fmt::format(
+        "--link {} is for --clock virtual: by the wall clock messages take the time that they take", s.link));
+  }
+  static_cast<void>(link_from_text(s.link));
+  if (s.clock == "virtual" && s.threads > 1 && parse_device(s.device).type == DeviceType::cpu) {
+    throw UsageError(
+        fmt::format("--threads {} with --clock virtual: that clock counts the time of one core a rank; leave --threads "
+                    "out",
+                    s.threads));
+  }
+  if (!chapter.schedules.empty() && !std::filesystem::is_regular_file(s.schedule) &&
+      std::find(chapter.schedules.begin(), chapter.schedules.end(), s.schedule) == chapter.schedules.end()) {
+    throw UsageError(fmt::format("--schedule {}: neither one of {} nor a file; {} has these", s.schedule,
+                                 fmt::join(chapter.schedules, ", "), chapter.program));
+  }
+  if (chapter.flags.contains("ranks") && s.device != "cpu" && s.device != "cuda") {
+    throw UsageError(
+        fmt::format("--device {} names one device; {} ranks take theirs in turn from cpu or cuda", s.device, s.ranks));
+  }
+  if (!std::isfinite(s.timeout) || s.timeout <= 0) {
+    throw UsageError(fmt::format("--timeout {}: give a number of seconds above 0", s.timeout));
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,46 @@
+/// @file
+/// Pipelines whose ranks share a GPU: a real one where there is one, emulated in the preset of that name, and skipped
+/// elsewhere.
+
+#include "tests/chapters/program.h"
+#include "tests/support/devices.h"
+
+namespace stagecoach::test {
+namespace {
+
+class PipelinesCuda : public ProgramTest {
+ protected:
+  void SetUp() override {
+    if (!has_cuda()) {
+      GTEST_SKIP() << why_no_cuda();
+    }
+    make_data(10, 4);  // few enough for the emulation; the last batch is ragged
+  }
+  void train(const std::string& program, const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> flags{"--data", "data",     "--batch-size", "6",     "--epochs",
+                                   "1",      "--device", "cuda",         "--out", out};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = run(program, flags);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  std::string weights(const std::string& run) { return read_bytes(folder() / run / "weights.safetensors"); }
+};
+
+TEST_F(PipelinesCuda, EqualOneGpuByteForByte) {
+  train(STAGECOACH_CH01, "one", {"--microbatches", "3"});
+  train(STAGECOACH_CH03, "table", {"--microbatches", "3", "--split", "3,9"});
+  train(STAGECOACH_CH03, "hand", {"--microbatches", "3", "--split", "3,9", "--schedule", "by-hand"});
+  train(STAGECOACH_CH05, "1f1b",
+        {"--microbatches", "3", "--balance", "layers", "--ranks", "3", "--schedule", "1f1b", "--recompute", "--clock",
+         "virtual", "--link", "nvlink4"});
+  EXPECT_FALSE(weights("one").empty());
+  for (const char* out : {"table", "hand", "1f1b"}) {
+    EXPECT_TRUE(weights(out) == weights("one")) << out;
+  }
+  train(STAGECOACH_CH01, "whole", {});
+  train(STAGECOACH_CH02, "naive", {"--split", "6,6"});
+  EXPECT_TRUE(weights("naive") == weights("whole"));
+}
+
+}  // namespace
+}  // namespace stagecoach::test
