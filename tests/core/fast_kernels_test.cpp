@@ -9,6 +9,7 @@
 
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/linear.h"
+#include "core/kernels/cpu/wide_weight_gradient.h"
 #include "core/random.h"
 #include "tests/support/devices.h"
 
@@ -171,6 +172,35 @@ TEST_P(FastConv2dSamples, AgreeWithPlain) {
   check_conv2d(device, {GetParam(), 3, 6, 5, 7, {3, 1, 1}});
   check_conv2d(device, {GetParam(), 2, 5, 7, 2, {5, 2, 2}});
   check_conv2d(device, {GetParam(), 1, 4, 4, 1, {1, 3, 0}});
+}
+
+// Many channels on small maps: the weight gradient takes another path (wide_weight_gradient.h).
+TEST(FastConv2d, AgreesWithPlainOnWideLayers) {
+  const Device device = test::fresh_device();
+  const test::ThreadsFor threads(device, 2);
+  for (const ConvShape& shape : {ConvShape{3, 64, 4, 4, 64, {3, 1, 1}}, ConvShape{2, 70, 5, 3, 65, {1, 1, 0}},
+                                 ConvShape{2, 64, 8, 8, 96, {3, 2, 1}}, ConvShape{1, 81, 2, 2, 64, {3, 1, 1}},
+                                 ConvShape{5, 64, 1, 1, 64, {1, 1, 0}}, ConvShape{2, 66, 7, 7, 64, {5, 3, 2}}}) {
+    EXPECT_TRUE(cpu::has_wide_weight_gradient(shape));
+    check_conv2d(device, shape);
+  }
+  EXPECT_FALSE(cpu::has_wide_weight_gradient({2, 64, 9, 9, 64, {3, 1, 1}}));
+  EXPECT_FALSE(cpu::has_wide_weight_gradient({2, 16, 4, 4, 64, {3, 1, 1}}));
+}
+
+TEST(FastConv2d, ThreadsDoNotChangeAWideWeightGradient) {
+  const ConvShape s{3, 70, 6, 5, 66, {3, 1, 1}};
+  const auto x = random_values<float>(s.samples * s.channels * s.height * s.width, 1);
+  const auto grad_y = random_values<float>(s.samples * s.outputs * s.rows() * s.columns(), 2);
+  std::vector<std::vector<float>> results;
+  for (const int count : {1, 2, 3}) {
+    const Device device = test::fresh_device();
+    const test::ThreadsFor threads(device, count);
+    auto& result = results.emplace_back(static_cast<std::size_t>(s.outputs * s.channels * 9));
+    cpu::fast::conv2d_grad_weight(device, s, grad_y.data(), x.data(), result.data());
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
 }
 
 // Enough positions that the weight gradient takes the rows of an image in several goes.

@@ -5,6 +5,7 @@
 #include "core/kernels/cpu/padded_images.h"
 #include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
+#include "core/kernels/cpu/wide_weight_gradient.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach {
@@ -149,6 +150,9 @@ void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const
 
 template <class T>
 void conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
+  if (has_wide_weight_gradient(s)) {
+    return wide_weight_gradient(device, s, grad_y, x, grad_weight);
+  }
   constexpr std::int64_t kLane = kLanes<T>;
   const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
   const ImageLayout out(s.outputs, s.rows(), s.columns(), 0, 0);

@@ -2,84 +2,13 @@
 
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/lanes.h"
+#include "core/kernels/cpu/matrix_product.h"
 #include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach {
 namespace cpu::fast {
-namespace {
-
-/// Calls body(row, height, column, width) for each tile of a result of `rows` x `columns` vectors. Tiles of the same
-/// columns follow each other, so the vectors that they share stay in the cache.
-template <class Body>
-void for_each_tile(Device device, std::int64_t rows, std::int64_t columns, const Body& body) {
-  if (rows == 0 || columns == 0) {
-    return;
-  }
-  const Parts row_parts(rows, kMaxRows);
-  const Parts column_parts(columns, max_columns(row_parts.size(row_parts.count - 1)));
-  parallel_for(device, row_parts.count * column_parts.count, [&](std::int64_t tile) {
-    const std::int64_t r = tile % row_parts.count;
-    const std::int64_t c = tile / row_parts.count;
-    body(row_parts.begin(r), row_parts.size(r), column_parts.begin(c), column_parts.size(c));
-  });
-}
-
-/// A factor of a matrix product whose vectors lie side by side in its rows: element [k, j] at data + k * row + j.
-template <class T>
-struct Rows {
-  T* data;
-  std::int64_t row;
-};
-
-/// out[r, j] = sum over k < depth of a[r, k] b[k, j], for r < rows and j < vectors * kLanes. Element [r, k] of `a` is
-/// at a + r * a_row + k * a_step.
-template <class T>
-void multiply(Device device, std::int64_t rows, std::int64_t depth, std::int64_t vectors, const T* a,
-              std::int64_t a_row, std::int64_t a_step, Rows<const T> b, Rows<T> out) {
-  for_each_tile(device, rows, vectors, [&](std::int64_t r, int height, std::int64_t j, int width) {
-    TileCall<T> call{};
-    call.taps = {1, 1, depth};
-    call.x = b.data + j * kLanes<T>;
-    call.x_steps = {0, 0, b.row, kLanes<T>};
-    call.weight = a + r * a_row;
-    call.weight_steps = {0, 0, a_step, a_row};
-    call.y = out.data + r * out.row + j * kLanes<T>;
-    call.y_row = out.row;
-    call.y_column = kLanes<T>;
-    run_tile<T>(height, width, call);
-  });
-}
-
-/// The same for any width. A last vector that is not full works on a copy of b with zeros behind it.
-template <class T>
-void product(Device device, std::int64_t rows, std::int64_t depth, std::int64_t width, const T* a, std::int64_t a_row,
-             std::int64_t a_step, const T* b, T* out) {
-  const std::int64_t whole = width / kLanes<T>;
-  const std::int64_t tail = width % kLanes<T>;
-  if (whole > 0) {
-    multiply<T>(device, rows, depth, whole, a, a_row, a_step, {b, width}, {out, width});
-  }
-  if (tail == 0) {
-    return;
-  }
-  const auto copy_tail = [tail](const T* from, T* to) {
-    std::memcpy(to, from, static_cast<std::size_t>(tail) * sizeof(T));
-  };
-  Scratch<T> last_b(device, depth * kLanes<T>);
-  Scratch<T> last_out(device, rows * kLanes<T>);
-  std::fill_n(last_b.data(), depth * kLanes<T>, T(0));
-  for (std::int64_t k = 0; k < depth; ++k) {
-    copy_tail(b + k * width + width - tail, last_b.data() + k * kLanes<T>);
-  }
-  multiply<T>(device, rows, depth, 1, a, a_row, a_step, {last_b.data(), kLanes<T>}, {last_out.data(), kLanes<T>});
-  for (std::int64_t r = 0; r < rows; ++r) {
-    copy_tail(last_out.data() + r * kLanes<T>, out + r * width + width - tail);
-  }
-}
-
-}  // namespace
 
 /// Lanes are samples: a group of samples is turned to [I, lanes], so that a weight meets a vector of samples.
 template <class T>
