@@ -126,10 +126,15 @@ TEST_F(Compare, Markdown) {
 }
 
 TEST_F(Compare, ChapterOne) {
-  const Outcome trained = ch01({"--smoke", "--out", "runs/one"});
+  make_data(800, 40);
+  const auto train = [&](const std::string& out, Texts more) {
+    more.insert(more.end(), {"--data", "data", "--epochs", "2", "--out", out});
+    return ch01(more);
+  };
+  const Outcome trained = train("runs/one", {});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   write("one.log", trained.out);
-  ASSERT_EQ(ch01({"--smoke", "--microbatches", "4", "--out", "runs/four"}).exit_code, 0);
+  ASSERT_EQ(train("runs/four", {"--microbatches", "4"}).exit_code, 0);
   const Outcome outcome = compare({"runs/one", "runs/four", "one.log", "--svg", "plot.svg"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.out.find("note:"), std::string::npos) << "all settings are known: " << outcome.out;
@@ -140,7 +145,7 @@ TEST_F(Compare, ChapterOne) {
     EXPECT_EQ(cell(outcome, run, "ideal"), "1.00");
     EXPECT_EQ(cell(outcome, run, "loss").substr(0, 3), "2.3");
   }
-  ASSERT_EQ(ch01({"--smoke", "--batch-size", "32", "--out", "runs/small"}).exit_code, 0);
+  ASSERT_EQ(train("runs/small", {"--batch-size", "32"}).exit_code, 0);
   expect_refusal("runs/one", "runs/small", {});
 }
 
