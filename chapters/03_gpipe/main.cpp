@@ -8,10 +8,10 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
+#include "chapters/common/pipeline_training.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
-#include "chapters/common/run_log.h"
 #include "core/ops.h"
 
 namespace stagecoach {
@@ -66,49 +66,21 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const Step& step, Co
   }
 }
 
-/// What each rank does.
-void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  RunLog log(settings, rank.comm, plan.layers, plan.last_rank());
-  const auto stages = open_stages(settings, plan, data.train, rank);
-  const auto layers = joined(stages);
-  const auto optimizer = open_optimizer(settings, *layers);
-  log.restore(*layers, *optimizer);
-  Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);
-  StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
-  StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
-
-  while (log.epochs_left()) {
-    training.start_epoch(log.progress().epoch, log.progress().step);
-    log.start_epoch(training.batches());
-    pipeline.log().clear();
-    while (const auto step = log.next(training)) {
-      if (settings.schedule == "by-hand") {
-        run_step_by_hand(pipeline, plan, *step, rank.comm, log.sums());
-      } else {
-        run_step(pipeline, plan, *step, log.sums());  // the same from the table that --explain prints
-      }
-      {
-        const ActionLog::Update update(pipeline.log());
-        optimizer->step();
-        optimizer->zero_grad();
-      }
-      log.add_step(step->pictures, *layers, *optimizer);
-    }
-    log.stop_clock();
-    const Expected expected = expect(plan, pipeline.log().mean_costs(), training.batches());
-    const double share = accuracy(pipeline, plan, testing, rank.comm, [&] { log.stop_if_asked(*layers, *optimizer); });
-    log.finish_epoch(share, *layers, *optimizer, expected);
-  }
-  log.finish();
-}
-
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const Plan plan = make_plan(settings, data.train, settings.schedule == "by-hand" ? "gpipe" : settings.schedule);
   if (settings.explain) {
     return explain(settings, plan);
   }
-  launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch(plan.world, [&](Rank& rank) {
+    train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const Step& step, EpochSums& sums) {
+      if (settings.schedule == "by-hand") {
+        run_step_by_hand(pipeline, plan, step, rank.comm, sums);
+      } else {
+        run_step(pipeline, plan, step, sums);  // the same from the table that --explain prints
+      }
+    });
+  });
 }
 
 const Chapter kChapter{

@@ -8,45 +8,13 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
+#include "chapters/common/pipeline_training.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
-#include "chapters/common/run_log.h"
 
 namespace stagecoach {
 namespace {
-
-/// What each rank does.
-void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  RunLog log(settings, rank.comm, plan.layers, plan.last_rank());
-  const auto stages = open_stages(settings, plan, data.train, rank);  // stages r, r + p, r + 2p, … of rank r
-  const auto layers = joined(stages);
-  const auto optimizer = open_optimizer(settings, *layers);
-  log.restore(*layers, *optimizer);
-  Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);
-  StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
-  StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
-
-  while (log.epochs_left()) {
-    training.start_epoch(log.progress().epoch, log.progress().step);
-    log.start_epoch(training.batches());
-    pipeline.log().clear();
-    while (const auto step = log.next(training)) {
-      run_step(pipeline, plan, *step, log.sums());
-      {
-        const ActionLog::Update update(pipeline.log());
-        optimizer->step();
-        optimizer->zero_grad();
-      }
-      log.add_step(step->pictures, *layers, *optimizer);
-    }
-    log.stop_clock();
-    const Expected expected = expect(plan, pipeline.log().mean_costs(), training.batches());
-    const double share = accuracy(pipeline, plan, testing, rank.comm, [&] { log.stop_if_asked(*layers, *optimizer); });
-    log.finish_epoch(share, *layers, *optimizer, expected);
-  }
-  log.finish();
-}
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
@@ -54,7 +22,11 @@ void train(const Settings& settings) {
   if (settings.explain) {
     return explain(settings, plan);
   }
-  launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch(plan.world, [&](Rank& rank) {
+    train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const Step& step, EpochSums& sums) {
+      run_step(pipeline, plan, step, sums);  // as the table says
+    });
+  });
 }
 
 const Chapter kChapter{

@@ -13,7 +13,7 @@
 
 namespace stagecoach {
 
-void fill_in_defaults(Settings& s) {
+void fill_in_defaults(Settings& s, bool microbatches_given) {
   if (s.smoke) {
     s.data = "generated";
   }
@@ -27,15 +27,15 @@ void fill_in_defaults(Settings& s) {
     const bool takes_several = s.schedule == "interleaved" || s.schedule.rfind("foldx", 0) == 0;
     s.chunks = takes_several ? 2 : 1;
   }
+  if (!microbatches_given) {
+    s.microbatches = std::min(s.microbatches, s.batch_size);
+  }
   if (s.image_size == 0) {
     s.image_size = default_image_size(s.model);
   }
 }
 
-void require_consistent(const Chapter& chapter, Settings& s, bool microbatches_given) {
-  if (s.microbatches > s.batch_size && !microbatches_given) {
-    s.microbatches = s.batch_size;  // the default, for a small batch
-  }
+void require_consistent(const Chapter& chapter, const Settings& s) {
   if (s.microbatches > s.batch_size) {
     throw UsageError(
         fmt::format("--microbatches {}: a batch of {} pictures can be cut into at most {} parts; take {} or fewer, or "

@@ -7,10 +7,9 @@
 namespace stagecoach {
 
 /// Gives settings that were left open the value that fits the others.
-void fill_in_defaults(Settings& settings);
+void fill_in_defaults(Settings& settings, bool microbatches_given);
 
-/// Throws UsageError for settings that contradict each other. A number of micro-batches that was not given becomes as
-/// many as the batch has pictures, if that is fewer.
-void require_consistent(const Chapter& chapter, Settings& settings, bool microbatches_given);
+/// Throws UsageError for settings that contradict each other.
+void require_consistent(const Chapter& chapter, const Settings& settings);
 
 }  // namespace stagecoach

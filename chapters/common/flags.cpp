@@ -238,7 +238,8 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     settings = merged_with_resumed(app, chapter, settings);
     settings.chapter_flags = chapter.flags;
   }
-  fill_in_defaults(settings);
+  const CLI::Option* microbatches = app.get_option_no_throw("--microbatches");
+  fill_in_defaults(settings, microbatches != nullptr && microbatches->count() > 0);
   if (!settings.resume.empty()) {
     const std::string changed = first_difference(settings, read_settings(settings.resume));
     if (!changed.empty()) {
@@ -248,8 +249,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
                       changed, settings.resume));
     }
   }
-  const CLI::Option* microbatches = app.get_option_no_throw("--microbatches");
-  require_consistent(chapter, settings, microbatches != nullptr && microbatches->count() > 0);
+  require_consistent(chapter, settings);
   return settings;
 }
 

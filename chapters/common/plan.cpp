@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
+#include "chapters/common/run_folder.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "core/ops.h"
@@ -21,7 +20,8 @@
 namespace stagecoach {
 namespace {
 
-World world_of(const Settings& settings) {
+/// Prepares the ranks' devices too.
+World open_world(const Settings& settings) {
   World world{.ranks = settings.ranks,
               .threads = settings.threads,
               .timeout = settings.timeout,
@@ -39,12 +39,7 @@ World world_of(const Settings& settings) {
 
 /// A student's own table.
 Schedule schedule_from_file(const Settings& settings, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    throw UsageError(fmt::format("--schedule {}: the file cannot be read", path));
-  }
-  Schedule schedule = schedule_from_text(text, path);
+  Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path);
   require_legal(schedule, path);
   if (schedule.rank_count() != settings.ranks || schedule.microbatches != settings.microbatches) {
     throw UsageError(fmt::format(
@@ -100,7 +95,7 @@ Split split_of(const Settings& settings, const Sequential& model, int stages,
 
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
   Plan plan;
-  plan.world = world_of(settings);
+  plan.world = open_world(settings);
   plan.schedule = schedule_of(settings, schedule);
   const Device device{plan.world.device};
   const auto model = open_model(settings, data, device);

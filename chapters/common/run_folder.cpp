@@ -29,16 +29,6 @@ constexpr const char* kFiles[] = {kConfig,          kMetrics,       kTrace,     
                                   kCheckpoint,      "schedule.csv", "schedule.svg", "schedule_trace.json",
                                   "prediction.json"};
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    throw DataError(fmt::format("{}: cannot be read; is {} the --out folder of a run?", path.string(),
-                                path.parent_path().string()));
-  }
-  return text;
-}
-
 /// The lines of metrics.jsonl about epochs before `epoch`.
 std::string metrics_before(const fs::path& path, std::int64_t epoch) {
   std::ifstream file(path);
@@ -133,6 +123,18 @@ NamedTensors with_prefix(const TensorFile& file, const std::string& prefix) {
 
 }  // namespace
 
+std::string read_text(const fs::path& path, const std::string& advice) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  if (file.peek() != std::ifstream::traits_type::eof()) {
+    bytes << file.rdbuf();
+  }
+  if (!file.is_open() || file.bad()) {
+    throw DataError(fmt::format("{}: cannot be read; {}", path.string(), advice));
+  }
+  return bytes.str();
+}
+
 void write_text(const fs::path& path, const std::string& text) {
   AtomicFile file(path);
   file.write(text);
@@ -143,7 +145,9 @@ Settings read_settings(const fs::path& folder) {
   if (!fs::is_directory(folder)) {
     throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
   }
-  return settings_from_json(read_text(folder / kConfig), (folder / kConfig).string());
+  const std::string text =
+      read_text(folder / kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
+  return settings_from_json(text, (folder / kConfig).string());
 }
 
 fs::path make_folder(const std::string& out) {

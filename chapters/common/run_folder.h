@@ -82,6 +82,8 @@ std::filesystem::path make_folder(const std::string& out);
 /// The settings of the run in `folder`. Throws DataError if there is none.
 Settings read_settings(const std::filesystem::path& folder);
 
+/// The bytes of a file. Throws DataError, which ends with `advice`, when it cannot be read.
+std::string read_text(const std::filesystem::path& path, const std::string& advice);
 /// Writes `text` as a whole file or not at all (core/atomic_file.h).
 void write_text(const std::filesystem::path& path, const std::string& text);
 

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
+#include "chapters/common/run_folder.h"
 #include "chapters/compare/metrics.h"
 #include "chapters/compare/text_log.h"
 #include "core/error.h"
@@ -20,26 +19,18 @@ constexpr const char* kWhatARunIs =
     "name the --out folder of a run, its metrics.jsonl, or a text log with lines such as 'Epoch: 3, Loss: 1.97, "
     "acc: 0.49, time cost: 1.83s'";
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (file.peek() != std::ifstream::traits_type::eof()) {
-    bytes << file.rdbuf();
-  }
-  if (!file.is_open() || file.bad()) {
-    throw DataError(fmt::format("{}: cannot be read; is it a file, and may you read it?", path.string()));
-  }
-  const std::string text = bytes.str();
+std::string read_run_text(const fs::path& path) {
+  const std::string text = read_text(path, "is it a file, and may you read it?");
   constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";  // some editors begin a text with it
   return text.rfind(kByteOrderMark, 0) == 0 ? text.substr(3) : text;
 }
 
 /// The metrics in `file`, and the settings beside it if they are there: older runs have none.
 void read_metrics_file(const fs::path& file, RunRecord& run) {
-  read_metrics(read_text(file), file.string(), run);
+  read_metrics(read_run_text(file), file.string(), run);
   const fs::path config = file.parent_path() / "config.json";
   if (fs::exists(config)) {
-    run.settings = read_config(read_text(config), config.string());
+    run.settings = read_config(read_run_text(config), config.string());
   }
 }
 
@@ -72,7 +63,7 @@ RunRecord read_run(const std::string& path) {
   } else if (given.extension() == ".jsonl") {
     read_metrics_file(given, run);
   } else {
-    read_text_log(read_text(given), path, run);
+    read_text_log(read_run_text(given), path, run);
   }
   if (run.epochs.empty()) {
     throw DataError(fmt::format("{}: no finished epoch in it; {}", path, kWhatARunIs));

@@ -38,6 +38,8 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
+from torch_epoch import convnet, read_training_data
+
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved1f1b": ScheduleInterleaved1F1B}
 IMAGE_SIZES = {"convnet": 32, "resnet50": 64}
 RANDOM_BATCHES = 4  # of random pictures, in memory
@@ -46,23 +48,13 @@ STEP_TIMEOUT = datetime.timedelta(minutes=10)
 CPU = torch.device("cpu")
 
 
-def read_batches(paths):
-    records = np.concatenate([np.fromfile(path, np.uint8).reshape(-1, 3073) for path in paths])
-    return (
-        torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy()),
-        torch.from_numpy(records[:, 0].astype(np.int64)),
-    )
-
-
-def training_files(folder):
-    nested = folder / "cifar-10-batches-bin"
-    return sorted((nested if nested.is_dir() else folder).glob("data_batch_*.bin"))
-
-
 def training_data(flags):
     """Pictures as bytes and labels."""
     if flags.data != "random":
-        return read_batches(training_files(pathlib.Path(flags.data)))
+        images, labels = read_training_data(pathlib.Path(flags.data))
+        if len(labels) < flags.batch_size:
+            raise ValueError(f"{flags.data} holds {len(labels)} pictures, less than a batch")
+        return images, labels
     count, size = RANDOM_BATCHES * flags.batch_size, IMAGE_SIZES[flags.model]
     draw = torch.Generator().manual_seed(1)
     labels = torch.randint(10, (count,), generator=draw)
@@ -105,14 +97,6 @@ class Bottleneck(nn.Module):
         z = self.relu(self.bn2(self.conv2(y)))
         w = self.bn3(self.conv3(z))
         return self.relu(w + (x if self.shortcut is None else self.shortcut(x)))
-
-
-def convnet():
-    return nn.Sequential(
-        nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
-    )  # fmt: skip
 
 
 def resnet50():
@@ -274,10 +258,6 @@ def parse_flags():
         parser.error(f"{flags.batch_size} samples do not divide into {flags.microbatches} equal micro-batches")
     if flags.schedule == "1f1b" and flags.microbatches < flags.ranks:
         parser.error("1f1b needs as many micro-batches as ranks")
-    if flags.data != "random":
-        count = sum(path.stat().st_size // 3073 for path in training_files(pathlib.Path(flags.data)))
-        if count < flags.batch_size:
-            parser.error(f"{flags.data} holds {count} pictures, less than a batch")
     with torch.device("meta"):
         layers, stages = len(MODELS[flags.model]()), flags.ranks * flags.chunks
     try:
