@@ -5,10 +5,10 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kOperations = 4;
+constexpr std::size_t kComputations = 4;  // all operations but updates, which are counted by rank
 
 const char* name_of(Operation operation) {
-  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight"};
+  constexpr const char* kNames[kComputations] = {"forward", "backward", "backward_input", "backward_weight"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -17,14 +17,14 @@ const char* name_of(Operation operation) {
 ActionLog::ActionLog(Communicator& comm, int stages)
     : comm_(comm),
       stages_(stages),
-      sums_(static_cast<std::size_t>(stages) * (kOperations + 1) + static_cast<std::size_t>(comm.size())) {}
+      sums_(static_cast<std::size_t>(stages) * (kComputations + 1) + static_cast<std::size_t>(comm.size())) {}
 
 std::size_t ActionLog::slot_of(const Action& action) const {
-  return static_cast<std::size_t>(action.stage) * kOperations + static_cast<std::size_t>(action.operation);
+  return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
 }
 
 void ActionLog::note_message(int stage, std::size_t bytes) {
-  const auto slot = static_cast<std::size_t>(stages_) * kOperations + static_cast<std::size_t>(stage);
+  const auto slot = static_cast<std::size_t>(stages_) * kComputations + static_cast<std::size_t>(stage);
   sums_[slot].add(static_cast<double>(bytes));
 }
 
@@ -43,17 +43,17 @@ Costs ActionLog::mean_costs() const {
   const auto stages = static_cast<std::size_t>(stages_);
   Costs costs;
   for (std::size_t s = 0; s < stages; ++s) {
-    std::size_t slot = s * kOperations;
+    std::size_t slot = s * kComputations;
     for (auto* of_operation : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
       of_operation->push_back(mean(slot++));
     }
     if (s + 1 < stages) {
-      const bool travels = flat[2 * (stages * kOperations + s) + 1] > 0;
-      costs.message.push_back(travels ? comm_.clock().link().seconds(mean(stages * kOperations + s)) : 0);
+      const bool travels = flat[2 * (stages * kComputations + s) + 1] > 0;
+      costs.message.push_back(travels ? comm_.clock().link().seconds(mean(stages * kComputations + s)) : 0);
     }
   }
   for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) {
-    costs.update.push_back(mean(stages * (kOperations + 1) + r));
+    costs.update.push_back(mean(stages * (kComputations + 1) + r));
   }
   return costs;
 }
@@ -65,8 +65,9 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
       stopwatch_(log.comm_.clock()) {}
 
 ActionLog::Update::Update(ActionLog& log)
-    : span_("optimizer", "update"),
-      sum_(log.sums_[static_cast<std::size_t>(log.stages_) * (kOperations + 1) +
+    : activity_("update"),
+      span_("optimizer", "update"),
+      sum_(log.sums_[static_cast<std::size_t>(log.stages_) * (kComputations + 1) +
                      static_cast<std::size_t>(log.comm_.rank())]),
       stopwatch_(log.comm_.clock()) {}
 

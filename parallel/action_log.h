@@ -79,6 +79,7 @@ class ActionLog::Update {
   Update& operator=(const Update&) = delete;
 
  private:
+  Activity activity_;
   Span span_;
   Sum& sum_;
   Stopwatch stopwatch_;

@@ -11,12 +11,13 @@
 #include "core/tensor.h"
 #include "parallel/action_log.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/schedule/placement.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/stage.h"
 
 namespace stagecoach {
 
-/// What a step trains on, micro-batch by micro-batch. Images are asked for on the rank of the first stage, labels on
+/// What a run trains on, micro-batch by micro-batch. Images are asked for on the rank of the first stage, labels on
 /// that of the last; both are on the rank's device.
 struct StepData {
   std::function<Tensor(int microbatch)> input;   ///< [n, …]
@@ -25,21 +26,30 @@ struct StepData {
   std::vector<std::int64_t> samples;
 };
 
+/// What a program does between the actions of its rank. Each may be left out.
+struct Hooks {
+  /// On the rank of the last stage: a micro-batch's summed loss [] and its output.
+  std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)> see_scores = {};
+  /// The action at this place in the rank's list is next; false leaves it out.
+  std::function<bool(std::size_t place)> before = {};
+  /// It is done.
+  std::function<void(std::size_t place)> after = {};
+  /// What an update does. Needed where the schedule lists them.
+  std::function<void(std::size_t place)> update = {};
+};
+
 class Pipeline {
  public:
-  using SeeScores = std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)>;
-
   /// `stages` are the ones that this rank holds, by number; `entering` what enters each stage of the whole pipeline for
-  /// one sample: [1, …] (shapes_entering in split.h). `holder` says which rank of `comm` holds which stage.
-  Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, std::vector<int> holder, Communicator& comm);
+  /// one sample: [1, …] (shapes_entering in split.h). `placement` says which ranks of `comm` hold which stage.
+  Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm);
 
-  /// One step: all actions of this rank. The loss is the mean over all samples of the step, whatever the micro-batches.
-  /// Parameters get their gradients added; nothing is updated. `see_scores` is called on the rank of the last stage:
-  /// the micro-batch's summed loss [] and its output. The schedule must be legal (see check) and of these stages and
-  /// ranks.
-  void run(const Schedule& schedule, const StepData& data, const SeeScores& see_scores = {});
+  /// All actions of this rank. The loss is the mean over all samples of a batch, whatever the micro-batches. Parameters
+  /// get their gradients added; updates are left to the hooks. The schedule must be legal (see check) and of these
+  /// stages and ranks.
+  void run(const Schedule& schedule, const StepData& data, const Hooks& hooks = {});
 
-  /// The most micro-batches that were alive at once over all stages of this rank, in the last step.
+  /// The most micro-batches that were alive at once over all stages of this rank, in the last run.
   std::size_t peak_activations() const { return peak_; }
   /// Training (the default) or evaluation, for all stages of this rank.
   void train(bool on);
@@ -49,22 +59,23 @@ class Pipeline {
  private:
   enum class Way { forward, backward };
 
-  void run_action(const Action& action);
+  void run_action(const Action& action, std::size_t place);
+  void drop_taken_sends();
   void forward(int stage, int microbatch);
   Tensor gradient_for(int stage, int microbatch);
   Tensor take(int stage, int microbatch, Way way);
   void give(Tensor tensor, int stage, int microbatch, Way way);
-  int holder(int stage) const { return holder_[static_cast<std::size_t>(stage)]; }
   int tag(int stage, int microbatch, Way way) const;
-  bool is_last(int stage) const { return stage + 1 == static_cast<int>(holder_.size()); }
+  bool is_last(int stage) const { return stage + 1 == placement_.stage_count(); }
 
   std::map<int, Stage> stages_;
   std::vector<Shape> entering_;
-  std::vector<int> holder_;
+  Placement placement_;
   Communicator& comm_;
   ActionLog log_;
-  const StepData* data_ = nullptr;  // of the step under way
-  const SeeScores* see_scores_ = nullptr;
+  const StepData* data_ = nullptr;  // of the run under way, as the next ones
+  const Hooks* hooks_ = nullptr;
+  int batch_ = 0;                  // micro-batches of a batch
   std::map<int, Tensor> at_hand_;  // what goes from one stage to another of this rank, by tag
   std::vector<PendingSend> sends_;
   std::size_t peak_ = 0;

@@ -29,7 +29,7 @@ Pipeline open_pipeline(const Settings& settings, const Plan& plan,
   for (const auto& [number, layers] : stages) {
     running.emplace(number, Stage(layers, recompute));
   }
-  return {std::move(running), plan.shapes, plan.schedule.holder, comm};
+  return {std::move(running), plan.shapes, plan.schedule, comm};
 }
 
 void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums) {
@@ -38,9 +38,9 @@ void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums&
     count_correct(scores, step.labels[static_cast<std::size_t>(i)], sums.correct);
   };
   if (static_cast<int>(step.sizes.size()) == plan.schedule.microbatches) {
-    pipeline.run(plan.schedule, data_of(step), see_scores);
+    pipeline.run(plan.schedule, data_of(step), {.see_scores = see_scores});
   } else {  // a last batch with fewer pictures than micro-batches
-    pipeline.run(schedule_for(plan, step), data_of(step), see_scores);
+    pipeline.run(schedule_for(plan, step), data_of(step), {.see_scores = see_scores});
   }
 }
 
@@ -55,7 +55,7 @@ double accuracy(Pipeline& pipeline, const Plan& plan, StepLoader& loader, Commun
     const auto see_scores = [&](int i, const Tensor&, const Tensor& scores) {
       count_correct(scores, step->labels[static_cast<std::size_t>(i)], correct);
     };
-    pipeline.run(forwards_of(schedule_for(plan, *step)), data_of(*step), see_scores);
+    pipeline.run(forwards_of(schedule_for(plan, *step)), data_of(*step), {.see_scores = see_scores});
     pictures += step->pictures;
     after_batch();
   }

@@ -26,12 +26,16 @@ class CommError : public Error {
 /// A message under way. Copies are the same message; they must not outlive their communicator.
 class PendingSend {
  public:
-  explicit PendingSend(std::function<void()> wait) : wait_(std::move(wait)) {}
+  PendingSend(std::function<void()> wait, std::function<bool()> taken)
+      : wait_(std::move(wait)), taken_(std::move(taken)) {}
   /// Returns when the receiver has taken it.
   void wait() const { wait_(); }
+  /// Whether it has.
+  bool taken() const { return taken_(); }
 
  private:
   std::function<void()> wait_;
+  std::function<bool()> taken_;
 };
 
 /// A message that is expected. It must not outlive its communicator.

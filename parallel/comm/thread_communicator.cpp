@@ -62,10 +62,11 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   const ThreadWorld::Address address = address_of(rank_, to, tag);
   const auto message = world_->leave(address, tensor.detach(), arrival);
   const std::string details = fmt::format(" to rank {}, tag {}", members_[static_cast<std::size_t>(to)], tag);
-  return PendingSend([this, address, message, words = doing("send", details)] {
+  const auto wait = [this, address, message, words = doing("send", details)] {
     Waiting waiting(*clock_);
     waiting.until(world_->wait_taken(address, *message, [&] { return words; }));
-  });
+  };
+  return {wait, [this, message] { return world_->is_taken(*message); }};
 }
 
 PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {

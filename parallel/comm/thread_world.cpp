@@ -70,6 +70,11 @@ std::shared_ptr<ThreadWorld::Message> ThreadWorld::leave(const Address& address,
   return message;
 }
 
+bool ThreadWorld::is_taken(const Message& message) {
+  const std::lock_guard lock(mutex_);
+  return message.taken;
+}
+
 double ThreadWorld::wait_taken(const Address& address, const Message& message,
                                const std::function<std::string()>& doing) {
   std::unique_lock lock(mutex_);

@@ -44,6 +44,7 @@ class ThreadWorld {
   std::shared_ptr<Message> leave(const Address& address, const Tensor& tensor, double arrival);
   /// Waits until `message` was taken; gives the time. `doing` describes the call in errors.
   double wait_taken(const Address& address, const Message& message, const std::function<std::string()>& doing);
+  bool is_taken(const Message& message);
   /// Waits, from time `now` on, for the next message, and takes the tensor out of it: the sender holds it no longer.
   Message take(const Address& address, double now, const std::function<std::string()>& doing);
 

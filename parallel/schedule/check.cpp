@@ -32,9 +32,14 @@ void check_holders(const Schedule& s, Problems& problems) {
                  s.holder.size(), s.microbatches, s.ranks.size());
     return;
   }
+  if (!s.replicas.empty() && s.replicas.size() != s.holder.size()) {
+    problems.add("replicas of {} stages for {}", s.replicas.size(), s.stages);
+    return;
+  }
   for (int stage = 0; stage < s.stages && !problems.full(); ++stage) {
-    const int rank = s.holder[static_cast<std::size_t>(stage)];
-    if (rank < 0 || rank >= s.rank_count()) {
+    const int first = s.holder[static_cast<std::size_t>(stage)];
+    const int count = s.replicas_of(stage);
+    if (first < 0 || count < 1 || count > s.rank_count() - first) {
       problems.add("stage {} is on no rank", stage);
     }
   }
@@ -46,13 +51,16 @@ void check_actions(const Schedule& s, Problems& problems) {
   std::vector<std::uint8_t> seen(static_cast<std::size_t>(s.stages) * static_cast<std::size_t>(s.microbatches));
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
+      if (action.operation == Operation::update) {
+        continue;
+      }
       if (action.stage < 0 || action.stage >= s.stages || action.microbatch < 0 ||
           action.microbatch >= s.microbatches) {
         problems.add("rank {}: {} is outside of {} stages and {} micro-batches", rank, to_string(action), s.stages,
                      s.microbatches);
         continue;
       }
-      const int holder = s.holder[static_cast<std::size_t>(action.stage)];
+      const int holder = s.rank_of(action.stage, action.microbatch);
       if (holder != rank) {
         problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), holder,
                      action.stage);
@@ -90,6 +98,38 @@ void check_actions(const Schedule& s, Problems& problems) {
   }
 }
 
+/// That each rank updates its stages when it has run all backwards for it and none for the next: where no updates are
+/// listed, that there are none.
+void check_updates(const Schedule& s, Problems& problems) {
+  for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
+    std::vector<int> updates(static_cast<std::size_t>(s.stages));  // so far
+    for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
+      const bool known = action.stage >= 0 && action.stage < s.stages && s.holds(rank, action.stage);
+      if (action.operation == Operation::update && (!known || s.batch == 0)) {
+        problems.add("rank {}: {} {}", rank, to_string(action),
+                     s.batch == 0 ? "in a schedule of one step, which is updated after it" : "is of another rank");
+      } else if (action.operation == Operation::update) {
+        int& next = updates[static_cast<std::size_t>(action.stage)];
+        if (action.microbatch != next || next == s.updates(action.stage)) {
+          problems.add("rank {}: {} comes where {} of {} updates are done", rank, to_string(action), next,
+                       s.updates(action.stage));
+        }
+        ++next;
+      } else if (known && s.batch > 0 && action.operation != Operation::forward &&
+                 action.microbatch / s.unit(action.stage) != updates[static_cast<std::size_t>(action.stage)]) {
+        problems.add("rank {}: {} belongs to update {}, and {} are done", rank, to_string(action),
+                     action.microbatch / s.unit(action.stage), updates[static_cast<std::size_t>(action.stage)]);
+      }
+    }
+    for (int stage = 0; stage < s.stages && s.batch > 0; ++stage) {
+      if (s.holds(rank, stage) && updates[static_cast<std::size_t>(stage)] < s.updates(stage)) {
+        problems.add("rank {}: {} is missing", rank,
+                     to_string({Operation::update, stage, updates[static_cast<std::size_t>(stage)]}));
+      }
+    }
+  }
+}
+
 /// "rank 0 waits at 0B0 for 1B0, which rank 1 runs later": from `rank` on, until a rank comes again.
 void explain_circle(const Schedule& s, const Walk& walk, int rank, Problems& problems) {
   std::vector<int> path;
@@ -98,7 +138,7 @@ void explain_circle(const Schedule& s, const Walk& walk, int rank, Problems& pro
     path.push_back(rank);
     const Action& stuck = s.ranks[static_cast<std::size_t>(rank)][walk.next(rank)];
     const Action needed = *walk.missing(stuck);
-    const int holder = s.holder[static_cast<std::size_t>(needed.stage)];
+    const int holder = s.rank_of(needed.stage, needed.microbatch);
     words.push_back(
         fmt::format("rank {} waits at {} for {} of {}", rank, to_string(stuck), to_string(needed),
                     holder == rank ? std::string("its own, which it runs later") : fmt::format("rank {}", holder)));
@@ -116,6 +156,7 @@ std::vector<std::string> check(const Schedule& schedule) {
   check_holders(schedule, problems);
   if (!problems.any()) {
     check_actions(schedule, problems);
+    check_updates(schedule, problems);
   }
   if (!problems.any()) {
     Walk walk(schedule);

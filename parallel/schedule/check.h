@@ -10,8 +10,9 @@
 namespace stagecoach {
 
 /// What is wrong with `schedule`; empty when it is legal:
-/// - every stage is on one rank, which runs no other stage's actions;
+/// - every stage is on one rank, or on replicas side by side, each of which runs its own micro-batches;
 /// - each stage runs each micro-batch forward once, and backward once: either B, or I and W;
+/// - where updates are listed, each replica makes each of them, between the backwards for it and those for the next;
 /// - no rank waits for ever. Where ranks wait in a circle, the circle is named.
 /// At most `kMostProblems` are listed.
 std::vector<std::string> check(const Schedule& schedule);

@@ -15,7 +15,7 @@ Schedule empty_schedule(int p, int m, int v) {
     throw UsageError(
         fmt::format("a schedule of {} ranks, {} micro-batches and {} chunks: each is at least 1", p, m, v));
   }
-  Schedule schedule{p * v, m, std::vector<std::vector<Action>>(static_cast<std::size_t>(p)), dealt_in_turn(p * v, p)};
+  Schedule schedule{dealt_in_turn(p * v, p), p * v, m, std::vector<std::vector<Action>>(static_cast<std::size_t>(p))};
   for (auto& actions : schedule.ranks) {
     actions.reserve(static_cast<std::size_t>(2 * m * v));
   }

@@ -6,7 +6,7 @@
 
 namespace stagecoach {
 
-char letter_of(Operation operation) { return "FBIW"[static_cast<std::size_t>(operation)]; }
+char letter_of(Operation operation) { return "FBIWU"[static_cast<std::size_t>(operation)]; }
 
 std::string to_string(const Action& action) {
   return fmt::format("{}{}{}", action.stage, letter_of(action.operation), action.microbatch);
@@ -18,7 +18,10 @@ Schedule with_fewer_microbatches(const Schedule& schedule, int count) {
   Schedule fewer = schedule;
   fewer.microbatches = count;
   for (auto& actions : fewer.ranks) {
-    std::erase_if(actions, [count](const Action& action) { return action.microbatch >= count; });
+    std::erase_if(actions, [&](const Action& action) {
+      const bool is_update = action.operation == Operation::update;
+      return action.microbatch >= (is_update ? fewer.updates(action.stage) : count);
+    });
   }
   return fewer;
 }
@@ -29,14 +32,6 @@ Schedule forwards_of(const Schedule& schedule) {
     std::erase_if(actions, [](const Action& action) { return action.operation != Operation::forward; });
   }
   return forwards;
-}
-
-std::vector<int> dealt_in_turn(int stages, int ranks) {
-  std::vector<int> holder(static_cast<std::size_t>(stages));
-  for (int s = 0; s < stages; ++s) {
-    holder[static_cast<std::size_t>(s)] = s % ranks;
-  }
-  return holder;
 }
 
 }  // namespace stagecoach

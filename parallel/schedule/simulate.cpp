@@ -30,46 +30,63 @@ class RankTimes {
         costs_(costs),
         outputs_(schedule.stages, schedule.microbatches),
         gradients_(schedule.stages, schedule.microbatches),
+        whole_(schedule.stages, schedule.batch > 0 ? schedule.microbatches : 0),
         free_(schedule.ranks.size(), 0) {}
 
   /// Runs `action` on `rank` as soon as both are ready.
   Simulation::Timed run(int rank, const Action& action) {
     double& free = free_[static_cast<std::size_t>(rank)];
     const double start = std::max(free, ready(action));
-    const double end = start + costs_.of(action);
+    const bool is_update = action.operation == Operation::update;
+    const double end = start + (is_update ? averaging(action.stage) + costs_.update_of(static_cast<std::size_t>(rank))
+                                          : costs_.of(action));
     free = end;
     if (action.operation == Operation::forward) {
       outputs_.at(action.stage, action.microbatch) = end;
-    } else if (action.operation != Operation::backward_weight) {
+    } else if (action.operation == Operation::backward || action.operation == Operation::backward_input) {
       gradients_.at(action.stage, action.microbatch) = end;
+    }
+    if (action.operation == Operation::backward || action.operation == Operation::backward_weight) {
+      note_weight_gradient(action.stage, action.microbatch, end);
     }
     return {start, end};
   }
   /// Ends a step; gives the time at which `rank` is free.
-  double update(std::size_t rank) { return free_[rank] += costs_.update.empty() ? 0 : costs_.update[rank]; }
+  double update(std::size_t rank) { return free_[rank] += schedule_.batch > 0 ? 0 : costs_.update_of(rank); }
 
  private:
-  double travel(int from, int to) const {
-    const auto holder = [&](int stage) { return schedule_.holder[static_cast<std::size_t>(stage)]; };
-    return holder(from) == holder(to) ? 0 : costs_.message[static_cast<std::size_t>(std::min(from, to))];
+  double averaging(int stage) const {
+    return schedule_.replicas_of(stage) > 1 && !costs_.average.empty() ? costs_.average[static_cast<std::size_t>(stage)]
+                                                                       : 0;
+  }
+  double travel(int from, int to, int microbatch) const {
+    const bool same_rank = schedule_.rank_of(from, microbatch) == schedule_.rank_of(to, microbatch);
+    return same_rank ? 0 : costs_.message[static_cast<std::size_t>(std::min(from, to))];
   }
   /// When what `action` needs from another stage has arrived.
   double ready(const Action& action) {
     const auto [operation, stage, microbatch] = action;
     if (operation == Operation::forward && stage > 0) {
-      return outputs_.at(stage - 1, microbatch) + travel(stage - 1, stage);
+      return outputs_.at(stage - 1, microbatch) + travel(stage - 1, stage, microbatch);
     }
     const bool goes_back = operation == Operation::backward || operation == Operation::backward_input;
     if (goes_back && stage + 1 < schedule_.stages) {
-      return gradients_.at(stage + 1, microbatch) + travel(stage + 1, stage);
+      return gradients_.at(stage + 1, microbatch) + travel(stage + 1, stage, microbatch);
     }
-    return 0;
+    return operation == Operation::update ? whole_.at(stage, microbatch) : 0;
+  }
+  void note_weight_gradient(int stage, int microbatch, double end) {
+    if (schedule_.batch > 0) {
+      double& whole = whole_.at(stage, microbatch / schedule_.unit(stage));
+      whole = std::max(whole, end);
+    }
   }
 
   const Schedule& schedule_;
   const Costs& costs_;
   Times outputs_;
-  Times gradients_;
+  Times gradients_;  // of the stages' inputs
+  Times whole_;      // and when the last replica has a gradient for each update
   std::vector<double> free_;
 };
 
@@ -95,6 +112,8 @@ double Costs::of(const Action& action) const {
       return backward_input[stage];
     case Operation::backward_weight:
       return backward_weight[stage];
+    case Operation::update:
+      break;
   }
   fail("costs: unknown operation");
 }
@@ -106,7 +125,8 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
   STAGECOACH_CHECK(costs.forward.size() == stages && costs.backward.size() == stages &&
                        costs.backward_input.size() == stages && costs.backward_weight.size() == stages &&
                        costs.message.size() + 1 == stages &&
-                       (costs.update.empty() || costs.update.size() == schedule.ranks.size()),
+                       (costs.update.empty() || costs.update.size() == schedule.ranks.size()) &&
+                       (costs.average.empty() || costs.average.size() == stages),
                    "simulate: costs of {} stages for a schedule of {}", costs.forward.size(), stages);
 }
 
@@ -122,9 +142,9 @@ void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
 
 /// Seconds of work on `rank` in a step.
 double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank) {
-  double busy = costs.update.empty() ? 0 : costs.update[rank];
+  double busy = schedule.batch > 0 ? 0 : costs.update_of(rank);
   for (const Action& action : schedule.ranks[rank]) {
-    busy += costs.of(action);
+    busy += action.operation == Operation::update ? costs.update_of(rank) : costs.of(action);
   }
   return busy;
 }

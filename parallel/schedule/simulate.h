@@ -18,12 +18,18 @@ struct Costs {
   /// What lies between the end of stage s and the start of s + 1, when another rank holds it: [stages - 1]. The
   /// gradient takes as long on its way back. Messages travel beside the computation.
   std::vector<double> message;
-  /// What each rank does at the end of a step, when its actions are done: [ranks], or empty for nothing.
+  /// What each rank does in an update: [ranks], or empty for nothing. Where the schedule lists none it comes at the end
+  /// of the step.
   std::vector<double> update = {};
+  /// What the replicas of each stage wait in an update, from the moment when the last has come until their gradients
+  /// are averaged: [stages], or empty for nothing.
+  std::vector<double> average = {};
 
   /// The same for every stage; without messages.
   static Costs uniform(int stages, double forward, double backward_input, double backward_weight);
+  /// Of an action that is no update.
   double of(const Action& action) const;
+  double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
 };
 
 struct Simulation {
@@ -38,7 +44,8 @@ struct Simulation {
   std::vector<std::vector<Timed>> timeline;  ///< of each rank's actions, in their order
 };
 
-/// `schedule` must be legal (see check). Throws Error unless there are costs for every stage.
+/// `schedule` must be legal (see check). Throws Error unless there are costs for every stage. What averaging takes
+/// counts as idle.
 Simulation simulate(const Schedule& schedule, const Costs& costs);
 
 /// Steps that follow each other, where each rank goes on as soon as it can: seconds from one to the next, and the share

@@ -1,5 +1,7 @@
 #include "parallel/schedule/walk.h"
 
+#include <algorithm>
+
 namespace stagecoach {
 
 Walk::Walk(const Schedule& schedule)
@@ -29,20 +31,53 @@ std::optional<Action> Walk::missing(const Action& action) const {
         return Action{Operation::backward_input, stage, microbatch};
       }
       return std::nullopt;
+    case Operation::update:
+      return gradient_missing(stage, microbatch);
   }
   return std::nullopt;
 }
 
-int Walk::finish(const Action& action) {
-  const auto [operation, stage, microbatch] = action;
-  if (operation == Operation::backward_weight) {
-    return -1;
+/// Of the micro-batches whose gradients update number `update` of `stage` uses.
+std::optional<Action> Walk::gradient_missing(int stage, int update) const {
+  const int unit = schedule_.unit(stage);
+  for (int i = update * unit; i < std::min((update + 1) * unit, schedule_.microbatches); ++i) {
+    if (!has(stage, i, kWeightGradient)) {
+      return Action{Operation::backward, stage, i};
+    }
   }
-  const bool forward = operation == Operation::forward;
-  done_[at(stage, microbatch)] |= forward ? kForward : kInputGradient;
-  const int neighbour = forward ? stage + 1 : stage - 1;
-  const bool exists = neighbour >= 0 && neighbour < schedule_.stages;
-  return exists ? schedule_.holder[static_cast<std::size_t>(neighbour)] : -1;
+  return std::nullopt;
+}
+
+void Walk::finish(const Action& action) {
+  const auto [operation, stage, microbatch] = action;
+  constexpr unsigned kDone[kOperations] = {kForward, kInputGradient | kWeightGradient, kInputGradient, kWeightGradient,
+                                           0};
+  if (operation != Operation::update) {
+    done_[at(stage, microbatch)] |= static_cast<std::uint8_t>(kDone[static_cast<std::size_t>(operation)]);
+  }
+}
+
+void Walk::wake(const Action& action, int rank, std::vector<int>& open) const {
+  const auto [operation, stage, microbatch] = action;
+  const auto wake_rank = [&](int other) {
+    if (other != rank) {
+      open.push_back(other);
+    }
+  };
+  if (operation == Operation::update) {
+    return;
+  }
+  if (operation != Operation::backward_weight) {
+    const int neighbour = operation == Operation::forward ? stage + 1 : stage - 1;
+    if (neighbour >= 0 && neighbour < schedule_.stages) {
+      wake_rank(schedule_.rank_of(neighbour, microbatch));
+    }
+  }
+  if (operation != Operation::forward) {  // the other replicas wait with their updates
+    for (int replica = 0; replica < schedule_.replicas_of(stage) && schedule_.batch > 0; ++replica) {
+      wake_rank(schedule_.rank_of(stage, replica));
+    }
+  }
 }
 
 }  // namespace stagecoach

@@ -27,15 +27,18 @@ class Walk {
   std::optional<Action> missing(const Action& action) const;
 
  private:
-  enum Done : std::uint8_t { kForward = 1, kInputGradient = 2 };
+  enum Done : std::uint8_t { kForward = 1, kInputGradient = 2, kWeightGradient = 4 };
 
   std::size_t at(int stage, int microbatch) const {
     return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.microbatches) +
            static_cast<std::size_t>(microbatch);
   }
   bool has(int stage, int microbatch, Done what) const { return (done_[at(stage, microbatch)] & what) != 0; }
-  /// Notes that `action` is done; gives the rank that may have waited for it, or -1.
-  int finish(const Action& action);
+  /// Notes that `action` is done.
+  void finish(const Action& action);
+  std::optional<Action> gradient_missing(int stage, int update) const;
+  /// Adds the ranks that may have waited for `action` to `open`.
+  void wake(const Action& action, int rank, std::vector<int>& open) const;
 
   const Schedule& schedule_;
   std::vector<std::uint8_t> done_;  // a stage, then a micro-batch
@@ -56,9 +59,8 @@ void Walk::run(const Body& body) {
     while (next < actions.size() && !missing(actions[next])) {
       const Action& action = actions[next++];
       body(rank, action);
-      if (const int waiting = finish(action); waiting >= 0 && waiting != rank) {
-        open.push_back(waiting);
-      }
+      finish(action);
+      wake(action, rank, open);
     }
   }
 }

@@ -40,7 +40,7 @@ std::vector<double> measured(const Schedule& schedule, Stage::Recompute recomput
     part->materialize(1, rank.device);
     std::map<int, Stage> stages;
     stages.emplace(rank.index, Stage(part, recompute));
-    Pipeline pipeline(std::move(stages), entering, schedule.holder, rank.comm);
+    Pipeline pipeline(std::move(stages), entering, schedule, rank.comm);
     const StepData data{
         [&](int) { return test::random_tensor(kPicture.with(0, kPictures), "x", DType::float32, rank.device); },
         [&](int) { return Tensor::zeros({kPictures}, DType::int32, rank.device); },

@@ -146,7 +146,7 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, const st
   Sequential mine;
   std::map<int, Stage> stages;
   for (int s = 0; s < schedule.stages; ++s) {
-    if (schedule.holder[static_cast<std::size_t>(s)] == rank.index) {
+    if (schedule.holds(rank.index, s)) {
       const auto& part = parts[static_cast<std::size_t>(s)];
       part->materialize(kSeed, rank.device);
       for (int layer = 0; layer < part->size(); ++layer) {
@@ -156,7 +156,7 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, const st
     }
   }
   const auto optimizer = optimizer_for(mine);
-  Pipeline pipeline(std::move(stages), entering, schedule.holder, rank.comm);
+  Pipeline pipeline(std::move(stages), entering, schedule, rank.comm);
   for (int step = 0; step < task.steps; ++step) {
     const Batch batch(task, schedule.microbatches, step);
     StepData data{[&](int i) { return batch.images_of(i, rank.device); },
@@ -165,10 +165,11 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, const st
     for (int i = 0; i < schedule.microbatches; ++i) {
       data.samples.push_back(batch.size(i));
     }
-    pipeline.run(schedule, data, [&](int i, const Tensor& loss, const Tensor&) {
+    const auto note_loss = [&](int i, const Tensor& loss, const Tensor&) {
       const std::lock_guard lock(mutex);
       result.losses[fmt::format("{}/{}", step, i)] = loss.item();
-    });
+    };
+    pipeline.run(schedule, data, {.see_scores = note_loss});
     EXPECT_EQ(pipeline.peak_activations(),
               static_cast<std::size_t>(peak_activations(schedule)[static_cast<std::size_t>(rank.index)]));
     const std::lock_guard lock(mutex);

@@ -1,0 +1,193 @@
+#include "parallel/schedule/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+/// Calls see(rank, place, action) for every action, rank by rank.
+template <class See>
+void for_each_action(const Schedule& schedule, const See& see) {
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    for (std::size_t place = 0; place < schedule.ranks[r].size(); ++place) {
+      see(r, place, schedule.ranks[r][place]);
+    }
+  }
+}
+
+/// The updates of a stage that come before each of its forwards: a number a micro-batch.
+std::vector<int> updates_before_forwards(const Schedule& schedule, int stage) {
+  std::vector<int> before(static_cast<std::size_t>(schedule.microbatches));
+  std::vector<int> updates(schedule.ranks.size());
+  for_each_action(schedule, [&](std::size_t r, std::size_t, const Action& action) {
+    if (action.stage == stage && action.operation == Operation::update) {
+      updates[r] = action.microbatch + 1;
+    } else if (action.stage == stage && action.operation == Operation::forward) {
+      before[static_cast<std::size_t>(action.microbatch)] = updates[r];
+    }
+  });
+  return before;
+}
+
+/// The version of each forward of `stage`.
+std::vector<int> versions_of_forwards(const Schedule& schedule, int stage, Versions versions) {
+  if (versions != Versions::two_buffers) {
+    return updates_before_forwards(schedule, versions == Versions::vertical ? 0 : stage);
+  }
+  std::vector<int> one_before_the_last(static_cast<std::size_t>(schedule.microbatches));
+  for (int i = 0; i < schedule.microbatches; ++i) {
+    one_before_the_last[static_cast<std::size_t>(i)] = std::max(i / schedule.batch - 1, 0);
+  }
+  return one_before_the_last;
+}
+
+/// The versions that a rank keeps, place by place in its list: what the run does with memory, here only counted.
+class Kept {
+ public:
+  explicit Kept(std::vector<std::size_t> last_uses) : last_uses_(std::move(last_uses)) {}
+  /// The action at `place` begins. Gives how many versions are there while it runs.
+  std::size_t begin(std::size_t place, const Action& action) {
+    if (action.operation == Operation::update) {
+      ++newest_;
+      if (last_uses_[newest_ - 1] <= place) {
+        std::erase(versions_, newest_ - 1);  // written over
+      }
+      versions_.push_back(newest_);
+    }
+    return versions_.size();
+  }
+  void end(std::size_t place) {
+    std::erase_if(versions_, [&](std::size_t v) { return v != newest_ && last_uses_[v] <= place; });
+  }
+
+ private:
+  std::vector<std::size_t> last_uses_;
+  std::vector<std::size_t> versions_{0};
+  std::size_t newest_ = 0;
+};
+
+}  // namespace
+
+Ledger make_ledger(const Schedule& schedule, Versions versions) {
+  STAGECOACH_CHECK(schedule.batch > 0, "ledger: the schedule lists no updates");
+  std::vector<std::vector<int>> forwards;
+  for (int s = 0; s < schedule.stages; ++s) {
+    forwards.push_back(versions_of_forwards(schedule, s, versions));
+  }
+  Ledger ledger(schedule.ranks.size());
+  std::vector<int> newest(schedule.ranks.size());
+  for_each_action(schedule, [&](std::size_t r, std::size_t, const Action& action) {
+    const auto [operation, stage, microbatch] = action;
+    int version = 0;
+    if (operation == Operation::update) {
+      version = ++newest[r];
+    } else {
+      const bool as_forward = versions != Versions::none || operation == Operation::forward;
+      version =
+          as_forward ? forwards[static_cast<std::size_t>(stage)][static_cast<std::size_t>(microbatch)] : newest[r];
+      STAGECOACH_CHECK(version <= newest[r], "ledger: {} on rank {} wants version {}, and {} is the newest",
+                       to_string(action), r, version, newest[r]);
+    }
+    ledger[r].push_back(version);
+  });
+  return ledger;
+}
+
+std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledger, int rank) {
+  const auto& actions = schedule.ranks[static_cast<std::size_t>(rank)];
+  const auto& versions = ledger[static_cast<std::size_t>(rank)];
+  const int newest = versions.empty() ? 0 : *std::max_element(versions.begin(), versions.end());
+  std::vector<std::size_t> last(static_cast<std::size_t>(newest) + 1);
+  for (std::size_t place = 0; place < actions.size(); ++place) {
+    if (actions[place].operation != Operation::update) {
+      last[static_cast<std::size_t>(versions[place])] = place;
+    }
+  }
+  return last;
+}
+
+std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger) {
+  const std::vector<double> one(static_cast<std::size_t>(schedule.stages), 1);
+  const auto peaks = peak_bytes(schedule, ledger, one, std::vector<double>(one.size(), 0));
+  return {peaks.begin(), peaks.end()};
+}
+
+std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, const std::vector<double>& weights,
+                               const std::vector<double>& activations) {
+  std::vector<double> peaks;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    Kept kept(last_uses(schedule, ledger, static_cast<int>(r)));
+    double peak = 0;
+    double in_flight = 0;
+    for (std::size_t place = 0; place < schedule.ranks[r].size(); ++place) {
+      const Action& action = schedule.ranks[r][place];
+      const auto stage = static_cast<std::size_t>(action.stage);
+      in_flight += action.operation == Operation::forward ? activations[stage] : 0;
+      peak = std::max(peak, static_cast<double>(kept.begin(place, action)) * weights[stage] + in_flight);
+      const bool ends = action.operation == Operation::backward || action.operation == Operation::backward_weight;
+      in_flight -= ends ? activations[stage] : 0;
+      kept.end(place);
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& ledger) {
+  std::vector<std::vector<int>> delays(static_cast<std::size_t>(schedule.stages),
+                                       std::vector<int>(static_cast<std::size_t>(schedule.microbatches)));
+  for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
+    if (action.operation == Operation::forward) {
+      delays[static_cast<std::size_t>(action.stage)][static_cast<std::size_t>(action.microbatch)] =
+          action.microbatch / schedule.unit(action.stage) - ledger[r][place];
+    }
+  });
+  return delays;
+}
+
+std::string to_text(const Schedule& schedule, const Ledger& ledger, int most) {
+  const int shown = std::min(most, schedule.microbatches);
+  const auto stages = static_cast<std::size_t>(schedule.stages);
+  std::vector<std::vector<std::string>> cells(static_cast<std::size_t>(shown), std::vector<std::string>(stages));
+  for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
+    if (action.operation != Operation::update && action.microbatch < shown) {
+      auto& cell = cells[static_cast<std::size_t>(action.microbatch)][static_cast<std::size_t>(action.stage)];
+      cell += fmt::format("{}{:>3} ", letter_of(action.operation), ledger[r][place]);
+    }
+  });
+  std::string text = fmt::format("{:<12}", "micro-batch");
+  for (std::size_t s = 0; s < stages; ++s) {
+    text += fmt::format("  {:<11}", fmt::format("stage {}", s));
+  }
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    text += fmt::format("\n{:>11} ", i);
+    for (const std::string& cell : cells[i]) {
+      text += fmt::format("  {:<11}", cell);
+    }
+  }
+  text += "\n\nDelays: by how many updates a gradient comes too late, a column a micro-batch\n";
+  const auto delays = delays_of(schedule, ledger);
+  for (std::size_t s = 0; s < stages; ++s) {
+    text += fmt::format("stage {:<5} ", s);
+    for (int i = 0; i < shown; ++i) {
+      text += fmt::format("{:>3}", delays[s][static_cast<std::size_t>(i)]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_csv(const Schedule& schedule, const Ledger& ledger) {
+  std::string csv = "rank,action,version\n";
+  for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
+    fmt::format_to(std::back_inserter(csv), "{},{},{}\n", r, to_string(action), ledger[r][place]);
+  });
+  return csv;
+}
+
+}  // namespace stagecoach

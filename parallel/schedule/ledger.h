@@ -1,0 +1,43 @@
+#pragma once
+/// @file
+/// The ledger: which version of the weights each action of a schedule works with. It follows from the schedule and the
+/// policy alone, and so do the delays of the gradients, the versions that a rank must keep, and their memory.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+#include "parallel/schedule/versions.h"
+
+namespace stagecoach {
+
+/// [ranks][actions of the rank]: of a forward or backward the version that it uses, of an update the one that it makes.
+using Ledger = std::vector<std::vector<int>>;
+
+/// `schedule` must be legal, list its updates, and hold one stage a rank. Throws Error where a policy asks for a
+/// version that is not there yet.
+Ledger make_ledger(const Schedule& schedule, Versions versions);
+
+/// For each version: the place, in the list of `rank`, of the last action that uses it. Afterwards it may go, unless it
+/// is the newest.
+std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledger, int rank);
+
+/// The most versions that each rank keeps at once.
+std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger);
+
+/// The most bytes that versions and activations together take on each rank, when one of stage s takes `weights[s]`, or
+/// `activations[s]` for a micro-batch in flight.
+std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, const std::vector<double>& weights,
+                               const std::vector<double>& activations);
+
+/// By how many updates the gradient of each micro-batch comes too late: [stages][microbatches].
+std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& ledger);
+
+/// Two tables for people, of the first `most` micro-batches: the versions of their forwards and backwards on each
+/// stage, and the delays.
+std::string to_text(const Schedule& schedule, const Ledger& ledger, int most);
+/// A line an action: "rank,action,version".
+std::string to_csv(const Schedule& schedule, const Ledger& ledger);
+
+}  // namespace stagecoach

@@ -1,0 +1,123 @@
+#include "parallel/schedule/pipedream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+int rounded_up(int a, int b) { return (a + b - 1) / b; }
+
+/// Forwards before the first backward, on each replica of `stage`.
+int warm_up_of(const std::vector<int>& replicas, int stage) {
+  const int from_here = std::accumulate(replicas.begin() + stage, replicas.end(), 0);
+  return rounded_up(from_here, replicas[static_cast<std::size_t>(stage)]) - 1;
+}
+
+/// The most micro-batches that are between forward and backward of a stage, over all its replicas.
+int most_on_their_way(const std::vector<int>& replicas) {
+  int most = 0;
+  for (int s = 0; s < static_cast<int>(replicas.size()); ++s) {
+    most = std::max(most, replicas[static_cast<std::size_t>(s)] * (warm_up_of(replicas, s) + 1));
+  }
+  return most;
+}
+
+void require_sizes(const std::vector<int>& replicas, int microbatches, int batch) {
+  const bool positive = std::all_of(replicas.begin(), replicas.end(), [](int count) { return count >= 1; });
+  if (replicas.empty() || !positive || microbatches < 1 || batch < 1) {
+    throw UsageError(fmt::format("a schedule of stages on {} rank(s), {} micro-batches, {} a batch: each is at least 1",
+                                 fmt::join(replicas, ","), microbatches, batch));
+  }
+}
+
+void require_batch(const std::vector<int>& replicas, int batch, Versions versions) {
+  if (versions == Versions::stash || versions == Versions::none) {
+    return;
+  }
+  const int step = std::accumulate(replicas.begin(), replicas.end(), 1, std::lcm<int, int>);
+  const int least = versions == Versions::two_buffers ? rounded_up(most_on_their_way(replicas), step) * step : step;
+  if (batch < least && versions == Versions::two_buffers) {
+    throw UsageError(
+        fmt::format("2bw: {} micro-batches a batch, and up to {} can be on their way through {} stage(s) with two "
+                    "versions only; it needs at least {} a batch (--microbatches {})",
+                    batch, most_on_their_way(replicas), replicas.size(), least, least));
+  }
+  if (batch % step != 0) {
+    const int below = batch / step * step;
+    throw UsageError(fmt::format(
+        "{}: {} micro-batches a batch cannot be dealt evenly to stages on {} ranks, and all stages must be updated "
+        "together; take {}{} (--microbatches), or the policy stash",
+        to_string(versions), batch, fmt::join(replicas, ","), below >= least ? fmt::format("{} or ", below) : "",
+        below + step));
+  }
+}
+
+/// What one replica of a stage does with its share of the micro-batches `first` … `end` - 1.
+class Replica {
+ public:
+  Replica(const Schedule& schedule, int stage, int number) : schedule_(schedule), stage_(stage), number_(number) {}
+
+  void run(int first, int end, int warm_up, std::vector<Action>& actions) {
+    std::vector<int> own;
+    for (int i = first; i < end; ++i) {
+      if (i % schedule_.replicas_of(stage_) == number_) {
+        own.push_back(i);
+      }
+    }
+    const int unit = schedule_.unit(stage_);
+    const auto count = static_cast<int>(own.size());
+    for (int step = 0; step < count + warm_up; ++step) {
+      if (step < count) {
+        actions.push_back({Operation::forward, stage_, own[static_cast<std::size_t>(step)]});
+      }
+      const int back = step - warm_up;
+      if (back >= 0) {
+        actions.push_back({Operation::backward, stage_, own[static_cast<std::size_t>(back)]});
+        update_up_to(back + 1 < count ? own[static_cast<std::size_t>(back) + 1] / unit : rounded_up(end, unit),
+                     actions);
+      }
+    }
+    update_up_to(rounded_up(end, unit), actions);  // it may have had no micro-batch of the last unit
+  }
+
+ private:
+  /// All updates before number `next`: those whose micro-batches are done here.
+  void update_up_to(int next, std::vector<Action>& actions) {
+    while (updates_ < next) {
+      actions.push_back({Operation::update, stage_, updates_++});
+    }
+  }
+
+  const Schedule& schedule_;
+  int stage_;
+  int number_;
+  int updates_ = 0;
+};
+
+}  // namespace
+
+Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, int batch, Versions versions) {
+  require_sizes(replicas, microbatches, batch);
+  require_batch(replicas, batch, versions);
+  const int ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
+  Schedule schedule{side_by_side(replicas), static_cast<int>(replicas.size()), microbatches,
+                    std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks)), batch};
+  const int stretch = versions == Versions::flush ? batch : microbatches;  // what runs without draining
+  for (int s = 0; s < schedule.stages; ++s) {
+    for (int number = 0; number < schedule.replicas_of(s); ++number) {
+      Replica replica(schedule, s, number);
+      auto& actions = schedule.ranks[static_cast<std::size_t>(schedule.rank_of(s, number))];
+      for (int first = 0; first < microbatches; first += stretch) {
+        replica.run(first, std::min(first + stretch, microbatches), warm_up_of(replicas, s), actions);
+      }
+    }
+  }
+  return schedule;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// The schedule of PipeDream: 1F1B over many batches without a stop between them, with the updates in it.
+
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+#include "parallel/schedule/versions.h"
+
+namespace stagecoach {
+
+/// 1F1B over `microbatches` micro-batches, of which `batch` make a batch; stage s is on replicas[s] ranks, side by
+/// side. Each rank warms up with ceil(ranks from its stage on / ranks of its stage) - 1 forwards. Then it runs a
+/// forward and a backward in turn, and updates after each whole unit of micro-batches (Schedule::unit). With
+/// Versions::flush it does so batch by batch, and the pipeline drains before each update. Source: Narayanan et al.,
+/// "PipeDream", 2019, section 3.2. Throws UsageError, with the nearest legal number: for sizes below 1; with
+/// two_buffers, for a batch of fewer micro-batches than can be on their way; with vertical, two_buffers and flush,
+/// which update all stages at once, for a batch that the replicas of a stage cannot share evenly.
+Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, int batch, Versions versions);
+
+}  // namespace stagecoach

@@ -1,0 +1,35 @@
+#pragma once
+/// @file
+/// Which ranks hold which stage of a pipeline, and which of them works on which micro-batch.
+
+#include <vector>
+
+namespace stagecoach {
+
+struct Placement {
+  /// The rank that holds each stage; of a replicated stage the first of those that do. With c stages a rank, rank r
+  /// usually holds stages r, r + p, r + 2p, …: chunks.
+  std::vector<int> holder = {};
+  /// How many ranks hold each stage, side by side; empty: one each. Micro-batch i is that of replica i mod n, forward
+  /// and backward (Narayanan et al., "PipeDream", 2019, section 3.2: 1F1B-RR).
+  std::vector<int> replicas = {};
+
+  int stage_count() const { return static_cast<int>(holder.size()); }
+  int replicas_of(int stage) const { return replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)]; }
+  /// The rank that runs `stage` on `microbatch`.
+  int rank_of(int stage, int microbatch) const {
+    return holder[static_cast<std::size_t>(stage)] + microbatch % replicas_of(stage);
+  }
+  bool holds(int rank, int stage) const {
+    const int first = holder[static_cast<std::size_t>(stage)];
+    return rank >= first && rank < first + replicas_of(stage);
+  }
+  bool operator==(const Placement&) const = default;
+};
+
+/// Stages dealt to ranks in turn: stage s to rank s mod `ranks`.
+Placement dealt_in_turn(int stages, int ranks);
+/// Stages side by side, stage s on replicas[s] ranks: {2, 1} is stage 0 on ranks 0 and 1, and stage 1 on rank 2.
+Placement side_by_side(const std::vector<int>& replicas);
+
+}  // namespace stagecoach

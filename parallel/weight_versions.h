@@ -1,0 +1,44 @@
+#pragma once
+/// @file
+/// The versions of a stage's weights on a rank. A version is storage: the parameters name that of one version at a
+/// time, and an update writes the next one beside it when the old one is still needed.
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "nn/named_tensors.h"
+#include "parallel/schedule/ledger.h"
+
+namespace stagecoach {
+
+class WeightVersions {
+ public:
+  /// For one run of the actions of `rank`. `parameters` are leaves, those of its stage; what they hold is version 0.
+  WeightVersions(NamedTensors parameters, const Schedule& schedule, const Ledger& ledger, int rank);
+
+  /// The action at `place` is next. For a forward or backward the parameters name the version that the ledger says;
+  /// nothing is copied. For an update they name the next version, which begins as the newest one: that is copied if a
+  /// later action needs it, else the update will write over it.
+  void begin(std::size_t place);
+  /// It is done: versions that no later action needs are freed. The newest one always stays.
+  void end(std::size_t place);
+
+  /// How many there are now, and the most there were at once.
+  std::size_t count() const { return kept_.size(); }
+  std::size_t peak() const { return peak_; }
+
+ private:
+  void use(int version);
+  void advance(std::size_t place);
+  bool needed_after(int version, std::size_t place) const;
+
+  NamedTensors parameters_;
+  std::vector<int> versions_;           // a place
+  std::vector<std::size_t> last_uses_;  // a version
+  std::map<int, std::vector<Tensor>> kept_;
+  int newest_ = 0;
+  std::size_t peak_ = 1;
+};
+
+}  // namespace stagecoach
