@@ -28,7 +28,33 @@ void ActionLog::note_message(int stage, std::size_t bytes) {
   sums_[slot].add(static_cast<double>(bytes));
 }
 
-void ActionLog::clear() { std::fill(sums_.begin(), sums_.end(), Sum{}); }
+std::vector<std::vector<double>> ActionLog::seconds() const {
+  std::vector<double> counts(static_cast<std::size_t>(comm_.size()));
+  counts[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(seconds_.size());
+  Tensor lengths = Tensor::from(counts, {comm_.size()}, comm_.device());
+  comm_.all_reduce(lengths);
+  std::vector<std::vector<double>> all;
+  std::vector<double> flat;  // all ranks', one behind the other; here only this one's are not 0
+  for (const double length : lengths.to_vector<double>()) {
+    const bool mine = static_cast<int>(all.size()) == comm_.rank();
+    all.emplace_back(static_cast<std::size_t>(length));
+    flat.insert(flat.end(), mine ? seconds_.begin() : all.back().begin(), mine ? seconds_.end() : all.back().end());
+  }
+  Tensor sum = Tensor::from(flat, {static_cast<std::int64_t>(flat.size())}, comm_.device());
+  comm_.all_reduce(sum);
+  flat = sum.to_vector<double>();
+  auto next = flat.begin();
+  for (std::vector<double>& rank : all) {
+    std::copy_n(next, rank.size(), rank.begin());
+    next += static_cast<std::ptrdiff_t>(rank.size());
+  }
+  return all;
+}
+
+void ActionLog::clear() {
+  std::fill(sums_.begin(), sums_.end(), Sum{});
+  seconds_.clear();
+}
 
 Costs ActionLog::mean_costs() const {
   std::vector<double> flat;
@@ -59,13 +85,15 @@ Costs ActionLog::mean_costs() const {
 }
 
 ActionLog::Scope::Scope(ActionLog& log, const Action& action)
-    : activity_(name_of(action.operation), action.stage, action.microbatch),
+    : log_(log),
+      activity_(name_of(action.operation), action.stage, action.microbatch),
       span_(name_of(action.operation), "action"),
       sum_(log.sums_[log.slot_of(action)]),
       stopwatch_(log.comm_.clock()) {}
 
 ActionLog::Update::Update(ActionLog& log)
-    : activity_("update"),
+    : log_(log),
+      activity_("update"),
       span_("optimizer", "update"),
       sum_(log.sums_[static_cast<std::size_t>(log.stages_) * (kComputations + 1) +
                      static_cast<std::size_t>(log.comm_.rank())]),

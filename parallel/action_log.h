@@ -27,6 +27,9 @@ class ActionLog {
   /// The rank sends `bytes`, a micro-batch's activations, from stage `stage` to the next.
   void note_message(int stage, std::size_t bytes);
 
+  /// Seconds of each action and update of each rank, in its order: [ranks][actions]. All ranks call it together and get
+  /// the same.
+  std::vector<std::vector<double>> seconds() const;
   /// Forgets what was noted.
   void clear();
   /// The mean costs, in seconds, of each stage's actions and messages and of each rank's updates. All ranks call it
@@ -51,20 +54,26 @@ class ActionLog {
     double waited_;
   };
   std::size_t slot_of(const Action& action) const;
+  void add(Sum& sum, double seconds) {
+    sum.add(seconds);
+    seconds_.push_back(seconds);
+  }
 
   Communicator& comm_;
   int stages_;
-  std::vector<Sum> sums_;  // each stage's four operations; each stage's messages, in bytes; each rank's updates
+  std::vector<double> seconds_;  // of all actions and updates
+  std::vector<Sum> sums_;        // each stage's four operations; each stage's messages, in bytes; each rank's updates
 };
 
 class ActionLog::Scope {
  public:
   Scope(ActionLog& log, const Action& action);
-  ~Scope() { sum_.add(stopwatch_.seconds()); }
+  ~Scope() { log_.add(sum_, stopwatch_.seconds()); }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
+  ActionLog& log_;
   Activity activity_;
   Span span_;
   Sum& sum_;
@@ -74,11 +83,12 @@ class ActionLog::Scope {
 class ActionLog::Update {
  public:
   explicit Update(ActionLog& log);
-  ~Update() { sum_.add(stopwatch_.seconds()); }
+  ~Update() { log_.add(sum_, stopwatch_.seconds()); }
   Update(const Update&) = delete;
   Update& operator=(const Update&) = delete;
 
  private:
+  ActionLog& log_;
   Activity activity_;
   Span span_;
   Sum& sum_;

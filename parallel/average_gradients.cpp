@@ -1,6 +1,9 @@
 #include "parallel/average_gradients.h"
 
+#include <cstring>
+
 #include "core/autograd/grad_mode.h"
+#include "core/error.h"
 #include "core/kernels/kernels.h"
 
 namespace stagecoach {
@@ -19,6 +22,20 @@ void average_gradients(const NamedTensors& parameters, int batches, Communicator
     }
     if (batches > 1) {
       kernels(gradient.device()).scale(gradient, 1.0 / batches, gradient);
+    }
+  }
+}
+
+void require_equal_replicas(const NamedTensors& parameters, Communicator& replicas) {
+  if (replicas.size() == 1) {
+    return;
+  }
+  for (const auto& [name, parameter] : parameters) {
+    const Tensor mine = parameter.to(Device{});
+    for (const Tensor& each : replicas.all_gather(parameter)) {
+      const Tensor theirs = each.to(Device{});
+      STAGECOACH_CHECK(std::memcmp(theirs.raw_data(), mine.raw_data(), mine.bytes()) == 0,
+                       "replicas: '{}' is not the same on all ranks of its stage", name);
     }
   }
 }

@@ -12,4 +12,7 @@ namespace stagecoach {
 /// replicas call it together, and then have the same bytes.
 void average_gradients(const NamedTensors& parameters, int batches, Communicator& replicas);
 
+/// Throws Error unless `parameters` have the same bytes on all ranks of `replicas`, which call it together.
+void require_equal_replicas(const NamedTensors& parameters, Communicator& replicas);
+
 }  // namespace stagecoach

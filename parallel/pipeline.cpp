@@ -40,7 +40,7 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
   peak_ = 0;
   const auto& actions = schedule.ranks[static_cast<std::size_t>(comm_.rank())];
   for (std::size_t place = 0; place < actions.size(); ++place) {
-    if (hooks.before && !hooks.before(place)) {
+    if (hooks.admits && !hooks.admits(place)) {
       continue;
     }
     run_action(actions[place], place);
@@ -64,10 +64,12 @@ void Pipeline::run_action(const Action& action, std::size_t place) {
   const auto [operation, number, microbatch] = action;
   if (operation == Operation::update) {
     const ActionLog::Update update(log_);
+    begin(place);
     hooks_->update(place);
     return drop_taken_sends();
   }
   const ActionLog::Scope scope(log_, action);
+  begin(place);
   Stage& stage = stages_.at(number);
   switch (operation) {
     case Operation::forward:
@@ -84,6 +86,12 @@ void Pipeline::run_action(const Action& action, std::size_t place) {
       break;
     case Operation::update:
       break;
+  }
+}
+
+void Pipeline::begin(std::size_t place) const {
+  if (hooks_->before) {
+    hooks_->before(place);
   }
 }
 

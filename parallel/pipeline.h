@@ -30,9 +30,11 @@ struct StepData {
 struct Hooks {
   /// On the rank of the last stage: a micro-batch's summed loss [] and its output.
   std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)> see_scores = {};
-  /// The action at this place in the rank's list is next; false leaves it out.
-  std::function<bool(std::size_t place)> before = {};
-  /// It is done.
+  /// Whether to run the action at this place in the rank's list, or to leave it out.
+  std::function<bool(std::size_t place)> admits = {};
+  /// The action begins; what this takes counts as part of it.
+  std::function<void(std::size_t place)> before = {};
+  /// It has ended.
   std::function<void(std::size_t place)> after = {};
   /// What an update does. Needed where the schedule lists them.
   std::function<void(std::size_t place)> update = {};
@@ -60,6 +62,7 @@ class Pipeline {
   enum class Way { forward, backward };
 
   void run_action(const Action& action, std::size_t place);
+  void begin(std::size_t place) const;
   void drop_taken_sends();
   void forward(int stage, int microbatch);
   Tensor gradient_for(int stage, int microbatch);

@@ -33,7 +33,7 @@ Split split_by_layers(int layers, int stages) {
   return split;
 }
 
-Split split_by_costs(const std::vector<double>& costs, int stages) {
+Split split_by_costs(const std::vector<double>& costs, int stages, const std::vector<int>& replicas) {
   const auto layers = static_cast<int>(costs.size());
   require_enough(layers, stages);
   std::vector<double> before(costs.size() + 1, 0);  // the sum of the layers before each
@@ -48,10 +48,11 @@ Split split_by_costs(const std::vector<double>& costs, int stages) {
   std::vector<std::vector<int>> end(best.size(), std::vector<int>(width, 0));
   best[0][width - 1] = 0;
   for (std::size_t s = 1; s < best.size(); ++s) {
+    const double sharing = replicas.empty() ? 1 : replicas[best.size() - 1 - s];
     for (int begin = 0; begin < layers; ++begin) {
       const auto b = static_cast<std::size_t>(begin);
       for (int e = begin + 1; e <= layers; ++e) {
-        const double largest = std::max(sum(begin, e), best[s - 1][static_cast<std::size_t>(e)]);
+        const double largest = std::max(sum(begin, e) / sharing, best[s - 1][static_cast<std::size_t>(e)]);
         if (largest < std::numeric_limits<double>::infinity() && largest <= best[s][b]) {
           best[s][b] = largest;
           end[s][b] = e;
@@ -77,22 +78,33 @@ std::vector<double> parameter_costs(const Sequential& model) {
   return costs;
 }
 
-Split split_from_text(const std::string& text) {
-  Split split;
+namespace {
+
+/// "5,4,3"; `what` says what the numbers are.
+std::vector<int> numbers_from_text(const std::string& text, const char* what) {
+  std::vector<int> numbers;
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at <= end;) {
-    int layers = 0;
-    const auto [stop, error] = std::from_chars(at, end, layers);
-    if (error != std::errc() || layers < 1 || (stop != end && *stop != ',')) {
-      throw UsageError(fmt::format("'{}' is no list of layers a stage, such as 5,4,3", text));
+    int number = 0;
+    const auto [stop, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number < 1 || (stop != end && *stop != ',')) {
+      throw UsageError(fmt::format("'{}' is no list of {}", text, what));
     }
-    split.push_back(layers);
+    numbers.push_back(number);
     at = stop + 1;
     if (stop == end) {
       break;
     }
   }
-  return split;
+  return numbers;
+}
+
+}  // namespace
+
+Split split_from_text(const std::string& text) { return numbers_from_text(text, "layers a stage, such as 5,4,3"); }
+
+std::vector<int> replicas_from_text(const std::string& text) {
+  return numbers_from_text(text, "ranks a stage, such as 2,1,1");
 }
 
 std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample) {

@@ -15,14 +15,17 @@ using Split = std::vector<int>;
 
 /// As even as the number of layers allows, earlier stages one longer.
 Split split_by_layers(int layers, int stages);
-/// The stages whose largest sum of `costs` (one a layer) is the least; among such splits the one whose early stages are
-/// longest. Source: the linear partition problem (Skiena, "The algorithm design manual", section 10.7).
-Split split_by_costs(const std::vector<double>& costs, int stages);
+/// The stages whose largest sum of `costs` (one a layer) is the least, where that of a stage is shared by its
+/// `replicas` (one each, if not given); among such splits the one whose early stages are longest. Source: the linear
+/// partition problem (Skiena, "The algorithm design manual", section 10.7).
+Split split_by_costs(const std::vector<double>& costs, int stages, const std::vector<int>& replicas = {});
 /// Trainable numbers of each layer: costs for split_by_costs.
 std::vector<double> parameter_costs(const Sequential& model);
 
 /// "5,4,3". Throws UsageError for what is no list of positive numbers.
 Split split_from_text(const std::string& text);
+/// "2,1,1": the ranks of each stage. Throws likewise.
+std::vector<int> replicas_from_text(const std::string& text);
 
 /// What enters each stage for one sample: [1, …], the first of them `sample`. The model must have memory: it runs once.
 std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample);

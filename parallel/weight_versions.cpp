@@ -11,6 +11,7 @@ WeightVersions::WeightVersions(NamedTensors parameters, const Schedule& schedule
     : parameters_(std::move(parameters)),
       versions_(ledger[static_cast<std::size_t>(rank)]),
       last_uses_(last_uses(schedule, ledger, rank)) {
+  kept_[0] = {};  // there is a version also of a stage without parameters
   for (const auto& [name, parameter] : parameters_) {
     kept_[0].push_back(parameter.detach());
   }
@@ -24,7 +25,11 @@ void WeightVersions::begin(std::size_t place) {
 }
 
 void WeightVersions::end(std::size_t place) {
-  std::erase_if(kept_, [&](const auto& kept) { return kept.first != newest_ && !needed_after(kept.first, place); });
+  const auto freed =
+      std::erase_if(kept_, [&](const auto& kept) { return kept.first != newest_ && !needed_after(kept.first, place); });
+  if (freed > 0) {
+    use(newest_);  // the parameters may still name what is freed
+  }
 }
 
 bool WeightVersions::needed_after(int version, std::size_t place) const {

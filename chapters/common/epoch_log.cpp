@@ -32,6 +32,13 @@ std::string epoch_json(const EpochResult& r) {
     json["predicted_idle"] = *r.predicted_idle;
     json["predicted_seconds"] = *r.predicted_seconds;
   }
+  if (r.replayed_seconds && r.busiest_seconds) {
+    json["replayed_seconds"] = *r.replayed_seconds;
+    json["busiest_seconds"] = *r.busiest_seconds;
+  }
+  if (!r.versions.empty()) {
+    json["versions"] = r.versions;
+  }
   return json.dump();
 }
 

@@ -23,6 +23,11 @@ struct EpochResult {
   /// Of a pipeline: what `simulate` says with the costs measured in this epoch.
   std::optional<double> predicted_idle = {};
   std::optional<double> predicted_seconds = {};
+  /// Of an asynchronous pipeline: what `simulate` says with the time of each single action; the seconds of work of the
+  /// busiest rank, which no schedule can undercut; and the most versions of its weights that each rank kept at once.
+  std::optional<double> replayed_seconds = {};
+  std::optional<double> busiest_seconds = {};
+  std::vector<int> versions = {};
 };
 
 /// "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)"; from a

@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "core/device.h"
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
+#include "parallel/split.h"
 
 namespace stagecoach {
 
-void fill_in_defaults(Settings& s, bool microbatches_given) {
+void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (s.smoke) {
     s.data = "generated";
   }
@@ -27,7 +29,15 @@ void fill_in_defaults(Settings& s, bool microbatches_given) {
     const bool takes_several = s.schedule == "interleaved" || s.schedule.rfind("foldx", 0) == 0;
     s.chunks = takes_several ? 2 : 1;
   }
-  if (!microbatches_given) {
+  if (!s.replicas.empty() && !was_given("ranks")) {
+    const std::vector<int> replicas = replicas_from_text(s.replicas);
+    s.ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
+  }
+  const bool new_run = s.resume.empty();
+  if ((s.versions == "2bw" || s.versions == "flush") && !was_given("microbatches") && new_run) {
+    s.microbatches = s.ranks;  // enough to keep all of them at work
+  }
+  if (!was_given("microbatches")) {
     s.microbatches = std::min(s.microbatches, s.batch_size);
   }
   if (s.image_size == 0) {
@@ -35,7 +45,39 @@ void fill_in_defaults(Settings& s, bool microbatches_given) {
   }
 }
 
+namespace {
+
+/// What an asynchronous pipeline is asked for.
+void require_consistent_versions(const Settings& s) {
+  const std::vector<int> replicas = s.replicas.empty() ? std::vector<int>{} : replicas_from_text(s.replicas);
+  const int sum = std::accumulate(replicas.begin(), replicas.end(), 0);
+  if (!replicas.empty() && sum != s.ranks) {
+    throw UsageError(fmt::format("--replicas {} is for {} ranks, the run has {}; give --ranks {}, or leave it out",
+                                 s.replicas, sum, s.ranks, sum));
+  }
+  if (s.balance == "pipedream" && s.resume.empty() && (!s.replicas.empty() || !s.split.empty())) {
+    throw UsageError("--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
+  }
+  if (!s.version_check && s.versions != "none") {
+    throw UsageError(fmt::format(
+        "--no-version-check with --versions {}: this policy keeps the weights that backwards need; the check is in the "
+        "way of --versions none only",
+        s.versions));
+  }
+  if (s.recompute && s.versions == "none") {
+    throw UsageError(
+        "--recompute with --versions none: the forward would run again with the new weights, and nothing would be "
+        "wrong "
+        "with the gradient; leave --recompute out");
+  }
+}
+
+}  // namespace
+
 void require_consistent(const Chapter& chapter, const Settings& s) {
+  if (chapter.flags.contains("versions")) {
+    require_consistent_versions(s);
+  }
   if (s.microbatches > s.batch_size) {
     throw UsageError(
         fmt::format("--microbatches {}: a batch of {} pictures can be cut into at most {} parts; take {} or fewer, or "

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
+#include "parallel/schedule/versions.h"
 
 namespace stagecoach {
 namespace {
@@ -47,7 +48,11 @@ std::string is_not_negative(const std::string& text) {
 class FlagAdder {
  public:
   FlagAdder(CLI::App& app, const Chapter& chapter, Settings& settings)
-      : app_(app), chapter_(chapter), s_(settings), positive_(std::int64_t{1}, std::int64_t{1} << 30, "INT >= 1") {}
+      : app_(app),
+        chapter_(chapter),
+        s_(settings),
+        positive_(std::int64_t{1}, std::int64_t{1} << 30, "INT >= 1"),
+        not_negative_(std::int64_t{0}, std::int64_t{1} << 30, "INT >= 0") {}
 
   void add_data() {
     group_ = "Data";
@@ -77,6 +82,12 @@ class FlagAdder {
         ->group(group_)
         ->check(CLI::Range(0.0, 1.0));
     offer("weight-decay", s_.weight_decay, "L2 weight decay")->check(is_not_negative);
+    if (has("lr-warmup")) {
+      offer("lr-warmup", s_.lr_warmup, "Batches in which the learning rate rises from 0")->check(not_negative_);
+      offer("lr-discount", s_.lr_discount,
+            "Batches in which a stage's learning rate is divided by a power of its delay + 1 that falls to 0")
+          ->check(not_negative_);
+    }
     offer("seed", s_.seed, "Fixes the initial weights, the order of the data, and the augmentation")->check(is_seed);
   }
 
@@ -86,8 +97,7 @@ class FlagAdder {
       offer("ranks", s_.ranks, "Devices that train together")->check(CLI::Range(1, kMaxDevices));
     }
     if (has("schedule")) {
-      const std::string names = fmt::format("{}", fmt::join(chapter_.schedules, ", "));
-      offer("schedule", s_.schedule, names + ", or a file with a table of actions");
+      offer("schedule", s_.schedule, joined(chapter_.schedules) + ", or a file with a table of actions");
     }
     if (has("chunks")) {
       offer("chunks", s_.chunks, "Stages a rank (0: two where the schedule takes several)")->check(CLI::Range(0, 1024));
@@ -96,10 +106,28 @@ class FlagAdder {
       offer("group", s_.group, "Micro-batches that pass a chunk before the next one's turn (0: as many as ranks)")
           ->check(CLI::Range(0, 1 << 20));
     }
+    if (has("versions")) {
+      offer("versions", s_.versions, "Which weights a micro-batch meets: " + joined(version_names()))
+          ->check(CLI::IsMember(version_names()));
+      app_.add_flag("!--no-version-check", s_.version_check, "Let backwards use weights that have changed since")
+          ->group(group_);
+      offer_switch("ledger", s_.ledger, "Print which version each forward and backward uses, and the delays");
+      offer("replicas", s_.replicas, "Ranks a stage, such as 2,1,1 (none: one each, or as --balance says)");
+    }
     if (has("split")) {
       offer("split", s_.split, "Layers a stage, such as 5,4,3 (none: as --balance says)");
-      offer("balance", s_.balance, "Give the stages equal numbers of layers, parameters, or equal measured times")
-          ->check(CLI::IsMember({"layers", "params", "time"}));
+      std::vector<std::string> ways{"layers", "params", "time"};
+      std::string more;
+      if (has("replicas")) {
+        ways.emplace_back("pipedream");
+        more = "; 'pipedream' chooses stages and replicas for the link";
+      }
+      offer("balance", s_.balance, "Give the stages equal layers, parameters, or measured times" + more)
+          ->check(CLI::IsMember(ways));
+    }
+    if (has("plan")) {
+      offer("plan", s_.plan, "File of --save-plan: its measured layers; and its stages, unless --balance is given");
+      offer("save-plan", s_.save_plan, "Write the measured layers and the stages to a file");
     }
     if (has("recompute")) {
       offer_switch("recompute", s_.recompute, "Keep only the stages' inputs, and run forward again before backward");
@@ -113,8 +141,8 @@ class FlagAdder {
           ->check(CLI::IsMember({"wall", "virtual"}));
     }
     if (has("link")) {
-      const std::string names = fmt::format("{}", fmt::join(link_names(), ", "));
-      offer("link", s_.link, "What messages take on the virtual clock: " + names + ", or LATENCY,BANDWIDTH");
+      offer("link", s_.link,
+            "What messages take on the virtual clock: " + joined(link_names()) + ", or LATENCY,BANDWIDTH");
     }
     if (has("transport")) {
       offer("transport", s_.transport, "How ranks talk: as threads of one process")->check(CLI::IsMember({"thread"}));
@@ -147,6 +175,7 @@ class FlagAdder {
   }
 
  private:
+  static std::string joined(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
   bool has(const char* flag) const { return chapter_.flags.contains(flag); }
   template <class T>
   CLI::Option* offer(const std::string& name, T& value, const std::string& help) {
@@ -160,6 +189,7 @@ class FlagAdder {
   const Chapter& chapter_;
   Settings& s_;
   CLI::Range positive_;
+  CLI::Range not_negative_;
   std::string group_;
 };
 
@@ -176,15 +206,11 @@ void add_flags(CLI::App& app, const Chapter& chapter, Settings& settings) {
 }
 
 /// The older run's settings, changed by the flags that were given now.
-Settings merged_with_resumed(const CLI::App& app, const Chapter& chapter, const Settings& given) {
+Settings merged_with_resumed(const WasGiven& was_given, const Chapter& chapter, const Settings& given) {
   const Settings older = read_settings(given.resume);
   if (older.program != chapter.program) {
     throw UsageError(fmt::format("--resume {}: this run was made by {}", given.resume, older.program));
   }
-  const auto was_given = [&](const std::string& name) {
-    const CLI::Option* option = app.get_option_no_throw("--" + name);
-    return option != nullptr && option->count() > 0;
-  };
   Settings merged = merge(given, older, was_given);
   if (was_given("schedule") && !was_given("chunks")) {
     merged.chunks = chapter.defaults.chunks;  // the older run's were for its schedule
@@ -220,6 +246,10 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), chapter.program));
   }
+  const auto was_given = [&](const std::string& name) {
+    const CLI::Option* option = app.get_option_no_throw("--" + name);
+    return option != nullptr && option->count() > 0;
+  };
   for (const auto& [flag, value] : {std::pair("--resume", &settings.resume), std::pair("--out", &settings.out)}) {
     if (app.count(flag) > 0 && value->empty()) {
       throw UsageError(fmt::format("{} is empty; name a folder", flag));
@@ -235,11 +265,10 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     throw UsageError("--lr, --momentum and --weight-decay must be finite numbers");
   }
   if (!settings.resume.empty()) {
-    settings = merged_with_resumed(app, chapter, settings);
+    settings = merged_with_resumed(was_given, chapter, settings);
     settings.chapter_flags = chapter.flags;
   }
-  const CLI::Option* microbatches = app.get_option_no_throw("--microbatches");
-  fill_in_defaults(settings, microbatches != nullptr && microbatches->count() > 0);
+  fill_in_defaults(settings, was_given);
   if (!settings.resume.empty()) {
     const std::string changed = first_difference(settings, read_settings(settings.resume));
     if (!changed.empty()) {

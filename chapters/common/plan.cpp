@@ -20,23 +20,6 @@
 namespace stagecoach {
 namespace {
 
-/// Prepares the ranks' devices too.
-World open_world(const Settings& settings) {
-  World world{.ranks = settings.ranks,
-              .threads = settings.threads,
-              .timeout = settings.timeout,
-              .link = link_from_text(settings.link)};
-  world.clock = clock_kind(settings);
-  world.device = open_device(settings).type;
-  for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
-    set_threads({DeviceType::cpu, r}, settings.threads);  // here, so that they are not bound to a rank's core
-  }
-  if (world.device == DeviceType::cuda) {
-    world.gpus = cuda::gpu_count();
-  }
-  return world;
-}
-
 /// A student's own table.
 Schedule schedule_from_file(const Settings& settings, const std::string& path) {
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path);
@@ -68,8 +51,31 @@ Tensor sample_pictures(const Settings& settings, std::int64_t count, Device devi
   return normalize(Tensor::zeros({count, 3, settings.image_size, settings.image_size}, DType::uint8, device));
 }
 
-Split split_of(const Settings& settings, const Sequential& model, int stages,
-               const std::vector<LayerProfile>& profile) {
+}  // namespace
+
+World open_world(const Settings& settings) {
+  World world{.ranks = settings.ranks,
+              .threads = settings.threads,
+              .timeout = settings.timeout,
+              .link = link_from_text(settings.link)};
+  world.clock = clock_kind(settings);
+  world.device = open_device(settings).type;
+  for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
+    set_threads({DeviceType::cpu, r}, settings.threads);  // here, so that they are not bound to a rank's core
+  }
+  if (world.device == DeviceType::cuda) {
+    world.gpus = cuda::gpu_count();
+  }
+  return world;
+}
+
+std::vector<LayerProfile> measure_layers(const Settings& settings, Sequential& model, Device device) {
+  const std::int64_t largest = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+  return profile_layers(model, sample_pictures(settings, largest, device));
+}
+
+Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
+               const std::vector<int>& replicas) {
   if (!settings.split.empty()) {
     Split split = split_from_text(settings.split);
     if (static_cast<int>(split.size()) != stages) {
@@ -82,16 +88,24 @@ Split split_of(const Settings& settings, const Sequential& model, int stages,
     return split_by_layers(model.size(), stages);
   }
   if (settings.balance == "params") {
-    return split_by_costs(parameter_costs(model), stages);
+    return split_by_costs(parameter_costs(model), stages, replicas);
   }
   std::vector<double> seconds;
   for (const LayerProfile& layer : profile) {
     seconds.push_back(layer.seconds());
   }
-  return split_by_costs(seconds, stages);
+  return split_by_costs(seconds, stages, replicas);
 }
 
-}  // namespace
+void place_layers(Plan& plan, const Settings& settings, Sequential& model) {
+  plan.shapes = shapes_entering(model, plan.split, sample_pictures(settings, 1, Device{plan.world.device}).shape());
+  int layer = 0;
+  for (int s = 0; s < plan.stages(); ++s) {
+    for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
+      plan.layers.emplace_back(model.name(layer), plan.holder(s));
+    }
+  }
+}
 
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
   Plan plan;
@@ -101,17 +115,10 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   const auto model = open_model(settings, data, device);
   const bool split_by_time = settings.balance == "time" && settings.split.empty();
   if (split_by_time || (settings.explain && settings.profile)) {
-    const std::int64_t largest = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
-    plan.profile = profile_layers(*model, sample_pictures(settings, largest, device));
+    plan.profile = measure_layers(settings, *model, device);
   }
   plan.split = split_of(settings, *model, plan.schedule.stages, plan.profile);
-  plan.shapes = shapes_entering(*model, plan.split, sample_pictures(settings, 1, device).shape());
-  int layer = 0;
-  for (int s = 0; s < plan.stages(); ++s) {
-    for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
-      plan.layers.emplace_back(model->name(layer), plan.holder(s));
-    }
-  }
+  place_layers(plan, settings, *model);
   return plan;
 }
 
@@ -129,7 +136,7 @@ std::map<int, std::shared_ptr<Sequential>> open_stages(const Settings& settings,
   const auto parts = stages_of(*make_model_of(settings, data), plan.split);
   std::map<int, std::shared_ptr<Sequential>> mine;
   for (int s = 0; s < plan.stages(); ++s) {
-    if (plan.holder(s) == rank.index) {
+    if (plan.schedule.holds(rank.index, s)) {
       const auto& part = parts[static_cast<std::size_t>(s)];
       part->materialize(settings.seed, rank.device);
       mine.emplace(s, part);
@@ -150,8 +157,8 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 
 StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
                        LoaderFor purpose) {
-  const bool pictures = rank.index == plan.first_rank();
-  const bool needs_data = pictures || rank.index == plan.last_rank();
+  const bool pictures = plan.schedule.holds(rank.index, 0);
+  const bool needs_data = pictures || plan.schedule.holds(rank.index, plan.stages() - 1);
   Loader loader = purpose == LoaderFor::training ? training_loader(settings, data, pictures)
                                                  : test_loader(settings, data, pictures);
   return {std::move(loader),     data.size(), settings.batch_size,

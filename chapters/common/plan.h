@@ -29,14 +29,24 @@ struct Plan {
 
   int stages() const { return schedule.stages; }
   int holder(int stage) const { return schedule.holder[static_cast<std::size_t>(stage)]; }
-  /// The ranks of the first and of the last stage.
-  int first_rank() const { return schedule.holder.front(); }
+  /// The rank of the last stage.
   int last_rank() const { return schedule.holder.back(); }
 };
 
 /// What the flags ask for: --ranks, --chunks, --group, --split, --balance. `schedule` is a name that make_schedule
 /// knows, or a file. Throws UsageError where that cannot be, and says what can.
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule);
+
+// The parts of make_plan, for a chapter that deals its stages to ranks in another way.
+/// The ranks that the flags ask for. Prepares their devices too.
+World open_world(const Settings& settings);
+/// What each layer of `model` costs for the largest micro-batch, on its device.
+std::vector<LayerProfile> measure_layers(const Settings& settings, Sequential& model, Device device);
+/// Layers a stage, by --split or --balance; `replicas` are those of each stage, one each if empty.
+Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
+               const std::vector<int>& replicas = {});
+/// Fills in what follows from the plan's split and schedule: its shapes and layers.
+void place_layers(Plan& plan, const Settings& settings, Sequential& model);
 
 /// What the plan's stages cost by its profile, with messages of `microbatch` pictures.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);

@@ -61,11 +61,13 @@ RunLog::RunLog(const Settings& settings, std::unique_ptr<Communicator> alone) : 
   alone_ = std::move(alone);
 }
 
-RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank)
+RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank,
+               std::optional<int> replica_of)
     : settings_(settings),
       comm_(comm),
       layers_(std::move(layers)),
       loss_rank_(loss_rank),
+      part_(replica_of.value_or(comm.rank())),
       folder_(of_rank(settings, comm.rank())),
       sums_(comm.device()),
       trace_(std::make_unique<Trace>()),
@@ -102,7 +104,7 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
     TrainingState saved;
     std::tie(progress_, saved) = folder_.resume();
     const int rank = comm_.rank();
-    take_state(layers_, rank, saved, model, optimizer, folder_.checkpoint_path());
+    take_state(layers_, part_, saved, model, optimizer, folder_.checkpoint_path());
     if (!epochs_left()) {
       throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
                                    settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
@@ -127,6 +129,7 @@ void RunLog::start_epoch(std::int64_t steps) {
   bar_ = std::make_unique<ProgressBar>(progress_.epoch, steps, writes_and_prints());
   sums_.loss.fill(progress_.loss_sum);
   sums_.correct.fill(static_cast<double>(progress_.correct));
+  admitted_ = progress_.step;
   comm_.barrier();
   start_watch();
 }
@@ -152,22 +155,52 @@ void RunLog::read_sums() {
 }
 
 void RunLog::add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer) {
+  note_steps(1, pictures);
+  stop_if_asked(model, optimizer);
+}
+
+void RunLog::note_steps(std::int64_t steps, std::int64_t pictures) {
   progress_.seen += pictures;
-  ++progress_.step;
+  progress_.step += steps;
   const bool is_free = comm_.device().type == DeviceType::cpu;  // to read the sums
   if (is_free) {
     read_sums();
   }
   enter_time();
-  if (trace_ != nullptr && ++traced_steps_ == kTracedSteps) {
-    finish_trace();
-    comm_.barrier();  // rank 0 has written
-    start_watch();
+  if (trace_ != nullptr && traced_steps_ < kTracedSteps) {
+    traced_steps_ += steps;
+    if (traced_steps_ >= kTracedSteps) {
+      Trace::detach();  // what it has is written at the end of the epoch
+    }
   }
   bar_->show(progress_.step, is_free && comm_.rank() == loss_rank_
                                  ? std::optional(progress_.loss_sum / static_cast<double>(progress_.seen))
                                  : std::nullopt);
-  stop_if_asked(model, optimizer);
+}
+
+bool RunLog::admits(std::int64_t batch, std::int64_t last) {
+  constexpr double kNoMore = -1;
+  constexpr std::int64_t kAtOnce = 8;  // messages cost as much as a short action
+  while (!refused_ && admitted_ <= (comm_.rank() == 0 ? last : batch)) {
+    double up_to = kNoMore;
+    if (comm_.rank() != 0) {
+      up_to = comm_.receive_number(0, kStopTag);
+    } else {
+      up_to = interrupted() ? kNoMore : static_cast<double>(std::max(last + 1, batch + kAtOnce));
+      for (int r = 1; r < comm_.size(); ++r) {
+        comm_.send_number(up_to, r, kStopTag);
+      }
+    }
+    refused_ = up_to == kNoMore;
+    admitted_ = refused_ ? admitted_ : static_cast<std::int64_t>(up_to);
+  }
+  return batch < admitted_;
+}
+
+void RunLog::stop_if_refused(const Module& model, const Optimizer& optimizer) {
+  if (refused_) {
+    save_and_stop(model, optimizer);
+  }
 }
 
 /// All ranks stop at the same step: the one at which rank 0 was asked to.
@@ -184,9 +217,12 @@ bool RunLog::asked_to_stop() {
 }
 
 void RunLog::stop_if_asked(const Module& model, const Optimizer& optimizer) {
-  if (!asked_to_stop()) {
-    return;
+  if (asked_to_stop()) {
+    save_and_stop(model, optimizer);
   }
+}
+
+void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   close_display();
   read_sums();
   require_finite(model);
@@ -281,7 +317,10 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
                            .ideal_idle = expected.ideal_idle,
                            .peak_bytes = progress_.peak_bytes,
                            .predicted_idle = expected.predicted_idle,
-                           .predicted_seconds = expected.predicted_seconds};
+                           .predicted_seconds = expected.predicted_seconds,
+                           .replayed_seconds = expected.replayed_seconds,
+                           .busiest_seconds = expected.busiest_seconds,
+                           .versions = expected.versions};
   progress_ = Progress{.epoch = progress_.epoch + 1};
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
   const TrainingState state = whole_state(model, optimizer);

@@ -23,6 +23,9 @@ struct Expected {
   double ideal_idle = 0;  ///< with stages that take equally long
   std::optional<double> predicted_idle = {};
   std::optional<double> predicted_seconds = {};
+  std::optional<double> replayed_seconds = {};  ///< with the time of each action
+  std::optional<double> busiest_seconds = {};   ///< of the rank with most work
+  std::vector<int> versions = {};               ///< of the weights, the most at once on each rank
 };
 
 class RunLog {
@@ -31,8 +34,10 @@ class RunLog {
   /// starts the trace of the first steps.
   RunLog(const Settings& settings, Device device);
   /// For one of the ranks that share a model: each has its own log, and all call the same functions together. `layers`
-  /// says who holds what; losses and right answers are added up on rank `loss_rank`. Rank 0 prints and writes.
-  RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank);
+  /// says who holds what; losses and right answers are added up on rank `loss_rank`. Rank 0 prints and writes. A rank
+  /// that is a replica of another one, which `layers` names, says so.
+  RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank,
+         std::optional<int> replica_of = {});
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
@@ -54,6 +59,17 @@ class RunLog {
   /// Enters a step on `pictures` pictures; stops if asked. On a CPU throws UsageError when the loss is not finite; a
   /// GPU is not waited for, so there that shows at the end of the epoch.
   void add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer);
+
+  // In place of add_step, for a pipeline that does not drain after each batch.
+  /// Enters `steps` steps on `pictures` pictures.
+  void note_steps(std::int64_t steps, std::int64_t pictures);
+  /// Whether the epoch's batch `batch`, from 0, may begin: not when a stop was asked for before. All ranks get the same
+  /// answers. Rank 0 gives them: for several batches at once, and at least up to `last`, which must be in the epoch. It
+  /// names the last one that others may begin before it asks again.
+  bool admits(std::int64_t batch, std::int64_t last);
+  /// When a batch was not admitted, and the pipeline has drained: saves and throws Interrupted.
+  void stop_if_refused(const Module& model, const Optimizer& optimizer);
+
   /// When a stop was asked for: saves and throws Interrupted. The test after the last step calls it too.
   void stop_if_asked(const Module& model, const Optimizer& optimizer);
   /// Waits for the device and ends the training part of the epoch: what follows (the test) does not count as its time.
@@ -74,6 +90,7 @@ class RunLog {
   void read_sums();
   void note_peak();
   bool asked_to_stop();
+  [[noreturn]] void save_and_stop(const Module& model, const Optimizer& optimizer);
   double collect(double test_accuracy);
   TrainingState whole_state(const Module& model, const Optimizer& optimizer);
   void close_display();
@@ -86,6 +103,7 @@ class RunLog {
   Communicator& comm_;
   LayerRanks layers_;
   int loss_rank_;
+  int part_;  // the rank whose layers this one has: itself, or the one that it is a replica of
   RunFolder folder_;
   Progress progress_;
   EpochSums sums_;
@@ -94,6 +112,8 @@ class RunLog {
   std::unique_ptr<ProgressBar> bar_;
   std::unique_ptr<Trace> trace_;
   std::int64_t traced_steps_ = 0;
+  std::int64_t admitted_ = 0;  // batches of the epoch that may begin
+  bool refused_ = false;       // the others may not
   std::int64_t held_before_ = 0;
 };
 

@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 /// training when another value gives other weights.
 template <class SettingsType, class Visit>
 void for_each_setting(SettingsType& s, const Visit& visit) {
-  visit("data", s.data, false);  // the same pictures may lie elsewhere
+  const bool asynchronous = !s.versions.empty();  // then the stages decide how late a gradient comes
+  visit("data", s.data, false);                   // the same pictures may lie elsewhere
   visit("augment", s.augment, true);
   visit("image-size", s.image_size, true);
   visit("model", s.model, true);
@@ -26,12 +27,16 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   visit("lr", s.lr, true);
   visit("momentum", s.momentum, true);
   visit("weight-decay", s.weight_decay, true);
+  visit("lr-warmup", s.lr_warmup, true);
+  visit("lr-discount", s.lr_discount, true);
   visit("seed", s.seed, true);
-  visit("ranks", s.ranks, false);
+  visit("ranks", s.ranks, asynchronous);
+  visit("versions", s.versions, true);
+  visit("replicas", s.replicas, true);
   visit("schedule", s.schedule, false);
   visit("chunks", s.chunks, false);
   visit("group", s.group, false);
-  visit("split", s.split, false);
+  visit("split", s.split, asynchronous);
   visit("balance", s.balance, false);
   visit("recompute", s.recompute, false);
   visit("clock", s.clock, false);
@@ -68,6 +73,16 @@ const std::map<std::string, std::string>& flags_of_some_chapters() {
       {"schedule", "this chapter has one order of work; schedules to choose from begin in chapter 3"},
       {"chunks", "this chapter gives each rank one stage; chunks belong to chapter 5 (ch05_interleaved)"},
       {"group", "this chapter gives each rank one stage; groups belong to chapter 5 (ch05_interleaved)"},
+      {"versions",
+       "here gradients come in time, and one version of the weights is enough; versions belong to chapter 4 "
+       "(ch04_pipedream)"},
+      {"replicas", "this chapter gives each stage one rank; replicas belong to chapter 4 (ch04_pipedream)"},
+      {"ledger", "here there is one version of the weights; the ledger belongs to chapter 4 (ch04_pipedream)"},
+      {"no-version-check", "no policy of this chapter needs it; it belongs to chapter 4 (ch04_pipedream)"},
+      {"lr-warmup", "it is for gradients that come late, in chapter 4 (ch04_pipedream)"},
+      {"lr-discount", "it is for gradients that come late, in chapter 4 (ch04_pipedream)"},
+      {"plan", "this chapter measures its layers itself; plans belong to chapter 4 (ch04_pipedream)"},
+      {"save-plan", "this chapter has no plan to save; plans belong to chapter 4 (ch04_pipedream)"},
       {"graph", "a recorded step cannot wait for other ranks; it belongs to chapter 1"},
       {"no-graph", "no step is recorded here; it belongs to chapter 1"},
       {"explain", "this chapter has no schedule to explain"},

@@ -30,15 +30,23 @@ struct Settings {
   double lr = 0;         ///< 0: 0.01 for sgd, 0.001 for adam
   double momentum = -1;  ///< -1: 0.9 for sgd, 0 for adam
   double weight_decay = 0;
+  std::int64_t lr_warmup = 0;    ///< batches in which the learning rate rises
+  std::int64_t lr_discount = 0;  ///< batches in which that of delayed stages is lower
   std::uint64_t seed = 0;
 
   int ranks = 1;
   std::string schedule = "";  ///< a name, or a file with a table; empty: the chapter's own loop
   int chunks = 1;             ///< stages a rank; 0: two where the schedule takes several
   int group = 0;              ///< micro-batches of the interleaved schedule's group; 0: as many as ranks
+  std::string versions = "";  ///< the policy of weight versions of an asynchronous pipeline; empty: not one
+  std::string replicas = "";  ///< ranks a stage; empty: one each, or as --balance says
   std::string split = "";     ///< layers a stage; empty: as --balance says
   std::string balance = "time";
+  std::string plan = "";       ///< file to read the layers' profile from, and the stages
+  std::string save_plan = "";  ///< file to write them to
   bool recompute = false;
+  bool version_check = true;
+  bool ledger = false;
   std::string clock = "wall";
   std::string link = "none";
   std::string transport = "thread";

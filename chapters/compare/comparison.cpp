@@ -26,15 +26,17 @@ std::optional<double> typical(const RunRecord& run, const Figure& figure) {
   return median(values);
 }
 
-std::vector<std::int64_t> largest_peaks(const RunRecord& run) {
-  std::vector<std::int64_t> peaks;
+/// The largest of each rank over all epochs.
+std::vector<std::int64_t> largest(const RunRecord& run, std::vector<std::int64_t> EpochRecord::*figures) {
+  std::vector<std::int64_t> most;
   for (const EpochRecord& epoch : run.epochs) {
-    peaks.resize(std::max(peaks.size(), epoch.peak_bytes.size()));
-    for (std::size_t rank = 0; rank < epoch.peak_bytes.size(); ++rank) {
-      peaks[rank] = std::max(peaks[rank], epoch.peak_bytes[rank]);
+    const std::vector<std::int64_t>& ranks = epoch.*figures;
+    most.resize(std::max(most.size(), ranks.size()));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      most[rank] = std::max(most[rank], ranks[rank]);
     }
   }
-  return peaks;
+  return most;
 }
 
 /// As set, or as many as tell of their memory.
@@ -59,14 +61,15 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   RunSummary s;
   s.name = name;
   s.program = shown_setting(run, "program");
-  s.schedule = shown_setting(run, "schedule");
+  s.schedule = shown_setting(run, run.setting("versions") ? "versions" : "schedule");
   s.clock = printable(clock_of(run));
   s.epochs = epochs_of(run);
   s.seconds = *typical(run, [](const EpochRecord& e) { return std::optional(e.seconds); });
   s.idle = typical(run, [](const EpochRecord& e) { return e.idle; });
   s.predicted_idle = typical(run, [](const EpochRecord& e) { return e.predicted_idle; });
   s.predicted_seconds = typical(run, [](const EpochRecord& e) { return e.predicted_seconds; });
-  s.peak_bytes = largest_peaks(run);
+  s.peak_bytes = largest(run, &EpochRecord::peak_bytes);
+  s.versions = largest(run, &EpochRecord::versions);
   s.ranks = ranks_of(run, s.peak_bytes);
   const auto ideal_idle = typical(run, [](const EpochRecord& e) { return e.ideal_idle; });
   if (s.ranks && ideal_idle) {

@@ -29,6 +29,7 @@ struct RunSummary {
   std::optional<double> speed_up;  ///< against the baseline; none if the two are not comparable
   std::optional<double> ideal;     ///< the speed-up over one device when everything balances
   std::vector<std::int64_t> peak_bytes;
+  std::vector<std::int64_t> versions;
   std::vector<std::pair<std::int64_t, double>> losses;  ///< (epoch, loss)
   std::optional<double> accuracy;                       ///< after the last epoch, as the loss
   std::optional<double> test_accuracy;

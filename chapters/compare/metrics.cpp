@@ -73,12 +73,12 @@ class Line {
     return known ? std::optional(json_["clock"].get<std::string>()) : std::nullopt;
   }
 
-  std::vector<std::int64_t> peak_bytes() const {
-    const Json peaks = json_.value("peak_bytes", Json::array());
-    const auto is_whole = [](const Json& peak) { return peak.is_number_integer(); };
-    require(peaks.is_array() && std::all_of(peaks.begin(), peaks.end(), is_whole),
-            "'peak_bytes' is no list of whole numbers");
-    return peaks.get<std::vector<std::int64_t>>();
+  std::vector<std::int64_t> whole_numbers(const char* key) const {
+    const Json list = json_.value(key, Json::array());
+    const auto is_whole = [](const Json& number) { return number.is_number_integer(); };
+    require(list.is_array() && std::all_of(list.begin(), list.end(), is_whole),
+            fmt::format("'{}' is no list of whole numbers", key));
+    return list.get<std::vector<std::int64_t>>();
   }
 
  private:
@@ -98,7 +98,8 @@ EpochRecord epoch_in(const Line& line) {
           .ideal_idle = line.number("ideal_idle"),
           .predicted_idle = line.number("predicted_idle"),
           .predicted_seconds = line.time("predicted_seconds"),
-          .peak_bytes = line.peak_bytes()};
+          .peak_bytes = line.whole_numbers("peak_bytes"),
+          .versions = line.whole_numbers("versions")};
 }
 
 }  // namespace

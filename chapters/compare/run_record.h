@@ -24,6 +24,7 @@ struct EpochRecord {
   std::optional<double> predicted_idle;
   std::optional<double> predicted_seconds;
   std::vector<std::int64_t> peak_bytes;  ///< one a rank
+  std::vector<std::int64_t> versions;    ///< of the weights, the most at once on each rank
 };
 
 struct RunRecord {

@@ -63,6 +63,8 @@ const std::vector<Column>& columns() {
       {"idle", [](Run r) { return percent(r.idle); }},
       {"predicted idle", [](Run r) { return percent(r.predicted_idle); }},
       {"peak MiB", peaks},
+      {"versions", [](Run r) { return r.versions.empty() ? kUnknown : fmt::format("{}", fmt::join(r.versions, " ")); },
+       false, true},
       {"loss", [](Run r) { return fmt::format("{:#.4g}", r.losses.back().second); }},
       {"acc", [](Run r) { return text_of("{:.3f}", r.accuracy); }},
       {"test acc", [](Run r) { return text_of("{:.3f}", r.test_accuracy); }},

@@ -12,13 +12,14 @@ namespace stagecoach {
 namespace {
 
 /// Of the 256 colours that terminals know: a row of shades an operation.
-int terminal_colour(const Action& action, int chunk) {
-  constexpr int kShades[4][4] = {{33, 39, 45, 51}, {34, 40, 46, 82}, {28, 34, 40, 46}, {178, 184, 190, 226}};
-  return kShades[static_cast<std::size_t>(action.operation)][chunk % 4];
+int terminal_colour(const Action& action, int shade) {
+  constexpr int kShades[kOperations][4] = {
+      {33, 39, 45, 51}, {34, 40, 46, 82}, {28, 34, 40, 46}, {178, 184, 190, 226}, {160, 166, 172, 178}};
+  return kShades[static_cast<std::size_t>(action.operation)][shade % 4];
 }
 
 const char* svg_colour(Operation operation) {
-  constexpr const char* kColours[] = {"#4c8bd6", "#5aa469", "#5aa469", "#d9b44a"};
+  constexpr const char* kColours[kOperations] = {"#4c8bd6", "#5aa469", "#5aa469", "#d9b44a", "#c8553d"};
   return kColours[static_cast<std::size_t>(operation)];
 }
 
@@ -37,7 +38,7 @@ int chunk_of(const Schedule& schedule, const Action& action) {
 }
 
 std::string draw_rank(const Schedule& schedule, std::size_t rank, const std::vector<Simulation::Timed>& times,
-                      double scale, int columns, Colours colours) {
+                      double scale, int columns, Colours colours, const Ledger& ledger) {
   std::string line;
   int at = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -49,9 +50,10 @@ std::string draw_rank(const Schedule& schedule, std::size_t rank, const std::vec
     }
     line.append(static_cast<std::size_t>(start - at), '.');
     const std::string text = label(action, end - start);
-    line += colours == Colours::none ? text
-                                     : fmt::format("\033[48;5;{}m\033[30m{}\033[0m",
-                                                   terminal_colour(action, chunk_of(schedule, action)), text);
+    const int shade = ledger.empty() ? chunk_of(schedule, action) : ledger[rank][i];
+    line += colours == Colours::none
+                ? text
+                : fmt::format("\033[48;5;{}m\033[30m{}\033[0m", terminal_colour(action, shade), text);
     at = end;
   }
   line.append(static_cast<std::size_t>(std::max(columns - at, 0)), '.');
@@ -60,12 +62,13 @@ std::string draw_rank(const Schedule& schedule, std::size_t rank, const std::vec
 
 }  // namespace
 
-std::string draw_text(const Schedule& schedule, const Simulation& simulation, int columns, Colours colours) {
+std::string draw_text(const Schedule& schedule, const Simulation& simulation, int columns, Colours colours,
+                      const Ledger& ledger) {
   const double scale = simulation.seconds > 0 ? columns / simulation.seconds : 0;
   std::string picture;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    picture +=
-        fmt::format("rank {:<3} {}\n", r, draw_rank(schedule, r, simulation.timeline[r], scale, columns, colours));
+    picture += fmt::format("rank {:<3} {}\n", r,
+                           draw_rank(schedule, r, simulation.timeline[r], scale, columns, colours, ledger));
   }
   return picture;
 }

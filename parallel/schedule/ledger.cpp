@@ -112,28 +112,40 @@ std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledge
 }
 
 std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger) {
-  const std::vector<double> one(static_cast<std::size_t>(schedule.stages), 1);
-  const auto peaks = peak_bytes(schedule, ledger, one, std::vector<double>(one.size(), 0));
-  return {peaks.begin(), peaks.end()};
+  std::vector<int> peaks(schedule.ranks.size());
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+    Kept kept(last_uses(schedule, ledger, static_cast<int>(r)));
+    for (std::size_t place = 0; place < schedule.ranks[r].size(); ++place) {
+      peaks[r] = std::max(peaks[r], static_cast<int>(kept.begin(place, schedule.ranks[r][place])));
+      kept.end(place);
+    }
+  }
+  return peaks;
 }
 
 std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, const std::vector<double>& weights,
                                const std::vector<double>& activations) {
-  std::vector<double> peaks;
+  std::vector<double> peaks(schedule.ranks.size());
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     Kept kept(last_uses(schedule, ledger, static_cast<int>(r)));
-    double peak = 0;
     double in_flight = 0;
+    double gradients = 0;
     for (std::size_t place = 0; place < schedule.ranks[r].size(); ++place) {
       const Action& action = schedule.ranks[r][place];
       const auto stage = static_cast<std::size_t>(action.stage);
+      const double versions = static_cast<double>(kept.begin(place, action)) * weights[stage];
+      const auto note = [&] { peaks[r] = std::max(peaks[r], versions + gradients + in_flight); };
       in_flight += action.operation == Operation::forward ? activations[stage] : 0;
-      peak = std::max(peak, static_cast<double>(kept.begin(place, action)) * weights[stage] + in_flight);
-      const bool ends = action.operation == Operation::backward || action.operation == Operation::backward_weight;
-      in_flight -= ends ? activations[stage] : 0;
+      note();
+      if (action.operation == Operation::backward) {  // layer by layer, gradients come and activations go
+        in_flight -= activations[stage];
+        gradients = weights[stage];
+        note();
+      } else if (action.operation == Operation::update) {
+        gradients = 0;
+      }
       kept.end(place);
     }
-    peaks.push_back(peak);
   }
   return peaks;
 }

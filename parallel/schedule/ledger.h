@@ -26,8 +26,9 @@ std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledge
 /// The most versions that each rank keeps at once.
 std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger);
 
-/// The most bytes that versions and activations together take on each rank, when one of stage s takes `weights[s]`, or
-/// `activations[s]` for a micro-batch in flight.
+/// The most bytes that versions, gradients and activations together take on each rank. One version of stage s takes
+/// `weights[s]`; its gradients as much, from the first backward after an update to the next update; a micro-batch in
+/// flight `activations[s]`.
 std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, const std::vector<double>& weights,
                                const std::vector<double>& activations);
 

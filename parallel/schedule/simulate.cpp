@@ -1,6 +1,7 @@
 #include "parallel/schedule/simulate.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
 #include "parallel/schedule/walk.h"
@@ -25,9 +26,11 @@ class Times {
 
 class RankTimes {
  public:
-  RankTimes(const Schedule& schedule, const Costs& costs)
+  RankTimes(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds)
       : schedule_(schedule),
         costs_(costs),
+        seconds_(seconds),
+        next_(seconds.size()),
         outputs_(schedule.stages, schedule.microbatches),
         gradients_(schedule.stages, schedule.microbatches),
         whole_(schedule.stages, schedule.batch > 0 ? schedule.microbatches : 0),
@@ -38,8 +41,7 @@ class RankTimes {
     double& free = free_[static_cast<std::size_t>(rank)];
     const double start = std::max(free, ready(action));
     const bool is_update = action.operation == Operation::update;
-    const double end = start + (is_update ? averaging(action.stage) + costs_.update_of(static_cast<std::size_t>(rank))
-                                          : costs_.of(action));
+    const double end = start + (is_update ? averaging(action.stage) : 0) + work(static_cast<std::size_t>(rank), action);
     free = end;
     if (action.operation == Operation::forward) {
       outputs_.at(action.stage, action.microbatch) = end;
@@ -55,6 +57,13 @@ class RankTimes {
   double update(std::size_t rank) { return free_[rank] += schedule_.batch > 0 ? 0 : costs_.update_of(rank); }
 
  private:
+  /// What the next action of `rank`, which is `action`, takes.
+  double work(std::size_t rank, const Action& action) {
+    if (!seconds_.empty()) {
+      return seconds_[rank][next_[rank]++];
+    }
+    return action.operation == Operation::update ? costs_.update_of(rank) : costs_.of(action);
+  }
   double averaging(int stage) const {
     return schedule_.replicas_of(stage) > 1 && !costs_.average.empty() ? costs_.average[static_cast<std::size_t>(stage)]
                                                                        : 0;
@@ -84,6 +93,8 @@ class RankTimes {
 
   const Schedule& schedule_;
   const Costs& costs_;
+  const ActionSeconds& seconds_;   // or empty
+  std::vector<std::size_t> next_;  // of those, on each rank
   Times outputs_;
   Times gradients_;  // of the stages' inputs
   Times whole_;      // and when the last replica has a gradient for each update
@@ -141,7 +152,10 @@ void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
 }
 
 /// Seconds of work on `rank` in a step.
-double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank) {
+double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank, const ActionSeconds& seconds = {}) {
+  if (!seconds.empty()) {
+    return std::accumulate(seconds[rank].begin(), seconds[rank].end(), 0.0);
+  }
   double busy = schedule.batch > 0 ? 0 : costs.update_of(rank);
   for (const Action& action : schedule.ranks[rank]) {
     busy += action.operation == Operation::update ? costs.update_of(rank) : costs.of(action);
@@ -151,23 +165,32 @@ double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t ra
 
 }  // namespace
 
-Simulation simulate(const Schedule& schedule, const Costs& costs) {
+Simulation simulate(const Schedule& schedule, const Costs& costs) { return simulate(schedule, costs, {}); }
+
+Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds) {
   require_costs(schedule, costs);
+  for (std::size_t r = 0; r < schedule.ranks.size() && !seconds.empty(); ++r) {
+    STAGECOACH_CHECK(seconds.size() == schedule.ranks.size() && seconds[r].size() == schedule.ranks[r].size(),
+                     "simulate: the seconds of {} ranks do not fit the actions of {}", seconds.size(),
+                     schedule.ranks.size());
+  }
   Simulation result;
   result.peak_activations = peak_activations(schedule);
   result.timeline.resize(schedule.ranks.size());
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     result.timeline[r].reserve(schedule.ranks[r].size());
   }
-  RankTimes clock(schedule, costs);
+  RankTimes clock(schedule, costs, seconds);
   run_step(schedule, clock,
            [&](std::size_t rank, const Simulation::Timed& times) { result.timeline[rank].push_back(times); });
 
   double busy = 0;
   double spans = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    const double end = clock.update(r);
-    busy += busy_seconds(schedule, costs, r);
+    const double end = seconds.empty()              ? clock.update(r)
+                       : result.timeline[r].empty() ? 0
+                                                    : result.timeline[r].back().end;
+    busy += busy_seconds(schedule, costs, r, seconds);
     result.seconds = std::max(result.seconds, end);
     spans += result.timeline[r].empty() ? 0 : end - result.timeline[r].front().start;
   }
@@ -179,7 +202,8 @@ Simulation simulate(const Schedule& schedule, const Costs& costs) {
 
 SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) {
   require_costs(schedule, costs);
-  RankTimes clock(schedule, costs);
+  const ActionSeconds means_only;
+  RankTimes clock(schedule, costs, means_only);
   constexpr int kSteps = 4;  // the first ones begin with all ranks free at once
   double ends[kSteps] = {};
   double busy = 0;

@@ -32,6 +32,9 @@ struct Costs {
   double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
 };
 
+/// What each single action takes, in the order of its rank: [ranks][actions].
+using ActionSeconds = std::vector<std::vector<double>>;
+
 struct Simulation {
   double seconds = 0;                 ///< from the first action to the end of the last
   double idle = 0;                    ///< share of `seconds` in which a rank does nothing, the mean over ranks
@@ -47,6 +50,9 @@ struct Simulation {
 /// `schedule` must be legal (see check). Throws Error unless there are costs for every stage. What averaging takes
 /// counts as idle.
 Simulation simulate(const Schedule& schedule, const Costs& costs);
+/// The same with the seconds of each action and update, where times vary: of `costs` only what messages and averaging
+/// take counts. Throws Error unless there are as many as actions.
+Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds);
 
 /// Steps that follow each other, where each rank goes on as soon as it can: seconds from one to the next, and the share
 /// of them in which a rank does nothing, the mean over ranks.

@@ -4,16 +4,23 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/allocator.h"
+#include "nn/layers.h"
 #include "nn/models.h"
+#include "nn/optimizer.h"
 #include "parallel/launch.h"
 #include "parallel/layer_profile.h"
 #include "parallel/pipeline.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/ledger.h"
+#include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/split.h"
+#include "parallel/weight_versions.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach {
@@ -90,6 +97,75 @@ TEST(Memory, IsCutByRecomputationAsPredicted) {
       (kMicrobatches - 1) * (predicted_bytes(Stage::Recompute::no)[0] - predicted_bytes(Stage::Recompute::yes)[0]);
   const double saved = measured(gpipe, Stage::Recompute::no)[0] - measured(gpipe, Stage::Recompute::yes)[0];
   expect_saved(saved, predicted, kMicrobatches * kPooled);
+}
+
+/// Stages of linear layers, whose weights are large and whose activations are not small.
+constexpr std::int64_t kWidth = 128;
+constexpr std::int64_t kRows = 24;  // a micro-batch
+constexpr int kLayers = 20;         // a stage
+std::shared_ptr<Sequential> linear_stages(int stages) {
+  auto model = std::make_shared<Sequential>();
+  for (int i = 0; i < kLayers * stages; ++i) {
+    model->add("fc" + std::to_string(i), std::make_shared<Linear>(kWidth, kWidth));
+  }
+  return model;
+}
+
+/// Peak bytes of each rank of an asynchronous pipeline, beyond one version of the weights.
+std::vector<double> measured_with_versions(const Schedule& schedule, const Ledger& ledger) {
+  std::vector<double> peaks(schedule.ranks.size());
+  launch({.ranks = schedule.rank_count()}, [&](Rank& rank) {
+    const auto model = linear_stages(schedule.stages);
+    const auto part =
+        stages_of(*model, split_by_layers(model->size(), schedule.stages))[static_cast<std::size_t>(rank.index)];
+    part->materialize(1, rank.device);
+    const auto optimizer = make_optimizer("sgd", part->named_parameters(), 0.01);
+    std::map<int, Stage> stages;
+    stages.emplace(rank.index, Stage(part));
+    Pipeline pipeline(std::move(stages), std::vector<Shape>(static_cast<std::size_t>(schedule.stages), {1, kWidth}),
+                      schedule, rank.comm);
+    const StepData data{[&](int) {
+                          return test::random_tensor({kRows, kWidth}, "x", DType::float32, rank.device);
+                        },
+                        [&](int) { return Tensor::zeros({kRows}, DType::int32, rank.device); },
+                        std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), kRows)};
+    Allocator& memory = allocator(rank.device);
+    rank.comm.barrier();
+    memory.reset_peak();
+    const auto before = static_cast<double>(memory.stats().current_bytes);
+    WeightVersions weights(part->named_parameters(), schedule, ledger, rank.index);
+    Hooks hooks;
+    hooks.before = [&](std::size_t place) { weights.begin(place); };
+    hooks.after = [&](std::size_t place) { weights.end(place); };
+    hooks.update = [&](std::size_t) {
+      optimizer->step();
+      optimizer->zero_grad();
+    };
+    pipeline.run(schedule, data, hooks);
+    peaks[static_cast<std::size_t>(rank.index)] = static_cast<double>(memory.stats().peak_bytes) - before;
+  });
+  return peaks;
+}
+
+TEST(Memory, OfVersionsIsWhatTheLedgerSays) {
+  constexpr std::size_t kStages = 4;
+  const std::vector<double> weights(kStages, kLayers * (kWidth * kWidth + kWidth) * 4.0);
+  const std::vector<double> activations(kStages, kLayers * kRows * kWidth * 4.0);  // what leaves its layers
+  for (const Versions versions : {Versions::stash, Versions::vertical, Versions::two_buffers, Versions::flush}) {
+    for (const int batch : {1, 4}) {
+      if (versions == Versions::two_buffers && batch < static_cast<int>(kStages)) {
+        continue;
+      }
+      const Schedule schedule = pipedream_schedule(std::vector<int>(kStages, 1), 40, batch, versions);
+      const Ledger ledger = make_ledger(schedule, versions);
+      const auto peaks = measured_with_versions(schedule, ledger);
+      const auto predicted = peak_bytes(schedule, ledger, weights, activations);
+      for (std::size_t s = 0; s < kStages; ++s) {
+        EXPECT_NEAR((peaks[s] + weights[s]) / predicted[s], 1, 0.05)
+            << to_string(versions) << ", stage " << s << ", batches of " << batch;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -58,9 +58,10 @@ struct Training {
   std::string optimizer = "sgd";
   Stage::Recompute recompute = Stage::Recompute::no;
   bool checks_versions = true;
+  Split layers = {};  // of each stage; even if not given
 
   int stages() const { return static_cast<int>(replicas.size()); }
-  Split split() const { return split_by_layers(16, stages()); }
+  Split split() const { return layers.empty() ? split_by_layers(16, stages()) : layers; }
 };
 
 Tensor images(int microbatch) {
@@ -219,10 +220,7 @@ void train_rank(const Training& training, const Schedule& schedule, const Ledger
     const std::lock_guard lock(mutex);
     result.losses[i] = loss.item();
   };
-  hooks.before = [&](std::size_t place) {
-    weights.begin(place);
-    return true;
-  };
+  hooks.before = [&](std::size_t place) { weights.begin(place); };
   hooks.update = [&](std::size_t place) {
     const int update = actions[place].microbatch;
     const int unit = schedule.unit(number);
@@ -359,6 +357,13 @@ TEST(PipedreamPolicies, RecomputeWithTheWeightsOfTheForward) {
   for (const Versions versions : {Versions::stash, Versions::vertical, Versions::flush}) {
     expect_equals_the_oracle({.versions = versions, .replicas = straight(4), .recompute = Stage::Recompute::yes});
   }
+}
+
+TEST(PipedreamPolicies, TakeStagesWithoutParameters) {
+  for (const Versions versions : {Versions::stash, Versions::vertical, Versions::flush}) {
+    expect_equals_the_oracle({.versions = versions, .replicas = {1, 1, 1, 1}, .layers = {1, 1, 13, 1}});
+  }
+  expect_equals_the_oracle({.versions = Versions::stash, .replicas = {1, 2, 1}, .layers = {1, 1, 14}});
 }
 
 TEST(PipedreamPolicies, DifferFromEachOther) {

@@ -1,0 +1,36 @@
+#pragma once
+/// @file
+/// The micro-batches of many batches, one after the other, as one rank of a pipeline meets them.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "chapters/common/step_loader.h"
+#include "parallel/pipeline.h"
+
+namespace stagecoach {
+
+class BatchStream {
+ public:
+  /// `next` gives the next batch, cut into `microbatches`; it is called only when a micro-batch of it is asked for.
+  BatchStream(std::function<std::optional<Step>()> next, std::int64_t microbatches);
+
+  /// What a pipeline takes; micro-batches must be asked for in rising order. `sizes` are those of all of them. This
+  /// object must outlive the result.
+  StepData data(std::vector<std::int64_t> sizes);
+  /// The labels of the micro-batch that was asked for last, or an earlier one of its batch.
+  const Tensor& labels(int microbatch) const { return present_.labels[within_batch(microbatch)]; }
+
+ private:
+  std::size_t within_batch(int microbatch) const { return static_cast<std::size_t>(microbatch % microbatches_); }
+  const Step& batch_of(int microbatch);
+
+  std::function<std::optional<Step>()> next_;
+  std::int64_t microbatches_;
+  std::int64_t batches_ = 0;  // taken so far
+  Step present_;              // the last of them
+};
+
+}  // namespace stagecoach

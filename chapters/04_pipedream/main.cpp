@@ -1,0 +1,198 @@
+/// @file
+/// Chapter 4: PipeDream. The pipeline never drains: batches follow each other, and each stage updates its weights as
+/// soon as it has a gradient.
+///
+/// Then a micro-batch meets one version of a stage's weights on its way forward, and there is a newer one when it comes
+/// back. A backward through other weights than those of its forward is no gradient. So a stage keeps old versions, and
+/// --versions says which one a forward takes. What a rank does at each action is in `run_epoch`.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "chapters/04_pipedream/batch_stream.h"
+#include "chapters/04_pipedream/prediction.h"
+#include "chapters/04_pipedream/stream_plan.h"
+#include "chapters/common/open.h"
+#include "chapters/common/pipeline_steps.h"
+#include "chapters/common/program.h"
+#include "core/autograd/node.h"
+#include "core/ops.h"
+#include "parallel/average_gradients.h"
+#include "parallel/delayed_rate.h"
+#include "parallel/pipeline.h"
+#include "parallel/schedule/ledger.h"
+#include "parallel/weight_versions.h"
+
+namespace stagecoach {
+namespace {
+
+/// A rank, and the replica of the stage that it holds.
+struct Place {
+  const Settings& settings;
+  const StreamPlan& plan;
+  Rank& rank;
+  int stage;
+  std::unique_ptr<Communicator> replicas;  // the ranks that hold this stage
+  std::shared_ptr<Sequential> layers;
+  std::unique_ptr<Optimizer> optimizer;
+  Pipeline pipeline;
+};
+
+/// Which batches, counted in the epoch, a place in a rank's list is about.
+struct Batches {
+  std::int64_t first;
+  std::int64_t end;
+};
+Batches batches_of(const Schedule& schedule, const Action& action, std::int64_t first_batch) {
+  const bool is_update = action.operation == Operation::update;
+  const int first = is_update ? action.microbatch * schedule.unit(action.stage) : action.microbatch;
+  const int end = std::min(is_update ? first + schedule.unit(action.stage) : first + 1, schedule.microbatches);
+  return {first_batch + first / schedule.batch, first_batch + (end - 1) / schedule.batch + 1};
+}
+
+/// The updates by which this stage's gradients come too late, once the pipeline is full.
+int delay_of(const Place& here) {
+  const auto delays = delays_of(here.plan.schedule, make_ledger(here.plan.schedule, here.plan.versions));
+  const auto& mine = delays[static_cast<std::size_t>(here.stage)];
+  return *std::max_element(mine.begin(), mine.end());
+}
+
+/// Trains from where `log` stands to the end of the epoch, and lets the pipeline drain.
+void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& log) {
+  const std::int64_t first_batch = log.progress().step;
+  const std::int64_t before = (log.progress().epoch - 1) * loader.batches();  // of earlier epochs
+  const std::vector<std::int64_t> sizes = here.plan.sizes(pictures, first_batch);
+  const Schedule schedule = here.plan.schedule_for(sizes.size());
+  const Ledger ledger = make_ledger(schedule, here.plan.versions);
+  const auto& actions = schedule.ranks[static_cast<std::size_t>(here.rank.index)];
+  const NamedTensors parameters = here.layers->named_parameters();
+  const RateSettings rate{here.settings.lr, here.settings.lr_warmup, here.settings.lr_discount};
+  const int delay = delay_of(here);
+  WeightVersions weights(parameters, schedule, ledger, here.rank.index);
+  BatchStream stream([&] { return log.next(loader); }, here.plan.microbatches);
+
+  Hooks hooks;
+  hooks.admits = [&](std::size_t place) {  // a stop lets no more batches in
+    const Batches batches = batches_of(schedule, actions[place], first_batch);
+    const int next = actions[place].microbatch + schedule.replicas_of(0);  // the first rank's own next forward
+    const bool forward = actions[place].operation == Operation::forward;
+    const std::int64_t last = forward ? first_batch + next / schedule.batch - 1 : batches.first;
+    return log.admits(batches.first, std::clamp(last, batches.first, loader.batches() - 1));
+  };
+  hooks.before = [&](std::size_t place) {
+    weights.begin(place);  // the parameters name the version that this action uses, or makes
+  };
+  hooks.update = [&](std::size_t place) {
+    const Batches batches = batches_of(schedule, actions[place], first_batch);
+    int count = 0;
+    for (std::int64_t batch = batches.first; batch < batches.end; ++batch) {
+      count += log.admits(batch, batch) ? 1 : 0;
+    }
+    average_gradients(parameters, count, *here.replicas);
+    here.optimizer->set_learning_rate(delayed_rate(rate, delay, before + batches.first));
+    here.optimizer->step();
+    here.optimizer->zero_grad();
+  };
+  hooks.after = [&](std::size_t place) {
+    weights.end(place);  // versions that nobody needs any more are freed
+    if (actions[place].operation == Operation::update) {
+      const Batches batches = batches_of(schedule, actions[place], first_batch);
+      for (std::int64_t batch = batches.first; batch < batches.end && log.admits(batch, batch); ++batch) {
+        log.note_steps(1, std::min(here.plan.batch_size, pictures - batch * here.plan.batch_size));
+      }
+    }
+  };
+  hooks.see_scores = [&](int i, const Tensor& loss, const Tensor& scores) {
+    accumulate(loss, log.sums().loss);
+    count_correct(scores, stream.labels(i), log.sums().correct);
+  };
+  here.pipeline.run(schedule, stream.data(sizes), hooks);
+  static_cast<void>(log.admits(loader.batches() - 1, loader.batches() - 1));  // all ranks have the last answer
+  log.stop_if_refused(*here.layers, *here.optimizer);
+}
+
+/// The share of the test pictures that are right, as far as this rank has the last stage for them.
+double accuracy(Place& here, StepLoader& loader, std::int64_t pictures) {
+  const NoGrad no_grad;
+  here.pipeline.train(false);
+  Tensor correct = Tensor::zeros({}, DType::int32, here.rank.device);
+  loader.start_epoch(1);
+  BatchStream stream([&] { return loader.next(); }, here.plan.microbatches);
+  const std::vector<std::int64_t> sizes = here.plan.sizes(pictures);
+  Hooks hooks;
+  hooks.see_scores = [&](int i, const Tensor&, const Tensor& scores) {
+    count_correct(scores, stream.labels(i), correct);
+  };
+  here.pipeline.run(forwards_of(here.plan.schedule_for(sizes.size())), stream.data(sizes), hooks);
+  here.pipeline.train(true);
+  return correct.item() / static_cast<double>(pictures);
+}
+
+/// What each rank does.
+void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
+  const std::unique_ptr<UncheckedVersions> unchecked(settings.version_check ? nullptr : new UncheckedVersions);
+  const int stage = plan.stage_of(rank.index);
+  RunLog log(settings, rank.comm, plan.layers, plan.last_rank(), plan.holder(stage));
+  const auto stages = open_stages(settings, plan, data.train, rank);
+  const auto layers = joined(stages);
+  Place here{settings,
+             plan,
+             rank,
+             stage,
+             rank.comm.split(stage, rank.index),
+             layers,
+             open_optimizer(settings, *layers),
+             open_pipeline(settings, plan, stages, rank.comm)};
+  log.restore(*here.layers, *here.optimizer);
+  StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
+  StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
+
+  while (log.epochs_left()) {
+    training.start_epoch(log.progress().epoch, log.progress().step);
+    log.start_epoch(training.batches());
+    here.pipeline.log().clear();
+    run_epoch(here, training, data.train.size(), log);
+    log.stop_clock();
+    require_equal_replicas(here.layers->named_parameters(), *here.replicas);
+    const Expected expected = expect_epoch(plan, here.pipeline.log().mean_costs(), here.pipeline.log().seconds());
+    const double share = accuracy(here, testing, data.test.size());
+    log.stop_if_asked(*here.layers, *here.optimizer);
+    log.finish_epoch(share, *here.layers, *here.optimizer, expected);
+  }
+  log.finish();
+}
+
+void train(const Settings& settings) {
+  const TrainTest data = open_data(settings);
+  const StreamPlan plan = make_stream_plan(settings, data.train);
+  if (settings.explain) {
+    return explain_stream(settings, plan);
+  }
+  if (settings.versions == "none" && settings.version_check) {
+    fmt::print(
+        "--versions none writes over weights that backwards still need. The version check will stop the run; "
+        "--no-version-check lets it go on, with gradients that are wrong\n");
+  }
+  if (settings.ledger) {
+    print_ledger(plan);
+  }
+  const Settings chosen = with_stages_of(plan, settings);
+  launch(plan.world, [&](Rank& rank) { train_rank(chosen, plan, data, rank); });
+}
+
+const Chapter kChapter{
+    .program = "ch04_pipedream",
+    .title = "Chapter 4: PipeDream, a pipeline that never drains, and versions of its weights.",
+    .example = "ch04_pipedream --data data/generated --ranks 2 --versions stash --epochs 5 --out runs/pipedream",
+    .flags = {"microbatches", "ranks", "versions", "replicas", "ledger", "no-version-check", "lr-warmup", "lr-discount",
+              "split", "balance", "plan", "save-plan", "recompute", "clock", "link", "transport", "timeout", "explain"},
+    .defaults = {.ranks = 2, .versions = "stash"},
+};
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) { return stagecoach::run_program(argc, argv, stagecoach::kChapter, stagecoach::train); }

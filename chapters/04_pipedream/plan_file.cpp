@@ -1,0 +1,124 @@
+#include "chapters/04_pipedream/plan_file.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <numeric>
+
+#include "chapters/common/micro_batches.h"
+#include "chapters/common/run_folder.h"
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::int64_t microbatch_of(const Settings& settings) {
+  return micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+}
+
+/// Calls visit(key, value) for each figure of a layer.
+template <class Profile, class Visit>
+void for_each_figure(Profile& layer, const Visit& visit) {
+  visit("forward_seconds", layer.forward);
+  visit("backward_input_seconds", layer.backward_input);
+  visit("backward_weight_seconds", layer.backward_weight);
+  visit("kept_bytes", layer.kept_bytes);
+  visit("freed_bytes", layer.freed_bytes);
+  visit("output_bytes", layer.output_bytes);
+  visit("parameter_bytes", layer.parameter_bytes);
+}
+
+Json json_of(const std::string& name, const LayerProfile& layer) {
+  Json json{{"name", name}};
+  for_each_figure(layer, [&](const char* key, const auto& value) { json[key] = value; });
+  return json;
+}
+
+LayerProfile layer_of(const Json& json, const std::string& path) {
+  LayerProfile layer;
+  for_each_figure(layer, [&](const char* key, auto& value) {
+    json.at(key).get_to(value);
+    if (!(static_cast<double>(value) >= 0)) {
+      throw DataError(
+          fmt::format("{}: '{}' of layer {} is {}; it cannot be negative", path, key, json.value("name", "?"), value));
+    }
+  });
+  return layer;
+}
+
+void require_model(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
+  const auto& layers = json.at("layers");
+  const auto of = json.at("model").get<std::string>();
+  bool same = of == settings.model && static_cast<int>(layers.size()) == model.size();
+  for (int i = 0; same && i < model.size(); ++i) {
+    same = layers[static_cast<std::size_t>(i)].at("name").get<std::string>() == model.name(i);
+  }
+  if (!same) {
+    throw UsageError(fmt::format(
+        "--plan {}: it is of the model {} with {} layers, the run trains {} with {}; give --model {}, or make a plan "
+        "for this one with --save-plan",
+        path, of, layers.size(), settings.model, model.size(), of));
+  }
+  const auto pictures = json.at("microbatch").get<std::int64_t>();
+  if (pictures != microbatch_of(settings)) {
+    throw UsageError(fmt::format(
+        "--plan {}: its layers were measured with micro-batches of {} pictures, the run has {}; give --batch-size {}, "
+        "or make another plan with --save-plan",
+        path, pictures, microbatch_of(settings), pictures * settings.microbatches));
+  }
+}
+
+Partition stages_in(const Json& json, const std::string& path, const Settings& settings) {
+  Partition stages;
+  json.at("split").get_to(stages.split);
+  json.at("replicas").get_to(stages.replicas);
+  json.at("seconds").get_to(stages.seconds);
+  const int ranks = std::accumulate(stages.replicas.begin(), stages.replicas.end(), 0);
+  if (ranks != settings.ranks || stages.split.size() != stages.replicas.size()) {
+    throw UsageError(
+        fmt::format("--plan {}: its stages are for {} ranks, the run has {}; give --ranks {}, or --balance pipedream "
+                    "to choose anew",
+                    path, ranks, settings.ranks, ranks));
+  }
+  return stages;
+}
+
+}  // namespace
+
+void save_plan(const std::string& path, const Settings& settings, const Sequential& model, const PlanFile& plan) {
+  Json layers = Json::array();
+  for (int i = 0; i < model.size(); ++i) {
+    layers.push_back(json_of(model.name(i), plan.layers[static_cast<std::size_t>(i)]));
+  }
+  const Json json{
+      {"model", settings.model},
+      {"microbatch", microbatch_of(settings)},
+      {"device", settings.device},
+      {"link", settings.link},
+      {"layers", layers},
+      {"stages", {{"split", plan.stages.split}, {"replicas", plan.stages.replicas}, {"seconds", plan.stages.seconds}}}};
+  write_text(path, json.dump(2) + "\n");
+}
+
+PlanFile read_plan(const std::string& path, const Settings& settings, const Sequential& model) {
+  const std::string text = read_text(path, "it was given as --plan; --save-plan writes one");
+  try {
+    const Json json = Json::parse(text);
+    require_model(json, path, settings, model);
+    PlanFile plan;
+    for (const Json& layer : json.at("layers")) {
+      plan.layers.push_back(layer_of(layer, path));
+    }
+    if (settings.balance != "pipedream" && settings.split.empty() && settings.replicas.empty()) {
+      plan.stages = stages_in(json.at("stages"), path, settings);
+    }
+    return plan;
+  } catch (const Json::exception& error) {
+    throw DataError(fmt::format("{}: cannot be read as a plan ({}); --save-plan writes one", path, error.what()));
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,28 @@
+#pragma once
+/// @file
+/// What was measured of each layer, and the stages that were chosen by it, as a file (JSON): --save-plan and --plan.
+
+#include <string>
+#include <vector>
+
+#include "chapters/common/settings.h"
+#include "nn/sequential.h"
+#include "parallel/layer_profile.h"
+#include "parallel/partition.h"
+
+namespace stagecoach {
+
+struct PlanFile {
+  std::vector<LayerProfile> layers;
+  Partition stages;  ///< without stages: they are to be chosen
+};
+
+/// Throws DataError when the file cannot be written.
+void save_plan(const std::string& path, const Settings& settings, const Sequential& model, const PlanFile& plan);
+
+/// Reads one for `model`. Its stages are left out where the flags ask for others: by --balance pipedream, --split or
+/// --replicas. Throws DataError when the file is damaged, and UsageError when it is of another model, of micro-batches
+/// of another size, or, if its stages shall be used, for another number of ranks.
+PlanFile read_plan(const std::string& path, const Settings& settings, const Sequential& model);
+
+}  // namespace stagecoach

@@ -1,0 +1,116 @@
+#include "chapters/04_pipedream/stream_plan.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "chapters/04_pipedream/plan_file.h"
+#include "chapters/common/micro_batches.h"
+#include "chapters/common/open.h"
+#include "core/error.h"
+#include "parallel/partition.h"
+#include "parallel/schedule/pipedream.h"
+
+namespace stagecoach {
+namespace {
+
+/// Which layers and how many ranks each stage has.
+Partition choose_stages(const Settings& settings, const Sequential& model, const World& world,
+                        const std::vector<LayerProfile>& profile) {
+  if (settings.balance == "pipedream" && settings.split.empty()) {
+    return partition(layer_costs(profile), settings.ranks, world.link);
+  }
+  const std::vector<int> replicas = settings.replicas.empty()
+                                        ? std::vector<int>(static_cast<std::size_t>(settings.ranks), 1)
+                                        : replicas_from_text(settings.replicas);
+  return {split_of(settings, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
+}
+
+/// Whether the layers must be measured to choose the stages, or to show what they take.
+bool needs_profile(const Settings& settings) {
+  const bool by_time = settings.split.empty() && (settings.balance == "time" || settings.balance == "pipedream");
+  return by_time || !settings.save_plan.empty() || (settings.explain && settings.profile);
+}
+
+/// Read from --plan, or measured. With --plan and no other wish also the stages.
+PlanFile measured_layers(const Settings& settings, Sequential& model, Device device) {
+  if (!settings.plan.empty()) {
+    return read_plan(settings.plan, settings, model);
+  }
+  PlanFile measured;
+  if (needs_profile(settings)) {
+    measured.layers = measure_layers(settings, model, device);
+  }
+  return measured;
+}
+
+/// Of one update of each stage: a ring for each parameter.
+std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& model) {
+  std::vector<double> seconds;
+  for (const auto& stage : stages_of(model, plan.split)) {
+    const int replicas = plan.schedule.replicas_of(static_cast<int>(seconds.size()));
+    double sum = 0;
+    for (const auto& [name, parameter] : stage->named_parameters()) {
+      sum +=
+          replicas > 1 ? ring_all_reduce_seconds(plan.world.link, replicas, static_cast<double>(parameter.bytes())) : 0;
+    }
+    seconds.push_back(sum);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+int StreamPlan::stage_of(int rank) const {
+  int stage = 0;
+  while (!schedule.holds(rank, stage)) {
+    ++stage;
+  }
+  return stage;
+}
+
+std::vector<std::int64_t> StreamPlan::sizes(std::int64_t pictures, std::int64_t first_batch) const {
+  std::vector<std::int64_t> all;
+  for (std::int64_t start = first_batch * batch_size; start < pictures; start += batch_size) {
+    const auto of_batch = micro_batch_sizes(std::min(batch_size, pictures - start), microbatches);
+    all.insert(all.end(), of_batch.begin(), of_batch.end());
+  }
+  return all;
+}
+
+Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
+  return pipedream_schedule(replicas(), static_cast<int>(micro_batches), static_cast<int>(microbatches), versions);
+}
+
+StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
+  StreamPlan plan;
+  plan.world = open_world(settings);
+  plan.versions = versions_from_text(settings.versions);
+  plan.batch_size = settings.batch_size;
+  plan.microbatches = settings.microbatches;
+  const Device device{plan.world.device};
+  const auto model = open_model(settings, data, device);
+  PlanFile measured = measured_layers(settings, *model, device);
+  Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
+                                                   : std::move(measured.stages);
+  plan.schedule.replicas = stages.replicas;
+  plan.schedule = plan.schedule_for(plan.sizes(data.size()).size());
+  plan.split = stages.split;
+  plan.seconds = stages.seconds;
+  plan.profile = std::move(measured.layers);
+  place_layers(plan, settings, *model);
+  plan.averaging = averaging_seconds(plan, *model);
+  if (!settings.save_plan.empty()) {
+    save_plan(settings.save_plan, settings, *model, {plan.profile, std::move(stages)});
+  }
+  return plan;
+}
+
+Settings with_stages_of(const StreamPlan& plan, Settings settings) {
+  settings.split = fmt::format("{}", fmt::join(plan.split, ","));
+  settings.replicas = fmt::format("{}", fmt::join(plan.replicas(), ","));
+  return settings;
+}
+
+}  // namespace stagecoach

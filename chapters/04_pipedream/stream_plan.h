@@ -1,0 +1,38 @@
+#pragma once
+/// @file
+/// How chapter 4 spreads a model over ranks: stages, their replicas, and a schedule that goes through whole epochs.
+
+#include <cstdint>
+#include <vector>
+
+#include "chapters/common/plan.h"
+#include "chapters/common/settings.h"
+#include "parallel/schedule/versions.h"
+
+namespace stagecoach {
+
+/// Its schedule is that of a whole epoch.
+struct StreamPlan : Plan {
+  Versions versions = Versions::stash;
+  std::int64_t batch_size = 0;
+  std::int64_t microbatches = 0;  ///< a batch
+  std::vector<double> averaging;  ///< seconds that messages take when the replicas of each stage average gradients
+  double seconds = 0;             ///< between two micro-batches, as the partitioner foresees; 0 if it was not asked
+
+  /// The stage of `rank`.
+  int stage_of(int rank) const;
+  const std::vector<int>& replicas() const { return schedule.replicas; }
+  /// The sizes of all micro-batches of `pictures` pictures, from batch `first_batch` on.
+  std::vector<std::int64_t> sizes(std::int64_t pictures, std::int64_t first_batch = 0) const;
+  /// The schedule for that many micro-batches.
+  Schedule schedule_for(std::size_t micro_batches) const;
+};
+
+/// What the flags ask for: --versions, --ranks, --replicas, --split, --balance, --plan. Writes --save-plan. Throws
+/// UsageError where that cannot be, and says what can.
+StreamPlan make_stream_plan(const Settings& settings, const Dataset& data);
+
+/// `settings` with the stages that the plan has: a resumed run must have the same ones.
+Settings with_stages_of(const StreamPlan& plan, Settings settings);
+
+}  // namespace stagecoach

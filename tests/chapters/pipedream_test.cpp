@@ -1,0 +1,236 @@
+/// @file
+/// Chapter 4 as its users run it. That it trains what its policies promise is shown in tests/parallel.
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <thread>
+
+#include "tests/chapters/pipelines.h"
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kPipedream = STAGECOACH_CH04;
+
+class PipedreamProgram : public PipelineTest {
+ protected:
+  Outcome pipedream(const std::string& out, const Flags& more, const std::string& epochs = "2") {
+    return train(kPipedream, out, more, epochs);
+  }
+  void refuse(const Flags& flags, const std::vector<std::string>& parts) { expect_refused(kPipedream, flags, parts); }
+};
+
+TEST_F(PipedreamProgram, FlushTrainsWhatOneDeviceTrains) {
+  make_data(105, 40);  // batches of 32, the last one of 9
+  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}).exit_code, 0);
+  const Flags flush{"--versions", "flush", "--microbatches", "4"};
+  for (const Flags& more : {Flags{"--ranks", "3", "--balance", "layers"}, Flags{"--ranks", "2", "--recompute"},
+                            Flags{"--ranks", "4", "--clock", "virtual", "--link", "pcie4"}}) {
+    Flags flags = flush;
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = pipedream("flush", flags);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    expect_same_training("flush", "one");
+  }
+}
+
+TEST_F(PipedreamProgram, EqualSplitsTrainTheSameWhateverTheClock) {
+  make_data(200, 40);
+  for (const std::string versions : {"stash", "vertical", "2bw"}) {
+    const Flags flags{"--versions", versions, "--ranks", "3", "--split", "4,4,4"};
+    Flags with_clock = flags;
+    with_clock.insert(with_clock.end(), {"--clock", "virtual", "--link", "ethernet100"});
+    ASSERT_EQ(pipedream(versions, flags).exit_code, 0);
+    ASSERT_EQ(pipedream(versions + "-virtual", with_clock).exit_code, 0);
+    expect_same_training(versions + "-virtual", versions);
+  }
+  EXPECT_FALSE(bytes("stash/weights.safetensors") == bytes("vertical/weights.safetensors"));
+}
+
+TEST_F(PipedreamProgram, WritesVersionsAndPredictionsBesideTheEpochs) {
+  make_data(640, 32);
+  ASSERT_EQ(pipedream("run", {"--ranks", "3", "--balance", "layers", "--clock", "virtual"}).exit_code, 0);
+  const Json config = Json::parse(bytes("run/config.json"));
+  EXPECT_EQ(config["split"], "4,4,4");
+  EXPECT_EQ(config["replicas"], "1,1,1");
+  for (const Json& epoch : metrics("run")) {
+    EXPECT_EQ(epoch["versions"], (std::vector{3, 2, 1}));
+    EXPECT_GE(epoch["predicted_seconds"], epoch["busiest_seconds"]);
+    EXPECT_LE(epoch["replayed_seconds"], 1.001 * epoch["seconds"].get<double>());
+    EXPECT_EQ(epoch["peak_bytes"].size(), 3U);
+  }
+  const Json trace = Json::parse(bytes("run/trace.json"));
+  EXPECT_TRUE(std::any_of(trace["traceEvents"].begin(), trace["traceEvents"].end(),
+                          [](const Json& event) { return event["name"] == "optimizer" && event["tid"] == 2; }));
+}
+
+TEST_F(PipedreamProgram, ExplainShowsScheduleLedgerAndMemory) {
+  const Outcome outcome = run(kPipedream, {"--smoke", "--ranks", "2", "--balance", "layers", "--explain", "--ledger",
+                                           "--profile", "--out", "plan"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* text :
+       {"0F0,0F1,0B0,0U0,0F2", "Ledger", "delays          1, 0", "versions        2, 1", "a version"}) {
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << "'" << text << "' is not in: " << outcome.out;
+  }
+  EXPECT_EQ(bytes("plan/ledger.csv").substr(0, 28), "rank,action,version\n0,0F0,0\n");
+  EXPECT_NE(bytes("plan/schedule.svg").find("<title>version 1</title>"), std::string::npos);
+  const Json prediction = Json::parse(bytes("plan/prediction.json"));
+  EXPECT_EQ(prediction["peak_activations"], (std::vector{2, 1}));
+  EXPECT_EQ(prediction["peak_versions"], (std::vector{2, 1}));
+  EXPECT_FALSE(fs::exists(folder() / "plan/metrics.jsonl"));
+}
+
+TEST_F(PipedreamProgram, ReplicasTrainWithAnyNumberOfBatches) {
+  make_data(7 * 32 + 5, 40);  // 8 batches: not a multiple of 3
+  for (const std::string replicas : {"2,1", "2,2,1", "3,1"}) {
+    const Outcome outcome = pipedream(replicas, {"--replicas", replicas, "--balance", "layers", "--clock", "virtual"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(metrics(replicas).size(), 2U);
+    const Json config = Json::parse(bytes(replicas + "/config.json"));
+    EXPECT_EQ(config["ranks"], replicas == "2,1" ? 3 : replicas == "3,1" ? 4 : 5);
+    ASSERT_EQ(pipedream(replicas + "-resumed", {"--replicas", replicas, "--balance", "layers"}, "1").exit_code, 0);
+    ASSERT_EQ(run(kPipedream, {"--resume", replicas + "-resumed", "--epochs", "2"}).exit_code, 0);
+    expect_same_training(replicas + "-resumed", replicas);
+  }
+}
+
+TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
+  make_data(96, 32);
+  const Flags flags{"--data", "data", "--batch-size", "32", "--ranks", "3"};
+  const auto with = [&](Flags more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return more;
+  };
+  ASSERT_EQ(run(kPipedream, with({"--balance", "pipedream", "--save-plan", "plan.json", "--explain"})).exit_code, 0);
+  const Json plan = Json::parse(bytes("plan.json"));
+  EXPECT_EQ(plan["layers"].size(), 12U);
+  int ranks = 0;
+  for (const int count : plan["stages"]["replicas"]) {
+    ranks += count;
+  }
+  EXPECT_EQ(ranks, 3);
+  ASSERT_EQ(run(kPipedream, with({"--plan", "plan.json", "--epochs", "1", "--out", "run"})).exit_code, 0);
+  const Json config = Json::parse(bytes("run/config.json"));
+  EXPECT_EQ(config["split"], fmt::format("{}", fmt::join(plan["stages"]["split"].get<std::vector<int>>(), ",")));
+  // The measured layers serve for other ranks too.
+  EXPECT_EQ(run(kPipedream, {"--data", "data", "--batch-size", "32", "--ranks", "2", "--plan", "plan.json", "--balance",
+                             "pipedream", "--epochs", "1"})
+                .exit_code,
+            0);
+  refuse(with({"--plan", "plan.json", "--model", "resnet18"}), {"of the model convnet with 12 layers", "--save-plan"});
+  refuse({"--data", "data", "--batch-size", "32", "--plan", "plan.json", "--ranks", "4"},
+         {"for 3 ranks, the run has 4", "--ranks 3"});
+  refuse({"--data", "data", "--batch-size", "64", "--plan", "plan.json", "--ranks", "3"},
+         {"micro-batches of 32 pictures", "--batch-size 32"});
+  refuse(with({"--balance", "pipedream", "--split", "6,6,0"}), {"leave out --split"});
+  const auto damaged = [&](const std::string& text) {
+    write("damaged.json", text);
+    const Outcome outcome = run(kPipedream, with({"--plan", "damaged.json"}));
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_NE(outcome.err.find("damaged.json"), std::string::npos) << outcome.err;
+  };
+  const std::string good = bytes("plan.json");
+  damaged(good.substr(0, good.size() / 2));
+  damaged("[]");
+  Json negative = plan;
+  negative["layers"][3]["forward_seconds"] = -1;
+  damaged(negative.dump());
+  Json text = plan;
+  text["layers"][3]["forward_seconds"] = "fast";
+  damaged(text.dump());
+  EXPECT_EQ(run(kPipedream, with({"--plan", "absent.json"})).exit_code, 3);
+}
+
+TEST_F(PipedreamProgram, NoneIsRefusedUnlessTheCheckIsSwitchedOff) {
+  make_data(200, 32);
+  const Flags none{"--versions", "none", "--ranks", "3", "--balance", "layers"};
+  const Outcome refused = pipedream("none", none, "1");
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_NE(refused.err.find("was changed after the forward"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.out.find("--no-version-check"), std::string::npos) << refused.out;
+  Flags unchecked = none;
+  unchecked.emplace_back("--no-version-check");
+  ASSERT_EQ(pipedream("unchecked", unchecked).exit_code, 0);
+  ASSERT_EQ(pipedream("stash", {"--ranks", "3", "--balance", "layers"}).exit_code, 0);
+  EXPECT_FALSE(bytes("unchecked/weights.safetensors") == bytes("stash/weights.safetensors"));
+}
+
+TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
+  refuse({"--smoke", "--versions", "2bw", "--ranks", "4", "--microbatches", "3"}, {"at least 4 a batch"});
+  refuse({"--smoke", "--versions", "flush", "--replicas", "2,1", "--microbatches", "3"}, {"take 2 or 4"});
+  refuse({"--smoke", "--replicas", "2,1", "--ranks", "4"}, {"is for 3 ranks, the run has 4", "--ranks 3"});
+  refuse({"--smoke", "--replicas", "2,x"}, {"ranks a stage, such as 2,1,1"});
+  refuse({"--smoke", "--replicas", "2,1", "--split", "4,4,4"}, {"has 3 stages", "need 2"});
+  refuse({"--smoke", "--ranks", "13", "--balance", "layers"}, {"at most 12 stages"});
+  refuse({"--smoke", "--versions", "both"}, {"stash"});
+  refuse({"--smoke", "--no-version-check"}, {"--versions none only"});
+  refuse({"--smoke", "--versions", "none", "--recompute", "--no-version-check"}, {"leave --recompute out"});
+  refuse({"--smoke", "--lr-warmup", "-1"}, {"lr-warmup"});
+  expect_refused(STAGECOACH_CH03, {"--smoke", "--versions", "stash"}, {"chapter 4"});
+  expect_refused(STAGECOACH_CH05, {"--smoke", "--balance", "pipedream"}, {"balance"});
+}
+
+TEST_F(PipedreamProgram, LearningRatesOfDelayedStagesCanBeLower) {
+  make_data(200, 32);
+  const Flags flags{"--ranks", "3", "--balance", "layers"};
+  ASSERT_EQ(pipedream("plain", flags, "1").exit_code, 0);
+  for (const std::string flag : {"--lr-warmup", "--lr-discount"}) {
+    Flags with = flags;
+    with.insert(with.end(), {flag, "5"});
+    ASSERT_EQ(pipedream(flag.substr(2), with, "1").exit_code, 0);
+    EXPECT_FALSE(bytes(flag.substr(2) + "/weights.safetensors") == bytes("plain/weights.safetensors")) << flag;
+  }
+}
+
+// Each epoch ends with an empty pipeline, so that to go on from there is to go on as if nothing had happened.
+TEST_F(PipedreamProgram, AResumedRunEqualsAnUninterruptedOne) {
+  make_data(200, 40);
+  for (const std::string versions : {"stash", "vertical", "2bw"}) {
+    const Flags flags{"--versions",  versions, "--ranks",     "3", "--balance",     "layers",
+                      "--optimizer", "adam",   "--lr-warmup", "9", "--lr-discount", "12"};
+    ASSERT_EQ(pipedream("whole-" + versions, flags, "4").exit_code, 0);
+    ASSERT_EQ(pipedream(versions, flags, "2").exit_code, 0);
+    const Outcome resumed = run(kPipedream, {"--resume", versions, "--epochs", "4"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_same_training(versions, "whole-" + versions);
+  }
+  refuse({"--resume", "stash", "--epochs", "5", "--versions", "vertical"}, {"--versions differs"});
+  refuse({"--resume", "stash", "--epochs", "5", "--split", "3,3,6"}, {"--split differs"});
+}
+
+// A stop lets no more batches in. With a flush after each batch that changes nothing; else it is one more drain.
+TEST_F(PipedreamProgram, AnInterruptDrainsThePipelineAndSaves) {
+  make_data(1600, 40);
+  for (const Flags& kind : {Flags{"--versions", "flush", "--ranks", "3"}, Flags{"--versions", "stash", "--ranks", "4"},
+                            Flags{"--versions", "stash", "--replicas", "3,1"}}) {
+    Flags flags = kind;
+    flags.insert(flags.end(), {"--balance", "layers", "--optimizer", "adam"});
+    ASSERT_EQ(pipedream("whole", flags, "6").exit_code, 0);
+    Flags arguments{"--data", "data", "--batch-size", "32", "--epochs", "6", "--out", "stopped"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    Running running(kPipedream, arguments, folder());
+    while (running.out().find("Epoch: 1,") == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    running.signal(SIGINT);
+    const Outcome stopped = running.wait();
+    ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
+    EXPECT_NE(stopped.out.find("Saved"), std::string::npos) << stopped.out;
+    fs::remove_all(folder() / "copy");
+    fs::copy(folder() / "stopped", folder() / "copy", fs::copy_options::recursive);
+    for (const char* out : {"stopped", "copy"}) {
+      const Outcome resumed = run(kPipedream, {"--resume", out});
+      ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+      EXPECT_EQ(metrics(out).size(), 6U);
+    }
+    expect_same_training("copy", "stopped");
+    if (kind[1] == "flush") {
+      expect_same_training("stopped", "whole");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach::test

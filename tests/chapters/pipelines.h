@@ -1,0 +1,62 @@
+#pragma once
+/// @file
+/// Runs chapters that train in a pipeline, and looks at what they leave.
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/chapters/program.h"
+
+namespace stagecoach::test {
+
+using Flags = std::vector<std::string>;
+using Json = nlohmann::json;
+
+class PipelineTest : public ProgramTest {
+ protected:
+  /// Runs `program` on the small data set with --out `out`.
+  Outcome train(const std::string& program, const std::string& out, Flags more, const std::string& epochs = "2") {
+    Flags flags{"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(program, flags);
+  }
+  std::string bytes(const std::string& file) { return read_bytes(folder() / file); }
+  /// Checks that the run in `out` has the weights of the one in `wanted`, and its losses and accuracies.
+  void expect_same_training(const std::string& out, const std::string& wanted) {
+    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(wanted + "/weights.safetensors")) << out;
+    const auto mine = metrics(out);
+    const auto theirs = metrics(wanted);
+    ASSERT_EQ(mine.size(), theirs.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      for (const char* key : {"loss", "acc", "test_acc"}) {
+        EXPECT_EQ(mine[i][key], theirs[i][key]) << out << ", " << key << " of epoch " << i + 1;
+      }
+    }
+  }
+  std::vector<Json> metrics(const std::string& run) {
+    std::vector<Json> lines;
+    std::istringstream text(bytes(run + "/metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      lines.push_back(Json::parse(line));
+    }
+    return lines;
+  }
+  std::string write(const std::string& name, const std::string& text) {
+    write_bytes(folder() / name, text);
+    return name;
+  }
+  void expect_refused(const std::string& program, const Flags& flags, const std::vector<std::string>& parts) {
+    const Outcome outcome = run(program, flags);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    for (const std::string& part : parts) {
+      EXPECT_NE(outcome.err.find(part), std::string::npos) << "'" << part << "' is not in: " << outcome.err;
+    }
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+};
+
+}  // namespace stagecoach::test
