@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Makes docs/measurements/pipedream.md and its figure: chapter 4 on CIFAR-10 with every policy of weight versions beside
+# one device, asynchronous pipelines beside their prediction, and how long the partitioner takes.
+#
+#   scripts/measure_pipedream.sh DATA      DATA has CIFAR-10
+#
+# Takes about fifteen minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ $# -ne 1 || $1 == -* ]]; then
+  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  exit 2
+fi
+data=$1
+page=docs/measurements/pipedream.md
+programs=build/benchmarks/bin
+machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+mkdir -p docs/measurements docs/figures
+
+scripts/setup.sh --for-benchmarks
+scripts/build.sh benchmarks
+
+printf '# PipeDream\n\nMade by `scripts/measure_pipedream.sh` on %s: %s, commit %s.\n' \
+  "$(date -u +%F)" "$machine" "$(git rev-parse --short HEAD)" > "$page"
+
+# One split for all policies: they shall differ in nothing else.
+"$programs/ch04_pipedream" --data "$data" --ranks 4 --explain --save-plan "$runs/plan.json" > /dev/null
+split=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["stages"]["split"], sep=",")' "$runs/plan.json")
+
+# train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
+train() {
+  echo "measuring: $1"
+  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --clock virtual --out "$runs/$1" "${@:3}" > "$runs/$1.log"
+}
+train one_device ch01_single_device
+for versions in stash vertical 2bw flush; do
+  train "$versions" ch04_pipedream --ranks 4 --split "$split" --versions "$versions"
+done
+train none ch04_pipedream --ranks 4 --split "$split" --versions none --no-version-check
+train vertical_discount ch04_pipedream --ranks 4 --split "$split" --versions vertical --lr-warmup 782 --lr-discount 3910
+{
+  printf '\n## Ten epochs of CIFAR-10, four stages, virtual clock\n\n'
+  printf 'Batch 64, Adam, split %s; 2bw and flush in 4 micro-batches. `vertical_discount` warms up for one epoch ' "$split"
+  printf '(`--lr-warmup 782`) and divides the learning rate by a falling power of 4 for five (`--lr-discount 3910`). '
+  printf '`compare` printed:\n\n'
+  "$programs/compare" "$runs"/{one_device,stash,vertical,vertical_discount,2bw,flush,none} --markdown \
+    --svg docs/figures/pipedream.svg
+  printf '\n![Epoch times and losses of all policies](../figures/pipedream.svg)\n\nThe epochs of `stash`:\n\n```text\n'
+  grep '^Epoch:' "$runs/stash.log"
+  printf '```\n'
+} >> "$page"
+
+echo "measuring: asynchronous pipelines beside their prediction"
+{
+  printf '\n## How close to the limit, and to the prediction\n\n`tests/benchmarks/pipedream_ratio.py`: CIFAR-10, SGD, batch '
+  printf '64 where nothing else is said, split by measured time.\n\n'
+  python3 tests/benchmarks/pipedream_ratio.py --data "$data" --programs "$programs" --rounds 3
+} >> "$page"
+
+echo "measuring: the partitioner"
+{
+  printf '\n## How long the partitioner takes\n\n200 layers on 64 ranks:\n\n```text\n'
+  "$programs/partition_benchmark" --benchmark_format=console 2> /dev/null
+  printf '```\n'
+} >> "$page"
+echo "written: $page"
