@@ -42,5 +42,17 @@ TEST_F(PipelinesCuda, EqualOneGpuByteForByte) {
   EXPECT_TRUE(weights("naive") == weights("whole"));
 }
 
+// Versions of weights in a GPU's memory, replicas that average there, and the flush that equals one GPU.
+TEST_F(PipelinesCuda, PipedreamKeepsVersionsOnAGpu) {
+  train(STAGECOACH_CH01, "one", {"--microbatches", "2"});
+  train(STAGECOACH_CH04, "flush", {"--versions", "flush", "--microbatches", "2", "--split", "6,6"});
+  EXPECT_TRUE(weights("flush") == weights("one"));
+  train(STAGECOACH_CH04, "stash", {"--split", "3,9", "--optimizer", "adam"});
+  train(STAGECOACH_CH04, "again", {"--split", "3,9", "--optimizer", "adam", "--recompute", "--clock", "virtual"});
+  EXPECT_TRUE(weights("again") == weights("stash"));
+  train(STAGECOACH_CH04, "replicas", {"--replicas", "2,1", "--split", "6,6"});
+  EXPECT_FALSE(weights("replicas").empty());
+}
+
 }  // namespace
 }  // namespace stagecoach::test

@@ -1,11 +1,13 @@
 // Timelines as text and as pictures.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/pipedream.h"
 
 namespace stagecoach {
 namespace {
@@ -48,6 +50,26 @@ TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
   EXPECT_EQ(rectangles, 3U * 4 * 3);
   EXPECT_NE(svg.find("<title>2W3</title>"), std::string::npos);
   EXPECT_NE(svg.find("zb-h1: idle 14.3%"), std::string::npos) << svg.substr(0, 400);
+}
+
+TEST(DrawVersions, HasABarForEveryVersionAndAColourForEach) {
+  const Schedule schedule = pipedream_schedule({1, 1}, 4, 1, Versions::stash);
+  const Ledger ledger = make_ledger(schedule, Versions::stash);
+  Costs costs = Costs::uniform(2, 1, 1, 1);
+  costs.update = {0.5, 0.5};
+  const Simulation simulation = simulate(schedule, costs);
+  const std::string svg = draw_versions_svg(schedule, simulation, ledger, "stash");
+  for (const char* title : {"0F3 v2", "0B3 v2", "1F3 v3", "0U3 v4", "version 0", "version 4"}) {
+    EXPECT_NE(svg.find(fmt::format("<title>{}</title>", title)), std::string::npos) << title;
+  }
+  EXPECT_EQ(svg.find("version 5"), std::string::npos);
+  // Rank 0 has two versions at once, so two lanes; rank 1 one: 2 x (20 + 10) + 3 x 9 under a title of 34.
+  EXPECT_NE(svg.find("viewBox=\"0 0 960 121\""), std::string::npos) << svg.substr(0, 200);
+  // By terminal the shade of an action is its version's: that of micro-batch 1 on rank 1 is another than micro-batch
+  // 0's.
+  const std::string coloured = draw_text(schedule, simulation, 80, Colours::terminal, ledger);
+  EXPECT_NE(coloured.find("48;5;33m"), std::string::npos);
+  EXPECT_NE(coloured.find("48;5;39m"), std::string::npos);
 }
 
 TEST(Draw, ATraceHasEveryActionOnItsTrack) {

@@ -140,6 +140,17 @@ TEST(SteadyState, IsShorterThanAStepWhereOnlyTheEndsAreSkewed) {
   EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, 24 + 10);  // rank 3 is never idle
 }
 
+// With the time of every single action: the second backward of rank 1 takes longer, and rank 0 waits for it.
+TEST(Simulate, TakesTheTimeOfEachAction) {
+  const Schedule schedule = one_f_one_b_schedule(2, 2);  // 0F0 0F1 0B0 0B1; 1F0 1B0 1F1 1B1
+  const Costs costs = Costs::uniform(2, 1, 1, 1);
+  EXPECT_DOUBLE_EQ(simulate(schedule, costs, {{1, 1, 2, 2}, {1, 2, 1, 2}}).seconds, simulate(schedule, costs).seconds);
+  const Simulation slow = simulate(schedule, costs, {{1, 1, 2, 2}, {1, 2, 1, 5}});
+  EXPECT_DOUBLE_EQ(slow.seconds, 1 + 1 + 2 + 1 + 5 + 2);
+  EXPECT_DOUBLE_EQ(slow.idle, 1 - (6.0 + 9) / (2 * 12));
+  EXPECT_TRUE(fails_with<Error>({"do not fit"}, [&] { simulate(schedule, costs, {{1, 1}, {1, 1}}); }));
+}
+
 TEST(PeakBytes, WeighEachStage) {
   const Schedule schedule = one_f_one_b_schedule(3, 6);
   EXPECT_EQ(peak_bytes(schedule, {10, 100, 1000}), (std::vector<double>{30, 200, 1000}));
