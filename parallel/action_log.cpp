@@ -8,7 +8,7 @@ namespace {
 constexpr std::size_t kComputations = 4;  // all operations but updates, which are counted by rank
 
 const char* name_of(Operation operation) {
-  constexpr const char* kNames[kComputations] = {"forward", "backward", "backward_input", "backward_weight"};
+  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight", "optimizer"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -20,6 +20,9 @@ ActionLog::ActionLog(Communicator& comm, int stages)
       sums_(static_cast<std::size_t>(stages) * (kComputations + 1) + static_cast<std::size_t>(comm.size())) {}
 
 std::size_t ActionLog::slot_of(const Action& action) const {
+  if (action.operation == Operation::update) {
+    return static_cast<std::size_t>(stages_) * (kComputations + 1) + static_cast<std::size_t>(comm_.rank());
+  }
   return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
 }
 
@@ -28,12 +31,12 @@ void ActionLog::note_message(int stage, std::size_t bytes) {
   sums_[slot].add(static_cast<double>(bytes));
 }
 
-std::vector<std::vector<double>> ActionLog::seconds() const {
+ActionSeconds ActionLog::seconds() const {
   std::vector<double> counts(static_cast<std::size_t>(comm_.size()));
   counts[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(seconds_.size());
   Tensor lengths = Tensor::from(counts, {comm_.size()}, comm_.device());
   comm_.all_reduce(lengths);
-  std::vector<std::vector<double>> all;
+  ActionSeconds all;
   std::vector<double> flat;  // all ranks', one behind the other; here only this one's are not 0
   for (const double length : lengths.to_vector<double>()) {
     const bool mine = static_cast<int>(all.size()) == comm_.rank();
@@ -86,17 +89,10 @@ Costs ActionLog::mean_costs() const {
 
 ActionLog::Scope::Scope(ActionLog& log, const Action& action)
     : log_(log),
-      activity_(name_of(action.operation), action.stage, action.microbatch),
-      span_(name_of(action.operation), "action"),
+      activity_(name_of(action.operation), action.stage,
+                action.operation == Operation::update ? Activity::kNone : action.microbatch),
+      span_(name_of(action.operation), action.operation == Operation::update ? "update" : "action"),
       sum_(log.sums_[log.slot_of(action)]),
-      stopwatch_(log.comm_.clock()) {}
-
-ActionLog::Update::Update(ActionLog& log)
-    : log_(log),
-      activity_("update"),
-      span_("optimizer", "update"),
-      sum_(log.sums_[static_cast<std::size_t>(log.stages_) * (kComputations + 1) +
-                     static_cast<std::size_t>(log.comm_.rank())]),
       stopwatch_(log.comm_.clock()) {}
 
 }  // namespace stagecoach

@@ -20,16 +20,15 @@ class ActionLog {
   /// For a pipeline of `stages` stages over the ranks of `comm`.
   ActionLog(Communicator& comm, int stages);
 
-  /// The rank works on `action` until the end of the scope. Errors and the trace name it.
+  /// The rank works on an action, or at the end of a step on its update, until the end of the scope. Errors and the
+  /// trace name it.
   class Scope;
-  /// The rank updates its weights until the end of the scope.
-  class Update;
   /// The rank sends `bytes`, a micro-batch's activations, from stage `stage` to the next.
   void note_message(int stage, std::size_t bytes);
 
   /// Seconds of each action and update of each rank, in its order: [ranks][actions]. All ranks call it together and get
   /// the same.
-  std::vector<std::vector<double>> seconds() const;
+  ActionSeconds seconds() const;
   /// Forgets what was noted.
   void clear();
   /// The mean costs, in seconds, of each stage's actions and messages and of each rank's updates. All ranks call it
@@ -68,24 +67,11 @@ class ActionLog {
 class ActionLog::Scope {
  public:
   Scope(ActionLog& log, const Action& action);
+  /// Of the update at the end of a step.
+  explicit Scope(ActionLog& log) : Scope(log, {Operation::update, Activity::kNone, 0}) {}
   ~Scope() { log_.add(sum_, stopwatch_.seconds()); }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
-
- private:
-  ActionLog& log_;
-  Activity activity_;
-  Span span_;
-  Sum& sum_;
-  Stopwatch stopwatch_;
-};
-
-class ActionLog::Update {
- public:
-  explicit Update(ActionLog& log);
-  ~Update() { log_.add(sum_, stopwatch_.seconds()); }
-  Update(const Update&) = delete;
-  Update& operator=(const Update&) = delete;
 
  private:
   ActionLog& log_;

@@ -126,6 +126,18 @@ Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& spli
   return costs;
 }
 
+std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
+  std::vector<double> bytes;
+  std::size_t layer = 0;
+  for (const int count : split) {
+    bytes.push_back(0);
+    for (int i = 0; i < count; ++i) {
+      bytes.back() += static_cast<double>(layers.at(layer++).parameter_bytes);
+    }
+  }
+  return bytes;
+}
+
 std::vector<double> bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split,
                                     std::int64_t input_bytes, Stage::Recompute recompute) {
   std::vector<double> bytes;

@@ -32,6 +32,9 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input,
 /// The costs of stages that are made of those layers; without messages and updates.
 Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split);
 
+/// The bytes of each stage's weights.
+std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split);
+
 /// The bytes of one micro-batch in flight through each stage, on the allocator of its rank: with recomputation only
 /// what leaves it. What enters a stage was made, and is counted, by the stage before; `input_bytes`, that of the model,
 /// by the first.

@@ -62,14 +62,10 @@ void Pipeline::train(bool on) {
 
 void Pipeline::run_action(const Action& action, std::size_t place) {
   const auto [operation, number, microbatch] = action;
-  if (operation == Operation::update) {
-    const ActionLog::Update update(log_);
-    begin(place);
-    hooks_->update(place);
-    return drop_taken_sends();
-  }
   const ActionLog::Scope scope(log_, action);
-  begin(place);
+  if (hooks_->before) {
+    hooks_->before(place);
+  }
   Stage& stage = stages_.at(number);
   switch (operation) {
     case Operation::forward:
@@ -85,13 +81,9 @@ void Pipeline::run_action(const Action& action, std::size_t place) {
       stage.backward_weight(microbatch);
       break;
     case Operation::update:
+      hooks_->update(place);
+      drop_taken_sends();
       break;
-  }
-}
-
-void Pipeline::begin(std::size_t place) const {
-  if (hooks_->before) {
-    hooks_->before(place);
   }
 }
 

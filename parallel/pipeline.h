@@ -17,8 +17,8 @@
 
 namespace stagecoach {
 
-/// What a run trains on, micro-batch by micro-batch. Images are asked for on the rank of the first stage, labels on
-/// that of the last; both are on the rank's device.
+/// What a run trains on, micro-batch by micro-batch. Images are asked for on the ranks of the first stage, labels on
+/// those of the last; both are on the rank's device.
 struct StepData {
   std::function<Tensor(int microbatch)> input;   ///< [n, …]
   std::function<Tensor(int microbatch)> labels;  ///< [n] int32
@@ -62,7 +62,6 @@ class Pipeline {
   enum class Way { forward, backward };
 
   void run_action(const Action& action, std::size_t place);
-  void begin(std::size_t place) const;
   void drop_taken_sends();
   void forward(int stage, int microbatch);
   Tensor gradient_for(int stage, int microbatch);

@@ -107,7 +107,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       forward(here, *batch, log.sums().loss, log.sums().correct);
       backward(here, *batch);
       {
-        const ActionLog::Update update(here.log);
+        const ActionLog::Scope update(here.log);
         optimizer->step();  // each rank its own layers
         optimizer->zero_grad();
       }

@@ -25,7 +25,7 @@ const Step& BatchStream::batch_of(int microbatch) {
 
 StepData BatchStream::data(std::vector<std::int64_t> sizes) {
   return {.input = [this](int i) { return normalize(batch_of(i).images[within_batch(i)]); },
-          .labels = [this](int i) { return batch_of(i).labels[within_batch(i)]; },
+          .labels = [this](int i) { return labels(i); },
           .samples = std::move(sizes)};
 }
 

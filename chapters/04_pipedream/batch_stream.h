@@ -20,8 +20,8 @@ class BatchStream {
   /// What a pipeline takes; micro-batches must be asked for in rising order. `sizes` are those of all of them. This
   /// object must outlive the result.
   StepData data(std::vector<std::int64_t> sizes);
-  /// The labels of the micro-batch that was asked for last, or an earlier one of its batch.
-  const Tensor& labels(int microbatch) const { return present_.labels[within_batch(microbatch)]; }
+  /// The labels of a micro-batch; in the order of the pictures, or of the batch that was asked for last.
+  const Tensor& labels(int microbatch) { return batch_of(microbatch).labels[within_batch(microbatch)]; }
 
  private:
   std::size_t within_batch(int microbatch) const { return static_cast<std::size_t>(microbatch % microbatches_); }

@@ -12,9 +12,10 @@
 #include <memory>
 #include <optional>
 
+#include "chapters/04_pipedream/admission.h"
 #include "chapters/04_pipedream/batch_stream.h"
-#include "chapters/04_pipedream/prediction.h"
 #include "chapters/04_pipedream/stream_plan.h"
+#include "chapters/04_pipedream/stream_prediction.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/program.h"
@@ -34,83 +35,57 @@ struct Place {
   const Settings& settings;
   const StreamPlan& plan;
   Rank& rank;
-  int stage;
+  int delay;                               // the updates by which its gradients come too late
   std::unique_ptr<Communicator> replicas;  // the ranks that hold this stage
   std::shared_ptr<Sequential> layers;
   std::unique_ptr<Optimizer> optimizer;
   Pipeline pipeline;
 };
 
-/// Which batches, counted in the epoch, a place in a rank's list is about.
-struct Batches {
-  std::int64_t first;
-  std::int64_t end;
-};
-Batches batches_of(const Schedule& schedule, const Action& action, std::int64_t first_batch) {
-  const bool is_update = action.operation == Operation::update;
-  const int first = is_update ? action.microbatch * schedule.unit(action.stage) : action.microbatch;
-  const int end = std::min(is_update ? first + schedule.unit(action.stage) : first + 1, schedule.microbatches);
-  return {first_batch + first / schedule.batch, first_batch + (end - 1) / schedule.batch + 1};
-}
-
-/// The updates by which this stage's gradients come too late, once the pipeline is full.
-int delay_of(const Place& here) {
-  const auto delays = delays_of(here.plan.schedule, make_ledger(here.plan.schedule, here.plan.versions));
-  const auto& mine = delays[static_cast<std::size_t>(here.stage)];
-  return *std::max_element(mine.begin(), mine.end());
-}
-
 /// Trains from where `log` stands to the end of the epoch, and lets the pipeline drain.
 void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& log) {
   const std::int64_t first_batch = log.progress().step;
-  const std::int64_t before = (log.progress().epoch - 1) * loader.batches();  // of earlier epochs
+  const std::int64_t batches_before = (log.progress().epoch - 1) * loader.batches();  // in earlier epochs
   const std::vector<std::int64_t> sizes = here.plan.sizes(pictures, first_batch);
   const Schedule schedule = here.plan.schedule_for(sizes.size());
   const Ledger ledger = make_ledger(schedule, here.plan.versions);
   const auto& actions = schedule.ranks[static_cast<std::size_t>(here.rank.index)];
   const NamedTensors parameters = here.layers->named_parameters();
   const RateSettings rate{here.settings.lr, here.settings.lr_warmup, here.settings.lr_discount};
-  const int delay = delay_of(here);
   WeightVersions weights(parameters, schedule, ledger, here.rank.index);
-  BatchStream stream([&] { return log.next(loader); }, here.plan.microbatches);
+  Admission admission(schedule, here.rank.index, first_batch, loader.batches(), log);
+  BatchStream stream([&] { return log.next(loader); }, here.plan.batch());
 
-  Hooks hooks;
-  hooks.admits = [&](std::size_t place) {  // a stop lets no more batches in
-    const Batches batches = batches_of(schedule, actions[place], first_batch);
-    const int next = actions[place].microbatch + schedule.replicas_of(0);  // the first rank's own next forward
-    const bool forward = actions[place].operation == Operation::forward;
-    const std::int64_t last = forward ? first_batch + next / schedule.batch - 1 : batches.first;
-    return log.admits(batches.first, std::clamp(last, batches.first, loader.batches() - 1));
-  };
-  hooks.before = [&](std::size_t place) {
-    weights.begin(place);  // the parameters name the version that this action uses, or makes
-  };
-  hooks.update = [&](std::size_t place) {
-    const Batches batches = batches_of(schedule, actions[place], first_batch);
-    int count = 0;
-    for (std::int64_t batch = batches.first; batch < batches.end; ++batch) {
-      count += log.admits(batch, batch) ? 1 : 0;
-    }
-    average_gradients(parameters, count, *here.replicas);
-    here.optimizer->set_learning_rate(delayed_rate(rate, delay, before + batches.first));
-    here.optimizer->step();
-    here.optimizer->zero_grad();
-  };
-  hooks.after = [&](std::size_t place) {
-    weights.end(place);  // versions that nobody needs any more are freed
-    if (actions[place].operation == Operation::update) {
-      const Batches batches = batches_of(schedule, actions[place], first_batch);
-      for (std::int64_t batch = batches.first; batch < batches.end && log.admits(batch, batch); ++batch) {
-        log.note_steps(1, std::min(here.plan.batch_size, pictures - batch * here.plan.batch_size));
-      }
-    }
-  };
-  hooks.see_scores = [&](int i, const Tensor& loss, const Tensor& scores) {
-    accumulate(loss, log.sums().loss);
-    count_correct(scores, stream.labels(i), log.sums().correct);
-  };
+  const Hooks hooks{
+      .see_scores =
+          [&](int i, const Tensor& loss, const Tensor& scores) {
+            accumulate(loss, log.sums().loss);
+            count_correct(scores, stream.labels(i), log.sums().correct);
+          },
+      .admits = [&](std::size_t place) { return admission.admits(place); },
+      .before =
+          [&](std::size_t place) {
+            weights.begin(place);  // the parameters name the version that this action uses, or makes
+          },
+      .after =
+          [&](std::size_t place) {
+            weights.end(place);  // versions that nobody needs any more are freed
+            if (actions[place].operation == Operation::update) {
+              for (const std::int64_t batch : admission.batches_of(place)) {
+                log.note_step(std::min(here.settings.batch_size, pictures - batch * here.settings.batch_size));
+              }
+            }
+          },
+      .update =
+          [&](std::size_t place) {
+            const std::vector<std::int64_t> batches = admission.batches_of(place);
+            average_gradients(parameters, static_cast<int>(batches.size()), *here.replicas);
+            here.optimizer->set_learning_rate(delayed_rate(rate, here.delay, batches_before + batches.front()));
+            here.optimizer->step();
+            here.optimizer->zero_grad();
+          }};
   here.pipeline.run(schedule, stream.data(sizes), hooks);
-  static_cast<void>(log.admits(loader.batches() - 1, loader.batches() - 1));  // all ranks have the last answer
+  admission.finish();
   log.stop_if_refused(*here.layers, *here.optimizer);
 }
 
@@ -120,7 +95,7 @@ double accuracy(Place& here, StepLoader& loader, std::int64_t pictures) {
   here.pipeline.train(false);
   Tensor correct = Tensor::zeros({}, DType::int32, here.rank.device);
   loader.start_epoch(1);
-  BatchStream stream([&] { return loader.next(); }, here.plan.microbatches);
+  BatchStream stream([&] { return loader.next(); }, here.plan.batch());
   const std::vector<std::int64_t> sizes = here.plan.sizes(pictures);
   Hooks hooks;
   hooks.see_scores = [&](int i, const Tensor&, const Tensor& scores) {
@@ -133,15 +108,19 @@ double accuracy(Place& here, StepLoader& loader, std::int64_t pictures) {
 
 /// What each rank does.
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
-  const std::unique_ptr<UncheckedVersions> unchecked(settings.version_check ? nullptr : new UncheckedVersions);
-  const int stage = plan.stage_of(rank.index);
+  std::optional<UncheckedVersions> unchecked;
+  if (!settings.version_check) {
+    unchecked.emplace();
+  }
+  const int stage = plan.schedule.stage_of(rank.index);
+  const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
   RunLog log(settings, rank.comm, plan.layers, plan.last_rank(), plan.holder(stage));
   const auto stages = open_stages(settings, plan, data.train, rank);
   const auto layers = joined(stages);
   Place here{settings,
              plan,
              rank,
-             stage,
+             delays[static_cast<std::size_t>(stage)],
              rank.comm.split(stage, rank.index),
              layers,
              open_optimizer(settings, *layers),
@@ -157,7 +136,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
     run_epoch(here, training, data.train.size(), log);
     log.stop_clock();
     require_equal_replicas(here.layers->named_parameters(), *here.replicas);
-    const Expected expected = expect_epoch(plan, here.pipeline.log().mean_costs(), here.pipeline.log().seconds());
+    const Expected expected = expect_epoch(plan, here.pipeline.log());
     const double share = accuracy(here, testing, data.test.size());
     log.stop_if_asked(*here.layers, *here.optimizer);
     log.finish_epoch(share, *here.layers, *here.optimizer, expected);
@@ -187,8 +166,9 @@ const Chapter kChapter{
     .program = "ch04_pipedream",
     .title = "Chapter 4: PipeDream, a pipeline that never drains, and versions of its weights.",
     .example = "ch04_pipedream --data data/generated --ranks 2 --versions stash --epochs 5 --out runs/pipedream",
-    .flags = {"microbatches", "ranks", "versions", "replicas", "ledger", "no-version-check", "lr-warmup", "lr-discount",
-              "split", "balance", "plan", "save-plan", "recompute", "clock", "link", "transport", "timeout", "explain"},
+    .flags = {"microbatches", "ranks", "versions", "replicas", "ledger", "version-check", "no-version-check",
+              "lr-warmup", "lr-discount", "split", "balance", "plan", "save-plan", "recompute", "clock", "link",
+              "transport", "timeout", "explain"},
     .defaults = {.ranks = 2, .versions = "stash"},
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <cmath>
 #include <numeric>
 
 #include "chapters/common/micro_batches.h"
@@ -62,6 +61,12 @@ void require_model(const Json& json, const std::string& path, const Settings& se
         "for this one with --save-plan",
         path, of, layers.size(), settings.model, model.size(), of));
   }
+  if (const auto device = json.at("device").get<std::string>(); device != settings.device) {
+    throw UsageError(fmt::format(
+        "--plan {}: its layers were measured on {}, the run uses {}; give --device {}, or make another plan "
+        "with --save-plan",
+        path, device, settings.device, device));
+  }
   const auto pictures = json.at("microbatch").get<std::int64_t>();
   if (pictures != microbatch_of(settings)) {
     throw UsageError(fmt::format(
@@ -76,8 +81,12 @@ Partition stages_in(const Json& json, const std::string& path, const Settings& s
   json.at("split").get_to(stages.split);
   json.at("replicas").get_to(stages.replicas);
   json.at("seconds").get_to(stages.seconds);
+  if (stages.split.size() != stages.replicas.size()) {
+    throw DataError(fmt::format("{}: its split has {} stages, its replicas have {}", path, stages.split.size(),
+                                stages.replicas.size()));
+  }
   const int ranks = std::accumulate(stages.replicas.begin(), stages.replicas.end(), 0);
-  if (ranks != settings.ranks || stages.split.size() != stages.replicas.size()) {
+  if (ranks != settings.ranks) {
     throw UsageError(
         fmt::format("--plan {}: its stages are for {} ranks, the run has {}; give --ranks {}, or --balance pipedream "
                     "to choose anew",
@@ -97,7 +106,6 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
       {"model", settings.model},
       {"microbatch", microbatch_of(settings)},
       {"device", settings.device},
-      {"link", settings.link},
       {"layers", layers},
       {"stages", {{"split", plan.stages.split}, {"replicas", plan.stages.replicas}, {"seconds", plan.stages.seconds}}}};
   write_text(path, json.dump(2) + "\n");
@@ -112,7 +120,7 @@ PlanFile read_plan(const std::string& path, const Settings& settings, const Sequ
     for (const Json& layer : json.at("layers")) {
       plan.layers.push_back(layer_of(layer, path));
     }
-    if (settings.balance != "pipedream" && settings.split.empty() && settings.replicas.empty()) {
+    if (settings.balance == "plan") {
       plan.stages = stages_in(json.at("stages"), path, settings);
     }
     return plan;

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
 #include <utility>
 
 #include "chapters/04_pipedream/plan_file.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
-#include "core/error.h"
 #include "parallel/partition.h"
 #include "parallel/schedule/pipedream.h"
 
@@ -45,6 +44,17 @@ PlanFile measured_layers(const Settings& settings, Sequential& model, Device dev
   return measured;
 }
 
+/// The sizes of all micro-batches of `pictures` pictures from batch `first_batch` on.
+std::vector<std::int64_t> sizes_of_batches(std::int64_t pictures, std::int64_t first_batch, std::int64_t batch_size,
+                                           std::int64_t microbatches) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t start = first_batch * batch_size; start < pictures; start += batch_size) {
+    const auto of_batch = micro_batch_sizes(std::min(batch_size, pictures - start), microbatches);
+    all.insert(all.end(), of_batch.begin(), of_batch.end());
+  }
+  return all;
+}
+
 /// Of one update of each stage: a ring for each parameter.
 std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& model) {
   std::vector<double> seconds;
@@ -62,25 +72,12 @@ std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& 
 
 }  // namespace
 
-int StreamPlan::stage_of(int rank) const {
-  int stage = 0;
-  while (!schedule.holds(rank, stage)) {
-    ++stage;
-  }
-  return stage;
-}
-
 std::vector<std::int64_t> StreamPlan::sizes(std::int64_t pictures, std::int64_t first_batch) const {
-  std::vector<std::int64_t> all;
-  for (std::int64_t start = first_batch * batch_size; start < pictures; start += batch_size) {
-    const auto of_batch = micro_batch_sizes(std::min(batch_size, pictures - start), microbatches);
-    all.insert(all.end(), of_batch.begin(), of_batch.end());
-  }
-  return all;
+  return sizes_of_batches(pictures, first_batch, batch_size, batch());
 }
 
 Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
-  return pipedream_schedule(replicas(), static_cast<int>(micro_batches), static_cast<int>(microbatches), versions);
+  return pipedream_schedule(replicas(), static_cast<int>(micro_batches), batch(), versions);
 }
 
 StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
@@ -88,14 +85,14 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.world = open_world(settings);
   plan.versions = versions_from_text(settings.versions);
   plan.batch_size = settings.batch_size;
-  plan.microbatches = settings.microbatches;
   const Device device{plan.world.device};
   const auto model = open_model(settings, data, device);
   PlanFile measured = measured_layers(settings, *model, device);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
-  plan.schedule.replicas = stages.replicas;
-  plan.schedule = plan.schedule_for(plan.sizes(data.size()).size());
+  const auto sizes = sizes_of_batches(data.size(), 0, settings.batch_size, settings.microbatches);
+  plan.schedule = pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
+                                     static_cast<int>(settings.microbatches), plan.versions);
   plan.split = stages.split;
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);

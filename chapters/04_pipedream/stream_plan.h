@@ -15,12 +15,11 @@ namespace stagecoach {
 struct StreamPlan : Plan {
   Versions versions = Versions::stash;
   std::int64_t batch_size = 0;
-  std::int64_t microbatches = 0;  ///< a batch
   std::vector<double> averaging;  ///< seconds that messages take when the replicas of each stage average gradients
   double seconds = 0;             ///< between two micro-batches, as the partitioner foresees; 0 if it was not asked
 
-  /// The stage of `rank`.
-  int stage_of(int rank) const;
+  /// Micro-batches a batch.
+  int batch() const { return schedule.batch; }
   const std::vector<int>& replicas() const { return schedule.replicas; }
   /// The sizes of all micro-batches of `pictures` pictures, from batch `first_batch` on.
   std::vector<std::int64_t> sizes(std::int64_t pictures, std::int64_t first_batch = 0) const;

@@ -12,8 +12,8 @@ std::string epoch_line(const EpochResult& r) {
   return fmt::format(
       "Epoch: {}, Loss: {:.2f}, acc: {:.2f}, time cost: {:.2f}s, test acc: {:.2f}, {:.0f} img/s, idle {:.1f}% (ideal "
       "{:.1f}%){}",
-      r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle, 100 * r.ideal_idle,
-      r.clock == "virtual" ? ", virtual" : "");
+      r.epoch, r.loss, r.accuracy, r.seconds, r.test_accuracy, r.images_per_second, 100 * r.idle,
+      100 * r.expected.ideal_idle, r.clock == "virtual" ? ", virtual" : "");
 }
 
 std::string epoch_json(const EpochResult& r) {
@@ -26,18 +26,19 @@ std::string epoch_json(const EpochResult& r) {
                               {"clock", r.clock},
                               {"images_per_second", r.images_per_second},
                               {"idle", r.idle},
-                              {"ideal_idle", r.ideal_idle},
+                              {"ideal_idle", r.expected.ideal_idle},
                               {"peak_bytes", r.peak_bytes}};
-  if (r.predicted_idle && r.predicted_seconds) {
-    json["predicted_idle"] = *r.predicted_idle;
-    json["predicted_seconds"] = *r.predicted_seconds;
-  }
-  if (r.replayed_seconds && r.busiest_seconds) {
-    json["replayed_seconds"] = *r.replayed_seconds;
-    json["busiest_seconds"] = *r.busiest_seconds;
-  }
-  if (!r.versions.empty()) {
-    json["versions"] = r.versions;
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) {
+      json[key] = *value;
+    }
+  };
+  add("predicted_idle", r.expected.predicted_idle);
+  add("predicted_seconds", r.expected.predicted_seconds);
+  add("replayed_seconds", r.expected.replayed_seconds);
+  add("busiest_seconds", r.expected.busiest_seconds);
+  if (!r.expected.versions.empty()) {
+    json["versions"] = r.expected.versions;
   }
   return json.dump();
 }

@@ -9,6 +9,19 @@
 
 namespace stagecoach {
 
+/// What an epoch should have been like: shares of its time, and seconds.
+struct Expected {
+  double ideal_idle = 0;  ///< with stages that take equally long
+  /// Of a pipeline: what `simulate` says with the costs measured in this epoch.
+  std::optional<double> predicted_idle = {};
+  std::optional<double> predicted_seconds = {};
+  /// Of an asynchronous pipeline: what `simulate` says with the time of each single action; and the seconds of work of
+  /// the busiest rank, which no schedule can undercut.
+  std::optional<double> replayed_seconds = {};
+  std::optional<double> busiest_seconds = {};
+  std::vector<int> versions = {};  ///< of the weights, the most at once on each rank, as the ledger says
+};
+
 struct EpochResult {
   std::int64_t epoch = 0;  ///< from 1
   double loss = 0;         ///< mean over the training pictures, as they were met
@@ -17,17 +30,9 @@ struct EpochResult {
   double seconds = 0;  ///< of training, without the test
   std::string clock = "wall";
   double images_per_second = 0;
-  double idle = 0;  ///< share of the time in which the device had nothing to do, 0 … 1
-  double ideal_idle = 0;
+  double idle = 0;                       ///< share of the time in which the device had nothing to do, 0 … 1
   std::vector<std::int64_t> peak_bytes;  ///< one a rank
-  /// Of a pipeline: what `simulate` says with the costs measured in this epoch.
-  std::optional<double> predicted_idle = {};
-  std::optional<double> predicted_seconds = {};
-  /// Of an asynchronous pipeline: what `simulate` says with the time of each single action; the seconds of work of the
-  /// busiest rank, which no schedule can undercut; and the most versions of its weights that each rank kept at once.
-  std::optional<double> replayed_seconds = {};
-  std::optional<double> busiest_seconds = {};
-  std::vector<int> versions = {};
+  Expected expected = {};
 };
 
 /// "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)"; from a

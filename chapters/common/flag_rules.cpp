@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
+#include "parallel/schedule/pipedream.h"
 #include "parallel/split.h"
 
 namespace stagecoach {
@@ -33,9 +34,14 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
     const std::vector<int> replicas = replicas_from_text(s.replicas);
     s.ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
   }
-  const bool new_run = s.resume.empty();
-  if ((s.versions == "2bw" || s.versions == "flush") && !was_given("microbatches") && new_run) {
-    s.microbatches = s.ranks;  // enough to keep all of them at work
+  if ((s.versions == "2bw" || s.versions == "flush") && !was_given("microbatches") && s.resume.empty()) {
+    const std::vector<int> replicas =
+        s.replicas.empty() ? std::vector<int>(static_cast<std::size_t>(s.ranks), 1) : replicas_from_text(s.replicas);
+    const int least = least_batch(replicas, versions_from_text(s.versions));
+    s.microbatches = ceil_div(s.ranks, least) * least;  // one a rank, or the next number that can be
+  }
+  if (!s.plan.empty() && !was_given("balance") && !was_given("split") && !was_given("replicas")) {
+    s.balance = "plan";
   }
   if (!was_given("microbatches")) {
     s.microbatches = std::min(s.microbatches, s.batch_size);
@@ -66,9 +72,8 @@ void require_consistent_versions(const Settings& s) {
   }
   if (s.recompute && s.versions == "none") {
     throw UsageError(
-        "--recompute with --versions none: the forward would run again with the new weights, and nothing would be "
-        "wrong "
-        "with the gradient; leave --recompute out");
+        "--recompute with --versions none: the forward would run again with the new weights, which the version check "
+        "cannot see; leave --recompute out");
   }
 }
 

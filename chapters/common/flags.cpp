@@ -109,7 +109,8 @@ class FlagAdder {
     if (has("versions")) {
       offer("versions", s_.versions, "Which weights a micro-batch meets: " + joined(version_names()))
           ->check(CLI::IsMember(version_names()));
-      app_.add_flag("!--no-version-check", s_.version_check, "Let backwards use weights that have changed since")
+      app_.add_flag("--version-check,!--no-version-check", s_.version_check,
+                    "Refuse a backward whose weights have changed since its forward")
           ->group(group_);
       offer_switch("ledger", s_.ledger, "Print which version each forward and backward uses, and the delays");
       offer("replicas", s_.replicas, "Ranks a stage, such as 2,1,1 (none: one each, or as --balance says)");
@@ -215,7 +216,8 @@ Settings merged_with_resumed(const WasGiven& was_given, const Chapter& chapter, 
   if (was_given("schedule") && !was_given("chunks")) {
     merged.chunks = chapter.defaults.chunks;  // the older run's were for its schedule
   }
-  if ((was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance")) &&
+  const bool synchronous = merged.versions.empty();  // else the stages are part of the training
+  if (synchronous && (was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance")) &&
       !was_given("split")) {
     merged.split.clear();
   }

@@ -25,7 +25,7 @@ void train_pipeline(const Settings& settings, const Plan& plan, const TrainTest&
     while (const auto step = log.next(training)) {
       run_step(pipeline, *step, log.sums());
       {
-        const ActionLog::Update update(pipeline.log());
+        const ActionLog::Scope update(pipeline.log());
         optimizer->step();
         optimizer->zero_grad();
       }

@@ -45,15 +45,13 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   auto peaks = peak_bytes(plan.schedule, kept);
   fmt::print("\nMemory, in MiB; activations are those of one micro-batch\n  {:<6} {:>5} {:>8} {:>9} {:>12} {:>9}\n",
              "stage", "rank", "layers", "weights", "activations", "sent on");
+  const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   std::size_t layer = 0;
   for (std::size_t s = 0; s < kept.size(); ++s) {
-    std::int64_t weights = 0;
-    for (int i = 0; i < plan.split[s]; ++i) {
-      weights += plan.profile[layer++].parameter_bytes;
-    }
+    layer += static_cast<std::size_t>(plan.split[s]);
     const std::int64_t sent = s + 1 < kept.size() ? plan.profile[layer - 1].output_bytes : 0;
     fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.holder[s], plan.split[s],
-               static_cast<double>(weights) / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
+               weights[s] / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
   }
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     double again = 0;  // the graph that a recomputation builds for its backward
@@ -64,32 +62,28 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   }
 }
 
-void write_files(const Settings& settings, const Plan& plan, const Simulation& simulation) {
-  if (settings.out.empty()) {
-    return;
-  }
-  const std::filesystem::path folder = make_folder(settings.out);
+}  // namespace
+
+void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation) {
   const nlohmann::ordered_json prediction{{"step_seconds", simulation.seconds},
                                           {"idle", simulation.idle},
                                           {"idle_in_span", simulation.idle_in_span},
                                           {"peak_activations", simulation.peak_activations}};
-  write_text(folder / "schedule.csv", to_text(plan.schedule));
+  write_text(folder / "schedule.csv", to_text(schedule));
   write_text(folder / "prediction.json", prediction.dump() + "\n");
-  write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.schedule));
-  write_text(folder / "schedule_trace.json", draw_trace(plan.schedule, simulation));
-  fmt::print("\nWritten to {}: schedule.csv, schedule.svg, schedule_trace.json, prediction.json\n", folder.string());
+  write_text(folder / "schedule_trace.json", draw_trace(schedule, simulation));
 }
 
-}  // namespace
+bool measures_actions(const Plan& plan) {
+  return plan.world.device == DeviceType::cpu || plan.world.clock == ClockKind::virtual_time;
+}
 
 Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
 
 Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps) {
   Expected expected{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
-  // By the wall clock a GPU's actions end before its work does; and an epoch that is resumed at its end measured none.
-  const bool measures = plan.world.device == DeviceType::cpu || plan.world.clock == ClockKind::virtual_time;
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
-  if (measures && predicted.seconds > 0) {
+  if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that is resumed at its end measured nothing
     expected.predicted_idle = predicted.idle;
     expected.predicted_seconds = predicted.seconds * static_cast<double>(steps);
   }
@@ -122,7 +116,12 @@ void explain(const Settings& settings, const Plan& plan) {
   if (measured) {
     print_memory(settings, plan, largest);
   }
-  write_files(settings, plan, simulation);
+  if (!settings.out.empty()) {
+    const std::filesystem::path folder = make_folder(settings.out);
+    write_prediction(folder, plan.schedule, simulation);
+    write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.schedule));
+    fmt::print("\nWritten to {}: schedule.csv, schedule.svg, schedule_trace.json, prediction.json\n", folder.string());
+  }
 }
 
 }  // namespace stagecoach

@@ -2,6 +2,8 @@
 /// @file
 /// What a plan should take, before and after it was tried: shown by --explain, and printed beside what was measured.
 
+#include <filesystem>
+
 #include "chapters/common/plan.h"
 #include "chapters/common/run_log.h"
 #include "parallel/schedule/simulate.h"
@@ -11,8 +13,14 @@ namespace stagecoach {
 /// The costs of a textbook: a forward takes 1, a backward 2, messages nothing.
 Costs unit_costs(int stages);
 
+/// Whether the times of actions can be measured: by the wall clock a GPU's actions end before its work does.
+bool measures_actions(const Plan& plan);
+
 /// What an epoch of `steps` steps should have taken, by the costs that were measured in it.
 Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
+
+/// Writes schedule.csv, schedule_trace.json and prediction.json.
+void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);
 
 /// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
 /// With --out also writes schedule.csv, schedule.svg, schedule_trace.json and prediction.json.

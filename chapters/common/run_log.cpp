@@ -61,13 +61,12 @@ RunLog::RunLog(const Settings& settings, std::unique_ptr<Communicator> alone) : 
   alone_ = std::move(alone);
 }
 
-RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank,
-               std::optional<int> replica_of)
+RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank, std::optional<int> part)
     : settings_(settings),
       comm_(comm),
       layers_(std::move(layers)),
       loss_rank_(loss_rank),
-      part_(replica_of.value_or(comm.rank())),
+      part_(part.value_or(comm.rank())),
       folder_(of_rank(settings, comm.rank())),
       sums_(comm.device()),
       trace_(std::make_unique<Trace>()),
@@ -155,23 +154,20 @@ void RunLog::read_sums() {
 }
 
 void RunLog::add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer) {
-  note_steps(1, pictures);
+  note_step(pictures);
   stop_if_asked(model, optimizer);
 }
 
-void RunLog::note_steps(std::int64_t steps, std::int64_t pictures) {
+void RunLog::note_step(std::int64_t pictures) {
   progress_.seen += pictures;
-  progress_.step += steps;
+  ++progress_.step;
   const bool is_free = comm_.device().type == DeviceType::cpu;  // to read the sums
   if (is_free) {
     read_sums();
   }
   enter_time();
-  if (trace_ != nullptr && traced_steps_ < kTracedSteps) {
-    traced_steps_ += steps;
-    if (traced_steps_ >= kTracedSteps) {
-      Trace::detach();  // what it has is written at the end of the epoch
-    }
+  if (trace_ != nullptr && traced_steps_ < kTracedSteps && ++traced_steps_ == kTracedSteps) {
+    Trace::detach();  // what it has is written at the end of the epoch
   }
   bar_->show(progress_.step, is_free && comm_.rank() == loss_rank_
                                  ? std::optional(progress_.loss_sum / static_cast<double>(progress_.seen))
@@ -314,13 +310,8 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
                            .clock = to_string(comm_.clock().kind()),
                            .images_per_second = pictures / progress_.seconds,
                            .idle = progress_.waited / (comm_.size() * progress_.seconds),
-                           .ideal_idle = expected.ideal_idle,
                            .peak_bytes = progress_.peak_bytes,
-                           .predicted_idle = expected.predicted_idle,
-                           .predicted_seconds = expected.predicted_seconds,
-                           .replayed_seconds = expected.replayed_seconds,
-                           .busiest_seconds = expected.busiest_seconds,
-                           .versions = expected.versions};
+                           .expected = expected};
   progress_ = Progress{.epoch = progress_.epoch + 1};
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
   const TrainingState state = whole_state(model, optimizer);

@@ -18,26 +18,16 @@
 
 namespace stagecoach {
 
-/// What an epoch of a pipeline should have been like: shares of its time, and seconds.
-struct Expected {
-  double ideal_idle = 0;  ///< with stages that take equally long
-  std::optional<double> predicted_idle = {};
-  std::optional<double> predicted_seconds = {};
-  std::optional<double> replayed_seconds = {};  ///< with the time of each action
-  std::optional<double> busiest_seconds = {};   ///< of the rank with most work
-  std::vector<int> versions = {};               ///< of the weights, the most at once on each rank
-};
-
 class RunLog {
  public:
   /// Call it before the model is made: memory is counted from here. Prints the settings, opens the --out folder, and
   /// starts the trace of the first steps.
   RunLog(const Settings& settings, Device device);
   /// For one of the ranks that share a model: each has its own log, and all call the same functions together. `layers`
-  /// says who holds what; losses and right answers are added up on rank `loss_rank`. Rank 0 prints and writes. A rank
-  /// that is a replica of another one, which `layers` names, says so.
-  RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank,
-         std::optional<int> replica_of = {});
+  /// says who holds what; losses and right answers are added up on rank `loss_rank`, or on several ranks, of which it
+  /// is one. Rank 0 prints and writes. `part` is the rank in `layers` whose layers this one has, where it is not
+  /// itself: of replicas the first.
+  RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, int loss_rank, std::optional<int> part = {});
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
@@ -61,8 +51,8 @@ class RunLog {
   void add_step(std::int64_t pictures, const Module& model, const Optimizer& optimizer);
 
   // In place of add_step, for a pipeline that does not drain after each batch.
-  /// Enters `steps` steps on `pictures` pictures.
-  void note_steps(std::int64_t steps, std::int64_t pictures);
+  /// Enters a step on `pictures` pictures.
+  void note_step(std::int64_t pictures);
   /// Whether the epoch's batch `batch`, from 0, may begin: not when a stop was asked for before. All ranks get the same
   /// answers. Rank 0 gives them: for several batches at once, and at least up to `last`, which must be in the epoch. It
   /// names the last one that others may begin before it asks again.

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 /// training when another value gives other weights.
 template <class SettingsType, class Visit>
 void for_each_setting(SettingsType& s, const Visit& visit) {
-  const bool asynchronous = !s.versions.empty();  // then the stages decide how late a gradient comes
+  const bool asynchronous = !s.versions.empty();  // then stages and replicas may decide how late a gradient comes
   visit("data", s.data, false);                   // the same pictures may lie elsewhere
   visit("augment", s.augment, true);
   visit("image-size", s.image_size, true);
@@ -32,6 +32,7 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   visit("seed", s.seed, true);
   visit("ranks", s.ranks, asynchronous);
   visit("versions", s.versions, true);
+  visit("version-check", s.version_check, false);
   visit("replicas", s.replicas, true);
   visit("schedule", s.schedule, false);
   visit("chunks", s.chunks, false);
@@ -78,6 +79,7 @@ const std::map<std::string, std::string>& flags_of_some_chapters() {
        "(ch04_pipedream)"},
       {"replicas", "this chapter gives each stage one rank; replicas belong to chapter 4 (ch04_pipedream)"},
       {"ledger", "here there is one version of the weights; the ledger belongs to chapter 4 (ch04_pipedream)"},
+      {"version-check", "it is always on here; it belongs to chapter 4 (ch04_pipedream)"},
       {"no-version-check", "no policy of this chapter needs it; it belongs to chapter 4 (ch04_pipedream)"},
       {"lr-warmup", "it is for gradients that come late, in chapter 4 (ch04_pipedream)"},
       {"lr-discount", "it is for gradients that come late, in chapter 4 (ch04_pipedream)"},

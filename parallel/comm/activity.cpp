@@ -30,8 +30,9 @@ Activity::~Activity() {
 }
 
 std::string Activity::text() const {
-  return stage_ == kNoStage ? operation_
-                            : fmt::format("{} of stage {}, micro-batch {}", operation_, stage_, microbatch_);
+  std::string text = operation_;
+  text += stage_ == kNone ? "" : fmt::format(" of stage {}", stage_);
+  return text + (microbatch_ == kNone ? "" : fmt::format(", micro-batch {}", microbatch_));
 }
 
 std::string current_activity() { return current == nullptr ? "" : current->text(); }

@@ -9,16 +9,17 @@ namespace stagecoach {
 /// Until the end of the scope this thread works on a stage and a micro-batch.
 class Activity {
  public:
-  /// `operation` is a string literal, such as "forward".
+  /// `operation` is a string literal, such as "forward". It may be of no micro-batch, or of no stage either.
   Activity(const char* operation, int stage, int microbatch);
   /// Until the end of the scope it does something else, such as "end of a step".
-  explicit Activity(const char* what) : Activity(what, kNoStage, 0) {}
+  explicit Activity(const char* what) : Activity(what, kNone, kNone) {}
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
+  static constexpr int kNone = -1;
+
  private:
-  static constexpr int kNoStage = -1;
   std::string text() const;
 
   const Activity* before_;

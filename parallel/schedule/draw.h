@@ -21,8 +21,9 @@ std::string draw_text(const Schedule& schedule, const Simulation& simulation, in
 /// The same as an SVG picture with a legend of the idle share.
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title);
 
-/// Weights and time together: the same with a colour a version of the weights, and under each rank a bar for every
-/// version that it keeps, from the update that makes it to the last action that uses it.
+/// Weights and time together: a picture in which a colour is a version of the weights, and under each rank is a bar for
+/// every version that it keeps, from the update that makes it until a newer one is there and no action uses it any
+/// more.
 std::string draw_versions_svg(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger,
                               const std::string& title);
 

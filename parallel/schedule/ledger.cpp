@@ -162,12 +162,20 @@ std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& 
   return delays;
 }
 
-std::string to_text(const Schedule& schedule, const Ledger& ledger, int most) {
-  const int shown = std::min(most, schedule.microbatches);
+std::vector<int> largest_delays(const Schedule& schedule, const Ledger& ledger) {
+  std::vector<int> largest;
+  for (const auto& of_stage : delays_of(schedule, ledger)) {
+    largest.push_back(*std::max_element(of_stage.begin(), of_stage.end()));
+  }
+  return largest;
+}
+
+std::string to_text(const Schedule& schedule, const Ledger& ledger) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
-  std::vector<std::vector<std::string>> cells(static_cast<std::size_t>(shown), std::vector<std::string>(stages));
+  std::vector<std::vector<std::string>> cells(static_cast<std::size_t>(schedule.microbatches),
+                                              std::vector<std::string>(stages));
   for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
-    if (action.operation != Operation::update && action.microbatch < shown) {
+    if (action.operation != Operation::update) {
       auto& cell = cells[static_cast<std::size_t>(action.microbatch)][static_cast<std::size_t>(action.stage)];
       cell += fmt::format("{}{:>3} ", letter_of(action.operation), ledger[r][place]);
     }
@@ -186,8 +194,8 @@ std::string to_text(const Schedule& schedule, const Ledger& ledger, int most) {
   const auto delays = delays_of(schedule, ledger);
   for (std::size_t s = 0; s < stages; ++s) {
     text += fmt::format("stage {:<5} ", s);
-    for (int i = 0; i < shown; ++i) {
-      text += fmt::format("{:>3}", delays[s][static_cast<std::size_t>(i)]);
+    for (const int delay : delays[s]) {
+      text += fmt::format("{:>3}", delay);
     }
     text += "\n";
   }

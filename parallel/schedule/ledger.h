@@ -28,16 +28,18 @@ std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger);
 
 /// The most bytes that versions, gradients and activations together take on each rank. One version of stage s takes
 /// `weights[s]`; its gradients as much, from the first backward after an update to the next update; a micro-batch in
-/// flight `activations[s]`.
+/// flight `activations[s]`. For backwards in one piece.
 std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, const std::vector<double>& weights,
                                const std::vector<double>& activations);
 
 /// By how many updates the gradient of each micro-batch comes too late: [stages][microbatches].
 std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& ledger);
 
-/// Two tables for people, of the first `most` micro-batches: the versions of their forwards and backwards on each
-/// stage, and the delays.
-std::string to_text(const Schedule& schedule, const Ledger& ledger, int most);
+/// The most of them on each stage: once the pipeline is full.
+std::vector<int> largest_delays(const Schedule& schedule, const Ledger& ledger);
+
+/// Two tables for people: the versions of all forwards and backwards, a line a micro-batch, and the delays.
+std::string to_text(const Schedule& schedule, const Ledger& ledger);
 /// A line an action: "rank,action,version".
 std::string to_csv(const Schedule& schedule, const Ledger& ledger);
 

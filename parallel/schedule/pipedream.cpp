@@ -10,12 +10,10 @@
 namespace stagecoach {
 namespace {
 
-int rounded_up(int a, int b) { return (a + b - 1) / b; }
-
-/// Forwards before the first backward, on each replica of `stage`.
+/// Forwards before forwards and backwards take turns, on each replica of `stage`.
 int warm_up_of(const std::vector<int>& replicas, int stage) {
   const int from_here = std::accumulate(replicas.begin() + stage, replicas.end(), 0);
-  return rounded_up(from_here, replicas[static_cast<std::size_t>(stage)]) - 1;
+  return ceil_div(from_here, replicas[static_cast<std::size_t>(stage)]) - 1;
 }
 
 /// The most micro-batches that are between forward and backward of a stage, over all its replicas.
@@ -27,6 +25,12 @@ int most_on_their_way(const std::vector<int>& replicas) {
   return most;
 }
 
+/// A batch has a multiple of this many micro-batches.
+int shared_evenly(const std::vector<int>& replicas, Versions versions) {
+  const bool apart = versions == Versions::stash || versions == Versions::none;  // each stage has updates of its own
+  return apart ? 1 : std::accumulate(replicas.begin(), replicas.end(), 1, std::lcm<int, int>);
+}
+
 void require_sizes(const std::vector<int>& replicas, int microbatches, int batch) {
   const bool positive = std::all_of(replicas.begin(), replicas.end(), [](int count) { return count >= 1; });
   if (replicas.empty() || !positive || microbatches < 1 || batch < 1) {
@@ -36,11 +40,8 @@ void require_sizes(const std::vector<int>& replicas, int microbatches, int batch
 }
 
 void require_batch(const std::vector<int>& replicas, int batch, Versions versions) {
-  if (versions == Versions::stash || versions == Versions::none) {
-    return;
-  }
-  const int step = std::accumulate(replicas.begin(), replicas.end(), 1, std::lcm<int, int>);
-  const int least = versions == Versions::two_buffers ? rounded_up(most_on_their_way(replicas), step) * step : step;
+  const int least = least_batch(replicas, versions);
+  const int step = shared_evenly(replicas, versions);
   if (batch < least && versions == Versions::two_buffers) {
     throw UsageError(
         fmt::format("2bw: {} micro-batches a batch, and up to {} can be on their way through {} stage(s) with two "
@@ -78,11 +79,10 @@ class Replica {
       const int back = step - warm_up;
       if (back >= 0) {
         actions.push_back({Operation::backward, stage_, own[static_cast<std::size_t>(back)]});
-        update_up_to(back + 1 < count ? own[static_cast<std::size_t>(back) + 1] / unit : rounded_up(end, unit),
-                     actions);
+        update_up_to(back + 1 < count ? own[static_cast<std::size_t>(back) + 1] / unit : ceil_div(end, unit), actions);
       }
     }
-    update_up_to(rounded_up(end, unit), actions);  // it may have had no micro-batch of the last unit
+    update_up_to(ceil_div(end, unit), actions);  // it may have had no micro-batch of the last unit
   }
 
  private:
@@ -100,6 +100,11 @@ class Replica {
 };
 
 }  // namespace
+
+int least_batch(const std::vector<int>& replicas, Versions versions) {
+  const int step = shared_evenly(replicas, versions);
+  return versions == Versions::two_buffers ? ceil_div(most_on_their_way(replicas), step) * step : step;
+}
 
 Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, int batch, Versions versions) {
   require_sizes(replicas, microbatches, batch);

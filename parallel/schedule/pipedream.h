@@ -18,4 +18,7 @@ namespace stagecoach {
 /// which update all stages at once, for a batch that the replicas of a stage cannot share evenly.
 Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, int batch, Versions versions);
 
+/// The fewest micro-batches a batch that it takes.
+int least_batch(const std::vector<int>& replicas, Versions versions);
+
 }  // namespace stagecoach

@@ -4,6 +4,15 @@
 
 namespace stagecoach {
 
+int Placement::stage_of(int rank) const {
+  for (int stage = 0; stage < stage_count(); ++stage) {
+    if (holds(rank, stage)) {
+      return stage;
+    }
+  }
+  return -1;
+}
+
 Placement dealt_in_turn(int stages, int ranks) {
   Placement placement{std::vector<int>(static_cast<std::size_t>(stages))};
   for (int s = 0; s < stages; ++s) {

@@ -24,6 +24,8 @@ struct Placement {
     const int first = holder[static_cast<std::size_t>(stage)];
     return rank >= first && rank < first + replicas_of(stage);
   }
+  /// The first of the stages that `rank` holds; -1 if it holds none.
+  int stage_of(int rank) const;
   bool operator==(const Placement&) const = default;
 };
 

@@ -38,6 +38,9 @@ struct Action {
 /// "2F5": stage 2, forward, micro-batch 5; the notation of torch.distributed.pipelining.
 std::string to_string(const Action& action);
 
+/// a / b, rounded up.
+inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
 struct Schedule : Placement {
   int stages = 0;
   int microbatches = 0;
@@ -51,12 +54,12 @@ struct Schedule : Placement {
   /// others. The last ones of a schedule may be fewer.
   int unit(int stage) const { return std::lcm(batch, replicas_of(stage)); }
   /// How often a stage is updated.
-  int updates(int stage) const { return batch == 0 ? 0 : (microbatches + unit(stage) - 1) / unit(stage); }
+  int updates(int stage) const { return batch == 0 ? 0 : ceil_div(microbatches, unit(stage)); }
   bool operator==(const Schedule&) const = default;
 };
 
 /// The same order of work for the first `count` micro-batches only, and their updates: for a step with too few samples
-/// for all, and for a training that shall stop. A legal schedule stays legal. Throws Error unless 1 <= count <= its
+/// for all. A legal schedule stays legal. Throws Error unless 1 <= count <= its
 /// micro-batches.
 Schedule with_fewer_microbatches(const Schedule& schedule, int count);
 /// Its forwards alone, for a test of the model.

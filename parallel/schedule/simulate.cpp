@@ -54,7 +54,10 @@ class RankTimes {
     return {start, end};
   }
   /// Ends a step; gives the time at which `rank` is free.
-  double update(std::size_t rank) { return free_[rank] += schedule_.batch > 0 ? 0 : costs_.update_of(rank); }
+  double update(std::size_t rank) {
+    const bool is_listed = schedule_.batch > 0 || !seconds_.empty();
+    return free_[rank] += is_listed ? 0 : costs_.update_of(rank);
+  }
 
  private:
   /// What the next action of `rank`, which is `action`, takes.
@@ -62,7 +65,7 @@ class RankTimes {
     if (!seconds_.empty()) {
       return seconds_[rank][next_[rank]++];
     }
-    return action.operation == Operation::update ? costs_.update_of(rank) : costs_.of(action);
+    return costs_.of(action, rank);
   }
   double averaging(int stage) const {
     return schedule_.replicas_of(stage) > 1 && !costs_.average.empty() ? costs_.average[static_cast<std::size_t>(stage)]
@@ -112,7 +115,7 @@ Costs Costs::uniform(int stages, double forward, double backward_input, double b
           .message = std::vector<double>(static_cast<std::size_t>(std::max(stages - 1, 0)), 0)};
 }
 
-double Costs::of(const Action& action) const {
+double Costs::of(const Action& action, std::size_t rank) const {
   const auto stage = static_cast<std::size_t>(action.stage);
   switch (action.operation) {
     case Operation::forward:
@@ -124,7 +127,7 @@ double Costs::of(const Action& action) const {
     case Operation::backward_weight:
       return backward_weight[stage];
     case Operation::update:
-      break;
+      return update_of(rank);
   }
   fail("costs: unknown operation");
 }
@@ -158,14 +161,12 @@ double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t ra
   }
   double busy = schedule.batch > 0 ? 0 : costs.update_of(rank);
   for (const Action& action : schedule.ranks[rank]) {
-    busy += action.operation == Operation::update ? costs.update_of(rank) : costs.of(action);
+    busy += costs.of(action, rank);
   }
   return busy;
 }
 
 }  // namespace
-
-Simulation simulate(const Schedule& schedule, const Costs& costs) { return simulate(schedule, costs, {}); }
 
 Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds) {
   require_costs(schedule, costs);
@@ -184,17 +185,15 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
   run_step(schedule, clock,
            [&](std::size_t rank, const Simulation::Timed& times) { result.timeline[rank].push_back(times); });
 
-  double busy = 0;
   double spans = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    const double end = seconds.empty()              ? clock.update(r)
-                       : result.timeline[r].empty() ? 0
-                                                    : result.timeline[r].back().end;
-    busy += busy_seconds(schedule, costs, r, seconds);
+    const double end = clock.update(r);
+    result.busy.push_back(busy_seconds(schedule, costs, r, seconds));
     result.seconds = std::max(result.seconds, end);
     spans += result.timeline[r].empty() ? 0 : end - result.timeline[r].front().start;
   }
   const double whole = result.seconds * static_cast<double>(schedule.ranks.size());
+  const double busy = std::accumulate(result.busy.begin(), result.busy.end(), 0.0);
   result.idle = whole > 0 ? 1 - busy / whole : 0;
   result.idle_in_span = spans > 0 ? 1 - busy / spans : 0;
   return result;

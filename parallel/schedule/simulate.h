@@ -27,8 +27,7 @@ struct Costs {
 
   /// The same for every stage; without messages.
   static Costs uniform(int stages, double forward, double backward_input, double backward_weight);
-  /// Of an action that is no update.
-  double of(const Action& action) const;
+  double of(const Action& action, std::size_t rank) const;
   double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
 };
 
@@ -39,6 +38,7 @@ struct Simulation {
   double seconds = 0;                 ///< from the first action to the end of the last
   double idle = 0;                    ///< share of `seconds` in which a rank does nothing, the mean over ranks
   double idle_in_span = 0;            ///< the same, but for each rank within its own first and last action
+  std::vector<double> busy;           ///< seconds of work, a rank
   std::vector<int> peak_activations;  ///< a rank: (stage, micro-batch) pairs between F and the end of B or W
   struct Timed {
     double start;
@@ -49,10 +49,10 @@ struct Simulation {
 
 /// `schedule` must be legal (see check). Throws Error unless there are costs for every stage. What averaging takes
 /// counts as idle.
-Simulation simulate(const Schedule& schedule, const Costs& costs);
-/// The same with the seconds of each action and update, where times vary: of `costs` only what messages and averaging
+///
+/// Where times vary, `seconds` are those of each action and update; then of `costs` only what messages and averaging
 /// take counts. Throws Error unless there are as many as actions.
-Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds);
+Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {});
 
 /// Steps that follow each other, where each rank goes on as soon as it can: seconds from one to the next, and the share
 /// of them in which a rank does nothing, the mean over ranks.

@@ -11,9 +11,9 @@
 
 namespace stagecoach {
 
-/// For p stages, stage s from 0. A delay is the number of updates by which a gradient comes too late.
-/// Sources: Narayanan et al., "PipeDream", 2019, section 3.3; "Memory-efficient pipeline-parallel DNN training", 2021,
-/// section 3.1 (two_buffers).
+/// For p stages, stage s from 0, on a rank each, and batches of one micro-batch (of p and more for two_buffers). A
+/// delay is the number of updates by which a gradient comes too late. Sources: Narayanan et al., "PipeDream", 2019,
+/// section 3.3; "Memory-efficient pipeline-parallel DNN training", 2021, section 3.1 (two_buffers).
 enum class Versions {
   stash,        ///< the newest of its stage: delays of p - 1 - s, at most p - s versions
   vertical,     ///< the one that stage 0 had when the micro-batch entered: a delay of p - 1 on all stages, p versions

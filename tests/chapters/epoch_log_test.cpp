@@ -13,8 +13,8 @@ const EpochResult kResult{.epoch = 3,
                           .seconds = 1.8308,
                           .images_per_second = 27310.4,
                           .idle = 0.2139,
-                          .ideal_idle = 0.2,
-                          .peak_bytes = {1000, 2000}};
+                          .peak_bytes = {1000, 2000},
+                          .expected = {.ideal_idle = 0.2}};
 
 TEST(EpochLog, LineHasTheFormThatOtherProgramsRead) {
   EXPECT_EQ(epoch_line(kResult),

@@ -5,8 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/chapters/program.h"
@@ -16,13 +19,27 @@ namespace stagecoach::test {
 using Flags = std::vector<std::string>;
 using Json = nlohmann::json;
 
+inline Flags joined(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
 class PipelineTest : public ProgramTest {
  protected:
   /// Runs `program` on the small data set with --out `out`.
-  Outcome train(const std::string& program, const std::string& out, Flags more, const std::string& epochs = "2") {
-    Flags flags{"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return run(program, flags);
+  Outcome train(const std::string& program, const std::string& out, const Flags& more,
+                const std::string& epochs = "2") {
+    return run(program, joined({"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out}, more));
+  }
+  /// Starts `program`, interrupts it after its first epoch, and waits for its end.
+  Outcome interrupt(const std::string& program, const Flags& flags) {
+    Running running(program, flags, folder());
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (running.out().find("Epoch: 1,") == std::string::npos && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    running.signal(SIGINT);
+    return running.wait();
   }
   std::string bytes(const std::string& file) { return read_bytes(folder() / file); }
   /// Checks that the run in `out` has the weights of the one in `wanted`, and its losses and accuracies.

@@ -5,10 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
 #include <map>
 #include <set>
-#include <thread>
 
 namespace stagecoach::test {
 namespace {
@@ -204,14 +202,8 @@ TEST_F(Pipelines, GoOnAfterAnInterruptAlsoWithOtherRanks) {
   const Flags flags{"--microbatches", "4", "--optimizer", "adam", "--balance", "layers"};
   ASSERT_EQ(train(kGpipe, "whole", flags, "4").exit_code, 0);
   for (const std::string out : {"first", "second"}) {
-    Flags arguments{"--data", "data", "--batch-size", "32", "--epochs", "4", "--ranks", "4", "--out", out};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
-    Running running(kGpipe, arguments, folder());
-    while (running.out().find("Epoch: 1,") == std::string::npos) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    running.signal(SIGINT);
-    const Outcome stopped = running.wait();
+    const Outcome stopped = interrupt(
+        kGpipe, joined({"--data", "data", "--batch-size", "32", "--epochs", "4", "--ranks", "4", "--out", out}, flags));
     ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
     EXPECT_NE(stopped.out.find("Saved"), std::string::npos) << stopped.out;
     const Outcome resumed = run(kGpipe, {"--resume", out, "--ranks", out == "first" ? "2" : "3"});

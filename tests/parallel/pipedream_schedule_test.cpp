@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,8 +22,6 @@ constexpr Versions kAll[] = {Versions::stash, Versions::vertical, Versions::two_
                              Versions::none};
 
 std::vector<int> straight(int p) { return std::vector<int>(static_cast<std::size_t>(p), 1); }
-
-Ledger ledger_of(const Schedule& schedule, Versions versions) { return make_ledger(schedule, versions); }
 
 std::string line_of(const Schedule& schedule, int rank) {
   std::string line;
@@ -132,13 +129,29 @@ TEST(PipedreamSchedule, RefusesWhatCannotBeAndNamesTheNearestThatCan) {
   EXPECT_TRUE(fails_with<UsageError>({"stash, vertical, 2bw, flush, none"}, [] { versions_from_text("both"); }));
 }
 
+TEST(PipedreamSchedule, TakesTheLeastBatchAndNoSmallerOne) {
+  for (const std::vector<int>& replicas :
+       std::vector<std::vector<int>>{{1}, {1, 1, 1}, {2, 1}, {2, 2, 1}, {3, 1}, {2, 3}}) {
+    for (const Versions versions : kAll) {
+      const int least = least_batch(replicas, versions);
+      EXPECT_EQ(pipedream_schedule(replicas, 2 * least, least, versions).batch, least);
+      if (least > 1) {
+        EXPECT_THROW(static_cast<void>(pipedream_schedule(replicas, 2 * least, least - 1, versions)), UsageError);
+      }
+    }
+  }
+  EXPECT_EQ(least_batch({1, 1, 1, 1}, Versions::two_buffers), 4);
+  EXPECT_EQ(least_batch({2, 2, 1}, Versions::two_buffers), 6);
+  EXPECT_EQ(least_batch({2, 3}, Versions::flush), 6);
+}
+
 TEST(Ledger, HasTheVersionsAndDelaysOfThePapers) {
   for (const int p : {1, 2, 3, 4, 8}) {
     const int m = p;  // micro-batches of a batch, for 2bw and flush
     for (const Versions versions : kAll) {
       const bool whole = versions == Versions::two_buffers || versions == Versions::flush;
       const Schedule schedule = pipedream_schedule(straight(p), 40 * (whole ? m : 1), whole ? m : 1, versions);
-      const Ledger ledger = ledger_of(schedule, versions);
+      const Ledger ledger = make_ledger(schedule, versions);
       const auto peaks = peak_versions(schedule, ledger);
       const auto delays = delays_of(schedule, ledger);
       for (int s = 0; s < p; ++s) {
@@ -150,6 +163,7 @@ TEST(Ledger, HasTheVersionsAndDelaysOfThePapers) {
         EXPECT_EQ(peaks[at], most[policy]) << to_string(versions) << ", stage " << s << " of " << p;
         EXPECT_EQ(delays[at].back(), delay[policy]) << to_string(versions) << ", stage " << s << " of " << p;
         EXPECT_EQ(delays[at].front(), 0);
+        EXPECT_EQ(largest_delays(schedule, ledger)[at], delay[policy]);
       }
     }
   }
@@ -158,7 +172,7 @@ TEST(Ledger, HasTheVersionsAndDelaysOfThePapers) {
 TEST(Ledger, LetsABackwardUseTheVersionOfItsForward) {
   for (const Versions versions : kAll) {
     const Schedule schedule = pipedream_schedule({2, 1, 1}, 40, 8, versions);
-    const Ledger ledger = ledger_of(schedule, versions);
+    const Ledger ledger = make_ledger(schedule, versions);
     int differ = 0;
     for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
       std::vector<int> forward(static_cast<std::size_t>(schedule.microbatches));
@@ -189,9 +203,9 @@ TEST(Ledger, IsShownAsATable) {
   const Schedule schedule = pipedream_schedule({1, 1}, 3, 1, Versions::stash);
   const Ledger ledger = make_ledger(schedule, Versions::stash);
   EXPECT_EQ(to_csv(schedule, ledger).substr(0, 56), "rank,action,version\n0,0F0,0\n0,0F1,0\n0,0B0,0\n0,0U0,1\n0,0F");
-  const std::string text = to_text(schedule, ledger, 2);
+  const std::string text = to_text(schedule, ledger);
   EXPECT_NE(text.find("          1   F  0 B  0    F  1 B  1"), std::string::npos) << text;
-  EXPECT_NE(text.find("stage 0       0  1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("stage 0       0  1  1\n"), std::string::npos) << text;
 }
 
 TEST(Ledger, CountsWeightsAndActivationsTogether) {

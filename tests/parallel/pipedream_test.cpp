@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "core/allocator.h"
 #include "core/ops.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
@@ -197,10 +195,7 @@ Trained sequentially(const Training& training) {
 void train_rank(const Training& training, const Schedule& schedule, const Ledger& ledger, Rank& rank, Trained& result,
                 std::mutex& mutex) {
   const auto unchecked = training.checks_versions ? nullptr : std::make_unique<UncheckedVersions>();
-  int number = 0;
-  while (!schedule.holds(rank.index, number)) {
-    ++number;
-  }
+  const int number = schedule.stage_of(rank.index);
   const auto part = stages_of(*make_net(), training.split())[static_cast<std::size_t>(number)];
   part->materialize(3, rank.device);
   const NamedTensors parameters = part->named_parameters();

@@ -1,12 +1,12 @@
-#include "chapters/04_pipedream/prediction.h"
+#include "chapters/04_pipedream/stream_prediction.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "chapters/common/micro_batches.h"
+#include "chapters/common/prediction.h"
 #include "chapters/common/run_folder.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"
@@ -19,7 +19,7 @@ constexpr double kMiB = 1 << 20;
 
 /// When all ranks have the same work: a forward takes 1 on each rank of its stage, a backward 2.
 Costs balanced_costs(const StreamPlan& plan) {
-  Costs costs = Costs::uniform(plan.stages(), 1, 1, 1);
+  Costs costs = unit_costs(plan.stages());
   for (int s = 0; s < plan.stages(); ++s) {
     for (auto* each : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
       (*each)[static_cast<std::size_t>(s)] *= plan.schedule.replicas_of(s);
@@ -30,22 +30,9 @@ Costs balanced_costs(const StreamPlan& plan) {
 
 /// The beginning of an epoch, long enough to show the steady state.
 Schedule beginning_of(const StreamPlan& plan) {
-  const auto shown = std::max<std::int64_t>(3 * plan.world.ranks, 3 * plan.microbatches);
+  const auto shown = std::max<std::int64_t>(std::int64_t{3} * plan.world.ranks, std::int64_t{3} * plan.batch());
   const auto all = static_cast<std::int64_t>(plan.schedule.microbatches);
   return plan.schedule_for(static_cast<std::size_t>(std::min(shown, all)));
-}
-
-/// Seconds of work of the rank that has most.
-double busiest(const Schedule& schedule, const Costs& costs) {
-  double most = 0;
-  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    double work = 0;
-    for (const Action& action : schedule.ranks[r]) {
-      work += action.operation == Operation::update ? costs.update_of(r) : costs.of(action);
-    }
-    most = std::max(most, work);
-  }
-  return most;
 }
 
 void print_stages(const Settings& settings, const StreamPlan& plan) {
@@ -70,31 +57,22 @@ void print_profile(const StreamPlan& plan) {
   }
 }
 
-/// Bytes of one version of each stage's weights.
-std::vector<double> weights_of_stages(const StreamPlan& plan) {
-  std::vector<double> bytes;
-  std::size_t layer = 0;
-  for (const int count : plan.split) {
-    bytes.push_back(0);
-    for (int i = 0; i < count; ++i) {
-      bytes.back() += static_cast<double>(plan.profile[layer++].parameter_bytes);
-    }
-  }
-  return bytes;
-}
-
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
   const std::int64_t pictures = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
   const std::int64_t input_bytes = plan.shapes[0].numel() * pictures * static_cast<std::int64_t>(sizeof(float));
   const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto activations = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
-  const auto weights = weights_of_stages(plan);
+  const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
+  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
-  fmt::print("\nMemory, in MiB: versions of the weights, gradients, activations in flight; the optimizer's state comes on top\n");
+  fmt::print(
+      "\nMemory, in MiB: versions of the weights, gradients, activations in flight; the optimizer's state comes on "
+      "top\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
-    const auto s = static_cast<std::size_t>(plan.stage_of(static_cast<int>(r)));
+    const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
+    const double again = settings.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
     fmt::print("  rank {} (stage {}): a version {:.3f}, a micro-batch {:.3f}, at most {:.3f} in all\n", r, s,
-               weights[s] / kMiB, activations[s] / kMiB, peaks[r] / kMiB);
+               weights[s] / kMiB, activations[s] / kMiB, (peaks[r] + again) / kMiB);
   }
 }
 
@@ -103,38 +81,31 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
     return;
   }
   const std::filesystem::path folder = make_folder(settings.out);
-  const nlohmann::ordered_json prediction{{"step_seconds", simulation.seconds},
-                                          {"idle", simulation.idle},
-                                          {"idle_in_span", simulation.idle_in_span},
-                                          {"peak_activations", simulation.peak_activations},
-                                          {"peak_versions", peak_versions(shown, ledger)}};
-  write_text(folder / "schedule.csv", to_text(shown));
+  write_prediction(folder, shown, simulation);
   write_text(folder / "ledger.csv", to_csv(shown, ledger));
-  write_text(folder / "prediction.json", prediction.dump() + "\n");
   write_text(folder / "schedule.svg",
              draw_versions_svg(shown, simulation, ledger, fmt::format("{}: a colour a version", settings.versions)));
-  write_text(folder / "schedule_trace.json", draw_trace(shown, simulation));
   fmt::print("\nWritten to {}: schedule.csv, ledger.csv, schedule.svg, schedule_trace.json, prediction.json\n",
              folder.string());
 }
 
 }  // namespace
 
-Expected expect_epoch(const StreamPlan& plan, const Costs& measured, const ActionSeconds& seconds) {
+Expected expect_epoch(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
+  Costs costs = log.mean_costs();
+  costs.average = plan.averaging;
+  const ActionSeconds seconds = log.seconds();
+  const Simulation predicted = simulate(plan.schedule, costs);
   Expected expected{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                     .versions = peak_versions(plan.schedule, ledger)};
-  Costs costs = measured;
-  costs.average = plan.averaging;
-  const Simulation predicted = simulate(plan.schedule, costs);
-  // By the wall clock a GPU's actions end before its work does; and an epoch that is resumed at its end measured none.
-  const bool measures = plan.world.device == DeviceType::cpu || plan.world.clock == ClockKind::virtual_time;
-  if (measures && predicted.seconds > 0) {
+  if (measures_actions(plan) && predicted.seconds > 0) {
     expected.predicted_idle = predicted.idle;
     expected.predicted_seconds = predicted.seconds;
-    expected.busiest_seconds = busiest(plan.schedule, costs);
-    const bool whole = seconds.front().size() == plan.schedule.ranks.front().size();  // not resumed within it
-    expected.replayed_seconds = whole ? simulate(plan.schedule, costs, seconds).seconds : predicted.seconds;
+    expected.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
+    if (seconds.front().size() == plan.schedule.ranks.front().size()) {  // the epoch was not resumed within
+      expected.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
+    }
   }
   return expected;
 }
@@ -143,7 +114,7 @@ void print_ledger(const StreamPlan& plan) {
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);
   fmt::print("\nLedger: the version of the weights that each forward (F) and backward (B) uses\n{}",
-             to_text(shown, ledger, shown.microbatches));
+             to_text(shown, ledger));
 }
 
 void explain_stream(const Settings& settings, const StreamPlan& plan) {
@@ -160,7 +131,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
-             settings.model, settings.versions, plan.schedule.microbatches, plan.microbatches, plan.stages(),
+             settings.model, settings.versions, plan.schedule.microbatches, plan.batch(), plan.stages(),
              plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
@@ -171,16 +142,15 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
              measured ? "with the times that the layers took here"
                       : "where each rank's share of a forward takes 1 and of a backward 2",
              draw_text(shown, beginning, 100, colours, ledger));
-  const auto delays = delays_of(plan.schedule, make_ledger(plan.schedule, plan.versions));
-  std::vector<int> last;
-  std::transform(delays.begin(), delays.end(), std::back_inserter(last), [](const auto& of) { return of.back(); });
+  const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);
   fmt::print("  activations     {} micro-batches at most, a rank\n", fmt::join(beginning.peak_activations, ", "));
   fmt::print("  versions        {} at most, a rank\n", fmt::join(peak_versions(shown, ledger), ", "));
-  fmt::print("  delays          {} updates, a stage, in the steady state\n", fmt::join(last, ", "));
+  fmt::print("  delays          {} updates at most, a stage\n",
+             fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
   if (measured) {
-    print_memory(settings, plan, make_ledger(plan.schedule, plan.versions));
+    print_memory(settings, plan, of_epoch);
   }
   if (settings.ledger) {
     print_ledger(plan);

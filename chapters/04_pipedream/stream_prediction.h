@@ -4,12 +4,13 @@
 
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/common/run_log.h"
-#include "parallel/schedule/simulate.h"
+#include "parallel/action_log.h"
 
 namespace stagecoach {
 
-/// What an epoch should have been like, by the costs that were measured in it: their means, and those of each action.
-Expected expect_epoch(const StreamPlan& plan, const Costs& measured, const ActionSeconds& seconds);
+/// What an epoch should have been like, by what was measured in it: the means, and each action's own time. All ranks
+/// call it together.
+Expected expect_epoch(const StreamPlan& plan, const ActionLog& log);
 
 /// Prints which version each action uses, and the delays, for the first micro-batches of an epoch.
 void print_ledger(const StreamPlan& plan);

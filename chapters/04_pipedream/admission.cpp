@@ -1,0 +1,38 @@
+#include "chapters/04_pipedream/admission.h"
+
+#include <algorithm>
+
+namespace stagecoach {
+
+Admission::Admission(const Schedule& schedule, int rank, std::int64_t first_batch, std::int64_t batches, RunLog& log)
+    : schedule_(schedule),
+      actions_(schedule.ranks[static_cast<std::size_t>(rank)]),
+      first_batch_(first_batch),
+      batches_(batches),
+      log_(log) {}
+
+bool Admission::admits(std::size_t place) {
+  const Action& action = actions_[place];
+  if (action.operation == Operation::update) {
+    return !batches_of(place).empty();
+  }
+  const std::int64_t batch = batch_of(action.microbatch);
+  // Other replicas of the first stage begin what comes before this rank's next forward; they must not wait for that.
+  const std::int64_t next = batch_of(action.microbatch + schedule_.replicas_of(0));
+  return log_.admits(batch, std::clamp(next - 1, batch, batches_ - 1));
+}
+
+std::vector<std::int64_t> Admission::batches_of(std::size_t place) {
+  const int unit = schedule_.unit(actions_[place].stage);
+  const int first = actions_[place].microbatch * unit;
+  const std::int64_t last = batch_of(std::min(first + unit, schedule_.microbatches) - 1);
+  std::vector<std::int64_t> batches;
+  for (std::int64_t batch = batch_of(first); batch <= last && log_.admits(batch, batch); ++batch) {
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
+void Admission::finish() { static_cast<void>(log_.admits(batches_ - 1, batches_ - 1)); }
+
+}  // namespace stagecoach
