@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 
@@ -104,7 +105,15 @@ std::vector<int> numbers_from_text(const std::string& text, const char* what) {
 Split split_from_text(const std::string& text) { return numbers_from_text(text, "layers a stage, such as 5,4,3"); }
 
 std::vector<int> replicas_from_text(const std::string& text) {
-  return numbers_from_text(text, "ranks a stage, such as 2,1,1");
+  std::vector<int> replicas = numbers_from_text(text, "ranks a stage, such as 2,1,1");
+  std::int64_t ranks = 0;
+  for (const int count : replicas) {
+    ranks += count;
+  }
+  if (ranks > kMaxDevices) {
+    throw UsageError(fmt::format("'{}' asks for {} ranks; there can be at most {}", text, ranks, kMaxDevices));
+  }
+  return replicas;
 }
 
 std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample) {

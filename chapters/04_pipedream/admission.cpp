@@ -18,8 +18,9 @@ bool Admission::admits(std::size_t place) {
   }
   const std::int64_t batch = batch_of(action.microbatch);
   // Other replicas of the first stage begin what comes before this rank's next forward; they must not wait for that.
-  const std::int64_t next = batch_of(action.microbatch + schedule_.replicas_of(0));
-  return log_.admits(batch, std::clamp(next - 1, batch, batches_ - 1));
+  const int next = action.microbatch + schedule_.replicas_of(0);
+  const std::int64_t last = next < schedule_.microbatches ? batch_of(next) - 1 : batches_ - 1;
+  return log_.admits(batch, std::max(last, batch));
 }
 
 std::vector<std::int64_t> Admission::batches_of(std::size_t place) {

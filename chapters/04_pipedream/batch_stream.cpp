@@ -12,7 +12,7 @@ BatchStream::BatchStream(std::function<std::optional<Step>()> next, std::int64_t
 
 /// Batches before it that were not asked for, as other replicas have them, are passed over.
 const Step& BatchStream::batch_of(int microbatch) {
-  const std::int64_t wanted = microbatch / microbatches_;
+  const std::int64_t wanted = first_batch_ + microbatch / microbatches_;
   STAGECOACH_CHECK(wanted + 1 >= batches_, "stream: batch {} was asked for after batch {}", wanted, batches_ - 1);
   while (batches_ <= wanted) {
     auto next = next_();
@@ -23,7 +23,8 @@ const Step& BatchStream::batch_of(int microbatch) {
   return present_;
 }
 
-StepData BatchStream::data(std::vector<std::int64_t> sizes) {
+StepData BatchStream::data(std::vector<std::int64_t> sizes, std::int64_t first_batch) {
+  first_batch_ = first_batch;
   return {.input = [this](int i) { return normalize(batch_of(i).images[within_batch(i)]); },
           .labels = [this](int i) { return labels(i); },
           .samples = std::move(sizes)};

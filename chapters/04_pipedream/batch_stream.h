@@ -17,10 +17,10 @@ class BatchStream {
   /// `next` gives the next batch, cut into `microbatches`; it is called only when a micro-batch of it is asked for.
   BatchStream(std::function<std::optional<Step>()> next, std::int64_t microbatches);
 
-  /// What a pipeline takes; micro-batches must be asked for in rising order. `sizes` are those of all of them. This
-  /// object must outlive the result.
-  StepData data(std::vector<std::int64_t> sizes);
-  /// The labels of a micro-batch; in the order of the pictures, or of the batch that was asked for last.
+  /// What a run of a pipeline takes: micro-batches from batch `first_batch` on, of these sizes. They must be asked for
+  /// in rising order, also from run to run. This object must outlive the result.
+  StepData data(std::vector<std::int64_t> sizes, std::int64_t first_batch = 0);
+  /// The labels of a micro-batch of the present run; in that order, or of the batch that was asked for last.
   const Tensor& labels(int microbatch) { return batch_of(microbatch).labels[within_batch(microbatch)]; }
 
  private:
@@ -29,8 +29,9 @@ class BatchStream {
 
   std::function<std::optional<Step>()> next_;
   std::int64_t microbatches_;
-  std::int64_t batches_ = 0;  // taken so far
-  Step present_;              // the last of them
+  std::int64_t first_batch_ = 0;  // of the present run
+  std::int64_t batches_ = 0;      // taken so far
+  Step present_;                  // the last of them
 };
 
 }  // namespace stagecoach

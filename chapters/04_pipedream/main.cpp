@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -47,6 +48,9 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
   const std::int64_t first_batch = log.progress().step;
   const std::int64_t batches_before = (log.progress().epoch - 1) * loader.batches();  // in earlier epochs
   const std::vector<std::int64_t> sizes = here.plan.sizes(pictures, first_batch);
+  if (sizes.empty()) {
+    return;  // a run that was stopped behind the last batch
+  }
   const Schedule schedule = here.plan.schedule_for(sizes.size());
   const Ledger ledger = make_ledger(schedule, here.plan.versions);
   const auto& actions = schedule.ranks[static_cast<std::size_t>(here.rank.index)];
@@ -89,19 +93,25 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
   log.stop_if_refused(*here.layers, *here.optimizer);
 }
 
-/// The share of the test pictures that are right, as far as this rank has the last stage for them.
-double accuracy(Place& here, StepLoader& loader, std::int64_t pictures) {
+/// The share of the test pictures that are right, as far as this rank has the last stage for them. A few batches at a
+/// time are on their way: without backwards nothing else holds the first stage back. `after_each` is called in between.
+double accuracy(Place& here, StepLoader& loader, std::int64_t pictures, const std::function<void()>& after_each) {
   const NoGrad no_grad;
   here.pipeline.train(false);
   Tensor correct = Tensor::zeros({}, DType::int32, here.rank.device);
   loader.start_epoch(1);
   BatchStream stream([&] { return loader.next(); }, here.plan.batch());
-  const std::vector<std::int64_t> sizes = here.plan.sizes(pictures);
-  Hooks hooks;
-  hooks.see_scores = [&](int i, const Tensor&, const Tensor& scores) {
+  const auto see_scores = [&](int i, const Tensor&, const Tensor& scores) {
     count_correct(scores, stream.labels(i), correct);
   };
-  here.pipeline.run(forwards_of(here.plan.schedule_for(sizes.size())), stream.data(sizes), hooks);
+  const std::int64_t at_once = std::int64_t{2} * here.rank.world;  // batches
+  for (std::int64_t first = 0; first < loader.batches(); first += at_once) {
+    const std::int64_t end = std::min(pictures, (first + at_once) * here.settings.batch_size);
+    const std::vector<std::int64_t> sizes = here.plan.sizes(end, first);
+    here.pipeline.run(forwards_of(here.plan.schedule_for(sizes.size())), stream.data(sizes, first),
+                      {.see_scores = see_scores});
+    after_each();
+  }
   here.pipeline.train(true);
   return correct.item() / static_cast<double>(pictures);
 }
@@ -136,9 +146,12 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
     run_epoch(here, training, data.train.size(), log);
     log.stop_clock();
     require_equal_replicas(here.layers->named_parameters(), *here.replicas);
+    for (auto [name, statistics] : here.layers->named_buffers()) {
+      here.replicas->broadcast(statistics, 0);  // batch norm's are of the micro-batches that a replica met
+    }
     const Expected expected = expect_epoch(plan, here.pipeline.log());
-    const double share = accuracy(here, testing, data.test.size());
-    log.stop_if_asked(*here.layers, *here.optimizer);
+    const double share =
+        accuracy(here, testing, data.test.size(), [&] { log.stop_if_asked(*here.layers, *here.optimizer); });
     log.finish_epoch(share, *here.layers, *here.optimizer, expected);
   }
   log.finish();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <limits>
 #include <numeric>
 
 #include "chapters/common/micro_batches.h"
@@ -76,11 +77,22 @@ void require_model(const Json& json, const std::string& path, const Settings& se
   }
 }
 
-Partition stages_in(const Json& json, const std::string& path, const Settings& settings) {
-  Partition stages;
-  json.at("split").get_to(stages.split);
-  json.at("replicas").get_to(stages.replicas);
-  json.at("seconds").get_to(stages.seconds);
+/// A list of whole numbers from 1 on.
+std::vector<int> counts_in(const Json& json, const char* key, const std::string& path) {
+  const Json& list = json.at(key);
+  for (const Json& count : list) {
+    if (!count.is_number_integer() || count < 1 || count > std::numeric_limits<int>::max()) {
+      throw DataError(fmt::format("{}: '{}' has {}; its numbers are whole and at least 1", path, key, count.dump()));
+    }
+  }
+  return list.get<std::vector<int>>();
+}
+
+Partition stages_in(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
+  Partition stages{counts_in(json, "split", path), counts_in(json, "replicas", path), json.at("seconds").get<double>()};
+  if (const int dealt = std::accumulate(stages.split.begin(), stages.split.end(), 0); dealt != model.size()) {
+    throw DataError(fmt::format("{}: its split deals out {} layers of {}", path, dealt, model.size()));
+  }
   if (stages.split.size() != stages.replicas.size()) {
     throw DataError(fmt::format("{}: its split has {} stages, its replicas have {}", path, stages.split.size(),
                                 stages.replicas.size()));
@@ -121,7 +133,7 @@ PlanFile read_plan(const std::string& path, const Settings& settings, const Sequ
       plan.layers.push_back(layer_of(layer, path));
     }
     if (settings.balance == "plan") {
-      plan.stages = stages_in(json.at("stages"), path, settings);
+      plan.stages = stages_in(json.at("stages"), path, settings, model);
     }
     return plan;
   } catch (const Json::exception& error) {

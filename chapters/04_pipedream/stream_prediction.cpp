@@ -30,9 +30,11 @@ Costs balanced_costs(const StreamPlan& plan) {
 
 /// The beginning of an epoch, long enough to show the steady state.
 Schedule beginning_of(const StreamPlan& plan) {
-  const auto shown = std::max<std::int64_t>(std::int64_t{3} * plan.world.ranks, std::int64_t{3} * plan.batch());
-  const auto all = static_cast<std::int64_t>(plan.schedule.microbatches);
-  return plan.schedule_for(static_cast<std::size_t>(std::min(shown, all)));
+  int shown = 3 * plan.world.ranks;
+  for (int s = 0; s < plan.stages(); ++s) {
+    shown = std::max(shown, 3 * plan.schedule.unit(s));
+  }
+  return plan.schedule_for(static_cast<std::size_t>(std::min(shown, plan.schedule.microbatches)));
 }
 
 void print_stages(const Settings& settings, const StreamPlan& plan) {
@@ -99,7 +101,7 @@ Expected expect_epoch(const StreamPlan& plan, const ActionLog& log) {
   const Simulation predicted = simulate(plan.schedule, costs);
   Expected expected{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                     .versions = peak_versions(plan.schedule, ledger)};
-  if (measures_actions(plan) && predicted.seconds > 0) {
+  if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped behind the last batch
     expected.predicted_idle = predicted.idle;
     expected.predicted_seconds = predicted.seconds;
     expected.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
@@ -145,8 +147,8 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);
-  fmt::print("  activations     {} micro-batches at most, a rank\n", fmt::join(beginning.peak_activations, ", "));
-  fmt::print("  versions        {} at most, a rank\n", fmt::join(peak_versions(shown, ledger), ", "));
+  fmt::print("  activations     {} micro-batches at most, a rank\n", fmt::join(epoch.peak_activations, ", "));
+  fmt::print("  versions        {} at most, a rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
   fmt::print("  delays          {} updates at most, a stage\n",
              fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
   if (measured) {

@@ -64,6 +64,9 @@ void require_consistent_versions(const Settings& s) {
   if (s.balance == "pipedream" && s.resume.empty() && (!s.replicas.empty() || !s.split.empty())) {
     throw UsageError("--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
   }
+  if (!s.resume.empty() && !s.plan.empty()) {
+    throw UsageError("--plan with --resume: a resumed run goes on with the stages that it had; leave --plan out");
+  }
   if (!s.version_check && s.versions != "none") {
     throw UsageError(fmt::format(
         "--no-version-check with --versions {}: this policy keeps the weights that backwards need; the check is in the "

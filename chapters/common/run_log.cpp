@@ -176,13 +176,12 @@ void RunLog::note_step(std::int64_t pictures) {
 
 bool RunLog::admits(std::int64_t batch, std::int64_t last) {
   constexpr double kNoMore = -1;
-  constexpr std::int64_t kAtOnce = 8;  // messages cost as much as a short action
   while (!refused_ && admitted_ <= (comm_.rank() == 0 ? last : batch)) {
     double up_to = kNoMore;
     if (comm_.rank() != 0) {
       up_to = comm_.receive_number(0, kStopTag);
     } else {
-      up_to = interrupted() ? kNoMore : static_cast<double>(std::max(last + 1, batch + kAtOnce));
+      up_to = interrupted() ? kNoMore : static_cast<double>(std::max(last + 1, batch + batches_at_once()));
       for (int r = 1; r < comm_.size(); ++r) {
         comm_.send_number(up_to, r, kStopTag);
       }
@@ -191,6 +190,16 @@ bool RunLog::admits(std::int64_t batch, std::int64_t last) {
     admitted_ = refused_ ? admitted_ : static_cast<std::int64_t>(up_to);
   }
   return batch < admitted_;
+}
+
+/// Messages cost as much as a short action, so that several short batches share one. A stop shall not wait for many
+/// long ones.
+std::int64_t RunLog::batches_at_once() {
+  constexpr double kSeconds = 0.1;
+  constexpr std::int64_t kMost = 8;
+  const auto now = std::chrono::steady_clock::now();
+  const double passed = std::chrono::duration<double>(now - std::exchange(admitted_at_, now)).count();
+  return passed < kSeconds ? kMost : 1;
 }
 
 void RunLog::stop_if_refused(const Module& model, const Optimizer& optimizer) {

@@ -3,6 +3,7 @@
 /// The books of a training run: the sums of the epoch in progress, the lines and files that come of them, and what to
 /// do when a loss is no number or a stop is asked for. The training loop itself stays in the chapter's main.cpp.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -80,6 +81,7 @@ class RunLog {
   void read_sums();
   void note_peak();
   bool asked_to_stop();
+  std::int64_t batches_at_once();
   [[noreturn]] void save_and_stop(const Module& model, const Optimizer& optimizer);
   double collect(double test_accuracy);
   TrainingState whole_state(const Module& model, const Optimizer& optimizer);
@@ -104,6 +106,7 @@ class RunLog {
   std::int64_t traced_steps_ = 0;
   std::int64_t admitted_ = 0;  // batches of the epoch that may begin
   bool refused_ = false;       // the others may not
+  std::chrono::steady_clock::time_point admitted_at_;
   std::int64_t held_before_ = 0;
 };
 

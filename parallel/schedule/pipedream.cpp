@@ -37,6 +37,10 @@ void require_sizes(const std::vector<int>& replicas, int microbatches, int batch
     throw UsageError(fmt::format("a schedule of stages on {} rank(s), {} micro-batches, {} a batch: each is at least 1",
                                  fmt::join(replicas, ","), microbatches, batch));
   }
+  constexpr int kMostABatch = 1 << 20;  // times the ranks that share it, it is still a number
+  if (batch > kMostABatch) {
+    throw UsageError(fmt::format("{} micro-batches a batch are too many; {} can be", batch, kMostABatch));
+  }
 }
 
 void require_batch(const std::vector<int>& replicas, int batch, Versions versions) {

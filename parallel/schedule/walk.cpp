@@ -7,7 +7,8 @@ namespace stagecoach {
 Walk::Walk(const Schedule& schedule)
     : schedule_(schedule),
       done_(static_cast<std::size_t>(schedule.stages) * static_cast<std::size_t>(schedule.microbatches)),
-      next_(schedule.ranks.size()) {}
+      next_(schedule.ranks.size()),
+      updates_(schedule.ranks.size()) {}
 
 std::optional<Action> Walk::missing(const Action& action) const {
   const auto [operation, stage, microbatch] = action;
@@ -32,7 +33,10 @@ std::optional<Action> Walk::missing(const Action& action) const {
       }
       return std::nullopt;
     case Operation::update:
-      return gradient_missing(stage, microbatch);
+      if (const auto gradient = gradient_missing(stage, microbatch)) {
+        return gradient;
+      }
+      return replica_missing(action);
   }
   return std::nullopt;
 }
@@ -48,11 +52,26 @@ std::optional<Action> Walk::gradient_missing(int stage, int update) const {
   return std::nullopt;
 }
 
-void Walk::finish(const Action& action) {
+/// Replicas meet in an update: what one of them does before it has come there.
+std::optional<Action> Walk::replica_missing(const Action& update) const {
+  for (int replica = 0; replica < schedule_.replicas_of(update.stage); ++replica) {
+    const auto rank = static_cast<std::size_t>(schedule_.rank_of(update.stage, replica));
+    const auto& actions = schedule_.ranks[rank];
+    const bool is_past = updates_[rank] > update.microbatch;
+    if (!is_past && next_[rank] < actions.size() && actions[next_[rank]] != update) {
+      return actions[next_[rank]];
+    }
+  }
+  return std::nullopt;
+}
+
+void Walk::finish(const Action& action, int rank) {
   const auto [operation, stage, microbatch] = action;
   constexpr unsigned kDone[kOperations] = {kForward, kInputGradient | kWeightGradient, kInputGradient, kWeightGradient,
                                            0};
-  if (operation != Operation::update) {
+  if (operation == Operation::update) {
+    ++updates_[static_cast<std::size_t>(rank)];
+  } else {
     done_[at(stage, microbatch)] |= static_cast<std::uint8_t>(kDone[static_cast<std::size_t>(operation)]);
   }
 }
@@ -64,16 +83,13 @@ void Walk::wake(const Action& action, int rank, std::vector<int>& open) const {
       open.push_back(other);
     }
   };
-  if (operation == Operation::update) {
-    return;
-  }
-  if (operation != Operation::backward_weight) {
+  if (operation != Operation::backward_weight && operation != Operation::update) {
     const int neighbour = operation == Operation::forward ? stage + 1 : stage - 1;
     if (neighbour >= 0 && neighbour < schedule_.stages) {
       wake_rank(schedule_.rank_of(neighbour, microbatch));
     }
   }
-  if (operation != Operation::forward) {  // the other replicas wait with their updates
+  if (operation != Operation::forward) {  // the other replicas may wait with their updates
     for (int replica = 0; replica < schedule_.replicas_of(stage) && schedule_.batch > 0; ++replica) {
       wake_rank(schedule_.rank_of(stage, replica));
     }

@@ -35,14 +35,16 @@ class Walk {
   }
   bool has(int stage, int microbatch, Done what) const { return (done_[at(stage, microbatch)] & what) != 0; }
   /// Notes that `action` is done.
-  void finish(const Action& action);
+  void finish(const Action& action, int rank);
   std::optional<Action> gradient_missing(int stage, int update) const;
+  std::optional<Action> replica_missing(const Action& update) const;
   /// Adds the ranks that may have waited for `action` to `open`.
   void wake(const Action& action, int rank, std::vector<int>& open) const;
 
   const Schedule& schedule_;
   std::vector<std::uint8_t> done_;  // a stage, then a micro-batch
   std::vector<std::size_t> next_;   // a rank
+  std::vector<int> updates_;        // done on a rank; where updates are listed it has one stage
 };
 
 template <class Body>
@@ -59,7 +61,7 @@ void Walk::run(const Body& body) {
     while (next < actions.size() && !missing(actions[next])) {
       const Action& action = actions[next++];
       body(rank, action);
-      finish(action);
+      finish(action, rank);
       wake(action, rank, open);
     }
   }

@@ -204,6 +204,43 @@ TEST_F(PipedreamProgram, AResumedRunEqualsAnUninterruptedOne) {
   EXPECT_EQ(run(kPipedream, {"--resume", "stash", "--epochs", "5", "--ranks", "3", "--balance", "time"}).exit_code, 0);
 }
 
+// The last batch has micro-batches of other replicas only, which rank 0 must have let in before it waits for them.
+TEST_F(PipedreamProgram, EndsAnEpochWithAnyReplicas) {
+  make_data(33, 20);
+  for (const Flags& flags : {Flags{"--replicas", "3,1,1,1", "--microbatches", "4", "--batch-size", "4"},
+                             Flags{"--replicas", "5,1", "--microbatches", "3", "--batch-size", "4"},
+                             Flags{"--replicas", "3", "--microbatches", "2", "--batch-size", "3"}}) {
+    const Outcome outcome =
+        run(kPipedream, joined({"--data", "data", "--balance", "layers", "--epochs", "2", "--timeout", "10"}, flags));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+}
+
+// With few batches an epoch they are all let in at once, and the stop comes behind the last of them.
+TEST_F(PipedreamProgram, AnInterruptBehindTheLastBatchCanBeResumed) {
+  make_data(40, 400);
+  const Flags flags{"--data",  "data", "--batch-size", "8",   "--epochs", "40",          "--out",   "stopped",
+                    "--ranks", "2",    "--split",      "6,6", "--link",   "ethernet100", "--clock", "virtual"};
+  for (int round = 0; round < 3; ++round) {
+    fs::remove_all(folder() / "stopped");
+    ASSERT_EQ(interrupt(kPipedream, flags).exit_code, 130);
+    const Outcome resumed = run(kPipedream, {"--resume", "stopped"});
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(metrics("stopped").size(), 40U);
+  }
+}
+
+// Activations of the test are on their way for a few batches at a time only.
+TEST_F(PipedreamProgram, MemoryOfTheTestDoesNotGrowWithIt) {
+  const auto peak_with = [&](int pictures) {
+    make_data(32, pictures);
+    const std::string out = fmt::format("with-{}", pictures);
+    EXPECT_EQ(pipedream(out, {"--split", "3,9"}, "1").exit_code, 0);
+    return metrics(out)[0]["peak_bytes"][0].get<double>();
+  };
+  EXPECT_LT(peak_with(4000), 1.2 * peak_with(400));
+}
+
 // A stop lets no more batches in. With a flush after each batch that changes nothing; else it is one more drain.
 TEST_F(PipedreamProgram, AnInterruptDrainsThePipelineAndSaves) {
   make_data(1600, 40);

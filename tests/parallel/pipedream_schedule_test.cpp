@@ -115,6 +115,24 @@ TEST(PipedreamSchedule, DamageIsRefused) {
   EXPECT_FALSE(check(of_one_step).empty());
 }
 
+// Replicas meet in an update: one that comes there only after a forward, which waits for the other, never comes.
+TEST(PipedreamSchedule, ReplicasThatNeverMeetAreRefused) {
+  Schedule schedule = pipedream_schedule({1, 2}, 4, 1, Versions::stash);
+  const auto parse = [](int stage, const std::string& line) {
+    std::vector<Action> actions;
+    for (std::size_t at = 0; at < line.size(); at += 3) {
+      const auto operation = static_cast<Operation>(std::string("FBIWU").find(line[at]));
+      actions.push_back({operation, stage, line[at + 1] - '0'});
+    }
+    return actions;
+  };
+  schedule.ranks = {parse(0, "F0 F1 B0 U0 B1 U1 F2 B2 U2 F3 B3 U3"), parse(1, "F0 B0 U0 F2 B2 U1"),
+                    parse(1, "F1 B1 F3 U0 B3 U1")};
+  const auto problems = check(schedule);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("rank 1 waits at 1U0 for 1F3 of rank 2"), std::string::npos) << problems[0];
+}
+
 TEST(PipedreamSchedule, RefusesWhatCannotBeAndNamesTheNearestThatCan) {
   const auto make = [](const std::vector<int>& replicas, int batch, Versions versions) {
     return [=] { static_cast<void>(pipedream_schedule(replicas, 12, batch, versions)); };
