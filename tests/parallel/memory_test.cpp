@@ -101,8 +101,8 @@ TEST(Memory, IsCutByRecomputationAsPredicted) {
 
 /// Stages of linear layers, whose weights are large and whose activations are not small.
 constexpr std::int64_t kWidth = 128;
-constexpr std::int64_t kRows = 24;  // a micro-batch
-constexpr int kLayers = 20;         // a stage
+constexpr std::int64_t kRows = 8;  // a micro-batch
+constexpr int kLayers = 20;        // a stage
 std::shared_ptr<Sequential> linear_stages(int stages) {
   auto model = std::make_shared<Sequential>();
   for (int i = 0; i < kLayers * stages; ++i) {
@@ -156,7 +156,7 @@ TEST(Memory, OfVersionsIsWhatTheLedgerSays) {
       if (versions == Versions::two_buffers && batch < static_cast<int>(kStages)) {
         continue;
       }
-      const Schedule schedule = pipedream_schedule(std::vector<int>(kStages, 1), 40, batch, versions);
+      const Schedule schedule = pipedream_schedule(std::vector<int>(kStages, 1), 12, batch, versions);
       const Ledger ledger = make_ledger(schedule, versions);
       const auto peaks = measured_with_versions(schedule, ledger);
       const auto predicted = peak_bytes(schedule, ledger, weights, activations);
