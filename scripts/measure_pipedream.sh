@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes docs/measurements/pipedream.md and its figure: chapter 4 on CIFAR-10 with every policy of weight versions beside
-# one device, asynchronous pipelines beside their prediction, and how long the partitioner takes.
+# one device, asynchronous pipelines beside their prediction, their idle time, and how long the partitioner takes.
 #
 #   scripts/measure_pipedream.sh DATA      DATA has CIFAR-10
 #
-# Takes about fifteen minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
+# Takes about ten minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,7 +33,7 @@ split=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["stage
 # train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
 train() {
   echo "measuring: $1"
-  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --clock virtual --out "$runs/$1" "${@:3}" > "$runs/$1.log"
+  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --lr 0.0005 --clock virtual --out "$runs/$1" "${@:3}" > "$runs/$1.log"
 }
 train one_device ch01_single_device
 for versions in stash vertical 2bw flush; do
@@ -43,7 +43,7 @@ train none ch04_pipedream --ranks 4 --split "$split" --versions none --no-versio
 train vertical_discount ch04_pipedream --ranks 4 --split "$split" --versions vertical --lr-warmup 782 --lr-discount 3910
 {
   printf '\n## Ten epochs of CIFAR-10, four stages, virtual clock\n\n'
-  printf 'Batch 64, Adam, split %s; 2bw and flush in 4 micro-batches. `vertical_discount` warms up for one epoch ' "$split"
+  printf 'Batch 64, Adam with a learning rate of 0.0005, split %s; 2bw and flush in 4 micro-batches. `vertical_discount` warms up for one epoch ' "$split"
   printf '(`--lr-warmup 782`) and divides the learning rate by a falling power of 4 for five (`--lr-discount 3910`). '
   printf '`compare` printed:\n\n'
   "$programs/compare" "$runs"/{one_device,stash,vertical,vertical_discount,2bw,flush,none} --markdown \
@@ -58,6 +58,13 @@ echo "measuring: asynchronous pipelines beside their prediction"
   printf '\n## How close to the limit, and to the prediction\n\n`tests/benchmarks/pipedream_ratio.py`: CIFAR-10, SGD, batch '
   printf '64 where nothing else is said, split by measured time.\n\n'
   python3 tests/benchmarks/pipedream_ratio.py --data "$data" --programs "$programs" --rounds 3
+} >> "$page"
+
+echo "measuring: idle time over the length of the stream"
+{
+  printf '\n## Idle time over the number of micro-batches\n\n`tests/benchmarks/pipedream_idle.py`: two stages, generated '
+  printf 'pictures, batch 64, virtual clock.\n\n'
+  python3 tests/benchmarks/pipedream_idle.py --programs "$programs"
 } >> "$page"
 
 echo "measuring: the partitioner"
