@@ -14,17 +14,8 @@ if [[ $# -ne 1 || $1 == -* ]]; then
 fi
 data=$1
 page=docs/measurements/pipedream.md
-programs=build/benchmarks/bin
-machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
-runs=$(mktemp -d)
-trap 'rm -rf "$runs"' EXIT
-mkdir -p docs/measurements docs/figures
-
-scripts/setup.sh --for-benchmarks
-scripts/build.sh benchmarks
-
-printf '# PipeDream\n\nMade by `scripts/measure_pipedream.sh` on %s: %s, commit %s.\n' \
-  "$(date -u +%F)" "$machine" "$(git rev-parse --short HEAD)" > "$page"
+source scripts/measuring.sh
+begin_page "PipeDream"
 
 # One split for all policies: they shall differ in nothing else.
 "$programs/ch04_pipedream" --data "$data" --ranks 4 --explain --save-plan "$runs/plan.json" > /dev/null
@@ -33,7 +24,8 @@ split=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["stage
 # train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
 train() {
   echo "measuring: $1"
-  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --lr 0.0005 --clock virtual --out "$runs/$1" "${@:3}" > "$runs/$1.log"
+  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --lr 0.0005 --clock virtual --out "$runs/$1" "${@:3}" \
+    > "$runs/$1.log"
 }
 train one_device ch01_single_device
 for versions in stash vertical 2bw flush; do
@@ -43,8 +35,9 @@ train none ch04_pipedream --ranks 4 --split "$split" --versions none --no-versio
 train vertical_discount ch04_pipedream --ranks 4 --split "$split" --versions vertical --lr-warmup 782 --lr-discount 3910
 {
   printf '\n## Ten epochs of CIFAR-10, four stages, virtual clock\n\n'
-  printf 'Batch 64, Adam with a learning rate of 0.0005, split %s; 2bw and flush in 4 micro-batches. `vertical_discount` warms up for one epoch ' "$split"
-  printf '(`--lr-warmup 782`) and divides the learning rate by a falling power of 4 for five (`--lr-discount 3910`). '
+  printf 'Batch 64, Adam with a learning rate of 0.0005, split %s; 2bw and flush in 4 micro-batches. ' "$split"
+  printf '`vertical_discount` warms up for one epoch (`--lr-warmup 782`) and divides the learning rate by a falling power '
+  printf 'of 4 for five (`--lr-discount 3910`). '
   printf '`compare` printed:\n\n'
   "$programs/compare" "$runs"/{one_device,stash,vertical,vertical_discount,2bw,flush,none} --markdown \
     --svg docs/figures/pipedream.svg

@@ -15,17 +15,8 @@ fi
 data=$1
 torch=(${2:+--torch "$2"})
 page=docs/measurements/pipelines.md
-programs=build/benchmarks/bin
-machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
-runs=$(mktemp -d)
-trap 'rm -rf "$runs"' EXIT
-mkdir -p docs/measurements docs/figures
-
-scripts/setup.sh --for-benchmarks
-scripts/build.sh benchmarks
-
-printf '# Pipelines\n\nMade by `scripts/measure_pipelines.sh` on %s: %s, commit %s.\n' \
-  "$(date -u +%F)" "$machine" "$(git rev-parse --short HEAD)" > "$page"
+source scripts/measuring.sh
+begin_page "Pipelines"
 
 # train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
 train() {

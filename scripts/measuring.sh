@@ -1,0 +1,17 @@
+# What the scripts that measure pipelines begin with; they source it, with the variable `page` set to what they write.
+# Gives them `programs`, which it builds, and `runs`, a folder that goes when they end.
+programs=build/benchmarks/bin
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+mkdir -p docs/measurements docs/figures
+
+scripts/setup.sh --for-benchmarks
+scripts/build.sh benchmarks
+
+# begin_page TITLE: says what made the page.
+begin_page() {
+  local machine
+  machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
+  printf '# %s\n\nMade by `scripts/%s` on %s: %s, commit %s.\n' "$1" "${0##*/}" "$(date -u +%F)" "$machine" \
+    "$(git rev-parse --short HEAD)" > "$page"
+}
