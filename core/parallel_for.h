@@ -52,12 +52,26 @@ class ThreadPool {
 /// The pool of a CPU device.
 ThreadPool& thread_pool(Device device);
 
+/// Keeps parallel_for of this thread to this thread until the end of the scope: for a second thread of a rank, as the
+/// pool is for one.
+class SingleThreaded {
+ public:
+  SingleThreaded();
+  ~SingleThreaded();
+  SingleThreaded(const SingleThreaded&) = delete;
+  SingleThreaded& operator=(const SingleThreaded&) = delete;
+  static bool is_on();
+
+ private:
+  bool before_;
+};
+
 /// Calls body(i) for each i in [0, count) on the threads of `device`. The rounds must write to different
 /// places, and what a round computes must not depend on how many threads there are: then no result does.
 template <class F>
 void parallel_for(Device device, std::int64_t count, F&& body) {
   ThreadPool& pool = thread_pool(device);
-  if (count <= 1 || pool.threads() == 1) {
+  if (count <= 1 || SingleThreaded::is_on() || pool.threads() == 1) {
     for (std::int64_t i = 0; i < count; ++i) {
       body(i);
     }

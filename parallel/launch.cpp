@@ -101,8 +101,8 @@ std::string words_of(const std::exception_ptr& failure) {
 std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
   const World world;
   return std::make_unique<ThreadCommunicator>(
-      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout), ThreadWorld::Waits::sleeping),
-      "world", 0, std::vector<int>{0}, device, make_clock(clock, device, world.link, start_wall_time()));
+      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)), "world", 0, std::vector<int>{0},
+      device, make_clock(clock, device, world.link, start_wall_time()), ThreadWorld::Waits::sleeping);
 }
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {
@@ -116,9 +116,8 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
   std::iota(members.begin(), members.end(), 0);
   const std::vector<int> cores = usable_cores();
   const bool enough = cores.size() >= members.size() * static_cast<std::size_t>(world.threads);
-  const auto shared = std::make_shared<ThreadWorld>(
-      world.ranks, std::chrono::duration<double>(world.timeout),
-      enough && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping);
+  const auto waits = enough && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping;
+  const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
   const auto start = start_wall_time();
   FirstFailure failure;
 
@@ -129,7 +128,8 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
     try {
       const Device device = device_of(world, r);
       require_device(device);
-      ThreadCommunicator comm(shared, "world", r, members, device, make_clock(world.clock, device, world.link, start));
+      ThreadCommunicator comm(shared, "world", r, members, device, make_clock(world.clock, device, world.link, start),
+                              waits);
       Rank rank{r, world.ranks, device, comm};
       body(rank);
     } catch (...) {

@@ -29,6 +29,7 @@ class WallClock final : public Clock {
   explicit WallClock(std::shared_ptr<const WallTime> start) : Clock(Link{}), start_(std::move(start)) {}
   ClockKind kind() const override { return ClockKind::wall; }
   double now() noexcept override { return start_->seconds(); }
+  std::unique_ptr<Clock> another() const override { return std::make_unique<WallClock>(start_); }
 
  private:
   void stop() override {}
@@ -50,6 +51,7 @@ class ThreadClock final : public Clock {
   explicit ThreadClock(const Link& link) : Clock(link), offset_(-thread_seconds()) {}
   ClockKind kind() const override { return ClockKind::virtual_time; }
   double now() noexcept override { return thread_seconds() + offset_; }
+  std::unique_ptr<Clock> another() const override { return std::make_unique<ThreadClock>(link()); }
 
  private:
   void stop() override {}
@@ -74,6 +76,7 @@ class GpuClock final : public Clock {
     }
     return began_at_ + time_.seconds();
   }
+  std::unique_ptr<Clock> another() const override { return std::make_unique<GpuClock>(link(), device_); }
 
  private:
   static std::mutex& turns_of(Device device) {

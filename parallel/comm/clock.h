@@ -19,7 +19,7 @@ enum class ClockKind { wall, virtual_time };
 /// "wall" or "virtual".
 std::string to_string(ClockKind kind);
 
-/// Of one rank. Only its thread uses it.
+/// Of one thread of a rank. Only that uses it.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -32,6 +32,9 @@ class Clock {
   virtual double now() noexcept = 0;
   /// What messages travel on; one that takes no time on the wall clock, where their time shows by itself.
   const Link& link() const { return link_; }
+
+  /// The clock of another thread of this rank, which makes and uses it: it counts that thread's work.
+  virtual std::unique_ptr<Clock> another() const = 0;
 
   /// Seconds, in all, in which this rank waited for others.
   double waited() const { return waited_; }

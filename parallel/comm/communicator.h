@@ -85,6 +85,8 @@ class Communicator {
   // otherwise all get a CommError. Sums are made in the order of the ranks: equal inputs give equal bytes.
   /// Replaces `tensor` by the sum over all ranks.
   virtual void all_reduce(Tensor& tensor) = 0;
+  /// Replaces `tensor` of rank `root` by that sum; the others keep theirs.
+  virtual void reduce(Tensor& tensor, int root) = 0;
   /// Replaces `tensor` by that of rank `root`.
   virtual void broadcast(Tensor& tensor, int root) = 0;
   /// The tensors of all ranks, in their order.
@@ -96,6 +98,13 @@ class Communicator {
 
   /// The group of the ranks that gave the same `colour`, ordered by `key` and then by rank here. All ranks call it.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+
+  // A second thread of a rank.
+  /// This group once more, with a clock of its own, for the thread that calls it; what it does and what this one does
+  /// do not meet. All ranks call it. Meanwhile nobody may use this one.
+  virtual std::unique_ptr<Communicator> duplicate() = 0;
+  /// Ends all waits of this communicator, now and later, with CommError. Any thread may call it.
+  virtual void abandon() = 0;
 };
 
 }  // namespace stagecoach

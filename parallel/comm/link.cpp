@@ -91,4 +91,6 @@ double ring_reduce_scatter_seconds(const Link& link, int ranks, double bytes) {
 
 double tree_broadcast_seconds(const Link& link, int ranks, double bytes) { return rounds(ranks) * link.seconds(bytes); }
 
+double root_reduce_seconds(const Link& link, int ranks, double bytes) { return (ranks - 1) * link.seconds(bytes); }
+
 }  // namespace stagecoach

@@ -22,13 +22,15 @@ std::int64_t part_start(std::int64_t count, int rank, int size) { return count *
 }  // namespace
 
 ThreadCommunicator::ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::string group, int rank,
-                                       std::vector<int> members, Device device, std::shared_ptr<Clock> clock)
+                                       std::vector<int> members, Device device, std::shared_ptr<Clock> clock,
+                                       ThreadWorld::Waits waits)
     : world_(std::move(world)),
       group_(std::move(group)),
       rank_(rank),
       members_(std::move(members)),
       device_(device),
-      clock_(std::move(clock)) {}
+      clock_(std::move(clock)),
+      patience_{waits, abandoned_.get_token()} {}
 
 std::string ThreadCommunicator::doing(const char* operation, const std::string& details) const {
   const std::string activity = current_activity();
@@ -64,7 +66,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   const std::string details = fmt::format(" to rank {}, tag {}", members_[static_cast<std::size_t>(to)], tag);
   const auto wait = [this, address, message, words = doing("send", details)] {
     Waiting waiting(*clock_);
-    waiting.until(world_->wait_taken(address, *message, [&] { return words; }));
+    waiting.until(world_->wait_taken(address, *message, patience_, [&] { return words; }));
   };
   return {wait, [this, message] { return world_->is_taken(*message); }};
 }
@@ -90,7 +92,7 @@ ThreadWorld::Message ThreadCommunicator::wait_for(int from, int tag, const std::
   const Span span("receive", "wait");
   const double now = clock_->now();
   Waiting waiting(*clock_);
-  ThreadWorld::Message message = world_->take(address_of(from, rank_, tag), now, [&] { return words; });
+  ThreadWorld::Message message = world_->take(address_of(from, rank_, tag), now, patience_, [&] { return words; });
   waiting.until(message.arrival);
   return message;
 }
@@ -123,8 +125,8 @@ std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine, do
   const Span span(operation, "wait");
   const double now = clock_->now();
   Waiting waiting(*clock_);
-  const auto brought =
-      world_->meet(meeting, rank_, members_, Brought{operation, mine, now}, [&] { return doing(operation, ""); });
+  const auto brought = world_->meet(meeting, rank_, members_, Brought{operation, mine, now}, patience_,
+                                    [&] { return doing(operation, ""); });
   std::vector<T> all;
   for (int r = 0; r < size(); ++r) {
     const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
@@ -192,6 +194,16 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
   }
 }
 
+void ThreadCommunicator::reduce(Tensor& tensor, int root) {
+  STAGECOACH_CHECK(root >= 0 && root < size(), "{}: root {} of a group of {}", doing("reduce", ""), root, size());
+  const auto tensors = meet_with("reduce", tensor, root_reduce_seconds(clock_->link(), size(), bytes_of(tensor)));
+  if (rank_ == root) {
+    tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
+  }
+  synchronize({device_, Stream::kCompute});
+  meet("reduce, ending", root);  // the others may change their tensors when the root has read them
+}
+
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   STAGECOACH_CHECK(root >= 0 && root < size(), "{}: root {} of a group of {}", doing("broadcast", ""), root, size());
   const auto tensors = meet_with("broadcast", tensor, tree_broadcast_seconds(clock_->link(), size(), bytes_of(tensor)));
@@ -249,7 +261,19 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
     members.push_back(members_[static_cast<std::size_t>(choice.rank)]);
   }
   std::string group = fmt::format("{}.{}:{}", group_, splits_++, colour);
-  return std::make_unique<ThreadCommunicator>(world_, std::move(group), rank, std::move(members), device_, clock_);
+  return std::make_unique<ThreadCommunicator>(world_, std::move(group), rank, std::move(members), device_, clock_,
+                                              patience_.waits);
+}
+
+std::unique_ptr<Communicator> ThreadCommunicator::duplicate() {
+  // It sleeps while it waits: it shares the core of the rank's own thread, which has work to do.
+  return std::make_unique<ThreadCommunicator>(world_, fmt::format("{}+{}", group_, duplicates_++), rank_, members_,
+                                              device_, clock_->another(), ThreadWorld::Waits::sleeping);
+}
+
+void ThreadCommunicator::abandon() {
+  abandoned_.request_stop();
+  world_->call(members_[static_cast<std::size_t>(rank_)]);
 }
 
 }  // namespace stagecoach

@@ -3,6 +3,7 @@
 /// The communicator of ranks that are threads of one process.
 
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "parallel/comm/communicator.h"
@@ -13,9 +14,9 @@ namespace stagecoach {
 class ThreadCommunicator final : public Communicator {
  public:
   /// `members[i]` is the number that rank i of this group has in the whole world; errors name ranks by it. `group` is
-  /// the same on all of them and unique in the world. `clock` is the rank's own.
+  /// the same on all of them and unique in the world. `clock` is that of the thread that will use it.
   ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::string group, int rank, std::vector<int> members,
-                     Device device, std::shared_ptr<Clock> clock);
+                     Device device, std::shared_ptr<Clock> clock, ThreadWorld::Waits waits);
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
@@ -26,11 +27,14 @@ class ThreadCommunicator final : public Communicator {
   void send_number(double number, int to, int tag) override;
   double receive_number(int from, int tag) override;
   void all_reduce(Tensor& tensor) override;
+  void reduce(Tensor& tensor, int root) override;
   void broadcast(Tensor& tensor, int root) override;
   std::vector<Tensor> all_gather(const Tensor& tensor) override;
   Tensor reduce_scatter(const Tensor& tensor) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
+  std::unique_ptr<Communicator> duplicate() override;
+  void abandon() override;
 
  private:
   /// `from` and `to` are ranks of this group.
@@ -55,8 +59,11 @@ class ThreadCommunicator final : public Communicator {
   std::vector<int> members_;
   Device device_;
   std::shared_ptr<Clock> clock_;
+  std::stop_source abandoned_;
+  ThreadWorld::Patience patience_;
   std::int64_t meetings_ = 0;
   int splits_ = 0;
+  int duplicates_ = 0;
 };
 
 }  // namespace stagecoach

@@ -35,10 +35,10 @@ void ThreadWorld::poll(int rank, std::unique_lock<std::mutex>& lock) const {
 }
 
 template <class Done>
-void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done,
+void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const Patience& patience,
                        const std::function<std::string()>& doing) {
-  const auto has_ended = [&] { return !failure_.empty() || done(); };
-  if (waits_ == Waits::polling) {
+  const auto has_ended = [&] { return !failure_.empty() || patience.stop.stop_requested() || done(); };
+  if (patience.waits == Waits::polling) {
     const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::duration<double>>(kLongestPoll, timeout_);
     while (!has_ended() && std::chrono::steady_clock::now() < end) {
       poll(rank, lock);
@@ -50,6 +50,9 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
   }
   if (!failure_.empty()) {
     throw CommError(fmt::format("{}: stopped, as {}", doing(), failure_));
+  }
+  if (patience.stop.stop_requested()) {
+    throw CommError(fmt::format("{}: given up by this rank", doing()));
   }
   if (!in_time) {
     throw CommError(
@@ -75,18 +78,19 @@ bool ThreadWorld::is_taken(const Message& message) {
   return message.taken;
 }
 
-double ThreadWorld::wait_taken(const Address& address, const Message& message,
+double ThreadWorld::wait_taken(const Address& address, const Message& message, const Patience& patience,
                                const std::function<std::string()>& doing) {
   std::unique_lock lock(mutex_);
   wait(
-      std::get<1>(address), lock, [&] { return message.taken; }, doing);
+      std::get<1>(address), lock, [&] { return message.taken; }, patience, doing);
   return message.taken_at;
 }
 
-ThreadWorld::Message ThreadWorld::take(const Address& address, double now, const std::function<std::string()>& doing) {
+ThreadWorld::Message ThreadWorld::take(const Address& address, double now, const Patience& patience,
+                                       const std::function<std::string()>& doing) {
   std::unique_lock lock(mutex_);
   wait(
-      std::get<2>(address), lock, [&] { return messages_.contains(address); }, doing);
+      std::get<2>(address), lock, [&] { return messages_.contains(address); }, patience, doing);
   const auto found = messages_.find(address);
   const std::shared_ptr<Message> message = std::move(found->second.front());
   found->second.pop_front();
@@ -100,7 +104,8 @@ ThreadWorld::Message ThreadWorld::take(const Address& address, double now, const
 }
 
 std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, const std::vector<int>& members,
-                                        std::any mine, const std::function<std::string()>& doing) {
+                                        std::any mine, const Patience& patience,
+                                        const std::function<std::string()>& doing) {
   const int size = static_cast<int>(members.size());
   std::unique_lock lock(mutex_);
   Meeting& here = meetings_[meeting];
@@ -110,7 +115,7 @@ std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, co
     std::for_each(members.begin(), members.end(), [&](int member) { wake(member); });
   }
   wait(
-      members[static_cast<std::size_t>(rank)], lock, [&] { return here.came == size; },
+      members[static_cast<std::size_t>(rank)], lock, [&] { return here.came == size; }, patience,
       [&] {
         std::string absent;
         for (int r = 0; r < size; ++r) {
@@ -135,6 +140,11 @@ void ThreadWorld::fail(const std::string& who) {
   for (int rank = 0; rank < static_cast<int>(mailboxes_.size()); ++rank) {
     wake(rank);
   }
+}
+
+void ThreadWorld::call(int rank) {
+  const std::lock_guard lock(mutex_);
+  wake(rank);
 }
 
 }  // namespace stagecoach

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -24,11 +25,17 @@ namespace stagecoach {
 
 class ThreadWorld {
  public:
-  /// With Waits::polling a rank that waits keeps its core for a while: to be woken takes longer than most waits. That
+  ThreadWorld(int ranks, std::chrono::duration<double> timeout)
+      : timeout_(timeout), mailboxes_(static_cast<std::size_t>(ranks)) {}
+
+  /// With Waits::polling a thread that waits keeps its core for a while: to be woken takes longer than most waits. That
   /// is for ranks with a core each.
   enum class Waits { sleeping, polling };
-  ThreadWorld(int ranks, std::chrono::duration<double> timeout, Waits waits)
-      : timeout_(timeout), waits_(waits), mailboxes_(static_cast<std::size_t>(ranks)) {}
+  /// How a thread waits, and what ends its waits besides what it waits for. After a request to stop, `call` its rank.
+  struct Patience {
+    Waits waits = Waits::sleeping;
+    std::stop_token stop = {};
+  };
 
   struct Message {
     Tensor tensor;
@@ -43,18 +50,21 @@ class ThreadWorld {
   /// Leaves a message, which arrives at time `arrival`; the result tells when it was taken.
   std::shared_ptr<Message> leave(const Address& address, const Tensor& tensor, double arrival);
   /// Waits until `message` was taken; gives the time. `doing` describes the call in errors.
-  double wait_taken(const Address& address, const Message& message, const std::function<std::string()>& doing);
+  double wait_taken(const Address& address, const Message& message, const Patience& patience,
+                    const std::function<std::string()>& doing);
   bool is_taken(const Message& message);
   /// Waits, from time `now` on, for the next message, and takes the tensor out of it: the sender holds it no longer.
-  Message take(const Address& address, double now, const std::function<std::string()>& doing);
+  Message take(const Address& address, double now, const Patience& patience, const std::function<std::string()>& doing);
 
   /// Each of `members` brings something; returns what all brought when the last one has come. `rank` is this one's
   /// place among them, `meeting` unique in the group.
   std::vector<std::any> meet(const std::string& meeting, int rank, const std::vector<int>& members, std::any mine,
-                             const std::function<std::string()>& doing);
+                             const Patience& patience, const std::function<std::string()>& doing);
 
   /// Tells all ranks, also those that wait now, that `who` has failed. Only the first time counts.
   void fail(const std::string& who);
+  /// Lets the threads of rank `rank` that wait look again whether they shall go on.
+  void call(int rank);
 
  private:
   struct Meeting {
@@ -64,7 +74,8 @@ class ThreadWorld {
   };
   /// Rank `rank` waits until `done` holds. Throws CommError after the timeout, or when a rank has failed.
   template <class Done>
-  void wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const std::function<std::string()>& doing);
+  void wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const Patience& patience,
+            const std::function<std::string()>& doing);
   /// There is news for rank `rank`.
   void wake(int rank);
   void poll(int rank, std::unique_lock<std::mutex>& lock) const;
@@ -76,7 +87,6 @@ class ThreadWorld {
   };
 
   const std::chrono::duration<double> timeout_;
-  const Waits waits_;
   std::mutex mutex_;                // guards what follows
   std::vector<Mailbox> mailboxes_;  // a rank each: only those are woken for whom there is news
   std::map<Address, std::deque<std::shared_ptr<Message>>> messages_;

@@ -146,6 +146,7 @@ TEST(Link, TakesLatencyAndBytesOverBandwidth) {
   EXPECT_DOUBLE_EQ(tree_broadcast_seconds(link, 4, 10), 4);
   EXPECT_DOUBLE_EQ(tree_broadcast_seconds(link, 5, 10), 6);
   EXPECT_DOUBLE_EQ(tree_broadcast_seconds(link, 1, 10), 0);
+  EXPECT_DOUBLE_EQ(root_reduce_seconds(link, 4, 10), 6);
 }
 
 }  // namespace

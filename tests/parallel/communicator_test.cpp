@@ -80,6 +80,17 @@ TEST_P(Ranks, AllReduceSumsInTheOrderOfTheRanks) {
   }
 }
 
+TEST_P(Ranks, ReduceSumsInTheOrderOfTheRanksOnOneOfThem) {
+  const Shape shape{7, 5};
+  const Tensor wanted = sum_over(GetParam(), shape);
+  launch({.ranks = GetParam()}, [&](Rank& rank) {
+    const int root = rank.world - 1;
+    Tensor tensor = of_rank(rank.index, shape, rank.device);
+    rank.comm.reduce(tensor, root);
+    EXPECT_TRUE(same_bytes(tensor, rank.index == root ? wanted : of_rank(rank.index, shape)));
+  });
+}
+
 TEST_P(Ranks, BroadcastGatherAndScatter) {
   const int world = GetParam();
   const Shape shape{world, 3};

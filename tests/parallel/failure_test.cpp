@@ -33,6 +33,11 @@ const Wait kWaits[] = {
        Tensor tensor = number(rank);
        rank.comm.all_reduce(tensor);
      }},
+    {"reduce",
+     [](Rank& rank) {
+       Tensor tensor = number(rank);
+       rank.comm.reduce(tensor, 0);
+     }},
     {"broadcast",
      [](Rank& rank) {
        Tensor tensor = number(rank);

@@ -1,0 +1,113 @@
+#include "parallel/comm/background.h"
+
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach {
+
+struct Background::Pending::Job {
+  std::function<void(Communicator&)> work;
+  double given = 0;  // by the rank's clock
+  Span span = {};
+  std::exception_ptr failure = nullptr;
+  bool ended = false;
+  std::mutex mutex = {};  // guards all but `work` and `given`
+  std::condition_variable changed = {};
+
+  void end(Span when, std::exception_ptr why) {
+    const std::lock_guard lock(mutex);
+    span = when;
+    failure = std::move(why);
+    ended = true;
+    changed.notify_all();
+  }
+};
+
+Background::Span Background::Pending::wait() const {
+  Waiting waiting(*clock_);
+  std::unique_lock lock(job_->mutex);
+  job_->changed.wait(lock, [this] { return job_->ended; });  // each of the job's own waits has a deadline
+  if (job_->failure != nullptr) {
+    std::rethrow_exception(job_->failure);
+  }
+  waiting.until(job_->span.end);
+  return job_->span;
+}
+
+Background::Background(Communicator& comm) : comm_(comm) {
+  const Waiting waiting(comm.clock());  // a GPU's clock lets one thread compute at a time
+  std::unique_lock lock(mutex_);
+  thread_ = std::jthread([this] {
+    std::unique_ptr<Communicator> own;
+    try {
+      own = comm_.duplicate();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    {
+      const std::lock_guard started(mutex_);
+      own_ = own.get();
+      started_ = true;
+      changed_.notify_all();
+    }
+    if (own != nullptr) {
+      work(*own);
+    }
+  });
+  changed_.wait(lock, [this] { return started_; });
+  if (failure_ != nullptr) {
+    std::rethrow_exception(failure_);
+  }
+}
+
+Background::~Background() {
+  own_->abandon();
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  changed_.notify_all();
+}
+
+Background::Pending Background::run(std::function<void(Communicator&)> job) {
+  auto given = std::make_shared<Pending::Job>();
+  given->work = std::move(job);
+  given->given = comm_.clock().now();
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(given);
+  changed_.notify_all();
+  return {comm_.clock(), given};
+}
+
+/// Null at the end.
+std::shared_ptr<Background::Pending::Job> Background::next(Clock& clock) {
+  Waiting waiting(clock);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+  if (ending_) {
+    return nullptr;
+  }
+  auto job = std::move(jobs_.front());
+  jobs_.pop_front();
+  waiting.until(job->given);
+  return job;
+}
+
+void Background::work(Communicator& comm) {
+  const NoGrad no_grad;
+  const SingleThreaded single;  // the threads of the device are the rank's own
+  while (const auto job = next(comm.clock())) {
+    const double begin = comm.clock().now();
+    if (failure_ == nullptr) {
+      try {
+        job->work(comm);
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    }
+    job->work = nullptr;  // what it held is free again
+    job->end({begin, comm.clock().now()}, failure_);
+  }
+}
+
+}  // namespace stagecoach

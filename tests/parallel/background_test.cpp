@@ -1,0 +1,115 @@
+// A rank's second thread: jobs in order, beside the rank's own work, whose failures end nobody's wait too late.
+
+#include "parallel/comm/background.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "parallel/launch.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+Tensor number(double value, Device device) { return Tensor::full({1}, value, DType::float32, device); }
+
+TEST(Background, SumsWhileTheRankTalksItself) {
+  launch({.ranks = 4}, [](Rank& rank) {
+    Background background(rank.comm);
+    std::vector<Tensor> sums;
+    std::vector<Background::Pending> pending;
+    for (int i = 0; i < 20; ++i) {
+      sums.push_back(number(i * (1 + rank.index), rank.device));
+      pending.push_back(background.run([sum = sums.back()](Communicator& comm) mutable { comm.all_reduce(sum); }));
+      if (i % 3 == rank.index % 3) {  // ranks come to their jobs at different moments
+        rank.comm.send_number(i, (rank.index + 1) % 4, 5);
+      }
+    }
+    rank.comm.barrier();
+    for (int i = 0; i < 20; ++i) {
+      pending[static_cast<std::size_t>(i)].wait();
+      EXPECT_EQ(sums[static_cast<std::size_t>(i)].item(), 10.0 * i);
+    }
+  });
+}
+
+TEST(Background, RunsItsJobsInTheirOrder) {
+  launch({.ranks = 1}, [](Rank& rank) {
+    Background background(rank.comm);
+    std::string order;
+    background.run([&](Communicator&) { order += "a"; });
+    background.run([&](Communicator&) { order += "b"; });
+    background.run([&](Communicator&) { order += "c"; }).wait();
+    EXPECT_EQ(order, "abc");
+  });
+}
+
+TEST(Background, TakesTimeBesideThatOfTheRankOnAVirtualClock) {
+  const Link link{.latency = 1};
+  launch({.ranks = 2, .clock = ClockKind::virtual_time, .link = link}, [](Rank& rank) {
+    Background background(rank.comm);
+    Tensor sum = number(1, rank.device);
+    const double before = rank.comm.clock().now();
+    const auto first = background.run([=](Communicator& comm) mutable { comm.all_reduce(sum); });
+    const auto second = background.run([=](Communicator& comm) mutable { comm.all_reduce(sum); });
+    EXPECT_LT(rank.comm.clock().now() - before, 0.5);  // the rank goes on
+    const Background::Span one = first.wait();
+    EXPECT_NEAR(rank.comm.clock().now() - before, 2, 0.1);  // two messages of a second
+    const Background::Span two = second.wait();
+    EXPECT_NEAR(rank.comm.clock().now() - before, 4, 0.2);
+    EXPECT_NEAR(one.end - one.begin, 2, 0.1);
+    EXPECT_GE(two.begin, one.end);
+    EXPECT_NEAR(rank.comm.clock().waited(), 4, 0.2);
+  });
+}
+
+TEST(Background, ThrowsWhatTheJobThrew) {
+  launch({.ranks = 1}, [](Rank& rank) {
+    Background background(rank.comm);
+    const auto bad = background.run([](Communicator&) { throw Error("the bucket leaks"); });
+    const auto next = background.run([](Communicator&) { ADD_FAILURE() << "runs behind a failure"; });
+    EXPECT_TRUE(fails_with<Error>({"the bucket leaks"}, [&] { bad.wait(); }));
+    EXPECT_TRUE(fails_with<Error>({"the bucket leaks"}, [&] { next.wait(); }));
+  });
+}
+
+TEST(Background, OfARankThatFailsGivesUpAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(fails_with<Error>({"rank 0: the disk is on fire"}, [&] {
+    launch({.ranks = 3, .timeout = 60}, [&](Rank& rank) {
+      Background background(rank.comm);
+      Tensor sum = number(1, rank.device);
+      const auto job = background.run([=](Communicator& comm) mutable {
+        if (comm.rank() != 1) {
+          comm.all_reduce(sum);
+        } else {
+          comm.receive({1}, DType::float32, 0, 7);
+        }
+      });
+      if (rank.index == 0) {
+        throw Error("the disk is on fire");
+      }
+      job.wait();
+    });
+  }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Background, WaitsNoLongerThanTheTimeout) {
+  EXPECT_TRUE(fails_with<CommError>({"all_reduce", "no answer within 0.2 s", "not yet there: rank 1"}, [] {
+    launch({.ranks = 2, .timeout = 0.2}, [](Rank& rank) {
+      Background background(rank.comm);
+      if (rank.index == 0) {
+        background.run([sum = number(1, rank.device)](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
+      }
+    });
+  }));
+}
+
+}  // namespace
+}  // namespace stagecoach
