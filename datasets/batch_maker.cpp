@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "datasets/augment.h"
+#include "datasets/shares.h"
 
 namespace stagecoach {
 namespace {
@@ -66,8 +67,7 @@ std::vector<std::uint32_t> BatchMaker::order(std::int64_t epoch) const {
 Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index) const {
   const std::int64_t start = index * settings_.batch_size;
   const std::int64_t global = std::min(settings_.batch_size, dataset_.size() - start);
-  const std::int64_t first = settings_.shard * global / settings_.shards;
-  const std::int64_t count = (settings_.shard + 1) * global / settings_.shards - first;
+  const auto [first, count] = share_of(global, settings_.shard, settings_.shards);
 
   Batch batch{Tensor::empty({count, 3, made_.height, made_.width}, DType::uint8), Tensor::empty({count}, DType::int32),
               index, global};

@@ -6,16 +6,17 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "datasets/shares.h"
 
 namespace stagecoach {
 
-/// The sizes of `count` parts of `total` pictures: as even as can be, the earlier ones larger by one where they differ.
-/// With fewer pictures than parts, each is a part.
+/// The sizes of `count` shares of `total` pictures. With fewer pictures than that, each is one; without any there is
+/// one, which is empty.
 inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int64_t count) {
-  const std::int64_t parts = std::min(total, count);
+  const std::int64_t parts = std::clamp<std::int64_t>(total, 1, count);
   std::vector<std::int64_t> sizes;
   for (std::int64_t i = 0; i < parts; ++i) {
-    sizes.push_back(total / parts + (i < total % parts ? 1 : 0));
+    sizes.push_back(share_of(total, i, parts).count);
   }
   return sizes;
 }

@@ -115,7 +115,7 @@ TEST(Loader, ShardsTogetherAreTheWhole) {
         const auto i = static_cast<std::size_t>(batch.index);
         const std::int64_t n = expected[i].global_size;
         EXPECT_EQ(batch.global_size, n);
-        EXPECT_EQ(batch.labels.size(0), (shard + 1) * n / shards - shard * n / shards);
+        EXPECT_EQ(batch.labels.size(0), n / shards + (shard < n % shards ? 1 : 0));
         EXPECT_EQ(batch.images.size(0), batch.labels.size(0));
         const auto pixels = batch.images.to_vector<std::uint8_t>();
         const auto own = batch.labels.to_vector<std::int32_t>();
