@@ -1,0 +1,106 @@
+#pragma once
+/// @file
+/// Sums the gradients of ranks that each train the same model on a part of the batch, bucket by bucket, while the
+/// backward that makes them goes on.
+///
+///     reducer.begin(Reducer::Sync::yes, {&loss, 1});
+///     backward(loss, share);   // a full bucket leaves at once
+///     reducer.finish();        // now each gradient is the sum over all ranks
+///     optimizer.step();
+///     optimizer.zero_grad();
+///
+/// Sums, not means: each sample's share in the mean loss of the whole batch is in `share` already, so that ranks with
+/// fewer samples weigh less. Sums are made in the order of the ranks: the result is, bit for bit, that of one device
+/// that adds up the ranks' gradients one after the other.
+/// Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", 2020.
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "nn/named_tensors.h"
+#include "parallel/comm/background.h"
+#include "parallel/data_parallel/bucket.h"
+#include "parallel/data_parallel/bucket_layout.h"
+
+namespace stagecoach {
+
+struct ReducerSettings {
+  BucketCaps caps = {};
+  bool find_unused = false;  ///< look at each backward's graph for parameters that it will not reach
+  ReduceBucket reduce = {};  ///< in place of the plain sum
+};
+
+class Reducer {
+ public:
+  /// Whether gradients are reduced at the end of a backward, or wait for the next one's.
+  enum class Sync { no, yes };
+
+  /// All ranks of `comm` make one together; both outlive it. A tensor that occurs twice counts once. Parameters that no
+  /// rank trains now (requires_grad) stay out; one that only some train gets their sum on all. Takes the parameters'
+  /// gradient hooks. Throws Error unless the ranks' parameters have the same names and shapes.
+  Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSettings settings = {});
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// A backward from `outputs` will begin; they are needed only to find unused parameters, and may be none on a rank
+  /// that has nothing to do. After finish() the gradients must have been forgotten (zero_grad).
+  void begin(Sync sync, std::span<const Tensor> outputs = {});
+  /// In place of begin and a backward: reduces what backwards with Sync::no have left.
+  void reduce_accumulated();
+  /// Waits for the reductions. Then all parameters have their sums as gradients; with find_unused those that no rank
+  /// used have none. Throws Error that names the parameters for which no gradient came, unless it may be so.
+  void finish();
+
+  /// What the last backward with Sync::yes took, by the rank's clock.
+  struct Times {
+    double begin = 0;                          ///< of the backward
+    double end = 0;                            ///< likewise
+    std::vector<double> arrivals;              ///< of each parameter's gradient, in the order of parameters()
+    std::vector<Background::Span> reductions;  ///< bucket by bucket, from the moment when it was full
+  };
+  const Times& times() const { return times_; }
+  /// Those that are reduced, each once.
+  const NamedTensors& parameters() const { return parameters_; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// Whether the buckets are in the order in which gradients came in the first backward (on rank 0).
+  bool is_rebuilt() const { return rebuilt_; }
+
+ private:
+  /// Of a parameter.
+  struct State {
+    std::size_t bucket = 0;
+    std::size_t place = 0;  // in the bucket
+    bool ready = false;     // in this backward
+    bool used = false;      // since the last reduction
+  };
+
+  void build(const BucketLayout& layout);
+  void rebuild();
+  void start(Sync sync);
+  void take_gradient(std::size_t parameter);
+  void bind(std::size_t parameter);
+  void mark_ready(std::size_t parameter);
+  void mark_unused(std::span<const Tensor> outputs);
+  void launch_full_buckets();
+  Tensor sum_of_uses();
+  void require_all_ready() const;
+
+  Communicator& comm_;
+  ReducerSettings settings_;
+  NamedTensors parameters_;
+  std::vector<State> states_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> missing_;      // gradients, a bucket
+  std::vector<std::size_t> first_order_;  // in which gradients came in the first backward
+  bool begun_ = false;
+  bool rebuilt_ = false;
+  bool reduced_ = false;         // the gradients are sums of the last step
+  std::optional<Sync> running_;  // the backward that was announced
+  Times times_;
+  std::vector<Background::Pending> pending_;  // a launched bucket each
+  Background background_;
+};
+
+}  // namespace stagecoach
