@@ -11,6 +11,8 @@ std::size_t size_of(DType dtype) {
       return 8;
     case DType::uint8:
       return 1;
+    case DType::float16:
+      return 2;
   }
   fail("size_of: unknown dtype");
 }
@@ -25,6 +27,8 @@ const char* name_of(DType dtype) {
       return "int32";
     case DType::uint8:
       return "uint8";
+    case DType::float16:
+      return "float16";
   }
   fail("name_of: unknown dtype");
 }

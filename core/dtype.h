@@ -6,15 +6,17 @@
 #include <cstdint>
 
 #include "core/error.h"
+#include "core/half.h"
 
 namespace stagecoach {
 
-enum class DType : std::uint8_t { float32, float64, int32, uint8 };
+/// A float16 is stored and travels; the one thing to do with it is Kernels::convert.
+enum class DType : std::uint8_t { float32, float64, int32, uint8, float16 };
 
 /// Bytes of one element.
 std::size_t size_of(DType dtype);
 
-/// "float32", "float64", "int32" or "uint8".
+/// "float32", "float64", "int32", "uint8" or "float16".
 const char* name_of(DType dtype);
 
 /// The DType of a C++ type: dtype_of<float> is DType::float32.
@@ -31,6 +33,8 @@ template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::int32;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
+template <>
+inline constexpr DType dtype_of<Half> = DType::float16;
 
 /// Calls `body.operator()<float>()` or `<double>()` by `dtype`; `what` names the operation in the error
 /// for any other type.

@@ -110,6 +110,8 @@ double Tensor::item() const {
       return to_vector<std::int32_t>()[0];
     case DType::uint8:
       return to_vector<std::uint8_t>()[0];
+    case DType::float16:
+      return to_float(to_vector<Half>()[0]);
   }
   fail("item: unknown dtype");
 }
@@ -211,6 +213,7 @@ STAGECOACH_INSTANTIATE(float)
 STAGECOACH_INSTANTIATE(double)
 STAGECOACH_INSTANTIATE(std::int32_t)
 STAGECOACH_INSTANTIATE(std::uint8_t)
+STAGECOACH_INSTANTIATE(Half)
 #undef STAGECOACH_INSTANTIATE
 
 }  // namespace stagecoach

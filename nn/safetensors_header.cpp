@@ -20,8 +20,11 @@ struct TypeName {
   const char* name;
   DType dtype;
 };
-constexpr TypeName kTypeNames[] = {
-    {"F32", DType::float32}, {"F64", DType::float64}, {"I32", DType::int32}, {"U8", DType::uint8}};
+constexpr TypeName kTypeNames[] = {{"F32", DType::float32},
+                                   {"F64", DType::float64},
+                                   {"I32", DType::int32},
+                                   {"U8", DType::uint8},
+                                   {"F16", DType::float16}};
 
 [[noreturn]] void refuse(const std::string& what) { throw DataError("the header " + what); }
 
@@ -97,7 +100,7 @@ DType to_dtype(const std::string& name, const Json& value) {
       return type.dtype;
     }
   }
-  refuse(fmt::format("gives '{}' the dtype '{}'; Stagecoach reads F32, F64, I32 and U8", name,
+  refuse(fmt::format("gives '{}' the dtype '{}'; Stagecoach reads F32, F64, F16, I32 and U8", name,
                      found->get_ref<const std::string&>()));
 }
 

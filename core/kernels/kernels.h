@@ -31,6 +31,8 @@ class Kernels {
   virtual void fill(double value, Tensor& out) const = 0;
   /// Between devices, or within one. The two do not overlap.
   virtual void copy(const Tensor& source, Tensor& out) const = 0;
+  /// float32 to float16 or back, as core/half.h says. Equal bytes on every device.
+  virtual void convert(const Tensor& source, Tensor& out) const = 0;
 
   // Elementwise: all arguments have one shape.
   virtual void add(const Tensor& a, const Tensor& b, Tensor& out) const = 0;

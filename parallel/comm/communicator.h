@@ -82,7 +82,8 @@ class Communicator {
   virtual double receive_number(int from, int tag) = 0;
 
   // Operations of all. All ranks of the group call them, in the same order, with tensors of one shape and type;
-  // otherwise all get a CommError. Sums are made in the order of the ranks: equal inputs give equal bytes.
+  // otherwise all get a CommError. Sums are made in the order of the ranks: equal inputs give equal bytes. A sum of
+  // float16 is made in float32 and rounded once.
   /// Replaces `tensor` by the sum over all ranks.
   virtual void all_reduce(Tensor& tensor) = 0;
   /// Replaces `tensor` of rank `root` by that sum; the others keep theirs.

@@ -16,6 +16,13 @@ std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}"
 
 double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
+/// A copy in the other of the types float16 and float32.
+Tensor converted(const Tensor& tensor, DType dtype) {
+  Tensor copy = Tensor::empty(tensor.shape(), dtype, tensor.device());
+  kernels(tensor.device()).convert(tensor, copy);
+  return copy;
+}
+
 /// The part of rank `rank` when `count` elements are dealt to `size` ranks.
 std::int64_t part_start(std::int64_t count, int rank, int size) { return count * rank / size; }
 
@@ -168,12 +175,16 @@ std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const T
 }
 
 Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const {
-  const auto part = [&](const Tensor& tensor) { return here(tensor.alias({length}, tensor.offset() + start)); };
-  Tensor sum = part(tensors[0]).clone();
+  const bool halves = tensors[0].dtype() == DType::float16;
+  const auto part = [&](const Tensor& tensor) {
+    const Tensor theirs = here(tensor.alias({length}, tensor.offset() + start));
+    return halves ? converted(theirs, DType::float32) : theirs;
+  };
+  Tensor sum = halves ? part(tensors[0]) : part(tensors[0]).clone();
   for (std::size_t r = 1; r < tensors.size(); ++r) {
     kernels(device_).add_scaled(part(tensors[r]), 1, sum);
   }
-  return sum;
+  return halves ? converted(sum, DType::float16) : sum;
 }
 
 void ThreadCommunicator::all_reduce(Tensor& tensor) {

@@ -46,7 +46,8 @@ class ThreadCommunicator final : public Communicator {
   std::vector<T> meet(const char* operation, const T& mine, double seconds = 0);
   /// The tensors of all ranks, whose shapes and types are found to be one.
   std::vector<Tensor> meet_with(const char* operation, const Tensor& tensor, double seconds);
-  /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks.
+  /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks; those of float16 as
+  /// float32, so that only the sum is rounded.
   Tensor sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const;
   /// `tensor`, which another rank made, on this rank's device.
   Tensor here(const Tensor& tensor) const;

@@ -16,6 +16,7 @@ TEST(DType, SizesAreThoseOfTheCppTypes) {
   EXPECT_EQ(size_of(dtype_of<double>), sizeof(double));
   EXPECT_EQ(size_of(dtype_of<std::int32_t>), sizeof(std::int32_t));
   EXPECT_EQ(size_of(dtype_of<std::uint8_t>), sizeof(std::uint8_t));
+  EXPECT_EQ(size_of(dtype_of<Half>), sizeof(Half));
 }
 
 TEST(DType, Names) {
@@ -23,6 +24,7 @@ TEST(DType, Names) {
   EXPECT_STREQ(name_of(DType::float64), "float64");
   EXPECT_STREQ(name_of(DType::int32), "int32");
   EXPECT_STREQ(name_of(DType::uint8), "uint8");
+  EXPECT_STREQ(name_of(DType::float16), "float16");
 }
 
 TEST(DType, DispatchCallsWithTheType) {
@@ -34,10 +36,11 @@ TEST(DType, DispatchCallsWithTheType) {
   EXPECT_EQ(dispatch_floating(DType::float64, "test", size), 8U);
 }
 
-TEST(DType, DispatchRefusesWholeNumbersByName) {
+TEST(DType, DispatchRefusesOtherTypesByName) {
   const auto body = []<class T>() { ADD_FAILURE() << "called for a type of " << sizeof(T) << " bytes"; };
   EXPECT_TRUE(test::fails_with({"sorting", "int32"}, [&] { dispatch_floating(DType::int32, "sorting", body); }));
   EXPECT_TRUE(test::fails_with({"sorting", "uint8"}, [&] { dispatch_floating(DType::uint8, "sorting", body); }));
+  EXPECT_TRUE(test::fails_with({"sorting", "float16"}, [&] { dispatch_floating(DType::float16, "sorting", body); }));
 }
 
 }  // namespace

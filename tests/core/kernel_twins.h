@@ -32,7 +32,7 @@ inline std::vector<DType> twin_types() {
 
 /// What a kernel writes to starts as this, so that an element left out is seen.
 inline Tensor unset(const Shape& shape, DType dtype) {
-  const bool floating = dtype == DType::float32 || dtype == DType::float64;
+  const bool floating = dtype != DType::int32 && dtype != DType::uint8;
   return Tensor::full(shape, floating ? std::numeric_limits<double>::quiet_NaN() : 77, dtype);
 }
 
@@ -64,13 +64,13 @@ class Guarded {
   Tensor view_;
 };
 
-/// Integers are equal. Floating numbers are within 1e-5 + 1e-4 |b| in float32 and 1e-12 (1 + |b|) in float64, times
-/// sqrt(terms) for sums of so many terms; or both are no numbers, or the same infinity.
+/// Integers and halves are equal. Floating numbers are within 1e-5 + 1e-4 |b| in float32 and 1e-12 (1 + |b|) in
+/// float64, times sqrt(terms) for sums of so many terms; or both are no numbers, or the same infinity.
 inline ::testing::AssertionResult twins_agree(const Tensor& a, const Tensor& b, std::int64_t terms) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) {
     return ::testing::AssertionFailure() << describe(a) << " against " << describe(b);
   }
-  if (a.dtype() == DType::int32 || a.dtype() == DType::uint8) {
+  if (a.dtype() != DType::float32 && a.dtype() != DType::float64) {
     return same_bytes(a, b);
   }
   const bool single = a.dtype() == DType::float32;

@@ -15,7 +15,7 @@ using test::Tensors;
 class ElementwiseTwins : public test::KernelTwins {};
 STAGECOACH_KERNEL_TWINS(ElementwiseTwins);
 
-const DType kAllTypes[] = {DType::float32, DType::float64, DType::int32, DType::uint8};
+const DType kAllTypes[] = {DType::float32, DType::float64, DType::int32, DType::uint8, DType::float16};
 // Around a warp and a block of threads, and primes.
 const Shape kShapes[] = {{},    {1},   {0},   {0, 3}, {3, 5},     {31},         {33},
                          {255}, {256}, {257}, {1009}, {2, 3, 37}, {5, 1, 7, 3}, {3, 1021}};
@@ -33,15 +33,19 @@ void for_each_shape(const Body& body) {
 Tensor counted(std::int64_t count, DType dtype) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
   std::vector<std::int32_t> integers(bytes.size());
+  std::vector<Half> halves(bytes.size());
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     integers[i] = static_cast<std::int32_t>(i);
     bytes[i] = static_cast<std::uint8_t>(i);
+    halves[i] = to_half(static_cast<float>(i));
   }
   switch (dtype) {
     case DType::uint8:
       return Tensor::from(bytes, {count});
     case DType::int32:
       return Tensor::from(integers, {count});
+    case DType::float16:
+      return Tensor::from(halves, {count});
     default:
       return test::typed(integers, {count}, dtype);
   }
@@ -101,6 +105,17 @@ TEST_P(ElementwiseTwins, CopyOfPartsAtOddOffsets) {
       }
     }
   }
+}
+
+TEST_P(ElementwiseTwins, ConvertToHalvesAndBack) {
+  for_each_shape([](const Shape& shape) {
+    const Tensor x = test::random_tensor(shape, "x", DType::float32);
+    expect_twins({x, test::unset(shape, DType::float16), test::unset(shape, DType::float32)},
+                 [](const Kernels& k, Tensors& t) {
+                   k.convert(t[0], t[1]);
+                   k.convert(t[1], t[2]);
+                 });
+  });
 }
 
 TEST_P(ElementwiseTwins, Add) {

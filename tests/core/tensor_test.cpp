@@ -19,7 +19,7 @@ using test::fresh_device;
 using test::of;
 using Values = std::vector<double>;
 
-const DType kTypes[] = {DType::float32, DType::float64, DType::int32, DType::uint8};
+const DType kTypes[] = {DType::float32, DType::float64, DType::int32, DType::uint8, DType::float16};
 
 Values read(const Tensor& tensor) { return tensor.to_vector<double>(); }
 
@@ -44,6 +44,7 @@ TEST(Tensor, FromTakesEveryType) {
   EXPECT_EQ(Tensor::from(std::vector<std::int32_t>{-7}, {}).to_vector<std::int32_t>(), (std::vector<std::int32_t>{-7}));
   EXPECT_EQ(Tensor::from(std::vector<std::uint8_t>{255}, {}).to_vector<std::uint8_t>(),
             (std::vector<std::uint8_t>{255}));
+  EXPECT_EQ(Tensor::from(std::vector<Half>{Half{7}}, {}).to_vector<Half>(), (std::vector<Half>{Half{7}}));
 }
 
 TEST(Tensor, FromNeedsAsManyValuesAsTheShapeHas) {

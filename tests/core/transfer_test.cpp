@@ -34,7 +34,7 @@ class Transfer : public ::testing::TestWithParam<Device> {
 INSTANTIATE_TEST_SUITE_P(Devices, Transfer, ::testing::ValuesIn(test::devices()), test::device_name);
 
 TEST_P(Transfer, StagingTensorsLieOnTheCpu) {
-  for (const DType dtype : {DType::float32, DType::float64, DType::int32, DType::uint8}) {
+  for (const DType dtype : {DType::float32, DType::float64, DType::int32, DType::uint8, DType::float16}) {
     Tensor tensor = staging_tensor({3, 5}, dtype, device());
     EXPECT_EQ(tensor.device(), Device{});
     EXPECT_EQ(tensor.shape(), (Shape{3, 5}));

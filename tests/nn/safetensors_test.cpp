@@ -41,6 +41,7 @@ TEST(Safetensors, RoundTripOfAllTypes) {
        {"bytes", bytes({0, 255, 7})},
        {"doubles", Tensor::from<double>({0.1, -infinity, 1e-310}, {3, 1, 1})},
        {"ints", Tensor::from<std::int32_t>({-1, 2147483647}, {1, 2})},
+       {"halves", Tensor::from<Half>({Half{1}, Half{0x8000}, Half{0x7c00}}, {3})},
        {"scalar", Tensor::full({}, 3)},
        {"empty", Tensor::empty({4, 0})},
        {"", Tensor::full({1}, 4)},

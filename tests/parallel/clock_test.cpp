@@ -112,6 +112,20 @@ TEST(VirtualClock, AnOperationOfAllEndsForAllAtOnce) {
   });
 }
 
+TEST(VirtualClock, HalvesTravelInHalfTheTime) {
+  const Link link{.latency = 0, .bytes_per_second = 1000};
+  launch(virtual_world(4, link), [&](Rank& rank) {
+    const auto seconds = [&](DType dtype) {
+      Tensor tensor = Tensor::zeros({1000}, dtype, rank.device);
+      const double before = rank.comm.clock().now();
+      rank.comm.all_reduce(tensor);
+      return rank.comm.clock().now() - before;
+    };
+    EXPECT_NEAR(seconds(DType::float32), 6, 0.05);
+    EXPECT_NEAR(seconds(DType::float16), 3, 0.05);
+  });
+}
+
 // More ranks than cores: the wall clock would show them one after the other.
 TEST(VirtualClock, RanksThatShareCoresWorkSideBySide) {
   const int ranks = 4 * static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

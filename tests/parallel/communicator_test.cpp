@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <vector>
 
 #include "core/allocator.h"
@@ -89,6 +91,37 @@ TEST_P(Ranks, ReduceSumsInTheOrderOfTheRanksOnOneOfThem) {
     rank.comm.reduce(tensor, root);
     EXPECT_TRUE(same_bytes(tensor, rank.index == root ? wanted : of_rank(rank.index, shape)));
   });
+}
+
+// The sum of halves is that of floats, rounded once.
+TEST_P(Ranks, ReductionsOfHalvesAreRoundedAtTheEnd) {
+  const int world = GetParam();
+  const auto halves = [](int r, std::int64_t count) {
+    std::vector<Half> all;
+    for (const float value : of_rank(r, {count}).to_vector<float>()) {
+      all.push_back(to_half(value));
+    }
+    return all;
+  };
+  for (const std::int64_t part : {0, 1, 7, 100}) {
+    const std::int64_t count = world * part;
+    std::vector<float> sum(static_cast<std::size_t>(count), -0.0F);
+    for (int r = 0; r < world; ++r) {
+      const auto more = halves(r, count);
+      std::transform(more.begin(), more.end(), sum.begin(), sum.begin(),
+                     [](Half x, float s) { return s + to_float(x); });
+    }
+    std::vector<Half> rounded;
+    std::transform(sum.begin(), sum.end(), std::back_inserter(rounded), to_half);
+    const Tensor wanted = Tensor::from(rounded, {count});
+    launch({.ranks = world}, [&](Rank& rank) {
+      const Tensor mine = Tensor::from(halves(rank.index, count), {count}, rank.device);
+      EXPECT_TRUE(same_bytes(rank.comm.reduce_scatter(mine), wanted.narrow(rank.index * part, part)));
+      Tensor tensor = mine.clone();
+      rank.comm.all_reduce(tensor);
+      EXPECT_TRUE(same_bytes(tensor, wanted)) << "rank " << rank.index;
+    });
+  }
 }
 
 TEST_P(Ranks, BroadcastGatherAndScatter) {

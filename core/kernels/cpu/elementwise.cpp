@@ -24,11 +24,25 @@ void CpuKernels::fill(double value, Tensor& out) const {
       return fill_as<std::int32_t>(value, out);
     case DType::uint8:
       return fill_as<std::uint8_t>(value, out);
+    case DType::float16:
+      std::fill_n(out.mutable_data<Half>(), out.numel(), to_half(static_cast<float>(value)));
   }
 }
 
 void CpuKernels::copy(const Tensor& source, Tensor& out) const {
   std::memmove(out.raw_mutable_data(), source.raw_data(), out.bytes());  // views of one storage may overlap
+}
+
+void CpuKernels::convert(const Tensor& source, Tensor& out) const {
+  if (out.dtype() == DType::float16) {
+    const float* from = source.data<float>();
+    Half* to = out.mutable_data<Half>();
+    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = to_half(from[i]); });
+  } else {
+    const Half* from = source.data<Half>();
+    float* to = out.mutable_data<float>();
+    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = to_float(from[i]); });
+  }
 }
 
 void CpuKernels::add(const Tensor& a, const Tensor& b, Tensor& out) const {

@@ -36,6 +36,8 @@ void CudaKernels::fill(double value, Tensor& out) const {
       return cuda::fill(stream, static_cast<std::int32_t>(value), out.mutable_data<std::int32_t>(), out.numel());
     case DType::uint8:
       return cuda::fill(stream, static_cast<std::uint8_t>(value), out.mutable_data<std::uint8_t>(), out.numel());
+    case DType::float16:
+      return cuda::fill(stream, to_half(static_cast<float>(value)), out.mutable_data<Half>(), out.numel());
   }
 }
 
@@ -56,6 +58,15 @@ void CudaKernels::copy(const Tensor& source, Tensor& out) const {
     Event done;
     done.record({mover, Stream::kCompute});
     done.wait({from, Stream::kCompute});  // before the source's memory is used again
+  }
+}
+
+void CudaKernels::convert(const Tensor& source, Tensor& out) const {
+  const cudaStream_t stream = compute_stream(out.device());
+  if (out.dtype() == DType::float16) {
+    cuda::convert(stream, source.data<float>(), out.mutable_data<Half>(), out.numel());
+  } else {
+    cuda::convert(stream, source.data<Half>(), out.mutable_data<float>(), out.numel());
   }
 }
 

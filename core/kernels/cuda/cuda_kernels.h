@@ -10,6 +10,7 @@ class CudaKernels final : public Kernels {
  public:
   void fill(double value, Tensor& out) const override;
   void copy(const Tensor& source, Tensor& out) const override;
+  void convert(const Tensor& source, Tensor& out) const override;
   void add(const Tensor& a, const Tensor& b, Tensor& out) const override;
   void add_scaled(const Tensor& x, double factor, Tensor& sum) const override;
   void scale(const Tensor& x, double factor, Tensor& out) const override;

@@ -14,6 +14,14 @@ void fill(cudaStream_t stream, T value, T* out, std::int64_t count) {
   thrust::fill_n(on_stream(stream), out, count, value);
 }
 
+void convert(cudaStream_t stream, const float* x, Half* out, std::int64_t count) {
+  thrust::transform(on_stream(stream), x, x + count, out, [] __device__(float v) { return to_half(v); });
+}
+
+void convert(cudaStream_t stream, const Half* x, float* out, std::int64_t count) {
+  thrust::transform(on_stream(stream), x, x + count, out, [] __device__(Half v) { return to_float(v); });
+}
+
 template <class T>
 void add(cudaStream_t stream, const T* a, const T* b, T* out, std::int64_t count) {
   thrust::transform(on_stream(stream), a, a + count, b, out, [] __device__(T x, T y) { return x + y; });
@@ -51,6 +59,7 @@ void scaled_difference(cudaStream_t stream, const T* a, const T* b, T factor, co
 
 template void fill<std::int32_t>(cudaStream_t, std::int32_t, std::int32_t*, std::int64_t);
 template void fill<std::uint8_t>(cudaStream_t, std::uint8_t, std::uint8_t*, std::int64_t);
+template void fill<Half>(cudaStream_t, Half, Half*, std::int64_t);
 #define STAGECOACH_INSTANTIATE(T)                                                 \
   template void fill<T>(cudaStream_t, T, T*, std::int64_t);                       \
   template void add<T>(cudaStream_t, const T*, const T*, T*, std::int64_t);       \

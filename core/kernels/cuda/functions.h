@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "core/half.h"
 #include "core/kernels/cuda/product_plan.h"
 #include "core/kernels/settings.h"
 
@@ -18,6 +19,8 @@ namespace stagecoach::cuda {
 /// T is any element type.
 template <class T>
 void fill(cudaStream_t stream, T value, T* out, std::int64_t count);
+void convert(cudaStream_t stream, const float* x, Half* out, std::int64_t count);
+void convert(cudaStream_t stream, const Half* x, float* out, std::int64_t count);
 template <class T>
 void add(cudaStream_t stream, const T* a, const T* b, T* out, std::int64_t count);
 /// sum += factor * x
