@@ -1,0 +1,39 @@
+#pragma once
+/// @file
+/// How a bucket of gradients travels to the other ranks: each function makes a ReduceBucket (bucket.h).
+/// `make_compression` finds them by name.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/data_parallel/bucket.h"
+
+namespace stagecoach {
+
+/// Sends them as they are: the exact sum.
+ReduceBucket plain_sum();
+
+/// Sends float32 as float16, half the bytes, and adds them up in float32. Every value is rounded to 11 bits on the way
+/// there, and the sum once more on the way back. Beyond 65504 it becomes infinite, and what is less than 2^-25 is lost,
+/// as in PyTorch's fp16_compress_hook: the gradients of a mean over a large batch may need a scaled loss.
+ReduceBucket half_precision();
+
+/// Sends a gradient of [n, …], seen as a matrix [n, m], as the product of [n, r] and [r, m]: r (n + m) numbers in place
+/// of n m. What a rank's contribution loses on the way is kept there and added to the next gradient, so that nothing is
+/// lost for ever. A gradient of one dimension, or for which this would not be less, is sent as it is. A bucket takes
+/// two messages. `columns` is r; the paper calls it the rank of the compression. Throws UsageError if it is less
+/// than 1. Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed
+/// optimization", 2019, section 3, algorithms 1 and 2.
+///
+/// The function remembers, by the names of the parameters; its copies share that memory. So each rank makes one of its
+/// own, with the same arguments on all of them, and uses it on one thread at a time. It holds as many numbers as the
+/// gradients that it compresses. `seed` chooses the directions in which it looks at first.
+ReduceBucket power_sgd(int columns, std::uint64_t seed = 0);
+
+/// The names that make_compression knows: none (plain_sum), half, powersgd (with 4 columns).
+const std::vector<std::string>& compression_names();
+/// Throws UsageError for a name that it does not know.
+ReduceBucket make_compression(const std::string& name);
+
+}  // namespace stagecoach
