@@ -45,7 +45,8 @@ Tensor log_softmax(const Tensor& x);
 
 enum class Reduction { mean, sum };
 /// -log softmax(logits)[n, labels[n]], as the mean or the sum over n: logits [N, C], labels [N] int32 in 0 … C-1.
-/// Micro-batches use the sum and divide by the size of the whole batch: then uneven ones weigh what they should.
+/// Micro-batches use the sum and divide by the size of the whole batch: then uneven ones weigh what they should. The
+/// sum over no samples is 0.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction = Reduction::mean);
 /// (a - b)^2, as the mean or the sum over all elements.
 Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction = Reduction::mean);

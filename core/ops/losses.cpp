@@ -5,8 +5,12 @@ namespace stagecoach {
 namespace {
 
 /// What each term of a loss is multiplied by.
-double factor_of(Reduction reduction, std::int64_t terms) {
-  return reduction == Reduction::mean ? 1.0 / static_cast<double>(terms) : 1.0;
+double factor_of(const char* loss, const Tensor& x, std::int64_t terms, Reduction reduction) {
+  if (reduction == Reduction::sum) {
+    return 1;
+  }
+  STAGECOACH_CHECK(terms > 0, "{}: {} has no mean (its sum is 0)", loss, describe(x));
+  return 1 / static_cast<double>(terms);
 }
 
 class CrossEntropyNode final : public Node {
@@ -54,12 +58,12 @@ class SquaredErrorNode final : public Node {
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction) {
   const Span span("cross_entropy", "forward");
-  STAGECOACH_CHECK(logits.dims() == 2 && labels.dims() == 1 && logits.size(0) == labels.size(0) && logits.numel() > 0,
+  STAGECOACH_CHECK(logits.dims() == 2 && labels.dims() == 1 && logits.size(0) == labels.size(0) && logits.size(1) > 0,
                    "cross_entropy: logits {} and labels {} (wanted [N, C] and [N])", describe(logits),
                    describe(labels));
   STAGECOACH_CHECK(labels.dtype() == DType::int32 && labels.device() == logits.device(),
                    "cross_entropy: labels {} must be int32 on the device of {}", describe(labels), describe(logits));
-  const double factor = factor_of(reduction, logits.size(0));
+  const double factor = factor_of("cross_entropy", logits, logits.size(0), reduction);
   Tensor loss = empty_beside(logits, Shape{});
   Tensor probabilities = empty_beside(logits, logits.shape());
   kernels(logits.device()).cross_entropy(logits, labels, factor, loss, probabilities);
@@ -71,10 +75,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduc
 
 Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction) {
   const Span span("mean_squared_error", "forward");
-  STAGECOACH_CHECK(a.shape() == b.shape() && a.numel() > 0, "mean_squared_error: {} and {} differ", describe(a),
-                   describe(b));
+  STAGECOACH_CHECK(a.shape() == b.shape(), "mean_squared_error: {} and {} differ", describe(a), describe(b));
   check_beside("mean_squared_error", a, b);
-  const double factor = factor_of(reduction, a.numel());
+  const double factor = factor_of("mean_squared_error", a, a.numel(), reduction);
   Tensor loss = empty_beside(a, Shape{});
   kernels(a.device()).squared_error(a, b, factor, loss);
   if (should_record({&a, &b})) {

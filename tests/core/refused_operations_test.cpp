@@ -41,6 +41,8 @@ TEST(RefusedOperations, ShapesThatDoNotFit) {
   EXPECT_TRUE(fails_with({"softmax", "[2, 3, 4, 5]"}, [&] { softmax(image); }));
   EXPECT_TRUE(fails_with({"log_softmax", "[2, 0]"}, [&] { log_softmax(t({2, 0})); }));
   EXPECT_TRUE(fails_with({"cross_entropy", "[2, 3]", "[3]"}, [&] { cross_entropy(t({2, 3}), labels(3)); }));
+  EXPECT_TRUE(fails_with({"cross_entropy", "[0, 3]", "no mean"}, [&] { cross_entropy(t({0, 3}), labels(0)); }));
+  EXPECT_TRUE(fails_with({"cross_entropy", "[2, 0]"}, [&] { cross_entropy(t({2, 0}), labels(2)); }));
   EXPECT_TRUE(fails_with({"mean_squared_error", "[2]", "[3]"}, [&] { mean_squared_error(t({2}), t({3})); }));
   EXPECT_TRUE(fails_with({"mean_squared_error", "[0]"}, [&] { mean_squared_error(t({0}), t({0})); }));
   EXPECT_TRUE(fails_with({"normalize", "uint8[1, 4, 2, 2]"}, [&] {
