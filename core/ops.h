@@ -7,6 +7,7 @@
 /// reshape and narrow are members of Tensor.
 
 #include <cstdint>
+#include <functional>
 
 #include "core/kernels/kernels.h"
 #include "core/tensor.h"
@@ -57,9 +58,14 @@ struct BatchNormSettings {
   bool update = true;     ///< in training: whether to update them; a forward that is run again must not
   double momentum = 0.1;  ///< the share of the new batch in the running statistics
   double epsilon = 1e-5;
+  /// Replaces a small tensor by its sum over all who share the batch; empty when nobody does. In training all of them
+  /// then call batch_norm together, and its backward, each with its part of the samples, be it none. They normalise by
+  /// the statistics of the whole; the gradients of weight and bias remain sums over the own part.
+  std::function<void(Tensor& tensor)> sum_over_ranks = {};
 };
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias, channel by channel: x [N, C] or [N, C, H, W], the others [C].
-/// Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithm 1. In training a channel needs two values.
+/// Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithm 1. In training a channel needs two values
+/// (in all parts of the batch together).
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean,
                   Tensor running_variance, const BatchNormSettings& settings = {});
 

@@ -93,6 +93,8 @@ class Kernels {
   // Batch norm over all but dimension 1 of x [N, C, H, W] or [N, C]; the other tensors are [C].
   /// Of the batch; the variance divides by the count.
   virtual void batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) const = 0;
+  /// The sums of (x - mean)^2: a variance that is not yet divided, for a batch of which x is a part.
+  virtual void squared_deviations(const Tensor& x, const Tensor& mean, Tensor& sums) const = 0;
   /// running = (1 - momentum) * running + momentum * batch; the variance is made unbiased for `count` samples.
   virtual void update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum,
                                          std::int64_t count, Tensor& running_mean, Tensor& running_variance) const = 0;
@@ -107,11 +109,11 @@ class Kernels {
   /// When mean and deviation are constants.
   virtual void batch_norm_grad_input(const Tensor& grad_y, const Tensor& inverse_deviation, const Tensor& weight,
                                      Tensor& grad_x) const = 0;
-  /// When they are those of x itself, so that gradient flows through them too; `grad_weight` and `grad_bias` are what
-  /// batch_norm_grad_weight gave.
+  /// When they are those of the batch, so that gradient flows through them too; `grad_weight` and `grad_bias` are what
+  /// batch_norm_grad_weight gave for the whole batch, which has `count` values a channel. Often x is all of it.
   virtual void batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
                                               const Tensor& inverse_deviation, const Tensor& weight,
-                                              const Tensor& grad_weight, const Tensor& grad_bias,
+                                              const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
                                               Tensor& grad_x) const = 0;
 
   // Optimizer steps, in place on the parameters and their state: all parameters in one call.

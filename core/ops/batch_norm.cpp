@@ -1,17 +1,61 @@
+#include <utility>
+
 #include "core/ops.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
 namespace {
 
+/// What a channel is normalised by, and how many values it was made of.
+struct Statistics {
+  Tensor mean;      // [C]
+  Tensor variance;  // [C]
+  std::int64_t count;
+};
+
+void require_a_spread(std::int64_t count, const Tensor& x) {
+  STAGECOACH_CHECK(count > 1, "batch_norm: training needs more than one value a channel, not {}; input is {}", count,
+                   describe(x));
+}
+
+Statistics statistics_of(const Tensor& x) {
+  const std::int64_t count = x.numel() / x.size(1);
+  require_a_spread(count, x);
+  Statistics batch{empty_beside(x, {x.size(1)}), empty_beside(x, {x.size(1)}), count};
+  kernels(x.device()).batch_statistics(x, batch.mean, batch.variance);
+  return batch;
+}
+
+/// Those of a batch of which x is one part. Two passes, as over one part: the squares wait for the mean of all. A part
+/// without samples adds zeros.
+Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor&)>& sum_over_ranks) {
+  const Kernels& on = kernels(x.device());
+  const std::int64_t channels = x.size(1);
+  Tensor sums = empty_beside(x, {channels + 1});  // of each channel's values, and last how many those are:
+  Tensor number = sums.narrow(channels, 1);       // in float32 exact up to 2^24, and to 7 digits above
+  Tensor mean = sums.narrow(0, channels);
+  on.channel_sums(x, mean);
+  number.fill(static_cast<double>(x.numel() / channels));
+  sum_over_ranks(sums);
+  const auto count = static_cast<std::int64_t>(number.item());
+  require_a_spread(count, x);
+  const double share = 1 / static_cast<double>(count);
+  on.scale(mean, share, mean);
+  Tensor variance = empty_beside(x, {channels});
+  on.squared_deviations(x, mean, variance);
+  sum_over_ranks(variance);
+  on.scale(variance, share, variance);
+  return {mean, variance, count};
+}
+
 class BatchNormNode final : public Node {
  public:
-  BatchNormNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                const Tensor& inverse_deviation, bool statistics_vary)
-      : Node("batch_norm", {x, weight, bias}), statistics_vary_(statistics_vary) {
+  BatchNormNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Statistics& statistics,
+                const Tensor& inverse_deviation, const BatchNormSettings& settings)
+      : Node("batch_norm", {x, weight, bias}), settings_(settings), count_(statistics.count) {
     save("input", x);
     save("weight", weight);
-    save("mean", mean);
+    save("mean", statistics.mean);
     save("inverse_deviation", inverse_deviation);
   }
 
@@ -20,17 +64,19 @@ class BatchNormNode final : public Node {
     const Tensor x = saved("input");
     const Tensor mean = saved("mean");
     const Tensor inverse_deviation = saved("inverse_deviation");
+    const bool statistics_vary = settings_.training;
     Gradients gradients(3);
-    if (wanted[1] || wanted[2] || statistics_vary_) {
+    if (wanted[1] || wanted[2] || statistics_vary) {
       gradients[1] = empty_beside(grad, {x.size(1)});
       gradients[2] = empty_beside(grad, {x.size(1)});
       on.batch_norm_grad_weight(grad, x, mean, inverse_deviation, gradients[1], gradients[2]);
     }
     if (wanted[0]) {
       gradients[0] = empty_beside(grad, x.shape());
-      if (statistics_vary_) {
-        on.batch_norm_grad_input_of_batch(grad, x, mean, inverse_deviation, saved("weight"), gradients[1], gradients[2],
-                                          gradients[0]);
+      if (statistics_vary) {
+        const auto [weight_total, bias_total] = over_the_batch(gradients[1], gradients[2]);
+        on.batch_norm_grad_input_of_batch(grad, x, mean, inverse_deviation, saved("weight"), weight_total, bias_total,
+                                          count_, gradients[0]);
       } else {
         on.batch_norm_grad_input(grad, inverse_deviation, saved("weight"), gradients[0]);
       }
@@ -39,7 +85,23 @@ class BatchNormNode final : public Node {
   }
 
  private:
-  bool statistics_vary_;
+  /// The sums over all that share the batch; the gradients themselves stay as they are.
+  std::pair<Tensor, Tensor> over_the_batch(const Tensor& grad_weight, const Tensor& grad_bias) const {
+    if (!settings_.sum_over_ranks) {
+      return {grad_weight, grad_bias};
+    }
+    const std::int64_t channels = grad_weight.size(0);
+    Tensor totals = empty_beside(grad_weight, {2 * channels});
+    Tensor weight_total = totals.narrow(0, channels);
+    Tensor bias_total = totals.narrow(channels, channels);
+    weight_total.copy_from(grad_weight);
+    bias_total.copy_from(grad_bias);
+    settings_.sum_over_ranks(totals);
+    return {weight_total, bias_total};
+  }
+
+  BatchNormSettings settings_;
+  std::int64_t count_;
 };
 
 }  // namespace
@@ -57,24 +119,19 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
     check_beside("batch_norm", x, *each);
   }
   const Kernels& on = kernels(x.device());
-  Tensor mean = running_mean;
-  Tensor variance = running_variance;
+  Statistics by{running_mean, running_variance, 0};
   if (settings.training) {
-    const std::int64_t count = x.numel() / x.size(1);
-    STAGECOACH_CHECK(count > 1, "batch_norm: training needs more than one value a channel, input is {}", describe(x));
-    mean = empty_beside(x, channels);
-    variance = empty_beside(x, channels);
-    on.batch_statistics(x, mean, variance);
+    by = settings.sum_over_ranks ? shared_statistics_of(x, settings.sum_over_ranks) : statistics_of(x);
     if (settings.update) {
-      on.update_running_statistics(mean, variance, settings.momentum, count, running_mean, running_variance);
+      on.update_running_statistics(by.mean, by.variance, settings.momentum, by.count, running_mean, running_variance);
     }
   }
   Tensor inverse_deviation = empty_beside(x, channels);
-  on.inverse_deviation(variance, settings.epsilon, inverse_deviation);
+  on.inverse_deviation(by.variance, settings.epsilon, inverse_deviation);
   Tensor y = empty_beside(x, x.shape());
-  on.batch_norm(x, mean, inverse_deviation, weight, bias, y);
+  on.batch_norm(x, by.mean, inverse_deviation, weight, bias, y);
   if (should_record({&x, &weight, &bias})) {
-    y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, mean, inverse_deviation, settings.training));
+    y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, by, inverse_deviation, settings));
   }
   return y;
 }

@@ -291,8 +291,11 @@ void print_batch_norm(const Shape& shape) {
   print({name + ", weight gradient",
          [&] { gpu().batch_norm_grad_weight(grad_y, x, mean, deviation, grad_weight, grad_bias); }, 0,
          bytes_of({grad_y, x})});
+  const std::int64_t count = x.numel() / x.size(1);
   print({name + ", input gradient",
-         [&] { gpu().batch_norm_grad_input_of_batch(grad_y, x, mean, deviation, weight, grad_weight, grad_bias, y); },
+         [&] {
+           gpu().batch_norm_grad_input_of_batch(grad_y, x, mean, deviation, weight, grad_weight, grad_bias, count, y);
+         },
          0, bytes_of({grad_y, x, y})});
 }
 

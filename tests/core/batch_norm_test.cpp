@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/autograd/backward.h"
 #include "tests/core/operations.h"
 
 namespace stagecoach {
@@ -82,16 +83,77 @@ TEST_P(BatchNorm, InInference) {
   }
 }
 
+/// What `rest` [N, 3, S] adds to the sums of a batch of which it is the rest: first the sums of each channel and their
+/// number, then the squares about `mean`, and nothing in backward, where no gradient reaches it.
+class RestOfTheBatch {
+ public:
+  RestOfTheBatch(const Tensor& rest, const Values& mean) {
+    const Values in = values_of(rest);
+    const auto plane = static_cast<std::size_t>(rest.size(2) * rest.size(3));
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::size_t c = i / plane % 3;
+      sums_[c] += in[i];
+      sums_[3] += c == 0 ? 1 : 0;
+      squares_[c] += (in[i] - mean[c]) * (in[i] - mean[c]);
+    }
+  }
+  void add_to(Tensor& tensor) {
+    asked.push_back(tensor.numel());
+    const Values& mine = asked.size() == 1 ? sums_ : asked.size() == 2 ? squares_ : nothing_;
+    const Tensor here = test::typed(mine, tensor.shape(), tensor.dtype(), tensor.device());
+    kernels(tensor.device()).add_scaled(here, 1, tensor);
+  }
+  std::vector<std::int64_t> asked = {};  ///< how many numbers each call had
+
+ private:
+  Values sums_ = Values(4);
+  Values squares_ = Values(3);
+  Values nothing_ = Values(6);
+};
+
+TEST_P(BatchNorm, OfAPartIsByTheStatisticsOfTheWhole) {
+  const Tensor whole = random({5, 3, 2, 4}, "x");
+  const Moments batch(whole);
+  const Values weight{1, -2, 0.5};
+  const Values bias{0, 1, 2};
+  const Values wanted = normalised(whole, batch.mean, batch.variance, 0.01, weight, bias);
+  for (const std::int64_t samples : {0, 2, 5}) {
+    SCOPED_TRACE(samples);
+    RestOfTheBatch rest(whole.narrow(samples, 5 - samples), batch.mean);
+    Tensor x = whole.narrow(0, samples).clone().set_requires_grad(true);
+    Tensor mean = typed({0, 0, 0}, {3});
+    Tensor variance = typed({0, 0, 0}, {3});
+    const Tensor y = batch_norm(x, typed(weight, {3}), typed(bias, {3}), mean, variance,
+                                {.momentum = 1, .epsilon = 0.01, .sum_over_ranks = [&](Tensor& t) { rest.add_to(t); }});
+    EXPECT_TRUE(near(y, Values(wanted.begin(), wanted.begin() + samples * 24), x.shape()));
+    EXPECT_TRUE(near(mean, batch.mean, {3}));
+    Values unbiased = batch.variance;
+    for (double& each : unbiased) {
+      each *= 40.0 / 39;
+    }
+    EXPECT_TRUE(near(variance, unbiased, {3}));
+    backward(y, Tensor::full(y.shape(), 1, dtype(), device()));
+    EXPECT_EQ(rest.asked, (std::vector<std::int64_t>{4, 3, 6}));
+  }
+}
+
+TEST_P(BatchNorm, AsksNobodyInInference) {
+  const Tensor x = random({2, 3}, "x");
+  const Tensor ones = Tensor::full({3}, 1, dtype(), device());
+  const auto refuse = [](Tensor&) { FAIL() << "the running statistics need no others"; };
+  batch_norm(x, ones, ones, ones.clone(), ones.clone(), {.training = false, .sum_over_ranks = refuse});
+}
+
 // A large mean beside a small spread: the mean of squares minus the square of the mean would give noise, even below 0.
-TEST_P(BatchNorm, OfAConstantChannelHasNoNegativeVariance) {
+void expect_no_negative_variance(DType dtype, Device device, const BatchNormSettings& settings) {
   for (const double constant : {0.1, 1000.1, -12345.678, 3e6}) {
     SCOPED_TRACE(constant);
-    const Tensor x = Tensor::full({33, 2, 7, 3}, constant, dtype(), device());
-    Tensor mean = Tensor::zeros({2}, dtype(), device());
-    Tensor variance = Tensor::zeros({2}, dtype(), device());
-    const Tensor ones = Tensor::full({2}, 1, dtype(), device());
+    const Tensor x = Tensor::full({33, 2, 7, 3}, constant, dtype, device);
+    Tensor mean = Tensor::zeros({2}, dtype, device);
+    Tensor variance = Tensor::zeros({2}, dtype, device);
+    const Tensor ones = Tensor::full({2}, 1, dtype, device);
     for (int step = 0; step < 20; ++step) {
-      const Tensor y = batch_norm(x, ones, ones, mean, variance);
+      const Tensor y = batch_norm(x, ones, ones, mean, variance, settings);
       for (const double value : values_of(y)) {
         ASSERT_TRUE(std::isfinite(value)) << "step " << step;
       }
@@ -104,6 +166,13 @@ TEST_P(BatchNorm, OfAConstantChannelHasNoNegativeVariance) {
       ASSERT_TRUE(std::isfinite(value));
     }
   }
+}
+
+TEST_P(BatchNorm, OfAConstantChannelHasNoNegativeVariance) { expect_no_negative_variance(dtype(), device(), {}); }
+
+TEST_P(BatchNorm, OfAConstantChannelThatIsSharedHasNoNegativeVariance) {
+  const auto double_it = [](Tensor& tensor) { kernels(tensor.device()).scale(tensor, 2, tensor); };
+  expect_no_negative_variance(dtype(), device(), {.sum_over_ranks = double_it});
 }
 
 }  // namespace

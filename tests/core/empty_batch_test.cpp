@@ -99,6 +99,7 @@ TEST_P(EmptyBatch, IsSummedToZero) {
   expect_zeros("conv2d", {3, 3, 3, 3}, [&](Tensor& out) { on.conv2d_grad_weight(image, image, window, out); });
   expect_zeros("wide conv2d", {64, 64, 3, 3}, [&](Tensor& out) { on.conv2d_grad_weight(wide, wide, window, out); });
   expect_zeros("sums", {3}, [&](Tensor& out) { on.channel_sums(image, out); });
+  expect_zeros("squares", {3}, [&](Tensor& out) { on.squared_deviations(image, ones, out); });
   Tensor other = zeros({3});
   expect_zeros("batch_norm, weight", {3},
                [&](Tensor& out) { on.batch_norm_grad_weight(image, image, ones, ones, out, other); });

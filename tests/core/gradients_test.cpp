@@ -87,11 +87,11 @@ TEST_P(Images, NarrowLastRows) {
 }
 
 /// batch_norm on inputs x, weight and bias.
-test::Function batch_norm_of(bool training) {
-  return [training](const Inputs& in) {
+test::Function batch_norm_of(bool training, const std::function<void(Tensor&)>& sum_over_ranks = {}) {
+  return [=](const Inputs& in) {
     Tensor mean = random_tensor(in[1].shape(), "running mean", DType::float64, in[1].device());
     Tensor variance = Tensor::full(in[1].shape(), 0.8, DType::float64, in[1].device());
-    return batch_norm(in[0], in[1], in[2], mean, variance, {.training = training});
+    return batch_norm(in[0], in[1], in[2], mean, variance, {.training = training, .sum_over_ranks = sum_over_ranks});
   };
 }
 
@@ -262,6 +262,16 @@ TEST_P(GradientsOf, ReluIsZeroAtZero) {
   Tensor x = test::of({0, -0.0, 1}, {3}, GetParam()).set_requires_grad(true);
   backward(relu(x), test::of({5, 6, 7}, {3}, GetParam()));
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{0, 0, 7}));
+}
+
+// As if another rank held the same samples: twice the batch has the statistics of the batch, and each half gets half of
+// the gradient of both, which is that of one.
+TEST_P(GradientsOf, BatchNormOfABatchThatIsShared) {
+  const auto double_it = [](Tensor& tensor) { kernels(tensor.device()).scale(tensor, 2, tensor); };
+  for (const Shape& shape : {Shape{3, 2, 1, 5}, Shape{1, 3, 1, 1}, Shape{4, 3}}) {
+    SCOPED_TRACE(to_string(shape));
+    check_gradients(GetParam(), batch_norm_of(true, double_it), batch_norm_inputs(shape));
+  }
 }
 
 // Among equals the first one gets the whole gradient.

@@ -45,6 +45,14 @@ TEST_P(ChannelTwins, BatchStatistics) {
   });
 }
 
+TEST_P(ChannelTwins, SquaredDeviations) {
+  for_each_shape(true, [](const Shape& shape, const Shape& channels) {
+    expect_twins(
+        {random(shape, "x"), random(channels, "mean"), unset(channels)},
+        [](const Kernels& k, Tensors& t) { k.squared_deviations(t[0], t[1], t[2]); }, count_of(shape));
+  });
+}
+
 // A large mean beside a small spread: the mean of squares minus the square of the mean would keep no digit.
 TEST_P(ChannelTwins, BatchStatisticsBesideALargeMean) {
   std::vector<double> values = test::values_of(random({33, 3, 5, 4}, "x"));
@@ -102,12 +110,13 @@ TEST_P(ChannelTwins, BatchNormGradInput) {
 }
 
 TEST_P(ChannelTwins, BatchNormGradInputOfBatch) {
-  for_each_shape(false, [](const Shape& shape, const Shape& channels) {
+  for_each_shape(true, [](const Shape& shape, const Shape& channels) {
+    const std::int64_t count = count_of(shape) + 5;  // x is a part of the batch
     expect_twins({random(shape, "grad"), random(shape, "x"), random(channels, "mean"), positive(channels, "inverse"),
                   random(channels, "weight"), random(channels, "grad of weight"), random(channels, "grad of bias"),
                   unset(shape)},
-                 [](const Kernels& k, Tensors& t) {
-                   k.batch_norm_grad_input_of_batch(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
+                 [&](const Kernels& k, Tensors& t) {
+                   k.batch_norm_grad_input_of_batch(t[0], t[1], t[2], t[3], t[4], t[5], t[6], count, t[7]);
                  });
   });
 }

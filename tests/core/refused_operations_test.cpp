@@ -69,6 +69,11 @@ TEST(RefusedOperations, BatchNormShapes) {
   EXPECT_TRUE(fails_with({"batch_norm", "undefined"}, [&] { batch_norm(x, {}, two, two, two); }));
   EXPECT_TRUE(
       fails_with({"batch_norm", "more than one", "[1, 2]"}, [&] { batch_norm(x.narrow(0, 1), two, two, two, two); }));
+  const BatchNormSettings others_are_empty{.sum_over_ranks = [](Tensor&) {}};
+  EXPECT_TRUE(fails_with({"batch_norm", "more than one", "[1, 2]"},
+                         [&] { batch_norm(x.narrow(0, 1), two, two, two, two, others_are_empty); }));
+  EXPECT_TRUE(fails_with({"batch_norm", "more than one", "not 0", "[0, 2]"},
+                         [&] { batch_norm(x.narrow(0, 0), two, two, two, two, others_are_empty); }));
 }
 
 TEST(RefusedOperations, MixedTypesAndDevices) {

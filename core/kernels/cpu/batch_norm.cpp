@@ -21,6 +21,13 @@ void for_each_in_channel(const ChannelLayout& layout, std::int64_t c, const Body
   }
 }
 
+/// The sum of (x - mean)^2 over channel `c`. A second pass: the mean of squares minus the square of the mean would lose
+/// every digit of a small variance.
+template <class T>
+T squares_of_channel(const ChannelLayout& layout, std::int64_t c, const T* x, T mean) {
+  return sum_over_channel<T>(layout, c, [=](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+}
+
 }  // namespace
 
 void CpuKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) const {
@@ -32,11 +39,20 @@ void CpuKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& varianc
     const auto count = static_cast<T>(layout.count());
     parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
       const T m = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return in[i]; }) / count;
-      // Two passes: the mean of squares minus the square of the mean would lose every digit of a small variance.
-      const T squares = sum_over_channel<T>(layout, c, [=](std::int64_t i) { return (in[i] - m) * (in[i] - m); });
       means[c] = m;
-      variances[c] = squares / count;
+      variances[c] = squares_of_channel(layout, c, in, m) / count;
     });
+  });
+}
+
+void CpuKernels::squared_deviations(const Tensor& x, const Tensor& mean, Tensor& sums) const {
+  dispatch_floating(x.dtype(), "squared_deviations", [&]<class T>() {
+    const ChannelLayout layout(x.shape());
+    const T* in = x.data<T>();  // [N, C, S]
+    const T* means = mean.data<T>();
+    T* out = sums.mutable_data<T>();
+    parallel_for(x.device(), layout.channels,
+                 [&](std::int64_t c) { out[c] = squares_of_channel(layout, c, in, means[c]); });
   });
 }
 
@@ -118,7 +134,7 @@ void CpuKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& inver
 
 void CpuKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
                                                 const Tensor& inverse_deviation, const Tensor& weight,
-                                                const Tensor& grad_weight, const Tensor& grad_bias,
+                                                const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
                                                 Tensor& grad_x) const {
   dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
     const ChannelLayout layout(x.shape());
@@ -130,14 +146,13 @@ void CpuKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tens
     const T* weights = weight.data<T>();
     const T* weight_grads = grad_weight.data<T>();
     const T* bias_grads = grad_bias.data<T>();
-    const auto count = static_cast<T>(layout.count());
     parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
       // grad_x = w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - m) / sd
       const T factor = weights[c] * inverses[c];
       const T m = means[c];
       const T inverse = inverses[c];
-      const T mean_grad = bias_grads[c] / count;
-      const T mean_product = weight_grads[c] / count;
+      const T mean_grad = bias_grads[c] / static_cast<T>(count);
+      const T mean_product = weight_grads[c] / static_cast<T>(count);
       for_each_in_channel(layout, c, [=](std::int64_t i) {
         out[i] = factor * (grad[i] - mean_grad - (in[i] - m) * inverse * mean_product);
       });

@@ -59,6 +59,7 @@ class CpuKernels final : public Kernels {
 
   // batch_norm.cpp
   void batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) const override;
+  void squared_deviations(const Tensor& x, const Tensor& mean, Tensor& sums) const override;
   void update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum, std::int64_t count,
                                  Tensor& running_mean, Tensor& running_variance) const override;
   void inverse_deviation(const Tensor& variance, double epsilon, Tensor& out) const override;
@@ -70,7 +71,7 @@ class CpuKernels final : public Kernels {
                              Tensor& grad_x) const override;
   void batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
                                       const Tensor& inverse_deviation, const Tensor& weight, const Tensor& grad_weight,
-                                      const Tensor& grad_bias, Tensor& grad_x) const override;
+                                      const Tensor& grad_bias, std::int64_t count, Tensor& grad_x) const override;
 
   // optimizer_steps.cpp
   void sgd_step(std::span<ParameterUpdate> updates, const SgdSettings& settings) const override;

@@ -101,12 +101,11 @@ void channel_means(cudaStream_t stream, const ChannelExtents& e, const T* x, T* 
 
 // A second pass: the mean of squares minus the square of the mean would lose every digit of a small variance.
 template <class T>
-void channel_variances(cudaStream_t stream, const ChannelExtents& e, const T* x, const T* mean, T* variance,
-                       T* partial) {
-  const auto count = static_cast<T>(1LL * e.samples * e.plane);
+void squared_deviations(cudaStream_t stream, const ChannelExtents& e, const T* x, const T* mean, T divisor, T* out,
+                        T* partial) {
   sum_channels(
       stream, e, [x, mean] __device__(int c, int at) { return (x[at] - mean[c]) * (x[at] - mean[c]); },
-      [variance, count] __device__(int c, T sum) { variance[c] = sum / count; }, partial);
+      [out, divisor] __device__(int c, T sum) { out[c] = sum / divisor; }, partial);
 }
 
 /// Two sums that are made in one pass.
@@ -172,8 +171,7 @@ void batch_norm_grad_input(cudaStream_t stream, const ChannelExtents& e, const T
 template <class T>
 void batch_norm_grad_input_of_batch(cudaStream_t stream, const ChannelExtents& e, const T* grad_y, const T* x,
                                     const T* mean, const T* inverse_deviation, const T* weight, const T* grad_weight,
-                                    const T* grad_bias, T* grad_x) {
-  const auto count = static_cast<T>(1LL * e.samples * e.plane);
+                                    const T* grad_bias, T count, T* grad_x) {
   for_each_element(stream, e, [=] __device__(int c, int at) {
     const T inverse = inverse_deviation[c];
     const T normalised = (x[at] - mean[c]) * inverse;
@@ -214,7 +212,7 @@ void inverse_deviation(cudaStream_t stream, int channels, const T* variance, T e
 #define STAGECOACH_INSTANTIATE(T)                                                                                      \
   template void channel_sums<T>(cudaStream_t, const ChannelExtents&, const T*, T*, T*);                                \
   template void channel_means<T>(cudaStream_t, const ChannelExtents&, const T*, T*, T*);                               \
-  template void channel_variances<T>(cudaStream_t, const ChannelExtents&, const T*, const T*, T*, T*);                 \
+  template void squared_deviations<T>(cudaStream_t, const ChannelExtents&, const T*, const T*, T, T*, T*);             \
   template void update_running_statistics<T>(cudaStream_t, int, const T*, const T*, T, T, T*, T*);                     \
   template void inverse_deviation<T>(cudaStream_t, int, const T*, T, T*);                                              \
   template void batch_norm<T>(cudaStream_t, const ChannelExtents&, const T*, const T*, const T*, const T*, const T*,   \
@@ -223,7 +221,7 @@ void inverse_deviation(cudaStream_t stream, int channels, const T* variance, T e
                                           T*, T*, T*);                                                                 \
   template void batch_norm_grad_input<T>(cudaStream_t, const ChannelExtents&, const T*, const T*, const T*, T*);       \
   template void batch_norm_grad_input_of_batch<T>(cudaStream_t, const ChannelExtents&, const T*, const T*, const T*,   \
-                                                  const T*, const T*, const T*, const T*, T*);
+                                                  const T*, const T*, const T*, const T*, T, T*);
 STAGECOACH_INSTANTIATE(float)
 STAGECOACH_INSTANTIATE(double)
 #undef STAGECOACH_INSTANTIATE

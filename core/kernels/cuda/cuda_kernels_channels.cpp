@@ -37,7 +37,17 @@ void CudaKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& varian
     Partial<T> partial(std::int64_t{1} * e.channels * e.parts(), x.device());
     const cudaStream_t stream = compute_stream(x.device());
     cuda::channel_means(stream, e, x.data<T>(), mean.mutable_data<T>(), partial.data());
-    cuda::channel_variances(stream, e, x.data<T>(), mean.data<T>(), variance.mutable_data<T>(), partial.data());
+    cuda::squared_deviations(stream, e, x.data<T>(), mean.data<T>(), static_cast<T>(1LL * e.samples * e.plane),
+                             variance.mutable_data<T>(), partial.data());
+  });
+}
+
+void CudaKernels::squared_deviations(const Tensor& x, const Tensor& mean, Tensor& sums) const {
+  dispatch_floating(x.dtype(), "squared_deviations", [&]<class T>() {
+    const auto e = channel_extents(x);
+    Partial<T> partial(std::int64_t{1} * e.channels * e.parts(), x.device());
+    cuda::squared_deviations(compute_stream(x.device()), e, x.data<T>(), mean.data<T>(), T(1), sums.mutable_data<T>(),
+                             partial.data());
   });
 }
 
@@ -88,12 +98,13 @@ void CudaKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& inve
 
 void CudaKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
                                                  const Tensor& inverse_deviation, const Tensor& weight,
-                                                 const Tensor& grad_weight, const Tensor& grad_bias,
+                                                 const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
                                                  Tensor& grad_x) const {
   dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
     cuda::batch_norm_grad_input_of_batch(compute_stream(x.device()), channel_extents(x), grad_y.data<T>(), x.data<T>(),
                                          mean.data<T>(), inverse_deviation.data<T>(), weight.data<T>(),
-                                         grad_weight.data<T>(), grad_bias.data<T>(), grad_x.mutable_data<T>());
+                                         grad_weight.data<T>(), grad_bias.data<T>(), static_cast<T>(count),
+                                         grad_x.mutable_data<T>());
   });
 }
 

@@ -117,9 +117,10 @@ template <class T>
 void channel_sums(cudaStream_t stream, const ChannelExtents& e, const T* x, T* out, T* partial);
 template <class T>
 void channel_means(cudaStream_t stream, const ChannelExtents& e, const T* x, T* mean, T* partial);
+/// out = (the sum of (x - mean)^2) / divisor
 template <class T>
-void channel_variances(cudaStream_t stream, const ChannelExtents& e, const T* x, const T* mean, T* variance,
-                       T* partial);
+void squared_deviations(cudaStream_t stream, const ChannelExtents& e, const T* x, const T* mean, T divisor, T* out,
+                        T* partial);
 template <class T>
 void update_running_statistics(cudaStream_t stream, int channels, const T* mean, const T* variance, T share, T unbiased,
                                T* running_mean, T* running_variance);
@@ -136,10 +137,11 @@ void batch_norm_grad_weight(cudaStream_t stream, const ChannelExtents& e, const 
 template <class T>
 void batch_norm_grad_input(cudaStream_t stream, const ChannelExtents& e, const T* grad_y, const T* inverse_deviation,
                            const T* weight, T* grad_x);
+/// `count` values a channel gave the statistics.
 template <class T>
 void batch_norm_grad_input_of_batch(cudaStream_t stream, const ChannelExtents& e, const T* grad_y, const T* x,
                                     const T* mean, const T* inverse_deviation, const T* weight, const T* grad_weight,
-                                    const T* grad_bias, T* grad_x);
+                                    const T* grad_bias, T count, T* grad_x);
 
 // ---- pool.cu: planes [H, W] to planes [P, Q]
 
