@@ -62,9 +62,12 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
 
 Tensor BatchNorm2d::forward(const Tensor& x) {
   STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: input {} is not [N, C, H, W]", describe(x));
-  return batch_norm(
-      x, own("weight"), own("bias"), own("running_mean"), own("running_var"),
-      {.training = is_training(), .update = running_statistics_move(), .momentum = momentum_, .epsilon = epsilon_});
+  return batch_norm(x, own("weight"), own("bias"), own("running_mean"), own("running_var"),
+                    {.training = is_training(),
+                     .update = running_statistics_move(),
+                     .momentum = momentum_,
+                     .epsilon = epsilon_,
+                     .sum_over_ranks = sum_over_ranks_});
 }
 
 }  // namespace stagecoach

@@ -3,6 +3,9 @@
 /// The layers that models are made of: each wraps one operation of core/ops.h and owns its parameters.
 /// Names, shapes and first values of parameters are those of PyTorch's layers.
 
+#include <functional>
+#include <utility>
+
 #include "core/ops.h"
 #include "nn/module.h"
 
@@ -73,10 +76,13 @@ class BatchNorm2d final : public Module {
  public:
   explicit BatchNorm2d(std::int64_t channels, double momentum = 0.1, double epsilon = 1e-5);
   Tensor forward(const Tensor& x) override;
+  /// From now on the batch is only part of a larger one; see BatchNormSettings::sum_over_ranks. Empty: no longer.
+  void share_batch(std::function<void(Tensor& tensor)> sum_over_ranks) { sum_over_ranks_ = std::move(sum_over_ranks); }
 
  private:
   double momentum_;
   double epsilon_;
+  std::function<void(Tensor& tensor)> sum_over_ranks_;
 };
 
 }  // namespace stagecoach

@@ -119,6 +119,23 @@ TEST_P(BatchNormLayer, UpdatesItsStatisticsWithoutGradientsToo) {
   EXPECT_FLOAT_EQ(static_cast<float>(norm.named_buffers()[0].second.item()), 0.5F);
 }
 
+TEST_P(BatchNormLayer, SharesItsBatchInTrainingUntilToldOtherwise) {
+  BatchNorm2d norm(2);
+  norm.materialize(1, GetParam());
+  const Tensor x = random_tensor({4, 2, 3, 3}, "x", DType::float32, GetParam());
+  int sums = 0;
+  norm.share_batch([&](Tensor&) { ++sums; });
+  norm.forward(x);
+  EXPECT_EQ(sums, 2);
+  norm.train(false);
+  norm.forward(x);
+  EXPECT_EQ(sums, 2);
+  norm.train();
+  norm.share_batch({});
+  norm.forward(x);
+  EXPECT_EQ(sums, 2);
+}
+
 TEST(BatchNorm2d, RefusesWhatIsNoPicture) {
   BatchNorm2d norm(3);
   norm.materialize(1);
