@@ -1,0 +1,171 @@
+// How long a pipeline takes by a clock that only its work moves, by exact times: as long as simulate says.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/autograd/node.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "parallel/comm/thread_communicator.h"
+#include "parallel/launch.h"
+#include "parallel/pipeline.h"
+#include "parallel/schedule/generators.h"
+#include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/simulate.h"
+
+namespace stagecoach {
+namespace {
+
+/// A virtual clock for which nothing takes time but what says so.
+class ExactClock final : public Clock {
+ public:
+  explicit ExactClock(const Link& link) : Clock(link) {}
+  ClockKind kind() const override { return ClockKind::virtual_time; }
+  double now() noexcept override { return now_; }
+  void work(double seconds) { now_ += seconds; }
+
+ private:
+  void stop() override {}
+  double go_on(double earliest) noexcept override { return now_ = earliest; }
+
+  double now_ = 0;
+};
+
+/// Gives what it gets. Forward and backward take exact times.
+class Work final : public Module {
+ public:
+  Work(ExactClock& clock, double forward, double backward) : clock_(clock), forward_(forward), backward_(backward) {}
+  Tensor forward(const Tensor& x) override {
+    clock_.work(forward_);
+    Tensor y = x.detach();
+    y.set_grad_node(std::make_shared<WorkNode>(x, clock_, backward_));
+    return y;
+  }
+
+ private:
+  class WorkNode final : public Node {
+   public:
+    WorkNode(const Tensor& x, ExactClock& clock, double backward)
+        : Node("work", {x}), clock_(clock), backward_(backward) {}
+    Gradients backward(const Tensor& grad, const Wanted&) override {
+      clock_.work(backward_);
+      return {grad};
+    }
+
+   private:
+    ExactClock& clock_;
+    double backward_;
+  };
+
+  ExactClock& clock_;
+  double forward_;
+  double backward_;
+};
+
+/// When each rank was done, and how long it worked.
+struct Times {
+  std::vector<double> ends;
+  std::vector<double> busy;
+
+  double seconds() const { return *std::max_element(ends.begin(), ends.end()); }
+  double idle() const {
+    return 1 - std::accumulate(busy.begin(), busy.end(), 0.0) / (static_cast<double>(busy.size()) * seconds());
+  }
+};
+
+/// Runs `schedule` by the library, with work that takes `costs`. All its messages take `latency`.
+Times run(const Schedule& schedule, const Costs& costs, double latency = 0) {
+  const int ranks = schedule.rank_count();
+  Times times{std::vector<double>(static_cast<std::size_t>(ranks)),
+              std::vector<double>(static_cast<std::size_t>(ranks))};
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
+  const auto world = std::make_shared<ThreadWorld>(ranks, std::chrono::seconds(60), ThreadWorld::Waits::sleeping);
+  launch({.ranks = ranks}, [&](Rank& rank) {
+    const auto r = static_cast<std::size_t>(rank.index);
+    const auto clock = std::make_shared<ExactClock>(Link{.latency = latency});
+    ThreadCommunicator comm(world, "world", rank.index, members, rank.device, clock);
+    std::map<int, Stage> stages;
+    for (int s = 0; s < schedule.stages; ++s) {
+      if (schedule.holds(rank.index, s)) {
+        const auto number = static_cast<std::size_t>(s);
+        auto layers = std::make_shared<Sequential>();
+        layers->add("fc", std::make_shared<Linear>(2, 2));  // its parameters want gradients, so there is a backward
+        layers->add("work", std::make_shared<Work>(*clock, costs.forward[number], costs.backward[number]));
+        layers->materialize(1, rank.device);
+        stages.emplace(s, Stage(layers));
+      }
+    }
+    const auto entering = std::vector<Shape>(static_cast<std::size_t>(schedule.stages), Shape{1, 2});
+    Pipeline pipeline(std::move(stages), entering, schedule, comm);
+    const StepData data{[&](int) {
+                          return Tensor::zeros({1, 2}, DType::float32, rank.device);
+                        },
+                        [&](int) { return Tensor::zeros({1}, DType::int32, rank.device); },
+                        std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), 1)};
+    pipeline.run(schedule, data, {.update = [&](std::size_t) { clock->work(costs.update_of(r)); }});
+    times.ends[r] = clock->now();
+    times.busy[r] = clock->now() - clock->waited();
+  });
+  return times;
+}
+
+void expect_what_is_simulated(const Schedule& schedule, Costs costs, double latency, const std::string& what) {
+  costs.message.assign(static_cast<std::size_t>(schedule.stages) - 1, latency);
+  const Simulation simulated = simulate(schedule, costs);
+  const Times times = run(schedule, costs, latency);
+  EXPECT_NEAR(times.seconds(), simulated.seconds, 1e-9 * simulated.seconds) << what;
+  EXPECT_NEAR(times.idle(), simulated.idle, 1e-9) << what;
+}
+
+// Equal stages without a drain: what is left of the idle share are the two ends of the stream.
+TEST(PipelineTime, IdleShareOfAStreamGoesToZero) {
+  for (const int p : {1, 2, 4, 8}) {
+    for (const int microbatches : {4, 16, 64, 256, 1024}) {
+      const std::vector<int> straight(static_cast<std::size_t>(p), 1);
+      const Schedule schedule = pipedream_schedule(straight, microbatches, 1, Versions::stash);
+      const Times times = run(schedule, Costs::uniform(p, 1, 1, 1));
+      EXPECT_NEAR(times.seconds(), 3 * (microbatches + p - 1), 1e-6) << p << " ranks, " << microbatches;
+      EXPECT_NEAR(times.idle(), (p - 1.0) / (microbatches + p - 1), 1e-9) << p << " ranks, " << microbatches;
+    }
+  }
+}
+
+/// Stages that differ, by no rule.
+Costs unequal(int stages) {
+  Costs costs = Costs::uniform(stages, 0, 0, 0);
+  for (int s = 0; s < stages; ++s) {
+    costs.forward[static_cast<std::size_t>(s)] = 1 + 0.37 * (s * 5 % 7);
+    costs.backward[static_cast<std::size_t>(s)] = 2 + 0.23 * (s * 3 % 5);
+  }
+  return costs;
+}
+
+TEST(PipelineTime, IsThatOfTheSimulation) {
+  for (const double latency : {0.0, 0.6}) {
+    for (const std::string& name : schedule_names()) {
+      const bool chunks = name == "interleaved" || name.starts_with("foldx");
+      if (name != "zb-h1") {  // its backwards come in two parts
+        const Schedule schedule = make_schedule(name, 4, 8, chunks ? 2 : 1);
+        expect_what_is_simulated(schedule, unequal(schedule.stages), latency, fmt::format("{}, {}", name, latency));
+      }
+    }
+    Costs costs = unequal(4);
+    costs.update = {0.3, 0.1, 0.4, 0.2};
+    for (const Versions versions : {Versions::stash, Versions::flush}) {
+      const Schedule schedule = pipedream_schedule({1, 1, 1, 1}, 50, 2, versions);
+      expect_what_is_simulated(schedule, costs, latency, fmt::format("{}, {}", to_string(versions), latency));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
