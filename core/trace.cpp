@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "core/stream.h"
@@ -56,12 +57,19 @@ void Trace::add(const Event& event) {
 std::string Trace::events_json() const {
   std::string text;
   const char* separator = "";
+  std::set<int> named;
   for (const Event& event : events()) {
     fmt::format_to(
         std::back_inserter(text),
         "{}{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
         separator, event.name, event.category, event.track, event.start * 1e6, event.seconds * 1e6);
     separator = ",\n";
+    if (event.track >= kBeside && named.insert(event.track).second) {
+      fmt::format_to(
+          std::back_inserter(text),
+          ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":{},\"args\":{{\"name\":\"beside {}\"}}}}",
+          event.track, event.track - kBeside);
+    }
   }
   return text;
 }
@@ -76,6 +84,12 @@ std::string trace_json(const std::vector<std::string>& ranks) {
     }
   }
   return text + "\n]}\n";
+}
+
+void record_beside(const char* name, const char* category, double start, double seconds) {
+  if (current != nullptr) {
+    current->add({name, category, current_track + Trace::kBeside, start, seconds});
+  }
 }
 
 Span::Span(const char* name, const char* category) : name_(name), category_(category), trace_(current) {

@@ -19,10 +19,11 @@ std::string trace_json(const std::vector<std::string>& ranks);
 /// Collects spans while it is attached to a thread. Attach one rank's thread to one track.
 class Trace {
  public:
+  static constexpr int kBeside = 1000;
   struct Event {
     const char* name;      ///< a string literal: an operation, "forward", …
     const char* category;  ///< a string literal
-    int track;             ///< the rank
+    int track;             ///< the rank; kBeside more for what goes on beside its own work
     double start;          ///< seconds since the trace was made
     double seconds;
   };
@@ -52,6 +53,9 @@ class Trace {
   mutable std::mutex mutex_;
   std::vector<Event> events_;
 };
+
+/// Enters in the trace of this thread, if there is one, what went on beside its work: on a track of its own.
+void record_beside(const char* name, const char* category, double start, double seconds);
 
 /// Records its own scope in the trace of this thread; costs one branch when there is none.
 class Span {

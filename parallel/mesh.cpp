@@ -2,7 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <sstream>
+
+#include "core/device.h"
+#include "core/error.h"
+
 namespace stagecoach {
+
+MeshSizes mesh_from_text(const std::string& text) {
+  MeshSizes sizes;
+  const auto refuse = [&] {
+    throw UsageError(fmt::format(
+        "'{}' is no mesh: give the ranks that share data and those of a pipeline, such as dp=2,pp=2", text));
+  };
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::string name = part.substr(0, part.find('='));
+    int* size = name == "dp" ? &sizes.data : name == "pp" ? &sizes.pipeline : nullptr;
+    if (size == nullptr || name.size() == part.size()) {
+      refuse();
+    }
+    const char* end = part.data() + part.size();
+    const auto [stop, error] = std::from_chars(part.data() + name.size() + 1, end, *size);
+    if (error != std::errc() || stop != end || *size < 1 || *size > kMaxDevices) {
+      refuse();
+    }
+  }
+  if (text.empty() || text.back() == ',') {
+    refuse();
+  }
+  return sizes;
+}
 
 Mesh::Mesh(Communicator& world, const MeshSizes& sizes) {
   const auto [d, p, t] = sizes;

@@ -3,6 +3,7 @@
 /// The ranks of a world as a grid: which of them share data, which form a pipeline, which share tensors.
 
 #include <memory>
+#include <string>
 
 #include "parallel/comm/communicator.h"
 
@@ -13,7 +14,11 @@ struct MeshSizes {
   int data = 1;
   int pipeline = 1;
   int tensor = 1;
+  int ranks() const { return data * pipeline * tensor; }
 };
+
+/// Reads "dp=2,pp=4": ranks that share data, and ranks of a pipeline; what is not named is 1. Throws UsageError.
+MeshSizes mesh_from_text(const std::string& text);
 
 /// Rank r is at tensor coordinate r mod tensor, then pipeline, then data: neighbours in a tensor group are neighbours
 /// in the world, which are close on most machines.

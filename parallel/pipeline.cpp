@@ -48,6 +48,9 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
       hooks.after(place);
     }
   }
+  if (hooks.at_end) {
+    hooks.at_end();
+  }
   for (const PendingSend& send : sends_) {
     send.wait();
   }
@@ -122,7 +125,7 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
   const std::ptrdiff_t first = microbatch / batch_ * batch_;
   const std::int64_t samples = std::accumulate(data_->samples.begin() + first,
                                                data_->samples.begin() + std::min(first + batch_, all), std::int64_t{0});
-  return Tensor::full({}, 1.0 / static_cast<double>(samples), DType::float32, comm_.device());
+  return Tensor::full({}, 1.0 / static_cast<double>(data_->of.value_or(samples)), DType::float32, comm_.device());
 }
 
 /// Hands `tensor` to `number`, the stage that works on it next; nothing, before the first stage.

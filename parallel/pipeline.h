@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/tensor.h"
@@ -24,6 +25,8 @@ struct StepData {
   std::function<Tensor(int microbatch)> labels;  ///< [n] int32
   /// Samples of each micro-batch: known on every rank.
   std::vector<std::int64_t> samples;
+  /// Where other pipelines train on the rest of the batch: the samples of the whole one.
+  std::optional<std::int64_t> of = {};
 };
 
 /// What a program does between the actions of its rank. Each may be left out.
@@ -36,6 +39,8 @@ struct Hooks {
   std::function<void(std::size_t place)> before = {};
   /// It has ended.
   std::function<void(std::size_t place)> after = {};
+  /// All actions of this rank have ended. What it sent may still be on its way.
+  std::function<void()> at_end = {};
   /// What an update does. Needed where the schedule lists them.
   std::function<void(std::size_t place)> update = {};
 };

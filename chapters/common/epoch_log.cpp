@@ -37,6 +37,7 @@ std::string epoch_json(const EpochResult& r) {
   add("predicted_seconds", r.expected.predicted_seconds);
   add("replayed_seconds", r.expected.replayed_seconds);
   add("busiest_seconds", r.expected.busiest_seconds);
+  add("overlap", r.expected.overlap);
   if (!r.expected.versions.empty()) {
     json["versions"] = r.expected.versions;
   }

@@ -19,6 +19,8 @@ struct Expected {
   /// the busiest rank, which no schedule can undercut.
   std::optional<double> replayed_seconds = {};
   std::optional<double> busiest_seconds = {};
+  /// Of data parallel training: the share of the reductions' time that lay within backwards.
+  std::optional<double> overlap = {};
   std::vector<int> versions = {};  ///< of the weights, the most at once on each rank, as the ledger says
 };
 

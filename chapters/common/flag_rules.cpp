@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
+#include "parallel/mesh.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/split.h"
 
@@ -29,6 +30,13 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (s.chunks == 0) {
     const bool takes_several = s.schedule == "interleaved" || s.schedule.rfind("foldx", 0) == 0;
     s.chunks = takes_several ? 2 : 1;
+  }
+  const bool has_pipeline = s.mode.empty() || (!s.mesh.empty() && mesh_from_text(s.mesh).pipeline > 1);
+  if (!has_pipeline && !was_given("schedule")) {
+    s.schedule.clear();
+  }
+  if (!s.mesh.empty() && !was_given("ranks")) {
+    s.ranks = mesh_from_text(s.mesh).ranks();
   }
   if (!s.replicas.empty() && !was_given("ranks")) {
     const std::vector<int> replicas = replicas_from_text(s.replicas);
@@ -80,11 +88,46 @@ void require_consistent_versions(const Settings& s) {
   }
 }
 
+/// What ranks that share batches are asked for.
+void require_consistent_sharing(const Settings& s) {
+  const MeshSizes mesh = s.mesh.empty() ? MeshSizes{.data = s.ranks} : mesh_from_text(s.mesh);
+  if (mesh.ranks() != s.ranks) {
+    throw UsageError(fmt::format("--mesh {} is for {} ranks, the run has {}; give --ranks {}, or leave it out", s.mesh,
+                                 mesh.ranks(), s.ranks, mesh.ranks()));
+  }
+  const auto refuse = [&](bool wrong, const char* flag, const std::string& why) {
+    if (wrong) {
+      throw UsageError(fmt::format("--{}: {}", flag, why));
+    }
+  };
+  const bool buckets = s.mode == "buckets";
+  const std::string only_buckets = fmt::format("--mode {} has no buckets; take --mode buckets", s.mode);
+  refuse(!buckets && s.find_unused, "find-unused", only_buckets);
+  refuse(!buckets && s.compress != "none", "compress", only_buckets);
+  refuse(!buckets && s.bucket_size != BucketCaps{}.rest, "bucket-size", only_buckets);
+  refuse(!buckets && s.first_bucket_size != BucketCaps{}.first, "first-bucket-size", only_buckets);
+  refuse(!buckets && mesh.pipeline > 1, "mesh", fmt::format("pipelines reduce in buckets, not by --mode {}", s.mode));
+  refuse(s.bucket_size < 1 || s.first_bucket_size < 1, "bucket-size", "a bucket holds at least one byte");
+  const std::string no_pipeline = "here no pipeline is cut; --mesh dp=2,pp=2 has some";
+  refuse(mesh.pipeline == 1 && !s.split.empty(), "split", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.recompute, "recompute", no_pipeline);
+  refuse(mesh.pipeline == 1 && !s.schedule.empty(), "schedule", no_pipeline);
+  refuse(
+      s.sync_batch_norm && s.microbatches > 1, "sync-batch-norm",
+      "it sums over ranks once a micro-batch, and ranks with fewer pictures have fewer of these; give --microbatches "
+      "1");
+  refuse(s.mode == "replicate" && s.microbatches > 1, "microbatches",
+         "--mode replicate copies the model for every batch, and runs it as one; give --microbatches 1");
+}
+
 }  // namespace
 
 void require_consistent(const Chapter& chapter, const Settings& s) {
   if (chapter.flags.contains("versions")) {
     require_consistent_versions(s);
+  }
+  if (chapter.flags.contains("mode")) {
+    require_consistent_sharing(s);
   }
   if (s.microbatches > s.batch_size) {
     throw UsageError(
@@ -103,7 +146,7 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
                     "out",
                     s.threads));
   }
-  if (!chapter.schedules.empty() && !std::filesystem::is_regular_file(s.schedule) &&
+  if (!chapter.schedules.empty() && !s.schedule.empty() && !std::filesystem::is_regular_file(s.schedule) &&
       std::find(chapter.schedules.begin(), chapter.schedules.end(), s.schedule) == chapter.schedules.end()) {
     throw UsageError(fmt::format("--schedule {}: neither one of {} nor a file; {} has these", s.schedule,
                                  fmt::join(chapter.schedules, ", "), chapter.program));

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
+#include "parallel/data_parallel/compression.h"
 #include "parallel/schedule/versions.h"
 
 namespace stagecoach {
@@ -135,6 +136,23 @@ class FlagAdder {
     }
   }
 
+  void add_data_parallel() {
+    group_ = "Data parallel";
+    if (has("mode")) {
+      offer("mode", s_.mode, "How ranks share a batch: " + joined(chapter_.modes))
+          ->check(CLI::IsMember(chapter_.modes));
+      offer("mesh", s_.mesh, "Ranks that share data and ranks of a pipeline, such as dp=2,pp=2 (none: all share data)");
+      offer("bucket-size", s_.bucket_size, "Bytes at which a bucket of gradients is closed; with units also 64KiB")
+          ->transform(CLI::AsSizeValue(false));
+      offer("first-bucket-size", s_.first_bucket_size, "The same for the first bucket")
+          ->transform(CLI::AsSizeValue(false));
+      offer_switch("find-unused", s_.find_unused, "Look in each graph for parameters that get no gradient");
+      offer("compress", s_.compress, "How a bucket travels: " + joined(compression_names()))
+          ->check(CLI::IsMember(compression_names()));
+      offer_switch("sync-batch-norm", s_.sync_batch_norm, "Batch norm over the whole batch, not over a rank's part");
+    }
+  }
+
   void add_ranks() {
     group_ = "Ranks";
     if (has("clock")) {
@@ -201,6 +219,7 @@ void add_flags(CLI::App& app, const Chapter& chapter, Settings& settings) {
   adder.add_model();
   adder.add_training();
   adder.add_pipeline();
+  adder.add_data_parallel();
   adder.add_ranks();
   adder.add_machine();
   adder.add_run();

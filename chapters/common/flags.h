@@ -18,6 +18,7 @@ struct Chapter {
   Settings defaults = {};       ///< what flags have when they are not given
   /// What --schedule takes besides the name of a file; the first is the default.
   std::vector<std::string> schedules = {};
+  std::vector<std::string> modes = {};  ///< what --mode takes
 };
 
 /// Thrown after --help was printed.

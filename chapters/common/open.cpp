@@ -37,18 +37,23 @@ TrainTest open_data(const Settings& settings) {
   return settings.model == "convnet" ? generate({.train = 2000, .test = 500}) : generate({.train = 64, .test = 32});
 }
 
-Loader training_loader(const Settings& settings, const Dataset& data, bool pictures) {
+Loader training_loader(const Settings& settings, const Dataset& data, bool pictures, const Shard& shard) {
   return Loader(data, {.batch_size = settings.batch_size,
                        .seed = settings.seed,
                        .augment = settings.augment,
+                       .shard = shard.index,
+                       .shards = shard.of,
                        .image_size = settings.image_size,
                        .pictures = pictures});
 }
 
-Loader test_loader(const Settings& settings, const Dataset& data, bool pictures) {
-  return Loader(
-      data,
-      {.batch_size = settings.batch_size, .shuffle = false, .image_size = settings.image_size, .pictures = pictures});
+Loader test_loader(const Settings& settings, const Dataset& data, bool pictures, const Shard& shard) {
+  return Loader(data, {.batch_size = settings.batch_size,
+                       .shuffle = false,
+                       .shard = shard.index,
+                       .shards = shard.of,
+                       .image_size = settings.image_size,
+                       .pictures = pictures});
 }
 
 std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data) {

@@ -19,10 +19,15 @@ Device open_device(const Settings& settings);
 ClockKind clock_kind(const Settings& settings);
 /// The data of --data; with --smoke a few generated pictures.
 TrainTest open_data(const Settings& settings);
+/// Which part of each batch a loader makes.
+struct Shard {
+  int index = 0;
+  int of = 1;
+};
 /// A loader for training: shuffled, and augmented if asked for. Without `pictures` it makes labels alone.
-Loader training_loader(const Settings& settings, const Dataset& data, bool pictures = true);
+Loader training_loader(const Settings& settings, const Dataset& data, bool pictures = true, const Shard& shard = {});
 /// A loader for testing: in the stored order, as stored.
-Loader test_loader(const Settings& settings, const Dataset& data, bool pictures = true);
+Loader test_loader(const Settings& settings, const Dataset& data, bool pictures = true, const Shard& shard = {});
 /// The model of --model, without memory.
 std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data);
 /// The same, on `device`, with its initial weights.

@@ -12,7 +12,8 @@ namespace {
 StepData data_of(const Step& step) {
   return {.input = [&step](int i) { return normalize(step.images[static_cast<std::size_t>(i)]); },
           .labels = [&step](int i) { return step.labels[static_cast<std::size_t>(i)]; },
-          .samples = step.sizes};
+          .samples = step.sizes,
+          .of = step.pictures};
 }
 
 /// The plan's schedule without the micro-batches that the batch has not.
@@ -32,15 +33,18 @@ Pipeline open_pipeline(const Settings& settings, const Plan& plan,
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }
 
-void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums) {
-  const auto see_scores = [&](int i, const Tensor& loss, const Tensor& scores) {
-    accumulate(loss, sums.loss);
-    count_correct(scores, step.labels[static_cast<std::size_t>(i)], sums.correct);
-  };
+void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums,
+              const std::function<void()>& at_end) {
+  const Hooks hooks{.see_scores =
+                        [&](int i, const Tensor& loss, const Tensor& scores) {
+                          accumulate(loss, sums.loss);
+                          count_correct(scores, step.labels[static_cast<std::size_t>(i)], sums.correct);
+                        },
+                    .at_end = at_end};
   if (static_cast<int>(step.sizes.size()) == plan.schedule.microbatches) {
-    pipeline.run(plan.schedule, data_of(step), {.see_scores = see_scores});
+    pipeline.run(plan.schedule, data_of(step), hooks);
   } else {  // a last batch with fewer pictures than micro-batches
-    pipeline.run(schedule_for(plan, step), data_of(step), {.see_scores = see_scores});
+    pipeline.run(schedule_for(plan, step), data_of(step), hooks);
   }
 }
 

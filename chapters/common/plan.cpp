@@ -156,13 +156,18 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 }
 
 StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
-                       LoaderFor purpose) {
+                       LoaderFor purpose, const Shard& shard) {
   const bool pictures = plan.schedule.holds(rank.index, 0);
   const bool needs_data = pictures || plan.schedule.holds(rank.index, plan.stages() - 1);
-  Loader loader = purpose == LoaderFor::training ? training_loader(settings, data, pictures)
-                                                 : test_loader(settings, data, pictures);
-  return {std::move(loader),     data.size(), settings.batch_size,
-          settings.microbatches, rank.device, needs_data ? StepLoader::Needs::data : StepLoader::Needs::nothing};
+  Loader loader = purpose == LoaderFor::training ? training_loader(settings, data, pictures, shard)
+                                                 : test_loader(settings, data, pictures, shard);
+  return {std::move(loader),
+          data.size(),
+          settings.batch_size,
+          settings.microbatches,
+          rank.device,
+          needs_data ? StepLoader::Needs::data : StepLoader::Needs::nothing,
+          shard};
 }
 
 }  // namespace stagecoach

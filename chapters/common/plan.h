@@ -60,6 +60,6 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 /// The rank's loader: with pictures where it holds the first stage, with labels where it holds the first or the last.
 enum class LoaderFor { training, testing };
 StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
-                       LoaderFor purpose);
+                       LoaderFor purpose, const Shard& shard = {});
 
 }  // namespace stagecoach

@@ -22,8 +22,8 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
   std::map<std::pair<std::string, std::string>, Row> rows;
   double total = 0;
   for (const Trace::Event& event : trace.events()) {
-    if (std::string_view(event.category) == "action") {
-      continue;  // a stage's whole forward or backward: the operations in it are here already
+    if (std::string_view(event.category) == "action" || event.track >= Trace::kBeside) {
+      continue;  // a stage's whole forward or backward: its operations are here already; and what takes no own time
     }
     Row& row = rows[{event.name, event.category}];
     row.seconds += event.seconds;

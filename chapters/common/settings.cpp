@@ -15,6 +15,7 @@ using Json = nlohmann::ordered_json;
 template <class SettingsType, class Visit>
 void for_each_setting(SettingsType& s, const Visit& visit) {
   const bool asynchronous = !s.versions.empty();  // then stages and replicas may decide how late a gradient comes
+  const bool shared = !s.mode.empty();            // then gradients are summed rank by rank
   visit("data", s.data, false);                   // the same pictures may lie elsewhere
   visit("augment", s.augment, true);
   visit("image-size", s.image_size, true);
@@ -30,7 +31,14 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   visit("lr-warmup", s.lr_warmup, true);
   visit("lr-discount", s.lr_discount, true);
   visit("seed", s.seed, true);
-  visit("ranks", s.ranks, asynchronous);
+  visit("ranks", s.ranks, asynchronous || shared);
+  visit("mode", s.mode, false);
+  visit("mesh", s.mesh, true);
+  visit("bucket-size", s.bucket_size, false);
+  visit("first-bucket-size", s.first_bucket_size, false);
+  visit("find-unused", s.find_unused, false);
+  visit("compress", s.compress, true);
+  visit("sync-batch-norm", s.sync_batch_norm, true);
   visit("versions", s.versions, true);
   visit("version-check", s.version_check, false);
   visit("replicas", s.replicas, true);
@@ -85,6 +93,13 @@ const std::map<std::string, std::string>& flags_of_some_chapters() {
       {"lr-discount", "it is for gradients that come late, in chapter 4 (ch04_pipedream)"},
       {"plan", "this chapter measures its layers itself; plans belong to chapter 4 (ch04_pipedream)"},
       {"save-plan", "this chapter has no plan to save; plans belong to chapter 4 (ch04_pipedream)"},
+      {"mode", "here ranks do not share batches; that belongs to chapter 6 (ch06_ddp)"},
+      {"mesh", "here ranks do not share batches; meshes belong to chapter 6 (ch06_ddp)"},
+      {"bucket-size", "no gradients are reduced here; buckets belong to chapter 6 (ch06_ddp)"},
+      {"first-bucket-size", "no gradients are reduced here; buckets belong to chapter 6 (ch06_ddp)"},
+      {"find-unused", "no gradients are reduced here; it belongs to chapter 6 (ch06_ddp)"},
+      {"compress", "no gradients are reduced here; it belongs to chapter 6 (ch06_ddp)"},
+      {"sync-batch-norm", "here no other rank has a part of the micro-batch; it belongs to chapter 6 (ch06_ddp)"},
       {"graph", "a recorded step cannot wait for other ranks; it belongs to chapter 1"},
       {"no-graph", "no step is recorded here; it belongs to chapter 1"},
       {"explain", "this chapter has no schedule to explain"},

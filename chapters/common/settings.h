@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/device.h"
+#include "parallel/data_parallel/bucket_layout.h"
 
 namespace stagecoach {
 
@@ -40,7 +41,14 @@ struct Settings {
   int group = 0;              ///< micro-batches of the interleaved schedule's group; 0: as many as ranks
   std::string versions = "";  ///< the policy of weight versions of an asynchronous pipeline; empty: not one
   std::string replicas = "";  ///< ranks a stage; empty: one each, or as --balance says
-  std::string split = "";     ///< layers a stage; empty: as --balance says
+  std::string mode = "";      ///< the way in which ranks share batches; empty: they do not
+  std::string mesh = "";      ///< ranks that share data, and ranks of a pipeline; empty: all share data
+  std::uint64_t bucket_size = BucketCaps{}.rest;         ///< bytes
+  std::uint64_t first_bucket_size = BucketCaps{}.first;  ///< bytes
+  bool find_unused = false;
+  std::string compress = "none";
+  bool sync_batch_norm = false;
+  std::string split = "";  ///< layers a stage; empty: as --balance says
   std::string balance = "time";
   std::string plan = "";       ///< file to read the layers' profile from, and the stages
   std::string save_plan = "";  ///< file to write them to

@@ -8,12 +8,13 @@
 namespace stagecoach {
 
 StepLoader::StepLoader(Loader loader, std::int64_t samples, std::int64_t batch_size, std::int64_t microbatches,
-                       Device device, Needs needs)
+                       Device device, Needs needs, const Shard& shard)
     : loader_(std::move(loader), device),
       samples_(samples),
       batch_size_(batch_size),
       microbatches_(microbatches),
-      needs_(needs) {}
+      needs_(needs),
+      shard_(shard) {}
 
 void StepLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   next_batch_ = first_batch;
@@ -28,7 +29,7 @@ std::optional<Step> StepLoader::next() {
   }
   Step step;
   step.pictures = std::min(batch_size_, samples_ - next_batch_++ * batch_size_);
-  step.sizes = micro_batch_sizes(step.pictures, microbatches_);
+  step.sizes = micro_batch_sizes(share_of(step.pictures, shard_.index, shard_.of).count, microbatches_);
   if (needs_ == Needs::data) {
     const std::optional<Batch> batch = loader_.next();
     step.images = micro_batches(batch->images, microbatches_);

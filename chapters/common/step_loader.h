@@ -7,15 +7,16 @@
 #include <optional>
 #include <vector>
 
+#include "chapters/common/open.h"
 #include "core/tensor.h"
 #include "datasets/device_loader.h"
 
 namespace stagecoach {
 
-/// One batch in micro-batches, as one rank sees it.
+/// One batch, or a shard of one, in micro-batches, as one rank sees it.
 struct Step {
   std::vector<std::int64_t> sizes;  ///< pictures of each micro-batch
-  std::int64_t pictures = 0;        ///< their sum
+  std::int64_t pictures = 0;        ///< of the whole batch
   std::vector<Tensor> images;       ///< uint8 [n, 3, H, W] each, where the first stage is
   std::vector<Tensor> labels;       ///< int32 [n] each, where the last stage is
 };
@@ -24,10 +25,10 @@ class StepLoader {
  public:
   enum class Needs { nothing, data };  ///< whether the rank holds the first or the last stage
 
-  /// `loader` makes batches of `batch_size` from `samples` pictures. Each is cut into `microbatches` parts, or into
-  /// single pictures where it has fewer.
+  /// `loader` makes `shard` of batches of `batch_size` from `samples` pictures. That is cut into `microbatches` parts,
+  /// or into single pictures where it has fewer.
   StepLoader(Loader loader, std::int64_t samples, std::int64_t batch_size, std::int64_t microbatches, Device device,
-             Needs needs);
+             Needs needs, const Shard& shard = {});
 
   /// As in Loader.
   std::int64_t batches() const { return loader_.batches(); }
@@ -42,6 +43,7 @@ class StepLoader {
   std::int64_t batch_size_;
   std::int64_t microbatches_;
   Needs needs_;
+  Shard shard_;
   std::int64_t next_batch_ = 0;
 };
 

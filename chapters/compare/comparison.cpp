@@ -57,11 +57,21 @@ std::optional<std::string> shown_setting(const RunRecord& run, const std::string
   return value ? std::optional(printable(*value)) : std::nullopt;
 }
 
+/// The order of its work, in a word: a schedule, a policy of weight versions, or a way to share batches.
+std::optional<std::string> order_of(const RunRecord& run) {
+  if (const auto mode = shown_setting(run, "mode")) {
+    const std::string compress = shown_setting(run, "compress").value_or("none");
+    const auto mesh = shown_setting(run, "mesh");
+    return *mode + (compress == "none" ? "" : " " + compress) + (mesh ? " " + *mesh : "");
+  }
+  return shown_setting(run, run.setting("versions") ? "versions" : "schedule");
+}
+
 RunSummary summarize(const RunRecord& run, const std::string& name) {
   RunSummary s;
   s.name = name;
   s.program = shown_setting(run, "program");
-  s.schedule = shown_setting(run, run.setting("versions") ? "versions" : "schedule");
+  s.schedule = order_of(run);
   s.clock = printable(clock_of(run));
   s.epochs = epochs_of(run);
   s.seconds = *typical(run, [](const EpochRecord& e) { return std::optional(e.seconds); });

@@ -4,16 +4,19 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/parallel_for.h"
+#include "core/trace.h"
+#include "parallel/comm/activity.h"
 
 namespace stagecoach {
 
 struct Background::Pending::Job {
-  std::function<void(Communicator&)> work;
+  const char* name = nullptr;
+  std::function<void(Communicator&)> work = nullptr;
   double given = 0;  // by the rank's clock
   Span span = {};
   std::exception_ptr failure = nullptr;
   bool ended = false;
-  std::mutex mutex = {};  // guards all but `work` and `given`
+  std::mutex mutex = {};  // guards what the job leaves
   std::condition_variable changed = {};
 
   void end(Span when, std::exception_ptr why) {
@@ -33,6 +36,7 @@ Background::Span Background::Pending::wait() const {
     std::rethrow_exception(job_->failure);
   }
   waiting.until(job_->span.end);
+  record_beside(job_->name, "communication", job_->span.begin, job_->span.end - job_->span.begin);
   return job_->span;
 }
 
@@ -69,8 +73,9 @@ Background::~Background() {
   changed_.notify_all();
 }
 
-Background::Pending Background::run(std::function<void(Communicator&)> job) {
+Background::Pending Background::run(const char* name, std::function<void(Communicator&)> job) {
   auto given = std::make_shared<Pending::Job>();
+  given->name = name;
   given->work = std::move(job);
   given->given = comm_.clock().now();
   const std::lock_guard lock(mutex_);
@@ -100,6 +105,7 @@ void Background::work(Communicator& comm) {
     const double begin = comm.clock().now();
     if (failure_ == nullptr) {
       try {
+        const Activity activity(job->name);
         job->work(comm);
       } catch (...) {
         failure_ = std::current_exception();

@@ -28,8 +28,8 @@ class Background {
   /// A job that was given. It must not outlive its Background.
   class Pending {
    public:
-    /// Returns when the job has ended. Throws what it threw; a job that follows one that threw does not run, and throws
-    /// the same.
+    /// Returns when the job has ended, and enters it in the trace. Throws what it threw; a job that follows one that
+    /// threw does not run, and throws the same.
     Span wait() const;
 
    private:
@@ -47,8 +47,9 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// `job` gets a communicator of the group for itself. Tensors that it uses belong to it until it has ended.
-  Pending run(std::function<void(Communicator& comm)> job);
+  /// `job` gets a communicator of the group for itself. Tensors that it uses belong to it until it has ended. `name` (a
+  /// string literal) is its name in the trace, on a track beside the rank's, and in errors.
+  Pending run(const char* name, std::function<void(Communicator& comm)> job);
 
  private:
   void work(Communicator& comm);

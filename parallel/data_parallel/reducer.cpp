@@ -9,8 +9,7 @@
 
 #include "core/autograd/backward.h"
 #include "core/error.h"
-#include "core/trace.h"
-#include "parallel/comm/activity.h"
+#include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/same_model.h"
 
 namespace stagecoach {
@@ -34,8 +33,6 @@ NamedTensors trained_somewhere(const NamedTensors& parameters, Communicator& com
   return trained;
 }
 
-void plain_sum(Bucket& bucket, Communicator& comm) { comm.all_reduce(bucket.flat); }
-
 }  // namespace
 
 Reducer::Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSettings settings)
@@ -45,7 +42,7 @@ Reducer::Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSett
   states_.resize(parameters_.size());
   times_.arrivals.resize(parameters_.size());
   if (!settings_.reduce) {
-    settings_.reduce = plain_sum;
+    settings_.reduce = plain_sum();
   }
   build(bucket_layout(parameters_, reverse_order(parameters_.size()), settings_.caps));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -202,10 +199,8 @@ void Reducer::mark_ready(std::size_t i) {
 void Reducer::launch_full_buckets() {
   while (pending_.size() < buckets_.size() && missing_[pending_.size()] == 0) {
     Bucket& bucket = buckets_[pending_.size()];
-    pending_.push_back(background_.run([this, &bucket](Communicator& comm) {
-      const Activity activity("reduction of a bucket");
-      settings_.reduce(bucket, comm);
-    }));
+    pending_.push_back(
+        background_.run("reduce bucket", [this, &bucket](Communicator& comm) { settings_.reduce(bucket, comm); }));
   }
 }
 
@@ -228,7 +223,7 @@ Tensor Reducer::sum_of_uses() {
   std::transform(states_.begin(), states_.end(), std::back_inserter(uses),
                  [](const State& state) { return state.used ? 1.0F : 0.0F; });
   Tensor sum = Tensor::from(uses, {static_cast<std::int64_t>(uses.size())}, comm_.device());
-  background_.run([sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
+  background_.run("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
   return sum;
 }
 

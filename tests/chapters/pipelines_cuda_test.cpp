@@ -54,5 +54,23 @@ TEST_F(PipelinesCuda, PipedreamKeepsVersionsOnAGpu) {
   EXPECT_FALSE(weights("replicas").empty());
 }
 
+// The last batch has four pictures: gradients are reduced by the ranks' second threads, on the GPU that they share.
+TEST_F(PipelinesCuda, DataParallelEqualsOneGpuByteForByte) {
+  train(STAGECOACH_CH01, "one", {"--microbatches", "2"});
+  train(STAGECOACH_CH06, "single", {"--mode", "single"});
+  train(STAGECOACH_CH06, "parameter", {"--mode", "parameter"});
+  train(STAGECOACH_CH06, "buckets", {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB", "--find-unused"});
+  train(STAGECOACH_CH06, "virtual", {"--bucket-size", "16KiB", "--clock", "virtual", "--link", "nvlink4"});
+  train(STAGECOACH_CH06, "replicate", {"--mode", "replicate"});
+  train(STAGECOACH_CH06, "mesh", {"--mesh", "dp=2,pp=2", "--split", "6,6"});
+  EXPECT_FALSE(weights("one").empty());
+  for (const char* out : {"single", "parameter", "buckets", "virtual", "replicate", "mesh"}) {
+    EXPECT_TRUE(weights(out) == weights("one")) << out;
+  }
+  train(STAGECOACH_CH06, "central", {"--mode", "central"});  // steps on the CPU, whose last bits may be others
+  train(STAGECOACH_CH06, "half", {"--compress", "half"});
+  train(STAGECOACH_CH06, "powersgd", {"--compress", "powersgd"});
+}
+
 }  // namespace
 }  // namespace stagecoach::test

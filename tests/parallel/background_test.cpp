@@ -25,7 +25,8 @@ TEST(Background, SumsWhileTheRankTalksItself) {
     std::vector<Background::Pending> pending;
     for (int i = 0; i < 20; ++i) {
       sums.push_back(number(i * (1 + rank.index), rank.device));
-      pending.push_back(background.run([sum = sums.back()](Communicator& comm) mutable { comm.all_reduce(sum); }));
+      pending.push_back(
+          background.run("test", [sum = sums.back()](Communicator& comm) mutable { comm.all_reduce(sum); }));
       if (i % 3 == rank.index % 3) {  // ranks come to their jobs at different moments
         rank.comm.send_number(i, (rank.index + 1) % 4, 5);
       }
@@ -42,9 +43,9 @@ TEST(Background, RunsItsJobsInTheirOrder) {
   launch({.ranks = 1}, [](Rank& rank) {
     Background background(rank.comm);
     std::string order;
-    background.run([&](Communicator&) { order += "a"; });
-    background.run([&](Communicator&) { order += "b"; });
-    background.run([&](Communicator&) { order += "c"; }).wait();
+    background.run("test", [&](Communicator&) { order += "a"; });
+    background.run("test", [&](Communicator&) { order += "b"; });
+    background.run("test", [&](Communicator&) { order += "c"; }).wait();
     EXPECT_EQ(order, "abc");
   });
 }
@@ -55,8 +56,8 @@ TEST(Background, TakesTimeBesideThatOfTheRankOnAVirtualClock) {
     Background background(rank.comm);
     Tensor sum = number(1, rank.device);
     const double before = rank.comm.clock().now();
-    const auto first = background.run([=](Communicator& comm) mutable { comm.all_reduce(sum); });
-    const auto second = background.run([=](Communicator& comm) mutable { comm.all_reduce(sum); });
+    const auto first = background.run("test", [=](Communicator& comm) mutable { comm.all_reduce(sum); });
+    const auto second = background.run("test", [=](Communicator& comm) mutable { comm.all_reduce(sum); });
     EXPECT_LT(rank.comm.clock().now() - before, 0.5);  // the rank goes on
     const Background::Span one = first.wait();
     EXPECT_NEAR(rank.comm.clock().now() - before, 2, 0.1);  // two messages of a second
@@ -71,8 +72,8 @@ TEST(Background, TakesTimeBesideThatOfTheRankOnAVirtualClock) {
 TEST(Background, ThrowsWhatTheJobThrew) {
   launch({.ranks = 1}, [](Rank& rank) {
     Background background(rank.comm);
-    const auto bad = background.run([](Communicator&) { throw Error("the bucket leaks"); });
-    const auto next = background.run([](Communicator&) { ADD_FAILURE() << "runs behind a failure"; });
+    const auto bad = background.run("test", [](Communicator&) { throw Error("the bucket leaks"); });
+    const auto next = background.run("test", [](Communicator&) { ADD_FAILURE() << "runs behind a failure"; });
     EXPECT_TRUE(fails_with<Error>({"the bucket leaks"}, [&] { bad.wait(); }));
     EXPECT_TRUE(fails_with<Error>({"the bucket leaks"}, [&] { next.wait(); }));
   });
@@ -84,7 +85,7 @@ TEST(Background, OfARankThatFailsGivesUpAtOnce) {
     launch({.ranks = 3, .timeout = 60}, [&](Rank& rank) {
       Background background(rank.comm);
       Tensor sum = number(1, rank.device);
-      const auto job = background.run([=](Communicator& comm) mutable {
+      const auto job = background.run("test", [=](Communicator& comm) mutable {
         if (comm.rank() != 1) {
           comm.all_reduce(sum);
         } else {
@@ -101,11 +102,12 @@ TEST(Background, OfARankThatFailsGivesUpAtOnce) {
 }
 
 TEST(Background, WaitsNoLongerThanTheTimeout) {
-  EXPECT_TRUE(fails_with<CommError>({"all_reduce", "no answer within 0.2 s", "not yet there: rank 1"}, [] {
+  EXPECT_TRUE(fails_with<CommError>({"all_reduce, in the test", "no answer within 0.2 s", "not yet there: rank 1"}, [] {
     launch({.ranks = 2, .timeout = 0.2}, [](Rank& rank) {
       Background background(rank.comm);
       if (rank.index == 0) {
-        background.run([sum = number(1, rank.device)](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
+        background.run("test", [sum = number(1, rank.device)](Communicator& comm) mutable { comm.all_reduce(sum); })
+            .wait();
       }
     });
   }));

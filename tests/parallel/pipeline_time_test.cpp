@@ -30,6 +30,7 @@ class ExactClock final : public Clock {
   explicit ExactClock(const Link& link) : Clock(link) {}
   ClockKind kind() const override { return ClockKind::virtual_time; }
   double now() noexcept override { return now_; }
+  std::unique_ptr<Clock> another() const override { return std::make_unique<ExactClock>(link()); }
   void work(double seconds) { now_ += seconds; }
 
  private:
@@ -88,11 +89,11 @@ Times run(const Schedule& schedule, const Costs& costs, double latency = 0) {
               std::vector<double>(static_cast<std::size_t>(ranks))};
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
-  const auto world = std::make_shared<ThreadWorld>(ranks, std::chrono::seconds(60), ThreadWorld::Waits::sleeping);
+  const auto world = std::make_shared<ThreadWorld>(ranks, std::chrono::seconds(60));
   launch({.ranks = ranks}, [&](Rank& rank) {
     const auto r = static_cast<std::size_t>(rank.index);
     const auto clock = std::make_shared<ExactClock>(Link{.latency = latency});
-    ThreadCommunicator comm(world, "world", rank.index, members, rank.device, clock);
+    ThreadCommunicator comm(world, "world", rank.index, members, rank.device, clock, ThreadWorld::Waits::sleeping);
     std::map<int, Stage> stages;
     for (int s = 0; s < schedule.stages; ++s) {
       if (schedule.holds(rank.index, s)) {

@@ -1,0 +1,193 @@
+#include "chapters/06_ddp/explain.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "chapters/06_ddp/draw_timeline.h"
+#include "chapters/common/open.h"
+#include "chapters/common/prediction.h"
+#include "chapters/common/run_folder.h"
+#include "core/autograd/backward.h"
+#include "core/ops.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr const char* kModes[] = {"single", "parameter", "buckets", "central", "replicate"};
+constexpr double kKiB = 1024;
+
+/// What a rank's part of a step takes here, by the time of its own thread.
+StepCosts measure_step(const Settings& settings, const Team& team, const Dataset& data, Device device) {
+  constexpr int kWarmUps = 3;
+  constexpr int kSteps = 10;
+  const auto comm = alone(device, ClockKind::virtual_time);
+  const auto model = open_model(settings, data, device);
+  const auto optimizer = open_optimizer(settings, *model);
+  const NamedTensors parameters = model->named_parameters();
+  StepTimes times(*comm, parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    Tensor parameter = parameters[i].second;
+    parameter.on_gradient([&times, i](Tensor&) { times.gradient_came(i); });
+  }
+  const std::int64_t count = std::max<std::int64_t>(1, settings.batch_size / team.world.ranks);
+  const Tensor images = Tensor::zeros({count, 3, settings.image_size, settings.image_size}, DType::uint8, device);
+  const Tensor labels = Tensor::zeros({count}, DType::int32, device);
+  for (int i = 0; i < kWarmUps + kSteps; ++i) {
+    if (i == kWarmUps) {
+      times.clear();
+    }
+    times.begin_step();
+    const Tensor loss = cross_entropy(model->forward(normalize(images)), labels);
+    times.begin_backward();
+    backward(loss);
+    times.end_backward();
+    optimizer->step();
+    optimizer->zero_grad();
+    times.end_step();
+  }
+  return times.mean();
+}
+
+/// A forward takes 1 and a backward 2; gradients come evenly, the last parameter's first.
+StepCosts unit_costs_of(const NamedTensors& parameters) {
+  StepCosts costs{.forward = 1, .backward = 2};
+  const auto count = static_cast<double>(parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    costs.arrivals.push_back(2 * (count - static_cast<double>(i)) / count);
+  }
+  return costs;
+}
+
+/// A ring over the gradients takes 1; of that 0.05 however small they are.
+Link unit_link(int ranks, double bytes) {
+  if (ranks == 1) {
+    return {};
+  }
+  const double messages = 2.0 * (ranks - 1);
+  return {.latency = 0.05 / messages, .bytes_per_second = messages * bytes / ranks / 0.95};
+}
+
+void print_buckets(const StepModel& step) {
+  const BucketLayout layout = bucket_layout(step.parameters, reverse_order(step.parameters.size()), step.caps);
+  fmt::print("\nBuckets before the first backward\n");
+  for (std::size_t b = 0; b < layout.size(); ++b) {
+    double bytes = 0;
+    for (const std::size_t i : layout[b]) {
+      bytes += static_cast<double>(step.parameters[i].second.bytes());
+    }
+    fmt::print("  {:<3} {:>9.1f} KiB  {:>3} gradients, {} to {}\n", b, bytes / kKiB, layout[b].size(),
+               step.parameters[layout[b].front()].first, step.parameters[layout[b].back()].first);
+  }
+}
+
+/// How all ranks can sum `bytes`, and what that costs.
+void print_reductions(const Link& link, int p, double bytes, const std::string& unit) {
+  const double rounds = tree_broadcast_seconds({.latency = 1}, p, 0);
+  fmt::print("\nOne sum of {:.1f} KiB over {} ranks\n  {:<12} {:>24} {:>28} {:>12}\n", bytes / kKiB, p, "as a",
+             "messages in a row", "KiB through the busiest rank", unit);
+  const auto row = [&](const char* name, double messages, double volume, double seconds) {
+    fmt::print("  {:<12} {:>24} {:>28.1f} {:>12.6g}\n", name, messages, volume / kKiB, seconds);
+  };
+  row("ring", 2.0 * (p - 1), 2.0 * (p - 1) * bytes / p, ring_all_reduce_seconds(link, p, bytes));
+  row("tree", 2 * rounds, 2 * rounds * bytes, 2 * tree_broadcast_seconds(link, p, bytes));
+  row("rank by rank", 2.0 * (p - 1), 2.0 * (p - 1) * bytes, 2 * root_reduce_seconds(link, p, bytes));
+}
+
+void print_sweep(StepModel step, const std::string& unit) {
+  fmt::print("\nBucket sizes\n  {:>12} {:>8} {:>12} {:>8} {:>8}\n", "cap, KiB", "buckets", unit, "idle", "overlap");
+  double best = 0;
+  double best_seconds = 0;
+  for (std::size_t cap = 1024; cap <= (std::size_t{64} << 20); cap *= 4) {
+    step.caps = {cap, cap};
+    const Timeline timeline = timeline_of("buckets", step);
+    const auto count = bucket_layout(step.parameters, reverse_order(step.parameters.size()), step.caps).size();
+    fmt::print("  {:>12} {:>8} {:>12.6g} {:>7.1f}% {:>7.1f}%\n", cap >> 10, count, timeline.seconds,
+               100 * timeline.idle(), 100 * timeline.overlap());
+    if (best == 0 || timeline.seconds < best_seconds) {
+      best = static_cast<double>(cap);
+      best_seconds = timeline.seconds;
+    }
+    if (count == 1) {
+      break;
+    }
+  }
+  fmt::print("  best: {} KiB\n", best / kKiB);
+}
+
+void write_files(const Settings& settings, const NamedTimelines& timelines) {
+  const std::filesystem::path folder = make_folder(settings.out);
+  nlohmann::ordered_json prediction;
+  std::string table;
+  for (int r = 0; r < settings.ranks; ++r) {
+    table += fmt::format("0F{},0B{}\n", r, r);  // each rank its own part of the batch
+  }
+  for (const auto& [mode, timeline] : timelines) {
+    if (mode == settings.mode) {
+      prediction = {{"step_seconds", timeline.seconds},
+                    {"idle", timeline.idle()},
+                    {"idle_in_span", timeline.idle()},
+                    {"peak_activations", std::vector<int>(static_cast<std::size_t>(settings.ranks), 1)}};
+    }
+  }
+  for (const auto& [mode, timeline] : timelines) {
+    prediction["modes"][mode] = {
+        {"step_seconds", timeline.seconds}, {"idle", timeline.idle()}, {"overlap", timeline.overlap()}};
+  }
+  write_text(folder / "schedule.csv", table);
+  write_text(folder / "prediction.json", prediction.dump() + "\n");
+  write_text(folder / "timelines.svg",
+             draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.ranks)));
+  fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", folder.string());
+}
+
+}  // namespace
+
+void explain_ways(const Settings& settings, const Team& team, const Dataset& data) {
+  if (team.pipeline) {
+    fmt::print(
+        "{} pipelines of {} ranks, each for its part of a batch; gradients are summed when a rank's last backward "
+        "is done\n",
+        team.mesh.data, team.mesh.pipeline);
+    return explain(settings, *team.pipeline);
+  }
+  const Device device{team.world.device};
+  const auto model = open_model(settings, data, device);
+  const NamedTensors parameters = model->named_parameters();
+  double bytes = 0;
+  for (const auto& [name, parameter] : parameters) {
+    bytes += static_cast<double>(parameter.bytes());
+  }
+  const bool measured = settings.profile;
+  StepModel step = step_of(settings, team, parameters,
+                           measured ? measure_step(settings, team, data, device) : unit_costs_of(parameters));
+  if (!measured) {
+    step.link = unit_link(team.world.ranks, bytes);
+  }
+  const std::string unit = measured ? "seconds" : "units";
+
+  fmt::print("One step of {}: {} pictures on {} ranks, gradients of {:.1f} KiB\n  link      {}\n", settings.model,
+             settings.batch_size, team.world.ranks, bytes / kKiB,
+             measured ? settings.link : "a ring over all gradients takes 1, of that 0.05 for latency");
+  print_buckets(step);
+  NamedTimelines timelines;
+  for (const char* mode : kModes) {
+    timelines.emplace_back(mode, timeline_of(mode, step));
+  }
+  fmt::print("\nTimelines, {}\n{}",
+             measured ? "with the times that the model takes here" : "where a forward takes 1 and a backward 2",
+             draw_text(timelines, 100));
+  fmt::print("\n  {:<10} {:>12} {:>8} {:>8}\n", "mode", unit, "idle", "overlap");
+  for (const auto& [mode, timeline] : timelines) {
+    fmt::print("  {:<10} {:>12.6g} {:>7.1f}% {:>7.1f}%\n", mode, timeline.seconds, 100 * timeline.idle(),
+               100 * timeline.overlap());
+  }
+  print_sweep(step, unit);
+  print_reductions(step.link, team.world.ranks, bytes, unit);
+  if (!settings.out.empty()) {
+    write_files(settings, timelines);
+  }
+}
+
+}  // namespace stagecoach

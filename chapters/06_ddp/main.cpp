@@ -1,0 +1,168 @@
+/// @file
+/// Chapter 6: data parallel training. Every rank has the whole model, and trains it on its part of each batch.
+///
+/// The ranks' gradients must then be summed before the optimizer's step, or the models would drift apart. When, and in
+/// what pieces, makes the difference: all at once behind the backward, so that the ranks wait for the whole message;
+/// one parameter after the other, as soon as the backward has its gradient; or in buckets of many parameters, which pay
+/// a link's latency less often. The three ways stand below, each as what it does with one batch. Two older ones, in
+/// which one rank owns the weights, are in central.cpp and replicate.cpp; pipelines side by side in pipelines.cpp.
+
+#include "chapters/06_ddp/explain.h"
+#include "chapters/06_ddp/replica.h"
+#include "chapters/common/open.h"
+#include "chapters/common/program.h"
+#include "chapters/common/run_log.h"
+#include "parallel/data_parallel/compression.h"
+#include "parallel/data_parallel/flat.h"
+#include "parallel/data_parallel/reducer.h"
+
+namespace stagecoach {
+namespace {
+
+/// 1. One reduction after the backward.
+class Single final : public Replica {
+ public:
+  using Replica::Replica;
+
+  void step(const Step& step, EpochSums& sums) override {
+    run_shard(step, sums, [](bool, const Tensor&) {});
+
+    std::vector<Tensor> gradients;
+    for (const auto& [name, parameter] : parameters_) {
+      gradients.push_back(parameter.grad());
+    }
+    Tensor all = flattened(gradients);  // [all parameters]
+    communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });
+    take_values(all, gradients);
+    update();
+  }
+};
+
+/// 2. One reduction a parameter. Autograd calls a hook when it has a parameter's gradient; the rank's second thread
+/// sums it over the ranks while the backward goes on.
+class ByParameter final : public Replica {
+ public:
+  explicit ByParameter(const Start& start) : Replica(start), background_(rank_.comm) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      parameters_[i].second.on_gradient([this, i](Tensor& parameter) {
+        if (last_) {
+          times_.gradient_came(i);
+          pending_.push_back(background_.run(
+              "all_reduce", [sum = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(sum); }));
+        }
+      });
+    }
+  }
+
+  void step(const Step& step, EpochSums& sums) override {
+    run_shard(step, sums, [this](bool last, const Tensor&) { last_ = last; });
+
+    std::vector<Background::Span> spans;
+    for (const Background::Pending& reduction : pending_) {
+      spans.push_back(reduction.wait());
+    }
+    pending_.clear();
+    times_.end_reductions(spans);
+    update();
+  }
+
+ private:
+  bool last_ = false;  // the step's last backward: its gradients are whole
+  std::vector<Background::Pending> pending_;
+  Background background_;
+};
+
+/// 3. Buckets: gradients are reduced together that come one after the other (parallel/data_parallel/reducer.h).
+class InBuckets final : public Replica {
+ public:
+  explicit InBuckets(const Start& start)
+      : Replica(start),
+        reducer_(parameters_, rank_.comm,
+                 {.caps = {settings_.first_bucket_size, settings_.bucket_size},
+                  .find_unused = settings_.find_unused,
+                  .reduce = make_compression(settings_.compress)}) {}
+
+  void step(const Step& step, EpochSums& sums) override {
+    run_shard(step, sums, [this](bool last, const Tensor& loss) {
+      reducer_.begin(last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
+    });
+
+    reducer_.finish();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      times_.gradient_came(i, reducer_.times().arrivals[i]);
+    }
+    times_.end_reductions(reducer_.times().reductions);
+    update();
+  }
+
+ private:
+  Reducer reducer_;
+};
+
+std::unique_ptr<Way> open_way(const Start& start) {
+  if (start.team.pipeline) {
+    return make_pipelines(start);
+  }
+  const std::string& mode = start.settings.mode;
+  if (mode == "single") {
+    return std::make_unique<Single>(start);
+  }
+  if (mode == "parameter") {
+    return std::make_unique<ByParameter>(start);
+  }
+  if (mode == "buckets") {
+    return std::make_unique<InBuckets>(start);
+  }
+  return mode == "central" ? make_central(start) : make_replicate(start);
+}
+
+/// What each rank does.
+void train_rank(const Settings& settings, const Team& team, const TrainTest& data, Rank& rank) {
+  const bool owned = settings.mode == "central" || settings.mode == "replicate";  // by rank 0; the others save nothing
+  RunLog log(settings, rank.comm, team.layers, 0, owned ? rank.index : team.part_of(rank.index));
+  const auto way = open_way({settings, team, data, rank});
+  log.restore(way->model(), way->optimizer());
+  way->start();
+  StepLoader training = way->loader(LoaderFor::training);
+  StepLoader testing = way->loader(LoaderFor::testing);
+
+  while (log.epochs_left()) {
+    training.start_epoch(log.progress().epoch, log.progress().step);
+    log.start_epoch(training.batches());
+    while (const auto step = log.next(training)) {
+      way->step(*step, log.sums());
+      log.add_step(step->pictures, way->model(), way->optimizer());
+    }
+    log.stop_clock();
+    const Expected expected = way->finish_epoch(training.batches());
+    const double share = way->accuracy(testing, [&] { log.stop_if_asked(way->model(), way->optimizer()); });
+    log.finish_epoch(share, way->model(), way->optimizer(), expected);
+  }
+  log.finish();
+}
+
+void train(const Settings& settings) {
+  const TrainTest data = open_data(settings);
+  const Team team = make_team(settings, data.train);
+  if (settings.explain) {
+    return explain_ways(settings, team, data.train);
+  }
+  launch(team.world, [&](Rank& rank) { train_rank(settings, team, data, rank); });
+}
+
+const Chapter kChapter{
+    .program = "ch06_ddp",
+    .title = "Chapter 6: data parallel training, with gradients that are summed while the backward goes on.",
+    .example = "ch06_ddp --data data/generated --ranks 2 --batch-size 128 --epochs 5 --out runs/ddp",
+    .flags = {"microbatches", "ranks", "mode", "mesh", "bucket-size", "first-bucket-size", "find-unused", "compress",
+              "sync-batch-norm", "schedule", "split", "balance", "recompute", "clock", "link", "transport", "timeout",
+              "explain"},
+    .defaults = {.ranks = 2, .mode = "buckets"},
+    .schedules = {"1f1b", "gpipe", "zb-h1", "naive"},
+    .modes = {"single", "parameter", "buckets", "central", "replicate"},
+};
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) { return stagecoach::run_program(argc, argv, stagecoach::kChapter, stagecoach::train); }

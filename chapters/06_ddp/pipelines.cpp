@@ -1,0 +1,88 @@
+// Pipelines side by side: each trains on its part of the batch. The function stands in way.h.
+
+#include "chapters/06_ddp/way.h"
+#include "chapters/common/open.h"
+#include "chapters/common/pipeline_steps.h"
+#include "chapters/common/prediction.h"
+#include "parallel/average_gradients.h"
+#include "parallel/data_parallel/compression.h"
+#include "parallel/data_parallel/reducer.h"
+#include "parallel/data_parallel/same_model.h"
+#include "parallel/data_parallel/sync_batch_norm.h"
+
+namespace stagecoach {
+namespace {
+
+/// A rank of a grid: its pipeline is a row, and the ranks that hold the same stage are a column. Gradients are summed
+/// over the column when the rank's last backward of the step is done; other ranks of the row still run theirs then.
+class Pipelines final : public Way {
+ public:
+  explicit Pipelines(const Start& start)
+      : settings_(start.settings),
+        team_(start.team),
+        data_(start.data),
+        mesh_(start.rank.comm, team_.mesh),
+        rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), start.rank.device, mesh_.pipeline()},
+        shard_(team_.shard_of(start.rank.index)),
+        stages_(open_stages(settings_, *team_.pipeline, data_.train, rank_)),
+        layers_(joined(stages_)),
+        optimizer_(open_optimizer(settings_, *layers_)),
+        pipeline_(open_pipeline(settings_, *team_.pipeline, stages_, rank_.comm)),
+        reducer_(layers_->named_parameters(), mesh_.data(),
+                 {.caps = {settings_.first_bucket_size, settings_.bucket_size},
+                  .reduce = make_compression(settings_.compress)}) {
+    if (settings_.sync_batch_norm) {
+      synchronise_batch_norm(*layers_, mesh_.data());
+    }
+  }
+
+  Module& model() override { return *layers_; }
+  Optimizer& optimizer() override { return *optimizer_; }
+
+  StepLoader loader(LoaderFor purpose) override {
+    const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
+    return step_loader(settings_, *team_.pipeline, data, rank_, purpose, shard_);
+  }
+
+  void start() override { start_alike(*layers_, mesh_.data()); }
+
+  void step(const Step& step, EpochSums& sums) override {
+    reducer_.begin(Reducer::Sync::no);
+    run_step(pipeline_, *team_.pipeline, step, sums, [this] { reducer_.reduce_accumulated(); });
+    reducer_.finish();
+    const ActionLog::Scope update(pipeline_.log());
+    optimizer_->step();
+    optimizer_->zero_grad();
+  }
+
+  Expected finish_epoch(std::int64_t steps) override {
+    require_equal_replicas(layers_->named_parameters(), mesh_.data());
+    broadcast_tensors(layers_->named_buffers(), mesh_.data());
+    const Expected expected = expect(*team_.pipeline, pipeline_.log().mean_costs(), steps);
+    pipeline_.log().clear();
+    return expected;
+  }
+
+  double accuracy(StepLoader& testing, const std::function<void()>& after_batch) override {
+    return stagecoach::accuracy(pipeline_, *team_.pipeline, testing, rank_.comm, after_batch);
+  }
+
+ private:
+  const Settings& settings_;
+  const Team& team_;
+  const TrainTest& data_;
+  Mesh mesh_;
+  Rank rank_;  // in its pipeline
+  Shard shard_;
+  std::map<int, std::shared_ptr<Sequential>> stages_;
+  std::shared_ptr<Sequential> layers_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Pipeline pipeline_;
+  Reducer reducer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Way> make_pipelines(const Start& start) { return std::make_unique<Pipelines>(start); }
+
+}  // namespace stagecoach

@@ -1,0 +1,145 @@
+// One rank owns the model and copies it for every batch: the classic DataParallel. Its function stands in way.h.
+
+#include "chapters/06_ddp/replica.h"
+#include "chapters/common/open.h"
+#include "core/autograd/backward.h"
+#include "core/ops.h"
+#include "datasets/shares.h"
+#include "parallel/data_parallel/flat.h"
+#include "parallel/data_parallel/same_model.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr int kOwner = 0;
+enum Tag : int { kImages, kScores, kGradient };
+
+/// The owner alone loads data, knows the loss, and steps. For each batch it sends every other rank the weights and a
+/// part of the pictures, gets scores back, sends their gradients, and gets the sum of the weights' gradients.
+class Replicate final : public Replica {
+ public:
+  explicit Replicate(const Start& start) : Replica(start), classes_(static_cast<int>(training_.classes.size())) {
+    if (!owns()) {
+      optimizer_ = make_optimizer(settings_.optimizer, {}, settings_.lr, settings_.momentum, settings_.weight_decay);
+    }
+  }
+
+  Module& model() override { return owns() ? *model_ : nothing_; }
+
+  StepLoader loader(LoaderFor purpose) override {
+    const bool trains = purpose == LoaderFor::training;
+    const Dataset& data = trains ? training_ : testing_;
+    return {trains ? training_loader(settings_, data, owns()) : test_loader(settings_, data, owns()),
+            data.size(),
+            settings_.batch_size,
+            1,
+            rank_.device,
+            owns() ? StepLoader::Needs::data : StepLoader::Needs::nothing};
+  }
+
+  void step(const Step& step, EpochSums& sums) override {
+    times_.begin_step();
+    copy_model();
+    const Tensor scores = model_->forward(normalize(part_of_images(step)));  // [n, 10]
+    const Tensor gradient = gradient_of_scores(scores, step, sums);
+    times_.begin_backward();
+    backward(scores, gradient);
+    times_.end_backward();
+
+    std::vector<Tensor> gradients;
+    for (auto& [name, parameter] : parameters_) {
+      gradients.push_back(parameter.grad());
+      parameter.zero_grad();
+    }
+    Tensor all = flattened(gradients);
+    communicate("gather gradients", [&] { rank_.comm.reduce(all, kOwner); });
+    if (owns()) {
+      const std::vector<Tensor> views = views_of(all, gradients);
+      for (std::size_t i = 0; i < views.size(); ++i) {
+        parameters_[i].second.set_grad(views[i]);
+      }
+      update();
+    } else {
+      times_.end_step();
+    }
+  }
+
+  Expected finish_epoch(std::int64_t steps) override {
+    copy_model();
+    return Replica::finish_epoch(steps);
+  }
+
+  double accuracy(StepLoader& testing, const std::function<void()>& after_batch) override {
+    if (owns()) {
+      return Replica::accuracy(testing, after_batch);
+    }
+    testing.start_epoch(1);
+    while (testing.next()) {
+      after_batch();
+    }
+    return 0;
+  }
+
+ private:
+  bool owns() const { return rank_.index == kOwner; }
+
+  /// The copy of the model that each rank uses for one batch.
+  void copy_model() {
+    Tensor weights = flattened(tensors_of(parameters_));
+    communicate("copy model", [&] { rank_.comm.broadcast(weights, kOwner); });
+    if (!owns()) {
+      take_values(weights, tensors_of(parameters_));
+    }
+  }
+
+  /// This rank's part [n, 3, H, W] of the pictures, which the owner deals out.
+  Tensor part_of_images(const Step& step) {
+    const auto part = [&](int r) { return share_of(step.pictures, r, rank_.world); };
+    const std::int64_t size = settings_.image_size;
+    if (!owns()) {
+      return rank_.comm.receive(Shape{part(rank_.index).count, 3, size, size}, DType::uint8, kOwner, kImages);
+    }
+    for (int r = 1; r < rank_.world; ++r) {
+      sent_.push_back(rank_.comm.send_async(step.images[0].narrow(part(r).first, part(r).count).clone(), r, kImages));
+    }
+    return step.images[0].narrow(0, part(0).count);
+  }
+
+  /// The gradient of this rank's scores [n, 10]: the owner gathers all scores, and finds it from the loss.
+  Tensor gradient_of_scores(const Tensor& mine, const Step& step, EpochSums& sums) {
+    if (!owns()) {
+      sent_.push_back(rank_.comm.send_async(mine, kOwner, kScores));
+      return rank_.comm.receive(mine.shape(), mine.dtype(), kOwner, kGradient);
+    }
+    Tensor all = Tensor::empty({step.pictures, classes_}, mine.dtype(), mine.device());
+    const auto rows = [&](const Tensor& of, int r) {
+      const Share part = share_of(step.pictures, r, rank_.world);
+      return of.alias({part.count, classes_}, part.first * classes_);
+    };
+    rows(all, 0).copy_from(mine);
+    for (int r = 1; r < rank_.world; ++r) {
+      Tensor into = rows(all, r);
+      into.copy_from(rank_.comm.receive(into.shape(), into.dtype(), r, kScores));
+    }
+    all.set_requires_grad(true);
+    const Tensor loss = cross_entropy(all, step.labels[0], Reduction::sum);
+    backward(loss, Tensor::full({}, 1.0 / static_cast<double>(step.pictures), mine.dtype(), mine.device()));
+    accumulate(loss, sums.loss);
+    count_correct(all, step.labels[0], sums.correct);
+    for (int r = 1; r < rank_.world; ++r) {
+      sent_.push_back(rank_.comm.send_async(rows(all.grad(), r).clone(), r, kGradient));
+    }
+    std::erase_if(sent_, [](const PendingSend& send) { return send.taken(); });
+    return rows(all.grad(), 0);
+  }
+
+  int classes_;
+  Sequential nothing_;
+  std::vector<PendingSend> sent_;
+};
+
+}  // namespace
+
+std::unique_ptr<Way> make_replicate(const Start& start) { return std::make_unique<Replicate>(start); }
+
+}  // namespace stagecoach

@@ -1,0 +1,48 @@
+#pragma once
+/// @file
+/// When a rank computes and when its messages travel in one step, by arithmetic: from what the parts of a step cost and
+/// from the link. It says how long a step should take, and is drawn.
+
+#include <string>
+#include <vector>
+
+#include "chapters/06_ddp/step_times.h"
+#include "chapters/06_ddp/team.h"
+#include "nn/named_tensors.h"
+
+namespace stagecoach {
+
+/// One step, as the arithmetic sees it.
+struct StepModel {
+  StepCosts costs;
+  NamedTensors parameters;  ///< in the order of costs.arrivals
+  BucketCaps caps;
+  Link link;
+  int ranks = 1;
+  double compressed = 1;     ///< bytes that travel for each byte of a bucket
+  double picture_bytes = 0;  ///< of a rank's part of the batch
+  double score_bytes = 0;    ///< likewise
+};
+
+struct Bar {
+  std::string name;
+  enum class Kind { compute, communication, update } kind = Kind::compute;
+  double begin = 0;  ///< seconds since the step began
+  double end = 0;
+};
+
+struct Timeline {
+  std::vector<Bar> bars;  ///< communication on a track of its own
+  double seconds = 0;     ///< the whole step
+
+  /// The share of the step in which a rank waits.
+  double idle() const;
+  /// The share of the communication that lies within backwards.
+  double overlap() const;
+};
+
+/// A step by --mode.
+StepModel step_of(const Settings& settings, const Team& team, const NamedTensors& parameters, const StepCosts& costs);
+Timeline timeline_of(const std::string& mode, const StepModel& step);
+
+}  // namespace stagecoach

@@ -1,0 +1,49 @@
+#include "parallel/data_parallel/flat.h"
+
+#include "core/autograd/grad_mode.h"
+#include "core/error.h"
+
+namespace stagecoach {
+
+Tensor flattened(const std::vector<Tensor>& tensors) {
+  STAGECOACH_CHECK(!tensors.empty(), "flattened: no tensors");
+  std::int64_t count = 0;
+  for (const Tensor& tensor : tensors) {
+    count += tensor.numel();
+  }
+  const Tensor flat = Tensor::empty({count}, tensors[0].dtype(), tensors[0].device());
+  std::vector<Tensor> views = views_of(flat, tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    views[i].copy_from(tensors[i]);
+  }
+  return flat;
+}
+
+std::vector<Tensor> views_of(const Tensor& flat, const std::vector<Tensor>& like) {
+  std::vector<Tensor> views;
+  std::int64_t offset = 0;
+  for (const Tensor& tensor : like) {
+    views.push_back(flat.alias(tensor.shape(), offset));
+    offset += tensor.numel();
+  }
+  return views;
+}
+
+void take_values(const Tensor& flat, const std::vector<Tensor>& tensors) {
+  const NoGrad no_grad;
+  const std::vector<Tensor> views = views_of(flat, tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    Tensor into = tensors[i];
+    into.copy_from(views[i]);
+  }
+}
+
+std::vector<Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, tensor] : named) {
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+}  // namespace stagecoach

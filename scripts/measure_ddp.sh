@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Makes docs/measurements/ddp.md and the figures of chapter 6: all ways to share batches on CIFAR-10 beside one device, two
+# ranks beside one and beside PyTorch, and modes and bucket sizes beside their prediction.
+#
+#   scripts/measure_ddp.sh DATA [PYTHON]      DATA has CIFAR-10, PYTHON has torch (without it PyTorch is left out)
+#
+# Takes about twenty minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ $# -lt 1 || $# -gt 2 || $1 == -* ]]; then
+  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  exit 2
+fi
+data=$1
+python=${2:-}
+page=docs/measurements/ddp.md
+source scripts/measuring.sh
+begin_page "Data parallel training"
+
+# train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
+train() {
+  echo "measuring: $1"
+  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --lr 0.001 --clock virtual --out "$runs/$1" "${@:3}" \
+    > "$runs/$1.log"
+}
+train one_device ch01_single_device --microbatches 4
+small=(--first-bucket-size 4KiB --bucket-size 16KiB)
+for mode in single parameter central replicate; do
+  train "$mode" ch06_ddp --ranks 4 --link ethernet100 --mode "$mode"
+done
+train buckets ch06_ddp --ranks 4 --link ethernet100 "${small[@]}"
+train half ch06_ddp --ranks 4 --link ethernet100 "${small[@]}" --compress half
+train powersgd ch06_ddp --ranks 4 --link ethernet100 "${small[@]}" --compress powersgd
+train mesh ch06_ddp --mesh dp=2,pp=2 --microbatches 2 --link ethernet100
+for mode in single parameter buckets central replicate; do
+  cmp "$runs/one_device/weights.safetensors" "$runs/$mode/weights.safetensors"
+done
+{
+  printf '\n## Ten epochs of CIFAR-10, four ranks, virtual clock\n\n'
+  printf 'Batch 64, which is 16 a rank, Adam with a learning rate of 0.001, link ethernet100, buckets of 16 KiB. One device '
+  printf 'takes the ranks'"'"' parts as 4 micro-batches; it and the five modes end with the same bytes (`cmp`). `half` and '
+  printf '`powersgd` are `--compress`; `mesh` is `--mesh dp=2,pp=2` in 2 micro-batches. `compare` printed:\n\n'
+  "$programs/compare" "$runs"/{one_device,single,parameter,buckets,half,powersgd,central,replicate,mesh} --markdown \
+    --svg docs/figures/ddp.svg
+  printf '\n![Epoch times and losses of all ways](../figures/ddp.svg)\n\nThe epochs of `buckets`:\n\n```text\n'
+  grep '^Epoch:' "$runs/buckets.log"
+  printf '```\n'
+} >> "$page"
+
+echo "measuring: modes and bucket sizes beside their prediction"
+{
+  printf '\n## Modes and bucket sizes, and what latency and bandwidth predict\n\n`tests/benchmarks/ddp_virtual.py`: eight '
+  printf 'ranks, `convnet`, batch 64, ethernet100, virtual clock.\n\n'
+  python3 tests/benchmarks/ddp_virtual.py --programs "$programs" --svg docs/figures/ch06_buckets.svg
+} >> "$page"
+
+echo "measuring: two ranks on two cores"
+{
+  printf '\n## Two ranks on two cores\n\n`tests/benchmarks/ddp_ratio.py`: CIFAR-10, SGD, 64 pictures a rank, wall clock.\n\n'
+  python3 tests/benchmarks/ddp_ratio.py --data "$data" --programs "$programs" ${python:+--torch "$python"}
+} >> "$page"
+
+"$programs/ch06_ddp" --smoke --explain --ranks 8 "${small[@]}" --out "$runs/ways" > /dev/null
+cp "$runs/ways/timelines.svg" docs/figures/ch06_modes.svg
+echo "written: $page"

@@ -1,0 +1,208 @@
+/// @file
+/// Chapter 6 as its users run it: whatever the mode, the buckets and the mesh, ranks train what one device trains.
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "tests/chapters/pipelines.h"
+
+namespace stagecoach::test {
+namespace {
+
+const std::string kDdp = STAGECOACH_CH06;
+const std::vector<std::string> kModes{"single", "parameter", "buckets", "central", "replicate"};
+
+class Ddp : public PipelineTest {
+ protected:
+  /// Trains with chapter 6 and checks that it went well.
+  void ddp(const std::string& out, const Flags& flags) {
+    const Outcome outcome = train(kDdp, out, flags);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  void expect_same_weights(const std::string& out, const std::string& wanted) {
+    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(wanted + "/weights.safetensors")) << out;
+    const auto mine = metrics(out);
+    const auto theirs = metrics(wanted);
+    ASSERT_EQ(mine.size(), theirs.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      EXPECT_EQ(mine[i]["acc"], theirs[i]["acc"]) << out;
+      EXPECT_EQ(mine[i]["test_acc"], theirs[i]["test_acc"]) << out;
+      EXPECT_NEAR(mine[i]["loss"].get<double>(), theirs[i]["loss"].get<double>(), 1e-5) << out;  // summed rank by rank
+    }
+  }
+};
+
+// One device takes the shards as micro-batches. The last batch has nine pictures: some ranks get two, some one.
+TEST_F(Ddp, EveryModeEqualsOneDeviceByteForByte) {
+  make_data(105, 40);
+  for (const std::string ranks : {"1", "2", "3", "4", "8"}) {
+    const std::string one = "one-" + ranks;
+    ASSERT_EQ(train(STAGECOACH_CH01, one, {"--microbatches", ranks}).exit_code, 0);
+    for (const std::string& mode : kModes) {
+      const std::string out = mode + "-" + ranks;
+      ddp(out, {"--mode", mode, "--ranks", ranks});
+      expect_same_weights(out, one);
+    }
+  }
+}
+
+TEST_F(Ddp, BucketsOfAnySizeTrainTheSame) {
+  make_data(105, 40);
+  ddp("single", {"--mode", "single"});
+  for (const std::string size : {"1", "64KiB", "25MiB", "1TiB"}) {
+    ddp("bucket-" + size, {"--first-bucket-size", size, "--bucket-size", size, "--find-unused"});
+    expect_same_weights("bucket-" + size, "single");
+  }
+}
+
+// An epoch is one step here, and the program compares the replicas' weights after each: --epochs is the count of steps.
+TEST_F(Ddp, ReplicasAreEqualAfterEveryStep) {
+  make_data(30, 10);
+  for (const std::string& mode : kModes) {
+    ASSERT_EQ(train(kDdp, mode, {"--mode", mode, "--ranks", "3"}, "5").exit_code, 0);
+    EXPECT_EQ(metrics(mode).size(), 5U);
+    expect_same_weights(mode, "single");
+  }
+}
+
+TEST_F(Ddp, RanksWithoutPicturesTakePart) {
+  make_data(33, 3);  // a last batch of one
+  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}).exit_code, 0);
+  for (const std::string& mode : kModes) {
+    ddp(mode, {"--mode", mode, "--ranks", "4"});
+    expect_same_weights(mode, "one");
+  }
+  ddp("mesh", {"--mesh", "dp=4,pp=2"});
+  expect_same_weights("mesh", "one");
+}
+
+TEST_F(Ddp, PipelinesSideBySideEqualReplicas) {
+  make_data(105, 40);
+  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "3"}).exit_code, 0);
+  ddp("row", {"--mesh", "dp=1,pp=4", "--microbatches", "3"});
+  expect_same_weights("row", "one");
+  ddp("replicas", {"--ranks", "2", "--microbatches", "3"});
+  for (const std::string mode : {"single", "parameter", "central"}) {
+    ddp(mode, {"--ranks", "2", "--microbatches", "3", "--mode", mode});
+    expect_same_weights(mode, "replicas");
+  }
+  for (const std::string schedule : {"1f1b", "gpipe", "zb-h1"}) {
+    ddp("mesh-" + schedule, {"--mesh", "dp=2,pp=2", "--microbatches", "3", "--schedule", schedule, "--split", "3,9"});
+    expect_same_weights("mesh-" + schedule, "replicas");
+  }
+  EXPECT_EQ(metrics("mesh-1f1b").back()["peak_bytes"].size(), 4U);
+}
+
+TEST_F(Ddp, GoesOnExactly) {
+  make_data(64, 16);
+  std::vector<Flags> runs{{"--mesh", "dp=2,pp=2", "--microbatches", "2"}};
+  for (const std::string& mode : kModes) {
+    runs.push_back({"--mode", mode});
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(runs[i], " ")));
+    const std::string whole = fmt::format("whole-{}", i);
+    const std::string part = fmt::format("part-{}", i);
+    const Flags flags = joined(runs[i], {"--optimizer", "adam"});
+    ASSERT_EQ(train(kDdp, whole, flags, "4").exit_code, 0);
+    ASSERT_EQ(train(kDdp, part, flags, "2").exit_code, 0);
+    const Outcome more = run(kDdp, {"--resume", part, "--epochs", "4"});
+    ASSERT_EQ(more.exit_code, 0) << more.err;
+    expect_same_weights(part, whole);
+  }
+  expect_refused(kDdp, {"--resume", "part-1", "--epochs", "6", "--ranks", "3"}, {"--ranks differs"});
+}
+
+TEST_F(Ddp, ChangesModeWhenItGoesOn) {
+  make_data(64, 16);
+  ASSERT_EQ(train(kDdp, "whole", {"--mode", "single"}, "4").exit_code, 0);
+  ASSERT_EQ(train(kDdp, "part", {"--mode", "central"}, "2").exit_code, 0);
+  const Outcome more = run(kDdp, {"--resume", "part", "--epochs", "4", "--mode", "buckets"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  expect_same_weights("part", "whole");
+}
+
+TEST_F(Ddp, SavesWhenItIsInterrupted) {
+  make_data(64, 16);
+  const Flags flags{"--data", "data", "--batch-size", "32", "--ranks", "3"};
+  ASSERT_EQ(interrupt(kDdp, joined(flags, {"--epochs", "4000", "--out", "stopped"})).exit_code, 130);
+  const auto done = std::to_string(metrics("stopped").back()["epoch"].get<int>() + 2);
+  ASSERT_EQ(run(kDdp, {"--resume", "stopped", "--epochs", done}).exit_code, 0);
+  ASSERT_EQ(run(kDdp, joined(flags, {"--epochs", done, "--out", "whole"})).exit_code, 0);
+  expect_same_weights("stopped", "whole");
+}
+
+TEST_F(Ddp, TellsWhatTravelsBesideTheBackward) {
+  make_data(128, 16);
+  ddp("buckets", {"--ranks", "4", "--clock", "virtual", "--link", "ethernet100", "--first-bucket-size", "4KiB",
+                  "--bucket-size", "16KiB"});
+  ddp("single", {"--ranks", "4", "--clock", "virtual", "--link", "ethernet100", "--mode", "single"});
+  const Json epoch = metrics("buckets").back();
+  EXPECT_GT(epoch["overlap"].get<double>(), 0.2);
+  EXPECT_EQ(metrics("single").back()["overlap"].get<double>(), 0);
+  EXPECT_GT(epoch["predicted_seconds"].get<double>(), 0);
+  EXPECT_GT(epoch["predicted_idle"].get<double>(), 0);
+  std::set<int> tracks;
+  const Json trace = Json::parse(bytes("buckets/trace.json"));
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["name"] == "reduce bucket") {
+      tracks.insert(event["tid"].get<int>());
+    }
+  }
+  EXPECT_EQ(tracks, (std::set<int>{1000, 1001, 1002, 1003}));
+}
+
+TEST_F(Ddp, ExplainsTheModes) {
+  const Outcome units = run(kDdp, {"--explain", "--ranks", "8", "--out", "units"});
+  ASSERT_EQ(units.exit_code, 0) << units.err;
+  for (const char* text : {"single", "replicate", "Bucket sizes", "best: 16 KiB", "rank by rank"}) {
+    EXPECT_NE(units.out.find(text), std::string::npos) << text;
+  }
+  const Json prediction = Json::parse(bytes("units/prediction.json"));
+  EXPECT_EQ(prediction["modes"]["single"]["step_seconds"], 4.0);  // 1 + 2 + 1
+  EXPECT_EQ(prediction["modes"]["single"]["idle"], 0.25);
+  EXPECT_LT(prediction["modes"]["parameter"]["step_seconds"], 4.0);
+  EXPECT_EQ(prediction["peak_activations"].size(), 8U);
+  EXPECT_NE(bytes("units/timelines.svg").find("</svg>"), std::string::npos);
+  const Outcome measured =
+      run(kDdp, {"--explain", "--profile", "--ranks", "4", "--link", "ethernet100", "--clock", "virtual"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_NE(measured.out.find("with the times that the model takes here"), std::string::npos);
+  EXPECT_EQ(run(kDdp, {"--explain", "--mesh", "dp=2,pp=2", "--microbatches", "4"}).exit_code, 0);
+}
+
+TEST_F(Ddp, BadSettingsAreRefused) {
+  const std::vector<std::pair<Flags, std::vector<std::string>>> wrong{
+      {{"--mesh", "dp=2"}, {}},
+      {{"--mesh", "dp=2,pp=0"}, {"no mesh", "dp=2,pp=2"}},
+      {{"--mesh", "dp=2,qq=1"}, {"no mesh"}},
+      {{"--mesh", "dp=2,"}, {"no mesh"}},
+      {{"--mesh", "dp=2,pp=2", "--ranks", "3"}, {"for 4 ranks, the run has 3", "--ranks 4"}},
+      {{"--mesh", "dp=2,pp=2", "--mode", "central"}, {"--mesh", "--mode central"}},
+      {{"--mode", "single", "--find-unused"}, {"--find-unused", "--mode buckets"}},
+      {{"--mode", "parameter", "--bucket-size", "1KiB"}, {"--bucket-size", "--mode buckets"}},
+      {{"--mode", "central", "--compress", "half"}, {"--compress", "--mode buckets"}},
+      {{"--mode", "replicate", "--microbatches", "2"}, {"--microbatches 1"}},
+      {{"--mode", "nothing"}, {"--mode"}},
+      {{"--split", "3,9"}, {"--split", "--mesh"}},
+      {{"--recompute"}, {"--recompute", "--mesh"}},
+      {{"--schedule", "gpipe"}, {"--schedule", "--mesh"}},
+      {{"--bucket-size", "0"}, {"at least one byte"}},
+      {{"--bucket-size", "large"}, {"--bucket-size"}},
+      {{"--chunks", "2"}, {"--chunks", "chapter 5"}},
+      {{"--sync-batch-norm", "--microbatches", "2"}, {"--sync-batch-norm"}},
+  };
+  for (const auto& [flags, parts] : wrong) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(flags, " ")));
+    if (parts.empty()) {
+      EXPECT_EQ(run(kDdp, joined({"--smoke", "--explain"}, flags)).exit_code, 0);
+    } else {
+      expect_refused(kDdp, joined({"--smoke"}, flags), parts);
+    }
+  }
+  expect_refused(STAGECOACH_CH03, {"--mode", "single"}, {"--mode", "chapter 6"});
+}
+
+}  // namespace
+}  // namespace stagecoach::test
