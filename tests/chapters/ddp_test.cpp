@@ -59,10 +59,13 @@ TEST_F(Ddp, BucketsOfAnySizeTrainTheSame) {
 // An epoch is one step here, and the program compares the replicas' weights after each: --epochs is the count of steps.
 TEST_F(Ddp, ReplicasAreEqualAfterEveryStep) {
   make_data(30, 10);
-  for (const std::string& mode : kModes) {
-    ASSERT_EQ(train(kDdp, mode, {"--mode", mode, "--ranks", "3"}, "5").exit_code, 0);
-    EXPECT_EQ(metrics(mode).size(), 5U);
-    expect_same_weights(mode, "single");
+  for (const std::string ranks : {"2", "3", "8"}) {
+    for (const std::string& mode : kModes) {
+      const std::string out = mode + ranks;
+      ASSERT_EQ(train(kDdp, out, {"--mode", mode, "--ranks", ranks}, "5").exit_code, 0);
+      EXPECT_EQ(metrics(out).size(), 5U);
+      expect_same_weights(out, "single" + ranks);
+    }
   }
 }
 

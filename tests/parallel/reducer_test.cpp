@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -50,11 +52,12 @@ struct Pictures {
 
 std::int64_t batch_of(int step) { return step == kSteps - 1 ? 5 : kBatch; }
 
-/// The gradient of the shard's loss, each sample's share being that in the whole batch of `all`.
-void run_backward(Module& model, const Pictures& batch, const Share& share, std::int64_t all) {
+/// Gives the shard's part of the whole batch's mean loss, and adds its gradient: each sample's share is one in `all`.
+double run_backward(Module& model, const Pictures& batch, const Share& share, std::int64_t all) {
   const Tensor scores = model.forward(batch.images.narrow(share.first, share.count));
   const Tensor loss = cross_entropy(scores, batch.labels.narrow(share.first, share.count), Reduction::sum);
   backward(loss, Tensor::full({}, 1.0 / static_cast<double>(all), DType::float32, loss.device()));
+  return loss.item() / static_cast<double>(all);
 }
 
 /// Layers of many sizes: 75 KB and 80 KB in two of them.
@@ -77,6 +80,7 @@ std::shared_ptr<Sequential> make_layers(Device device) {
 struct Record {
   std::vector<NamedTensors> gradients;
   std::vector<NamedTensors> weights;
+  std::vector<double> losses = std::vector<double>(kSteps);
 };
 
 NamedTensors copies(const NamedTensors& tensors, const std::function<Tensor(const Tensor&)>& what) {
@@ -132,7 +136,7 @@ Record train_on_one_device(int shards) {
     const Pictures batch(step, all, {});
     for (int r = 0; r < shards; ++r) {
       if (const Share share = share_of(all, r, shards); share.count > 0) {
-        run_backward(*model, batch, share, all);
+        record.losses[static_cast<std::size_t>(step)] += run_backward(*model, batch, share, all);
       }
     }
     note(record, *optimizer);
@@ -151,7 +155,8 @@ Record train_on_ranks(int world, const BucketCaps& caps) {
       const Share share = share_of(all, rank.index, rank.world);
       if (share.count > 0) {
         reducer.begin(Reducer::Sync::yes);
-        run_backward(*model, Pictures(step, all, rank.device), share, all);
+        records[static_cast<std::size_t>(rank.index)].losses[static_cast<std::size_t>(step)] =
+            run_backward(*model, Pictures(step, all, rank.device), share, all);
       } else {
         reducer.reduce_accumulated();  // of nothing
       }
@@ -160,8 +165,11 @@ Record train_on_ranks(int world, const BucketCaps& caps) {
     }
     EXPECT_EQ(reducer.is_rebuilt(), true);
   });
-  for (const Record& record : records) {
+  for (int r = 1; r < world; ++r) {
+    const Record& record = records[static_cast<std::size_t>(r)];
     expect_equal(record, records[0]);
+    std::transform(record.losses.begin(), record.losses.end(), records[0].losses.begin(), records[0].losses.begin(),
+                   std::plus<>());
   }
   return records[0];
 }
@@ -182,6 +190,7 @@ TEST_P(ReducerRanks, AreCloseToOneDeviceOnTheWholeBatch) {
   const Record shared = train_on_ranks(GetParam(), {});
   for (int step = 0; step < kSteps; ++step) {
     const auto at = static_cast<std::size_t>(step);
+    EXPECT_NEAR(shared.losses[at] / whole.losses[at], 1, 1e-5) << "step " << step;
     EXPECT_NEAR(norm(shared.gradients[at]) / norm(whole.gradients[at]), 1, 1e-5) << "step " << step;
     EXPECT_NEAR(norm(shared.weights[at]) / norm(whole.weights[at]), 1, 1e-5) << "step " << step;
   }
