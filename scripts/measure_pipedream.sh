@@ -4,7 +4,7 @@
 #
 #   scripts/measure_pipedream.sh DATA      DATA has CIFAR-10
 #
-# Takes about ten minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
+# Takes about a quarter of an hour. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -55,9 +55,9 @@ echo "measuring: asynchronous pipelines beside their prediction"
 
 echo "measuring: idle time over the length of the stream"
 {
-  printf '\n## Idle time over the number of micro-batches\n\n`tests/benchmarks/pipedream_idle.py`: two stages, generated '
-  printf 'pictures, batch 64, virtual clock.\n\n'
-  python3 tests/benchmarks/pipedream_idle.py --programs "$programs"
+  printf '\n## Idle time over the number of micro-batches\n\n`tests/benchmarks/pipedream_idle_benchmark.cpp`: four equal '
+  printf 'stages, weight stashing, virtual clock; all ranks on one core.\n'
+  "$programs/pipedream_idle_benchmark"
 } >> "$page"
 
 echo "measuring: the partitioner"
