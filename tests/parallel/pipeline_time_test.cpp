@@ -1,6 +1,7 @@
 // How long a pipeline takes by a clock that only its work moves, by exact times: as long as simulate says.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -112,7 +113,14 @@ Times run(const Schedule& schedule, const Costs& costs, double latency = 0) {
                         },
                         [&](int) { return Tensor::zeros({1}, DType::int32, rank.device); },
                         std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), 1)};
-    pipeline.run(schedule, data, {.update = [&](std::size_t) { clock->work(costs.update_of(r)); }});
+    const auto replicas = comm.split(schedule.stage_of(rank.index), rank.index);
+    const auto update = [&](std::size_t) {
+      if (replicas->size() > 1) {
+        replicas->barrier();  // where they average their gradients
+      }
+      clock->work(costs.update_of(r));
+    };
+    pipeline.run(schedule, data, {.update = update});
     times.ends[r] = clock->now();
     times.busy[r] = clock->now() - clock->waited();
   });
@@ -165,6 +173,23 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
       const Schedule schedule = pipedream_schedule({1, 1, 1, 1}, 50, 2, versions);
       expect_what_is_simulated(schedule, costs, latency, fmt::format("{}, {}", to_string(versions), latency));
     }
+  }
+}
+
+// Micro-batches are dealt to the replicas in turn, which meet in each update; 50 do not divide by 3.
+TEST(PipelineTime, OfReplicatedStagesIsThatOfTheSimulation) {
+  for (const std::vector<int>& replicas : {std::vector{2, 1}, {3, 1}, {2, 2, 1}, {1, 3}}) {
+    const auto stages = static_cast<int>(replicas.size());
+    const Schedule schedule = pipedream_schedule(replicas, 50, 1, Versions::stash);
+    const std::string what = fmt::format("{}", fmt::join(replicas, ","));
+    expect_what_is_simulated(schedule, unequal(stages), 0, what);
+    // Where each stage takes as long as its replicas can share, nobody waits for another stage.
+    Costs balanced = Costs::uniform(stages, 0, 0, 0);
+    for (std::size_t s = 0; s < replicas.size(); ++s) {
+      balanced.forward[s] = replicas[s];
+      balanced.backward[s] = 2.0 * replicas[s];
+    }
+    expect_what_is_simulated(schedule, balanced, 0, what + ", balanced");
   }
 }
 
