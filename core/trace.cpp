@@ -17,6 +17,8 @@ thread_local std::function<double()> current_clock;
 
 }  // namespace
 
+static_assert(Trace::kBeside >= kMaxDevices);
+
 Trace::Trace() : start_(std::chrono::steady_clock::now()) {}
 
 void Trace::attach(int track, std::function<double()> clock) {

@@ -19,7 +19,7 @@ std::string trace_json(const std::vector<std::string>& ranks);
 /// Collects spans while it is attached to a thread. Attach one rank's thread to one track.
 class Trace {
  public:
-  static constexpr int kBeside = 1000;
+  static constexpr int kBeside = 1000;  ///< above all ranks
   struct Event {
     const char* name;      ///< a string literal: an operation, "forward", …
     const char* category;  ///< a string literal

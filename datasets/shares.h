@@ -7,6 +7,12 @@
 
 namespace stagecoach {
 
+/// Which part of each batch a rank trains on.
+struct Shard {
+  int index = 0;
+  int of = 1;
+};
+
 /// Some samples that lie side by side.
 struct Share {
   std::int64_t first = 0;

@@ -13,14 +13,14 @@ namespace stagecoach {
 MeshSizes mesh_from_text(const std::string& text) {
   MeshSizes sizes;
   const auto refuse = [&] {
-    throw UsageError(fmt::format(
-        "'{}' is no mesh: give the ranks that share data and those of a pipeline, such as dp=2,pp=2", text));
+    throw UsageError(
+        fmt::format("--mesh {}: give the ranks that share data and those of a pipeline, such as dp=2,pp=2", text));
   };
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const std::string name = part.substr(0, part.find('='));
     int* size = name == "dp" ? &sizes.data : name == "pp" ? &sizes.pipeline : nullptr;
-    if (size == nullptr || name.size() == part.size()) {
+    if (size == nullptr || name.size() == part.size() || *size != 1) {
       refuse();
     }
     const char* end = part.data() + part.size();
@@ -31,6 +31,10 @@ MeshSizes mesh_from_text(const std::string& text) {
   }
   if (text.empty() || text.back() == ',') {
     refuse();
+  }
+  if (1LL * sizes.data * sizes.pipeline > kMaxDevices) {
+    throw UsageError(fmt::format("--mesh {}: that are {} ranks, at most {} can run", text,
+                                 1LL * sizes.data * sizes.pipeline, kMaxDevices));
   }
   return sizes;
 }

@@ -17,7 +17,8 @@ struct MeshSizes {
   int ranks() const { return data * pipeline * tensor; }
 };
 
-/// Reads "dp=2,pp=4": ranks that share data, and ranks of a pipeline; what is not named is 1. Throws UsageError.
+/// Reads "dp=2,pp=4", the text of --mesh: ranks that share data, and ranks of a pipeline; what is not named is 1.
+/// Throws UsageError.
 MeshSizes mesh_from_text(const std::string& text);
 
 /// Rank r is at tensor coordinate r mod tensor, then pipeline, then data: neighbours in a tensor group are neighbours

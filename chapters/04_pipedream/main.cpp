@@ -125,6 +125,9 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   const int stage = plan.schedule.stage_of(rank.index);
   const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
   RunLog log(settings, rank.comm, plan.layers, plan.last_rank(), plan.holder(stage));
+  if (plan.schedule.replicas_of(plan.stages() - 1) > 1) {
+    log.spread_losses();
+  }
   const auto stages = open_stages(settings, plan, data.train, rank);
   const auto layers = joined(stages);
   Place here{settings,

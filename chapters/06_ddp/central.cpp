@@ -1,10 +1,8 @@
 // One rank owns the weights, as a parameter server does; its function stands in way.h.
 
 #include "chapters/06_ddp/replica.h"
-#include "chapters/common/open.h"
 #include "core/trace.h"
 #include "parallel/data_parallel/flat.h"
-#include "parallel/data_parallel/same_model.h"
 
 namespace stagecoach {
 namespace {

@@ -7,11 +7,15 @@
 /// a link's latency less often. The three ways stand below, each as what it does with one batch. Two older ones, in
 /// which one rank owns the weights, are in central.cpp and replicate.cpp; pipelines side by side in pipelines.cpp.
 
+#include <fmt/format.h>
+
 #include "chapters/06_ddp/explain.h"
 #include "chapters/06_ddp/replica.h"
+#include "chapters/06_ddp/timeline.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run_log.h"
+#include "core/error.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
@@ -113,13 +117,18 @@ std::unique_ptr<Way> open_way(const Start& start) {
   if (mode == "buckets") {
     return std::make_unique<InBuckets>(start);
   }
-  return mode == "central" ? make_central(start) : make_replicate(start);
+  if (mode == "central") {
+    return make_central(start);
+  }
+  STAGECOACH_CHECK(mode == "replicate", "mode {}: no program for it", mode);
+  return make_replicate(start);
 }
 
 /// What each rank does.
 void train_rank(const Settings& settings, const Team& team, const TrainTest& data, Rank& rank) {
   const bool owned = settings.mode == "central" || settings.mode == "replicate";  // by rank 0; the others save nothing
   RunLog log(settings, rank.comm, team.layers, 0, owned ? rank.index : team.part_of(rank.index));
+  log.spread_losses();
   const auto way = open_way({settings, team, data, rank});
   log.restore(way->model(), way->optimizer());
   way->start();
@@ -147,6 +156,9 @@ void train(const Settings& settings) {
   if (settings.explain) {
     return explain_ways(settings, team, data.train);
   }
+  if (settings.compress == "powersgd" && !settings.resume.empty()) {
+    fmt::print("PowerSGD begins anew with what it lost and the directions that it found: no checkpoint has them\n");
+  }
   launch(team.world, [&](Rank& rank) { train_rank(settings, team, data, rank); });
 }
 
@@ -159,7 +171,7 @@ const Chapter kChapter{
               "explain"},
     .defaults = {.ranks = 2, .mode = "buckets"},
     .schedules = {"1f1b", "gpipe", "zb-h1", "naive"},
-    .modes = {"single", "parameter", "buckets", "central", "replicate"},
+    .modes = mode_names(),
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Pipelines side by side: each trains on its part of the batch. The function stands in way.h.
 
+#include <algorithm>
+
 #include "chapters/06_ddp/way.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
@@ -58,7 +60,14 @@ class Pipelines final : public Way {
   Expected finish_epoch(std::int64_t steps) override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
-    const Expected expected = expect(*team_.pipeline, pipeline_.log().mean_costs(), steps);
+    const Costs costs = pipeline_.log().mean_costs();
+    Expected expected = expect(*team_.pipeline, costs, steps);
+    if (expected.predicted_seconds && settings_.compress == "none") {
+      add_reductions(expected, costs, static_cast<double>(steps));
+    } else {
+      expected.predicted_seconds.reset();
+      expected.predicted_idle.reset();
+    }
     pipeline_.log().clear();
     return expected;
   }
@@ -68,6 +77,27 @@ class Pipelines final : public Way {
   }
 
  private:
+  /// A step is over when the last rank has its sums: each begins with that when its last backward is done.
+  void add_reductions(Expected& expected, const Costs& costs, double steps) {
+    double bytes = 0;
+    for (const Bucket& bucket : reducer_.buckets()) {
+      bytes += static_cast<double>(bucket.flat.bytes());
+    }
+    const Simulation step = simulate(team_.pipeline->schedule, costs);
+    double end = 0;
+    double end_with_sums = 0;
+    const auto all = rank_.comm.all_gather(Tensor::from(std::vector{bytes}, {1}, rank_.device));
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      const double done = step.timeline[r].back().end;
+      end = std::max(end, done);
+      end_with_sums =
+          std::max(end_with_sums, done + ring_all_reduce_seconds(team_.world.link, team_.mesh.data, all[r].item()));
+    }
+    const double work = (1 - *expected.predicted_idle) * *expected.predicted_seconds;
+    *expected.predicted_seconds += steps * (end_with_sums - end);
+    *expected.predicted_idle = 1 - work / *expected.predicted_seconds;
+  }
+
   const Settings& settings_;
   const Team& team_;
   const TrainTest& data_;

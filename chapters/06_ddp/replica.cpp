@@ -82,7 +82,8 @@ Expected Replica::finish_epoch(std::int64_t steps) {
   times_.clear();
   Expected expected{.overlap = costs.overlap};
   const Timeline step = timeline_of(settings_.mode, step_of(settings_, team_, parameters_, costs));
-  if (costs.backward > 0) {  // an epoch that is resumed at its end measured nothing
+  // An epoch that is resumed at its end measured nothing. What PowerSGD sends differs from matrix to matrix.
+  if (costs.backward > 0 && settings_.compress != "powersgd") {
     expected.predicted_idle = step.idle();
     expected.predicted_seconds = step.seconds * static_cast<double>(steps);
   }

@@ -1,4 +1,5 @@
-// One rank owns the model and copies it for every batch: the classic DataParallel. Its function stands in way.h.
+// One rank owns the model and copies its weights for every batch: the classic DataParallel. Its function stands in
+// way.h.
 
 #include "chapters/06_ddp/replica.h"
 #include "chapters/common/open.h"
@@ -6,7 +7,6 @@
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/flat.h"
-#include "parallel/data_parallel/same_model.h"
 
 namespace stagecoach {
 namespace {

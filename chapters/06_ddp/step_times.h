@@ -8,12 +8,12 @@
 
 namespace stagecoach {
 
-/// The mean step of all ranks, in seconds of their own work.
+/// The mean step of all ranks, in seconds of their own work, without waits.
 struct StepCosts {
   double forward = 0;                 ///< all before the last backward
   double backward = 0;                ///< the last one, whose gradients are reduced
-  double update = 0;                  ///< all behind the reductions
-  std::vector<double> arrivals = {};  ///< of each parameter's gradient, since the backward began
+  double update = 0;                  ///< all behind the reductions, on the rank that takes longest
+  std::vector<double> arrivals = {};  ///< of each parameter's gradient, since the backward began, in work
   double overlap = 0;                 ///< share of the reductions' time within the backward
 };
 
@@ -25,8 +25,8 @@ class StepTimes {
   void begin_step();
   /// The last backward of the step.
   void begin_backward();
-  void gradient_came(std::size_t parameter) { gradient_came(parameter, now() - backward_); }
-  /// The same, `seconds` after the backward began.
+  void gradient_came(std::size_t parameter) { gradient_came(parameter, without_waits() - mark_); }
+  /// The same, after `seconds` of work since the backward began.
   void gradient_came(std::size_t parameter, double seconds) { arrivals_[parameter] += seconds; }
   void end_backward();
   /// All are in; each took `spans`.

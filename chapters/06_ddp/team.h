@@ -14,6 +14,7 @@ struct Team {
   MeshSizes mesh = {};
   LayerRanks layers = {};             ///< on the ranks of the first pipeline, or all on rank 0
   std::optional<Plan> pipeline = {};  ///< of each pipeline, where there are some
+  Settings of_pipeline = {};          ///< what each of these is asked for
 
   /// The rank whose layers `rank` has too.
   int part_of(int rank) const { return rank % mesh.pipeline; }

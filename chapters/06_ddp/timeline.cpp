@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/error.h"
+
 namespace stagecoach {
 namespace {
 
@@ -18,15 +20,14 @@ class Sketch {
  public:
   explicit Sketch(const StepModel& step) : step_(step) {}
 
-  double compute(const std::string& name, double seconds, Bar::Kind kind = Bar::Kind::compute) {
-    timeline_.bars.push_back({name, kind, now_, now_ + seconds});
-    return now_ += seconds;
-  }
+  void compute(const std::string& name, double seconds) { add(name, Bar::Kind::compute, seconds, 1); }
+  /// On all ranks, or on the one that owns the weights.
+  void update(double ranks = 1) { add("update", Bar::Kind::update, step_.costs.update, ranks); }
   /// Messages travel one after the other, no earlier than `from`. The rank goes on.
   void send(const std::string& name, double from, double seconds) {
     const double begin = std::max(from, link_free_);
     link_free_ = begin + seconds;
-    timeline_.bars.push_back({name, Bar::Kind::communication, begin, link_free_});
+    timeline_.bars.push_back({name, Bar::Kind::communication, begin, link_free_, 1});
   }
   /// The same, and the rank waits for it.
   void send_and_wait(const std::string& name, double seconds) {
@@ -56,10 +57,15 @@ class Sketch {
            began + full, ring_all_reduce_seconds(step_.link, step_.ranks, step_.compressed * bytes));
     }
     wait();
-    compute("update", step_.costs.update, Bar::Kind::update);
+    update();
   }
 
  private:
+  void add(const std::string& name, Bar::Kind kind, double seconds, double ranks) {
+    timeline_.bars.push_back({name, kind, now_, now_ + seconds, ranks});
+    now_ += seconds;
+  }
+
   const StepModel& step_;
   Timeline timeline_;
   double now_ = 0;
@@ -79,7 +85,7 @@ Timeline central(const StepModel& step) {
   sketch.compute("forward", step.costs.forward);
   sketch.compute("backward", step.costs.backward);
   sketch.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
-  sketch.compute("update", step.costs.update, Bar::Kind::update);
+  sketch.update(1.0 / step.ranks);
   sketch.send_and_wait("send weights", tree_broadcast_seconds(step.link, step.ranks, bytes));
   return sketch.finish();
 }
@@ -94,16 +100,21 @@ Timeline replicate(const StepModel& step) {
   sketch.send_and_wait("scores and their gradients", 2 * message(step.score_bytes));
   sketch.compute("backward", step.costs.backward);
   sketch.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
-  sketch.compute("update", step.costs.update, Bar::Kind::update);
+  sketch.update(1.0 / step.ranks);
   return sketch.finish();
 }
 
 }  // namespace
 
+const std::vector<std::string>& mode_names() {
+  static const std::vector<std::string> names{"single", "parameter", "buckets", "central", "replicate"};
+  return names;
+}
+
 double Timeline::idle() const {
   double busy = 0;
   for (const Bar& bar : bars) {
-    busy += bar.kind == Bar::Kind::communication ? 0 : bar.end - bar.begin;
+    busy += bar.kind == Bar::Kind::communication ? 0 : bar.ranks * (bar.end - bar.begin);
   }
   return seconds > 0 ? 1 - busy / seconds : 0;
 }
@@ -141,17 +152,16 @@ Timeline timeline_of(const std::string& mode, const StepModel& step) {
     return replicate(step);
   }
   Sketch sketch(step);
-  const std::vector<std::size_t> order = order_of_arrival(step.costs.arrivals);
-  if (mode == "parameter") {
-    sketch.reduce(bucket_layout(step.parameters, order, {1, 1}));
-  } else if (mode == "buckets") {
-    sketch.reduce(bucket_layout(step.parameters, order, step.caps));
-  } else {
+  if (mode == "single") {
     sketch.compute("forward", step.costs.forward);
     sketch.compute("backward", step.costs.backward);
     sketch.send_and_wait("all gradients", ring_all_reduce_seconds(step.link, step.ranks, bytes_of(step.parameters)));
-    sketch.compute("update", step.costs.update, Bar::Kind::update);
+    sketch.update();
+    return sketch.finish();
   }
+  STAGECOACH_CHECK(mode == "parameter" || mode == "buckets", "mode {}: it has no timeline", mode);
+  const std::vector<std::size_t> order = order_of_arrival(step.costs.arrivals);
+  sketch.reduce(bucket_layout(step.parameters, order, mode == "parameter" ? BucketCaps{1, 1} : step.caps));
   return sketch.finish();
 }
 

@@ -19,7 +19,7 @@ struct StepModel {
   BucketCaps caps;
   Link link;
   int ranks = 1;
-  double compressed = 1;     ///< bytes that travel for each byte of a bucket
+  double compressed = 1;     ///< bytes that travel for each byte of a bucket, where that is the same for all
   double picture_bytes = 0;  ///< of a rank's part of the batch
   double score_bytes = 0;    ///< likewise
 };
@@ -29,6 +29,7 @@ struct Bar {
   enum class Kind { compute, communication, update } kind = Kind::compute;
   double begin = 0;  ///< seconds since the step began
   double end = 0;
+  double ranks = 1;  ///< the share of the ranks that do this
 };
 
 struct Timeline {
@@ -41,8 +42,11 @@ struct Timeline {
   double overlap() const;
 };
 
-/// A step by --mode.
+/// The ways of --mode, in the order in which the chapter teaches them.
+const std::vector<std::string>& mode_names();
+
 StepModel step_of(const Settings& settings, const Team& team, const NamedTensors& parameters, const StepCosts& costs);
+/// `mode` is one of mode_names().
 Timeline timeline_of(const std::string& mode, const StepModel& step);
 
 }  // namespace stagecoach

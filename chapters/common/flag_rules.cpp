@@ -112,6 +112,8 @@ void require_consistent_sharing(const Settings& s) {
   refuse(mesh.pipeline == 1 && !s.split.empty(), "split", no_pipeline);
   refuse(mesh.pipeline == 1 && s.recompute, "recompute", no_pipeline);
   refuse(mesh.pipeline == 1 && !s.schedule.empty(), "schedule", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.balance != "time", "balance", no_pipeline);
+  refuse(mesh.pipeline > 1 && s.find_unused, "find-unused", "a stage uses all of its parameters; leave it out");
   refuse(
       s.sync_batch_norm && s.microbatches > 1, "sync-batch-norm",
       "it sums over ranks once a micro-batch, and ranks with fewer pictures have fewer of these; give --microbatches "

@@ -45,6 +45,12 @@ std::string is_not_negative(const std::string& text) {
   return text.rfind('-', 0) == 0 ? fmt::format("{} is negative", text) : "";
 }
 
+/// "64KiB" to "65536". CLI11's own would take "-1" for the largest number.
+std::string as_size(std::string& text) {
+  const std::string error = is_not_negative(text);
+  return error.empty() ? CLI::AsSizeValue(false)(text) : error;
+}
+
 /// Adds the flags of a chapter, each bound to a setting.
 class FlagAdder {
  public:
@@ -139,13 +145,17 @@ class FlagAdder {
   void add_data_parallel() {
     group_ = "Data parallel";
     if (has("mode")) {
-      offer("mode", s_.mode, "How ranks share a batch: " + joined(chapter_.modes))
+      offer(
+          "mode", s_.mode,
+          "How ranks share a batch. Gradients are summed: 'single' all at once behind the backward, 'parameter' each "
+          "as it comes, 'buckets' some together; the weights are owned: 'central' by one rank that gathers gradients, "
+          "'replicate' by one that sends copies for every batch")
           ->check(CLI::IsMember(chapter_.modes));
       offer("mesh", s_.mesh, "Ranks that share data and ranks of a pipeline, such as dp=2,pp=2 (none: all share data)");
       offer("bucket-size", s_.bucket_size, "Bytes at which a bucket of gradients is closed; with units also 64KiB")
-          ->transform(CLI::AsSizeValue(false));
+          ->transform(CLI::Validator(as_size, ""));
       offer("first-bucket-size", s_.first_bucket_size, "The same for the first bucket")
-          ->transform(CLI::AsSizeValue(false));
+          ->transform(CLI::Validator(as_size, ""));
       offer_switch("find-unused", s_.find_unused, "Look in each graph for parameters that get no gradient");
       offer("compress", s_.compress, "How a bucket travels: " + joined(compression_names()))
           ->check(CLI::IsMember(compression_names()));

@@ -7,6 +7,7 @@
 #include "chapters/common/settings.h"
 #include "datasets/dataset.h"
 #include "datasets/loader.h"
+#include "datasets/shares.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
 #include "parallel/comm/clock.h"
@@ -19,11 +20,6 @@ Device open_device(const Settings& settings);
 ClockKind clock_kind(const Settings& settings);
 /// The data of --data; with --smoke a few generated pictures.
 TrainTest open_data(const Settings& settings);
-/// Which part of each batch a loader makes.
-struct Shard {
-  int index = 0;
-  int of = 1;
-};
 /// A loader for training: shuffled, and augmented if asked for. Without `pictures` it makes labels alone.
 Loader training_loader(const Settings& settings, const Dataset& data, bool pictures = true, const Shard& shard = {});
 /// A loader for testing: in the stored order, as stored.

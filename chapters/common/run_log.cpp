@@ -169,7 +169,7 @@ void RunLog::note_step(std::int64_t pictures) {
   if (trace_ != nullptr && traced_steps_ < kTracedSteps && ++traced_steps_ == kTracedSteps) {
     Trace::detach();  // what it has is written at the end of the epoch
   }
-  bar_->show(progress_.step, is_free && comm_.rank() == loss_rank_
+  bar_->show(progress_.step, is_free && shows_loss_ && comm_.rank() == loss_rank_
                                  ? std::optional(progress_.loss_sum / static_cast<double>(progress_.seen))
                                  : std::nullopt);
 }

@@ -33,6 +33,8 @@ class RunLog {
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
+  /// No rank has all losses, so the progress bar shows none.
+  void spread_losses() { shows_loss_ = false; }
   /// `model` and `optimizer` are the rank's, here and below. With --resume: reads the checkpoint into both. Then begins
   /// to write to --out; nothing was written before. Throws UsageError when no epoch is left to train.
   void restore(Module& model, Optimizer& optimizer);
@@ -95,6 +97,7 @@ class RunLog {
   Communicator& comm_;
   LayerRanks layers_;
   int loss_rank_;
+  bool shows_loss_ = true;
   int part_;  // the rank whose layers this one has: itself, or the one that it is a replica of
   RunFolder folder_;
   Progress progress_;

@@ -112,7 +112,7 @@ std::string settings_table(const Settings& settings) {
   const Json json = json_of(settings);
   for (const auto& [name, value] : json.items()) {
     const bool is_foreign = flags_of_some_chapters().contains(name) && !settings.chapter_flags.contains(name);
-    if (name != "program" && !is_foreign) {
+    if (name != "program" && !is_foreign && value != "") {
       table += fmt::format("  {:<13} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
     }
   }

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "chapters/common/open.h"
 #include "core/tensor.h"
 #include "datasets/device_loader.h"
+#include "datasets/shares.h"
 
 namespace stagecoach {
 

@@ -68,9 +68,13 @@ Background::Background(Communicator& comm) : comm_(comm) {
 
 Background::~Background() {
   own_->abandon();
-  const std::lock_guard lock(mutex_);
-  ending_ = true;
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  const Waiting waiting(comm_.clock());  // as in the constructor
+  thread_.join();
 }
 
 Background::Pending Background::run(const char* name, std::function<void(Communicator&)> job) {

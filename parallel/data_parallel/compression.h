@@ -26,7 +26,8 @@ ReduceBucket half_precision();
 /// than 1. Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed
 /// optimization", 2019, section 3, algorithms 1 and 2.
 ///
-/// The function remembers, by the names of the parameters; its copies share that memory. So each rank makes one of its
+/// The function remembers, by the names of the parameters; its copies share that memory, which no checkpoint has: a
+/// resumed training begins with an empty one. So each rank makes one of its
 /// own, with the same arguments on all of them, and uses it on one thread at a time. It holds as many numbers as the
 /// gradients that it compresses. `seed` chooses the directions in which it looks at first.
 ReduceBucket power_sgd(int columns, std::uint64_t seed = 0);

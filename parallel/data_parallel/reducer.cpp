@@ -117,6 +117,7 @@ void Reducer::start(Sync sync) {
   }
   running_ = sync;
   times_.begin = comm_.clock().now();
+  work_begin_ = times_.begin - comm_.clock().waited();
   times_.reductions.clear();
   pending_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -141,13 +142,16 @@ void Reducer::reduce_accumulated() {
 
 /// The backward will not reach these: they are ready now, with what earlier backwards left, or with zeros.
 void Reducer::mark_unused(std::span<const Tensor> outputs) {
+  if (running_ != Sync::yes) {
+    return;
+  }
   std::unordered_set<const void*> reached;
   if (settings_.find_unused) {
     for (const Tensor& leaf : reachable_leaves(outputs)) {
       reached.insert(leaf.id());
     }
   }
-  for (std::size_t i = 0; running_ == Sync::yes && i < parameters_.size(); ++i) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
     if (!parameter.requires_grad() || (settings_.find_unused && !reached.contains(parameter.id()))) {
       mark_ready(i);
@@ -186,7 +190,7 @@ void Reducer::mark_ready(std::size_t i) {
       "reducer: a second gradient for '{}' in one step; all backwards of a step but the last take Sync::no",
       parameters_[i].first);
   state.ready = true;
-  times_.arrivals[i] = comm_.clock().now() - times_.begin;
+  times_.arrivals[i] = comm_.clock().now() - comm_.clock().waited() - work_begin_;
   if (!parameters_[i].second.grad().defined()) {
     buckets_[state.bucket].gradients[state.place].fill(0);
   }

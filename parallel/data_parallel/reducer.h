@@ -44,8 +44,9 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// A backward from `outputs` will begin; they are needed only to find unused parameters, and may be none on a rank
-  /// that has nothing to do. After finish() the gradients must have been forgotten (zero_grad).
+  /// A backward from `outputs` will begin (or, with Sync::no, several); they are needed only to find unused parameters,
+  /// and may be none on a rank that has nothing to do. After finish() the gradients must have been forgotten
+  /// (zero_grad).
   void begin(Sync sync, std::span<const Tensor> outputs = {});
   /// In place of begin and a backward: reduces what backwards with Sync::no have left.
   void reduce_accumulated();
@@ -57,8 +58,8 @@ class Reducer {
   struct Times {
     double begin = 0;                          ///< of the backward
     double end = 0;                            ///< likewise
-    std::vector<double> arrivals;              ///< of each parameter's gradient, in the order of parameters()
-    std::vector<Background::Span> reductions;  ///< bucket by bucket, from the moment when it was full
+    std::vector<double> arrivals;              ///< seconds of work before each parameter's gradient, in their order
+    std::vector<Background::Span> reductions;  ///< bucket by bucket: from full, or the end of the one before
   };
   const Times& times() const { return times_; }
   /// Those that are reduced, each once.
@@ -99,6 +100,7 @@ class Reducer {
   bool reduced_ = false;         // the gradients are sums of the last step
   std::optional<Sync> running_;  // the backward that was announced
   Times times_;
+  double work_begin_ = 0;                     // of the backward, without waits
   std::vector<Background::Pending> pending_;  // a launched bucket each
   Background background_;
 };

@@ -18,4 +18,12 @@ int synchronise_batch_norm(Module& model, Communicator& comm) {
   return layers;
 }
 
+int batch_norm_layers(const Module& model) {
+  int layers = dynamic_cast<const BatchNorm2d*>(&model) != nullptr ? 1 : 0;
+  for (const auto& [name, child] : model.children()) {
+    layers += batch_norm_layers(*child);
+  }
+  return layers;
+}
+
 }  // namespace stagecoach

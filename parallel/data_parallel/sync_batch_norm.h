@@ -23,4 +23,7 @@ namespace stagecoach {
 /// the device in each, so a step on a GPU cannot be replayed (core/replay.h).
 int synchronise_batch_norm(Module& model, Communicator& comm);
 
+/// How many layers that would be.
+int batch_norm_layers(const Module& model);
+
 }  // namespace stagecoach
