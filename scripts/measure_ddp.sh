@@ -15,6 +15,7 @@ fi
 data=$1
 python=${2:-}
 page=docs/measurements/ddp.md
+preset=release  # no program of the benchmarks is needed
 source scripts/measuring.sh
 begin_page "Data parallel training"
 

@@ -1,12 +1,13 @@
 # What the scripts that measure pipelines begin with; they source it, with the variable `page` set to what they write.
-# Gives them `programs`, which it builds, and `runs`, a folder that goes when they end.
-programs=build/benchmarks/bin
+# Gives them `programs`, which it builds (by the preset `preset`), and `runs`, a folder that goes when they end.
+preset=${preset:-benchmarks}
+programs=build/$preset/bin
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 mkdir -p docs/measurements docs/figures
 
 scripts/setup.sh --for-benchmarks
-scripts/build.sh benchmarks
+scripts/build.sh "$preset"
 
 # begin_page TITLE: says what made the page.
 begin_page() {
