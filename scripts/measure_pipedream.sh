@@ -8,12 +8,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if [[ $# -ne 1 || $1 == -* ]]; then
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
-  exit 2
-fi
-data=$1
+data=${1:-}
 page=docs/measurements/pipedream.md
+most_arguments=1
 source scripts/measuring.sh
 begin_page "PipeDream"
 

@@ -8,13 +8,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if [[ $# -lt 1 || $# -gt 2 || $1 == -* ]]; then
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
-  exit 2
-fi
-data=$1
+data=${1:-}
 torch=(${2:+--torch "$2"})
 page=docs/measurements/pipelines.md
+most_arguments=2
 source scripts/measuring.sh
 begin_page "Pipelines"
 

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+
+#include "parallel/schedule/timeline_picture.h"
 
 namespace stagecoach {
 namespace {
@@ -66,38 +67,21 @@ std::string draw_text(const NamedTimelines& timelines, int columns) {
 }
 
 std::string draw_svg(const NamedTimelines& timelines, const std::string& title) {
-  constexpr double kWidth = 960;
-  constexpr double kLeft = 130;
-  constexpr double kTop = 34;
   constexpr double kTrack = 22;
   constexpr double kGap = 12;
-  const double all = longest(timelines);
-  const double scale = all > 0 ? (kWidth - kLeft - 10) / all : 0;
-  const double height = kTop + (2 * kTrack + kGap) * static_cast<double>(timelines.size());
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"10\" y=\"20\" font-size=\"14\">{}</text>\n",
-      kWidth, height, title);
-  const auto out = std::back_inserter(svg);
-  double top = kTop;
+  TimelinePicture picture(longest(timelines), 130);
+  double top = TimelinePicture::kTop;
   for (const auto& [name, timeline] : timelines) {
-    fmt::format_to(out, "<text x=\"10\" y=\"{:.1f}\">{}</text>\n<text x=\"10\" y=\"{:.1f}\">reductions</text>\n",
-                   top + 14, name, top + kTrack + 14);
+    picture.name_row(top, name);
+    picture.name_row(top + kTrack, "reductions");
     for (const Bar& bar : timeline.bars) {
-      const double y = bar.kind == Bar::Kind::communication ? top + kTrack : top;
-      const double width = (bar.end - bar.begin) * scale;
-      fmt::format_to(out,
-                     "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\" "
-                     "stroke=\"#ffffff\"><title>{}</title></rect>\n",
-                     kLeft + bar.begin * scale, y, width, kTrack - 3, colour_of(bar), bar.name);
-      if (width > 6.5 * static_cast<double>(bar.name.size())) {
-        fmt::format_to(out, "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
-                       kLeft + (bar.begin + bar.end) / 2 * scale, y + 14, bar.name);
-      }
+      const bool travels = bar.kind == Bar::Kind::communication;
+      picture.add(
+          {bar.begin, bar.end, top + (travels ? kTrack : 0), kTrack - 3, colour_of(bar), 1, bar.name, bar.name});
     }
     top += 2 * kTrack + kGap;
   }
-  return svg + "</svg>\n";
+  return picture.svg(top, title);
 }
 
 }  // namespace stagecoach

@@ -12,6 +12,7 @@
 #include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
+#include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {
 namespace {
@@ -173,10 +174,7 @@ void explain_ways(const Settings& settings, const Team& team, const Dataset& dat
   const Device device{team.world.device};
   const auto model = open_model(settings, data, device);
   const NamedTensors parameters = model->named_parameters();
-  double bytes = 0;
-  for (const auto& [name, parameter] : parameters) {
-    bytes += static_cast<double>(parameter.bytes());
-  }
+  const double bytes = bytes_of(parameters);
   const bool measured = settings.profile;
   StepModel step = step_of(settings, team, parameters,
                            measured ? measure_step(settings, team, data, device) : unit_costs_of(parameters));

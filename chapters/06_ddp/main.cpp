@@ -31,10 +31,7 @@ class Single final : public Replica {
   void step(const Step& step, EpochSums& sums) override {
     run_shard(step, sums, [](bool, const Tensor&) {});
 
-    std::vector<Tensor> gradients;
-    for (const auto& [name, parameter] : parameters_) {
-      gradients.push_back(parameter.grad());
-    }
+    const std::vector<Tensor> gradients = gradients_of(parameters_);
     Tensor all = flattened(gradients);  // [all parameters]
     communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });
     take_values(all, gradients);

@@ -8,6 +8,7 @@
 #include "chapters/common/prediction.h"
 #include "parallel/average_gradients.h"
 #include "parallel/data_parallel/compression.h"
+#include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
@@ -79,10 +80,7 @@ class Pipelines final : public Way {
  private:
   /// A step is over when the last rank has its sums: each begins with that when its last backward is done.
   void add_reductions(Expected& expected, const Costs& costs, double steps) {
-    double bytes = 0;
-    for (const Bucket& bucket : reducer_.buckets()) {
-      bytes += static_cast<double>(bucket.flat.bytes());
-    }
+    const double bytes = bytes_of(reducer_.parameters());
     const Simulation step = simulate(team_.pipeline->schedule, costs);
     double end = 0;
     double end_with_sums = 0;

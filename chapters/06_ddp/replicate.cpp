@@ -1,7 +1,9 @@
 // One rank owns the model and copies its weights for every batch: the classic DataParallel. Its function stands in
 // way.h.
 
-#include "chapters/06_ddp/replica.h"
+#include <algorithm>
+
+#include "chapters/06_ddp/owned.h"
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
@@ -11,20 +13,15 @@
 namespace stagecoach {
 namespace {
 
-constexpr int kOwner = 0;
 enum Tag : int { kImages, kScores, kGradient };
 
 /// The owner alone loads data, knows the loss, and steps. For each batch it sends every other rank the weights and a
 /// part of the pictures, gets scores back, sends their gradients, and gets the sum of the weights' gradients.
-class Replicate final : public Replica {
+class Replicate final : public Owned {
  public:
-  explicit Replicate(const Start& start) : Replica(start), classes_(static_cast<int>(training_.classes.size())) {
-    if (!owns()) {
-      optimizer_ = make_optimizer(settings_.optimizer, {}, settings_.lr, settings_.momentum, settings_.weight_decay);
-    }
+  explicit Replicate(const Start& start) : Owned(start), classes_(static_cast<int>(training_.classes.size())) {
+    open_owners_optimizer(parameters_);
   }
-
-  Module& model() override { return owns() ? *model_ : nothing_; }
 
   StepLoader loader(LoaderFor purpose) override {
     const bool trains = purpose == LoaderFor::training;
@@ -46,22 +43,12 @@ class Replicate final : public Replica {
     backward(scores, gradient);
     times_.end_backward();
 
-    std::vector<Tensor> gradients;
-    for (auto& [name, parameter] : parameters_) {
-      gradients.push_back(parameter.grad());
-      parameter.zero_grad();
-    }
-    Tensor all = flattened(gradients);
-    communicate("gather gradients", [&] { rank_.comm.reduce(all, kOwner); });
+    const Tensor gradients = gather_gradients();
     if (owns()) {
-      const std::vector<Tensor> views = views_of(all, gradients);
-      for (std::size_t i = 0; i < views.size(); ++i) {
-        parameters_[i].second.set_grad(views[i]);
-      }
-      update();
-    } else {
-      times_.end_step();
+      step_with(gradients);
     }
+    times_.end_step();
+    std::erase_if(sent_, [](const PendingSend& send) { return send.taken(); });
   }
 
   Expected finish_epoch(std::int64_t steps) override {
@@ -81,8 +68,6 @@ class Replicate final : public Replica {
   }
 
  private:
-  bool owns() const { return rank_.index == kOwner; }
-
   /// The copy of the model that each rank uses for one batch.
   void copy_model() {
     Tensor weights = flattened(tensors_of(parameters_));
@@ -129,12 +114,10 @@ class Replicate final : public Replica {
     for (int r = 1; r < rank_.world; ++r) {
       sent_.push_back(rank_.comm.send_async(rows(all.grad(), r).clone(), r, kGradient));
     }
-    std::erase_if(sent_, [](const PendingSend& send) { return send.taken(); });
     return rows(all.grad(), 0);
   }
 
   int classes_;
-  Sequential nothing_;
   std::vector<PendingSend> sent_;
 };
 

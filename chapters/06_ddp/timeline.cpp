@@ -3,17 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/error.h"
+#include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {
 namespace {
-
-double bytes_of(const NamedTensors& parameters) {
-  return std::accumulate(parameters.begin(), parameters.end(), 0.0,
-                         [](double sum, const auto& named) { return sum + static_cast<double>(named.second.bytes()); });
-}
 
 /// What a rank computes, and behind it the reductions that begin no earlier than that.
 class Sketch {
@@ -42,7 +37,7 @@ class Sketch {
   }
 
   /// Forward and backward; then those reductions of `layout`, each of which may begin when its last gradient is there.
-  void reduce(const BucketLayout& layout) {
+  void reduce(const BucketLayout& layout, double compressed) {
     compute("forward", step_.costs.forward);
     const double began = now_;
     compute("backward", step_.costs.backward);
@@ -54,7 +49,7 @@ class Sketch {
         bytes += static_cast<double>(step_.parameters[i].second.bytes());
       }
       send(bucket.size() == 1 ? step_.parameters[bucket[0]].first : fmt::format("{} gradients", bucket.size()),
-           began + full, ring_all_reduce_seconds(step_.link, step_.ranks, step_.compressed * bytes));
+           began + full, ring_all_reduce_seconds(step_.link, step_.ranks, compressed * bytes));
     }
     wait();
     update();
@@ -161,7 +156,11 @@ Timeline timeline_of(const std::string& mode, const StepModel& step) {
   }
   STAGECOACH_CHECK(mode == "parameter" || mode == "buckets", "mode {}: it has no timeline", mode);
   const std::vector<std::size_t> order = order_of_arrival(step.costs.arrivals);
-  sketch.reduce(bucket_layout(step.parameters, order, mode == "parameter" ? BucketCaps{1, 1} : step.caps));
+  if (mode == "parameter") {
+    sketch.reduce(bucket_layout(step.parameters, order, {1, 1}), 1);
+  } else {
+    sketch.reduce(bucket_layout(step.parameters, order, step.caps), step.compressed);
+  }
   return sketch.finish();
 }
 

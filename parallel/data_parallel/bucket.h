@@ -14,7 +14,7 @@ namespace stagecoach {
 
 struct Bucket {
   int index = 0;
-  Tensor flat;                          ///< [n]: all gradients, without gaps
+  Tensor flat = {};                     ///< [n]: all gradients, without gaps
   std::vector<std::string> names = {};  ///< of the parameters
   std::vector<Tensor> gradients = {};   ///< views of `flat`, each of its parameter's shape
 };

@@ -5,13 +5,17 @@
 
 namespace stagecoach {
 
-Tensor flattened(const std::vector<Tensor>& tensors) {
-  STAGECOACH_CHECK(!tensors.empty(), "flattened: no tensors");
+Tensor flat_for(const std::vector<Tensor>& tensors) {
+  STAGECOACH_CHECK(!tensors.empty(), "flat: no tensors, so no type and no device");
   std::int64_t count = 0;
   for (const Tensor& tensor : tensors) {
     count += tensor.numel();
   }
-  const Tensor flat = Tensor::empty({count}, tensors[0].dtype(), tensors[0].device());
+  return Tensor::empty({count}, tensors[0].dtype(), tensors[0].device());
+}
+
+Tensor flattened(const std::vector<Tensor>& tensors) {
+  const Tensor flat = flat_for(tensors);
   std::vector<Tensor> views = views_of(flat, tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     views[i].copy_from(tensors[i]);
@@ -44,6 +48,22 @@ std::vector<Tensor> tensors_of(const NamedTensors& named) {
     tensors.push_back(tensor);
   }
   return tensors;
+}
+
+std::vector<Tensor> gradients_of(const NamedTensors& parameters) {
+  std::vector<Tensor> gradients;
+  for (const auto& [name, parameter] : parameters) {
+    gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+double bytes_of(const NamedTensors& named) {
+  double bytes = 0;
+  for (const auto& [name, tensor] : named) {
+    bytes += static_cast<double>(tensor.bytes());
+  }
+  return bytes;
 }
 
 }  // namespace stagecoach

@@ -8,7 +8,10 @@
 
 namespace stagecoach {
 
-/// A copy of all elements, one tensor behind the other: [n]. They are of one type and on one device.
+/// Memory for the elements of all `tensors`, which are of one type and on one device: [n], unset.
+Tensor flat_for(const std::vector<Tensor>& tensors);
+
+/// The same with a copy of them, one tensor behind the other.
 Tensor flattened(const std::vector<Tensor>& tensors);
 
 /// Views of `flat` with the shapes of `like`, in their order.
@@ -17,7 +20,9 @@ std::vector<Tensor> views_of(const Tensor& flat, const std::vector<Tensor>& like
 /// Copies the elements of `flat`, which may lie on another device, into `tensors`.
 void take_values(const Tensor& flat, const std::vector<Tensor>& tensors);
 
-/// Without their names.
+// Without their names: the tensors, their gradients, and the bytes that each of the two have.
 std::vector<Tensor> tensors_of(const NamedTensors& named);
+std::vector<Tensor> gradients_of(const NamedTensors& parameters);
+double bytes_of(const NamedTensors& named);
 
 }  // namespace stagecoach

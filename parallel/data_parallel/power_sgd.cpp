@@ -19,6 +19,7 @@
 #include "core/kernels/kernels.h"
 #include "core/random.h"
 #include "parallel/data_parallel/compression.h"
+#include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {
 namespace {
@@ -92,26 +93,13 @@ Tensor as_matrix(const Tensor& gradient) {
 }
 
 /// Replaces each of `tensors` by its sum over all ranks. They travel as one message.
-void sum_together(std::vector<Tensor>& tensors, Communicator& comm) {
+void sum_together(const std::vector<Tensor>& tensors, Communicator& comm) {
   if (tensors.empty()) {
     return;
   }
-  std::int64_t count = 0;
-  for (const Tensor& tensor : tensors) {
-    count += tensor.numel();
-  }
-  Tensor message = Tensor::empty({count}, tensors[0].dtype(), tensors[0].device());
-  const auto for_each_part = [&](const auto& body) {
-    std::int64_t offset = 0;
-    for (Tensor& tensor : tensors) {
-      Tensor part = message.alias(tensor.shape(), offset);
-      body(tensor, part);
-      offset += tensor.numel();
-    }
-  };
-  for_each_part([](const Tensor& tensor, Tensor& part) { part.copy_from(tensor); });
+  Tensor message = flattened(tensors);
   comm.all_reduce(message);
-  for_each_part([](Tensor& tensor, const Tensor& part) { tensor.copy_from(part); });
+  take_values(message, tensors);
 }
 
 class PowerSgd {

@@ -10,6 +10,7 @@
 #include "core/autograd/backward.h"
 #include "core/error.h"
 #include "parallel/data_parallel/compression.h"
+#include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"
 
 namespace stagecoach {
@@ -61,21 +62,16 @@ void Reducer::build(const BucketLayout& layout) {
   buckets_.clear();
   missing_.resize(layout.size());
   for (const std::vector<std::size_t>& members : layout) {
-    std::int64_t count = 0;
+    Bucket bucket{static_cast<int>(buckets_.size())};
+    std::vector<Tensor> parameters;
     for (const std::size_t i : members) {
-      count += parameters_[i].second.numel();
-    }
-    const DType dtype = parameters_[members.front()].second.dtype();
-    Bucket bucket{static_cast<int>(buckets_.size()), Tensor::empty({count}, dtype, comm_.device())};
-    std::int64_t offset = 0;
-    for (const std::size_t i : members) {
-      const auto& [name, parameter] = parameters_[i];
       states_[i].bucket = buckets_.size();
       states_[i].place = bucket.names.size();
-      bucket.names.push_back(name);
-      bucket.gradients.push_back(bucket.flat.alias(parameter.shape(), offset));
-      offset += parameter.numel();
+      bucket.names.push_back(parameters_[i].first);
+      parameters.push_back(parameters_[i].second);
     }
+    bucket.flat = flat_for(parameters);
+    bucket.gradients = views_of(bucket.flat, parameters);
     buckets_.push_back(std::move(bucket));
     for (const std::size_t i : members) {
       if (parameters_[i].second.grad().defined()) {

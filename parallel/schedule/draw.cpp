@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "core/trace.h"
+#include "parallel/schedule/timeline_picture.h"
 
 namespace stagecoach {
 namespace {
@@ -74,37 +75,20 @@ std::string draw_text(const Schedule& schedule, const Simulation& simulation, in
 }
 
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title) {
-  constexpr double kWidth = 960;
   constexpr double kRow = 26;
-  constexpr double kLeft = 60;
-  constexpr double kTop = 34;
-  const double scale = simulation.seconds > 0 ? (kWidth - kLeft - 10) / simulation.seconds : 0;
-  const double height = kTop + kRow * static_cast<double>(schedule.ranks.size()) + 10;
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\">\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-      "<text x=\"10\" y=\"20\" font-size=\"14\">{}: idle {:.1f}%</text>\n",
-      kWidth, height, title, 100 * simulation.idle);
-  const auto out = std::back_inserter(svg);
-  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    const double top = kTop + kRow * static_cast<double>(r);
-    fmt::format_to(out, "<text x=\"10\" y=\"{:.1f}\">rank {}</text>\n", top + 16, r);
+  TimelinePicture picture(simulation.seconds);
+  double top = TimelinePicture::kTop;
+  for (std::size_t r = 0; r < schedule.ranks.size(); ++r, top += kRow) {
+    picture.name_row(top, fmt::format("rank {}", r));
     for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
       const Action& action = schedule.ranks[r][i];
       const auto [start, end] = simulation.timeline[r][i];
-      const double width = (end - start) * scale;
-      fmt::format_to(out,
-                     "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\" "
-                     "fill-opacity=\"{:.2f}\" stroke=\"#ffffff\"><title>{}</title></rect>\n",
-                     kLeft + start * scale, top, width, kRow - 4, svg_colour(action.operation),
-                     1.0 / (1 + 0.5 * chunk_of(schedule, action)), to_string(action));
-      if (width > 14) {
-        fmt::format_to(out, "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
-                       kLeft + (start + end) / 2 * scale, top + 15, action.microbatch);
-      }
+      picture.add({start, end, top, kRow - 4, svg_colour(action.operation),
+                   1.0 / (1 + 0.5 * chunk_of(schedule, action)), to_string(action),
+                   fmt::format("{}", action.microbatch)});
     }
   }
-  return svg + "</svg>\n";
+  return picture.svg(top + 10, fmt::format("{}: idle {:.1f}%", title, 100 * simulation.idle));
 }
 
 std::string draw_trace(const Schedule& schedule, const Simulation& simulation) {

@@ -183,11 +183,11 @@ TEST_F(Ddp, TellsWhatTravelsBesideTheBackward) {
                   "--bucket-size", "16KiB"});
   ddp("single", {"--ranks", "4", "--clock", "virtual", "--link", "ethernet100", "--mode", "single"});
   const Json epoch = metrics("buckets").back();
-  EXPECT_GT(epoch["overlap"].get<double>(), 0.05);
+  EXPECT_GT(epoch["overlap"].get<double>(), 0.2);
   EXPECT_EQ(metrics("single").back()["overlap"].get<double>(), 0);
   // Its own times and the link's: within a factor, as ranks also wait for the slowest of each step.
-  EXPECT_GT(epoch["predicted_seconds"].get<double>(), 0.1 * epoch["seconds"].get<double>());
-  EXPECT_LT(epoch["predicted_seconds"].get<double>(), 1.5 * epoch["seconds"].get<double>());
+  EXPECT_GT(epoch["predicted_seconds"].get<double>(), 0.3 * epoch["seconds"].get<double>());
+  EXPECT_LT(epoch["predicted_seconds"].get<double>(), 1.2 * epoch["seconds"].get<double>());
   EXPECT_GT(metrics("single").back()["predicted_idle"].get<double>(), 0);
   std::set<int> tracks;
   const Json trace = Json::parse(bytes("buckets/trace.json"));
@@ -208,7 +208,11 @@ TEST_F(Ddp, ExplainsTheModes) {
   const Json prediction = Json::parse(bytes("units/prediction.json"));
   EXPECT_EQ(prediction["modes"]["single"]["step_seconds"], 4.0);  // 1 + 2 + 1
   EXPECT_EQ(prediction["modes"]["single"]["idle"], 0.25);
-  EXPECT_LT(prediction["modes"]["parameter"]["step_seconds"], 4.0);
+  // The ring's 14 steps take 1, of that 0.05 for latency, and carry an eighth of the gradients each. Central: 7 times
+  // all gradients to the owner, and a tree of 3 levels back.
+  EXPECT_NEAR(prediction["modes"]["parameter"]["step_seconds"], 3.22941, 1e-5);
+  EXPECT_NEAR(prediction["modes"]["central"]["step_seconds"], 3 + 10 * (0.05 / 14 + 0.95 * 8 / 14), 1e-5);
+  EXPECT_NEAR(prediction["modes"]["replicate"]["step_seconds"], 8.53019, 1e-5);
   EXPECT_EQ(prediction["peak_activations"].size(), 8U);
   EXPECT_NE(bytes("units/timelines.svg").find("</svg>"), std::string::npos);
   const Outcome measured =

@@ -27,5 +27,16 @@ TEST(BucketLayout, ClosesABucketWithTheTensorThatReachesTheCap) {
             (BucketLayout{{3, 1, 0}, {2}}));
 }
 
+/// Tensors of 4 MiB, by the caps that chapter 6 has without flags.
+TEST(BucketLayout, TheUsualCapsCutALargeModel) {
+  constexpr std::size_t kMiB = 1 << 20;
+  NamedTensors parameters;
+  for (int i = 0; i < 16; ++i) {
+    parameters.emplace_back(fmt::format("p{}", i), Tensor::empty({1 << 20}));
+  }
+  EXPECT_EQ(bucket_layout(parameters, reverse_order(16), {kMiB, 25 * kMiB}),
+            (BucketLayout{{15}, {14, 13, 12, 11, 10, 9, 8}, {7, 6, 5, 4, 3, 2, 1}, {0}}));
+}
+
 }  // namespace
 }  // namespace stagecoach
