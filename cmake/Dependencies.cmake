@@ -10,3 +10,18 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_path(STB_INCLUDE_DIR stb_image.h PATH_SUFFIXES stb REQUIRED)
+
+# MPI's C interface is all that is used; its old one for C++ would only take time to compile.
+set(STAGECOACH_HAS_MPI OFF)
+if(STAGECOACH_STATIC AND STAGECOACH_MPI STREQUAL AUTO)
+  set(STAGECOACH_MPI OFF)  # no distribution has it as a static library
+endif()
+if(NOT STAGECOACH_MPI STREQUAL OFF)
+  set(MPI_CXX_SKIP_MPICXX ON)
+  if(STAGECOACH_MPI STREQUAL ON)
+    find_package(MPI REQUIRED COMPONENTS CXX)
+  else()
+    find_package(MPI COMPONENTS CXX QUIET)
+  endif()
+  set(STAGECOACH_HAS_MPI ${MPI_CXX_FOUND})
+endif()

@@ -10,6 +10,8 @@ set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefin
 set(STAGECOACH_CUDA AUTO CACHE STRING
     "CUDA: AUTO builds for GPUs where nvcc and a GPU are found, ON always, OFF never, EMULATED runs the kernels on the CPU")
 set_property(CACHE STAGECOACH_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
+set(STAGECOACH_MPI AUTO CACHE STRING "MPI, for ranks that are processes: AUTO where it is found, ON always, OFF never")
+set_property(CACHE STAGECOACH_MPI PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)

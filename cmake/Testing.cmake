@@ -16,3 +16,12 @@ function(stagecoach_test name)
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()
+
+# stagecoach_mpi_test(NAME RANKS FILTER)
+# Runs those tests of a test program in RANKS processes, which mpirun starts, also as root and on few cores.
+function(stagecoach_mpi_test name ranks filter)
+  add_test(NAME "Processes/${ranks}/${name}"
+    COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}> --gtest_filter=${filter})
+  set_tests_properties("Processes/${ranks}/${name}" PROPERTIES TIMEOUT 300 ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
+endfunction()

@@ -7,12 +7,13 @@
 #include <cmath>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <numeric>
 #include <thread>
+#include <vector>
 
-#include "parallel/comm/activity.h"
+#include "parallel/comm/mpi.h"
 #include "parallel/comm/thread_communicator.h"
+#include "parallel/rank_failure.h"
 
 namespace stagecoach {
 namespace {
@@ -40,11 +41,6 @@ void pin_to(int core) {
   static_cast<void>(::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set));
 }
 
-Device device_of(const World& world, int rank) {
-  return world.device == DeviceType::cpu ? Device{DeviceType::cpu, rank}
-                                         : Device{DeviceType::cuda, rank % world.gpus, rank / world.gpus};
-}
-
 /// The error of the rank that failed first; those of the others follow from it.
 class FirstFailure {
  public:
@@ -65,55 +61,14 @@ class FirstFailure {
   std::exception_ptr first_;
 };
 
-/// The exception that is being handled, with the rank in its text unless it is the user's business.
-std::exception_ptr with_rank(int rank) {
-  const std::string activity = take_failed_activity();
-  const std::string where = activity.empty() ? "" : ", in the " + activity;
-  try {
-    throw;
-  } catch (const UsageError&) {
-    return std::current_exception();
-  } catch (const DataError&) {
-    return std::current_exception();
-  } catch (const CommError&) {
-    return std::current_exception();  // names its rank already
-  } catch (const Error& error) {
-    return std::make_exception_ptr(Error(fmt::format("rank {}{}: {}", rank, where, error.what())));
-  } catch (const std::bad_alloc&) {
-    return std::make_exception_ptr(Error(fmt::format("rank {}{}: out of memory", rank, where)));
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-std::string words_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "it stops";
-  }
-}
-
-}  // namespace
-
-std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
-  const World world;
-  return std::make_unique<ThreadCommunicator>(
-      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)), "world", 0, std::vector<int>{0},
-      device, make_clock(clock, device, world.link, start_wall_time()), ThreadWorld::Waits::sleeping);
-}
-
-void launch(const World& world, const std::function<void(Rank&)>& body) {
-  if (world.ranks < 1 || world.ranks > kMaxDevices) {
-    throw UsageError(fmt::format("{} ranks: at least 1 and at most {} can run", world.ranks, kMaxDevices));
-  }
-  if (!std::isfinite(world.timeout) || world.timeout <= 0) {
-    throw UsageError(fmt::format("a timeout of {} s: it must be more than 0", world.timeout));
-  }
+std::vector<int> all_of(const World& world) {
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
+  return members;
+}
+
+void launch_threads(const World& world, const std::function<void(Rank&)>& body) {
+  const std::vector<int> members = all_of(world);
   const std::vector<int> cores = usable_cores();
   const bool enough = cores.size() >= members.size() * static_cast<std::size_t>(world.threads);
   const auto waits = enough && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping;
@@ -125,17 +80,21 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
     if (enough && world.threads == 1) {
       pin_to(cores[static_cast<std::size_t>(r)]);
     }
+    const auto recorder = std::make_shared<FlightRecorder>();
     try {
       const Device device = device_of(world, r);
       require_device(device);
-      ThreadCommunicator comm(shared, "world", r, members, device, make_clock(world.clock, device, world.link, start),
-                              waits);
+      ThreadCommunicator comm(
+          shared, {"world", r, members, device, make_clock(world.clock, device, world.link, start), recorder}, waits);
       Rank rank{r, world.ranks, device, comm};
       body(rank);
     } catch (...) {
       const std::exception_ptr mine = with_rank(r);
       failure.note(mine);  // before the others hear of it
       shared->fail(fmt::format("rank {} has failed ({})", r, words_of(mine)));
+      if (is_error(mine)) {
+        leave_flight_record(*recorder, world.flight_folder, r);
+      }
     }
   };
   {
@@ -145,6 +104,46 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
     }
   }
   failure.rethrow();
+}
+
+}  // namespace
+
+Device device_of(const World& world, int rank) {
+  return world.device == DeviceType::cpu ? Device{DeviceType::cpu, rank}
+                                         : Device{DeviceType::cuda, rank % world.gpus, rank / world.gpus};
+}
+
+std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
+  const World world;
+  return std::make_unique<ThreadCommunicator>(
+      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
+      Group{"world",
+            0,
+            {0},
+            device,
+            make_clock(clock, device, world.link, start_wall_time()),
+            std::make_shared<FlightRecorder>()},
+      ThreadWorld::Waits::sleeping);
+}
+
+void launch(const World& world, const std::function<void(Rank&)>& body) {
+  if (world.ranks < 1 || world.ranks > kMaxDevices) {
+    throw UsageError(fmt::format("{} ranks: at least 1 and at most {} can run", world.ranks, kMaxDevices));
+  }
+  if (!std::isfinite(world.timeout) || world.timeout <= 0) {
+    throw UsageError(fmt::format("a timeout of {} s: it must be more than 0", world.timeout));
+  }
+  if (world.transport == Transport::mpi) {
+    mpi::run_rank(world, body);
+  } else {
+    launch_threads(world, body);
+  }
+}
+
+void agree_on(const World& world, Tensor& values) {
+  if (world.transport == Transport::mpi) {
+    mpi::agree_on(world, values);
+  }
 }
 
 }  // namespace stagecoach

@@ -1,10 +1,11 @@
 #pragma once
 /// @file
-/// Runs a program as several ranks: it is written once, as what one rank does.
+/// Runs a program as several ranks: it is written once, as what one rank does. Ranks are threads of one process, or
+/// each is a process that a launcher started; nothing else can tell.
 
 #include <functional>
 #include <memory>
-#include <vector>
+#include <string>
 
 #include "core/device.h"
 #include "parallel/comm/communicator.h"
@@ -19,23 +20,36 @@ struct Rank {
   Communicator& comm;
 };
 
+/// How ranks talk.
+enum class Transport { thread, mpi };
+
 struct World {
   int ranks = 1;
+  Transport transport = Transport::thread;
   DeviceType device = DeviceType::cpu;  ///< rank r takes cpu:r, or GPU r mod `gpus` in a slot of its own
   int gpus = 1;
   int threads = 1;      ///< cores that a rank will use
   double timeout = 30;  ///< seconds that a rank waits for another before it gives up
   ClockKind clock = ClockKind::wall;
-  Link link = {};  ///< between any two ranks, by the virtual clock
+  Link link = {};                  ///< between any two ranks, by the virtual clock
+  std::string flight_folder = {};  ///< where ranks leave flight_RANK.jsonl when one has failed; none if it is empty
 };
+
+/// The device of rank `rank`.
+Device device_of(const World& world, int rank);
 
 /// A world of one: for a program that can run on many ranks, and runs on `device` alone.
 std::unique_ptr<Communicator> alone(Device device, ClockKind clock = ClockKind::wall);
 
-/// Runs `body` as each rank, on a thread of its own; where there are enough cores the thread is pinned to one. Returns
-/// when all have ended. If one throws, all others that wait for it, or will, are stopped, and its error is thrown here:
-/// a UsageError or DataError as it is, another Error with the rank, its stage and micro-batch before its words. Throws
-/// UsageError for a world of no ranks, of more than kMaxDevices, or with a timeout that is not positive.
+/// Runs `body` as each rank of the world; in a process that a launcher started, as the one that it is. Threads are
+/// pinned to a core each where there are enough. Returns when all ranks have ended. If one throws, all others that wait
+/// for it, or will, are stopped; then its error is thrown here: a UsageError or DataError as it is, another Error with
+/// the rank, its stage and micro-batch before its words. Processes throw the errors of their own rank. Throws
+/// UsageError for a world of no ranks, of more than kMaxDevices, of others than the launcher started, with a timeout
+/// that is not positive, or with a transport that is not built in.
 void launch(const World& world, const std::function<void(Rank&)>& body);
+
+/// Makes `values` those of rank 0 where ranks are processes: what each has measured by itself differs. All call it.
+void agree_on(const World& world, Tensor& values);
 
 }  // namespace stagecoach

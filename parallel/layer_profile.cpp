@@ -14,6 +14,7 @@ namespace stagecoach {
 namespace {
 
 constexpr std::chrono::seconds kLongest(2);
+constexpr std::int64_t kNumbers = 7;  // of a LayerProfile
 
 double seconds_of(Device device, const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -109,6 +110,35 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input,
   }
   measure_memory(model, input, profiles);
   return profiles;
+}
+
+Tensor numbers_of(const std::vector<LayerProfile>& layers) {
+  std::vector<double> numbers;
+  for (const LayerProfile& layer : layers) {
+    for (const double number : {layer.forward, layer.backward_input, layer.backward_weight}) {
+      numbers.push_back(number);
+    }
+    for (const std::int64_t bytes : {layer.kept_bytes, layer.freed_bytes, layer.output_bytes, layer.parameter_bytes}) {
+      numbers.push_back(static_cast<double>(bytes));
+    }
+  }
+  return Tensor::from(numbers, {static_cast<std::int64_t>(layers.size()), kNumbers});
+}
+
+std::vector<LayerProfile> layers_from(const Tensor& numbers) {
+  const auto all = numbers.to_vector<double>();
+  std::vector<LayerProfile> layers;
+  for (std::size_t i = 0; i < all.size(); i += kNumbers) {
+    const auto bytes = [&](std::size_t which) { return static_cast<std::int64_t>(all[i + which]); };
+    layers.push_back({.forward = all[i],
+                      .backward_input = all[i + 1],
+                      .backward_weight = all[i + 2],
+                      .kept_bytes = bytes(3),
+                      .freed_bytes = bytes(4),
+                      .output_bytes = bytes(5),
+                      .parameter_bytes = bytes(6)});
+  }
+  return layers;
 }
 
 Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {

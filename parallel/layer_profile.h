@@ -29,6 +29,10 @@ struct LayerProfile {
 /// as they were. Throws Error without memory.
 std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input, int repeats = 5);
 
+/// The profile as numbers, [layers, 7] float64, to send; and from them.
+Tensor numbers_of(const std::vector<LayerProfile>& layers);
+std::vector<LayerProfile> layers_from(const Tensor& numbers);
+
 /// The costs of stages that are made of those layers; without messages and updates.
 Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split);
 

@@ -3,6 +3,7 @@
 # On other systems it only looks, and names what is missing.
 #
 #   scripts/setup.sh                     to build and test
+#   scripts/setup.sh --for-mpi           also Open MPI: ranks that are processes, on one machine or many
 #   scripts/setup.sh --for-emulation     also what the preset emulated needs: GPU kernels without a GPU
 #   scripts/setup.sh --for-ci            also what the checks in .ci/run need
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
@@ -11,13 +12,15 @@ set -euo pipefail
 for_ci=false
 for_benchmarks=false
 for_emulation=false
+for_mpi=false
 for argument in "$@"; do
   case $argument in
-    --for-ci) for_ci=true for_emulation=true ;;
+    --for-ci) for_ci=true for_emulation=true for_mpi=true ;;
+    --for-mpi) for_mpi=true ;;
     --for-emulation) for_emulation=true ;;
     --for-benchmarks) for_benchmarks=true ;;
     *)
-      echo "usage: scripts/setup.sh [--for-emulation] [--for-ci] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-mpi] [--for-emulation] [--for-ci] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -79,6 +82,10 @@ look() {
   need zlib1g-dev "zlib" has_header zlib.h
   need libstb-dev "stb (stb_image.h)" has_stb
   need libgtest-dev "GoogleTest" has_header gtest/gtest.h
+  if $for_mpi; then
+    need libopenmpi-dev "the headers of an MPI" has_command mpicc
+    need openmpi-bin "mpirun" has_command mpirun
+  fi
   if $for_emulation; then
     need libthrust-dev "Thrust" has_header thrust/version.h
   fi

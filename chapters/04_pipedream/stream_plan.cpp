@@ -8,6 +8,7 @@
 #include "chapters/04_pipedream/plan_file.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
+#include "parallel/launched.h"
 #include "parallel/partition.h"
 #include "parallel/schedule/pipedream.h"
 
@@ -33,13 +34,13 @@ bool needs_profile(const Settings& settings) {
 }
 
 /// Read from --plan, or measured. With --plan and no other wish also the stages.
-PlanFile measured_layers(const Settings& settings, Sequential& model, Device device) {
+PlanFile measured_layers(const Settings& settings, const World& world, Sequential& model) {
   if (!settings.plan.empty()) {
     return read_plan(settings.plan, settings, model);
   }
   PlanFile measured;
   if (needs_profile(settings)) {
-    measured.layers = measure_layers(settings, model, device);
+    measured.layers = measure_layers(settings, world, model);
   }
   return measured;
 }
@@ -87,7 +88,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.batch_size = settings.batch_size;
   const Device device{plan.world.device};
   const auto model = open_model(settings, data, device);
-  PlanFile measured = measured_layers(settings, *model, device);
+  PlanFile measured = measured_layers(settings, plan.world, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
   const auto sizes = sizes_of_batches(data.size(), 0, settings.batch_size, settings.microbatches);
@@ -98,7 +99,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.profile = std::move(measured.layers);
   place_layers(plan, settings, *model);
   plan.averaging = averaging_seconds(plan, *model);
-  if (!settings.save_plan.empty()) {
+  if (!settings.save_plan.empty() && speaks()) {
     save_plan(settings.save_plan, settings, *model, {plan.profile, std::move(stages)});
   }
   return plan;

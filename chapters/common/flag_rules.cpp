@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
+#include "parallel/launched.h"
 #include "parallel/mesh.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/split.h"
@@ -123,6 +124,38 @@ void require_consistent_sharing(const Settings& s) {
 }
 
 }  // namespace
+
+void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_given) {
+  const std::optional<Launched>& process = launched();
+  if (!process) {
+    s.transport = was_given("transport") ? s.transport : "thread";
+    return;
+  }
+  if (!chapter.flags.contains("ranks")) {
+    if (process->size > 1) {
+      throw UsageError(fmt::format("{} trains on one device, and {} started {} processes of it; start it by itself",
+                                   chapter.program, process->by, process->size));
+    }
+    return;
+  }
+  if (was_given("transport") && s.transport == "thread") {
+    if (process->size > 1) {
+      throw UsageError(fmt::format(
+          "--transport thread: {} started {} processes, and each would train alone; leave the flag out, or start one",
+          process->by, process->size));
+    }
+    return;
+  }
+  if (was_given("ranks") && s.ranks != process->size) {
+    throw UsageError(fmt::format("--ranks {}: {} started {} process(es), a rank each; start {}, or leave out the flag",
+                                 s.ranks, process->by, process->size, s.ranks));
+  }
+  if (process->by == "torchrun") {
+    throw UsageError("torchrun starts processes, but gives them no way to talk on CPUs; use mpirun -np N in its place");
+  }
+  s.ranks = process->size;
+  s.transport = "mpi";
+}
 
 void require_consistent(const Chapter& chapter, const Settings& s) {
   if (chapter.flags.contains("versions")) {

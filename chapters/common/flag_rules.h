@@ -15,6 +15,11 @@ using WasGiven = std::function<bool(const std::string& flag)>;
 /// Gives settings that were left open the value that fits the others.
 void fill_in_defaults(Settings& settings, const WasGiven& was_given);
 
+/// Of a process that a launcher started: as many ranks as processes, which talk by what the launcher is for; of one
+/// that was started by itself: ranks that are threads, if nothing else was asked for. Throws UsageError where the flags
+/// say otherwise, and for a chapter without ranks in many processes.
+void follow_launcher(Settings& settings, const Chapter& chapter, const WasGiven& was_given);
+
 /// Throws UsageError for settings that contradict each other.
 void require_consistent(const Chapter& chapter, const Settings& settings);
 

@@ -13,6 +13,7 @@
 #include "nn/models.h"
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/compression.h"
+#include "parallel/launched.h"
 #include "parallel/schedule/versions.h"
 
 namespace stagecoach {
@@ -174,7 +175,9 @@ class FlagAdder {
             "What messages take on the virtual clock: " + joined(link_names()) + ", or LATENCY,BANDWIDTH");
     }
     if (has("transport")) {
-      offer("transport", s_.transport, "How ranks talk: as threads of one process")->check(CLI::IsMember({"thread"}));
+      offer("transport", s_.transport,
+            "How ranks talk: as threads of one process, or as processes of mpirun or srun by MPI")
+          ->check(CLI::IsMember({"thread", "mpi"}));
     }
     if (has("timeout")) {
       offer("timeout", s_.timeout, "Seconds that a rank waits for another before all give up");
@@ -295,11 +298,16 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   if (!std::isfinite(settings.lr) || !std::isfinite(settings.weight_decay) || !std::isfinite(settings.momentum)) {
     throw UsageError("--lr, --momentum and --weight-decay must be finite numbers");
   }
+  follow_launcher(settings, chapter, was_given);
+  // What is decided without a flag does not come from an older run.
+  const auto is_decided = [&](const std::string& name) {
+    return was_given(name) || name == "transport" || (name == "ranks" && settings.transport != "thread");
+  };
   if (!settings.resume.empty()) {
-    settings = merged_with_resumed(was_given, chapter, settings);
+    settings = merged_with_resumed(is_decided, chapter, settings);
     settings.chapter_flags = chapter.flags;
   }
-  fill_in_defaults(settings, was_given);
+  fill_in_defaults(settings, is_decided);
   if (!settings.resume.empty()) {
     const std::string changed = first_difference(settings, read_settings(settings.resume));
     if (!changed.empty()) {
@@ -310,6 +318,9 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     }
   }
   require_consistent(chapter, settings);
+  if (settings.explain && !speaks()) {
+    settings.out.clear();  // rank 0's files say it all
+  }
   return settings;
 }
 

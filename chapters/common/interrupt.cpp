@@ -31,7 +31,7 @@ extern "C" void note_request(int signal) {
 
 void catch_interrupts() {
   requested = false;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     std::signal(signal, note_request);
   }
 }

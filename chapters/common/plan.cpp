@@ -55,9 +55,11 @@ Tensor sample_pictures(const Settings& settings, std::int64_t count, Device devi
 
 World open_world(const Settings& settings) {
   World world{.ranks = settings.ranks,
+              .transport = settings.transport == "mpi" ? Transport::mpi : Transport::thread,
               .threads = settings.threads,
               .timeout = settings.timeout,
-              .link = link_from_text(settings.link)};
+              .link = link_from_text(settings.link),
+              .flight_folder = settings.out};
   world.clock = clock_kind(settings);
   world.device = open_device(settings).type;
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
@@ -69,9 +71,12 @@ World open_world(const Settings& settings) {
   return world;
 }
 
-std::vector<LayerProfile> measure_layers(const Settings& settings, Sequential& model, Device device) {
+std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, Sequential& model) {
   const std::int64_t largest = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
-  return profile_layers(model, sample_pictures(settings, largest, device));
+  auto layers = profile_layers(model, sample_pictures(settings, largest, Device{world.device}));
+  Tensor numbers = numbers_of(layers);
+  agree_on(world, numbers);
+  return layers_from(numbers);
 }
 
 Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
@@ -115,7 +120,7 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   const auto model = open_model(settings, data, device);
   const bool split_by_time = settings.balance == "time" && settings.split.empty();
   if (split_by_time || (settings.explain && settings.profile)) {
-    plan.profile = measure_layers(settings, *model, device);
+    plan.profile = measure_layers(settings, plan.world, *model);
   }
   plan.split = split_of(settings, *model, plan.schedule.stages, plan.profile);
   place_layers(plan, settings, *model);

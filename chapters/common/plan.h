@@ -41,7 +41,7 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
 /// The ranks that the flags ask for. Prepares their devices too.
 World open_world(const Settings& settings);
 /// What each layer of `model` costs for the largest micro-batch, on its device.
-std::vector<LayerProfile> measure_layers(const Settings& settings, Sequential& model, Device device);
+std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, Sequential& model);
 /// Layers a stage, by --split or --balance; `replicas` are those of each stage, one each if empty.
 Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
                const std::vector<int>& replicas = {});

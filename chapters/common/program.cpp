@@ -1,17 +1,41 @@
 #include "chapters/common/program.h"
 
+#include <cstdio>
+
 #include "chapters/common/exit_code.h"
+#include "core/error.h"
+#include "parallel/launched.h"
 
 namespace stagecoach {
+namespace {
+
+/// Of flags that all processes were given: rank 0 says what is wrong with them.
+struct SaidByRank0 {};
+
+Settings flags_of_this_process(int argc, const char* const* argv, const Chapter& chapter) {
+  if (speaks()) {
+    return parse_flags(argc, argv, chapter);
+  }
+  static_cast<void>(std::freopen("/dev/null", "w", stdout));
+  try {
+    return parse_flags(argc, argv, chapter);
+  } catch (const UsageError&) {
+    throw SaidByRank0{};
+  }
+}
+
+}  // namespace
 
 int run_program(int argc, const char* const* argv, const Chapter& chapter, void (*body)(const Settings&)) {
   try {
     return with_exit_code(chapter.program, [&] {
-      body(parse_flags(argc, argv, chapter));
+      body(flags_of_this_process(argc, argv, chapter));
       return 0;
     });
   } catch (const HelpShown&) {
     return 0;
+  } catch (const SaidByRank0&) {
+    return 2;
   } catch (const Interrupted&) {
     return 130;
   }

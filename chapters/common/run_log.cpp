@@ -19,12 +19,13 @@
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "parallel/comm/activity.h"
+#include "parallel/launched.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr std::int64_t kTracedSteps = 100;
-constexpr int kStopTag = 1 << 30;  // no other message has it
+constexpr int kStopTag = kMaxTag;  // no other message has it
 
 /// Only rank 0 writes.
 Settings of_rank(Settings settings, int rank) {
@@ -35,7 +36,7 @@ Settings of_rank(Settings settings, int rank) {
 }
 
 bool ranks_share_cores(Communicator& comm) {
-  return comm.device().type == DeviceType::cpu && comm.clock().kind() == ClockKind::wall &&
+  return !launched() && comm.device().type == DeviceType::cpu && comm.clock().kind() == ClockKind::wall &&
          static_cast<unsigned>(comm.size()) > std::thread::hardware_concurrency();
 }
 
@@ -84,7 +85,9 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
                  comm.size(), std::thread::hardware_concurrency());
     }
     std::fflush(stdout);
-    catch_interrupts();
+  }
+  if (writes_and_prints() || launched()) {
+    catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
   }
   if (settings.profile) {
     trace_->wait_for(comm.device());

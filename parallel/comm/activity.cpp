@@ -14,28 +14,26 @@ thread_local std::string failed;
 }  // namespace
 
 Activity::Activity(const char* operation, int stage, int microbatch)
-    : before_(current),
-      exceptions_before_(std::uncaught_exceptions()),
-      operation_(operation),
-      stage_(stage),
-      microbatch_(microbatch) {
+    : before_(current), exceptions_before_(std::uncaught_exceptions()), work_{operation, stage, microbatch} {
   current = this;
 }
 
 Activity::~Activity() {
   current = before_;
   if (std::uncaught_exceptions() > exceptions_before_ && failed.empty()) {
-    failed = text();
+    failed = to_string(work_);
   }
 }
 
-std::string Activity::text() const {
-  std::string text = operation_;
-  text += stage_ == kNone ? "" : fmt::format(" of stage {}", stage_);
-  return text + (microbatch_ == kNone ? "" : fmt::format(", micro-batch {}", microbatch_));
+std::string to_string(const Activity::Work& work) {
+  std::string text = work.operation;
+  text += work.stage == Activity::kNone ? "" : fmt::format(" of stage {}", work.stage);
+  return text + (work.microbatch == Activity::kNone ? "" : fmt::format(", micro-batch {}", work.microbatch));
 }
 
-std::string current_activity() { return current == nullptr ? "" : current->text(); }
+Activity::Work current_work() { return current == nullptr ? Activity::Work{} : current->work_; }
+
+std::string current_activity() { return to_string(current_work()); }
 
 std::string take_failed_activity() { return std::exchange(failed, ""); }
 

@@ -9,6 +9,13 @@ namespace stagecoach {
 /// Until the end of the scope this thread works on a stage and a micro-batch.
 class Activity {
  public:
+  static constexpr int kNone = -1;
+  struct Work {
+    const char* operation = "";
+    int stage = kNone;
+    int microbatch = kNone;
+  };
+
   /// `operation` is a string literal, such as "forward". It may be of no micro-batch, or of no stage either.
   Activity(const char* operation, int stage, int microbatch);
   /// Until the end of the scope it does something else, such as "end of a step".
@@ -17,20 +24,18 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  static constexpr int kNone = -1;
-
  private:
-  std::string text() const;
-
+  friend Work current_work();
   const Activity* before_;
   int exceptions_before_;
-  friend std::string current_activity();
-  const char* operation_;
-  int stage_;
-  int microbatch_;
+  Work work_;
 };
 
-/// "forward of stage 2, micro-batch 5", or "" outside of any.
+/// "forward of stage 2, micro-batch 5", or "".
+std::string to_string(const Activity::Work& work);
+
+/// What this thread does; outside of any activity an operation without a name.
+Activity::Work current_work();
 std::string current_activity();
 
 /// The innermost activity of this thread that an exception has ended, or ""; then forgets it.

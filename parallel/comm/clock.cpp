@@ -14,13 +14,16 @@ namespace stagecoach {
 
 class WallTime {
  public:
+  explicit WallTime(std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now()) : start_(start) {}
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
  private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point start_;
 };
 
-std::shared_ptr<const WallTime> start_wall_time() { return std::make_shared<WallTime>(); }
+std::shared_ptr<const WallTime> start_wall_time(std::chrono::steady_clock::time_point start) {
+  return std::make_shared<WallTime>(start);
+}
 
 namespace {
 

@@ -6,6 +6,7 @@
 /// out. It advances by the time that this rank's own work takes, and a message carries the time at which it arrives.
 /// The work is real and its time is measured; only how ranks and links stand beside each other is modelled.
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -69,9 +70,10 @@ class Waiting {
   double until_;
 };
 
-/// Real time since this call, shared by clocks that were made of it.
+/// Real time since `start`, shared by clocks that were made of it.
 class WallTime;
-std::shared_ptr<const WallTime> start_wall_time();
+std::shared_ptr<const WallTime> start_wall_time(
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now());
 
 /// The clock of a rank on `device`; it begins at 0, or, by the wall, at the time since `start`. A virtual clock takes
 /// the processor time of the calling thread; on a GPU, where ranks may share the device, one rank computes at a time

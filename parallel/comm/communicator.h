@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// How ranks talk: messages between two of them, and operations of all. A program that talks through this class runs
-/// on threads of one process, and later on processes, unchanged.
+/// on threads of one process and on many processes, unchanged.
 ///
 /// Every call that waits has a deadline. When it passes, or when another rank has failed, the call throws CommError,
 /// which names the rank, the call, what the rank was working on, and the tag.
@@ -49,8 +49,11 @@ class PendingReceive {
   std::function<Tensor()> wait_;
 };
 
-/// One rank's end. One thread, that of the rank, uses it. Ranks and tags are numbers from 0; ranks are those of the
-/// group that the communicator is for.
+/// Tags are numbers from 0 to this.
+inline constexpr int kMaxTag = (1 << 26) - 1;
+
+/// One rank's end. One thread, that of the rank, uses it. Ranks are numbers from 0: those of the group that the
+/// communicator is for.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -65,9 +68,9 @@ class Communicator {
   virtual Clock& clock() = 0;
 
   // Messages. Those from one rank to another under one tag arrive in the order in which they were sent.
-  /// Hands `tensor` to another rank and returns when that has taken it. On a CPU nothing is copied: the memory is the
-  /// receiver's from then on, and the sender writes to it no more. Throws Error for a rank that does not exist, or
-  /// this one.
+  /// Hands `tensor` to another rank and returns when that has taken it. Between threads on CPUs nothing is copied: the
+  /// memory is the receiver's from then on, and the sender writes to it no more. Throws Error for a rank that does not
+  /// exist, or this one.
   void send(const Tensor& tensor, int to, int tag) { send_async(tensor, to, tag).wait(); }
   /// Waits for a tensor on this rank's device. Throws CommError when one of another shape or type arrives.
   Tensor receive(const Shape& shape, DType dtype, int from, int tag) {

@@ -6,22 +6,16 @@
 #include <stop_token>
 #include <string>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/group_communicator.h"
 #include "parallel/comm/thread_world.h"
 
 namespace stagecoach {
 
-class ThreadCommunicator final : public Communicator {
+class ThreadCommunicator final : public GroupCommunicator {
  public:
-  /// `members[i]` is the number that rank i of this group has in the whole world; errors name ranks by it. `group` is
-  /// the same on all of them and unique in the world. `clock` is that of the thread that will use it.
-  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::string group, int rank, std::vector<int> members,
-                     Device device, std::shared_ptr<Clock> clock, ThreadWorld::Waits waits);
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, ThreadWorld::Waits waits)
+      : GroupCommunicator(std::move(group)), world_(std::move(world)), patience_{waits, abandoned_.get_token()} {}
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(members_.size()); }
-  Device device() const override { return device_; }
-  Clock& clock() override { return *clock_; }
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
   void send_number(double number, int to, int tag) override;
@@ -46,25 +40,15 @@ class ThreadCommunicator final : public Communicator {
   std::vector<T> meet(const char* operation, const T& mine, double seconds = 0);
   /// The tensors of all ranks, whose shapes and types are found to be one.
   std::vector<Tensor> meet_with(const char* operation, const Tensor& tensor, double seconds);
-  /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks; those of float16 as
-  /// float32, so that only the sum is rounded.
+  /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks.
   Tensor sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const;
   /// `tensor`, which another rank made, on this rank's device.
   Tensor here(const Tensor& tensor) const;
-  void require_peer(const char* operation, int peer, int tag) const;
-  std::string doing(const char* operation, const std::string& details) const;
 
   std::shared_ptr<ThreadWorld> world_;
-  std::string group_;
-  int rank_;
-  std::vector<int> members_;
-  Device device_;
-  std::shared_ptr<Clock> clock_;
   std::stop_source abandoned_;
   ThreadWorld::Patience patience_;
   std::int64_t meetings_ = 0;
-  int splits_ = 0;
-  int duplicates_ = 0;
 };
 
 }  // namespace stagecoach

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/launch.h"
+#include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
@@ -19,7 +20,8 @@ using test::fails_with;
 Tensor number(double value, Device device) { return Tensor::full({1}, value, DType::float32, device); }
 
 TEST(Background, SumsWhileTheRankTalksItself) {
-  launch({.ranks = 4}, [](Rank& rank) {
+  STAGECOACH_NEEDS_RANKS(4);
+  launch(test::world_of(4), [](Rank& rank) {
     Background background(rank.comm);
     std::vector<Tensor> sums;
     std::vector<Background::Pending> pending;

@@ -9,12 +9,14 @@
 #include <thread>
 
 #include "parallel/launch.h"
+#include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
 namespace {
 
 using test::fails_with;
+using test::world_of;
 
 /// Computes until this thread's clock has advanced by `seconds`.
 void work(Clock& clock, double seconds) {
@@ -26,10 +28,14 @@ void work(Clock& clock, double seconds) {
 void rest(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
 World virtual_world(int ranks, const Link& link = {}) {
-  return {.ranks = ranks, .clock = ClockKind::virtual_time, .link = link};
+  World world = world_of(ranks);
+  world.clock = ClockKind::virtual_time;
+  world.link = link;
+  return world;
 }
 
 TEST(VirtualClock, AdvancesByOwnWorkOnly) {
+  STAGECOACH_NEEDS_RANKS(1);
   launch(virtual_world(1), [](Rank& rank) {
     Clock& clock = rank.comm.clock();
     EXPECT_EQ(clock.kind(), ClockKind::virtual_time);
@@ -43,7 +49,8 @@ TEST(VirtualClock, AdvancesByOwnWorkOnly) {
 }
 
 TEST(WallClock, AdvancesByItself) {
-  launch({.ranks = 2}, [](Rank& rank) {
+  STAGECOACH_NEEDS_RANKS(2);
+  launch(world_of(2), [](Rank& rank) {
     Clock& clock = rank.comm.clock();
     EXPECT_EQ(clock.kind(), ClockKind::wall);
     if (rank.index == 0) {
@@ -59,6 +66,7 @@ TEST(WallClock, AdvancesByItself) {
 
 // A message arrives at its sender's time, plus the link's latency, plus its bytes over the bandwidth.
 TEST(VirtualClock, AMessageCarriesItsTime) {
+  STAGECOACH_NEEDS_RANKS(2);
   const Link link{.latency = 0.5, .bytes_per_second = 4000};
   launch(virtual_world(2, link), [](Rank& rank) {
     Clock& clock = rank.comm.clock();
@@ -79,6 +87,7 @@ TEST(VirtualClock, AMessageCarriesItsTime) {
 }
 
 TEST(VirtualClock, AMessageThatCameLongAgoIsNotWaitedFor) {
+  STAGECOACH_NEEDS_RANKS(2);
   launch(virtual_world(2, {.latency = 0.01, .bytes_per_second = 0}), [](Rank& rank) {
     Clock& clock = rank.comm.clock();
     if (rank.index == 0) {
@@ -97,6 +106,7 @@ TEST(VirtualClock, AMessageThatCameLongAgoIsNotWaitedFor) {
 
 // All leave an operation of all together: at the time of the last one, plus what the operation takes.
 TEST(VirtualClock, AnOperationOfAllEndsForAllAtOnce) {
+  STAGECOACH_NEEDS_RANKS(3);
   const Link link{.latency = 0.25, .bytes_per_second = 1000};
   launch(virtual_world(3, link), [&](Rank& rank) {
     Clock& clock = rank.comm.clock();
@@ -113,6 +123,7 @@ TEST(VirtualClock, AnOperationOfAllEndsForAllAtOnce) {
 }
 
 TEST(VirtualClock, HalvesTravelInHalfTheTime) {
+  STAGECOACH_NEEDS_RANKS(4);
   const Link link{.latency = 0, .bytes_per_second = 1000};
   launch(virtual_world(4, link), [&](Rank& rank) {
     const auto seconds = [&](DType dtype) {
@@ -129,6 +140,7 @@ TEST(VirtualClock, HalvesTravelInHalfTheTime) {
 // More ranks than cores: the wall clock would show them one after the other.
 TEST(VirtualClock, RanksThatShareCoresWorkSideBySide) {
   const int ranks = 4 * static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  STAGECOACH_NEEDS_RANKS(ranks);
   launch(virtual_world(ranks), [](Rank& rank) {
     work(rank.comm.clock(), 0.02);
     rank.comm.barrier();

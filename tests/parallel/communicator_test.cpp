@@ -1,4 +1,5 @@
-// Ranks as threads: messages, operations of all, groups.
+// Messages, operations of all, groups. Run by mpirun these tests have processes as ranks
+// (tests/parallel/CMakeLists.txt).
 
 #include "parallel/comm/communicator.h"
 
@@ -13,6 +14,7 @@
 #include "core/allocator.h"
 #include "parallel/launch.h"
 #include "parallel/mesh.h"
+#include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
@@ -22,6 +24,7 @@ namespace {
 using test::fails_with;
 using test::random_tensor;
 using test::same_bytes;
+using test::world_of;
 
 /// What rank `r` brings: the same wherever it is made.
 Tensor of_rank(int r, const Shape& shape, Device device = {}) {
@@ -40,12 +43,16 @@ Tensor sum_over(int world, const Shape& shape) {
   return Tensor::from(sum, shape);
 }
 
-class Ranks : public ::testing::TestWithParam<int> {};
+class Ranks : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { STAGECOACH_NEEDS_RANKS(GetParam()); }
+};
 INSTANTIATE_TEST_SUITE_P(World, Ranks, ::testing::Values(1, 2, 3, 4, 8, 32));
 
 TEST_P(Ranks, EachRunsOnce) {
+  STAGECOACH_NEEDS_THREADS();
   std::atomic<int> sum{0};
-  launch({.ranks = GetParam()}, [&](Rank& rank) {
+  launch(world_of(GetParam()), [&](Rank& rank) {
     EXPECT_EQ(rank.world, GetParam());
     EXPECT_EQ(rank.comm.rank(), rank.index);
     EXPECT_EQ(rank.comm.size(), GetParam());
@@ -56,25 +63,29 @@ TEST_P(Ranks, EachRunsOnce) {
 }
 
 TEST_P(Ranks, PassMessagesAround) {
-  const Shape shape{3, 2};
-  launch({.ranks = GetParam()}, [&](Rank& rank) {
-    if (rank.world == 1) {
-      return;
-    }
+  if (GetParam() == 1) {
+    return;
+  }
+  launch(world_of(GetParam()), [](Rank& rank) {
     const int next = (rank.index + 1) % rank.world;
     const int before = (rank.index + rank.world - 1) % rank.world;
-    const PendingSend sent = rank.comm.send_async(of_rank(rank.index, shape, rank.device), next, 5);
-    const Tensor got = rank.comm.receive(shape, DType::float32, before, 5);
-    EXPECT_EQ(got.device(), rank.device);
-    EXPECT_TRUE(same_bytes(got, of_rank(before, shape)));
-    sent.wait();
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 2}, Shape{900}, Shape{30, 1000}}) {
+      const PendingSend sent = rank.comm.send_async(of_rank(rank.index, shape, rank.device), next, 5);
+      rank.comm.send_number(rank.index, next, 5);
+      const Tensor got = rank.comm.receive(shape, DType::float32, before, 5);
+      EXPECT_EQ(got.device(), rank.device);
+      EXPECT_TRUE(same_bytes(got, of_rank(before, shape)));
+      EXPECT_EQ(rank.comm.receive_number(before, 5), before);
+      sent.wait();
+      EXPECT_TRUE(sent.taken());
+    }
   });
 }
 
 TEST_P(Ranks, AllReduceSumsInTheOrderOfTheRanks) {
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7, 5}, Shape{1000}}) {
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{1}, Shape{7, 5}, Shape{1000}, Shape{3, 5003}}) {
     const Tensor wanted = sum_over(GetParam(), shape);
-    launch({.ranks = GetParam()}, [&](Rank& rank) {
+    launch(world_of(GetParam()), [&](Rank& rank) {
       Tensor tensor = of_rank(rank.index, shape, rank.device);
       rank.comm.all_reduce(tensor);
       EXPECT_TRUE(same_bytes(tensor, wanted)) << "rank " << rank.index;
@@ -83,9 +94,9 @@ TEST_P(Ranks, AllReduceSumsInTheOrderOfTheRanks) {
 }
 
 TEST_P(Ranks, ReduceSumsInTheOrderOfTheRanksOnOneOfThem) {
-  const Shape shape{7, 5};
+  const Shape shape{7, 501};
   const Tensor wanted = sum_over(GetParam(), shape);
-  launch({.ranks = GetParam()}, [&](Rank& rank) {
+  launch(world_of(GetParam()), [&](Rank& rank) {
     const int root = rank.world - 1;
     Tensor tensor = of_rank(rank.index, shape, rank.device);
     rank.comm.reduce(tensor, root);
@@ -103,7 +114,7 @@ TEST_P(Ranks, ReductionsOfHalvesAreRoundedAtTheEnd) {
     }
     return all;
   };
-  for (const std::int64_t part : {0, 1, 7, 100}) {
+  for (const std::int64_t part : {0, 1, 7, 100, 3000}) {
     const std::int64_t count = world * part;
     std::vector<float> sum(static_cast<std::size_t>(count), -0.0F);
     for (int r = 0; r < world; ++r) {
@@ -114,7 +125,7 @@ TEST_P(Ranks, ReductionsOfHalvesAreRoundedAtTheEnd) {
     std::vector<Half> rounded;
     std::transform(sum.begin(), sum.end(), std::back_inserter(rounded), to_half);
     const Tensor wanted = Tensor::from(rounded, {count});
-    launch({.ranks = world}, [&](Rank& rank) {
+    launch(world_of(world), [&](Rank& rank) {
       const Tensor mine = Tensor::from(halves(rank.index, count), {count}, rank.device);
       EXPECT_TRUE(same_bytes(rank.comm.reduce_scatter(mine), wanted.narrow(rank.index * part, part)));
       Tensor tensor = mine.clone();
@@ -126,8 +137,8 @@ TEST_P(Ranks, ReductionsOfHalvesAreRoundedAtTheEnd) {
 
 TEST_P(Ranks, BroadcastGatherAndScatter) {
   const int world = GetParam();
-  const Shape shape{world, 3};
-  launch({.ranks = world}, [&](Rank& rank) {
+  const Shape shape{world, 777};
+  launch(world_of(world), [&](Rank& rank) {
     for (const int root : {0, world - 1}) {
       Tensor tensor = of_rank(rank.index, shape, rank.device);
       rank.comm.broadcast(tensor, root);
@@ -146,8 +157,9 @@ TEST_P(Ranks, BroadcastGatherAndScatter) {
 }
 
 TEST_P(Ranks, BarriersHoldAll) {
+  STAGECOACH_NEEDS_THREADS();
   std::atomic<int> arrived{0};
-  launch({.ranks = GetParam()}, [&](Rank& rank) {
+  launch(world_of(GetParam()), [&](Rank& rank) {
     for (int round = 1; round <= 5; ++round) {
       ++arrived;
       rank.comm.barrier();
@@ -158,7 +170,8 @@ TEST_P(Ranks, BarriersHoldAll) {
 }
 
 TEST(Messages, KeepTheirOrderUnderOneTagAndNotBetweenTags) {
-  launch({.ranks = 2}, [](Rank& rank) {
+  STAGECOACH_NEEDS_RANKS(2);
+  launch(world_of(2), [](Rank& rank) {
     if (rank.index == 0) {
       std::vector<PendingSend> sends;
       for (const int value : {1, 2, 3}) {
@@ -177,6 +190,7 @@ TEST(Messages, KeepTheirOrderUnderOneTagAndNotBetweenTags) {
 }
 
 TEST(Messages, HandMemoryOverWithoutACopy) {
+  STAGECOACH_NEEDS_THREADS();
   launch({.ranks = 2}, [](Rank& rank) {
     static std::atomic<const void*> sent{nullptr};
     if (rank.index == 0) {
@@ -193,6 +207,7 @@ TEST(Messages, HandMemoryOverWithoutACopy) {
 }
 
 TEST(Messages, OfAnotherShapeOrTypeAreRefusedByBothNames) {
+  STAGECOACH_NEEDS_THREADS();
   const auto run = [](const Shape& shape, DType dtype) {
     launch({.ranks = 2, .timeout = 5}, [&](Rank& rank) {
       if (rank.index == 0) {
@@ -209,7 +224,8 @@ TEST(Messages, OfAnotherShapeOrTypeAreRefusedByBothNames) {
 }
 
 TEST(Messages, ToNobodyAreRefused) {
-  launch({.ranks = 2}, [](Rank& rank) {
+  STAGECOACH_NEEDS_RANKS(2);
+  launch(world_of(2), [](Rank& rank) {
     const Tensor tensor = Tensor::zeros({1}, DType::float32, rank.device);
     for (const int peer : {-1, 2, rank.index}) {
       EXPECT_TRUE(fails_with({"send", "another rank"}, [&] { rank.comm.send_async(tensor, peer, 0); }));
@@ -222,7 +238,8 @@ TEST(Messages, ToNobodyAreRefused) {
 }
 
 TEST(Groups, SplitByColourAndKey) {
-  launch({.ranks = 6}, [](Rank& rank) {
+  STAGECOACH_NEEDS_RANKS(6);
+  launch(world_of(6), [](Rank& rank) {
     // Odd and even ranks, each backwards.
     const auto group = rank.comm.split(rank.index % 2, -rank.index);
     EXPECT_EQ(group->size(), 3);
@@ -237,7 +254,8 @@ TEST(Groups, SplitByColourAndKey) {
 }
 
 TEST(Groups, AMeshNamesItsDirections) {
-  launch({.ranks = 12}, [](Rank& rank) {
+  STAGECOACH_NEEDS_RANKS(12);
+  launch(world_of(12), [](Rank& rank) {
     Mesh mesh(rank.comm, {.data = 2, .pipeline = 3, .tensor = 2});
     EXPECT_EQ(mesh.data().size(), 2);
     EXPECT_EQ(mesh.pipeline().size(), 3);
@@ -250,6 +268,7 @@ TEST(Groups, AMeshNamesItsDirections) {
 }
 
 TEST(Groups, AMeshMustFillTheWorld) {
+  STAGECOACH_NEEDS_THREADS();
   EXPECT_TRUE(fails_with<UsageError>({"data 2 x pipeline 2 x tensor 1", "needs 4, the world has 3"}, [] {
     launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 2, .pipeline = 2}); });
   }));

@@ -1,0 +1,187 @@
+#include "parallel/comm/exchange_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/trace.h"
+#include "parallel/comm/ordered_sum.h"
+
+namespace stagecoach {
+namespace {
+
+double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
+
+/// A tensor for what comes.
+Tensor room_for(const Tensor& tensor) { return Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device()); }
+
+/// Elements `start` … `end` - 1, seen as a row.
+Tensor row(const Tensor& tensor, std::int64_t start, std::int64_t end) {
+  return tensor.alias({end - start}, tensor.offset() + start);
+}
+
+}  // namespace
+
+/// A rank is in an operation of all until the end of the scope: it waits, and records and shows that. By a virtual
+/// clock the operation takes `seconds` from the time on at which the last rank has come.
+class ExchangeCommunicator::Meeting {
+ public:
+  Meeting(ExchangeCommunicator& comm, const char* operation, const Tensor& tensor, double seconds)
+      : recorded_(*comm.group().recorder, comm.event(operation, tensor)),
+        span_(operation, "wait"),
+        waiting_(comm.clock()) {
+    comm.require_here(operation, tensor);
+    waiting_.until(comm.latest_time(operation, tensor) + seconds);
+  }
+
+ private:
+  const Recorded recorded_;
+  const Span span_;
+  Waiting waiting_;
+};
+
+double ExchangeCommunicator::latest_time(const char* operation, const Tensor& like) {
+  if (clock().kind() == ClockKind::wall) {
+    return 0;
+  }
+  const Tensor mine = Tensor::from(std::vector{clock().now()}, {1}, device());
+  Parcels parcels = nothing();
+  for (int r = 0; r < size(); ++r) {
+    with(parcels, r) = {mine, room_for(mine)};
+  }
+  exchange(operation, like, parcels);
+  double latest = mine.item();
+  for (int r = 0; r < size(); ++r) {
+    latest = r == rank() ? latest : std::max(latest, with(parcels, r).in.item());
+  }
+  return latest;
+}
+
+std::vector<ExchangeCommunicator::Choice> ExchangeCommunicator::gather_choices(int colour, int key) {
+  const Tensor mine = Tensor::from(std::vector<std::int32_t>{colour, key}, {2}, device());
+  std::vector<Choice> choices;
+  for (const Tensor& theirs : all_gather(mine)) {
+    const auto numbers = theirs.to_vector<std::int32_t>();
+    choices.push_back({numbers[0], numbers[1], static_cast<int>(choices.size())});
+  }
+  return choices;
+}
+
+Tensor ExchangeCommunicator::sum_of(const Parcels& parcels, const Tensor& mine) const {
+  std::vector<Tensor> parts;
+  for (int r = 0; r < size(); ++r) {
+    parts.push_back(r == rank() ? mine : parcels[static_cast<std::size_t>(r)].in);
+  }
+  if (size() == 1) {
+    return ordered_sum(parts);
+  }
+  return ordered_sum(parts, rank() == 0 ? 1 : 0);  // what came may be written over, and this rank's own not
+}
+
+void ExchangeCommunicator::all_reduce(Tensor& tensor) {
+  const Meeting meeting(*this, "all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  if (size() > 1) {
+    tensor.bytes() <= short_bytes() ? sum_whole(tensor) : sum_in_parts(tensor);
+  }
+}
+
+/// Each rank gets all and sums all: one exchange.
+void ExchangeCommunicator::sum_whole(Tensor& tensor) {
+  Parcels parcels = nothing();
+  for (int r = 0; r < size(); ++r) {
+    with(parcels, r) = {tensor, r == rank() ? Tensor{} : room_for(tensor)};
+  }
+  exchange("all_reduce", tensor, parcels);
+  tensor.copy_from(sum_of(parcels, tensor));
+}
+
+/// Each rank sums its part over all ranks; then all gather the parts: two exchanges, and twice the tensor in bytes
+/// whatever the number of ranks.
+void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
+  const auto part_of = [&](int r) {
+    return row(tensor, part_start(tensor.numel(), r, size()), part_start(tensor.numel(), r + 1, size()));
+  };
+  const Tensor mine = part_of(rank());
+  Parcels parcels = nothing();
+  for (int r = 0; r < size(); ++r) {
+    with(parcels, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
+  }
+  exchange("all_reduce", tensor, parcels);
+  const Tensor sum = sum_of(parcels, mine);
+  for (int r = 0; r < size(); ++r) {
+    with(parcels, r) = {sum, part_of(r)};
+  }
+  exchange("all_reduce, gathering", tensor, parcels);
+  part_of(rank()).copy_from(sum);
+}
+
+void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
+  require_root("reduce", root);
+  const Meeting meeting(*this, "reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  Parcels parcels = nothing();
+  if (rank() != root) {
+    with(parcels, root).out = tensor;
+    return exchange("reduce", tensor, parcels);
+  }
+  for (int r = 0; r < size(); ++r) {
+    with(parcels, r).in = r == rank() ? Tensor{} : room_for(tensor);
+  }
+  exchange("reduce", tensor, parcels);
+  tensor.copy_from(sum_of(parcels, tensor));
+}
+
+/// By a tree: in each round those that have it hand it on.
+void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
+  require_root("broadcast", root);
+  const Meeting meeting(*this, "broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
+  const int place = (rank() - root + size()) % size();  // the root's is 0
+  for (int have = 1; have < size(); have *= 2) {
+    Parcels parcels = nothing();
+    if (place < have && place + have < size()) {
+      with(parcels, (rank() + have) % size()).out = tensor;
+    } else if (place >= have && place < 2 * have) {
+      with(parcels, (rank() - have + size()) % size()).in = tensor;
+    }
+    exchange("broadcast", tensor, parcels);
+  }
+}
+
+std::vector<Tensor> ExchangeCommunicator::all_gather(const Tensor& tensor) {
+  const Meeting meeting(*this, "all_gather", tensor, ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)));
+  Parcels parcels = nothing();
+  std::vector<Tensor> gathered;
+  for (int r = 0; r < size(); ++r) {
+    gathered.push_back(r == rank() ? tensor.clone() : room_for(tensor));
+    with(parcels, r) = {tensor, gathered.back()};
+  }
+  exchange("all_gather", tensor, parcels);
+  return gathered;
+}
+
+Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
+  require_parts(tensor);
+  const Meeting meeting(*this, "reduce_scatter", tensor,
+                        ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
+  const std::int64_t length = tensor.numel() / size();
+  const auto part_of = [&](int r) { return row(tensor, r * length, (r + 1) * length); };
+  const Tensor mine = part_of(rank());
+  Parcels parcels = nothing();
+  for (int r = 0; r < size(); ++r) {
+    with(parcels, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
+  }
+  exchange("reduce_scatter", tensor, parcels);
+  return sum_of(parcels, mine).reshape(tensor.shape().with(0, tensor.size(0) / size()));
+}
+
+/// In each round a rank hears of twice as many others.
+void ExchangeCommunicator::barrier() {
+  const Tensor nothing_to_say = Tensor::empty({0}, DType::uint8, device());
+  const Meeting meeting(*this, "barrier", nothing_to_say, tree_broadcast_seconds(clock().link(), size(), 0));
+  for (int heard = 1; heard < size(); heard *= 2) {
+    Parcels parcels = nothing();
+    with(parcels, (rank() + heard) % size()).out = nothing_to_say;
+    with(parcels, (rank() - heard + size()) % size()).in = room_for(nothing_to_say);
+    exchange("barrier", nothing_to_say, parcels);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,55 @@
+#pragma once
+/// @file
+/// Operations of all, made of exchanges, in which a rank hands tensors to others and gets some from them. This is how
+/// ranks work that share no memory.
+
+#include <memory>
+#include <vector>
+
+#include "parallel/comm/group_communicator.h"
+
+namespace stagecoach {
+
+class ExchangeCommunicator : public GroupCommunicator {
+ public:
+  using GroupCommunicator::GroupCommunicator;
+
+  void all_reduce(Tensor& tensor) override;
+  void reduce(Tensor& tensor, int root) override;
+  void broadcast(Tensor& tensor, int root) override;
+  std::vector<Tensor> all_gather(const Tensor& tensor) override;
+  Tensor reduce_scatter(const Tensor& tensor) override;
+  void barrier() override;
+
+ protected:
+  /// What goes to another rank and what comes from it: a tensor on this rank's device, or an undefined one for nothing.
+  struct Parcel {
+    Tensor out = {};
+    Tensor in = {};  ///< has the shape and type of what comes
+  };
+  /// One a rank; this one's own is left alone.
+  using Parcels = std::vector<Parcel>;
+
+  /// Sends and receives all of `parcels` at once. The other end must be in an exchange of the same `operation` on
+  /// tensors like `like`; where that can be seen to be otherwise this throws CommError.
+  virtual void exchange(const char* operation, const Tensor& like, Parcels& parcels) = 0;
+  /// Up to how many bytes a message takes as long as one without any.
+  virtual std::size_t short_bytes() const = 0;
+
+  /// By a virtual clock: the latest of the ranks' times; by the wall nothing needs to be known.
+  double latest_time(const char* operation, const Tensor& like);
+  /// What each rank chose, in their order.
+  std::vector<Choice> gather_choices(int colour, int key);
+
+ private:
+  class Meeting;
+
+  Parcels nothing() const { return Parcels(static_cast<std::size_t>(size())); }
+  Parcel& with(Parcels& parcels, int peer) const { return parcels[static_cast<std::size_t>(peer)]; }
+  /// The sum over the ranks of what each sent to this one, of which `mine` is its own.
+  Tensor sum_of(const Parcels& parcels, const Tensor& mine) const;
+  void sum_whole(Tensor& tensor);
+  void sum_in_parts(Tensor& tensor);
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,132 @@
+#include "parallel/comm/mpi.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "parallel/comm/mpi_communicator.h"
+#include "parallel/rank_failure.h"
+
+namespace stagecoach::mpi {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+bool takes_device_pointers() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
+
+MpiWorld& open(const World& world) {
+  if (world.device == DeviceType::cuda && !takes_device_pointers()) {
+    throw UsageError(
+        "transport mpi: this MPI was built without CUDA and cannot send what lies on a GPU; give --transport nccl, or "
+        "--device cpu");
+  }
+  MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));
+  if (mpi.size() != world.ranks) {
+    throw UsageError(
+        fmt::format("the launcher started {} process(es), the run has {} ranks; start {}, or leave out --ranks",
+                    mpi.size(), world.ranks, world.ranks));
+  }
+  if (mpi.failed()) {
+    throw Error("transport mpi: a rank has failed before, and MPI cannot go on after that");
+  }
+  return mpi;
+}
+
+double seconds_now() { return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// How far rank 0's clock is ahead of that of rank `other`, as that finds out: it asks for the time, and takes the
+/// answer that came fastest to be of the middle between question and answer.
+double clock_ahead(MPI_Comm comm, int rank, int other) {
+  constexpr int kQuestions = 20;
+  double ahead = 0;
+  double fastest = 1e9;
+  for (int i = 0; i < kQuestions; ++i) {
+    double time = seconds_now();
+    if (rank == 0) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, other, 0, comm, MPI_STATUS_IGNORE);
+      time = seconds_now();
+      MPI_Send(&time, 1, MPI_DOUBLE, other, 0, comm);
+    } else {
+      const double asked = time;
+      MPI_Send(nullptr, 0, MPI_BYTE, 0, 0, comm);
+      MPI_Recv(&time, 1, MPI_DOUBLE, 0, 0, comm, MPI_STATUS_IGNORE);
+      const double took = seconds_now() - asked;
+      if (took < fastest) {
+        fastest = took;
+        ahead = time - (asked + took / 2);
+      }
+    }
+  }
+  return ahead;
+}
+
+/// One moment, on every rank by its own clock: clocks that begin there show the same time.
+std::chrono::steady_clock::time_point common_start(MPI_Comm comm, int rank, int size) {
+  double ahead = 0;
+  for (int other = 1; other < size; ++other) {
+    if (rank == 0 || rank == other) {
+      ahead = clock_ahead(comm, rank, other);
+    }
+  }
+  double start = seconds_now();
+  MPI_Bcast(&start, 1, MPI_DOUBLE, 0, comm);
+  return std::chrono::steady_clock::time_point(
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(Seconds(start - ahead)));
+}
+
+}  // namespace
+
+void run_rank(const World& world, const std::function<void(Rank&)>& body) {
+  MpiWorld& mpi = open(world);
+  const int r = mpi.rank();
+  const auto recorder = std::make_shared<FlightRecorder>();
+  try {
+    const Device device = world.device == DeviceType::cpu ? device_of(world, r) : device_of(world, mpi.local_rank());
+    require_device(device);
+    std::vector<int> members(static_cast<std::size_t>(world.ranks));
+    std::iota(members.begin(), members.end(), 0);
+    MPI_Comm own = MPI_COMM_NULL;
+    std::chrono::steady_clock::time_point start;
+    mpi.guard("the start of all ranks", [&] {
+      MPI_Comm_dup(mpi.comm(), &own);
+      start = common_start(own, r, world.ranks);
+    });
+    const bool enough = static_cast<unsigned>(mpi.neighbours() * world.threads) <= std::thread::hardware_concurrency();
+    const auto waits = enough && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping;
+    MpiCommunicator comm(
+        mpi, own,
+        {"world", r, members, device, make_clock(world.clock, device, world.link, start_wall_time(start)), recorder},
+        waits);
+    Rank rank{r, world.ranks, device, comm};
+    body(rank);
+  } catch (...) {
+    const std::exception_ptr mine = with_rank(r);
+    if (is_error(mine)) {
+      leave_flight_record(*recorder, world.flight_folder, r);
+      mpi.fail(words_of(mine));
+    }
+    std::rethrow_exception(mine);
+  }
+}
+
+void agree_on(const World& world, Tensor& values) {
+  MpiWorld& mpi = open(world);
+  mpi.guard("an agreement on what was measured",
+            [&] { MPI_Bcast(values.raw_mutable_data(), static_cast<int>(values.bytes()), MPI_BYTE, 0, mpi.comm()); });
+}
+
+}  // namespace stagecoach::mpi

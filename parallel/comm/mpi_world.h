@@ -1,0 +1,102 @@
+#pragma once
+/// @file
+/// MPI as ranks use it here: nothing waits for ever, and a rank that has failed says so to the others. Only sources
+/// that are built with MPI include this.
+///
+/// MPI itself knows no deadlines, and what happens when a process dies is left to its launcher. So every call that can
+/// wait is one of those that return at once, and the wait is a loop that looks whether it is over, whether another rank
+/// has failed or died, and what time it is.
+
+#include <mpi.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/thread_world.h"
+
+namespace stagecoach {
+
+/// The MPI of this process, from the first use to the end of the program. All threads may use it.
+class MpiWorld {
+ public:
+  /// Starts MPI at the first call. Throws UsageError when it cannot serve several threads. `timeout` is for all that
+  /// follows.
+  static MpiWorld& instance(std::chrono::duration<double> timeout);
+  ~MpiWorld();
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// Processes on this machine, this one among them.
+  int neighbours() const { return neighbours_; }
+  /// This one's number among them.
+  int local_rank() const { return local_rank_; }
+  /// For the ranks' own messages.
+  MPI_Comm comm() const { return comm_; }
+
+  using Words = std::function<std::string()>;
+  /// Returns when all of `requests` are done. Throws CommError, which begins with what `doing` gives, after the timeout
+  /// and when a rank has failed.
+  void wait(std::span<MPI_Request> requests, const ThreadWorld::Patience& patience, const Words& doing);
+  /// Whether they are.
+  bool are_done(std::span<MPI_Request> requests);
+  /// Throws CommError when `code` is no success.
+  static void check(int code, const Words& doing);
+
+  /// For calls of MPI that wait and that no rank can give up: ends the process when the timeout passes.
+  void guard(const char* call, const std::function<void()>& body) const;
+
+  /// Tells all ranks that this one has failed, and waits, for a second at most, until all have heard or have failed
+  /// too: a launcher ends the others when one process ends.
+  void fail(const std::string& why);
+  bool failed() const { return !failure().empty(); }
+  /// Keeps the memory of a message that is under way and can no longer be called back, until the process ends.
+  void bury(std::shared_ptr<void> memory);
+
+ private:
+  explicit MpiWorld(std::chrono::duration<double> timeout);
+  void find_neighbours();
+  void listen();
+  /// Looks for what others tell about themselves.
+  void look();
+  void look_for_dead();
+  /// Whether all ranks but this one have failed or died.
+  bool are_all_gone();
+  void note_failure(const std::string& who);
+  std::string failure() const;
+
+  /// What a rank that has failed tells.
+  static constexpr int kWords = 2000;
+  struct Neighbour {
+    int rank;
+    int process;  // a descriptor that can be read when the process has ended
+  };
+
+  int rank_ = 0;
+  int size_ = 1;
+  int neighbours_ = 1;
+  int local_rank_ = 0;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm news_ = MPI_COMM_NULL;
+  std::chrono::duration<double> timeout_;
+  std::vector<Neighbour> watched_;
+  std::mutex looking_;  // guards what one thread at a time does in look()
+  MPI_Request listening_ = MPI_REQUEST_NULL;
+  std::vector<char> heard_;
+  std::vector<bool> gone_;  // ranks that have failed or died
+  std::chrono::steady_clock::time_point looked_for_dead_;
+  std::atomic<bool> has_failed_ = false;
+  mutable std::mutex mutex_;  // guards what follows
+  std::string failure_;
+  std::vector<std::shared_ptr<void>> buried_;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,66 @@
+#include "parallel/rank_failure.h"
+
+#include <fmt/format.h>
+
+#include <new>
+
+#include "core/atomic_file.h"
+#include "core/error.h"
+#include "parallel/comm/activity.h"
+#include "parallel/comm/communicator.h"
+
+namespace stagecoach {
+
+std::exception_ptr with_rank(int rank) {
+  const std::string activity = take_failed_activity();
+  const std::string where = activity.empty() ? "" : ", in the " + activity;
+  try {
+    throw;
+  } catch (const UsageError&) {
+    return std::current_exception();
+  } catch (const DataError&) {
+    return std::current_exception();
+  } catch (const CommError&) {
+    return std::current_exception();  // names its rank already
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(fmt::format("rank {}{}: {}", rank, where, error.what())));
+  } catch (const std::bad_alloc&) {
+    return std::make_exception_ptr(Error(fmt::format("rank {}{}: out of memory", rank, where)));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+std::string words_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "it stops";
+  }
+}
+
+bool is_error(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+void leave_flight_record(const FlightRecorder& recorder, const std::filesystem::path& folder, int rank) noexcept {
+  if (folder.empty()) {
+    return;
+  }
+  try {
+    AtomicFile file(folder / fmt::format("flight_{}.jsonl", rank));
+    file.write(recorder.to_jsonl());
+    file.commit();
+  } catch (const std::exception&) {
+  }
+}
+
+}  // namespace stagecoach

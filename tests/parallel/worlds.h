@@ -1,0 +1,34 @@
+#pragma once
+/// @file
+/// The same tests for ranks that are threads and, when mpirun starts the tests, for ranks that are processes.
+
+#include <gtest/gtest.h>
+
+#include "parallel/launch.h"
+#include "parallel/launched.h"
+
+namespace stagecoach::test {
+
+inline bool ranks_are_processes() { return launched().has_value(); }
+
+/// Of `ranks` threads, or processes.
+inline World world_of(int ranks) {
+  return {.ranks = ranks, .transport = ranks_are_processes() ? Transport::mpi : Transport::thread};
+}
+
+/// Processes are as many as were started.
+inline bool has_ranks(int ranks) { return !ranks_are_processes() || launched()->size == ranks; }
+
+}  // namespace stagecoach::test
+
+/// Leaves the test out where mpirun has not started `ranks` processes.
+#define STAGECOACH_NEEDS_RANKS(ranks)                                               \
+  if (!::stagecoach::test::has_ranks(ranks)) {                                      \
+    GTEST_SKIP() << (ranks) << " ranks; mpirun has started another number of them"; \
+  }
+
+/// Leaves the test out where ranks share no memory: it looks from one at what another has.
+#define STAGECOACH_NEEDS_THREADS()                  \
+  if (::stagecoach::test::ranks_are_processes()) {  \
+    GTEST_SKIP() << "looks into the ranks' memory"; \
+  }
