@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kPrefix = ".stagecoach-";
+
 [[noreturn]] void refuse(const fs::path& path, const char* what, int error) {
   throw DataError(fmt::format("cannot write '{}': {}: {}; check the folder, its permissions and the free space",
                               path.string(), what, std::strerror(error)));
@@ -26,7 +28,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(path) {
   static std::atomic<unsigned> counter = 0;
   do {
     // Short, so that it fits where the file's own name fits; new even if an earlier process was killed.
-    temporary_ = folder() / fmt::format(".stagecoach-{}-{}", ::getpid(), counter++);
+    temporary_ = folder() / fmt::format("{}{}-{}", kPrefix, ::getpid(), counter++);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) {
@@ -83,5 +85,7 @@ void AtomicFile::sync_folder() const {
     refuse(path_, "syncing its folder", error);
   }
 }
+
+bool is_temporary(const fs::path& path) { return path.filename().string().rfind(kPrefix, 0) == 0; }
 
 }  // namespace stagecoach

@@ -31,4 +31,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+/// Whether `path` is the temporary name of such a file. One stays behind when a process is killed while it writes.
+bool is_temporary(const std::filesystem::path& path);
+
 }  // namespace stagecoach

@@ -24,9 +24,9 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kTrace = "trace.json";
 constexpr const char* kWeights = "weights.safetensors";
-constexpr const char* kCheckpoint = "checkpoint.safetensors";
+constexpr const char* kCheckpoints = "checkpoints";
 constexpr const char* kFiles[] = {kConfig,          kMetrics,       kTrace,         kWeights,
-                                  kCheckpoint,      "schedule.csv", "schedule.svg", "schedule_trace.json",
+                                  kCheckpoints,     "schedule.csv", "schedule.svg", "schedule_trace.json",
                                   "prediction.json"};
 
 /// The lines of metrics.jsonl about epochs before `epoch`.
@@ -42,10 +42,33 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
   return kept;
 }
 
+bool is_of_a_run(const std::string& name) {
+  return std::find(std::begin(kFiles), std::end(kFiles), name) != std::end(kFiles) || name.rfind("flight_", 0) == 0;
+}
+
+/// Removes what a program left that was killed while it wrote: nobody else writes in a folder that is locked.
+void remove_unfinished(const fs::path& folder) {
+  std::vector<fs::path> unfinished;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (is_temporary(entry.path())) {
+      unfinished.push_back(entry.path());
+    }
+  }
+  for (const fs::path& file : unfinished) {
+    std::error_code is_no_matter;
+    fs::remove(file, is_no_matter);
+  }
+}
+
 /// Moves what an earlier run left in `folder` into a folder of its own below.
 void move_earlier_run(const fs::path& folder) try {
-  const auto is_there = [&](const char* name) { return fs::exists(folder / name); };
-  if (std::none_of(std::begin(kFiles), std::end(kFiles), is_there)) {
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (is_of_a_run(entry.path().filename().string())) {
+      left.push_back(entry.path());
+    }
+  }
+  if (left.empty()) {
     return;
   }
   fs::path earlier;
@@ -53,72 +76,13 @@ void move_earlier_run(const fs::path& folder) try {
     earlier = folder / fmt::format("earlier-{}", n);
   }
   fs::create_directory(earlier);
-  for (const char* name : kFiles) {
-    if (is_there(name)) {
-      fs::rename(folder / name, earlier / name);
-    }
+  for (const fs::path& file : left) {
+    fs::rename(file, earlier / file.filename());
   }
   fmt::print("The earlier run in {} is now in {}\n", folder.string(), earlier.string());
 } catch (const fs::filesystem_error& error) {
   throw DataError(
       fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));
-}
-
-/// The numbers of a Progress as text, exactly: doubles in hexadecimal.
-std::map<std::string, std::string> to_metadata(const Progress& p) {
-  return {{"epoch", std::to_string(p.epoch)},
-          {"step", std::to_string(p.step)},
-          {"peak_bytes", fmt::format("{}", fmt::join(p.peak_bytes, ","))},
-          {"correct", std::to_string(p.correct)},
-          {"seen", std::to_string(p.seen)},
-          {"loss_sum", fmt::format("{:a}", p.loss_sum)},
-          {"seconds", fmt::format("{:a}", p.seconds)},
-          {"waited", fmt::format("{:a}", p.waited)}};
-}
-
-/// "12,7": what std::stoll throws stands for damage.
-std::vector<std::int64_t> numbers_from(const std::string& list) {
-  std::vector<std::int64_t> numbers;
-  std::istringstream text(list);
-  for (std::string number; std::getline(text, number, ',');) {
-    numbers.push_back(std::stoll(number));
-  }
-  return numbers;
-}
-
-Progress from_metadata(const std::map<std::string, std::string>& metadata, const fs::path& path) {
-  const auto text = [&](const char* name) {
-    const auto found = metadata.find(name);
-    if (found == metadata.end()) {
-      throw DataError(fmt::format("{}: is no checkpoint of a run ('{}' is missing)", path.string(), name));
-    }
-    return found->second;
-  };
-  Progress p;
-  try {
-    p.epoch = std::stoll(text("epoch"));
-    p.step = std::stoll(text("step"));
-    p.peak_bytes = numbers_from(text("peak_bytes"));
-    p.correct = std::stoll(text("correct"));
-    p.seen = std::stoll(text("seen"));
-    p.loss_sum = std::stod(text("loss_sum"));
-    p.seconds = std::stod(text("seconds"));
-    p.waited = std::stod(text("waited"));
-  } catch (const std::logic_error&) {
-    throw DataError(fmt::format("{}: its record of the progress is damaged", path.string()));
-  }
-  return p;
-}
-
-/// The tensors of `file` whose names begin with `prefix`, without it.
-NamedTensors with_prefix(const TensorFile& file, const std::string& prefix) {
-  NamedTensors found;
-  for (const auto& [name, tensor] : file.tensors) {
-    if (name.rfind(prefix, 0) == 0) {
-      found.emplace_back(name.substr(prefix.size()), tensor);
-    }
-  }
-  return found;
 }
 
 }  // namespace
@@ -173,34 +137,20 @@ void FolderLock::take(const fs::path& folder) {
   }
 }
 
-RunFolder::RunFolder(const Settings& settings) : settings_(settings), resumed_(settings.resume) {
+RunFolder::RunFolder(const Settings& settings, int rank) : settings_(settings), rank_(rank), resumed_(settings.resume) {
   if (!settings.out.empty()) {
     folder_ = make_folder(settings.out);
   }
 }
 
-std::string RunFolder::checkpoint_path() const { return (resumed_ / kCheckpoint).string(); }
-
-std::pair<Progress, TrainingState> RunFolder::resume() const {
-  const fs::path path = checkpoint_path();
-  if (!fs::exists(path)) {
-    throw DataError(fmt::format("--resume {}: no checkpoint there yet; start the run anew", resumed_.string()));
-  }
-  const TensorFile file = load_tensors(path.string());
-  const Progress progress = from_metadata(file.metadata, path);
-  const auto recorded = file.metadata.find("training");
-  if (recorded == file.metadata.end() || recorded->second != training_json(settings_)) {
-    throw DataError(fmt::format("{}: was saved by a training with other settings than {} says; it was changed since",
-                                path.string(), (resumed_ / kConfig).string()));
-  }
-  return {progress, {with_prefix(file, "model."), with_prefix(file, "optimizer.")}};
-}
+Checkpoints RunFolder::resumed() const { return {resumed_ / kCheckpoints, training_json(settings_)}; }
 
 void RunFolder::begin(const Progress& progress) {
-  if (!writes()) {
+  if (!writes() || rank_ != 0) {
     return;
   }
   lock_.take(folder_);
+  remove_unfinished(folder_);
   if (!resumed_.empty()) {
     metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
   }
@@ -211,35 +161,35 @@ void RunFolder::begin(const Progress& progress) {
   write_text(folder_ / kMetrics, metrics_);
 }
 
-void RunFolder::save_epoch(const EpochResult& result, const Progress& next, const TrainingState& state) {
-  if (writes()) {
-    metrics_ += epoch_json(result) + "\n";
+void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const Module& model,
+                     const Optimizer& optimizer, const EpochResult* result) {
+  if (!writes()) {
+    return;
+  }
+  const Checkpoints checkpoints(folder_ / kCheckpoints, training_json(settings_));
+  const std::vector<int> writers = holders(layers);
+  const NamedTensors weights = gather_weights(comm, layers, model);
+  if (rank_ == 0) {
+    checkpoints.begin(next);
+  }
+  comm.barrier();
+  if (std::count(writers.begin(), writers.end(), rank_) > 0) {
+    checkpoints.write_shard(next, rank_, state_of_rank(layers, rank_, model, optimizer));
+  }
+  comm.barrier();
+  if (rank_ != 0) {
+    return;
+  }
+  if (result != nullptr) {
+    metrics_ += epoch_json(*result) + "\n";
     write_text(folder_ / kMetrics, metrics_);
-    save_state(next, state);
   }
-}
-
-void RunFolder::save_interrupted(const Progress& progress, const TrainingState& state) {
-  if (writes()) {
-    save_state(progress, state);
-  }
-}
-
-void RunFolder::save_state(const Progress& progress, const TrainingState& state) {
-  TensorFile file{{}, to_metadata(progress)};
-  file.metadata["training"] = training_json(settings_);
-  for (const auto& [name, tensor] : state.weights) {
-    file.tensors.emplace_back("model." + name, tensor);
-  }
-  for (const auto& [name, tensor] : state.optimizer) {
-    file.tensors.emplace_back("optimizer." + name, tensor);
-  }
-  save_tensors((folder_ / kCheckpoint).string(), file);
-  save_tensors((folder_ / kWeights).string(), {state.weights, {}});
+  save_tensors((folder_ / kWeights).string(), {weights, {}});
+  checkpoints.commit(next, writers);
 }
 
 void RunFolder::save_trace(const std::string& json) {
-  if (writes()) {
+  if (writes() && rank_ == 0) {
     write_text(folder_ / kTrace, json);
   }
 }

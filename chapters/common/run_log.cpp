@@ -27,14 +27,6 @@ namespace {
 constexpr std::int64_t kTracedSteps = 100;
 constexpr int kStopTag = kMaxTag;  // no other message has it
 
-/// Only rank 0 writes.
-Settings of_rank(Settings settings, int rank) {
-  if (rank != 0) {
-    settings.out.clear();
-  }
-  return settings;
-}
-
 bool ranks_share_cores(Communicator& comm) {
   return !launched() && comm.device().type == DeviceType::cpu && comm.clock().kind() == ClockKind::wall &&
          static_cast<unsigned>(comm.size()) > std::thread::hardware_concurrency();
@@ -68,7 +60,7 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
       layers_(std::move(layers)),
       loss_rank_(loss_rank),
       part_(part.value_or(comm.rank())),
-      folder_(of_rank(settings, comm.rank())),
+      folder_(settings, comm.rank()),
       sums_(comm.device()),
       trace_(std::make_unique<Trace>()),
       held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {
@@ -103,10 +95,9 @@ RunLog::~RunLog() { Trace::detach(); }
 
 void RunLog::restore(Module& model, Optimizer& optimizer) {
   if (!settings_.resume.empty()) {
-    TrainingState saved;
-    std::tie(progress_, saved) = folder_.resume();
-    const int rank = comm_.rank();
-    take_state(layers_, part_, saved, model, optimizer, folder_.checkpoint_path());
+    const Checkpoints::Found saved = newest_checkpoint();
+    progress_ = saved.progress;
+    take_state(layers_, part_, saved.state, model, optimizer, settings_.resume);
     if (!epochs_left()) {
       throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
                                    settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
@@ -116,7 +107,7 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
     } else {
       progress_.waited = 0;  // rank 0 goes on with the sum over all
     }
-    if (rank != loss_rank_) {
+    if (comm_.rank() != loss_rank_) {
       progress_.loss_sum = 0;
       progress_.correct = 0;
     }
@@ -124,6 +115,25 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
   comm_.barrier();  // all have read before anything is moved
   folder_.begin(progress_);
+}
+
+/// All ranks take the one that rank 0 finds.
+Checkpoints::Found RunLog::newest_checkpoint() {
+  const Checkpoints checkpoints = folder_.resumed();
+  Tensor place = Tensor::zeros({2}, DType::float64, comm_.device());  // epoch, step
+  if (comm_.rank() != 0) {
+    comm_.broadcast(place, 0);
+    const auto numbers = place.to_vector<double>();
+    return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]));
+  }
+  Checkpoints::Found found = checkpoints.newest();
+  for (const std::string& reason : found.skipped) {
+    fmt::print("Left out: {}\n", reason);
+  }
+  place.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
+  place.narrow(1, 1).fill(static_cast<double>(found.progress.step));
+  comm_.broadcast(place, 0);
+  return found;
 }
 
 void RunLog::start_epoch(std::int64_t steps) {
@@ -236,7 +246,7 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   require_finite(model);
   note_peak();
   collect(0);
-  folder_.save_interrupted(progress_, whole_state(model, optimizer));
+  folder_.save(comm_, layers_, progress_, model, optimizer);
   if (writes_and_prints()) {
     fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
                folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
@@ -244,11 +254,6 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   }
   comm_.barrier();  // what one rank throws ends all: first everything is written
   throw Interrupted{};
-}
-
-/// What rank 0 is to write: nothing without --out.
-TrainingState RunLog::whole_state(const Module& model, const Optimizer& optimizer) {
-  return settings_.out.empty() ? TrainingState{} : gather_state(comm_, layers_, model, optimizer);
 }
 
 /// Brings the sums of all ranks together. Gives the sum over what they call the test's accuracy.
@@ -326,16 +331,15 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
                            .expected = expected};
   progress_ = Progress{.epoch = progress_.epoch + 1};
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
-  const TrainingState state = whole_state(model, optimizer);
+  folder_.save(comm_, layers_, progress_, model, optimizer, &result);
   if (writes_and_prints()) {
-    folder_.save_epoch(result, progress_, state);
     fmt::print("{}\n", epoch_line(result));
     std::fflush(stdout);
   }
 }
 
 void RunLog::finish() const {
-  if (folder_.writes()) {
+  if (folder_.writes() && writes_and_prints()) {
     fmt::print("Results: {}\n", folder_.path().string());
   }
 }

@@ -78,6 +78,7 @@ class RunLog {
   RunLog(const Settings& settings, std::unique_ptr<Communicator> alone);
 
   bool writes_and_prints() const { return comm_.rank() == 0; }
+  Checkpoints::Found newest_checkpoint();
   void start_watch();
   void enter_time();
   void read_sums();
@@ -86,7 +87,6 @@ class RunLog {
   std::int64_t batches_at_once();
   [[noreturn]] void save_and_stop(const Module& model, const Optimizer& optimizer);
   double collect(double test_accuracy);
-  TrainingState whole_state(const Module& model, const Optimizer& optimizer);
   void close_display();
   void require_finite(const Module& model) const;
   UsageError diverged(const char* what) const;

@@ -1,28 +1,48 @@
 #include "chapters/common/training_state.h"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
+
 #include "nn/weights.h"
 
 namespace stagecoach {
 
-TrainingState gather_state(Communicator& comm, const LayerRanks& layers, const Module& model,
-                           const Optimizer& optimizer) {
-  if (layers.empty()) {
-    return {weights_of(model), optimizer.state()};
+TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer) {
+  TrainingState state{tensors_of_rank(layers, rank, weights_of(model)),
+                      tensors_of_rank(layers, rank, optimizer.state())};
+  if (!layers.empty() && rank == 0) {
+    state.optimizer.push_back(optimizer.state().back());  // the count of steps, the same everywhere
   }
-  TrainingState state{gather_tensors(comm, layers, model.named_parameters()),
-                      gather_tensors(comm, layers, optimizer.state())};
-  const NamedTensors buffers = gather_tensors(comm, layers, model.named_buffers());
-  state.weights.insert(state.weights.end(), buffers.begin(), buffers.end());
-  state.optimizer.push_back(optimizer.state().back());  // the count of steps, the same everywhere
   return state;
+}
+
+std::vector<int> holders(const LayerRanks& layers) {
+  std::set<int> ranks{0};
+  for (const auto& [layer, rank] : layers) {
+    ranks.insert(rank);
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+NamedTensors gather_weights(Communicator& comm, const LayerRanks& layers, const Module& model) {
+  if (layers.empty()) {
+    return weights_of(model);
+  }
+  NamedTensors weights = gather_tensors(comm, layers, model.named_parameters());
+  const NamedTensors buffers = gather_tensors(comm, layers, model.named_buffers());
+  weights.insert(weights.end(), buffers.begin(), buffers.end());
+  return weights;
 }
 
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what) {
   copy_by_name(tensors_of_rank(layers, rank, state.weights), weights_of(model), what);
   NamedTensors mine = tensors_of_rank(layers, rank, state.optimizer);
-  if (!layers.empty() && !state.optimizer.empty()) {
-    mine.push_back(state.optimizer.back());  // the count of steps belongs to no layer
+  if (!layers.empty()) {  // the count of steps belongs to no layer
+    const std::string count = optimizer.state().back().first;
+    std::copy_if(state.optimizer.begin(), state.optimizer.end(), std::back_inserter(mine),
+                 [&](const auto& named) { return named.first == count; });
   }
   optimizer.load_state(mine);
 }

@@ -1,8 +1,9 @@
 #pragma once
 /// @file
-/// All that a training has changed, as one device would hold it: from the ranks to rank 0, and back.
+/// All that a training has changed, as one device would hold it: whose it is, from the ranks to rank 0, and back.
 
 #include <string>
+#include <vector>
 
 #include "nn/module.h"
 #include "nn/optimizer.h"
@@ -16,10 +17,15 @@ struct TrainingState {
   NamedTensors optimizer;  ///< its state
 };
 
-/// Rank 0 gets the state of all ranks; the others nothing. `model` and `optimizer` are the rank's own. All ranks call
-/// it together. Without `layers` there is one rank, and the state is a handle on its tensors.
-TrainingState gather_state(Communicator& comm, const LayerRanks& layers, const Module& model,
-                           const Optimizer& optimizer);
+/// What rank `rank` holds of it: handles on its tensors. `model` and `optimizer` are its own. Without `layers` there is
+/// one rank, which holds all. What belongs to no layer, rank 0 has.
+TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
+
+/// The ranks that hold some of it, in their order.
+std::vector<int> holders(const LayerRanks& layers);
+
+/// Rank 0 gets the weights of all ranks; the others nothing. All ranks call it together.
+NamedTensors gather_weights(Communicator& comm, const LayerRanks& layers, const Module& model);
 
 /// Copies a rank's part of `state` into its model and optimizer. Throws DataError, which begins with `what`, where they
 /// do not fit.

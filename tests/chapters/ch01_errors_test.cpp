@@ -143,7 +143,7 @@ TEST_F(Ch01Errors, AChangedConfigIsNotTrusted) {
     std::string changed = config;
     ASSERT_NE(changed.find(was), std::string::npos);
     write_bytes(folder() / "run/config.json", changed.replace(changed.find(was), std::string(was).size(), is));
-    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"checkpoint.safetensors", "config.json"});
+    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"manifest.safetensors", "config.json"});
   }
 }
 
@@ -156,16 +156,16 @@ TEST_F(Ch01Errors, Resume) {
   make_data(100, 50);
   expect_error({"--resume", "data"}, 3, {"data", "config.json"});
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
-  const fs::path checkpoint = folder() / "run/checkpoint.safetensors";
+  const fs::path checkpoint = folder() / "run/checkpoints/epoch-2-step-0/shard_0.safetensors";
   const std::string good = read_bytes(checkpoint);
   const std::string weights = read_bytes(folder() / "run/weights.safetensors");
   for (const std::size_t at : {std::size_t{0}, std::size_t{9}, good.size() / 2, good.size() - 1}) {
     std::string flipped = good;
     flipped[at] = static_cast<char>(flipped[at] ^ 4);
     write_bytes(checkpoint, flipped);
-    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"checkpoint.safetensors"});
+    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"shard_0.safetensors"});
     write_bytes(checkpoint, good.substr(0, at));
-    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"checkpoint.safetensors"});
+    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"shard_0.safetensors"});
   }
   EXPECT_EQ(read_bytes(folder() / "run/weights.safetensors"), weights) << "a failed --resume writes nothing";
   write_bytes(checkpoint, good);
@@ -186,14 +186,14 @@ TEST_F(Ch01Errors, AFullDiskKeepsTheOlderSave) {
   const std::string run = std::string(STAGECOACH_CH01) + " --data data --out run ";
   ASSERT_EQ(shell(run + "--epochs 1").exit_code, 0);
   const std::string weights = read_bytes(folder() / "run/weights.safetensors");
-  const std::string checkpoint = read_bytes(folder() / "run/checkpoint.safetensors");
+  const std::string checkpoint = read_bytes(folder() / "run/checkpoints/epoch-2-step-0/shard_0.safetensors");
   // A file size limit of 100 KiB acts as the full disk: writes fail, though the signal for it is ignored.
   const Outcome full =
       shell("trap '' XFSZ; ulimit -f 200; exec " + std::string(STAGECOACH_CH01) + " --resume run --epochs 2");
   EXPECT_EQ(full.exit_code, 3) << full.out << full.err;
-  EXPECT_NE(full.err.find("checkpoint.safetensors"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("shard_0.safetensors"), std::string::npos) << full.err;
   EXPECT_EQ(read_bytes(folder() / "run/weights.safetensors"), weights);
-  EXPECT_EQ(read_bytes(folder() / "run/checkpoint.safetensors"), checkpoint);
+  EXPECT_EQ(read_bytes(folder() / "run/checkpoints/epoch-2-step-0/shard_0.safetensors"), checkpoint);
   for (const auto& entry : fs::directory_iterator(folder() / "run")) {
     EXPECT_NE(entry.path().filename().string().front(), '.') << "a temporary file stayed: " << entry.path();
   }

@@ -33,8 +33,8 @@ TEST_P(Ch01Resume, TenEpochsEqualFiveAndFive) {
   EXPECT_EQ(resumed.out.find("Epoch: 5,"), std::string::npos);
   EXPECT_NE(resumed.out.find("Epoch: 6,"), std::string::npos);
   EXPECT_EQ(weights("ten"), weights("five"));
-  EXPECT_EQ(read_bytes(folder() / "ten/checkpoint.safetensors").size(),
-            read_bytes(folder() / "five/checkpoint.safetensors").size());
+  EXPECT_EQ(read_bytes(folder() / "ten/checkpoints/epoch-11-step-0/shard_0.safetensors").size(),
+            read_bytes(folder() / "five/checkpoints/epoch-11-step-0/shard_0.safetensors").size());
   const std::string metrics = read_bytes(folder() / "five/metrics.jsonl");
   EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 10);
 }
