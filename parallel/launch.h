@@ -49,7 +49,8 @@ std::unique_ptr<Communicator> alone(Device device, ClockKind clock = ClockKind::
 /// that is not positive, or with a transport that is not built in.
 void launch(const World& world, const std::function<void(Rank&)>& body);
 
-/// Makes `values` those of rank 0 where ranks are processes: what each has measured by itself differs. All call it.
+/// Makes `values` those of rank 0 where ranks are processes: what each has measured by itself differs. All processes
+/// call it, also for a world of some of them.
 void agree_on(const World& world, Tensor& values);
 
 }  // namespace stagecoach

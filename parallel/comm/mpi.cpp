@@ -35,11 +35,6 @@ MpiWorld& open(const World& world) {
         "--device cpu");
   }
   MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));
-  if (mpi.size() != world.ranks) {
-    throw UsageError(
-        fmt::format("the launcher started {} process(es), the run has {} ranks; start {}, or leave out --ranks",
-                    mpi.size(), world.ranks, world.ranks));
-  }
   if (mpi.failed()) {
     throw Error("transport mpi: a rank has failed before, and MPI cannot go on after that");
   }
@@ -92,6 +87,11 @@ std::chrono::steady_clock::time_point common_start(MPI_Comm comm, int rank, int 
 
 void run_rank(const World& world, const std::function<void(Rank&)>& body) {
   MpiWorld& mpi = open(world);
+  if (mpi.size() != world.ranks) {
+    throw UsageError(
+        fmt::format("the launcher started {} process(es), the run has {} ranks; start {}, or leave out --ranks",
+                    mpi.size(), world.ranks, world.ranks));
+  }
   const int r = mpi.rank();
   const auto recorder = std::make_shared<FlightRecorder>();
   try {

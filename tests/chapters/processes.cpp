@@ -1,0 +1,99 @@
+#include "tests/chapters/processes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The names of what processes share.
+std::vector<std::string> shared_memory() {
+  std::vector<std::string> names;
+  std::error_code is_no_matter;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev/shm", is_no_matter)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Whether a process runs; one that has ended and that nobody has asked about does not.
+bool runs(pid_t process) {
+  const std::string state = read_bytes("/proc/" + std::to_string(process) + "/stat");
+  const auto name_end = state.rfind(") ");
+  return name_end != std::string::npos && state.at(name_end + 2) != 'Z' && state.at(name_end + 2) != 'X';
+}
+
+template <class Done>
+bool in_a_minute(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!done() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return done();
+}
+
+}  // namespace
+
+void ProcessTest::SetUp() {
+#ifndef STAGECOACH_MPIRUN
+  GTEST_SKIP() << "this build has no MPI";
+#endif
+  // As root, and with more processes than cores: mpirun refuses both unless it is told.
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
+  shared_memory_before_ = shared_memory();
+}
+
+/// Nothing may stay behind, whatever happened.
+void ProcessTest::TearDown() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const pid_t left = process(rank);
+    EXPECT_TRUE(in_a_minute([&] { return !runs(left); })) << "rank " << rank << " still runs";
+  }
+  EXPECT_TRUE(in_a_minute([&] {
+    const std::vector<std::string> now = shared_memory();
+    return std::includes(shared_memory_before_.begin(), shared_memory_before_.end(), now.begin(), now.end());
+  })) << "shared memory stayed behind";
+}
+
+Running ProcessTest::start(int ranks, const std::string& program, const Flags& flags) {
+#ifdef STAGECOACH_MPIRUN
+  const std::string mpirun = STAGECOACH_MPIRUN;
+#else
+  const std::string mpirun;
+#endif
+  ranks_ = ranks;
+  for (int rank = 0; rank < ranks; ++rank) {
+    fs::remove(folder() / ("pid_" + std::to_string(rank)));
+    fs::remove(folder() / ("code_" + std::to_string(rank)));
+  }
+  // A shell notes how its program ends. It outlives the program's end by mpirun, which asks twice.
+  const std::string note =
+      "trap '' TERM USR1; \"$@\" & p=$!; echo $p > pid.$p; mv pid.$p pid_$OMPI_COMM_WORLD_RANK; wait $p; c=$?; "
+      "echo $c > code_$OMPI_COMM_WORLD_RANK; exit $c";
+  return Running(mpirun, joined({"-np", std::to_string(ranks), "/bin/sh", "-c", note, "sh", program}, flags), folder());
+}
+
+pid_t ProcessTest::process(int rank) {
+  const fs::path note = folder() / ("pid_" + std::to_string(rank));
+  in_a_minute([&] { return fs::exists(note); });
+  return static_cast<pid_t>(std::stol("0" + read_bytes(note)));
+}
+
+int ProcessTest::code(int rank) {
+  const fs::path note = folder() / ("code_" + std::to_string(rank));
+  return fs::exists(note) ? std::stoi("0" + read_bytes(note)) : -1;
+}
+
+bool ProcessTest::prints(const Running& running, const std::string& text) {
+  return in_a_minute([&] { return running.out().find(text) != std::string::npos; });
+}
+
+}  // namespace stagecoach::test

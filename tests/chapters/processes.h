@@ -1,0 +1,35 @@
+#pragma once
+/// @file
+/// Runs chapters as processes, by mpirun.
+
+#include <string>
+#include <vector>
+
+#include "tests/chapters/pipelines.h"
+
+namespace stagecoach::test {
+
+class ProcessTest : public PipelineTest {
+ protected:
+  /// Skips the test in a build without MPI.
+  void SetUp() override;
+  void TearDown() override;
+
+  /// Starts `ranks` processes of `program`.
+  Running start(int ranks, const std::string& program, const Flags& flags);
+  Outcome mpirun(int ranks, const std::string& program, const Flags& flags) {
+    return start(ranks, program, flags).wait();
+  }
+  /// The number of a rank's process; waits until it has one.
+  pid_t process(int rank);
+  /// How a rank's process has ended; -1 when that is not known.
+  int code(int rank);
+  /// Waits until the programs have printed `text`, for a minute at most.
+  static bool prints(const Running& running, const std::string& text);
+
+ private:
+  std::vector<std::string> shared_memory_before_;
+  int ranks_ = 0;
+};
+
+}  // namespace stagecoach::test

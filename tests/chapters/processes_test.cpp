@@ -1,0 +1,190 @@
+// Chapters whose ranks are processes: the same bytes, and what happens when one of them dies.
+
+#include "tests/chapters/processes.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace stagecoach::test {
+namespace {
+
+const std::string kGpipe = STAGECOACH_CH03;
+
+class Processes : public ProcessTest {
+ protected:
+  Flags flags(const std::string& out, const std::string& epochs, const Flags& more = {}) {
+    return joined({"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out}, more);
+  }
+  /// Trains by `ranks` processes and by as many threads, and compares what they leave.
+  void expect_threads_bytes(int ranks, const std::string& program, const Flags& more) {
+    const std::string threads = std::to_string(ranks);
+    const Outcome by_processes = mpirun(ranks, program, flags("processes", "2", more));
+    ASSERT_EQ(by_processes.exit_code, 0) << by_processes.err;
+    const Outcome by_threads = run(program, flags("threads", "2", joined(more, {"--ranks", threads})));
+    ASSERT_EQ(by_threads.exit_code, 0) << by_threads.err;
+    expect_same_training("processes", "threads");
+    const auto first = by_processes.out.find("Epoch: 2,");
+    EXPECT_NE(first, std::string::npos);
+    EXPECT_EQ(by_processes.out.find("Epoch: 2,", first + 1), std::string::npos) << "rank 0 prints for all";
+  }
+  /// Checks that rank `dead` was missed by all others of `ranks`, which say so and leave their records.
+  void expect_others_tell(const Outcome& outcome, int ranks, int dead, const std::string& what) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == dead) {
+        continue;
+      }
+      const std::string name = "rank " + std::to_string(rank);
+      EXPECT_EQ(code(rank), 4) << name << "\n" << outcome.err;
+      EXPECT_NE(outcome.err.find("ch03_gpipe: " + name + ": "), std::string::npos) << outcome.err;
+      const std::string record = bytes("run/flight_" + std::to_string(rank) + ".jsonl");
+      ASSERT_FALSE(record.empty()) << name;
+      const Json last = Json::parse(record.substr(record.rfind('\n', record.size() - 2) + 1));
+      for (const char* key : {"operation", "group", "begin", "end", "type", "in"}) {
+        EXPECT_TRUE(last.contains(key)) << key;
+      }
+      EXPECT_LE(std::count(record.begin(), record.end(), '\n'), 2000);
+    }
+    EXPECT_NE(outcome.err.find(what), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(" of stage "), std::string::npos) << outcome.err;
+  }
+};
+
+TEST_F(Processes, TrainTheBytesThatThreadsTrain) {
+  make_data(150, 40);
+  for (const int ranks : {1, 2, 4}) {
+    expect_threads_bytes(ranks, STAGECOACH_CH02, {});
+    expect_threads_bytes(ranks, STAGECOACH_CH03, {"--microbatches", "4"});
+    expect_threads_bytes(ranks, STAGECOACH_CH04, {"--balance", "layers"});
+    expect_threads_bytes(ranks, STAGECOACH_CH05, {"--microbatches", "4", "--chunks", ranks == 4 ? "1" : "2"});
+    expect_threads_bytes(ranks, STAGECOACH_CH06, {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB"});
+  }
+  expect_threads_bytes(2, STAGECOACH_CH03, {"--microbatches", "4", "--schedule", "by-hand"});
+  expect_threads_bytes(4, STAGECOACH_CH05, {"--microbatches", "4", "--schedule", "zb-h1"});
+  expect_threads_bytes(4, STAGECOACH_CH04, {"--balance", "layers", "--versions", "2bw"});
+  expect_threads_bytes(4, STAGECOACH_CH04, {"--replicas", "2,1,1", "--balance", "layers"});
+}
+
+TEST_F(Processes, ShareBatchesAsThreadsDo) {
+  make_data(150, 40);
+  for (const char* mode : {"single", "parameter", "central", "replicate"}) {
+    expect_threads_bytes(4, STAGECOACH_CH06, {"--mode", mode});
+  }
+  expect_threads_bytes(4, STAGECOACH_CH06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
+}
+
+TEST_F(Processes, KeepAVirtualClockToo) {
+  make_data(64, 32);
+  const Flags more{"--microbatches", "4", "--clock", "virtual", "--link", "ethernet100", "--split", "3,9"};
+  expect_threads_bytes(2, kGpipe, more);
+  const double by_processes = metrics("processes").back()["seconds"];
+  const double by_threads = metrics("threads").back()["seconds"];
+  EXPECT_LT(by_processes, 1.5 * by_threads);
+  EXPECT_GT(by_processes, by_threads / 1.5);
+}
+
+TEST_F(Processes, TracesOfAllRanksShareOneClock) {
+  make_data(64, 32);
+  ASSERT_EQ(mpirun(3, kGpipe, flags("run", "1", {"--microbatches", "4"})).exit_code, 0);
+  const Json trace = Json::parse(bytes("run/trace.json"));
+  // A micro-batch's forward on a rank ends before the next rank's begins.
+  std::map<std::pair<int, int>, std::vector<Json>> forwards;  // rank → its forwards
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["cat"] == "action" && event["name"] == "forward") {
+      forwards[{event["tid"], 0}].push_back(event);
+    }
+  }
+  ASSERT_EQ(forwards.size(), 3U);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto& mine = forwards[{rank, 0}];
+    const auto& next = forwards[{rank + 1, 0}];
+    ASSERT_EQ(mine.size(), next.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      const double sent = mine[i]["ts"].get<double>();
+      const double ended = next[i]["ts"].get<double>() + next[i]["dur"].get<double>();
+      EXPECT_LT(sent, ended) << "rank " << rank << ", forward " << i;
+    }
+  }
+}
+
+TEST_F(Processes, OneThatIsKilledStopsTheOthersAndNothingIsLost) {
+  make_data(320, 32);
+  const Flags more{"--microbatches", "2", "--split", "3,3,6"};
+  ASSERT_EQ(run(kGpipe, flags("whole", "12", joined(more, {"--ranks", "3"}))).exit_code, 0);
+  for (int dead = 0; dead < 3; ++dead) {
+    {
+      Running running = start(3, kGpipe, flags("run", "12", more));
+      ASSERT_TRUE(prints(running, "Epoch: 2,"));
+      ::kill(process(dead), SIGKILL);
+      const Outcome outcome = running.wait();
+      EXPECT_NE(outcome.exit_code, 0);
+      expect_others_tell(outcome, 3, dead, "the process of rank " + std::to_string(dead) + " has died");
+    }
+    // With as many ranks, with others, and as threads.
+    const Flags resume{"--resume", "run"};
+    const Outcome resumed = dead == 0   ? mpirun(3, kGpipe, resume)
+                            : dead == 1 ? mpirun(2, kGpipe, joined(resume, {"--split", "5,7"}))
+                                        : run(kGpipe, resume);
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_same_training("run", "whole");
+    std::filesystem::remove_all(folder() / "run");
+  }
+}
+
+TEST_F(Processes, OneThatStandsStillIsGivenUp) {
+  make_data(320, 32);
+  Running running =
+      start(3, kGpipe, flags("run", "1000", {"--microbatches", "2", "--timeout", "2", "--split", "3,3,6"}));
+  ASSERT_TRUE(prints(running, "Epoch: 1,"));
+  const pid_t still = process(1);
+  ::kill(still, SIGSTOP);
+  const Outcome outcome = running.wait();
+  EXPECT_EQ(outcome.exit_code, 4);
+  expect_others_tell(outcome, 3, 1, "no answer within 2 s");
+}
+
+TEST_F(Processes, OneThatThrowsTellsTheOthersWhy) {
+  make_data(320, 32);
+  const Outcome outcome = mpirun(3, kGpipe, flags("run", "5", {"--microbatches", "2", "--lr", "1e30"}));
+  EXPECT_EQ(code(2), 2) << "the last rank has the loss: " << outcome.err;
+  EXPECT_EQ(code(0), 4);
+  EXPECT_NE(outcome.err.find("as rank 2 has failed (a loss is not a finite number"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Processes, SaveWhenTheyAreAskedToStop) {
+  make_data(320, 32);
+  const Flags more{"--microbatches", "2", "--split", "3,9"};
+  ASSERT_EQ(run(kGpipe, flags("whole", "30", joined(more, {"--ranks", "2"}))).exit_code, 0);
+  {
+    Running running = start(2, kGpipe, flags("run", "30", more));
+    ASSERT_TRUE(prints(running, "Epoch: 1,"));
+    running.signal(SIGUSR1);  // mpirun passes it on
+    const Outcome outcome = running.wait();
+    EXPECT_NE(outcome.out.find("Interrupted in epoch"), std::string::npos) << outcome.out << outcome.err;
+    EXPECT_EQ(code(0), 130);
+    EXPECT_EQ(code(1), 130);
+  }
+  const Outcome resumed = mpirun(2, kGpipe, {"--resume", "run"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(bytes("run/weights.safetensors"), bytes("whole/weights.safetensors"));
+}
+
+TEST_F(Processes, AreAsManyAsTheLauncherStarted) {
+  const auto expect = [&](const Outcome& outcome, int exit_code, const std::string& text) {
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+    const std::string all = outcome.out + outcome.err;
+    const auto found = all.find(text);
+    EXPECT_NE(found, std::string::npos) << text << " is not in " << all;
+    EXPECT_EQ(all.find(text, found + 1), std::string::npos) << "more than once: " << all;
+  };
+  expect(mpirun(2, kGpipe, {"--smoke", "--ranks", "3"}), 2, "--ranks 3: mpirun started 2 process(es)");
+  expect(mpirun(2, kGpipe, {"--smoke", "--transport", "thread"}), 2, "each would train alone");
+  expect(mpirun(2, STAGECOACH_CH01, {"--smoke"}), 2, "ch01_single_device trains on one device");
+  expect(mpirun(2, kGpipe, {"--help"}), 0, "Example:");
+  expect(mpirun(2, kGpipe, {"--smoke", "--explain", "--out", "plan"}), 0, "Written to plan");
+  EXPECT_FALSE(bytes("plan/schedule.csv").empty());
+  expect(run(kGpipe, {"--smoke", "--transport", "mpi"}), 2, "the launcher started 1 process(es), the run has 2 ranks");
+}
+
+}  // namespace
+}  // namespace stagecoach::test
