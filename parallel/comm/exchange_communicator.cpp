@@ -9,6 +9,8 @@
 namespace stagecoach {
 namespace {
 
+constexpr std::size_t kShort = 256 << 10;  // bytes that take less time than one more exchange
+
 double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
 /// A tensor for what comes.
@@ -66,21 +68,19 @@ std::vector<ExchangeCommunicator::Choice> ExchangeCommunicator::gather_choices(i
   return choices;
 }
 
-Tensor ExchangeCommunicator::sum_of(const Parcels& parcels, const Tensor& mine) const {
+void ExchangeCommunicator::sum_into(const Tensor& mine, const Parcels& parcels) const {
   std::vector<Tensor> parts;
   for (int r = 0; r < size(); ++r) {
     parts.push_back(r == rank() ? mine : parcels[static_cast<std::size_t>(r)].in);
   }
-  if (size() == 1) {
-    return ordered_sum(parts);
-  }
-  return ordered_sum(parts, rank() == 0 ? 1 : 0);  // what came may be written over, and this rank's own not
+  sum_in_order(parts, static_cast<std::size_t>(rank()));
 }
 
 void ExchangeCommunicator::all_reduce(Tensor& tensor) {
   const Meeting meeting(*this, "all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   if (size() > 1) {
-    tensor.bytes() <= short_bytes() ? sum_whole(tensor) : sum_in_parts(tensor);
+    const std::size_t others = static_cast<std::size_t>(size()) - 1;
+    others* tensor.bytes() <= kShort ? sum_whole(tensor) : sum_in_parts(tensor);
   }
 }
 
@@ -91,7 +91,7 @@ void ExchangeCommunicator::sum_whole(Tensor& tensor) {
     with(parcels, r) = {tensor, r == rank() ? Tensor{} : room_for(tensor)};
   }
   exchange("all_reduce", tensor, parcels);
-  tensor.copy_from(sum_of(parcels, tensor));
+  sum_into(tensor, parcels);
 }
 
 /// Each rank sums its part over all ranks; then all gather the parts: two exchanges, and twice the tensor in bytes
@@ -106,12 +106,11 @@ void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
     with(parcels, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
   }
   exchange("all_reduce", tensor, parcels);
-  const Tensor sum = sum_of(parcels, mine);
+  sum_into(mine, parcels);
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r) = {sum, part_of(r)};
+    with(parcels, r) = {mine, part_of(r)};
   }
   exchange("all_reduce, gathering", tensor, parcels);
-  part_of(rank()).copy_from(sum);
 }
 
 void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
@@ -126,7 +125,7 @@ void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
     with(parcels, r).in = r == rank() ? Tensor{} : room_for(tensor);
   }
   exchange("reduce", tensor, parcels);
-  tensor.copy_from(sum_of(parcels, tensor));
+  sum_into(tensor, parcels);
 }
 
 /// By a tree: in each round those that have it hand it on.
@@ -163,13 +162,14 @@ Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
                         ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
   const auto part_of = [&](int r) { return row(tensor, r * length, (r + 1) * length); };
-  const Tensor mine = part_of(rank());
+  const Tensor mine = part_of(rank()).clone();
   Parcels parcels = nothing();
   for (int r = 0; r < size(); ++r) {
     with(parcels, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
   }
   exchange("reduce_scatter", tensor, parcels);
-  return sum_of(parcels, mine).reshape(tensor.shape().with(0, tensor.size(0) / size()));
+  sum_into(mine, parcels);
+  return mine.reshape(tensor.shape().with(0, tensor.size(0) / size()));
 }
 
 /// In each round a rank hears of twice as many others.

@@ -33,8 +33,6 @@ class ExchangeCommunicator : public GroupCommunicator {
   /// Sends and receives all of `parcels` at once. The other end must be in an exchange of the same `operation` on
   /// tensors like `like`; where that can be seen to be otherwise this throws CommError.
   virtual void exchange(const char* operation, const Tensor& like, Parcels& parcels) = 0;
-  /// Up to how many bytes a message takes as long as one without any.
-  virtual std::size_t short_bytes() const = 0;
 
   /// By a virtual clock: the latest of the ranks' times; by the wall nothing needs to be known.
   double latest_time(const char* operation, const Tensor& like);
@@ -46,8 +44,8 @@ class ExchangeCommunicator : public GroupCommunicator {
 
   Parcels nothing() const { return Parcels(static_cast<std::size_t>(size())); }
   Parcel& with(Parcels& parcels, int peer) const { return parcels[static_cast<std::size_t>(peer)]; }
-  /// The sum over the ranks of what each sent to this one, of which `mine` is its own.
-  Tensor sum_of(const Parcels& parcels, const Tensor& mine) const;
+  /// Adds to `mine`, in the order of the ranks, what the others sent.
+  void sum_into(const Tensor& mine, const Parcels& parcels) const;
   void sum_whole(Tensor& tensor);
   void sum_in_parts(Tensor& tensor);
 };

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The communicator of ranks that are processes and talk by MPI.
+/// The communicator of ranks that are processes and talk by MPI. Only sources that are built with MPI include this.
 
 #include <mpi.h>
 
@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "parallel/comm/exchange_communicator.h"
+#include "parallel/comm/mpi_message.h"
 #include "parallel/comm/mpi_world.h"
 
 namespace stagecoach {
 
-/// A message begins with a header, which says what it is; the tensor follows in the same message of MPI when it is
-/// short, and in one of its own otherwise, so that it is not copied.
 class MpiCommunicator final : public ExchangeCommunicator {
  public:
   /// `comm` is this group's alone; it is freed at the end unless the world has failed.
@@ -31,30 +30,39 @@ class MpiCommunicator final : public ExchangeCommunicator {
   void abandon() override { abandoned_.request_stop(); }
 
  private:
-  struct Header;
-  struct Outgoing;
-  struct Incoming;
+  /// A message under way.
+  struct Sent {
+    MpiOutgoing message;
+    MpiRequests requests;
+    double taken_at = 0;  // by a virtual clock, the receiver's
+  };
+  struct Expected {
+    MpiIncoming message;
+    MpiRequests requests;
+  };
+  /// One exchange at a time has these. An empty place is for this rank itself.
+  struct Exchange {
+    std::vector<MpiOutgoing> out;
+    std::vector<MpiIncoming> in;
+    MpiRequests requests;
+  };
 
   void exchange(const char* operation, const Tensor& like, Parcels& parcels) override;
-  std::size_t short_bytes() const override;
-
-  /// Starts to send.
-  std::shared_ptr<Outgoing> post(const char* operation, const Tensor& like, const Tensor& tensor, int to, int tag);
-  /// The same, and keeps the memory until it is sent.
-  std::shared_ptr<Outgoing> send_off(const char* operation, const Tensor& tensor, int to, int tag);
-  /// Starts to receive into `tensor`.
-  std::shared_ptr<Incoming> expect(const Tensor& tensor, int from, int tag);
+  /// Throws CommError unless rank `from` is in the same exchange as this one.
+  void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
+  /// Starts to send, and keeps the memory until it is sent.
+  std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);
   /// Waits for a message like `tensor`, and gives it; by a virtual clock, tells the sender when it was taken.
-  Tensor take(const char* operation, Tensor tensor, int from, int tag);
-  double time_now() { return clock().kind() == ClockKind::wall ? 0 : clock().now(); }
-  /// What was sent completely needs no memory any more.
+  Tensor take(const char* operation, const Tensor& tensor, int from, int tag);
   void forget_sent();
+  bool is_virtual() { return clock().kind() == ClockKind::virtual_time; }
 
   MpiWorld& world_;
   MPI_Comm comm_;
   std::stop_source abandoned_;
   ThreadWorld::Patience patience_;
-  std::deque<std::shared_ptr<Outgoing>> sent_;
+  std::deque<std::shared_ptr<Sent>> sent_;
+  std::shared_ptr<Exchange> exchange_;
 };
 
 }  // namespace stagecoach

@@ -1,6 +1,7 @@
 #include "parallel/comm/ordered_sum.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/kernels/kernels.h"
@@ -15,29 +16,51 @@ Tensor converted(const Tensor& tensor, DType dtype) {
   return copy;
 }
 
-Tensor sum_of_halves(const std::vector<Tensor>& parts) {
+void require_parts(const std::vector<Tensor>& parts, std::size_t mine) {
+  STAGECOACH_CHECK(mine < parts.size(), "a sum of {} parts, in the memory of part {}", parts.size(), mine);
+}
+
+std::vector<Tensor> as_floats(const std::vector<Tensor>& parts) {
   std::vector<Tensor> floats(parts.size());
   std::transform(parts.begin(), parts.end(), floats.begin(),
                  [](const Tensor& part) { return converted(part, DType::float32); });
-  return converted(ordered_sum(floats, 0), DType::float16);
+  return floats;
 }
 
 }  // namespace
 
-Tensor ordered_sum(const std::vector<Tensor>& parts, std::optional<std::size_t> scratch) {
-  STAGECOACH_CHECK(!parts.empty() && scratch.value_or(0) < std::min<std::size_t>(parts.size(), 2),
-                   "ordered_sum: {} parts, the sum in the memory of part {}", parts.size(), scratch.value_or(0));
+Tensor ordered_sum(const std::vector<Tensor>& parts) {
+  require_parts(parts, 0);
   if (parts[0].dtype() == DType::float16) {
-    return sum_of_halves(parts);
+    std::vector<Tensor> floats = as_floats(parts);
+    sum_in_order(floats, 0);
+    return converted(floats[0], DType::float16);
   }
-  const std::size_t first = scratch.value_or(0);
-  Tensor sum = scratch ? parts[first] : parts[0].clone();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (i != first) {
-      kernels(sum.device()).add_scaled(parts[i], 1, sum);
-    }
+  Tensor sum = parts[0].clone();
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    kernels(sum.device()).add_scaled(parts[i], 1, sum);
   }
   return sum;
+}
+
+void sum_in_order(std::vector<Tensor>& parts, std::size_t mine) {
+  require_parts(parts, mine);
+  if (parts[0].dtype() == DType::float16) {
+    std::vector<Tensor> floats = as_floats(parts);
+    sum_in_order(floats, mine);
+    kernels(parts[mine].device()).convert(floats[mine], parts[mine]);
+    return;
+  }
+  // Which of two numbers is added to the other makes no difference. So the sum so far goes over into `mine` at its
+  // turn.
+  Tensor* sum = parts.data();
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    Tensor* next = &parts[i];
+    if (i == mine) {
+      std::swap(sum, next);
+    }
+    kernels(sum->device()).add_scaled(*next, 1, *sum);
+  }
 }
 
 std::int64_t part_start(std::int64_t count, int part, int parts) { return count * part / parts; }
