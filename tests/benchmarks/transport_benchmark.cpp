@@ -58,14 +58,14 @@ MPI_Comm raw_comm() {
   return comm;
 }
 
-/// As benchmarks of MPIs do: from one buffer, into another.
+/// As in ping_pong below: rank 1 sends what it has received, and rank 0 keeps what it sends.
 void raw_ping_pong(int rank, const void* out, void* in, int bytes) {
   if (rank == 0) {
     MPI_Send(out, bytes, MPI_BYTE, 1, 0, raw_comm());
     MPI_Recv(in, bytes, MPI_BYTE, 1, 0, raw_comm(), MPI_STATUS_IGNORE);
   } else if (rank == 1) {
     MPI_Recv(in, bytes, MPI_BYTE, 0, 0, raw_comm(), MPI_STATUS_IGNORE);
-    MPI_Send(out, bytes, MPI_BYTE, 0, 0, raw_comm());
+    MPI_Send(in, bytes, MPI_BYTE, 0, 0, raw_comm());
   }
 }
 
