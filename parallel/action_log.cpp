@@ -78,7 +78,9 @@ Costs ActionLog::mean_costs() const {
     }
     if (s + 1 < stages) {
       const bool travels = flat[2 * (stages * kComputations + s) + 1] > 0;
-      costs.message.push_back(travels ? comm_.clock().link().seconds(mean(stages * kComputations + s)) : 0);
+      const double bytes = mean(stages * kComputations + s);
+      costs.message.push_back(travels ? comm_.clock().link().seconds(bytes) : 0);
+      costs.transfer.push_back(travels ? comm_.clock().link().transfer_seconds(bytes) : 0);
     }
   }
   for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) {

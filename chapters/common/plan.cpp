@@ -131,7 +131,9 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
   Costs costs = costs_of_stages(plan.profile, plan.split);
   for (std::size_t s = 0; s + 1 < plan.split.size(); ++s) {
     const Shape shape = plan.shapes[s + 1].with(0, microbatch);
-    costs.message[s] = plan.world.link.seconds(static_cast<double>(shape.numel() * sizeof(float)));
+    const auto bytes = static_cast<double>(shape.numel() * sizeof(float));
+    costs.message[s] = plan.world.link.seconds(bytes);
+    costs.transfer.push_back(plan.world.link.transfer_seconds(bytes));
   }
   return costs;
 }

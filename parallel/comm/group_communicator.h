@@ -3,6 +3,7 @@
 /// What the communicators of all transports have in common: who is in the group, the words of their errors, and the
 /// record of what they did.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,10 @@ class GroupCommunicator : public Communicator {
   /// `direction` is "to" or "from".
   std::string doing(const char* operation, const char* direction, int peer, int tag) const;
 
+  /// By a virtual clock: when a message that is sent now arrives. It takes the link as soon as those before it, to the
+  /// same rank, are through.
+  double arrival_of(std::size_t bytes, int to);
+
   /// A message for the flight record.
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;
   /// An operation of all.
@@ -66,6 +71,7 @@ class GroupCommunicator : public Communicator {
 
  private:
   Group group_;
+  std::map<int, double> links_;  // when the last message to a rank is through
   int splits_ = 0;
   int duplicates_ = 0;
 };

@@ -8,14 +8,17 @@
 
 namespace stagecoach {
 
-/// What connects two ranks. A message of n bytes takes latency + n / bytes_per_second.
+/// What connects two ranks. A message of n bytes takes latency + n / bytes_per_second, from the moment when the one
+/// before it, the same way, is through.
 struct Link {
   double latency = 0;           ///< seconds
   double bytes_per_second = 0;  ///< one way; 0: without limit
   bool operator==(const Link&) const = default;
 
-  /// Seconds that a message takes. Messages do not slow each other down.
-  double seconds(double bytes) const { return latency + (bytes_per_second > 0 ? bytes / bytes_per_second : 0); }
+  /// Seconds in which a message keeps the link, so that the next must wait.
+  double transfer_seconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
+  /// Seconds that a message takes on a free link.
+  double seconds(double bytes) const { return latency + transfer_seconds(bytes); }
 };
 
 /// The named links, fastest first.

@@ -31,7 +31,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   require_peer("send", to, tag);
   require_here("send", tensor);
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  const double arrival = clock().now() + clock().link().seconds(bytes_of(tensor));
+  const double arrival = arrival_of(tensor.bytes(), to);
   const ThreadWorld::Address address = address_of(rank(), to, tag);
   const auto message = world_->leave(address, tensor.detach(), arrival);
   const auto wait = [this, address, message, number, words = doing("send", "to", to, tag)] {
@@ -76,7 +76,7 @@ ThreadWorld::Message ThreadCommunicator::wait_for(int from, int tag, const std::
 void ThreadCommunicator::send_number(double number, int to, int tag) {
   require_peer("send_number", to, tag);
   const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  const double arrival = clock().now() + clock().link().seconds(sizeof(number));
+  const double arrival = arrival_of(sizeof(number), to);
   world_->leave(address_of(rank(), to, tag), Tensor::from(std::vector{number}, {1}), arrival);
 }
 

@@ -1,6 +1,7 @@
 #include "parallel/schedule/simulate.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "core/error.h"
@@ -9,7 +10,8 @@
 namespace stagecoach {
 namespace {
 
-/// When the output of each stage, and the gradient of its input, are there: one number a stage and micro-batch.
+/// When the output of each stage, and the gradient of its input, are where they are needed: one number a stage and
+/// micro-batch.
 class Times {
  public:
   Times(int stages, int microbatches)
@@ -34,7 +36,8 @@ class RankTimes {
         outputs_(schedule.stages, schedule.microbatches),
         gradients_(schedule.stages, schedule.microbatches),
         whole_(schedule.stages, schedule.batch > 0 ? schedule.microbatches : 0),
-        free_(schedule.ranks.size(), 0) {}
+        free_(schedule.ranks.size(), 0),
+        links_(schedule.ranks.size()) {}
 
   /// Runs `action` on `rank` as soon as both are ready.
   Simulation::Timed run(int rank, const Action& action) {
@@ -44,9 +47,9 @@ class RankTimes {
     const double end = start + (is_update ? averaging(action.stage) : 0) + work(static_cast<std::size_t>(rank), action);
     free = end;
     if (action.operation == Operation::forward) {
-      outputs_.at(action.stage, action.microbatch) = end;
+      outputs_.at(action.stage, action.microbatch) = arrival(action, action.stage + 1, end);
     } else if (action.operation == Operation::backward || action.operation == Operation::backward_input) {
-      gradients_.at(action.stage, action.microbatch) = end;
+      gradients_.at(action.stage, action.microbatch) = arrival(action, action.stage - 1, end);
     }
     if (action.operation == Operation::backward || action.operation == Operation::backward_weight) {
       note_weight_gradient(action.stage, action.microbatch, end);
@@ -71,19 +74,31 @@ class RankTimes {
     return schedule_.replicas_of(stage) > 1 && !costs_.average.empty() ? costs_.average[static_cast<std::size_t>(stage)]
                                                                        : 0;
   }
-  double travel(int from, int to, int microbatch) const {
-    const bool same_rank = schedule_.rank_of(from, microbatch) == schedule_.rank_of(to, microbatch);
-    return same_rank ? 0 : costs_.message[static_cast<std::size_t>(std::min(from, to))];
+  /// When stage `to` has what `action` has made by the time `end`.
+  double arrival(const Action& action, int to, double end) {
+    if (to < 0 || to == schedule_.stages) {
+      return end;
+    }
+    const int from_rank = schedule_.rank_of(action.stage, action.microbatch);
+    const int to_rank = schedule_.rank_of(to, action.microbatch);
+    if (from_rank == to_rank) {
+      return end;
+    }
+    const auto border = static_cast<std::size_t>(std::min(action.stage, to));
+    double& link = links_[static_cast<std::size_t>(from_rank)][to_rank];
+    const double start = std::max(end, link);
+    link = start + (costs_.transfer.empty() ? 0 : costs_.transfer[border]);
+    return start + costs_.message[border];
   }
   /// When what `action` needs from another stage has arrived.
   double ready(const Action& action) {
     const auto [operation, stage, microbatch] = action;
     if (operation == Operation::forward && stage > 0) {
-      return outputs_.at(stage - 1, microbatch) + travel(stage - 1, stage, microbatch);
+      return outputs_.at(stage - 1, microbatch);
     }
     const bool goes_back = operation == Operation::backward || operation == Operation::backward_input;
     if (goes_back && stage + 1 < schedule_.stages) {
-      return gradients_.at(stage + 1, microbatch) + travel(stage + 1, stage, microbatch);
+      return gradients_.at(stage + 1, microbatch);
     }
     return operation == Operation::update ? whole_.at(stage, microbatch) : 0;
   }
@@ -102,6 +117,7 @@ class RankTimes {
   Times gradients_;  // of the stages' inputs
   Times whole_;      // and when the last replica has a gradient for each update
   std::vector<double> free_;
+  std::vector<std::map<int, double>> links_;  // of each rank to others: when the last message is through
 };
 
 }  // namespace
@@ -139,6 +155,7 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
   STAGECOACH_CHECK(costs.forward.size() == stages && costs.backward.size() == stages &&
                        costs.backward_input.size() == stages && costs.backward_weight.size() == stages &&
                        costs.message.size() + 1 == stages &&
+                       (costs.transfer.empty() || costs.transfer.size() + 1 == stages) &&
                        (costs.update.empty() || costs.update.size() == schedule.ranks.size()) &&
                        (costs.average.empty() || costs.average.size() == stages),
                    "simulate: costs of {} stages for a schedule of {}", costs.forward.size(), stages);

@@ -18,6 +18,9 @@ struct Costs {
   /// What lies between the end of stage s and the start of s + 1, when another rank holds it: [stages - 1]. The
   /// gradient takes as long on its way back. Messages travel beside the computation.
   std::vector<double> message;
+  /// For how much of that time the link is taken, so that the next message the same way must wait: [stages - 1], or
+  /// empty for nothing.
+  std::vector<double> transfer = {};
   /// What each rank does in an update: [ranks], or empty for nothing. Where the schedule lists none it comes at the end
   /// of the step.
   std::vector<double> update = {};

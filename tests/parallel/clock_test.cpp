@@ -86,6 +86,27 @@ TEST(VirtualClock, AMessageCarriesItsTime) {
   });
 }
 
+// Each way of a link carries one message at a time.
+TEST(VirtualClock, MessagesWaitForThoseBeforeThem) {
+  STAGECOACH_NEEDS_RANKS(2);
+  const Link link{.latency = 0.5, .bytes_per_second = 4000};
+  launch(virtual_world(2, link), [](Rank& rank) {
+    const int other = 1 - rank.index;
+    std::vector<PendingSend> sends;
+    for (int i = 0; i < 3; ++i) {
+      sends.push_back(rank.comm.send_async(Tensor::zeros({1000}, DType::float32, rank.device), other, 0));
+    }
+    for (int i = 0; i < 3; ++i) {
+      rank.comm.receive({1000}, DType::float32, other, 0);
+      EXPECT_GT(rank.comm.clock().now(), 0.5 + 1.0 * (i + 1));
+      EXPECT_LT(rank.comm.clock().now(), 0.5 + 1.0 * (i + 1) + 0.1);
+    }
+    for (const PendingSend& send : sends) {
+      send.wait();
+    }
+  });
+}
+
 TEST(VirtualClock, AMessageThatCameLongAgoIsNotWaitedFor) {
   STAGECOACH_NEEDS_RANKS(2);
   launch(virtual_world(2, {.latency = 0.01, .bytes_per_second = 0}), [](Rank& rank) {

@@ -83,8 +83,9 @@ struct Times {
   }
 };
 
-/// Runs `schedule` by the library, with work that takes `costs`. All its messages take `latency`.
-Times run(const Schedule& schedule, const Costs& costs, double latency = 0) {
+/// Runs `schedule` by the library, with work that takes `costs`. Its messages have kBytes each.
+constexpr double kBytes = 2 * sizeof(float);
+Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}) {
   const int ranks = schedule.rank_count();
   Times times{std::vector<double>(static_cast<std::size_t>(ranks)),
               std::vector<double>(static_cast<std::size_t>(ranks))};
@@ -93,7 +94,7 @@ Times run(const Schedule& schedule, const Costs& costs, double latency = 0) {
   const auto world = std::make_shared<ThreadWorld>(ranks, std::chrono::seconds(60));
   launch({.ranks = ranks}, [&](Rank& rank) {
     const auto r = static_cast<std::size_t>(rank.index);
-    const auto clock = std::make_shared<ExactClock>(Link{.latency = latency});
+    const auto clock = std::make_shared<ExactClock>(link);
     ThreadCommunicator comm(world,
                             {"world", rank.index, members, rank.device, clock, std::make_shared<FlightRecorder>()},
                             ThreadWorld::Waits::sleeping);
@@ -129,10 +130,12 @@ Times run(const Schedule& schedule, const Costs& costs, double latency = 0) {
   return times;
 }
 
-void expect_what_is_simulated(const Schedule& schedule, Costs costs, double latency, const std::string& what) {
-  costs.message.assign(static_cast<std::size_t>(schedule.stages) - 1, latency);
+void expect_what_is_simulated(const Schedule& schedule, Costs costs, const Link& link, const std::string& what) {
+  const auto borders = static_cast<std::size_t>(schedule.stages) - 1;
+  costs.message.assign(borders, link.seconds(kBytes));
+  costs.transfer.assign(borders, link.transfer_seconds(kBytes));
   const Simulation simulated = simulate(schedule, costs);
-  const Times times = run(schedule, costs, latency);
+  const Times times = run(schedule, costs, link);
   EXPECT_NEAR(times.seconds(), simulated.seconds, 1e-9 * simulated.seconds) << what;
   EXPECT_NEAR(times.idle(), simulated.idle, 1e-9) << what;
 }
@@ -161,19 +164,21 @@ Costs unequal(int stages) {
 }
 
 TEST(PipelineTime, IsThatOfTheSimulation) {
-  for (const double latency : {0.0, 0.6}) {
+  // Free; with a latency; and so narrow that messages queue.
+  for (const Link& link : {Link{}, Link{.latency = 0.6}, Link{.latency = 0.6, .bytes_per_second = kBytes / 3.1}}) {
+    const std::string slow = fmt::format(", {} s, {} B/s", link.latency, link.bytes_per_second);
     for (const std::string& name : schedule_names()) {
       const bool chunks = name == "interleaved" || name.starts_with("foldx");
       if (name != "zb-h1") {  // its backwards come in two parts
         const Schedule schedule = make_schedule(name, 4, 8, chunks ? 2 : 1);
-        expect_what_is_simulated(schedule, unequal(schedule.stages), latency, fmt::format("{}, {}", name, latency));
+        expect_what_is_simulated(schedule, unequal(schedule.stages), link, name + slow);
       }
     }
     Costs costs = unequal(4);
     costs.update = {0.3, 0.1, 0.4, 0.2};
     for (const Versions versions : {Versions::stash, Versions::flush}) {
       const Schedule schedule = pipedream_schedule({1, 1, 1, 1}, 50, 2, versions);
-      expect_what_is_simulated(schedule, costs, latency, fmt::format("{}, {}", to_string(versions), latency));
+      expect_what_is_simulated(schedule, costs, link, to_string(versions) + slow);
     }
   }
 }
@@ -184,14 +189,14 @@ TEST(PipelineTime, OfReplicatedStagesIsThatOfTheSimulation) {
     const auto stages = static_cast<int>(replicas.size());
     const Schedule schedule = pipedream_schedule(replicas, 50, 1, Versions::stash);
     const std::string what = fmt::format("{}", fmt::join(replicas, ","));
-    expect_what_is_simulated(schedule, unequal(stages), 0, what);
+    expect_what_is_simulated(schedule, unequal(stages), {}, what);
     // Where each stage takes as long as its replicas can share, nobody waits for another stage.
     Costs balanced = Costs::uniform(stages, 0, 0, 0);
     for (std::size_t s = 0; s < replicas.size(); ++s) {
       balanced.forward[s] = replicas[s];
       balanced.backward[s] = 2.0 * replicas[s];
     }
-    expect_what_is_simulated(schedule, balanced, 0, what + ", balanced");
+    expect_what_is_simulated(schedule, balanced, {}, what + ", balanced");
   }
 }
 

@@ -78,6 +78,20 @@ TEST(Simulate, MessagesTakeTheirTime) {
   EXPECT_NEAR(simulate(make_schedule("1f1b", 2, 1), costs).seconds, 1 + 0.5 + 1 + 2 + 0.5 + 2, 1e-12);
 }
 
+// Rank 0 makes a message a unit, and the link is taken for 3 by each: they queue.
+TEST(Simulate, MessagesWaitForThoseBeforeThem) {
+  Costs costs = unit_costs(2, 1);
+  costs.message[0] = 3.5;  // 0.5 of it latency
+  costs.transfer = {3};
+  const Simulation result = simulate(make_schedule("gpipe", 2, 4), costs);
+  // The forwards on rank 1 begin at 4.5, 7.5, 10.5, 13.5. Its backwards end at 16.5, 18.5, 20.5, 22.5; their messages
+  // arrive at 20, 23, 26, 29, and rank 0 then works for 2.
+  EXPECT_NEAR(result.timeline[1][3].start, 13.5, 1e-12);
+  EXPECT_NEAR(result.timeline[0][4].start, 20, 1e-12);
+  EXPECT_NEAR(result.timeline[0][7].start, 29, 1e-12);
+  EXPECT_NEAR(result.seconds, 31, 1e-12);
+}
+
 TEST(Simulate, StagesOnOneRankNeedNoMessage) {
   const Schedule schedule = schedule_from_text("0F0,1F0,1B0,0B0", "here");
   Costs costs = unit_costs(2, 1);
