@@ -51,8 +51,7 @@ void ProcessTest::SetUp() {
   shared_memory_before_ = shared_memory();
 }
 
-/// Nothing may stay behind, whatever happened.
-void ProcessTest::TearDown() {
+void ProcessTest::expect_nothing_left() {
   for (int rank = 0; rank < ranks_; ++rank) {
     const pid_t left = process(rank);
     EXPECT_TRUE(in_a_minute([&] { return !runs(left); })) << "rank " << rank << " still runs";

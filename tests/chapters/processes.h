@@ -13,7 +13,10 @@ class ProcessTest : public PipelineTest {
  protected:
   /// Skips the test in a build without MPI.
   void SetUp() override;
-  void TearDown() override;
+  void TearDown() override { expect_nothing_left(); }
+
+  /// Checks that no process of the last start is left, and no memory that processes share.
+  void expect_nothing_left();
 
   /// Starts `ranks` processes of `program`.
   Running start(int ranks, const std::string& program, const Flags& flags);

@@ -1,0 +1,75 @@
+// Ranks that are killed at many moments, one run after the other.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "tests/chapters/processes.h"
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ProcessesSlow : public ProcessTest {
+ protected:
+  static constexpr int kRanks = 3;
+  Flags begin() const {
+    return {"--data",         "data", "--batch-size", "32", "--epochs", "8",  "--split", "3,3,6",
+            "--microbatches", "2",    "--timeout",    "10", "--out",    "run"};
+  }
+  /// Goes on with the run, or begins it when nothing of it was saved.
+  Running go_on() {
+    const bool is_begun = fs::exists(folder() / "run/config.json") && fs::exists(folder() / "run/checkpoints");
+    return start(kRanks, STAGECOACH_CH03, is_begun ? Flags{"--resume", "run"} : begin());
+  }
+  /// A run that has ended has the bytes of one that nobody killed; the next begins anew.
+  void expect_whole_run() {
+    expect_same_training("run", "whole");
+    fs::remove_all(folder() / "run");
+  }
+};
+
+TEST_F(ProcessesSlow, KilledAtAnyMomentNothingIsLost) {
+  make_data(2000, 200);
+  Flags whole = begin();
+  whole.back() = "whole";
+  ASSERT_EQ(run(STAGECOACH_CH03, joined(whole, {"--ranks", std::to_string(kRanks)})).exit_code, 0);
+
+  const char* wanted = std::getenv("STAGECOACH_KILLS");
+  const int kills = wanted == nullptr ? 50 : std::atoi(wanted);
+  int hit = 0;
+  for (int i = 0; i < kills; ++i) {
+    Running running = go_on();
+    const int dead = i % kRanks;
+    const pid_t target = process(dead);
+    std::this_thread::sleep_for(std::chrono::milliseconds(i * 617 % 1000));  // the moment: no two are alike
+    ::kill(target, SIGKILL);
+    const Outcome outcome = running.wait();
+    if (outcome.exit_code == 0) {
+      expect_whole_run();
+      continue;
+    }
+    ++hit;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_TRUE(rank == dead || code(rank) == 4 || code(rank) == -1 || code(rank) > 128)
+          << "kill " << i << ", rank " << rank << ": " << code(rank) << "\n"
+          << outcome.err;
+    }
+    expect_nothing_left();
+    // Killed before anything was saved, or with a checkpoint half written: then the next begins, or takes the older.
+    if (outcome.err.find("no checkpoint there yet") != std::string::npos) {
+      fs::remove_all(folder() / "run");
+    }
+  }
+  EXPECT_GT(hit, kills / 3) << "most runs ended before they were killed";
+  const Outcome last = go_on().wait();
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  expect_whole_run();
+}
+
+}  // namespace
+}  // namespace stagecoach::test
