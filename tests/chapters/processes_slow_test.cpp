@@ -49,17 +49,20 @@ TEST_F(ProcessesSlow, KilledAtAnyMomentNothingIsLost) {
     std::this_thread::sleep_for(std::chrono::milliseconds(i * 617 % 1000));  // the moment: no two are alike
     ::kill(target, SIGKILL);
     const Outcome outcome = running.wait();
-    if (outcome.exit_code == 0) {
+    expect_nothing_left();
+    // The run may have been over: in this start, or in the last one, which was killed when all was saved.
+    if (outcome.exit_code == 0 || outcome.err.find("its 8 epochs are done") != std::string::npos) {
       expect_whole_run();
       continue;
     }
     ++hit;
+    const bool is_over = fs::exists(folder() / "run/checkpoints/epoch-9-step-0/manifest.safetensors");
     for (int rank = 0; rank < kRanks; ++rank) {
-      EXPECT_TRUE(rank == dead || code(rank) == 4 || code(rank) == -1 || code(rank) > 128)
+      EXPECT_TRUE(rank == dead || code(rank) == 4 || code(rank) == -1 || code(rank) > 128 ||
+                  (is_over && code(rank) == 0))
           << "kill " << i << ", rank " << rank << ": " << code(rank) << "\n"
           << outcome.err;
     }
-    expect_nothing_left();
     // Killed before anything was saved, or with a checkpoint half written: then the next begins, or takes the older.
     if (outcome.err.find("no checkpoint there yet") != std::string::npos) {
       fs::remove_all(folder() / "run");
@@ -67,7 +70,7 @@ TEST_F(ProcessesSlow, KilledAtAnyMomentNothingIsLost) {
   }
   EXPECT_GT(hit, kills / 3) << "most runs ended before they were killed";
   const Outcome last = go_on().wait();
-  ASSERT_EQ(last.exit_code, 0) << last.err;
+  ASSERT_TRUE(last.exit_code == 0 || last.err.find("its 8 epochs are done") != std::string::npos) << last.err;
   expect_whole_run();
 }
 

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Makes docs/measurements/processes.md: messages and sums between threads and between processes beside what MPI itself
+# takes, chapters whose ranks are processes beside threads, and two machines at the ends of a virtual link.
+#
+#   scripts/measure_processes.sh      as root, for the virtual link
+#
+# Takes about five minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+page=docs/measurements/processes.md
+least_arguments=0
+most_arguments=0
+source scripts/measuring.sh
+scripts/setup.sh --for-mpi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+begin_page "Ranks that are processes"
+
+{
+  printf '\n## Messages and sums between two ranks\n\n'
+  printf '`transport_benchmark`: half of the time that a message takes there and back, and an all-reduce of float32. '
+  printf 'Threads hand memory over, so that a long message takes no longer than a short one.\n\n'
+  "$programs/transport_benchmark"
+  printf '\n`mpirun -np 2 transport_benchmark`; ours and those of %s in turn:\n\n' "$(mpirun --version | sed -n '1s/.*(\(.*\)) /\1 /p')"
+  mpirun -np 2 "$programs/transport_benchmark"
+} | tee -a "$page"
+
+{
+  printf '\n## Chapters by threads and by processes\n\n'
+  printf 'Two epochs on 2,000 generated pictures, batch 64. Seconds of the second epoch; the weights are compared byte for byte.\n\n'
+  printf '| program | ranks | threads, s | processes, s | weights |\n|---|---:|---:|---:|---|\n'
+} | tee -a "$page"
+"$programs/make_generated_data" "$runs/data" --train 2000 --test 200 > /dev/null
+
+# seconds RUN: of its last epoch
+seconds() { sed -n '$s/.*"seconds":\([0-9.e-]*\).*/\1/p' "$runs/$1/metrics.jsonl"; }
+# both PROGRAM RANKS FLAGS…
+both() {
+  local training=("$programs/$1" --data "$runs/data" --epochs 2 "${@:3}") same=DIFFER
+  "${training[@]}" --ranks "$2" --out "$runs/threads" > /dev/null
+  mpirun -np "$2" "${training[@]}" --out "$runs/processes" > /dev/null
+  ! cmp -s "$runs"/{threads,processes}/weights.safetensors || same=equal
+  printf '| %s | %s | %.3f | %.3f | %s |\n' "$1" "$2" "$(seconds threads)" "$(seconds processes)" "$same" | tee -a "$page"
+  rm -r "$runs/threads" "$runs/processes"
+}
+for ranks in 1 2 4; do
+  both ch02_naive_model_parallel "$ranks" --balance layers
+  both ch03_gpipe "$ranks" --balance layers --microbatches 4
+  both ch04_pipedream "$ranks" --balance layers
+  both ch05_interleaved "$ranks" --balance layers --microbatches 4 --schedule 1f1b
+  both ch06_ddp "$ranks" --first-bucket-size 4KiB --bucket-size 16KiB
+done
+
+{
+  printf '\n## Two machines\n\n'
+  printf 'Two network namespaces, with names of their own, one rank on each (`scripts/two_machines.sh`). '
+  printf 'The link has 20 ms and 100 Mbit/s (`tests/benchmarks/two_machines.py`):\n\n'
+  tests/benchmarks/two_machines.py --programs "$programs"
+  scripts/two_machines.sh 2 "$PWD/$programs/ch03_gpipe" --data "$runs/data" --epochs 2 --split 3,9 --out "$runs/near" > /dev/null
+  "$programs/ch03_gpipe" --data "$runs/data" --epochs 2 --split 3,9 --out "$runs/threads" > /dev/null
+  cmp "$runs"/{near,threads}/weights.safetensors
+  printf '\nOver a link that is not slowed, `ch03_gpipe` also trains the bytes that threads train (`cmp` in the script).\n'
+} | tee -a "$page"
