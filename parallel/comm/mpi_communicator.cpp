@@ -99,7 +99,7 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
   synchronize({device(), Stream::kCompute});
   auto sent = std::make_shared_for_overwrite<Sent>();
   sent->taken_at = 0;
-  const double arrival = is_virtual() ? clock().now() + clock().link().seconds(static_cast<double>(tensor.bytes())) : 0;
+  const double arrival = is_virtual() ? arrival_of(tensor.bytes(), to) : 0;
   const auto words = [&] { return doing(operation, "to", to, tag); };
   sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, arrival}, tensor, sent->requests, words);
   if (is_virtual()) {  // the receiver tells when it took it

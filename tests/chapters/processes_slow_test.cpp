@@ -48,7 +48,7 @@ TEST_F(ProcessesSlow, KilledAtAnyMomentNothingIsLost) {
     const pid_t target = process(dead);
     std::this_thread::sleep_for(std::chrono::milliseconds(i * 617 % 1000));  // the moment: no two are alike
     ::kill(target, SIGKILL);
-    const Outcome outcome = running.wait();
+    const Outcome outcome = end(running);
     expect_nothing_left();
     // The run may have been over: in this start, or in the last one, which was killed when all was saved.
     if (outcome.exit_code == 0 || outcome.err.find("its 8 epochs are done") != std::string::npos) {
@@ -69,7 +69,8 @@ TEST_F(ProcessesSlow, KilledAtAnyMomentNothingIsLost) {
     }
   }
   EXPECT_GT(hit, kills / 3) << "most runs ended before they were killed";
-  const Outcome last = go_on().wait();
+  Running rest = go_on();
+  const Outcome last = end(rest);
   ASSERT_TRUE(last.exit_code == 0 || last.err.find("its 8 epochs are done") != std::string::npos) << last.err;
   expect_whole_run();
 }

@@ -116,7 +116,7 @@ TEST_F(Processes, OneThatIsKilledStopsTheOthersAndNothingIsLost) {
       Running running = start(3, kGpipe, flags("run", "12", more));
       ASSERT_TRUE(prints(running, "Epoch: 2,"));
       ::kill(process(dead), SIGKILL);
-      const Outcome outcome = running.wait();
+      const Outcome outcome = end(running);
       EXPECT_NE(outcome.exit_code, 0);
       expect_others_tell(outcome, 3, dead, "the process of rank " + std::to_string(dead) + " has died");
     }
@@ -138,7 +138,7 @@ TEST_F(Processes, OneThatStandsStillIsGivenUp) {
   ASSERT_TRUE(prints(running, "Epoch: 1,"));
   const pid_t still = process(1);
   ::kill(still, SIGSTOP);
-  const Outcome outcome = running.wait();
+  const Outcome outcome = end(running);
   EXPECT_EQ(outcome.exit_code, 4);
   expect_others_tell(outcome, 3, 1, "no answer within 2 s");
 }
@@ -159,7 +159,7 @@ TEST_F(Processes, SaveWhenTheyAreAskedToStop) {
     Running running = start(2, kGpipe, flags("run", "30", more));
     ASSERT_TRUE(prints(running, "Epoch: 1,"));
     running.signal(SIGUSR1);  // mpirun passes it on
-    const Outcome outcome = running.wait();
+    const Outcome outcome = end(running);
     EXPECT_NE(outcome.out.find("Interrupted in epoch"), std::string::npos) << outcome.out << outcome.err;
     EXPECT_EQ(code(0), 130);
     EXPECT_EQ(code(1), 130);

@@ -45,6 +45,11 @@ void Running::signal(int number) { ::kill(process_, number); }
 
 std::string Running::out() const { return read_bytes(out_); }
 
+bool Running::ended() const {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 Outcome Running::wait() {
   int status = 0;
   ::waitpid(process_, &status, 0);

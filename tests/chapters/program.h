@@ -29,6 +29,8 @@ class Running {
   void signal(int number);
   /// What it printed so far.
   std::string out() const;
+  /// Whether it has ended.
+  bool ended() const;
   Outcome wait();
 
  private:

@@ -1,0 +1,96 @@
+// What ranks that are processes say when one of them fails. Each test is run by mpirun on its own, in two processes:
+// MPI cannot go on after a failure (tests/parallel/CMakeLists.txt).
+
+#include <gtest/gtest.h>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/launch.h"
+#include "tests/parallel/worlds.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+class ProcessFailure : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::ranks_are_processes() || launched()->size != 2) {
+      GTEST_SKIP() << "for two processes of mpirun";
+    }
+  }
+  static bool is_rank(int rank) { return launched()->rank == rank; }
+};
+
+TEST_F(ProcessFailure, AMessageOfAnotherTypeNamesBoth) {
+  const auto body = [](Rank& rank) {
+    if (rank.index == 0) {
+      rank.comm.send(Tensor::zeros({2, 3}, DType::float32, rank.device), 1, 4);
+    } else {
+      rank.comm.receive({3, 2}, DType::float32, 0, 4);
+    }
+    rank.comm.barrier();
+  };
+  const auto run = [&] { launch(test::world_of(2), body); };
+  EXPECT_TRUE(is_rank(1)
+                  ? fails_with<CommError>({"rank 1: receive from rank 0, tag 4", "float32[3, 2]", "float32[2, 3]"}, run)
+                  : fails_with<CommError>({"rank 0: barrier: stopped, as rank 1 has failed (rank 1: receive"}, run));
+}
+
+TEST_F(ProcessFailure, RanksThatDisagreeNameBothCalls) {
+  const auto body = [](Rank& rank) {
+    Tensor tensor = Tensor::zeros({2}, DType::float32, rank.device);
+    rank.index == 0 ? rank.comm.all_reduce(tensor) : rank.comm.barrier();
+  };
+  const auto run = [&] { launch(test::world_of(2), body); };
+  EXPECT_TRUE(is_rank(0) ? fails_with<CommError>({"rank 0: all_reduce: rank 1 calls barrier"}, run)
+                         : fails_with<CommError>({"rank 1: barrier: rank 0 calls all_reduce"}, run));
+}
+
+TEST_F(ProcessFailure, OfTensorsOfAllNamesBothShapes) {
+  const auto body = [](Rank& rank) {
+    Tensor tensor = Tensor::zeros({2 + rank.index}, DType::float32, rank.device);
+    rank.comm.all_reduce(tensor);
+  };
+  const auto run = [&] { launch(test::world_of(2), body); };
+  EXPECT_TRUE(is_rank(0) ? fails_with<CommError>({"float32[2] here, float32[3] on rank 1"}, run)
+                         : fails_with<CommError>({"float32[3] here, float32[2] on rank 0"}, run));
+}
+
+TEST_F(ProcessFailure, ThatIsThrownIsToldToTheOther) {
+  const auto body = [](Rank& rank) {
+    if (rank.index == 1) {
+      throw Error("it broke");
+    }
+    rank.comm.receive({1}, DType::float32, 1, 0);
+  };
+  if (is_rank(0)) {
+    EXPECT_TRUE(fails_with<CommError>({"rank 0: receive from rank 1, tag 0: stopped, as rank 1 has failed", "it broke"},
+                                      [&] { launch(test::world_of(2), body); }));
+  } else {
+    EXPECT_TRUE(fails_with<Error>({"rank 1: it broke"}, [&] { launch(test::world_of(2), body); }));
+  }
+}
+
+TEST_F(ProcessFailure, OfARankThatSaysNothingIsNoticed) {
+  const auto body = [](Rank& rank) {
+    if (rank.index == 0) {
+      rank.comm.receive({1}, DType::float32, 1, 7);
+    } else {
+      rank.comm.receive({1}, DType::float32, 0, 8);
+    }
+  };
+  World world = test::world_of(2);
+  world.timeout = 0.5;
+  EXPECT_TRUE(fails_with<CommError>({"receive from rank"}, [&] { launch(world, body); }));
+}
+
+TEST_F(ProcessFailure, EndsMpiForGood) {
+  EXPECT_TRUE(
+      fails_with<Error>({"it broke"}, [] { launch(test::world_of(2), [](Rank&) { throw Error("it broke"); }); }));
+  EXPECT_TRUE(fails_with<Error>({"MPI cannot go on"}, [] { launch(test::world_of(2), [](Rank&) {}); }));
+}
+
+}  // namespace
+}  // namespace stagecoach
