@@ -1,0 +1,268 @@
+// The store by which processes find each other, and the mail that goes over it.
+
+#include "parallel/comm/tcp_store.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/mail.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using Seconds = std::chrono::duration<double>;
+
+constexpr Seconds kLong(30);
+constexpr Seconds kShort(0.05);
+
+TcpAddress here(int port) { return {"127.0.0.1", port}; }
+
+/// Runs `body` in another process, and ends that without a farewell.
+template <class Body>
+pid_t in_a_process(const Body& body) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    try {
+      body();
+    } catch (...) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  return process;
+}
+
+int exit_code_of(pid_t process) {
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// A port that nobody listens at.
+int free_port() { return TcpStoreServer(here(0)).port(); }
+
+TEST(TcpStore, KeepsWhatOthersAskFor) {
+  const TcpStoreServer server(here(0));
+  TcpStore one(here(server.port()), "rank 0", kLong);
+  TcpStore other({"localhost", server.port()}, "rank 0", kLong);
+  const std::string bytes("a\0b\n", 4);
+  one.set("key", bytes);
+  EXPECT_EQ(other.get("key"), bytes);
+  EXPECT_EQ(other.get("key"), bytes) << "it stays";
+  one.set("key", "");
+  EXPECT_EQ(one.get("key"), "");
+  EXPECT_EQ(one.add("number", 3), 3);
+  EXPECT_EQ(other.add("number", -5), -2);
+  const std::string large(TcpStore::kMostBytes, 'x');
+  one.set("large", large);
+  EXPECT_EQ(other.get("large"), large);
+  EXPECT_TRUE(fails_with({"at most"}, [&] { one.set("too large", large + "x"); }));
+}
+
+TEST(TcpStore, WaitsForWhatIsNotThereYet) {
+  const TcpStoreServer server(here(0));
+  auto waits = std::async(std::launch::async, [&] {
+    TcpStore store(here(server.port()), "rank 0", kLong);
+    store.push("begun", "");
+    return store.get("late");
+  });
+  TcpStore store(here(server.port()), "rank 0", kLong);
+  store.pop("begun");
+  store.set("late", "there");
+  EXPECT_EQ(waits.get(), "there");
+}
+
+TEST(TcpStore, QueuesKeepTheirOrder) {
+  const TcpStoreServer server(here(0));
+  TcpStore store(here(server.port()), "rank 0", kLong);
+  for (const char* text : {"1", "2", "3"}) {
+    store.push("queue", text);
+  }
+  for (const char* text : {"1", "2", "3"}) {
+    EXPECT_EQ(store.pop("queue"), text);
+  }
+}
+
+TEST(TcpStore, TellsOfALostClientUnlessItHasLeft) {
+  const TcpStoreServer server(here(0));
+  TcpStore store(here(server.port()), "rank 0", kLong);
+  for (const bool leaves : {true, false}) {
+    TcpStore other(here(server.port()), "rank 0", kLong);
+    other.push_when_lost("news", leaves ? "of one that left" : "of one that was lost");
+    if (leaves) {
+      other.leave();
+    }
+    other.add("all told", 1);
+  }
+  EXPECT_EQ(store.pop("news"), "of one that was lost");
+}
+
+TEST(TcpStore, ServesManyAtOnce) {
+  const TcpStoreServer server(here(0));
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&, t] {
+        TcpStore store(here(server.port()), "rank 0", kLong);
+        for (int i = 0; i < 100; ++i) {
+          store.set(fmt::format("{}/{}", t, i), fmt::format("{}", t + i));
+          EXPECT_EQ(store.get(fmt::format("{}/{}", (t + 1) % 8, i)), fmt::format("{}", (t + 1) % 8 + i));
+          store.add("sum", 1);
+        }
+      });
+    }
+  }
+  EXPECT_EQ(TcpStore(here(server.port()), "rank 0", kLong).add("sum", 0), 800);
+}
+
+TEST(TcpStore, ServesOtherProcesses) {
+  // Processes first, then the server's thread: only a process of one thread can be doubled safely.
+  const int port = free_port();
+  std::vector<pid_t> processes;
+  for (int p = 0; p < 3; ++p) {
+    processes.push_back(in_a_process([&] {
+      TcpStore store(here(port), "rank 0", kLong);  // nobody listens yet
+      store.set(fmt::format("from {}", p), fmt::format("{}", 10 * p));
+      store.get("end");
+    }));
+  }
+  const TcpStoreServer server(here(port));
+  TcpStore store(here(port), "rank 0", kLong);
+  for (int p = 0; p < 3; ++p) {
+    EXPECT_EQ(store.get(fmt::format("from {}", p)), fmt::format("{}", 10 * p));
+  }
+  store.set("end", "");
+  for (const pid_t process : processes) {
+    EXPECT_EQ(exit_code_of(process), 0);
+  }
+}
+
+TEST(TcpStore, NobodyListens) {
+  const int port = free_port();
+  const std::string address = fmt::format("127.0.0.1:{}", port);
+  EXPECT_TRUE(
+      fails_with<CommError>({address.c_str(), "nobody answered within", "is rank 0 running there?", "--timeout"},
+                            [&] { TcpStore(here(port), "rank 0", kShort); }));
+}
+
+TEST(TcpStore, AHostWithoutAnAddressIsRefused) {
+  EXPECT_TRUE(fails_with<UsageError>({"no.such.host.invalid:1234", "MASTER_ADDR"}, [] {
+    TcpStore({"no.such.host.invalid", 1234}, "rank 0", kShort);
+  }));
+}
+
+TEST(TcpStore, WaitsEndAtTheDeadline) {
+  const TcpStoreServer server(here(0));
+  TcpStore store(here(server.port()), "rank 0", kShort);
+  const std::string address = fmt::format("rank 0 (127.0.0.1:{})", server.port());
+  EXPECT_TRUE(fails_with<CommError>({"waiting for 'never'", address.c_str(), "nothing within 0.05 s"},
+                                    [&] { store.get("never"); }));
+  EXPECT_TRUE(fails_with<CommError>({"lost"}, [&] { store.get("again"); })) << "a late answer would be another's";
+}
+
+TEST(TcpStore, AServerThatDiesEndsAWait) {
+  int ports[2];
+  ASSERT_EQ(::pipe(ports), 0);
+  const pid_t process = in_a_process([&] {
+    const TcpStoreServer server(here(0));
+    const int port = server.port();
+    if (::write(ports[1], &port, sizeof(port)) == sizeof(port)) {
+      TcpStore(here(port), "rank 0", kLong).get("the other waits");
+    }
+  });
+  int port = 0;
+  ASSERT_EQ(::read(ports[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
+  TcpStore store(here(port), "rank 0", kLong);
+  store.set("the other waits", "");
+  EXPECT_TRUE(fails_with<CommError>({"waiting for 'never'", "the connection to rank 0", "is lost", "has that process"},
+                                    [&] { store.get("never"); }));
+  EXPECT_EQ(exit_code_of(process), 0);
+}
+
+TEST(TcpStore, APortThatIsTakenIsNamed) {
+  const TcpStoreServer server(here(0));
+  const std::string port = fmt::format("port {}", server.port());
+  EXPECT_TRUE(fails_with<UsageError>({port.c_str(), "in use", "MASTER_PORT"},
+                                     [&] { TcpStoreServer again(here(server.port())); }));
+}
+
+TEST(TcpStore, OthersThatFindThePortAreSentAway) {
+  const TcpStoreServer server(here(0));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const TcpSocket stranger = connect_to(here(server.port()), deadline);
+  const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  ASSERT_TRUE(stranger.send(request.data(), request.size()));
+  char answer = 0;
+  EXPECT_EQ(stranger.receive(&answer, 1, deadline), TcpSocket::Outcome::lost);
+  TcpStore store(here(server.port()), "rank 0", kLong);
+  EXPECT_EQ(store.add("still there", 1), 1);
+}
+
+std::string wait_for(Mail& mail, const char* key) {
+  MailWait patience(mail, {}, [&] { return fmt::format("waiting for {}", key); });
+  for (;;) {
+    if (auto text = mail.take(key)) {
+      return *text;
+    }
+    patience.look();
+  }
+}
+
+TEST(Mail, ArrivesInOrderUnderItsKey) {
+  const TcpStoreServer server(here(0));
+  Mail one(here(server.port()), "test", 0, 2, kLong);
+  Mail other(here(server.port()), "test", 1, 2, kLong);
+  one.post(1, "a", "1");
+  one.post(1, "b", "two\nlines");
+  one.post(1, "a", "3");
+  EXPECT_EQ(wait_for(other, "b"), "two\nlines");
+  EXPECT_EQ(wait_for(other, "a"), "1");
+  EXPECT_EQ(wait_for(other, "a"), "3");
+  EXPECT_FALSE(other.take("a").has_value());
+}
+
+TEST(Mail, BringsTheNewsOfAFailure) {
+  const TcpStoreServer server(here(0));
+  Mail one(here(server.port()), "test", 0, 2, kLong);
+  Mail other(here(server.port()), "test", 1, 2, kLong);
+  other.fail("the disk is on fire");
+  EXPECT_TRUE(fails_with<CommError>({"waiting for x: stopped, as rank 1 has failed (the disk is on fire)"},
+                                    [&] { wait_for(one, "x"); }));
+}
+
+TEST(Mail, BringsTheNewsOfADeath) {
+  const int port = free_port();
+  const pid_t process = in_a_process([&] {
+    Mail mail(here(port), "test", 1, 2, kLong);
+    mail.post(0, "here", "");
+    wait_for(mail, "die");
+    ::_exit(0);  // without a farewell
+  });
+  const TcpStoreServer server(here(port));
+  Mail mail(here(port), "test", 0, 2, kLong);
+  wait_for(mail, "here");
+  mail.post(1, "die", "");
+  EXPECT_TRUE(fails_with<CommError>({"stopped, as the process of rank 1 has died"}, [&] { wait_for(mail, "x"); }));
+  EXPECT_EQ(exit_code_of(process), 0);
+}
+
+TEST(Mail, ARankThatLeavesIsNoFailure) {
+  const TcpStoreServer server(here(0));
+  Mail one(here(server.port()), "test", 0, 2, kShort);
+  { Mail other(here(server.port()), "test", 1, 2, kLong); }
+  EXPECT_TRUE(fails_with<CommError>({"no answer within 0.05 s"}, [&] { wait_for(one, "x"); }));
+  EXPECT_FALSE(one.has_failed());
+}
+
+}  // namespace
+}  // namespace stagecoach
