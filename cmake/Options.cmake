@@ -12,6 +12,9 @@ set(STAGECOACH_CUDA AUTO CACHE STRING
 set_property(CACHE STAGECOACH_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(STAGECOACH_MPI AUTO CACHE STRING "MPI, for ranks that are processes: AUTO where it is found, ON always, OFF never")
 set_property(CACHE STAGECOACH_MPI PROPERTY STRINGS AUTO ON OFF)
+set(STAGECOACH_NCCL AUTO CACHE STRING
+    "NCCL, for ranks that have a GPU each: AUTO where it is found and CUDA is built, ON always, OFF never")
+set_property(CACHE STAGECOACH_NCCL PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)

@@ -21,7 +21,7 @@ struct Rank {
 };
 
 /// How ranks talk.
-enum class Transport { thread, mpi };
+enum class Transport { thread, mpi, nccl };
 
 struct World {
   int ranks = 1;

@@ -15,16 +15,17 @@ namespace {
 struct Names {
   const char* rank;
   const char* size;
+  const char* local_rank;
   const char* by;
 };
 
 // The first that is there counts: mpirun may run within a SLURM job. In a job, but outside of any srun, there is no
 // number of tasks of a step.
 constexpr Names kLaunchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"},  // Open MPI
-    {"PMI_RANK", "PMI_SIZE", "mpirun"},                          // MPICH and its kin
-    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"},
-    {"RANK", "WORLD_SIZE", "torchrun"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "mpirun"},  // Open MPI
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpirun"},                                     // MPICH and its kin
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "srun"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun"},
 };
 
 int number_from(const char* name, const char* text) {
@@ -40,9 +41,17 @@ int number_from(const char* name, const char* text) {
   return number;
 }
 
+const char* from_this_process(const char* name) { return std::getenv(name); }
+
+/// torchrun serves a store of its own at MASTER_PORT in most cases, and says so; ours takes the next port then.
+bool is_port_torchruns(Environment get) {
+  const char* says = get("TORCHELASTIC_USE_AGENT_STORE");
+  return says != nullptr && std::strcmp(says, "True") == 0;
+}
+
 }  // namespace
 
-std::optional<Launched> launched_in(const char* (*get)(const char* name)) {
+std::optional<Launched> launched_in(Environment get) {
   for (const Names& names : kLaunchers) {
     const char* rank = get(names.rank);
     const char* size = get(names.size);
@@ -50,6 +59,8 @@ std::optional<Launched> launched_in(const char* (*get)(const char* name)) {
       continue;
     }
     Launched launched{number_from(names.rank, rank), number_from(names.size, size), names.by};
+    const char* local_rank = get(names.local_rank);
+    launched.local_rank = local_rank == nullptr ? launched.rank : number_from(names.local_rank, local_rank);
     if (launched.rank >= launched.size) {
       throw UsageError(fmt::format("the environment says {}={} and {}={}: there is no such rank", names.rank,
                                    launched.rank, names.size, launched.size));
@@ -60,10 +71,33 @@ std::optional<Launched> launched_in(const char* (*get)(const char* name)) {
 }
 
 const std::optional<Launched>& launched() {
-  static const std::optional<Launched> found =
-      launched_in([](const char* name) -> const char* { return std::getenv(name); });
+  static const std::optional<Launched> found = launched_in(from_this_process);
   return found;
 }
+
+std::optional<TcpAddress> master_in(const Launched& process, Environment get) {
+  const char* host = get("MASTER_ADDR");
+  const char* port = get("MASTER_PORT");
+  if (host == nullptr && port == nullptr && process.by != "torchrun") {
+    return std::nullopt;
+  }
+  if (host == nullptr || port == nullptr || *host == '\0') {
+    throw UsageError(
+        fmt::format("the processes do not know where to meet: {} is not set; give MASTER_ADDR, the host of "
+                    "rank 0, and MASTER_PORT, or start with torchrun",
+                    port == nullptr ? "MASTER_PORT" : "MASTER_ADDR"));
+  }
+  int number = 0;
+  const char* end = port + std::strlen(port);
+  const auto [stop, error] = std::from_chars(port, end, number);
+  const int last = 65535 - (is_port_torchruns(get) ? 1 : 0);
+  if (error != std::errc{} || stop != end || number < 1 || number > last) {
+    throw UsageError(fmt::format("MASTER_PORT={} is no port; give a number from 1 to {}", port, last));
+  }
+  return TcpAddress{host, is_port_torchruns(get) ? number + 1 : number};
+}
+
+std::optional<TcpAddress> master(const Launched& process) { return master_in(process, from_this_process); }
 
 bool speaks() { return !launched() || launched()->rank == 0; }
 

@@ -1,0 +1,362 @@
+// Ranks that talk by NCCL. What is not NCCL's own runs here on the CPU, over a wire that is as strict as NCCL's
+// streams; what is needs GPUs, and is left out where there are too few.
+
+#include "parallel/comm/nccl.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/cuda_backend.h"
+#include "parallel/comm/background.h"
+#include "parallel/comm/nccl_rules.h"
+#include "parallel/mesh.h"
+#include "tests/parallel/nccl_world.h"
+#include "tests/support/devices.h"
+#include "tests/support/errors.h"
+#include "tests/support/tensors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::launch_wired;
+using test::random_tensor;
+using test::same_bytes;
+
+Tensor of_rank(int r, const Shape& shape, Device device) {
+  return random_tensor(shape, fmt::format("rank {}", r), DType::float32, device);
+}
+
+/// What a rank gets from all operations of all, for tensors short and long.
+std::vector<Tensor> results_of(Rank& rank) {
+  std::vector<Tensor> results;
+  const auto keep = [&](const Tensor& tensor) { results.push_back(tensor.to(Device{}).clone()); };
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{7, 5}, Shape{3, 50021}}) {
+    const Tensor mine = of_rank(rank.index, shape, rank.device);
+    Tensor tensor = mine.clone();
+    rank.comm.all_reduce(tensor);
+    keep(tensor);
+    tensor = mine.clone();
+    rank.comm.reduce(tensor, rank.world - 1);
+    keep(tensor);
+    tensor = mine.clone();
+    rank.comm.broadcast(tensor, rank.world - 1);
+    keep(tensor);
+    for (const Tensor& theirs : rank.comm.all_gather(mine)) {
+      keep(theirs);
+    }
+  }
+  keep(rank.comm.reduce_scatter(of_rank(rank.index, {rank.world, 777}, rank.device)));
+  rank.comm.barrier();
+  return results;
+}
+
+using Launch = void (*)(const World& world, const std::function<void(Rank&)>& body);
+
+/// The same on all ranks, one after another.
+std::vector<std::vector<Tensor>> results_by(Launch launch_by, const World& world) {
+  std::vector<std::vector<Tensor>> all(static_cast<std::size_t>(world.ranks));
+  launch_by(world, [&](Rank& rank) { all[static_cast<std::size_t>(rank.index)] = results_of(rank); });
+  return all;
+}
+
+void expect_same(const std::vector<std::vector<Tensor>>& got, const std::vector<std::vector<Tensor>>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t r = 0; r < got.size(); ++r) {
+    ASSERT_EQ(got[r].size(), wanted[r].size());
+    for (std::size_t i = 0; i < got[r].size(); ++i) {
+      EXPECT_TRUE(same_bytes(got[r][i], wanted[r][i])) << "rank " << r << ", result " << i;
+    }
+  }
+}
+
+class WiredRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(World, WiredRanks, ::testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(WiredRanks, GetTheSameBytesAsThreads) {
+  const World world{.ranks = GetParam()};
+  expect_same(results_by(launch_wired, world), results_by(launch, world));
+}
+
+// Every rank sends first, and all to all: whoever kept a lane for what the other side does not expect yet would hang.
+TEST_P(WiredRanks, SendToAllAndReceiveInAnyOrder) {
+  launch_wired({.ranks = GetParam()}, [](Rank& rank) {
+    constexpr int kTags = 5;
+    for (unsigned round = 0; round < 4; ++round) {
+      std::vector<PendingSend> sends;
+      std::vector<std::pair<int, int>> expected;  // from, tag
+      for (int other = 0; other < rank.world; ++other) {
+        for (int tag = 0; other != rank.index && tag < kTags; ++tag) {
+          sends.push_back(rank.comm.send_async(of_rank(rank.index * kTags + tag, {tag, 300}, rank.device), other, tag));
+          rank.comm.send_number(rank.index + 0.1 * tag, other, tag);
+          expected.emplace_back(other, tag);
+        }
+      }
+      std::shuffle(expected.begin(), expected.end(), std::mt19937(100 * round + static_cast<unsigned>(rank.index)));
+      for (const auto& [from, tag] : expected) {
+        const Tensor got = rank.comm.receive({tag, 300}, DType::float32, from, tag);
+        EXPECT_TRUE(same_bytes(got, of_rank(from * kTags + tag, {tag, 300}, {})));
+        EXPECT_EQ(rank.comm.receive_number(from, tag), from + 0.1 * tag);
+      }
+      Tensor sum = Tensor::full({1}, 1, DType::float32, rank.device);
+      rank.comm.all_reduce(sum);  // while messages to slower ranks may still be under way
+      EXPECT_EQ(sum.item(), rank.world);
+      for (const PendingSend& send : sends) {
+        send.wait();
+        EXPECT_TRUE(send.taken());
+      }
+    }
+  });
+}
+
+TEST(Wired, MessagesKeepTheirOrderUnderOneTagAndNotBetweenTags) {
+  launch_wired({.ranks = 2}, [](Rank& rank) {
+    if (rank.index == 0) {
+      for (const int value : {1, 2, 3}) {  // nobody waits for these sends; the end of the group does
+        rank.comm.send_async(Tensor::full({2}, value, DType::float32, rank.device), 1, value == 2);
+      }
+      return;
+    }
+    const auto next = [&](int tag) { return rank.comm.receive({2}, DType::float32, 0, tag).to_vector<float>()[0]; };
+    EXPECT_EQ(next(1), 2);
+    EXPECT_EQ(next(0), 1);
+    EXPECT_EQ(next(0), 3);
+  });
+}
+
+TEST(Wired, GroupsSplitAndSplitAgain) {
+  launch_wired({.ranks = 12}, [](Rank& rank) {
+    Mesh mesh(rank.comm, {.data = 2, .pipeline = 3, .tensor = 2});
+    EXPECT_EQ(mesh.tensor().rank() + 2 * mesh.pipeline().rank() + 6 * mesh.data().rank(), rank.index);
+    Tensor sum = Tensor::full({1}, rank.index, DType::float32, rank.device);
+    mesh.tensor().all_reduce(sum);
+    EXPECT_EQ(sum.item(), 4 * (rank.index / 2) + 1);
+    const auto backwards = mesh.pipeline().split(-7, -mesh.pipeline().rank());
+    EXPECT_EQ(backwards->rank(), 2 - mesh.pipeline().rank());
+    backwards->barrier();
+  });
+}
+
+TEST(Wired, ASecondThreadSumsBesideMessages) {
+  launch_wired({.ranks = 3}, [](Rank& rank) {
+    Background background(rank.comm);
+    Tensor sum = Tensor::full({100000}, rank.index, DType::float32, rank.device);
+    const auto pending = background.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); });
+    const int next = (rank.index + 1) % 3;
+    for (int i = 0; i < 20; ++i) {
+      const auto sent = rank.comm.send_async(of_rank(i, {50}, rank.device), next, 0);
+      EXPECT_TRUE(same_bytes(rank.comm.receive({50}, DType::float32, (rank.index + 2) % 3, 0), of_rank(i, {50}, {})));
+      sent.wait();
+    }
+    pending.wait();
+    EXPECT_EQ(sum.to_vector<float>()[99999], 3);
+  });
+}
+
+/// Something that rank 1 waits in, for rank 0.
+struct Wait {
+  const char* name;
+  void (*run)(Rank& rank);
+};
+
+Tensor number(const Rank& rank) { return Tensor::zeros({2}, DType::float32, rank.device); }
+
+const Wait kWaits[] = {
+    {"send", [](Rank& rank) { rank.comm.send(number(rank), 0, 7); }},
+    {"receive", [](Rank& rank) { rank.comm.receive({2}, DType::float32, 0, 7); }},
+    {"receive_number", [](Rank& rank) { rank.comm.receive_number(0, 7); }},
+    {"all_gather", [](Rank& rank) { rank.comm.all_gather(number(rank)); }},
+    {"barrier", [](Rank& rank) { rank.comm.barrier(); }},
+    {"duplicate", [](Rank& rank) { rank.comm.duplicate(); }},
+};
+
+class WiredWaits : public ::testing::TestWithParam<Wait> {};
+INSTANTIATE_TEST_SUITE_P(Waiting, WiredWaits, ::testing::ValuesIn(kWaits),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(WiredWaits, EndWhenARankFails) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(fails_with<Error>({"rank 0: the disk is on fire"}, [&] {
+    launch_wired({.ranks = 3, .timeout = 60}, [&](Rank& rank) {
+      if (rank.index == 0) {
+        throw Error("the disk is on fire");
+      }
+      EXPECT_TRUE(fails_with<CommError>(
+          {fmt::format("rank {}: {}", rank.index, GetParam().name).c_str(), "stopped, as rank 0 has failed", "on fire"},
+          [&] { GetParam().run(rank); }));
+    });
+  }));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "long before the timeout";
+}
+
+TEST_P(WiredWaits, EndAtTheDeadline) {
+  EXPECT_TRUE(fails_with<CommError>(
+      {"rank 1", GetParam().name, "in the backward of stage 3, micro-batch 9", "within 0.5 s", "--timeout"}, [&] {
+        launch_wired({.ranks = 2, .timeout = 0.5}, [&](Rank& rank) {
+          if (rank.index == 1) {
+            const Activity activity("backward", 3, 9);
+            GetParam().run(rank);
+          }
+        });
+      }));
+}
+
+TEST(Wired, RanksThatDisagreeAreToldBothCalls) {
+  const auto world = [](auto body) { return [body] { launch_wired({.ranks = 2, .timeout = 30}, body); }; };
+  EXPECT_TRUE(fails_with<CommError>({"calls", "all ranks of a group call the same ones"}, world([](Rank& rank) {
+                                      rank.index == 0 ? rank.comm.barrier()
+                                                      : static_cast<void>(rank.comm.all_gather(number(rank)));
+                                    })));
+  EXPECT_TRUE(fails_with<CommError>(
+      {"all_gather", "float32[2]", "float32[3]"},
+      world([](Rank& rank) { rank.comm.all_gather(Tensor::zeros({2 + rank.index}, DType::float32, rank.device)); })));
+  EXPECT_TRUE(fails_with<CommError>({"rank 1: receive from rank 0, tag 4", "float64[2] was expected, float32[2] came"},
+                                    world([](Rank& rank) {
+                                      rank.index == 0 ? rank.comm.send(number(rank), 1, 4)
+                                                      : static_cast<void>(rank.comm.receive({2}, DType::float64, 0, 4));
+                                    })));
+  EXPECT_TRUE(fails_with<CommError>({"a number was expected, float32[2] came"}, world([](Rank& rank) {
+                                      rank.index == 0 ? rank.comm.send(number(rank), 1, 4)
+                                                      : static_cast<void>(rank.comm.receive_number(0, 4));
+                                    })));
+}
+
+TEST(Wired, ALateRankIsNamed) {
+  EXPECT_TRUE(fails_with<CommError>({"rank 0: barrier (not yet there: rank 2)"}, [] {
+    launch_wired({.ranks = 3, .timeout = 0.5}, [](Rank& rank) {
+      if (rank.index == 0) {
+        rank.comm.barrier();
+      }
+      if (rank.index == 1) {
+        EXPECT_TRUE(fails_with<CommError>({"barrier"}, [&] { rank.comm.barrier(); }));
+      }
+    });
+  }));
+}
+
+TEST(NcclRules, AskForAGpuARank) {
+  const World world{.ranks = 4, .transport = Transport::nccl, .device = DeviceType::cuda};
+  require_nccl(world, std::nullopt, 4);
+  for (const int gpus : {1, 3}) {
+    EXPECT_TRUE(fails_with<UsageError>({"4 ranks", fmt::format("{} GPU(s)", gpus).c_str(),
+                                        "NCCL refuses two ranks on one GPU; use --transport thread, which shares it"},
+                                       [&] { require_nccl(world, std::nullopt, gpus); }));
+  }
+  EXPECT_EQ(nccl_device(std::nullopt, 3, 4), (Device{DeviceType::cuda, 3}));
+}
+
+TEST(NcclRules, AskForAGpuAProcess) {
+  const World world{.ranks = 4, .transport = Transport::nccl, .device = DeviceType::cuda};
+  const Launched process{3, 4, "torchrun", 1};
+  require_nccl(world, process, 2);
+  EXPECT_EQ(nccl_device(process, 3, 2), (Device{DeviceType::cuda, 1}));
+  require_nccl(world, process, 1);  // a launcher may show each process its own
+  EXPECT_EQ(nccl_device(process, 3, 1), (Device{DeviceType::cuda, 0}));
+  EXPECT_TRUE(fails_with<UsageError>({"process 2 of this machine", "finds 2 GPUs", "--transport thread"}, [&] {
+    require_nccl(world, Launched{3, 4, "torchrun", 2}, 2);
+  }));
+  EXPECT_TRUE(fails_with<UsageError>({"torchrun started 3 process(es), the run has 4 ranks"}, [&] {
+    require_nccl(world, Launched{1, 3, "torchrun", 1}, 2);
+  }));
+  require_gpu_each({"node1 0", "node2 0", "node1 1"});
+  EXPECT_TRUE(
+      fails_with<UsageError>({"ranks 0 and 2 have the same GPU, node1 0", "NCCL refuses two ranks on one GPU"}, [] {
+        require_gpu_each({"node1 0", "node2 0", "node1 0"});
+      }));
+}
+
+TEST(NcclRules, RefuseCpusAndTheVirtualClock) {
+  EXPECT_TRUE(fails_with<UsageError>({"--device cuda"}, [] { require_nccl({.ranks = 1}, std::nullopt, 1); }));
+  const World world{.ranks = 1, .device = DeviceType::cuda, .clock = ClockKind::virtual_time};
+  EXPECT_TRUE(fails_with<UsageError>({"--clock virtual"}, [&] { require_nccl(world, std::nullopt, 1); }));
+}
+
+TEST(Nccl, WithoutAGpuIsRefusedInOneLine) {
+  if (nccl::is_built_in() && test::has_cuda()) {
+    GTEST_SKIP() << "there is a GPU";
+  }
+  const char* why = nccl::is_built_in() ? "cuda cannot be used" : "transport nccl: this build has no NCCL";
+  EXPECT_TRUE(fails_with<UsageError>({why}, [] {
+    launch({.ranks = 1, .transport = Transport::nccl, .device = DeviceType::cuda}, [](Rank&) { FAIL(); });
+  }));
+}
+
+class NcclOnCuda : public ::testing::Test {
+ protected:
+  /// Leaves the test out unless there are so many GPUs.
+  static int missing(int gpus) { return nccl::is_built_in() && test::has_cuda() ? gpus - cuda::gpu_count() : gpus; }
+  static World world_of(int ranks) {
+    return {.ranks = ranks, .transport = Transport::nccl, .device = DeviceType::cuda, .gpus = ranks};
+  }
+  static void expect_same_bytes_as_threads(int ranks) {
+    World threads = world_of(ranks);
+    threads.transport = Transport::thread;
+    expect_same(results_by(launch, world_of(ranks)), results_by(launch, threads));
+  }
+};
+
+#define STAGECOACH_NEEDS_GPUS(gpus)                                                            \
+  if (missing(gpus) > 0) {                                                                     \
+    GTEST_SKIP() << "needs NCCL and " << (gpus) << " GPU(s); " << missing(gpus) << " too few"; \
+  }
+
+TEST_F(NcclOnCuda, OneRankGetsTheSameBytesAsAThread) {
+  STAGECOACH_NEEDS_GPUS(1);
+  expect_same_bytes_as_threads(1);
+}
+
+TEST_F(NcclOnCuda, OneRankSplitsAndDuplicates) {
+  STAGECOACH_NEEDS_GPUS(1);
+  launch(world_of(1), [](Rank& rank) {
+    const auto group = rank.comm.split(0, 0);
+    Background background(*group);
+    Tensor sum = Tensor::full({10}, 2, DType::float32, rank.device);
+    background.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); }).wait();
+    EXPECT_EQ(sum.to_vector<float>()[9], 2);
+  });
+}
+
+TEST_F(NcclOnCuda, MoreRanksThanGpusAreRefused) {
+  STAGECOACH_NEEDS_GPUS(1);
+  EXPECT_TRUE(fails_with<UsageError>({"NCCL refuses two ranks on one GPU"}, [] {
+    launch(world_of(cuda::gpu_count() + 1), [](Rank&) { FAIL() << "nothing runs"; });
+  }));
+}
+
+TEST_F(NcclOnCuda, TwoRanksGetTheSameBytesAsThreads) {
+  STAGECOACH_NEEDS_GPUS(2);
+  expect_same_bytes_as_threads(2);
+}
+
+TEST_F(NcclOnCuda, TwoRanksSendToEachOther) {
+  STAGECOACH_NEEDS_GPUS(2);
+  launch(world_of(2), [](Rank& rank) {
+    const int other = 1 - rank.index;
+    for (int tag = 0; tag < 10; ++tag) {
+      const auto sent = rank.comm.send_async(of_rank(rank.index, {1 << tag, 500}, rank.device), other, tag);
+      EXPECT_TRUE(same_bytes(rank.comm.receive({1 << tag, 500}, DType::float32, other, tag).to(Device{}),
+                             of_rank(other, {1 << tag, 500}, {})));
+      sent.wait();
+    }
+  });
+}
+
+TEST_F(NcclOnCuda, TwoRanksEndWhenOneFails) {
+  STAGECOACH_NEEDS_GPUS(2);
+  EXPECT_TRUE(fails_with<Error>({"rank 0: the disk is on fire"}, [&] {
+    launch(world_of(2), [&](Rank& rank) {
+      if (rank.index == 0) {
+        throw Error("the disk is on fire");
+      }
+      EXPECT_TRUE(fails_with<CommError>({"rank 0 has failed"}, [&] { rank.comm.barrier(); }));
+    });
+  }));
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,37 @@
+#pragma once
+/// @file
+/// A world whose ranks talk as those of NCCL do, on the CPU: threads with a mail each and a test's wire.
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "parallel/comm/nccl_communicator.h"
+#include "parallel/rank_threads.h"
+#include "tests/parallel/test_wire.h"
+
+namespace stagecoach::test {
+
+inline void launch_wired(const World& world, const std::function<void(Rank&)>& body) {
+  const TcpStoreServer server({"127.0.0.1", 0});
+  const auto hub = std::make_shared<TestHub>();
+  const auto start = start_wall_time();
+  std::vector<int> members(static_cast<std::size_t>(world.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  std::vector<std::unique_ptr<Mail>> mails(members.size());
+  const auto run = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
+    auto& mail = mails[static_cast<std::size_t>(r)];
+    mail = std::make_unique<Mail>(TcpAddress{"127.0.0.1", server.port()}, "test", r, world.ranks,
+                                  std::chrono::duration<double>(world.timeout));
+    const Device device = device_of(world, r);
+    NcclCommunicator comm(
+        *mail, std::make_unique<TestWire>(hub, "world", r, world.ranks),
+        {"world", r, members, device, make_clock(ClockKind::wall, device, world.link, start), recorder});
+    Rank rank{r, world.ranks, device, comm};
+    body(rank);
+  };
+  run_on_threads(world, run, [&](int r, const std::string& why) { mails[static_cast<std::size_t>(r)]->fail(why); });
+}
+
+}  // namespace stagecoach::test
