@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
+#include "parallel/comm/nccl.h"
 #include "parallel/launched.h"
 #include "parallel/mesh.h"
 #include "parallel/schedule/pipedream.h"
@@ -150,11 +151,29 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
     throw UsageError(fmt::format("--ranks {}: {} started {} process(es), a rank each; start {}, or leave out the flag",
                                  s.ranks, process->by, process->size, s.ranks));
   }
-  if (process->by == "torchrun") {
-    throw UsageError("torchrun starts processes, but gives them no way to talk on CPUs; use mpirun -np N in its place");
-  }
   s.ranks = process->size;
-  s.transport = "mpi";
+  s.transport = was_given("transport") ? s.transport : "mpi";
+}
+
+void choose_transport(Settings& s, const WasGiven& was_given) {
+  const bool on_gpus = parse_device(s.device).type == DeviceType::cuda;
+  const bool by_torchrun = launched() && launched()->by == "torchrun";
+  if (s.transport == "nccl" && !on_gpus) {
+    throw UsageError(
+        fmt::format("--transport nccl with --device {}: NCCL sends what lies on GPUs; give --device cuda, or another "
+                    "transport",
+                    s.device));
+  }
+  if (s.transport == "mpi" && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
+    s.transport = "nccl";
+  }
+  if (s.transport == "mpi" && by_torchrun) {
+    throw UsageError(
+        "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
+  }
+  if (s.transport == "nccl" && launched()) {
+    static_cast<void>(master(*launched()));  // what is missing is told before anything starts
+  }
 }
 
 void require_consistent(const Chapter& chapter, const Settings& s) {

@@ -20,6 +20,10 @@ void fill_in_defaults(Settings& settings, const WasGiven& was_given);
 /// say otherwise, and for a chapter without ranks in many processes.
 void follow_launcher(Settings& settings, const Chapter& chapter, const WasGiven& was_given);
 
+/// Between processes on GPUs: NCCL where it is built in and nothing else was asked for. Throws UsageError for NCCL
+/// without GPUs, and for processes of torchrun that cannot use it. The device must be decided by now.
+void choose_transport(Settings& settings, const WasGiven& was_given);
+
 /// Throws UsageError for settings that contradict each other.
 void require_consistent(const Chapter& chapter, const Settings& settings);
 

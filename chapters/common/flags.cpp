@@ -176,8 +176,9 @@ class FlagAdder {
     }
     if (has("transport")) {
       offer("transport", s_.transport,
-            "How ranks talk: as threads of one process, or as processes of mpirun or srun by MPI")
-          ->check(CLI::IsMember({"thread", "mpi"}));
+            "How ranks talk: as threads of one process, as processes of mpirun or srun by MPI, or with a GPU each by "
+            "NCCL")
+          ->check(CLI::IsMember({"thread", "mpi", "nccl"}));
     }
     if (has("timeout")) {
       offer("timeout", s_.timeout, "Seconds that a rank waits for another before all give up");
@@ -301,12 +302,13 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   follow_launcher(settings, chapter, was_given);
   // What is decided without a flag does not come from an older run.
   const auto is_decided = [&](const std::string& name) {
-    return was_given(name) || name == "transport" || (name == "ranks" && settings.transport != "thread");
+    return was_given(name) || name == "transport" || (name == "ranks" && launched() && settings.transport != "thread");
   };
   if (!settings.resume.empty()) {
     settings = merged_with_resumed(is_decided, chapter, settings);
     settings.chapter_flags = chapter.flags;
   }
+  choose_transport(settings, was_given);
   fill_in_defaults(settings, is_decided);
   if (!settings.resume.empty()) {
     const std::string changed = first_difference(settings, read_settings(settings.resume));

@@ -51,11 +51,15 @@ Tensor sample_pictures(const Settings& settings, std::int64_t count, Device devi
   return normalize(Tensor::zeros({count, 3, settings.image_size, settings.image_size}, DType::uint8, device));
 }
 
+Transport transport_named(const std::string& name) {
+  return name == "nccl" ? Transport::nccl : name == "mpi" ? Transport::mpi : Transport::thread;
+}
+
 }  // namespace
 
 World open_world(const Settings& settings) {
   World world{.ranks = settings.ranks,
-              .transport = settings.transport == "mpi" ? Transport::mpi : Transport::thread,
+              .transport = transport_named(settings.transport),
               .threads = settings.threads,
               .timeout = settings.timeout,
               .link = link_from_text(settings.link),
