@@ -199,6 +199,7 @@ bool NcclLane::Transfer::is_done() {
       state_ = State::done;
       moves_.clear();
     } else if (state == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());      // the next launch would take it for its own error
       static_cast<void>(lane_.comm_.is_ready());  // throws when another rank is lost
     } else {
       throw WireError(fmt::format("the GPU fails: {} ({})", cudaGetErrorString(state), cudaGetErrorName(state)));
