@@ -46,7 +46,7 @@ if(STAGECOACH_CUDA_KIND STREQUAL "gpu")
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # a program needs nothing but the driver
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # a program needs nothing but the driver, and NCCL where it is built in
   if(CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
