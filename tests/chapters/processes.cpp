@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 namespace stagecoach::test {
@@ -24,7 +25,9 @@ std::vector<std::string> shared_memory() {
 
 /// Whether a process runs; one that has ended and that nobody has asked about does not.
 bool runs(pid_t process) {
-  const std::string state = read_bytes("/proc/" + std::to_string(process) + "/stat");
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string state;
+  std::getline(file, state);  // nothing, when it ends just now
   const auto name_end = state.rfind(") ");
   return name_end != std::string::npos && state.at(name_end + 2) != 'Z' && state.at(name_end + 2) != 'X';
 }
