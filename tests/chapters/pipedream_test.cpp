@@ -233,11 +233,16 @@ TEST_F(PipedreamProgram, AnInterruptBehindTheLastBatchCanBeResumed) {
 
 // Activations of the test are on their way for a few batches at a time only.
 TEST_F(PipedreamProgram, MemoryOfTheTestDoesNotGrowWithIt) {
+  // The least of three runs: a message more is alive where a rank had to wait for its core.
   const auto peak_with = [&](int pictures) {
     make_data(32, pictures);
-    const std::string out = fmt::format("with-{}", pictures);
-    EXPECT_EQ(pipedream(out, {"--split", "3,9"}, "1").exit_code, 0);
-    return metrics(out)[0]["peak_bytes"][0].get<double>();
+    double least = 1e18;
+    for (int i = 0; i < 3; ++i) {
+      const std::string out = fmt::format("with-{}-{}", pictures, i);
+      EXPECT_EQ(pipedream(out, {"--split", "3,9"}, "1").exit_code, 0);
+      least = std::min(least, metrics(out)[0]["peak_bytes"][0].get<double>());
+    }
+    return least;
   };
   EXPECT_LT(peak_with(4000), 1.2 * peak_with(400));
 }
