@@ -22,8 +22,7 @@ std::vector<int> all_of(const World& world) {
 
 void launch_threads(const World& world, const std::function<void(Rank&)>& body) {
   const std::vector<int> members = all_of(world);
-  const auto waits =
-      enough_cores(world) && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping;
+  const auto waits = enough_cores(world) && world.ranks > 1 ? Waits::polling : Waits::sleeping;
   const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
   const auto start = start_wall_time();
   const auto run_rank = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
@@ -55,7 +54,7 @@ std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
             device,
             make_clock(clock, device, world.link, start_wall_time()),
             std::make_shared<FlightRecorder>()},
-      ThreadWorld::Waits::sleeping);
+      Waits::sleeping);
 }
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {

@@ -51,6 +51,22 @@ bool is_error(const std::exception_ptr& failure) {
   }
 }
 
+void run_as_process(int rank, const std::filesystem::path& flight_folder,
+                    const std::function<void(const std::shared_ptr<FlightRecorder>& recorder)>& run,
+                    const std::function<void(const std::string& why)>& tell) {
+  const auto recorder = std::make_shared<FlightRecorder>();
+  try {
+    run(recorder);
+  } catch (...) {
+    const std::exception_ptr mine = with_rank(rank);
+    if (is_error(mine)) {
+      leave_flight_record(*recorder, flight_folder, rank);
+      tell(words_of(mine));
+    }
+    std::rethrow_exception(mine);
+  }
+}
+
 void leave_flight_record(const FlightRecorder& recorder, const std::filesystem::path& folder, int rank) noexcept {
   if (folder.empty()) {
     return;

@@ -61,7 +61,7 @@ double ExchangeCommunicator::latest_time(const char* operation, const Tensor& li
 std::vector<ExchangeCommunicator::Choice> ExchangeCommunicator::gather_choices(int colour, int key) {
   const Tensor mine = Tensor::from(std::vector<std::int32_t>{colour, key}, {2}, device());
   std::vector<Choice> choices;
-  for (const Tensor& theirs : all_gather(mine)) {
+  for (const Tensor& theirs : gather("split", mine)) {
     const auto numbers = theirs.to_vector<std::int32_t>();
     choices.push_back({numbers[0], numbers[1], static_cast<int>(choices.size())});
   }
@@ -144,15 +144,17 @@ void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
   }
 }
 
-std::vector<Tensor> ExchangeCommunicator::all_gather(const Tensor& tensor) {
-  const Meeting meeting(*this, "all_gather", tensor, ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)));
+std::vector<Tensor> ExchangeCommunicator::all_gather(const Tensor& tensor) { return gather("all_gather", tensor); }
+
+std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Tensor& tensor) {
+  const Meeting meeting(*this, operation, tensor, ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)));
   Parcels parcels = nothing();
   std::vector<Tensor> gathered;
   for (int r = 0; r < size(); ++r) {
     gathered.push_back(r == rank() ? tensor.clone() : room_for(tensor));
     with(parcels, r) = {tensor, gathered.back()};
   }
-  exchange("all_gather", tensor, parcels);
+  exchange(operation, tensor, parcels);
   return gathered;
 }
 

@@ -42,6 +42,8 @@ class ExchangeCommunicator : public GroupCommunicator {
  private:
   class Meeting;
 
+  /// all_gather, under the name of what it is for.
+  std::vector<Tensor> gather(const char* operation, const Tensor& tensor);
   Parcels nothing() const { return Parcels(static_cast<std::size_t>(size())); }
   Parcel& with(Parcels& parcels, int peer) const { return parcels[static_cast<std::size_t>(peer)]; }
   /// Adds to `mine`, in the order of the ranks, what the others sent.

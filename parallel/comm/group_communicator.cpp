@@ -43,6 +43,21 @@ void GroupCommunicator::require_parts(const Tensor& tensor) const {
                    doing("reduce_scatter"), describe(tensor), size());
 }
 
+CommError GroupCommunicator::other_operation(const char* operation, int other, const std::string& theirs) const {
+  return CommError(
+      fmt::format("{}: rank {} calls {} at this point; all ranks of a group call the same ones in the same order",
+                  doing(operation), member(other), theirs));
+}
+
+CommError GroupCommunicator::other_type(const char* operation, const Tensor& mine, int other,
+                                        const std::string& theirs) const {
+  return CommError(fmt::format("{}: {} here, {} on rank {}", doing(operation), type_of(mine), theirs, member(other)));
+}
+
+CommError GroupCommunicator::unexpected(const std::string& words, const std::string& wanted, const std::string& came) {
+  return CommError(fmt::format("{}: {} was expected, {} came", words, wanted, came));
+}
+
 double GroupCommunicator::arrival_of(std::size_t bytes, int to) {
   const Link& link = clock().link();
   const double transfer = link.transfer_seconds(static_cast<double>(bytes));

@@ -49,6 +49,14 @@ class GroupCommunicator : public Communicator {
   /// `direction` is "to" or "from".
   std::string doing(const char* operation, const char* direction, int peer, int tag) const;
 
+  // Errors of ranks that disagree.
+  /// Rank `other` of the group is in another operation, named `theirs`.
+  CommError other_operation(const char* operation, int other, const std::string& theirs) const;
+  /// Rank `other` brought a tensor of type `theirs` to an operation of all.
+  CommError other_type(const char* operation, const Tensor& mine, int other, const std::string& theirs) const;
+  /// A message is of another type than the receiver expects; `words` names the call.
+  static CommError unexpected(const std::string& words, const std::string& wanted, const std::string& came);
+
   /// By a virtual clock: when a message that is sent now arrives. It takes the link as soon as those before it, to the
   /// same rank, are through.
   double arrival_of(std::size_t bytes, int to);

@@ -5,14 +5,14 @@
 
 #include <utility>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/patience.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr const char* kFailed = "failed";  // the key of bad news
 constexpr std::chrono::microseconds kRest(100);
-constexpr std::chrono::milliseconds kLongestPoll(1);  // what GPUs do is often over by then
+constexpr std::chrono::milliseconds kYielding(1);  // what GPUs do is often over by then
 
 std::string letter(const std::string& key, const std::string& text) { return key + '\n' + text; }
 
@@ -123,19 +123,16 @@ MailWait::MailWait(Mail& mail, std::stop_token stop, Words doing)
 
 void MailWait::look() {
   if (mail_.has_failed()) {
-    throw CommError(fmt::format("{}: stopped, as {}", doing_(), mail_.failure()));
+    throw stopped(doing_(), mail_.failure());
   }
   if (stop_.stop_requested()) {
-    throw CommError(fmt::format("{}: given up by this rank", doing_()));
+    throw given_up(doing_());
   }
   const auto waited = std::chrono::steady_clock::now() - began_;
   if (waited > mail_.timeout()) {
-    throw CommError(
-        fmt::format("{}: no answer within {} s; is the other rank stuck, or does it expect other messages? "
-                    "(--timeout waits longer)",
-                    doing_(), mail_.timeout().count()));
+    throw no_answer(doing_(), mail_.timeout());
   }
-  if (waited < kLongestPoll) {
+  if (waited < kYielding) {
     ::sched_yield();
   } else {
     mail_.rest();

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -83,6 +84,27 @@ std::chrono::steady_clock::time_point common_start(MPI_Comm comm, int rank, int 
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(Seconds(start - ahead)));
 }
 
+void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRecorder>& recorder,
+              const std::function<void(Rank&)>& body) {
+  const int r = mpi.rank();
+  const Device device = device_of(world, world.device == DeviceType::cpu ? r : mpi.local_rank());
+  require_device(device);
+  std::vector<int> members(static_cast<std::size_t>(world.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  MPI_Comm own = MPI_COMM_NULL;
+  std::chrono::steady_clock::time_point start;
+  mpi.guard("the start of all ranks", [&] {
+    MPI_Comm_dup(mpi.comm(), &own);
+    start = common_start(own, r, world.ranks);
+  });
+  const bool enough = static_cast<unsigned>(mpi.neighbours() * world.threads) <= std::thread::hardware_concurrency();
+  const Waits waits = enough && world.ranks > 1 ? Waits::polling : Waits::sleeping;
+  auto clock = make_clock(world.clock, device, world.link, start_wall_time(start));
+  MpiCommunicator comm(mpi, own, {"world", r, members, device, std::move(clock), recorder}, waits);
+  Rank rank{r, world.ranks, device, comm};
+  body(rank);
+}
+
 }  // namespace
 
 void run_rank(const World& world, const std::function<void(Rank&)>& body) {
@@ -92,35 +114,9 @@ void run_rank(const World& world, const std::function<void(Rank&)>& body) {
         fmt::format("the launcher started {} process(es), the run has {} ranks; start {}, or leave out --ranks",
                     mpi.size(), world.ranks, world.ranks));
   }
-  const int r = mpi.rank();
-  const auto recorder = std::make_shared<FlightRecorder>();
-  try {
-    const Device device = world.device == DeviceType::cpu ? device_of(world, r) : device_of(world, mpi.local_rank());
-    require_device(device);
-    std::vector<int> members(static_cast<std::size_t>(world.ranks));
-    std::iota(members.begin(), members.end(), 0);
-    MPI_Comm own = MPI_COMM_NULL;
-    std::chrono::steady_clock::time_point start;
-    mpi.guard("the start of all ranks", [&] {
-      MPI_Comm_dup(mpi.comm(), &own);
-      start = common_start(own, r, world.ranks);
-    });
-    const bool enough = static_cast<unsigned>(mpi.neighbours() * world.threads) <= std::thread::hardware_concurrency();
-    const auto waits = enough && world.ranks > 1 ? ThreadWorld::Waits::polling : ThreadWorld::Waits::sleeping;
-    MpiCommunicator comm(
-        mpi, own,
-        {"world", r, members, device, make_clock(world.clock, device, world.link, start_wall_time(start)), recorder},
-        waits);
-    Rank rank{r, world.ranks, device, comm};
-    body(rank);
-  } catch (...) {
-    const std::exception_ptr mine = with_rank(r);
-    if (is_error(mine)) {
-      leave_flight_record(*recorder, world.flight_folder, r);
-      mpi.fail(words_of(mine));
-    }
-    std::rethrow_exception(mine);
-  }
+  run_as_process(
+      mpi.rank(), world.flight_folder, [&](const auto& recorder) { run_body(world, mpi, recorder, body); },
+      [&](const std::string& why) { mpi.fail(why); });
 }
 
 void agree_on(const World& world, Tensor& values) {

@@ -18,7 +18,7 @@ int mpi_tag(int tag, Kind kind) { return tag * kKinds + kind; }
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, ThreadWorld::Waits waits)
+MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits)
     : ExchangeCommunicator(std::move(group)),
       world_(world),
       comm_(comm),
@@ -75,13 +75,10 @@ void MpiCommunicator::exchange(const char* operation, const Tensor& like, Parcel
 void MpiCommunicator::require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const {
   const MpiHeader mine(operation, like, 0);
   if (theirs.operation != mine.operation) {
-    throw CommError(
-        fmt::format("{}: rank {} calls {} at this point; all ranks of a group call the same ones in the same order",
-                    doing(operation), member(from), theirs.operation.data()));
+    throw other_operation(operation, from, theirs.operation.data());
   }
   if (!theirs.is_of_same_type(mine)) {
-    throw CommError(
-        fmt::format("{}: {} here, {} on rank {}", doing(operation), type_of(like), theirs.type(), member(from)));
+    throw other_type(operation, like, from, theirs.type());
   }
 }
 
@@ -149,8 +146,7 @@ Tensor MpiCommunicator::take(const char* operation, const Tensor& tensor, int fr
   try {
     world_.wait(std::span(expected->requests).first(1), patience_, words);
     if (!expected->message.header().is_of_same_type({operation, tensor, 0})) {
-      throw CommError(
-          fmt::format("{}: {} was expected, {} came", words(), type_of(tensor), expected->message.header().type()));
+      throw unexpected(words(), type_of(tensor), expected->message.header().type());
     }
     world_.wait(expected->requests, patience_, words);
   } catch (...) {
@@ -197,7 +193,7 @@ std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   MPI_Comm comm = MPI_COMM_NULL;
   world_.guard("MPI_Comm_dup", [&] { MPI_Comm_dup(comm_, &comm); });
   // It sleeps while it waits: it shares the core of the rank's own thread, which has work to do.
-  return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), ThreadWorld::Waits::sleeping);
+  return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), Waits::sleeping);
 }
 
 }  // namespace stagecoach

@@ -18,7 +18,7 @@ namespace stagecoach {
 class MpiCommunicator final : public ExchangeCommunicator {
  public:
   /// `comm` is this group's alone; it is freed at the end unless the world has failed.
-  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, ThreadWorld::Waits waits);
+  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits);
   ~MpiCommunicator() override;
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
@@ -60,7 +60,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   MpiWorld& world_;
   MPI_Comm comm_;
   std::stop_source abandoned_;
-  ThreadWorld::Patience patience_;
+  Patience patience_;
   std::deque<std::shared_ptr<Sent>> sent_;
   std::shared_ptr<Exchange> exchange_;
 };

@@ -25,7 +25,6 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLongestPoll(20);
 constexpr std::chrono::milliseconds kBetweenLooks(1);  // at other ranks' news
 constexpr std::chrono::milliseconds kBetweenLooksForDead(20);
 constexpr std::chrono::seconds kFarewell(1);
@@ -161,7 +160,7 @@ bool MpiWorld::are_done(std::span<MPI_Request> requests) {
   return done != 0;
 }
 
-void MpiWorld::wait(std::span<MPI_Request> requests, const ThreadWorld::Patience& patience, const Words& doing) {
+void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing) {
   const auto test = [&] {
     int done = 0;
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), doing);
@@ -172,11 +171,11 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const ThreadWorld::Patience
   }
   const auto began = SteadyClock::now();
   auto next_look = began + kBetweenLooks;
-  const auto poll_until = patience.waits == ThreadWorld::Waits::polling ? began + kLongestPoll : began;
+  const auto poll_until = patience.waits == Waits::polling ? began + kLongestPoll : began;
   while (!test()) {
     const auto now = SteadyClock::now();
     if (patience.stop.stop_requested()) {
-      throw CommError(fmt::format("{}: given up by this rank", doing()));
+      throw given_up(doing());
     }
     if (now >= next_look) {
       look();
@@ -185,13 +184,10 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const ThreadWorld::Patience
         if (test()) {
           return;  // what is there is there, whoever failed since
         }
-        throw CommError(fmt::format("{}: stopped, as {}", doing(), failure()));
+        throw stopped(doing(), failure());
       }
       if (now - began > timeout_) {
-        throw CommError(
-            fmt::format("{}: no answer within {} s; is the other rank stuck, or does it expect other messages? "
-                        "(--timeout waits longer)",
-                        doing(), timeout_.count()));
+        throw no_answer(doing(), timeout_);
       }
     }
     if (now < poll_until) {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/thread_world.h"
+#include "parallel/comm/patience.h"
 
 namespace stagecoach {
 
@@ -45,7 +45,7 @@ class MpiWorld {
   using Words = std::function<std::string()>;
   /// Returns when all of `requests` are done. Throws CommError, which begins with what `doing` gives, after the timeout
   /// and when a rank has failed.
-  void wait(std::span<MPI_Request> requests, const ThreadWorld::Patience& patience, const Words& doing);
+  void wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing);
   /// Whether they are.
   bool are_done(std::span<MPI_Request> requests);
   /// Throws CommError when `code` is no success.

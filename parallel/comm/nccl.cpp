@@ -96,17 +96,12 @@ void run_process(const World& world, const Launched& process, int gpus, const st
   static std::atomic<int> runs = 0;
   const Rendezvous& place = Rendezvous::instance(world);
   Mail mail(place.address(), fmt::format("run {}", runs++), process.rank, process.size, Seconds(world.timeout));
-  const auto recorder = std::make_shared<FlightRecorder>();
-  try {
-    run_rank(world, process.rank, nccl_device(process, process.rank, gpus), mail, recorder, body);
-  } catch (...) {
-    const std::exception_ptr mine = with_rank(process.rank);
-    if (is_error(mine)) {
-      leave_flight_record(*recorder, world.flight_folder, process.rank);
-      mail.fail(words_of(mine));
-    }
-    std::rethrow_exception(mine);
-  }
+  run_as_process(
+      process.rank, world.flight_folder,
+      [&](const Recorder& recorder) {
+        run_rank(world, process.rank, nccl_device(process, process.rank, gpus), mail, recorder, body);
+      },
+      [&](const std::string& why) { mail.fail(why); });
 }
 
 }  // namespace

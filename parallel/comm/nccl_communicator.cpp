@@ -124,7 +124,7 @@ Tensor NcclCommunicator::take(const Tensor& tensor, int from, int tag) {
   const Words words = [&] { return doing("receive", "from", from, tag); };
   const Announced announced = wait_for_announcement(from, tag, words);
   if (announced.type != type_of(tensor)) {
-    throw CommError(fmt::format("{}: {} was expected, {} came", words(), type_of(tensor), announced.type));
+    throw unexpected(words(), type_of(tensor), announced.type);
   }
   mail_.post(member(from), key("go"), announced.what);
   if (tensor.bytes() > 0) {
@@ -153,7 +153,7 @@ double NcclCommunicator::receive_number(int from, int tag) {
   const Words words = [&] { return doing("receive_number", "from", from, tag); };
   const Announced announced = wait_for_announcement(from, tag, words);
   if (announced.type != kNumber) {
-    throw CommError(fmt::format("{}: a number was expected, {} came", words(), announced.type));
+    throw unexpected(words(), "a number", announced.type);
   }
   return std::strtod(announced.what.c_str(), nullptr);
 }
@@ -193,13 +193,10 @@ void NcclCommunicator::meet(const char* operation, const Tensor& like) {
     const std::string& words = all[static_cast<std::size_t>(r)];
     const auto end = words.find(';');
     if (words.substr(0, end) != called) {
-      throw CommError(
-          fmt::format("{}: rank {} calls {} at this point; all ranks of a group call the same ones in the same order",
-                      doing(operation), member(r), words.substr(0, end)));
+      throw other_operation(operation, r, words.substr(0, end));
     }
     if (words.substr(end + 1) != type) {
-      throw CommError(
-          fmt::format("{}: {} here, {} on rank {}", doing(operation), type, words.substr(end + 1), member(r)));
+      throw other_type(operation, like, r, words.substr(end + 1));
     }
   }
 }
@@ -238,7 +235,6 @@ std::unique_ptr<Wire> NcclCommunicator::split_wire(int colour, int key, const ch
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
-  const Recorded recorded(*group().recorder, {.operation = "split", .group = group().name});
   Group part = chosen_from(gather_choices(colour, key));
   // NCCL takes colours from 0, so the first member stands for its group.
   auto wire = split_wire(part.members[0], part.rank, "split");

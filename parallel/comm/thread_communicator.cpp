@@ -55,7 +55,7 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
     const ThreadWorld::Message message = wait_for(from, tag, words);
     const Tensor& tensor = message.tensor;
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
-      throw CommError(fmt::format("{}: {} was expected, {} came", words, type_of(shape, dtype), type_of(tensor)));
+      throw unexpected(words, type_of(shape, dtype), type_of(tensor));
     }
     if (device().type == DeviceType::cuda) {
       message.ready.wait({device(), Stream::kCompute});
@@ -86,7 +86,7 @@ double ThreadCommunicator::receive_number(int from, int tag) {
   const std::string words = doing("receive_number", "from", from, tag);
   const Tensor tensor = wait_for(from, tag, words).tensor;
   if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
-    throw CommError(fmt::format("{}: a number was expected, {} came", words, type_of(tensor)));
+    throw unexpected(words, "a number", type_of(tensor));
   }
   return tensor.to_vector<double>()[0];
 }
@@ -108,10 +108,7 @@ std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine, do
   for (int r = 0; r < size(); ++r) {
     const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
     if (theirs == nullptr || theirs->operation != operation) {
-      throw CommError(
-          fmt::format("{}: rank {} calls another operation at this point; all ranks of a group call the same "
-                      "ones in the same order",
-                      doing(operation), member(r)));
+      throw other_operation(operation, r, theirs == nullptr ? "another operation" : theirs->operation);
     }
     waiting.until(theirs->time + seconds);
     all.push_back(theirs->mine);
@@ -131,8 +128,7 @@ std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const T
   for (const Brought& brought : meet(operation, Brought{tensor.detach(), ready}, seconds)) {
     const int r = static_cast<int>(tensors.size());
     if (brought.tensor.shape() != tensor.shape() || brought.tensor.dtype() != tensor.dtype()) {
-      throw CommError(fmt::format("{}: {} here, {} on rank {}", doing(operation), type_of(tensor),
-                                  type_of(brought.tensor), member(r)));
+      throw other_type(operation, tensor, r, type_of(brought.tensor));
     }
     if (device().type == DeviceType::cuda) {
       brought.ready.wait({device(), Stream::kCompute});
@@ -228,7 +224,7 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
 
 std::unique_ptr<Communicator> ThreadCommunicator::duplicate() {
   // It sleeps while it waits: it shares the core of the rank's own thread, which has work to do.
-  return std::make_unique<ThreadCommunicator>(world_, duplicated(), ThreadWorld::Waits::sleeping);
+  return std::make_unique<ThreadCommunicator>(world_, duplicated(), Waits::sleeping);
 }
 
 void ThreadCommunicator::abandon() {

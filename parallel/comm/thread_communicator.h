@@ -13,7 +13,7 @@ namespace stagecoach {
 
 class ThreadCommunicator final : public GroupCommunicator {
  public:
-  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, ThreadWorld::Waits waits)
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, Waits waits)
       : GroupCommunicator(std::move(group)), world_(std::move(world)), patience_{waits, abandoned_.get_token()} {}
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
@@ -47,7 +47,7 @@ class ThreadCommunicator final : public GroupCommunicator {
 
   std::shared_ptr<ThreadWorld> world_;
   std::stop_source abandoned_;
-  ThreadWorld::Patience patience_;
+  Patience patience_;
   std::int64_t meetings_ = 0;
 };
 

@@ -12,7 +12,6 @@ namespace stagecoach {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLongestPoll(20);
 constexpr int kLooks = 1000;  // some microseconds
 
 }  // namespace
@@ -49,16 +48,13 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
     return;  // what is there is there, whoever failed since
   }
   if (!failure_.empty()) {
-    throw CommError(fmt::format("{}: stopped, as {}", doing(), failure_));
+    throw stopped(doing(), failure_);
   }
   if (patience.stop.stop_requested()) {
-    throw CommError(fmt::format("{}: given up by this rank", doing()));
+    throw given_up(doing());
   }
   if (!in_time) {
-    throw CommError(
-        fmt::format("{}: no answer within {} s; is the other rank stuck, or does it expect other messages? "
-                    "(--timeout waits longer)",
-                    doing(), timeout_.count()));
+    throw no_answer(doing(), timeout_);
   }
 }
 

@@ -13,13 +13,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <stop_token>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "parallel/comm/patience.h"
 
 namespace stagecoach {
 
@@ -27,15 +27,6 @@ class ThreadWorld {
  public:
   ThreadWorld(int ranks, std::chrono::duration<double> timeout)
       : timeout_(timeout), mailboxes_(static_cast<std::size_t>(ranks)) {}
-
-  /// With Waits::polling a thread that waits keeps its core for a while: to be woken takes longer than most waits. That
-  /// is for ranks with a core each.
-  enum class Waits { sleeping, polling };
-  /// How a thread waits, and what ends its waits besides what it waits for. After a request to stop, `call` its rank.
-  struct Patience {
-    Waits waits = Waits::sleeping;
-    std::stop_token stop = {};
-  };
 
   struct Message {
     Tensor tensor;
@@ -63,7 +54,7 @@ class ThreadWorld {
 
   /// Tells all ranks, also those that wait now, that `who` has failed. Only the first time counts.
   void fail(const std::string& who);
-  /// Lets the threads of rank `rank` that wait look again whether they shall go on.
+  /// Lets the threads of rank `rank` that wait look again whether they shall go on: after a request to stop.
   void call(int rank);
 
  private:

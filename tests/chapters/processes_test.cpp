@@ -87,23 +87,27 @@ TEST_F(Processes, TracesOfAllRanksShareOneClock) {
   make_data(64, 32);
   ASSERT_EQ(mpirun(3, kGpipe, flags("run", "1", {"--microbatches", "4"})).exit_code, 0);
   const Json trace = Json::parse(bytes("run/trace.json"));
-  // A micro-batch's forward on a rank ends before the next rank's begins.
-  std::map<std::pair<int, int>, std::vector<Json>> forwards;  // rank → its forwards
+  // A message cannot be taken before it is sent: what it makes possible ends after what made it has begun. Forwards
+  // send to the next rank and backwards to the one before, so that a clock that is ahead shows, and one that is behind.
+  std::map<std::pair<std::string, int>, std::vector<Json>> actions;  // by name and rank
   for (const Json& event : trace["traceEvents"]) {
-    if (event["cat"] == "action" && event["name"] == "forward") {
-      forwards[{event["tid"], 0}].push_back(event);
+    if (event["cat"] == "action") {
+      actions[{event["name"], event["tid"]}].push_back(event);
     }
   }
-  ASSERT_EQ(forwards.size(), 3U);
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto& mine = forwards[{rank, 0}];
-    const auto& next = forwards[{rank + 1, 0}];
-    ASSERT_EQ(mine.size(), next.size());
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      const double sent = mine[i]["ts"].get<double>();
-      const double ended = next[i]["ts"].get<double>() + next[i]["dur"].get<double>();
-      EXPECT_LT(sent, ended) << "rank " << rank << ", forward " << i;
+  const auto expect_in_order = [&](const std::string& name, int from, int to) {
+    const auto& makers = actions[{name, from}];
+    const auto& takers = actions[{name, to}];
+    ASSERT_EQ(makers.size(), 4U * 2) << name << ": micro-batches of two steps";
+    ASSERT_EQ(takers.size(), makers.size()) << name;
+    for (std::size_t i = 0; i < makers.size(); ++i) {
+      EXPECT_LT(makers[i]["ts"].get<double>(), takers[i]["ts"].get<double>() + takers[i]["dur"].get<double>())
+          << name << " " << i << " from rank " << from << " to " << to;
     }
+  };
+  for (const int rank : {0, 1}) {
+    expect_in_order("forward", rank, rank + 1);
+    expect_in_order("backward", rank + 1, rank);
   }
 }
 

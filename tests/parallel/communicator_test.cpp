@@ -14,6 +14,7 @@
 #include "core/allocator.h"
 #include "parallel/launch.h"
 #include "parallel/mesh.h"
+#include "tests/parallel/every_transport.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
@@ -171,22 +172,7 @@ TEST_P(Ranks, BarriersHoldAll) {
 
 TEST(Messages, KeepTheirOrderUnderOneTagAndNotBetweenTags) {
   STAGECOACH_NEEDS_RANKS(2);
-  launch(world_of(2), [](Rank& rank) {
-    if (rank.index == 0) {
-      std::vector<PendingSend> sends;
-      for (const int value : {1, 2, 3}) {
-        sends.push_back(rank.comm.send_async(Tensor::full({2}, value, DType::float32, rank.device), 1, value == 2));
-      }
-      for (const PendingSend& send : sends) {
-        send.wait();
-      }
-      return;
-    }
-    const auto next = [&](int tag) { return rank.comm.receive({2}, DType::float32, 0, tag).to_vector<float>()[0]; };
-    EXPECT_EQ(next(1), 2);
-    EXPECT_EQ(next(0), 1);
-    EXPECT_EQ(next(0), 3);
-  });
+  launch(world_of(2), test::expect_order);
 }
 
 TEST(Messages, HandMemoryOverWithoutACopy) {

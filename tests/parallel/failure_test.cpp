@@ -10,80 +10,22 @@
 
 #include "parallel/comm/activity.h"
 #include "parallel/launch.h"
+#include "tests/parallel/every_transport.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
 namespace {
 
 using test::fails_with;
+using test::number;
 
-/// Something that a rank can wait in.
-struct Wait {
-  const char* name;
-  void (*run)(Rank& rank);
-};
-
-Tensor number(const Rank& rank) { return Tensor::zeros({2}, DType::float32, rank.device); }
-
-const Wait kWaits[] = {
-    {"send", [](Rank& rank) { rank.comm.send(number(rank), 0, 7); }},
-    {"receive", [](Rank& rank) { rank.comm.receive({2}, DType::float32, 0, 7); }},
-    {"all_reduce",
-     [](Rank& rank) {
-       Tensor tensor = number(rank);
-       rank.comm.all_reduce(tensor);
-     }},
-    {"reduce",
-     [](Rank& rank) {
-       Tensor tensor = number(rank);
-       rank.comm.reduce(tensor, 0);
-     }},
-    {"broadcast",
-     [](Rank& rank) {
-       Tensor tensor = number(rank);
-       rank.comm.broadcast(tensor, 0);
-     }},
-    {"all_gather", [](Rank& rank) { rank.comm.all_gather(number(rank)); }},
-    {"reduce_scatter", [](Rank& rank) { rank.comm.reduce_scatter(Tensor::zeros({3}, DType::float32, rank.device)); }},
-    {"barrier", [](Rank& rank) { rank.comm.barrier(); }},
-    {"split", [](Rank& rank) { rank.comm.split(0, 0); }},
-};
-
-class Failure : public ::testing::TestWithParam<Wait> {};
-INSTANTIATE_TEST_SUITE_P(Waiting, Failure, ::testing::ValuesIn(kWaits),
+class Failure : public ::testing::TestWithParam<test::Wait> {};
+INSTANTIATE_TEST_SUITE_P(Waiting, Failure, ::testing::ValuesIn(test::kWaits),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST_P(Failure, OfARankStopsTheOthersAtOnce) {
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(fails_with<Error>({"rank 0: the disk is on fire"}, [&] {
-    launch({.ranks = 3, .timeout = 60}, [&](Rank& rank) {
-      if (rank.index == 0) {
-        throw Error("the disk is on fire");
-      }
-      EXPECT_TRUE(fails_with<CommError>(
-          {fmt::format("rank {}: {}", rank.index, GetParam().name).c_str(), "rank 0 has failed", "the disk is on fire"},
-          [&] { GetParam().run(rank); }));
-    });
-  }));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "long before the timeout";
-}
+TEST_P(Failure, OfARankStopsTheOthersAtOnce) { test::expect_failure_ends(launch, GetParam()); }
 
-TEST_P(Failure, ToAnswerEndsTheWait) {
-  EXPECT_TRUE(fails_with<CommError>(
-      {"rank 1", GetParam().name, "in the backward of stage 3, micro-batch 9", "within 0.05 s", "--timeout"}, [&] {
-        launch({.ranks = 2, .timeout = 0.05}, [&](Rank& rank) {
-          if (rank.index == 1) {
-            const Activity activity("backward", 3, 9);
-            const auto run = GetParam().run;
-            if (std::string(GetParam().name) == "reduce_scatter") {
-              rank.comm.reduce_scatter(number(rank));
-            } else {
-              run(rank);
-            }
-          }
-        });
-      }));
-}
+TEST_P(Failure, ToAnswerEndsTheWait) { test::expect_deadline_ends(launch, GetParam(), 0.05); }
 
 TEST(Failures, KeepTheirKind) {
   const auto world = [](auto fail) {

@@ -14,6 +14,7 @@
 #include "core/cuda_backend.h"
 #include "parallel/comm/background.h"
 #include "parallel/mesh.h"
+#include "tests/parallel/every_transport.h"
 #include "tests/parallel/nccl_world.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
@@ -23,7 +24,9 @@ namespace stagecoach {
 namespace {
 
 using test::fails_with;
+using test::Launch;
 using test::launch_wired;
+using test::number;
 using test::random_tensor;
 using test::same_bytes;
 
@@ -54,8 +57,6 @@ std::vector<Tensor> results_of(Rank& rank) {
   rank.comm.barrier();
   return results;
 }
-
-using Launch = void (*)(const World& world, const std::function<void(Rank&)>& body);
 
 /// The same on all ranks, one after another.
 std::vector<std::vector<Tensor>> results_by(Launch launch_by, const World& world) {
@@ -113,20 +114,7 @@ TEST_P(WiredRanks, SendToAllAndReceiveInAnyOrder) {
   });
 }
 
-TEST(Wired, MessagesKeepTheirOrderUnderOneTagAndNotBetweenTags) {
-  launch_wired({.ranks = 2}, [](Rank& rank) {
-    if (rank.index == 0) {
-      for (const int value : {1, 2, 3}) {  // nobody waits for these sends; the end of the group does
-        rank.comm.send_async(Tensor::full({2}, value, DType::float32, rank.device), 1, value == 2);
-      }
-      return;
-    }
-    const auto next = [&](int tag) { return rank.comm.receive({2}, DType::float32, 0, tag).to_vector<float>()[0]; };
-    EXPECT_EQ(next(1), 2);
-    EXPECT_EQ(next(0), 1);
-    EXPECT_EQ(next(0), 3);
-  });
-}
+TEST(Wired, MessagesKeepTheirOrderUnderOneTagAndNotBetweenTags) { launch_wired({.ranks = 2}, test::expect_order); }
 
 TEST(Wired, GroupsSplitAndSplitAgain) {
   launch_wired({.ranks = 12}, [](Rank& rank) {
@@ -157,53 +145,16 @@ TEST(Wired, ASecondThreadSumsBesideMessages) {
   });
 }
 
-/// Something that rank 1 waits in, for rank 0.
-struct Wait {
-  const char* name;
-  void (*run)(Rank& rank);
-};
+class WiredWaits : public ::testing::TestWithParam<test::Wait> {};
+const auto kNameOfWait = [](const auto& test) { return std::string(test.param.name); };
+INSTANTIATE_TEST_SUITE_P(Waiting, WiredWaits, ::testing::ValuesIn(test::kWaits), kNameOfWait);
+INSTANTIATE_TEST_SUITE_P(WaitingHereOnly, WiredWaits,
+                         ::testing::Values(test::Wait{"duplicate", [](Rank& rank) { rank.comm.duplicate(); }}),
+                         kNameOfWait);
 
-Tensor number(const Rank& rank) { return Tensor::zeros({2}, DType::float32, rank.device); }
+TEST_P(WiredWaits, EndWhenARankFails) { test::expect_failure_ends(launch_wired, GetParam()); }
 
-const Wait kWaits[] = {
-    {"send", [](Rank& rank) { rank.comm.send(number(rank), 0, 7); }},
-    {"receive", [](Rank& rank) { rank.comm.receive({2}, DType::float32, 0, 7); }},
-    {"receive_number", [](Rank& rank) { rank.comm.receive_number(0, 7); }},
-    {"all_gather", [](Rank& rank) { rank.comm.all_gather(number(rank)); }},
-    {"barrier", [](Rank& rank) { rank.comm.barrier(); }},
-    {"duplicate", [](Rank& rank) { rank.comm.duplicate(); }},
-};
-
-class WiredWaits : public ::testing::TestWithParam<Wait> {};
-INSTANTIATE_TEST_SUITE_P(Waiting, WiredWaits, ::testing::ValuesIn(kWaits),
-                         [](const auto& test) { return std::string(test.param.name); });
-
-TEST_P(WiredWaits, EndWhenARankFails) {
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(fails_with<Error>({"rank 0: the disk is on fire"}, [&] {
-    launch_wired({.ranks = 3, .timeout = 60}, [&](Rank& rank) {
-      if (rank.index == 0) {
-        throw Error("the disk is on fire");
-      }
-      EXPECT_TRUE(fails_with<CommError>(
-          {fmt::format("rank {}: {}", rank.index, GetParam().name).c_str(), "stopped, as rank 0 has failed", "on fire"},
-          [&] { GetParam().run(rank); }));
-    });
-  }));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "long before the timeout";
-}
-
-TEST_P(WiredWaits, EndAtTheDeadline) {
-  EXPECT_TRUE(fails_with<CommError>(
-      {"rank 1", GetParam().name, "in the backward of stage 3, micro-batch 9", "within 0.5 s", "--timeout"}, [&] {
-        launch_wired({.ranks = 2, .timeout = 0.5}, [&](Rank& rank) {
-          if (rank.index == 1) {
-            const Activity activity("backward", 3, 9);
-            GetParam().run(rank);
-          }
-        });
-      }));
-}
+TEST_P(WiredWaits, EndAtTheDeadline) { test::expect_deadline_ends(launch_wired, GetParam(), 0.5); }
 
 TEST(Wired, RanksThatDisagreeAreToldBothCalls) {
   const auto world = [](auto body) { return [body] { launch_wired({.ranks = 2, .timeout = 30}, body); }; };
