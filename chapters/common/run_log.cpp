@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <optional>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "chapters/common/interrupt.h"
