@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--model", default="resnet50")
     parser.add_argument("--batch-size", type=int, default=120)
-    parser.add_argument("--split", default="12,10", help="layers a stage, the same in all runs")
+    parser.add_argument("--split", default="11,11", help="layers a stage, the same in all runs")
     parser.add_argument("--sizes", default="1,2,4,6,8,12,15,20,24,30,40,60")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--svg", type=pathlib.Path)

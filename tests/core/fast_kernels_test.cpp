@@ -9,7 +9,7 @@
 
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/linear.h"
-#include "core/kernels/cpu/wide_weight_gradient.h"
+#include "core/kernels/cpu/wide_conv2d.h"
 #include "core/random.h"
 #include "tests/support/devices.h"
 
@@ -174,33 +174,71 @@ TEST_P(FastConv2dSamples, AgreeWithPlain) {
   check_conv2d(device, {GetParam(), 1, 4, 4, 1, {1, 3, 0}});
 }
 
-// Many channels on small maps: the weight gradient takes another path (wide_weight_gradient.h).
+// Many channels: matrix products with gathered panels (wide_conv2d.h). The maps make runs of every length, full and
+// ragged last panels, sums longer and shorter than a panel's depth; strides leave inputs out, and borders are wide.
+const ConvShape kWideShapes[] = {
+    {3, 64, 4, 4, 64, {3, 1, 1}},  {2, 70, 5, 3, 65, {1, 1, 0}},  {2, 64, 8, 8, 96, {3, 2, 1}},
+    {1, 81, 2, 2, 64, {3, 1, 1}},  {5, 64, 1, 1, 64, {1, 1, 0}},  {2, 66, 7, 7, 64, {5, 3, 2}},
+    {1, 64, 3, 16, 64, {3, 1, 1}}, {3, 300, 2, 2, 67, {1, 1, 0}}, {2, 64, 9, 6, 64, {1, 2, 0}},
+    {2, 64, 5, 7, 70, {2, 3, 0}},  {1, 64, 3, 3, 64, {3, 4, 3}},  {7, 65, 3, 5, 64, {4, 2, 3}}};
+
 TEST(FastConv2d, AgreesWithPlainOnWideLayers) {
   const Device device = test::fresh_device();
   const test::ThreadsFor threads(device, 2);
-  for (const ConvShape& shape : {ConvShape{3, 64, 4, 4, 64, {3, 1, 1}}, ConvShape{2, 70, 5, 3, 65, {1, 1, 0}},
-                                 ConvShape{2, 64, 8, 8, 96, {3, 2, 1}}, ConvShape{1, 81, 2, 2, 64, {3, 1, 1}},
-                                 ConvShape{5, 64, 1, 1, 64, {1, 1, 0}}, ConvShape{2, 66, 7, 7, 64, {5, 3, 2}}}) {
-    EXPECT_TRUE(cpu::has_wide_weight_gradient(shape));
+  for (const ConvShape& shape : kWideShapes) {
+    EXPECT_TRUE(cpu::is_wide(shape));
     check_conv2d(device, shape);
   }
-  EXPECT_FALSE(cpu::has_wide_weight_gradient({2, 64, 9, 9, 64, {3, 1, 1}}));
-  EXPECT_FALSE(cpu::has_wide_weight_gradient({2, 16, 4, 4, 64, {3, 1, 1}}));
+  EXPECT_FALSE(cpu::is_wide({2, 63, 9, 9, 64, {3, 1, 1}}));
+  EXPECT_FALSE(cpu::is_wide({2, 64, 4, 4, 16, {3, 1, 1}}));
 }
 
-TEST(FastConv2d, ThreadsDoNotChangeAWideWeightGradient) {
-  const ConvShape s{3, 70, 6, 5, 66, {3, 1, 1}};
-  const auto x = random_values<float>(s.samples * s.channels * s.height * s.width, 1);
-  const auto grad_y = random_values<float>(s.samples * s.outputs * s.rows() * s.columns(), 2);
-  std::vector<std::vector<float>> results;
-  for (const int count : {1, 2, 3}) {
-    const Device device = test::fresh_device();
-    const test::ThreadsFor threads(device, count);
-    auto& result = results.emplace_back(static_cast<std::size_t>(s.outputs * s.channels * 9));
-    cpu::fast::conv2d_grad_weight(device, s, grad_y.data(), x.data(), result.data());
+TEST(FastConv2d, ThreadsDoNotChangeAWideLayer) {
+  for (const ConvShape& s : kWideShapes) {
+    const auto x = random_values<float>(s.samples * s.channels * s.height * s.width, 1);
+    const auto grad_y = random_values<float>(s.samples * s.outputs * s.rows() * s.columns(), 2);
+    const auto weight = random_values<float>(s.outputs * s.channels * s.window.kernel * s.window.kernel, 3);
+    std::vector<std::array<std::vector<float>, 3>> results;
+    for (const int count : {1, 2, 3}) {
+      const Device device = test::fresh_device();
+      const test::ThreadsFor threads(device, count);
+      auto& [y, grad_x, grad_weight] = results.emplace_back();
+      y.resize(grad_y.size());
+      grad_x.resize(x.size());
+      grad_weight.resize(weight.size());
+      cpu::fast::conv2d<float>(device, s, x.data(), weight.data(), nullptr, y.data());
+      cpu::fast::conv2d_grad_input(device, s, grad_y.data(), weight.data(), grad_x.data());
+      cpu::fast::conv2d_grad_weight(device, s, grad_y.data(), x.data(), grad_weight.data());
+    }
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results[0], results[2]);
   }
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+}
+
+// What a picture gives does not depend on the pictures beside it: a batch may be cut into any micro-batches.
+TEST(FastConv2d, PicturesOfAWideLayerAreAlone) {
+  const Device device = test::fresh_device();
+  for (const ConvShape& s : kWideShapes) {
+    const std::int64_t in = s.channels * s.height * s.width;
+    const std::int64_t out = s.outputs * s.rows() * s.columns();
+    const auto x = random_values<float>(s.samples * in, 1);
+    const auto grad_y = random_values<float>(s.samples * out, 2);
+    const auto weight = random_values<float>(s.outputs * s.channels * s.window.kernel * s.window.kernel, 3);
+    std::vector<float> y(grad_y.size());
+    std::vector<float> y_alone(grad_y.size());
+    std::vector<float> grad_x(x.size());
+    std::vector<float> grad_x_alone(x.size());
+    cpu::fast::conv2d<float>(device, s, x.data(), weight.data(), nullptr, y.data());
+    cpu::fast::conv2d_grad_input(device, s, grad_y.data(), weight.data(), grad_x.data());
+    ConvShape one = s;
+    one.samples = 1;
+    for (std::int64_t n = 0; n < s.samples; ++n) {
+      cpu::fast::conv2d<float>(device, one, x.data() + n * in, weight.data(), nullptr, y_alone.data() + n * out);
+      cpu::fast::conv2d_grad_input(device, one, grad_y.data() + n * out, weight.data(), grad_x_alone.data() + n * in);
+    }
+    EXPECT_EQ(y, y_alone);
+    EXPECT_EQ(grad_x, grad_x_alone);
+  }
 }
 
 // Enough positions that the weight gradient takes the rows of an image in several goes.

@@ -3,9 +3,10 @@
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/dot_tile.h"
 #include "core/kernels/cpu/padded_images.h"
+#include "core/kernels/cpu/phase.h"
 #include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
-#include "core/kernels/cpu/wide_weight_gradient.h"
+#include "core/kernels/cpu/wide_conv2d.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach {
@@ -55,24 +56,13 @@ void exchange_outputs_and_channels(const ConvShape& s, const T* weight, T* turne
   }
 }
 
-/// One of the stride x stride interleaved grids that the input falls into: positions first + stride * i, each of
-/// which meets the kernel's places tap, tap + stride, …
-struct Phase {
-  Phase(std::int64_t first, std::int64_t extent, const Window& window)
-      : positions((extent - first + window.stride - 1) / window.stride),
-        tap((first + window.padding) % window.stride),
-        taps(tap < window.kernel ? (window.kernel - tap + window.stride - 1) / window.stride : 0),
-        output((first + window.padding - tap) / window.stride) {}
-  std::int64_t positions;
-  std::int64_t tap;
-  std::int64_t taps;
-  std::int64_t output;  ///< which output position 0 meets at place `tap`; at the next place it meets the one before
-};
-
 }  // namespace
 
 template <class T>
 void conv2d(Device device, const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
+  if (is_wide(s)) {
+    return wide_conv2d(device, s, x, weight, bias, y);
+  }
   constexpr std::int64_t kLane = kLanes<T>;
   const std::int64_t k = s.window.kernel;
   const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
@@ -104,6 +94,9 @@ void conv2d(Device device, const ConvShape& s, const T* x, const T* weight, cons
 
 template <class T>
 void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const T* weight, T* grad_x) {
+  if (is_wide(s)) {
+    return wide_conv2d_grad_input(device, s, grad_y, weight, grad_x);
+  }
   constexpr std::int64_t kLane = kLanes<T>;
   const std::int64_t k = s.window.kernel;
   const std::int64_t stride = s.window.stride;
@@ -150,8 +143,8 @@ void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const
 
 template <class T>
 void conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
-  if (has_wide_weight_gradient(s)) {
-    return wide_weight_gradient(device, s, grad_y, x, grad_weight);
+  if (is_wide(s)) {
+    return wide_conv2d_grad_weight(device, s, grad_y, x, grad_weight);
   }
   constexpr std::int64_t kLane = kLanes<T>;
   const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
 /// Convolutions, in teaching order: `plain` reads like the formula; `fast` puts one image in each vector lane
-/// (lanes.h) and cuts the result into register tiles (tile.h). The weight gradients of wide layers put one channel in
-/// each lane (wide_weight_gradient.h). Measured speeds: `docs/measurements/cpu_kernels.md`.
+/// (lanes.h) and cuts the result into register tiles (tile.h). Layers with many channels are matrix products
+/// (wide_conv2d.h). Measured speeds: `docs/measurements/cpu_kernels.md`.
 ///
 /// x [N, C, H, W], weight [O, C, K, K], bias [O] or null, y [N, O, P, Q].
 

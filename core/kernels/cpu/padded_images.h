@@ -1,11 +1,14 @@
 #pragma once
 /// @file
-/// Groups of images in lanes (lanes.h), with zeros around them so that no inner loop asks where the border is.
+/// Images with zeros around them, so that no inner loop asks where the border is: groups of images in lanes (lanes.h),
+/// and images as they are.
 
 #include <algorithm>
 #include <cstdint>
 
 #include "core/kernels/cpu/lanes.h"
+#include "core/kernels/cpu/scratch.h"
+#include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
 
@@ -59,5 +62,44 @@ void images_to_lanes(const ImageLayout& layout, const T* images, std::int64_t co
     return here;
   });
 }
+
+/// Zeros around images.
+struct Border {
+  std::int64_t before = 0;
+  std::int64_t below = 0;
+  std::int64_t right = 0;
+};
+
+/// images [images, height, width] with a border of zeros. Without a border they are not copied.
+template <class T>
+class PaddedImages {
+ public:
+  PaddedImages(Device device, std::int64_t images, std::int64_t height, std::int64_t width, const Border& border,
+               const T* from)
+      : width_(border.before + width + border.right),
+        plane_((border.before + height + border.below) * width_),
+        copy_(device, plane_ == height * width ? 0 : images * plane_),
+        data_(plane_ == height * width ? from : copy_.data()) {
+    if (data_ == from) {
+      return;
+    }
+    parallel_for(device, images, [&](std::int64_t image) {
+      T* to = copy_.data() + image * plane_;
+      std::fill_n(to, plane_, T(0));
+      for (std::int64_t row = 0; row < height; ++row) {
+        std::copy_n(from + (image * height + row) * width, width, to + (border.before + row) * width_ + border.before);
+      }
+    });
+  }
+  const T* data() const { return data_; }
+  std::int64_t width() const { return width_; }
+  std::int64_t plane() const { return plane_; }
+
+ private:
+  std::int64_t width_;
+  std::int64_t plane_;
+  Scratch<T> copy_;
+  const T* data_;
+};
 
 }  // namespace stagecoach::cpu

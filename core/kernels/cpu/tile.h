@@ -45,6 +45,7 @@ struct TileCall {
   T* y;
   std::int64_t y_row;     ///< from sum r to r+1
   std::int64_t y_column;  ///< from sum c to c+1
+  bool add = false;       ///< sums start at what `y` holds
 };
 
 /// R rows leave room for this many columns: R * C sums, C vectors of x, and one weight.
@@ -58,7 +59,9 @@ void run_tile(const TileCall<T>& call) {
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
-      sums[r][c] = call.bias != nullptr ? broadcast(call.bias[r]) : Vec<T>{};
+      sums[r][c] = call.add               ? load(call.y + r * call.y_row + c * call.y_column)
+                   : call.bias != nullptr ? broadcast(call.bias[r])
+                                          : Vec<T>{};
     }
   }
   const std::int64_t x_tile = call.x_steps.tile;

@@ -1,0 +1,98 @@
+#pragma once
+/// @file
+/// A matrix product, out [R, C] = a [R, D] times b [D, C], whose factor b need not exist. Panels of b, as wide as a
+/// register tile and short enough for the first-level cache, are made when they are needed, and each meets all rows of
+/// `a` before it is forgotten (Goto and van de Geijn 2008, section 4).
+///
+/// Every sum runs in the order of its index d: a sum that waits in memory for the next panel goes on where it was.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/kernels/cpu/scratch.h"
+#include "core/kernels/cpu/tile.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach::cpu {
+
+/// Columns of a panel.
+template <class T>
+inline constexpr std::int64_t kPanel = max_columns(kMaxRows) * kLanes<T>;
+
+/// Rows of a panel at once: with floats and AVX2 a panel takes 16 KiB, half of a usual first-level cache.
+template <class T>
+inline constexpr std::int64_t kPanelDepth = 256 - 256 % kPanel<T>;
+
+/// Panels side by side that share what is read of `a`.
+inline constexpr std::int64_t kPanelsAtOnce = 4;
+
+/// Rows of `a` that are done for all these panels before the next ones: they stay in the second-level cache.
+inline constexpr std::int64_t kRowsAtOnce = 8 * kMaxRows;
+
+/// sums [panels, rows, kPanel] += a [rows, depth] times b [panels, depth, kPanel].
+template <class T>
+void add_panels(std::int64_t rows, std::int64_t depth, std::int64_t panels, const T* a, std::int64_t a_row, const T* b,
+                T* sums) {
+  TileCall<T> call{};
+  call.taps = {1, 1, depth};
+  call.x_steps = {0, 0, kPanel<T>, kLanes<T>};
+  call.weight_steps = {0, 0, 1, a_row};
+  call.y_row = kPanel<T>;
+  call.y_column = kLanes<T>;
+  call.add = true;
+  for (std::int64_t top = 0; top < rows; top += kRowsAtOnce) {
+    const Parts tiles(std::min(kRowsAtOnce, rows - top), kMaxRows);
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      call.x = b + panel * depth * kPanel<T>;
+      for (std::int64_t tile = 0; tile < tiles.count; ++tile) {
+        const std::int64_t row = top + tiles.begin(tile);
+        call.weight = a + row * a_row;
+        call.y = sums + (panel * rows + row) * kPanel<T>;
+        run_tile<T>(tiles.size(tile), max_columns(kMaxRows), call);
+      }
+    }
+  }
+}
+
+/// The sums [R, kPanel] of a panel begin at bias [R], or at 0 where that is null.
+template <class T>
+void start_sums(std::int64_t rows, const T* bias, T* sums) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::fill_n(sums + r * kPanel<T>, kPanel<T>, bias != nullptr ? bias[r] : T(0));
+  }
+}
+
+struct ProductShape {
+  std::int64_t rows;     ///< R
+  std::int64_t depth;    ///< D
+  std::int64_t columns;  ///< C
+};
+
+/// fill(column, d, depth, to) writes rows d … d + depth - 1 of the panel that starts at `column` to `to` [depth,
+/// kPanel]; write(column, sums) takes its results [R, kPanel]. Both leave what lies behind the last column.
+template <class T, class Fill, class Write>
+void panel_product(Device device, const ProductShape& shape, const T* a, const T* bias, const Fill& fill,
+                   const Write& write) {
+  constexpr std::int64_t kColumnsAtOnce = kPanelsAtOnce * kPanel<T>;
+  parallel_for(device, (shape.columns + kColumnsAtOnce - 1) / kColumnsAtOnce, [&](std::int64_t task) {
+    const std::int64_t first = task * kColumnsAtOnce;
+    const std::int64_t panels = (std::min(kColumnsAtOnce, shape.columns - first) + kPanel<T> - 1) / kPanel<T>;
+    const Scratch<T> b(device, panels * std::min(kPanelDepth<T>, shape.depth) * kPanel<T>);  // [panels, D', kPanel]
+    const Scratch<T> sums(device, panels * shape.rows * kPanel<T>);                          // [panels, R, kPanel]
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      start_sums(shape.rows, bias, sums.data() + panel * shape.rows * kPanel<T>);
+    }
+    for (std::int64_t d = 0; d < shape.depth; d += kPanelDepth<T>) {
+      const std::int64_t depth = std::min(kPanelDepth<T>, shape.depth - d);
+      for (std::int64_t panel = 0; panel < panels; ++panel) {
+        fill(first + panel * kPanel<T>, d, depth, b.data() + panel * depth * kPanel<T>);
+      }
+      add_panels(shape.rows, depth, panels, a + d, shape.depth, b.data(), sums.data());
+    }
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      write(first + panel * kPanel<T>, sums.data() + panel * shape.rows * kPanel<T>);
+    }
+  });
+}
+
+}  // namespace stagecoach::cpu

@@ -1,0 +1,195 @@
+#pragma once
+/// @file
+/// Convolutions with many channels, such as those of a residual network.
+///
+/// One picture a lane (lanes.h) leaves lanes idle where a batch has few pictures, and takes long strides through memory
+/// where pictures have many channels. Here all three operations are matrix products with patches.h:
+///
+///     y           [O, N P Q] = weight [O, C K K]   x  patches of x
+///     grad_x      [C, N H W] = weight [C, O K K]   x  patches of grad_y
+///     grad_weight [O, C K K] = grad_y [O, N P Q]   x  patches of x, transposed
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/lanes.h"
+#include "core/kernels/cpu/padded_images.h"
+#include "core/kernels/cpu/panel_product.h"
+#include "core/kernels/cpu/patches.h"
+#include "core/kernels/cpu/phase.h"
+#include "core/kernels/cpu/scratch.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach::cpu {
+
+/// Whether it pays. The answer depends on the layer alone, not on the batch.
+inline bool is_wide(const ConvShape& s) { return s.channels >= 64 && s.outputs >= 64; }
+
+/// result [N, channels, …] at the places of `runs`, from sums [channels, kPanel] of the panel that begins at
+/// `position`.
+template <class T>
+void scatter(const Runs<T>& runs, std::int64_t position, std::int64_t channels, std::int64_t plane, const T* sums,
+             T* result) {
+  runs.visit(position, [&](const std::int64_t* starts, std::int64_t count, auto length) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::memcpy(result + c * plane + starts[i], sums + c * kPanel<T> + i * length, length * sizeof(T));
+      }
+    }
+  });
+}
+
+/// result [N, R, …] at the places of `results` = a [R, D] times patches [D, positions], plus bias [R].
+template <class T>
+void multiply_patches(Device device, const ProductShape& shape, const T* a, const T* bias, const Patches<T>& patches,
+                      const Runs<T>& results, std::int64_t plane, T* result) {
+  panel_product<T>(
+      device, shape, a, bias,
+      [&](std::int64_t position, std::int64_t d, std::int64_t depth, T* panel) {
+        patches.gather(position, d, depth, panel);
+      },
+      [&](std::int64_t position, const T* sums) { scatter(results, position, shape.rows, plane, sums, result); });
+}
+
+/// What the convolution's window meets in x.
+template <class T>
+Patches<T> input_patches(Device device, const ConvShape& s, const PaddedImages<T>& x) {
+  const std::int64_t k = s.window.kernel;
+  const std::int64_t stride = s.window.stride;
+  return {device,
+          {s.samples, s.rows(), s.columns()},
+          {0, s.channels * x.plane(), stride * x.width(), stride},
+          {s.channels, k, k},
+          {x.plane(), x.width(), 1, 0},
+          x.data()};
+}
+
+template <class T>
+PaddedImages<T> padded_input(Device device, const ConvShape& s, const T* x) {
+  const std::int64_t padding = s.window.padding;
+  return {device, s.samples * s.channels, s.height, s.width, {padding, padding, padding}, x};
+}
+
+template <class T>
+void wide_conv2d(Device device, const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
+  const std::int64_t plane = s.rows() * s.columns();
+  const PaddedImages<T> padded = padded_input(device, s, x);
+  const Patches<T> patches = input_patches(device, s, padded);
+  const Grid grid{s.samples, s.rows(), s.columns()};
+  const Runs<T> results(device, grid, {0, s.outputs * plane, s.columns(), 1});
+  const std::int64_t depth = s.channels * s.window.kernel * s.window.kernel;
+  multiply_patches(device, {s.outputs, depth, grid.count()}, weight, bias, patches, results, plane, y);
+}
+
+/// grad_y [N, O, P, Q] to [O, N, P, Q].
+template <class T>
+void outputs_first(Device device, const ConvShape& s, const T* grad_y, T* turned) {
+  const std::int64_t plane = s.rows() * s.columns();
+  parallel_for(device, s.outputs, [&](std::int64_t o) {
+    for (std::int64_t n = 0; n < s.samples; ++n) {
+      std::copy_n(grad_y + (n * s.outputs + o) * plane, plane, turned + (o * s.samples + n) * plane);
+    }
+  });
+}
+
+template <class T>
+void wide_conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
+  const std::int64_t taps = s.channels * s.window.kernel * s.window.kernel;
+  const std::int64_t positions = s.samples * s.rows() * s.columns();
+  const PaddedImages<T> padded = padded_input(device, s, x);
+  const Patches<T> patches = input_patches(device, s, padded);
+  const Scratch<T> grads(device, s.outputs * positions);  // [O, N, P, Q]
+  outputs_first(device, s, grad_y, grads.data());
+  panel_product<T>(
+      device, {s.outputs, positions, taps}, grads.data(), nullptr,
+      [&](std::int64_t tap, std::int64_t position, std::int64_t depth, T* panel) {
+        T block[kPanel<T> * kPanel<T>] = {};  // [taps, positions]
+        for (std::int64_t p = 0; p < depth; p += kPanel<T>) {
+          patches.gather(position + p, tap, std::min(kPanel<T>, taps - tap), block);
+          transpose_block(kPanel<T>, std::min(kPanel<T>, depth - p), block, kPanel<T>, panel + p * kPanel<T>,
+                          kPanel<T>);
+        }
+      },
+      [&](std::int64_t tap, const T* sums) {
+        for (std::int64_t o = 0; o < s.outputs; ++o) {
+          std::copy_n(sums + o * kPanel<T>, std::min(kPanel<T>, taps - tap), grad_weight + o * taps + tap);
+        }
+      });
+}
+
+/// Zeros around grad_y, so that inputs at the border meet outputs that do not exist as if they were 0.
+inline Border gradient_border(const ConvShape& s) {
+  Border border;
+  for (std::int64_t first = 0; first < s.window.stride; ++first) {
+    const Phase rows(first, s.height, s.window);
+    const Phase columns(first, s.width, s.window);
+    border.before = std::max(border.before, rows.taps - 1 - rows.output);
+    border.below = std::max(border.below, rows.positions + rows.output - s.rows());
+    border.right = std::max(border.right, columns.positions + columns.output - s.columns());
+  }
+  return border;
+}
+
+/// What the input gradient multiplies: weight [O, C, K, K] with the outputs last, and of its taps only those that one
+/// phase meets.
+template <class T>
+class TurnedWeight {
+ public:
+  TurnedWeight(Device device, const ConvShape& s, const T* weight)
+      : shape_(s),
+        all_(device, s.channels * taps() * s.outputs),
+        of_phase_(device, s.window.stride == 1 || taps() == 1 ? 0 : s.channels * taps() * s.outputs) {
+    transpose_matrix(s.outputs, s.channels * taps(), weight, all_.data());  // [C, K, K, O]
+  }
+
+  /// [C, rows.taps, columns.taps, O]
+  const T* of(const Phase& rows, const Phase& columns) const {
+    if (rows.taps * columns.taps == taps()) {
+      return all_.data();
+    }
+    T* to = of_phase_.data();
+    for (std::int64_t c = 0; c < shape_.channels; ++c) {
+      for (std::int64_t i = 0; i < rows.taps; ++i) {
+        for (std::int64_t j = 0; j < columns.taps; ++j, to += shape_.outputs) {
+          const std::int64_t row = rows.tap + i * shape_.window.stride;
+          const std::int64_t column = columns.tap + j * shape_.window.stride;
+          const std::int64_t tap = (c * shape_.window.kernel + row) * shape_.window.kernel + column;
+          std::copy_n(all_.data() + tap * shape_.outputs, shape_.outputs, to);
+        }
+      }
+    }
+    return of_phase_.data();
+  }
+
+ private:
+  std::int64_t taps() const { return shape_.window.kernel * shape_.window.kernel; }
+  ConvShape shape_;
+  Scratch<T> all_;
+  Scratch<T> of_phase_;
+};
+
+template <class T>
+void wide_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const T* weight, T* grad_x) {
+  const std::int64_t stride = s.window.stride;
+  const std::int64_t plane = s.height * s.width;
+  const Border border = gradient_border(s);
+  const PaddedImages<T> grads(device, s.samples * s.outputs, s.rows(), s.columns(), border, grad_y);
+  const TurnedWeight<T> turned(device, s, weight);
+  for (std::int64_t h = 0; h < std::min(stride, s.height); ++h) {
+    for (std::int64_t w = 0; w < std::min(stride, s.width); ++w) {
+      const Phase rows(h, s.height, s.window);
+      const Phase columns(w, s.width, s.window);
+      const Grid grid{s.samples, rows.positions, columns.positions};
+      const std::int64_t first = (border.before + rows.output) * grads.width() + border.before + columns.output;
+      const Patches<T> patches(device, grid, {first, s.outputs * grads.plane(), grads.width(), 1},
+                               {rows.taps, columns.taps, s.outputs}, {-grads.width(), -1, grads.plane(), 0},
+                               grads.data());
+      const Runs<T> results(device, grid, {h * s.width + w, s.channels * plane, stride * s.width, stride});
+      multiply_patches<T>(device, {s.channels, rows.taps * columns.taps * s.outputs, grid.count()},
+                          turned.of(rows, columns), nullptr, patches, results, plane, grad_x);
+    }
+  }
+}
+
+}  // namespace stagecoach::cpu
