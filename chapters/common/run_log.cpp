@@ -257,14 +257,16 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
 
 /// Brings the sums of all ranks together. Gives the sum over what they call the test's accuracy.
 double RunLog::collect(double test_accuracy) {
-  Tensor sums = Tensor::from(
-      std::vector<double>{progress_.loss_sum, static_cast<double>(progress_.correct), progress_.waited, test_accuracy},
-      {4}, comm_.device());
+  const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;  // rank 0's count for all
+  Tensor sums = Tensor::from(std::vector<double>{progress_.loss_sum, static_cast<double>(progress_.correct),
+                                                 progress_.waited, test_accuracy, seconds},
+                             {5}, comm_.device());
   comm_.all_reduce(sums);
   const auto all = sums.to_vector<double>();
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
+  progress_.seconds = all[4];
   Tensor peaks = Tensor::zeros({comm_.size()}, DType::float64, comm_.device());
   const auto mine = static_cast<std::size_t>(comm_.rank());
   peaks.narrow(comm_.rank(), 1).fill(static_cast<double>(progress_.peak_bytes[mine]));

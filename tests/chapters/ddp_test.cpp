@@ -169,9 +169,10 @@ TEST_F(Ddp, SavesWhenItIsInterrupted) {
     const Flags flags = joined(runs[i], {"--data", "data", "--batch-size", "32"});
     const std::string stopped = fmt::format("stopped-{}", i);
     const std::string whole = fmt::format("whole-{}", i);
-    ASSERT_EQ(interrupt(kDdp, joined(flags, {"--epochs", "4000", "--out", stopped})).exit_code, 130);
+    const Outcome interrupted = interrupt(kDdp, joined(flags, {"--epochs", "4000", "--out", stopped}));
+    ASSERT_EQ(interrupted.exit_code, 130);
     const auto done = std::to_string(metrics(stopped).back()["epoch"].get<int>() + 2);
-    ASSERT_EQ(run(kDdp, {"--resume", stopped, "--epochs", done}).exit_code, 0);
+    expect_went_on(interrupted, run(kDdp, {"--resume", stopped, "--epochs", done}));
     ASSERT_EQ(run(kDdp, joined(flags, {"--epochs", done, "--out", whole})).exit_code, 0);
     expect_same_weights(stopped, whole);
   }

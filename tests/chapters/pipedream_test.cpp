@@ -223,10 +223,10 @@ TEST_F(PipedreamProgram, AnInterruptBehindTheLastBatchCanBeResumed) {
                     "--ranks", "2",    "--split",      "6,6", "--link",   "ethernet100", "--clock", "virtual"};
   for (int round = 0; round < 3; ++round) {
     fs::remove_all(folder() / "stopped");
-    ASSERT_EQ(interrupt(kPipedream, flags).exit_code, 130);
+    const Outcome stopped = interrupt(kPipedream, flags);
+    ASSERT_EQ(stopped.exit_code, 130);
     const std::size_t finished = metrics("stopped").size();
-    const Outcome resumed = run(kPipedream, {"--resume", "stopped", "--epochs", std::to_string(finished + 1)});
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    expect_went_on(stopped, run(kPipedream, {"--resume", "stopped", "--epochs", std::to_string(finished + 1)}));
     EXPECT_EQ(metrics("stopped").size(), finished + 1);
   }
 }
@@ -261,8 +261,7 @@ TEST_F(PipedreamProgram, AnInterruptDrainsThePipelineAndSaves) {
     fs::copy(folder() / "stopped", folder() / "copy", fs::copy_options::recursive);
     const std::size_t epochs = metrics("stopped").size() + 2;
     for (const char* out : {"stopped", "copy"}) {
-      const Outcome resumed = run(kPipedream, {"--resume", out, "--epochs", std::to_string(epochs)});
-      ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+      expect_went_on(stopped, run(kPipedream, {"--resume", out, "--epochs", std::to_string(epochs)}));
       EXPECT_EQ(metrics(out).size(), epochs);
     }
     expect_same_training("copy", "stopped");

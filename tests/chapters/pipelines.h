@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -31,15 +32,24 @@ class PipelineTest : public ProgramTest {
                 const std::string& epochs = "2") {
     return run(program, joined({"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out}, more));
   }
-  /// Starts `program`, interrupts it after its first epoch, and waits for its end.
-  Outcome interrupt(const std::string& program, const Flags& flags) {
+  /// Starts `program`, interrupts it when it has printed `text`, and waits for its end.
+  Outcome interrupt(const std::string& program, const Flags& flags, const std::string& text = "Epoch: 1,") {
     Running running(program, flags, folder());
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    while (running.out().find("Epoch: 1,") == std::string::npos && std::chrono::steady_clock::now() < end) {
+    while (running.out().find(text) == std::string::npos && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     running.signal(SIGINT);
     return running.wait();
+  }
+  /// Checks that `resumed` went on at the very step at which `stopped` was interrupted.
+  static void expect_went_on(const Outcome& stopped, const Outcome& resumed) {
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    std::smatch at;
+    ASSERT_TRUE(std::regex_search(stopped.out, at, std::regex("Interrupted in epoch ([0-9]+), step ([0-9]+)")))
+        << stopped.out << stopped.err;
+    EXPECT_NE(resumed.out.find("Goes on in epoch " + at.str(1) + " after " + at.str(2) + " steps"), std::string::npos)
+        << stopped.out << resumed.out;
   }
   std::string bytes(const std::string& file) { return read_bytes(folder() / file); }
   /// Checks that the run in `out` has the weights of the one in `wanted`, and its losses and accuracies.
