@@ -52,7 +52,12 @@ bool is_port_torchruns(Environment get) {
 }  // namespace
 
 std::optional<Launched> launched_in(Environment get) {
+  // torchrun may have been started by another launcher, whose variables its processes have too.
+  const bool by_torchrun = get("TORCHELASTIC_RUN_ID") != nullptr;
   for (const Names& names : kLaunchers) {
+    if (by_torchrun && std::strcmp(names.by, "torchrun") != 0) {
+      continue;
+    }
     const char* rank = get(names.rank);
     const char* size = get(names.size);
     if (rank == nullptr || size == nullptr) {
@@ -61,6 +66,7 @@ std::optional<Launched> launched_in(Environment get) {
     Launched launched{number_from(names.rank, rank), number_from(names.size, size), names.by};
     const char* local_rank = get(names.local_rank);
     launched.local_rank = local_rank == nullptr ? launched.rank : number_from(names.local_rank, local_rank);
+    launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
     if (launched.rank >= launched.size) {
       throw UsageError(fmt::format("the environment says {}={} and {}={}: there is no such rank", names.rank,
                                    launched.rank, names.size, launched.size));

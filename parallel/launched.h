@@ -13,8 +13,9 @@ namespace stagecoach {
 struct Launched {
   int rank = 0;  ///< of this one
   int size = 1;
-  std::string by;      ///< "mpirun", "srun", or "torchrun"
-  int local_rank = 0;  ///< among those of this machine; the rank where the launcher does not say
+  std::string by;        ///< "mpirun", "srun", or "torchrun"
+  int local_rank = 0;    ///< among those of this machine; the rank where the launcher does not say
+  bool has_pmix = true;  ///< whether Open MPI's processes can find each other; not by every srun
 };
 
 using Environment = const char* (*)(const char* name);  ///< gives a variable, or null

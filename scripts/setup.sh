@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh                     to build and test
 #   scripts/setup.sh --for-mpi           also Open MPI: ranks that are processes, on one machine or many
+#   scripts/setup.sh --for-slurm         also a SLURM for scripts/slurm_here.sh
 #   scripts/setup.sh --for-emulation     also what the preset emulated needs: GPU kernels without a GPU
 #   scripts/setup.sh --for-ci            also what the checks in .ci/run need
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
@@ -13,14 +14,16 @@ for_ci=false
 for_benchmarks=false
 for_emulation=false
 for_mpi=false
+for_slurm=false
 for argument in "$@"; do
   case $argument in
     --for-ci) for_ci=true for_emulation=true for_mpi=true ;;
     --for-mpi) for_mpi=true ;;
+    --for-slurm) for_mpi=true for_slurm=true ;;
     --for-emulation) for_emulation=true ;;
     --for-benchmarks) for_benchmarks=true ;;
     *)
-      echo "usage: scripts/setup.sh [--for-mpi] [--for-emulation] [--for-ci] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-ci] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -85,6 +88,10 @@ look() {
   if $for_mpi; then
     need libopenmpi-dev "the headers of an MPI" has_command mpicc
     need openmpi-bin "mpirun" has_command mpirun
+  fi
+  if $for_slurm; then
+    need slurm-wlm "SLURM" has_command slurmctld
+    need munge "munge" has_command munged
   fi
   if $for_emulation; then
     need libthrust-dev "Thrust" has_header thrust/version.h

@@ -147,6 +147,11 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
     }
     return;
   }
+  if (process->by == "srun" && process->size == 1 && !was_given("transport")) {  // it may have started a shell
+    s.ranks = was_given("ranks") ? s.ranks : 1;
+    s.transport = "thread";
+    return;
+  }
   if (was_given("ranks") && s.ranks != process->size) {
     throw UsageError(fmt::format("--ranks {}: {} started {} process(es), a rank each; start {}, or leave out the flag",
                                  s.ranks, process->by, process->size, s.ranks));
@@ -170,6 +175,13 @@ void choose_transport(Settings& s, const WasGiven& was_given) {
   if (s.transport == "mpi" && by_torchrun) {
     throw UsageError(
         "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
+  }
+  if (s.transport == "mpi" && !was_given("transport") && !launched()->has_pmix) {
+    throw UsageError(
+        fmt::format("srun started {} processes, and Open MPI cannot bring them together without PMIx; give srun "
+                    "--mpi=pmix (srun --mpi=list says whether there is one), or use mpirun in the job. --transport mpi "
+                    "tries all the same",
+                    s.ranks));
   }
   if (s.transport == "nccl" && launched()) {
     static_cast<void>(master(*launched()));  // what is missing is told before anything starts

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -66,6 +67,7 @@ MpiWorld& MpiWorld::instance(std::chrono::duration<double> timeout) {
 }
 
 MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
+  std::signal(SIGPIPE, SIG_IGN);  // Open MPI writes to processes that have died, too: an error there, no death here
   int provided = 0;
   guard("MPI_Init_thread", [&] { MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); });
   if (provided < MPI_THREAD_MULTIPLE) {

@@ -159,18 +159,27 @@ TEST_F(Processes, SaveWhenTheyAreAskedToStop) {
   make_data(320, 32);
   const Flags more{"--microbatches", "2", "--split", "3,9"};
   ASSERT_EQ(run(kGpipe, flags("whole", "30", joined(more, {"--ranks", "2"}))).exit_code, 0);
+  Outcome stopped;
   {
     Running running = start(2, kGpipe, flags("run", "30", more));
     ASSERT_TRUE(prints(running, "Epoch: 1,"));
     running.signal(SIGUSR1);  // mpirun passes it on
-    const Outcome outcome = end(running);
-    EXPECT_NE(outcome.out.find("Interrupted in epoch"), std::string::npos) << outcome.out << outcome.err;
+    stopped = end(running);
     EXPECT_EQ(code(0), 130);
     EXPECT_EQ(code(1), 130);
   }
-  const Outcome resumed = mpirun(2, kGpipe, {"--resume", "run"});
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_went_on(stopped, mpirun(2, kGpipe, {"--resume", "run"}));
   EXPECT_EQ(bytes("run/weights.safetensors"), bytes("whole/weights.safetensors"));
+}
+
+// What srun leaves in the environment; one task may be a shell.
+TEST_F(Processes, OfSrunNeedPmixUnlessItIsOne) {
+  const std::string program = std::string(kGpipe) + " --smoke --ranks 2";
+  const Outcome one = shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 " + program);
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  const Outcome two = shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 " + program);
+  EXPECT_EQ(two.exit_code, 2) << two.err;
+  EXPECT_NE(two.err.find("give srun --mpi=pmix"), std::string::npos) << two.err;
 }
 
 TEST_F(Processes, AreAsManyAsTheLauncherStarted) {

@@ -63,6 +63,23 @@ TEST(Launched, InAnotherLaunchersJob) {
                    {"OMPI_COMM_WORLD_RANK", "1"},
                    {"OMPI_COMM_WORLD_SIZE", "2"}},
                   {1, 2, "mpirun", 1});
+  // The processes of torchrun in a step of SLURM are all of the step's rank.
+  expect_launched({{"SLURM_PROCID", "0"},
+                   {"SLURM_STEP_NUM_TASKS", "1"},
+                   {"RANK", "1"},
+                   {"WORLD_SIZE", "2"},
+                   {"LOCAL_RANK", "1"},
+                   {"TORCHELASTIC_RUN_ID", "none"}},
+                  {1, 2, "torchrun", 1});
+}
+
+TEST(Launched, BySrunWithPmixOrWithout) {
+  const Variables without{{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  EXPECT_FALSE(launched_with(without)->has_pmix);
+  Variables with = without;
+  with["PMIX_RANK"] = "3";
+  EXPECT_TRUE(launched_with(with)->has_pmix);
+  EXPECT_TRUE(launched_with({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})->has_pmix);
 }
 
 TEST(Launched, RefusesWhatIsNoRank) {
