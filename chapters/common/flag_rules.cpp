@@ -147,8 +147,8 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
     }
     return;
   }
-  if (process->by == "srun" && process->size == 1 && !was_given("transport")) {  // it may have started a shell
-    s.ranks = was_given("ranks") ? s.ranks : 1;
+  // One task of srun may be a shell: as without a launcher, ranks are threads.
+  if (process->by == "srun" && process->size == 1 && !was_given("transport")) {
     s.transport = "thread";
     return;
   }
@@ -176,15 +176,14 @@ void choose_transport(Settings& s, const WasGiven& was_given) {
     throw UsageError(
         "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
   }
-  if (s.transport == "mpi" && !was_given("transport") && !launched()->has_pmix) {
+  // NCCL's processes meet at MASTER_ADDR, or by MPI. What is missing is told before anything starts.
+  const bool meets_by_mpi = s.transport == "mpi" || (s.transport == "nccl" && launched() && !master(*launched()));
+  if (meets_by_mpi && launched() && !launched()->has_pmix && !was_given("transport")) {
     throw UsageError(
         fmt::format("srun started {} processes, and Open MPI cannot bring them together without PMIx; give srun "
-                    "--mpi=pmix (srun --mpi=list says whether there is one), or use mpirun in the job. --transport mpi "
+                    "--mpi=pmix (srun --mpi=list says whether there is one), or use mpirun in the job. --transport {} "
                     "tries all the same",
-                    s.ranks));
-  }
-  if (s.transport == "nccl" && launched()) {
-    static_cast<void>(master(*launched()));  // what is missing is told before anything starts
+                    s.ranks, s.transport));
   }
 }
 

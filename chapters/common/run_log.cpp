@@ -18,7 +18,6 @@
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "parallel/comm/activity.h"
-#include "parallel/launched.h"
 
 namespace stagecoach {
 namespace {
@@ -26,8 +25,9 @@ namespace {
 constexpr std::int64_t kTracedSteps = 100;
 constexpr int kStopTag = kMaxTag;  // no other message has it
 
-bool ranks_share_cores(Communicator& comm) {
-  return !launched() && comm.device().type == DeviceType::cpu && comm.clock().kind() == ClockKind::wall &&
+bool ranks_share_cores(const Settings& settings, Communicator& comm) {
+  return settings.transport == "thread" && comm.device().type == DeviceType::cpu &&
+         comm.clock().kind() == ClockKind::wall &&
          static_cast<unsigned>(comm.size()) > std::thread::hardware_concurrency();
 }
 
@@ -63,6 +63,9 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
       sums_(comm.device()),
       trace_(std::make_unique<Trace>()),
       held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {
+  if (writes_and_prints() || settings.transport != "thread") {
+    catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
+  }
   if (writes_and_prints()) {
     fmt::print("{}", settings_table(settings));
     if (!layers_.empty()) {
@@ -71,14 +74,11 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
     if (comm.device().type == DeviceType::cuda) {
       fmt::print("  {:<13} {}\n", "gpu", cuda::description(comm.device()));
     }
-    if (ranks_share_cores(comm)) {
+    if (ranks_share_cores(settings, comm)) {
       fmt::print("Its {} ranks share {} cores and wait for them by the wall clock; --clock virtual leaves that out\n",
                  comm.size(), std::thread::hardware_concurrency());
     }
     std::fflush(stdout);
-  }
-  if (writes_and_prints() || launched()) {
-    catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
   }
   if (settings.profile) {
     trace_->wait_for(comm.device());
@@ -255,7 +255,8 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   throw Interrupted{};
 }
 
-/// Brings the sums of all ranks together. Gives the sum over what they call the test's accuracy.
+/// Brings the sums of all ranks together, and to all the seconds of rank 0. Gives the sum over what they call the
+/// test's accuracy.
 double RunLog::collect(double test_accuracy) {
   const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;  // rank 0's count for all
   Tensor sums = Tensor::from(std::vector<double>{progress_.loss_sum, static_cast<double>(progress_.correct),

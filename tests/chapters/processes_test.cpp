@@ -174,9 +174,10 @@ TEST_F(Processes, SaveWhenTheyAreAskedToStop) {
 
 // What srun leaves in the environment; one task may be a shell.
 TEST_F(Processes, OfSrunNeedPmixUnlessItIsOne) {
-  const std::string program = std::string(kGpipe) + " --smoke --ranks 2";
+  const std::string program = std::string(kGpipe) + " --smoke";
   const Outcome one = shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 " + program);
   EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_NE(one.out.find("layers on ranks 0,1"), std::string::npos) << one.out;
   const Outcome two = shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 " + program);
   EXPECT_EQ(two.exit_code, 2) << two.err;
   EXPECT_NE(two.err.find("give srun --mpi=pmix"), std::string::npos) << two.err;

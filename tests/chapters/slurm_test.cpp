@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/chapters/pipelines.h"
@@ -23,8 +24,10 @@ class Slurm : public PipelineTest {
       GTEST_SKIP() << "there is no SLURM; scripts/setup.sh --for-slurm installs it";
     }
     make_data(640, 64);
-    ASSERT_EQ(train(STAGECOACH_CH03, "whole", {"--ranks", "4"}, "6").exit_code, 0);
   }
+
+  /// What the runs shall equal.
+  void train_whole() { ASSERT_EQ(train(STAGECOACH_CH03, "whole", {"--ranks", "4"}, "6").exit_code, 0); }
 
   /// Runs a line of shell within a SLURM.
   Outcome slurm(const std::string& line) { return shell(fmt::format("{} bash -c '{}'", STAGECOACH_SLURM_HERE, line)); }
@@ -34,6 +37,7 @@ class Slurm : public PipelineTest {
 };
 
 TEST_F(Slurm, TrainsTheBytesThatThreadsTrain) {
+  train_whole();
   for (const char* nodes : {"1", "2"}) {
     const std::string out = std::string("nodes-") + nodes;
     const Outcome outcome = slurm(fmt::format("srun --mpi=pmix -N {} -n 4 {}", nodes, training(out)));
@@ -43,13 +47,28 @@ TEST_F(Slurm, TrainsTheBytesThatThreadsTrain) {
 }
 
 TEST_F(Slurm, StopsByASignalAndGoesOn) {
-  const Outcome stopped =
-      slurm(fmt::format("srun --mpi=pmix -N 2 -n 4 {} > log & until grep -qs Epoch: log; do sleep 0.05; done; "
-                        "scancel --signal=USR1 1; wait $!; code=$?; cat log; exit $code",
-                        training("run")));
+  train_whole();
+  const Outcome stopped = slurm(fmt::format(
+      "srun --mpi=pmix -N 2 -n 4 {} > log & until grep -qs Epoch: log || ! kill -0 $!; do sleep 0.05; done; "
+      "scancel --signal=USR1 1; wait $!; code=$?; cat log; exit $code",
+      training("run")));
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
   expect_went_on(stopped, slurm(fmt::format("srun --mpi=pmix -n 3 {} --resume run", STAGECOACH_CH03)));
   expect_same_training("run", "whole");
+}
+
+// The ranks of the other node write to a process that is no more.
+TEST_F(Slurm, ARankThatIsKilledStopsThoseOfTheOtherNode) {
+  const Outcome outcome = slurm(fmt::format(
+      "srun --mpi=pmix -N 2 -n 4 {} > log & until grep -qs Epoch: log || ! kill -0 $!; do sleep 0.05; done; "
+      "pkill -KILL -n -f \"^[^ ]*ch03_gpipe .* killed-by-hand$\"; wait $!",
+      training("killed-by-hand")));
+  EXPECT_EQ(outcome.exit_code, 137) << outcome.err;
+  int records = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    records += std::filesystem::exists(folder() / fmt::format("killed-by-hand/flight_{}.jsonl", rank)) ? 1 : 0;
+  }
+  EXPECT_EQ(records, 3) << outcome.err;
 }
 
 TEST_F(Slurm, WithoutPmixSaysWhatToDo) {

@@ -102,18 +102,13 @@ void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const
   const std::int64_t stride = s.window.stride;
   const std::int64_t out_size = s.outputs * s.rows() * s.columns();
   const std::int64_t in_size = s.channels * s.height * s.width;
-  // Zeros around grad_y, so that inputs at the border meet outputs that do not exist as if they were 0.
-  const std::int64_t before = (k + stride - 1) / stride;
-  const auto after = [&](std::int64_t extent, std::int64_t positions) {
-    return std::max<std::int64_t>((extent - 1 + s.window.padding) / stride + 1 - positions, 0);
-  };
-  const ImageLayout out(s.outputs, s.rows(), s.columns(), before, after(s.height, s.rows()),
-                        after(s.width, s.columns()));
+  const Border border = gradient_border(s);
+  const ImageLayout out(s.outputs, s.rows(), s.columns(), border.before, border.below, border.right);
   const Scratch<T> turned(device, s.channels * s.outputs * k * k);
   exchange_outputs_and_channels(s, weight, turned.data());
   parallel_for(device, groups_of<T>(s.samples), [&](std::int64_t group) {
     const std::int64_t first = group * kLane;
-    Scratch<T> grads(device, out.size() * kLane);  // [O, before + P + after, before + Q + after, lanes]
+    Scratch<T> grads(device, out.size() * kLane);  // [O, before + P + below, before + Q + right, lanes]
     Scratch<T> result(device, in_size * kLane);    // [C, H, W, lanes]
     images_to_lanes(out, grad_y + first * out_size, s.samples - first, grads.data());
     for (std::int64_t h = 0; h < std::min(stride, s.height); ++h) {
@@ -122,7 +117,8 @@ void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const
         const Phase columns(w, s.width, s.window);
         TileCall<T> call{};
         call.taps = {s.outputs, rows.taps, columns.taps};
-        call.x = grads.data() + ((before + rows.output) * out.padded_width + before + columns.output) * kLane;
+        call.x =
+            grads.data() + ((border.before + rows.output) * out.padded_width + border.before + columns.output) * kLane;
         call.x_steps = {out.plane() * kLane, -out.padded_width * kLane, -kLane, kLane};
         call.weight = turned.data() + rows.tap * k + columns.tap;
         call.weight_steps = {k * k, stride * k, stride, s.outputs * k * k};

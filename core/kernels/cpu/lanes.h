@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A layout in which a vector holds the same element of many images. A convolution has few channels and odd
+/// A layout in which a vector holds the same element of many images. Many convolutions have few channels and odd
 /// widths, but a batch has plenty of images: one image a lane leaves no lane idle, and turns the innermost
 /// dimension of every loop into a whole vector. Tensors stay [N, …]; kernels turn groups of kLanes images
 /// into [element, lane] on the way in, and back on the way out.
@@ -63,47 +63,6 @@ void lanes_to_rows(const T* from, std::int64_t count, std::int64_t length, T* to
       for (int i = 0; i < std::min<std::int64_t>(kCount, count); ++i) {
         std::memcpy(to + i * stride + j, &block[i], static_cast<std::size_t>(width) * sizeof(T));
       }
-    }
-  }
-}
-
-/// from [height, width], rows `from_row` apart, to [width, height], rows `to_row` apart.
-template <class T>
-void transpose_block(std::int64_t height, std::int64_t width, const T* from, std::int64_t from_row, T* to,
-                     std::int64_t to_row) {
-  constexpr std::int64_t kCount = kLanes<T>;
-  for (std::int64_t r = 0; r < height; r += kCount) {
-    for (std::int64_t c = 0; c < width; c += kCount) {
-      if (r + kCount <= height && c + kCount <= width) {
-        Vec<T> block[kCount];
-#pragma GCC unroll 16
-        for (int i = 0; i < kCount; ++i) {
-          block[i] = load(from + (r + i) * from_row + c);
-        }
-        transpose<T>(block);
-#pragma GCC unroll 16
-        for (int i = 0; i < kCount; ++i) {
-          store(block[i], to + (c + i) * to_row + r);
-        }
-        continue;
-      }
-      for (std::int64_t i = r; i < std::min(r + kCount, height); ++i) {
-        for (std::int64_t j = c; j < std::min(c + kCount, width); ++j) {
-          to[j * to_row + i] = from[i * from_row + j];
-        }
-      }
-    }
-  }
-}
-
-/// from [rows, columns] to [columns, rows], by blocks that fill the cache lines that they touch.
-template <class T>
-void transpose_matrix(std::int64_t rows, std::int64_t columns, const T* from, T* to) {
-  constexpr std::int64_t kBlock = std::max<std::int64_t>(kLanes<T>, 64 / sizeof(T));
-  for (std::int64_t c = 0; c < columns; c += kBlock) {
-    for (std::int64_t r = 0; r < rows; r += kBlock) {
-      transpose_block(std::min(kBlock, rows - r), std::min(kBlock, columns - c), from + r * columns + c, columns,
-                      to + c * rows + r, rows);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/kernels/cpu/lanes.h"
+#include "core/kernels/cpu/phase.h"
 #include "core/kernels/cpu/scratch.h"
 #include "core/parallel_for.h"
 
@@ -62,13 +63,6 @@ void images_to_lanes(const ImageLayout& layout, const T* images, std::int64_t co
     return here;
   });
 }
-
-/// Zeros around images.
-struct Border {
-  std::int64_t before = 0;
-  std::int64_t below = 0;
-  std::int64_t right = 0;
-};
 
 /// images [images, height, width] with a border of zeros. Without a border they are not copied.
 template <class T>

@@ -19,7 +19,8 @@ namespace stagecoach::cpu {
 template <class T>
 inline constexpr std::int64_t kPanel = max_columns(kMaxRows) * kLanes<T>;
 
-/// Rows of a panel at once: with floats and AVX2 a panel takes 16 KiB, half of a usual first-level cache.
+/// Rows of a panel at once: with floats and AVX2 a panel takes 16 KiB, half of a usual first-level cache; with
+/// AVX-512 it takes 45 KiB.
 template <class T>
 inline constexpr std::int64_t kPanelDepth = 256 - 256 % kPanel<T>;
 
@@ -69,7 +70,8 @@ struct ProductShape {
 };
 
 /// fill(column, d, depth, to) writes rows d … d + depth - 1 of the panel that starts at `column` to `to` [depth,
-/// kPanel]; write(column, sums) takes its results [R, kPanel]. Both leave what lies behind the last column.
+/// kPanel]; write(column, sums) takes its results [R, kPanel]. Behind the last column
+/// `fill` writes 0, and `write` takes nothing.
 template <class T, class Fill, class Write>
 void panel_product(Device device, const ProductShape& shape, const T* a, const T* bias, const Fill& fill,
                    const Write& write) {

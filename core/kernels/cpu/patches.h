@@ -94,8 +94,9 @@ class Runs {
 template <class T>
 class Patches {
  public:
-  /// `taps` are the channels, rows and columns of the window; `steps` lead from one to the next in `source`. All that
-  /// the window meets must exist: where it looks over the border, the caller pads.
+  /// A row of the matrix is one step of a walk (tile.h): `taps` are the lengths of its three loops, outermost first,
+  /// and `steps` how far each leads in `source`. All that the window meets must exist: where it looks over the border,
+  /// the caller pads.
   Patches(Device device, const Grid& grid, const Places& places, const Taps& taps, const Steps& steps, const T* source)
       : runs_(device, grid, places), shifts_(device, taps.channels * taps.rows * taps.columns), source_(source) {
     std::int64_t* shift = shifts_.data();
@@ -115,9 +116,9 @@ class Patches {
         std::fill_n(panel, depth * kPanel<T>, T(0));
       }
       for (std::int64_t r = 0; r < depth; ++r) {
-        const T* from = source_ + shifts_.data()[d + r];
+        const std::int64_t shift = shifts_.data()[d + r];
         for (std::int64_t i = 0; i < count; ++i) {
-          std::memcpy(panel + r * kPanel<T> + i * length, from + starts[i], length * sizeof(T));
+          std::memcpy(panel + r * kPanel<T> + i * length, source_ + (starts[i] + shift), length * sizeof(T));
         }
       }
     });

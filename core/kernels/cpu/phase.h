@@ -2,9 +2,10 @@
 /// @file
 /// How a strided convolution's input gradient falls apart into convolutions without a stride.
 
+#include <algorithm>
 #include <cstdint>
 
-#include "core/kernels/kernels.h"
+#include "core/kernels/cpu/conv2d.h"
 
 namespace stagecoach::cpu {
 
@@ -21,5 +22,25 @@ struct Phase {
   std::int64_t taps;
   std::int64_t output;  ///< which output position 0 meets at place `tap`; at the next place it meets the one before
 };
+
+/// Zeros around images.
+struct Border {
+  std::int64_t before = 0;  ///< above, and to the left
+  std::int64_t below = 0;
+  std::int64_t right = 0;
+};
+
+/// Zeros around grad_y, so that inputs at the border meet outputs that do not exist as if they were 0.
+inline Border gradient_border(const ConvShape& s) {
+  Border border;
+  for (std::int64_t first = 0; first < s.window.stride; ++first) {
+    const Phase rows(first, s.height, s.window);
+    const Phase columns(first, s.width, s.window);
+    border.before = std::max(border.before, rows.taps - 1 - rows.output);  // as for the columns
+    border.below = std::max(border.below, rows.positions + rows.output - s.rows());
+    border.right = std::max(border.right, columns.positions + columns.output - s.columns());
+  }
+  return border;
+}
 
 }  // namespace stagecoach::cpu

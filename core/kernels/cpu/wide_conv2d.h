@@ -3,22 +3,23 @@
 /// Convolutions with many channels, such as those of a residual network.
 ///
 /// One picture a lane (lanes.h) leaves lanes idle where a batch has few pictures, and takes long strides through memory
-/// where pictures have many channels. Here all three operations are matrix products with patches.h:
+/// where pictures have many channels. Here all three operations are matrix products with patches (patches.h):
 ///
 ///     y           [O, N P Q] = weight [O, C K K]   x  patches of x
-///     grad_x      [C, N H W] = weight [C, O K K]   x  patches of grad_y
+///     grad_x      [C, N H W] = weight [C, K K O]   x  patches of grad_y, each phase (phase.h) with its own taps
 ///     grad_weight [O, C K K] = grad_y [O, N P Q]   x  patches of x, transposed
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "core/kernels/cpu/conv2d.h"
-#include "core/kernels/cpu/lanes.h"
 #include "core/kernels/cpu/padded_images.h"
 #include "core/kernels/cpu/panel_product.h"
 #include "core/kernels/cpu/patches.h"
 #include "core/kernels/cpu/phase.h"
 #include "core/kernels/cpu/scratch.h"
+#include "core/kernels/cpu/transpose.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
@@ -27,7 +28,7 @@ namespace stagecoach::cpu {
 inline bool is_wide(const ConvShape& s) { return s.channels >= 64 && s.outputs >= 64; }
 
 /// result [N, channels, …] at the places of `runs`, from sums [channels, kPanel] of the panel that begins at
-/// `position`.
+/// `position`; `plane` leads to the next channel.
 template <class T>
 void scatter(const Runs<T>& runs, std::int64_t position, std::int64_t channels, std::int64_t plane, const T* sums,
              T* result) {
@@ -52,13 +53,15 @@ void multiply_patches(Device device, const ProductShape& shape, const T* a, cons
       [&](std::int64_t position, const T* sums) { scatter(results, position, shape.rows, plane, sums, result); });
 }
 
+inline Grid output_positions(const ConvShape& s) { return {s.samples, s.rows(), s.columns()}; }
+
 /// What the convolution's window meets in x.
 template <class T>
 Patches<T> input_patches(Device device, const ConvShape& s, const PaddedImages<T>& x) {
   const std::int64_t k = s.window.kernel;
   const std::int64_t stride = s.window.stride;
   return {device,
-          {s.samples, s.rows(), s.columns()},
+          output_positions(s),
           {0, s.channels * x.plane(), stride * x.width(), stride},
           {s.channels, k, k},
           {x.plane(), x.width(), 1, 0},
@@ -76,7 +79,7 @@ void wide_conv2d(Device device, const ConvShape& s, const T* x, const T* weight,
   const std::int64_t plane = s.rows() * s.columns();
   const PaddedImages<T> padded = padded_input(device, s, x);
   const Patches<T> patches = input_patches(device, s, padded);
-  const Grid grid{s.samples, s.rows(), s.columns()};
+  const Grid grid = output_positions(s);
   const Runs<T> results(device, grid, {0, s.outputs * plane, s.columns(), 1});
   const std::int64_t depth = s.channels * s.window.kernel * s.window.kernel;
   multiply_patches(device, {s.outputs, depth, grid.count()}, weight, bias, patches, results, plane, y);
@@ -96,7 +99,7 @@ void outputs_first(Device device, const ConvShape& s, const T* grad_y, T* turned
 template <class T>
 void wide_conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
   const std::int64_t taps = s.channels * s.window.kernel * s.window.kernel;
-  const std::int64_t positions = s.samples * s.rows() * s.columns();
+  const std::int64_t positions = output_positions(s).count();
   const PaddedImages<T> padded = padded_input(device, s, x);
   const Patches<T> patches = input_patches(device, s, padded);
   const Scratch<T> grads(device, s.outputs * positions);  // [O, N, P, Q]
@@ -118,32 +121,19 @@ void wide_conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y,
       });
 }
 
-/// Zeros around grad_y, so that inputs at the border meet outputs that do not exist as if they were 0.
-inline Border gradient_border(const ConvShape& s) {
-  Border border;
-  for (std::int64_t first = 0; first < s.window.stride; ++first) {
-    const Phase rows(first, s.height, s.window);
-    const Phase columns(first, s.width, s.window);
-    border.before = std::max(border.before, rows.taps - 1 - rows.output);
-    border.below = std::max(border.below, rows.positions + rows.output - s.rows());
-    border.right = std::max(border.right, columns.positions + columns.output - s.columns());
-  }
-  return border;
-}
-
 /// What the input gradient multiplies: weight [O, C, K, K] with the outputs last, and of its taps only those that one
 /// phase meets.
 template <class T>
-class TurnedWeight {
+class TransposedWeight {
  public:
-  TurnedWeight(Device device, const ConvShape& s, const T* weight)
+  TransposedWeight(Device device, const ConvShape& s, const T* weight)
       : shape_(s),
         all_(device, s.channels * taps() * s.outputs),
         of_phase_(device, s.window.stride == 1 || taps() == 1 ? 0 : s.channels * taps() * s.outputs) {
-    transpose_matrix(s.outputs, s.channels * taps(), weight, all_.data());  // [C, K, K, O]
+    transpose_matrix(device, s.outputs, s.channels * taps(), weight, all_.data());  // [C, K, K, O]
   }
 
-  /// [C, rows.taps, columns.taps, O]
+  /// [C, rows.taps, columns.taps, O]; stands until the next call.
   const T* of(const Phase& rows, const Phase& columns) const {
     if (rows.taps * columns.taps == taps()) {
       return all_.data();
@@ -175,19 +165,20 @@ void wide_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, 
   const std::int64_t plane = s.height * s.width;
   const Border border = gradient_border(s);
   const PaddedImages<T> grads(device, s.samples * s.outputs, s.rows(), s.columns(), border, grad_y);
-  const TurnedWeight<T> turned(device, s, weight);
+  const TransposedWeight<T> transposed(device, s, weight);
   for (std::int64_t h = 0; h < std::min(stride, s.height); ++h) {
     for (std::int64_t w = 0; w < std::min(stride, s.width); ++w) {
       const Phase rows(h, s.height, s.window);
       const Phase columns(w, s.width, s.window);
       const Grid grid{s.samples, rows.positions, columns.positions};
       const std::int64_t first = (border.before + rows.output) * grads.width() + border.before + columns.output;
+      // The outputs innermost, as the weight has them.
       const Patches<T> patches(device, grid, {first, s.outputs * grads.plane(), grads.width(), 1},
                                {rows.taps, columns.taps, s.outputs}, {-grads.width(), -1, grads.plane(), 0},
                                grads.data());
       const Runs<T> results(device, grid, {h * s.width + w, s.channels * plane, stride * s.width, stride});
       multiply_patches<T>(device, {s.channels, rows.taps * columns.taps * s.outputs, grid.count()},
-                          turned.of(rows, columns), nullptr, patches, results, plane, grad_x);
+                          transposed.of(rows, columns), nullptr, patches, results, plane, grad_x);
     }
   }
 }
