@@ -70,6 +70,7 @@ std::vector<ExchangeCommunicator::Choice> ExchangeCommunicator::gather_choices(i
 
 void ExchangeCommunicator::sum_into(const Tensor& mine, const Parcels& parcels) const {
   std::vector<Tensor> parts;
+  parts.reserve(parcels.size());
   for (int r = 0; r < size(); ++r) {
     parts.push_back(r == rank() ? mine : parcels[static_cast<std::size_t>(r)].in);
   }
@@ -88,10 +89,20 @@ void ExchangeCommunicator::all_reduce(Tensor& tensor) {
 void ExchangeCommunicator::sum_whole(Tensor& tensor) {
   Parcels parcels = nothing();
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r) = {tensor, r == rank() ? Tensor{} : room_for(tensor)};
+    with(parcels, r) = {tensor, r == rank() ? Tensor{} : kept_room_for(tensor, r)};
   }
   exchange("all_reduce", tensor, parcels);
   sum_into(tensor, parcels);
+}
+
+/// Sums of a few numbers come often, and to find memory takes longer than to add them up.
+Tensor ExchangeCommunicator::kept_room_for(const Tensor& tensor, int from) {
+  rooms_.resize(static_cast<std::size_t>(size()));
+  Tensor& room = rooms_[static_cast<std::size_t>(from)];
+  if (!room.defined() || room.shape() != tensor.shape() || room.dtype() != tensor.dtype()) {
+    room = room_for(tensor);
+  }
+  return room;
 }
 
 /// Each rank sums its part over all ranks; then all gather the parts: two exchanges, and twice the tensor in bytes

@@ -49,7 +49,10 @@ class ExchangeCommunicator : public GroupCommunicator {
   /// Adds to `mine`, in the order of the ranks, what the others sent.
   void sum_into(const Tensor& mine, const Parcels& parcels) const;
   void sum_whole(Tensor& tensor);
+  Tensor kept_room_for(const Tensor& tensor, int from);
   void sum_in_parts(Tensor& tensor);
+
+  std::vector<Tensor> rooms_;  // what the other ranks' parts of the last short sum came into
 };
 
 }  // namespace stagecoach

@@ -34,9 +34,10 @@ std::uint64_t FlightRecorder::begin(Event event) {
   event.begin = seconds_since_1970();
   const std::lock_guard lock(mutex_);
   event.number = next_++;
-  events_.push_back(std::move(event));
-  if (events_.size() > kEvents) {
-    events_.pop_front();
+  if (events_.size() < kEvents) {
+    events_.push_back(std::move(event));
+  } else {
+    events_[event.number % kEvents] = std::move(event);
   }
   return next_ - 1;
 }
@@ -44,17 +45,16 @@ std::uint64_t FlightRecorder::begin(Event event) {
 void FlightRecorder::end(std::uint64_t number) {
   const double now = seconds_since_1970();
   const std::lock_guard lock(mutex_);
-  const std::uint64_t oldest = next_ - events_.size();
-  if (number >= oldest) {
-    events_[number - oldest].end = now;
+  if (number + kEvents >= next_) {
+    events_[number % kEvents].end = now;
   }
 }
 
 std::string FlightRecorder::to_jsonl() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  for (const Event& event : events_) {
-    text += line_of(event);
+  for (std::uint64_t number = next_ - events_.size(); number < next_; ++number) {
+    text += line_of(events_[number % kEvents]);
   }
   return text;
 }

@@ -4,11 +4,11 @@
 /// what.
 
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/shape.h"
@@ -43,8 +43,8 @@ class FlightRecorder {
   std::string to_jsonl() const;
 
  private:
-  mutable std::mutex mutex_;  // guards what follows
-  std::deque<Event> events_;
+  mutable std::mutex mutex_;   // guards what follows
+  std::vector<Event> events_;  // event n at n % kEvents
   std::uint64_t next_ = 0;
 };
 

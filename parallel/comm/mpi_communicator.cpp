@@ -16,6 +16,14 @@ enum Kind { kMessage, kTaken, kMeeting, kKinds };  // messages of different kind
 
 int mpi_tag(int tag, Kind kind) { return tag * kKinds + kind; }
 
+/// The spare message, or a new one; without requests.
+template <class Message>
+std::shared_ptr<Message> unused(std::shared_ptr<Message>& spare) {
+  auto message = spare ? std::exchange(spare, nullptr) : std::make_shared_for_overwrite<Message>();
+  message->requests.clear();
+  return message;
+}
+
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits)
@@ -44,7 +52,7 @@ MpiCommunicator::~MpiCommunicator() {
 
 void MpiCommunicator::exchange(const char* operation, const Tensor& like, Parcels& parcels) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const auto words = [&] { return doing(operation); };
+  const MpiWorld::Words words = [&] { return doing(operation); };
   const MpiHeader header(operation, like, 0);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
@@ -86,6 +94,9 @@ void MpiCommunicator::require_same(const char* operation, const Tensor& like, co
 void MpiCommunicator::forget_sent() {
   while (!sent_.empty() && world_.are_done(sent_.front()->requests)) {
     sent_.front()->message.end();
+    if (sent_.front().use_count() == 1) {
+      spare_sent_ = std::move(sent_.front());
+    }
     sent_.pop_front();
   }
 }
@@ -94,10 +105,10 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
                                                                    int tag) {
   forget_sent();
   synchronize({device(), Stream::kCompute});
-  auto sent = std::make_shared_for_overwrite<Sent>();
+  const auto sent = unused(spare_sent_);
   sent->taken_at = 0;
   const double arrival = is_virtual() ? arrival_of(tensor.bytes(), to) : 0;
-  const auto words = [&] { return doing(operation, "to", to, tag); };
+  const MpiWorld::Words words = [&] { return doing(operation, "to", to, tag); };
   sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, arrival}, tensor, sent->requests, words);
   if (is_virtual()) {  // the receiver tells when it took it
     MpiWorld::check(MPI_Irecv(&sent->taken_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kTaken), comm_,
@@ -138,10 +149,10 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
 Tensor MpiCommunicator::take(const char* operation, const Tensor& tensor, int from, int tag) {
   const Recorded recorded(*group().recorder, message_event(operation, from, tag, tensor.dtype(), tensor.shape()));
   const Span span("receive", "wait");
-  const auto words = [&] { return doing(operation, "from", from, tag); };
+  const MpiWorld::Words words = [&] { return doing(operation, "from", from, tag); };
   const double now = is_virtual() ? clock().now() : 0;
   Waiting waiting(clock());
-  const auto expected = std::make_shared_for_overwrite<Expected>();
+  const auto expected = unused(spare_expected_);
   expected->message.start({comm_, from, mpi_tag(tag, kMessage)}, tensor, expected->requests, words);
   try {
     world_.wait(std::span(expected->requests).first(1), patience_, words);
@@ -154,6 +165,7 @@ Tensor MpiCommunicator::take(const char* operation, const Tensor& tensor, int fr
     throw;
   }
   expected->message.end();
+  spare_expected_ = expected;
   if (is_virtual()) {
     const double taken_at = std::max(now, expected->message.header().arrival);
     waiting.until(taken_at);

@@ -62,6 +62,9 @@ class MpiCommunicator final : public ExchangeCommunicator {
   std::stop_source abandoned_;
   Patience patience_;
   std::deque<std::shared_ptr<Sent>> sent_;
+  // Messages that are through, for the next ones: to make one takes longer than to send a few bytes.
+  std::shared_ptr<Sent> spare_sent_;
+  std::shared_ptr<Expected> spare_expected_;
   std::shared_ptr<Exchange> exchange_;
 };
 

@@ -27,6 +27,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenLooks(1);  // at other ranks' news
+constexpr int kPollsBetweenLooks = 16;                 // at the clock, which takes as long as a poll
 constexpr std::chrono::milliseconds kBetweenLooksForDead(20);
 constexpr std::chrono::seconds kFarewell(1);
 
@@ -174,7 +175,12 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
   const auto began = SteadyClock::now();
   auto next_look = began + kBetweenLooks;
   const auto poll_until = patience.waits == Waits::polling ? began + kLongestPoll : began;
-  while (!test()) {
+  bool polls = poll_until > began;
+  for (int count = 1; !test(); ++count) {
+    if (polls && count % kPollsBetweenLooks != 0) {
+      relax();
+      continue;
+    }
     const auto now = SteadyClock::now();
     if (patience.stop.stop_requested()) {
       throw given_up(doing());
@@ -192,9 +198,8 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
         throw no_answer(doing(), timeout_);
       }
     }
-    if (now < poll_until) {
-      relax();
-    } else {
+    polls = now < poll_until;
+    if (!polls) {
       rest(now - poll_until);
     }
   }
