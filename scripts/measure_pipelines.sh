@@ -49,9 +49,9 @@ echo "measuring: two ranks on two cores, wall clock"
 } >> "$page"
 
 echo "measuring: sizes of micro-batches"
-"$programs/make_generated_data" --train 120 --test 12 "$runs/pictures" > /dev/null
+"$programs/make_generated_data" --train 240 --test 12 "$runs/pictures" > /dev/null
 {
-  printf '\n## How large should a micro-batch be?\n\n`tests/benchmarks/split_sweep.py`: resnet50, 64x64 pictures.\n\n'
+  printf '\n## How large should a micro-batch be?\n\n`tests/benchmarks/split_sweep.py`: resnet50, 64x64 pictures, cut 11,11.\n\n'
   python3 tests/benchmarks/split_sweep.py --data "$runs/pictures" --programs "$programs" \
     --svg docs/figures/split_sweep.svg
   printf '\n![Images a second over the size of a micro-batch](../figures/split_sweep.svg)\n'
