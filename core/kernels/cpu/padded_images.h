@@ -64,16 +64,18 @@ void images_to_lanes(const ImageLayout& layout, const T* images, std::int64_t co
   });
 }
 
-/// images [images, height, width] with a border of zeros. Without a border they are not copied.
+/// images [images, height, width] with a border of zeros. With a stride, columns that windows meet one after the other
+/// lie side by side: all columns 0, stride, 2 stride …, then all 1, stride + 1 …. What needs neither is not copied.
 template <class T>
 class PaddedImages {
  public:
   PaddedImages(Device device, std::int64_t images, std::int64_t height, std::int64_t width, const Border& border,
-               const T* from)
-      : width_(border.before + width + border.right),
-        plane_((border.before + height + border.below) * width_),
-        copy_(device, plane_ == height * width ? 0 : images * plane_),
-        data_(plane_ == height * width ? from : copy_.data()) {
+               std::int64_t stride, const T* from)
+      : stride_(stride),
+        columns_((border.before + width + border.right + stride - 1) / stride),
+        plane_((border.before + height + border.below) * this->width()),
+        copy_(device, plane_ == height * width && stride == 1 ? 0 : images * plane_),
+        data_(plane_ == height * width && stride == 1 ? from : copy_.data()) {
     if (data_ == from) {
       return;
     }
@@ -81,16 +83,28 @@ class PaddedImages {
       T* to = copy_.data() + image * plane_;
       std::fill_n(to, plane_, T(0));
       for (std::int64_t row = 0; row < height; ++row) {
-        std::copy_n(from + (image * height + row) * width, width, to + (border.before + row) * width_ + border.before);
+        const T* from_row = from + (image * height + row) * width;
+        T* to_row = to + (border.before + row) * this->width();
+        for (std::int64_t first = 0; first < std::min(stride, width); ++first) {
+          T* next = to_row + place_of(border.before + first);
+          for (std::int64_t w = first; w < width; w += stride) {
+            *next++ = from_row[w];
+          }
+        }
       }
     });
   }
   const T* data() const { return data_; }
-  std::int64_t width() const { return width_; }
+  std::int64_t width() const { return stride_ * columns_; }
   std::int64_t plane() const { return plane_; }
+  /// Where a column lies in its row, the border counted.
+  std::int64_t place_of(std::int64_t column) const {
+    return stride_ == 1 ? column : column % stride_ * columns_ + column / stride_;
+  }
 
  private:
-  std::int64_t width_;
+  std::int64_t stride_;
+  std::int64_t columns_;  // of one remainder
   std::int64_t plane_;
   Scratch<T> copy_;
   const T* data_;

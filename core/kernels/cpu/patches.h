@@ -94,16 +94,16 @@ class Runs {
 template <class T>
 class Patches {
  public:
-  /// A row of the matrix is one step of a walk (tile.h): `taps` are the lengths of its three loops, outermost first,
-  /// and `steps` how far each leads in `source`. All that the window meets must exist: where it looks over the border,
-  /// the caller pads.
-  Patches(Device device, const Grid& grid, const Places& places, const Taps& taps, const Steps& steps, const T* source)
+  /// The rows are those of three loops, whose lengths are `taps`, outermost first; shift(c, i, j) is how far a step of
+  /// them leads in `source`. All that the window meets must exist: where it looks over the border, the caller pads.
+  template <class Shift>
+  Patches(Device device, const Grid& grid, const Places& places, const Taps& taps, const Shift& shift, const T* source)
       : runs_(device, grid, places), shifts_(device, taps.channels * taps.rows * taps.columns), source_(source) {
-    std::int64_t* shift = shifts_.data();
+    std::int64_t* next = shifts_.data();
     for (std::int64_t c = 0; c < taps.channels; ++c) {
       for (std::int64_t i = 0; i < taps.rows; ++i) {
         for (std::int64_t j = 0; j < taps.columns; ++j) {
-          *shift++ = c * steps.channel + i * steps.row + j * steps.column;
+          *next++ = shift(c, i, j);
         }
       }
     }

@@ -60,18 +60,18 @@ template <class T>
 Patches<T> input_patches(Device device, const ConvShape& s, const PaddedImages<T>& x) {
   const std::int64_t k = s.window.kernel;
   const std::int64_t stride = s.window.stride;
-  return {device,
-          output_positions(s),
-          {0, s.channels * x.plane(), stride * x.width(), stride},
-          {s.channels, k, k},
-          {x.plane(), x.width(), 1, 0},
-          x.data()};
+  const Places places{0, s.channels * x.plane(), stride * x.width(), x.place_of(stride)};
+  const auto shift = [&](std::int64_t c, std::int64_t i, std::int64_t j) {
+    return c * x.plane() + i * x.width() + x.place_of(j);
+  };
+  return {device, output_positions(s), places, {s.channels, k, k}, shift, x.data()};
 }
 
 template <class T>
 PaddedImages<T> padded_input(Device device, const ConvShape& s, const T* x) {
   const std::int64_t padding = s.window.padding;
-  return {device, s.samples * s.channels, s.height, s.width, {padding, padding, padding}, x};
+  const std::int64_t stride = s.window.kernel == 1 ? 1 : s.window.stride;  // one tap is not worth a copy
+  return {device, s.samples * s.channels, s.height, s.width, {padding, padding, padding}, stride, x};
 }
 
 template <class T>
@@ -164,7 +164,7 @@ void wide_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, 
   const std::int64_t stride = s.window.stride;
   const std::int64_t plane = s.height * s.width;
   const Border border = gradient_border(s);
-  const PaddedImages<T> grads(device, s.samples * s.outputs, s.rows(), s.columns(), border, grad_y);
+  const PaddedImages<T> grads(device, s.samples * s.outputs, s.rows(), s.columns(), border, 1, grad_y);
   const TransposedWeight<T> transposed(device, s, weight);
   for (std::int64_t h = 0; h < std::min(stride, s.height); ++h) {
     for (std::int64_t w = 0; w < std::min(stride, s.width); ++w) {
@@ -173,9 +173,11 @@ void wide_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, 
       const Grid grid{s.samples, rows.positions, columns.positions};
       const std::int64_t first = (border.before + rows.output) * grads.width() + border.before + columns.output;
       // The outputs innermost, as the weight has them.
+      const auto shift = [&](std::int64_t i, std::int64_t j, std::int64_t o) {
+        return o * grads.plane() - i * grads.width() - j;
+      };
       const Patches<T> patches(device, grid, {first, s.outputs * grads.plane(), grads.width(), 1},
-                               {rows.taps, columns.taps, s.outputs}, {-grads.width(), -1, grads.plane(), 0},
-                               grads.data());
+                               {rows.taps, columns.taps, s.outputs}, shift, grads.data());
       const Runs<T> results(device, grid, {h * s.width + w, s.channels * plane, stride * s.width, stride});
       multiply_patches<T>(device, {s.channels, rows.taps * columns.taps * s.outputs, grid.count()},
                           transposed.of(rows, columns), nullptr, patches, results, plane, grad_x);
