@@ -57,6 +57,9 @@ echo "measuring: two ranks on two cores"
 {
   printf '\n## Two ranks on two cores\n\n`tests/benchmarks/ddp_ratio.py`: CIFAR-10, SGD, 64 pictures a rank, wall clock.\n\n'
   python3 tests/benchmarks/ddp_ratio.py --data "$data" --programs "$programs" ${python:+--torch "$python"}
+  printf '\nThe two programs of `limit` never meet. Ranks that meet once a step wait each time for the slower one: '
+  printf '`limit, step by step` is what the two cores give then, if talking takes no time. What lies between the two limits '
+  printf 'is the unrest of the machine; what lies between the second and a mode is the work of that mode.\n'
 } >> "$page"
 
 "$programs/ch06_ddp" --smoke --explain --ranks 8 "${small[@]}" --out "$runs/ways" > /dev/null

@@ -30,7 +30,7 @@ train interleaved ch05_interleaved --ranks 4 --microbatches 8 --chunks 2
 train zb_h1 ch05_interleaved --ranks 4 --microbatches 8 --schedule zb-h1
 {
   printf '\n## Ten epochs of CIFAR-10, four ranks, virtual clock\n\n'
-  printf 'Batch 256 in 8 micro-batches, Adam, split by measured time. `compare` printed:\n\n'
+  printf 'Batch 256, in 8 micro-batches but for `one_device_whole` and `naive`, Adam, split by measured time. `compare` printed:\n\n'
   "$programs/compare" "$runs"/{one_device,one_device_whole,naive,gpipe,1f1b,interleaved,zb_h1} --markdown \
     --svg docs/figures/pipelines.svg
   printf '\n![Epoch times and losses](../figures/pipelines.svg)\n\n'
@@ -43,8 +43,10 @@ train zb_h1 ch05_interleaved --ranks 4 --microbatches 8 --schedule zb-h1
 
 echo "measuring: two ranks on two cores, wall clock"
 {
-  printf '\n## Two ranks on two cores, wall clock\n\n'
-  printf '`tests/benchmarks/pipeline_ratio.py`: CIFAR-10, batch 256, 8 micro-batches, split by measured time.\n\n'
+  printf '\n## Two ranks on two cores, wall clock (last row: four, virtual clock)\n\n'
+  printf '`tests/benchmarks/pipeline_ratio.py`: CIFAR-10, batch 256, 8 micro-batches, split by measured time. '
+  printf '`predicted` is what `simulate` gives for the costs that the run measured, `reached` predicted over measured, '
+  printf '`spread` slowest over fastest round.\n\n'
   python3 tests/benchmarks/pipeline_ratio.py --data "$data" --programs "$programs" --rounds 5 "${torch[@]}"
 } >> "$page"
 
@@ -59,7 +61,8 @@ echo "measuring: sizes of micro-batches"
 
 echo "measuring: the executor and the schedules"
 {
-  printf '\n## What the executor itself costs, and large schedules\n\n```text\n'
+  printf '\n## What the executor itself costs, and large schedules\n\n`pipeline_benchmark` (the same actions by hand and by the executor) '
+  printf 'and `schedule_benchmark` (512 ranks, 4,096 micro-batches):\n\n```text\n'
   for benchmark in pipeline schedule; do
     "$programs/${benchmark}_benchmark" --benchmark_format=console 2> /dev/null
   done

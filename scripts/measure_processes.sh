@@ -19,7 +19,7 @@ begin_page "Ranks that are processes"
 {
   printf '\n## Messages and sums between two ranks\n\n'
   printf '`transport_benchmark`: half of the time that a message takes there and back, and an all-reduce of float32. '
-  printf 'Threads hand memory over, so that a long message takes no longer than a short one.\n\n'
+  printf 'Threads hand memory over: the time of a message hardly grows with its bytes.\n\n'
   "$programs/transport_benchmark"
   printf '\n`mpirun -np 2 transport_benchmark`; ours and those of %s in turn:\n\n' "$(mpirun --version | sed -n '1s/.*(\(.*\)) /\1 /p')"
   mpirun -np 2 "$programs/transport_benchmark"

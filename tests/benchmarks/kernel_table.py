@@ -14,8 +14,11 @@ def main():
     rows = run["benchmarks"]
     medians = [row for row in rows if row.get("aggregate_name") == "median"]
     context = run["context"]
-    print(f"Measured on {context['date'][:10]}, one core of {context['num_cpus']} at {context['mhz_per_cpu']} MHz; "
-          f"best matrix-product rate {float(context['best_gflops']):.0f} GFLOP/s (the best of OpenBLAS and our own product over six shapes).\n")
+    print(f"`cpu_kernels_benchmark` on one core of {context['num_cpus']} at {context['mhz_per_cpu']} MHz; best matrix-product "
+          f"rate {float(context['best_gflops']):.0f} GFLOP/s\n(the best of OpenBLAS and our own product over six shapes). "
+          "A row such as `64x3x32x32 to 6, k5`: pictures x channels x height x\nwidth, outputs, kernel, stride (s), padding "
+          "(p). `plain`: the plain loops; `openblas`: OpenBLAS, for convolutions after\nim2col; `step`: a whole training step. "
+          "µs by the clock on the wall, GFLOP/s by processor time.\n")
     print("| operation | µs | GFLOP/s | of the best rate |\n|---|---:|---:|---:|")
     for row in medians or rows:
         rate = f"{row['GFLOP/s']:.1f} | {100 * row['of_best']:.0f}%" if "GFLOP/s" in row else "|"
