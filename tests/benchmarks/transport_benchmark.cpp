@@ -143,9 +143,12 @@ void run(int ranks) {
     if (rank.index == 0) {
       fmt::print("{} ranks, {}\n\n| size | send, us | GB/s | all-reduce, us | GB/s |", rank.world,
                  processes ? "processes, MPI" : "threads");
-      fmt::print("{}\n|---|---:|---:|---:|---:|{}\n",
-                 processes ? " MPI's send, us | ours minus MPI's, us (ratio) | MPI's all-reduce, us | ours minus MPI's, us (ratio) |" : "",
-                 processes ? "---:|---:|---:|---:|" : "");
+      fmt::print(
+          "{}\n|---|---:|---:|---:|---:|{}\n",
+          processes
+              ? " MPI's send, us | ours minus MPI's, us (ratio) | MPI's all-reduce, us | ours minus MPI's, us (ratio) |"
+              : "",
+          processes ? "---:|---:|---:|---:|" : "");
     }
     measure(rank, 4, processes);  // to warm up
     for (std::int64_t bytes = 4; bytes <= (64 << 20); bytes *= 4) {
