@@ -7,8 +7,6 @@
 /// a link's latency less often. The three ways stand below, each as what it does with one batch. Two older ones, in
 /// which one rank owns the weights, are in central.cpp and replicate.cpp; pipelines side by side in pipelines.cpp.
 
-#include <fmt/format.h>
-
 #include "chapters/06_ddp/explain.h"
 #include "chapters/06_ddp/replica.h"
 #include "chapters/06_ddp/timeline.h"
@@ -16,7 +14,6 @@
 #include "chapters/common/program.h"
 #include "chapters/common/run_log.h"
 #include "core/error.h"
-#include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
 
@@ -78,10 +75,13 @@ class InBuckets final : public Replica {
  public:
   explicit InBuckets(const Start& start)
       : Replica(start),
+        compression_(make_compression(settings_.compress)),
         reducer_(parameters_, rank_.comm,
                  {.caps = {settings_.first_bucket_size, settings_.bucket_size},
                   .find_unused = settings_.find_unused,
-                  .reduce = make_compression(settings_.compress)}) {}
+                  .reduce = compression_.reduce}) {}
+
+  CompressionMemory* memory() override { return compression_.memory.get(); }
 
   void step(const Step& step, EpochSums& sums) override {
     run_shard(step, sums, [this](bool last, const Tensor& loss) {
@@ -97,6 +97,7 @@ class InBuckets final : public Replica {
   }
 
  private:
+  Compression compression_;
   Reducer reducer_;
 };
 
@@ -127,6 +128,7 @@ void train_rank(const Settings& settings, const Team& team, const TrainTest& dat
   RunLog log(settings, rank.comm, team.layers, 0, owned ? rank.index : team.part_of(rank.index));
   log.spread_losses();
   const auto way = open_way({settings, team, data, rank});
+  log.keep(way->memory(), team.shard_of(rank.index).index);
   log.restore(way->model(), way->optimizer());
   way->start();
   StepLoader training = way->loader(LoaderFor::training);
@@ -152,9 +154,6 @@ void train(const Settings& settings) {
   const Team team = make_team(settings, data.train);
   if (settings.explain) {
     return explain_ways(settings, team, data.train);
-  }
-  if (settings.compress == "powersgd" && !settings.resume.empty()) {
-    fmt::print("PowerSGD begins anew with what it lost and the directions that it found: no checkpoint has them\n");
   }
   launch(team.world, [&](Rank& rank) { train_rank(settings, team, data, rank); });
 }

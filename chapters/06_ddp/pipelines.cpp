@@ -7,7 +7,6 @@
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/prediction.h"
 #include "parallel/average_gradients.h"
-#include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
 #include "parallel/data_parallel/same_model.h"
@@ -31,9 +30,9 @@ class Pipelines final : public Way {
         layers_(joined(stages_)),
         optimizer_(open_optimizer(settings_, *layers_)),
         pipeline_(open_pipeline(settings_, *team_.pipeline, stages_, rank_.comm)),
+        compression_(make_compression(settings_.compress)),
         reducer_(layers_->named_parameters(), mesh_.data(),
-                 {.caps = {settings_.first_bucket_size, settings_.bucket_size},
-                  .reduce = make_compression(settings_.compress)}) {
+                 {.caps = {settings_.first_bucket_size, settings_.bucket_size}, .reduce = compression_.reduce}) {
     if (settings_.sync_batch_norm) {
       synchronise_batch_norm(*layers_, mesh_.data());
     }
@@ -41,6 +40,7 @@ class Pipelines final : public Way {
 
   Module& model() override { return *layers_; }
   Optimizer& optimizer() override { return *optimizer_; }
+  CompressionMemory* memory() override { return compression_.memory.get(); }
 
   StepLoader loader(LoaderFor purpose) override {
     const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
@@ -106,6 +106,7 @@ class Pipelines final : public Way {
   std::shared_ptr<Sequential> layers_;
   std::unique_ptr<Optimizer> optimizer_;
   Pipeline pipeline_;
+  Compression compression_;
   Reducer reducer_;
 };
 

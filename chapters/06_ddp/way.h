@@ -11,6 +11,7 @@
 #include "chapters/common/epoch_sums.h"
 #include "chapters/common/step_loader.h"
 #include "nn/optimizer.h"
+#include "parallel/data_parallel/compression.h"
 
 namespace stagecoach {
 
@@ -33,6 +34,8 @@ class Way {
   /// What this rank holds of the training's state, to be saved and restored: nothing where another rank owns it.
   virtual Module& model() = 0;
   virtual Optimizer& optimizer() = 0;
+  /// What the rank's compression keeps between steps; null where it keeps nothing.
+  virtual CompressionMemory* memory() { return nullptr; }
   /// This rank's part of the batches.
   virtual StepLoader loader(LoaderFor purpose) = 0;
 

@@ -128,6 +128,7 @@ void Checkpoints::write_shard(const Progress& progress, int rank, const Training
   TensorFile file{{}, to_metadata(progress)};
   append(file.tensors, "model.", part.weights);
   append(file.tensors, "optimizer.", part.optimizer);
+  append(file.tensors, "memory.", part.memory);
   save_tensors((place_of(progress) / shard_name(rank)).string(), file);
 }
 
@@ -179,6 +180,7 @@ Checkpoints::Found Checkpoints::read(const fs::path& place) const {
     }
     append(found.state.weights, "", with_prefix(file, "model."));
     append(found.state.optimizer, "", with_prefix(file, "optimizer."));
+    append(found.state.memory, "", with_prefix(file, "memory."));
   }
   if (text_of(manifest.metadata, "training", path) != training_) {
     throw OtherTraining(

@@ -36,7 +36,7 @@ class Checkpoints {
   // Writing one, in this order. All throw DataError when the disk does not take it.
   /// Rank 0 makes room. What stands there under the same name is no checkpoint from then on.
   void begin(const Progress& progress) const;
-  /// Each rank that holds some of the model writes its part, when rank 0 has made room.
+  /// Each rank that holds some of the state writes its part, when rank 0 has made room.
   void write_shard(const Progress& progress, int rank, const TrainingState& part) const;
   /// Rank 0 makes a checkpoint of it, when all shards of `ranks` are written; older ones but the last go.
   void commit(const Progress& progress, const std::vector<int>& ranks) const;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <sstream>
 
 #include "core/atomic_file.h"
@@ -83,6 +84,16 @@ void move_earlier_run(const fs::path& folder) try {
 } catch (const fs::filesystem_error& error) {
   throw DataError(
       fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));
+}
+
+std::vector<int> all_ranks(const Communicator& comm) {
+  std::vector<int> ranks(static_cast<std::size_t>(comm.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 }  // namespace
@@ -162,19 +173,23 @@ void RunFolder::begin(const Progress& progress) {
 }
 
 void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const Module& model,
-                     const Optimizer& optimizer, const EpochResult* result) {
+                     const Optimizer& optimizer, const std::optional<NamedTensors>& memory, const EpochResult* result) {
   if (!writes()) {
     return;
   }
   const Checkpoints checkpoints(folder_ / kCheckpoints, training_json(settings_));
-  const std::vector<int> writers = holders(layers);
+  const std::vector<int> model_ranks = holders(layers);
+  const std::vector<int> writers = memory ? all_ranks(comm) : model_ranks;
   const NamedTensors weights = gather_weights(comm, layers, model);
   if (rank_ == 0) {
     checkpoints.begin(next);
   }
   comm.barrier();
-  if (std::count(writers.begin(), writers.end(), rank_) > 0) {
-    checkpoints.write_shard(next, rank_, state_of_rank(layers, rank_, model, optimizer));
+  if (contains(writers, rank_)) {
+    TrainingState part =
+        contains(model_ranks, rank_) ? state_of_rank(layers, rank_, model, optimizer) : TrainingState{};
+    part.memory = memory.value_or(NamedTensors{});
+    checkpoints.write_shard(next, rank_, part);
   }
   comm.barrier();
   if (rank_ != 0) {

@@ -5,6 +5,7 @@
 /// happens the older one stays.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,8 +31,8 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-/// Of one rank. Rank 0 writes the files of the run; each rank that holds some of the model writes its shard of a
-/// checkpoint.
+/// Of one rank. Rank 0 writes the files of the run; each rank that holds some of the training's state writes its shard
+/// of a checkpoint.
 class RunFolder {
  public:
   /// Makes the folder, and writes nothing yet. Without --out every call does nothing. Throws DataError when the folder
@@ -49,9 +50,10 @@ class RunFolder {
   void begin(const Progress& progress);
 
   /// All of a run at `next`, where it is to go on: the shards of `layers`' holders, the weights, the line of metrics
-  /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model and optimizer.
+  /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model and optimizer, and
+  /// with what its compression keeps, as TrainingState has it: then all write a shard.
   void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const Module& model,
-            const Optimizer& optimizer, const EpochResult* result = nullptr);
+            const Optimizer& optimizer, const std::optional<NamedTensors>& memory, const EpochResult* result = nullptr);
   void save_trace(const std::string& json);
 
  private:

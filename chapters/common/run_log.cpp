@@ -92,11 +92,17 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
 
 RunLog::~RunLog() { Trace::detach(); }
 
+void RunLog::keep(CompressionMemory* memory, int shard) {
+  memory_ = memory;
+  memory_prefix_ = fmt::format("{}.", shard);
+}
+
 void RunLog::restore(Module& model, Optimizer& optimizer) {
   if (!settings_.resume.empty()) {
     const Checkpoints::Found saved = newest_checkpoint();
     progress_ = saved.progress;
     take_state(layers_, part_, saved.state, model, optimizer, settings_.resume);
+    restore_memory(saved.state.memory);
     if (!epochs_left()) {
       throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
                                    settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
@@ -114,6 +120,33 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
   comm_.barrier();  // all have read before anything is moved
   folder_.begin(progress_);
+}
+
+/// Takes what the rank's compression kept, of the layers that it has.
+void RunLog::restore_memory(const NamedTensors& saved) {
+  if (memory_ == nullptr) {
+    return;
+  }
+  NamedTensors of_shard;
+  for (const auto& [name, tensor] : saved) {
+    if (name.rfind(memory_prefix_, 0) == 0) {
+      of_shard.emplace_back(name.substr(memory_prefix_.size()), tensor);
+    }
+  }
+  for (const auto& [name, tensor] : tensors_of_rank(layers_, part_, of_shard)) {
+    (*memory_)[name] = tensor.to(comm_.device());
+  }
+}
+
+void RunLog::save(const Module& model, const Optimizer& optimizer, const EpochResult* result) {
+  std::optional<NamedTensors> memory;
+  if (memory_ != nullptr) {
+    memory.emplace();
+    for (const auto& [name, tensor] : *memory_) {
+      memory->emplace_back(memory_prefix_ + name, tensor);
+    }
+  }
+  folder_.save(comm_, layers_, progress_, model, optimizer, memory, result);
 }
 
 /// All ranks take the one that rank 0 finds.
@@ -245,7 +278,7 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   require_finite(model);
   note_peak();
   collect(0);
-  folder_.save(comm_, layers_, progress_, model, optimizer);
+  save(model, optimizer);
   if (writes_and_prints()) {
     fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
                folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
@@ -333,7 +366,7 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
                            .expected = expected};
   progress_ = Progress{.epoch = progress_.epoch + 1};
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
-  folder_.save(comm_, layers_, progress_, model, optimizer, &result);
+  save(model, optimizer, &result);
   if (writes_and_prints()) {
     fmt::print("{}\n", epoch_line(result));
     std::fflush(stdout);

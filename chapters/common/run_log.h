@@ -14,6 +14,7 @@
 #include "core/trace.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
+#include "parallel/data_parallel/compression.h"
 #include "parallel/gather.h"
 #include "parallel/launch.h"
 
@@ -35,6 +36,9 @@ class RunLog {
 
   /// No rank has all losses, so the progress bar shows none.
   void spread_losses() { shows_loss_ = false; }
+  /// What `memory` holds, of the rank's shard of the batches, is restored and saved too; nothing if it is null. All
+  /// ranks call it alike, before restore.
+  void keep(CompressionMemory* memory, int shard);
   /// `model` and `optimizer` are the rank's, here and below. With --resume: reads the checkpoint into both. Then begins
   /// to write to --out; nothing was written before. Throws UsageError when no epoch is left to train.
   void restore(Module& model, Optimizer& optimizer);
@@ -83,6 +87,8 @@ class RunLog {
   void enter_time();
   void read_sums();
   void note_peak();
+  void restore_memory(const NamedTensors& saved);
+  void save(const Module& model, const Optimizer& optimizer, const EpochResult* result = nullptr);
   bool asked_to_stop();
   std::int64_t batches_at_once();
   [[noreturn]] void save_and_stop(const Module& model, const Optimizer& optimizer);
@@ -99,6 +105,8 @@ class RunLog {
   int loss_rank_;
   bool shows_loss_ = true;
   int part_;  // the rank whose layers this one has: itself, or the one that it is a replica of
+  CompressionMemory* memory_ = nullptr;
+  std::string memory_prefix_;  // of the names in checkpoints
   RunFolder folder_;
   Progress progress_;
   EpochSums sums_;

@@ -9,8 +9,8 @@
 namespace stagecoach {
 
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer) {
-  TrainingState state{tensors_of_rank(layers, rank, weights_of(model)),
-                      tensors_of_rank(layers, rank, optimizer.state())};
+  TrainingState state{
+      tensors_of_rank(layers, rank, weights_of(model)), tensors_of_rank(layers, rank, optimizer.state()), {}};
   if (!layers.empty() && rank == 0) {
     state.optimizer.push_back(optimizer.state().back());  // the count of steps, the same everywhere
   }

@@ -15,10 +15,11 @@ namespace stagecoach {
 struct TrainingState {
   NamedTensors weights;    ///< parameters, then buffers
   NamedTensors optimizer;  ///< its state
+  NamedTensors memory;     ///< what compressions keep: that of shard S of the batches as "S.NAME"
 };
 
-/// What rank `rank` holds of it: handles on its tensors. `model` and `optimizer` are its own. Without `layers` there is
-/// one rank, which holds all. What belongs to no layer, rank 0 has.
+/// What rank `rank` holds of weights and optimizer: handles on its tensors. `model` and `optimizer` are its own.
+/// Without `layers` there is one rank, which holds all. What belongs to no layer, rank 0 has.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
 /// The ranks that hold some of it, in their order.

@@ -11,11 +11,21 @@
 namespace stagecoach {
 namespace {
 
-using Maker = ReduceBucket (*)();
+using Maker = Compression (*)();
 constexpr std::array<std::pair<const char*, Maker>, 3> kCompressions{{
-    {"none", plain_sum},
-    {"half", half_precision},
-    {"powersgd", [] { return power_sgd(4); }},
+    {"none",
+     [] {
+       return Compression{plain_sum(), nullptr};
+     }},
+    {"half",
+     [] {
+       return Compression{half_precision(), nullptr};
+     }},
+    {"powersgd",
+     [] {
+       const auto memory = std::make_shared<CompressionMemory>();
+       return Compression{power_sgd(4, 0, memory), memory};
+     }},
 }};
 
 }  // namespace
@@ -45,7 +55,7 @@ const std::vector<std::string>& compression_names() {
   return names;
 }
 
-ReduceBucket make_compression(const std::string& name) {
+Compression make_compression(const std::string& name) {
   for (const auto& [known, maker] : kCompressions) {
     if (name == known) {
       return maker();

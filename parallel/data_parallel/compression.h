@@ -4,6 +4,8 @@
 /// `make_compression` finds them by name.
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,9 @@ ReduceBucket plain_sum();
 /// as in PyTorch's fp16_compress_hook: the gradients of a mean over a large batch may need a scaled loss.
 ReduceBucket half_precision();
 
+/// What a compression keeps on a rank from step to step, by name. Between steps it may be saved, and put back.
+using CompressionMemory = std::map<std::string, Tensor>;
+
 /// Sends a gradient of [n, …], seen as a matrix [n, m], as the product of [n, r] and [r, m]: r (n + m) numbers in place
 /// of n m. What a rank's contribution loses on the way is kept there and added to the next gradient, so that nothing is
 /// lost for ever. A gradient of one dimension, or for which this would not be less, is sent as it is. A bucket takes
@@ -26,15 +31,22 @@ ReduceBucket half_precision();
 /// than 1. Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed
 /// optimization", 2019, section 3, algorithms 1 and 2.
 ///
-/// The function remembers, by the names of the parameters; its copies share that memory, which no checkpoint has: a
-/// resumed training begins with an empty one. So each rank makes one of its
-/// own, with the same arguments on all of them, and uses it on one thread at a time. It holds as many numbers as the
-/// gradients that it compresses. `seed` chooses the directions in which it looks at first.
-ReduceBucket power_sgd(int columns, std::uint64_t seed = 0);
+/// What it remembers of a parameter is in `memory`: NAME.error [n, m], what was lost, and NAME.q [r, m], the directions
+/// in which it looks next; together more numbers than the gradients have. Copies of the function share it. So each rank
+/// makes one of its own, with the same arguments on all of them, and uses it on one thread at a time. `seed` chooses
+/// the directions in which it looks at first.
+ReduceBucket power_sgd(int columns, std::uint64_t seed = 0,
+                       std::shared_ptr<CompressionMemory> memory = std::make_shared<CompressionMemory>());
+
+/// A way to send gradients, of one rank.
+struct Compression {
+  ReduceBucket reduce;
+  std::shared_ptr<CompressionMemory> memory;  ///< null if it keeps nothing
+};
 
 /// The names that make_compression knows: none (plain_sum), half, powersgd (with 4 columns).
 const std::vector<std::string>& compression_names();
 /// Throws UsageError for a name that it does not know.
-ReduceBucket make_compression(const std::string& name);
+Compression make_compression(const std::string& name);
 
 }  // namespace stagecoach

@@ -12,8 +12,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <map>
-#include <memory>
+#include <utility>
 
 #include "core/error.h"
 #include "core/kernels/kernels.h"
@@ -104,11 +103,12 @@ void sum_together(const std::vector<Tensor>& tensors, Communicator& comm) {
 
 class PowerSgd {
  public:
-  PowerSgd(int columns, std::uint64_t seed) : r_(columns), seed_(seed) {}
-  void reduce(Bucket& bucket, Communicator& comm);
+  PowerSgd(int columns, std::uint64_t seed, std::shared_ptr<CompressionMemory> memory)
+      : r_(columns), seed_(seed), memory_(std::move(memory)) {}
+  void reduce(Bucket& bucket, Communicator& comm) const;
 
  private:
-  /// What stays of a parameter from step to step.
+  /// What stays of a parameter from step to step: handles on the memory's tensors.
   struct Kept {
     Tensor error;  // [n, m]: what this rank's contributions have lost so far; during a step M
     Tensor q;      // [r, m]: Q, transposed
@@ -118,14 +118,14 @@ class PowerSgd {
     const std::string& name;
     Tensor gradient;  // [n, m]: M's part of it, and in the end the result
     Tensor p;         // [n, r]
-    Kept& kept;
+    Kept kept;
   };
   bool is_smaller(const Tensor& gradient) const;
-  Kept& kept_of(const std::string& name, const Tensor& gradient);
+  Kept kept_of(const std::string& name, const Tensor& gradient) const;
 
   std::int64_t r_;
   std::uint64_t seed_;
-  std::map<std::string, Kept> kept_;  // by parameter: the buckets may change
+  std::shared_ptr<CompressionMemory> memory_;  // by parameter: the buckets may change
 };
 
 /// Whether P and Q have fewer elements than it, [n, m]. Those of a vector, [n, 1], never have.
@@ -133,18 +133,19 @@ bool PowerSgd::is_smaller(const Tensor& gradient) const {
   return r_ * (gradient.size(0) + gradient.size(1)) < gradient.numel();
 }
 
-PowerSgd::Kept& PowerSgd::kept_of(const std::string& name, const Tensor& gradient) {
-  Kept& kept = kept_[name];
-  if (!kept.error.defined()) {
-    kept.error = Tensor::zeros(gradient.shape(), gradient.dtype(), gradient.device());
-    kept.q = random_matrix({r_, gradient.size(1)}, Philox(seed_, name), gradient);
+PowerSgd::Kept PowerSgd::kept_of(const std::string& name, const Tensor& gradient) const {
+  Tensor& error = (*memory_)[name + ".error"];
+  Tensor& q = (*memory_)[name + ".q"];
+  if (!error.defined()) {
+    error = Tensor::zeros(gradient.shape(), gradient.dtype(), gradient.device());
+    q = random_matrix({r_, gradient.size(1)}, Philox(seed_, name), gradient);
   }
-  STAGECOACH_CHECK(kept.error.shape() == gradient.shape(), "power_sgd: '{}' is {}, and was {} before", name,
-                   describe(gradient), describe(kept.error));
-  return kept;
+  STAGECOACH_CHECK(error.shape() == gradient.shape(), "power_sgd: '{}' is {}, and was {} before", name,
+                   describe(gradient), describe(error));
+  return {error, q};
 }
 
-void PowerSgd::reduce(Bucket& bucket, Communicator& comm) {
+void PowerSgd::reduce(Bucket& bucket, Communicator& comm) const {
   const Kernels& device = kernels(bucket.flat.device());
   std::vector<Factored> all;
   std::vector<Tensor> message;
@@ -154,7 +155,7 @@ void PowerSgd::reduce(Bucket& bucket, Communicator& comm) {
       message.push_back(gradient);
       continue;
     }
-    Kept& kept = kept_of(bucket.names[i], gradient);
+    Kept kept = kept_of(bucket.names[i], gradient);
     Tensor p = Tensor::empty({gradient.size(0), r_}, gradient.dtype(), gradient.device());
     device.add_scaled(gradient, 1, kept.error);  // M = gradient + error
     device.linear(kept.error, kept.q, {}, p);    // P = M Q
@@ -178,12 +179,12 @@ void PowerSgd::reduce(Bucket& bucket, Communicator& comm) {
 
 }  // namespace
 
-ReduceBucket power_sgd(int columns, std::uint64_t seed) {
+ReduceBucket power_sgd(int columns, std::uint64_t seed, std::shared_ptr<CompressionMemory> memory) {
   if (columns < 1) {
     throw UsageError(fmt::format("power_sgd: {} columns; at least 1 is needed", columns));
   }
-  return [state = std::make_shared<PowerSgd>(columns, seed)](Bucket& bucket, Communicator& comm) {
-    state->reduce(bucket, comm);
+  return [way = PowerSgd(columns, seed, std::move(memory))](Bucket& bucket, Communicator& comm) {
+    way.reduce(bucket, comm);
   };
 }
 

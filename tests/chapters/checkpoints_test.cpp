@@ -39,7 +39,7 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
   static TrainingState part(std::int64_t epoch, int rank) {
     const std::string name = "layer" + std::to_string(rank) + ".weight";
     const Tensor tensor = random_tensor({3, 2}, name + std::to_string(epoch));
-    return {{{name, tensor}}, {{name + ".velocity", tensor}}};
+    return {{{name, tensor}}, {{name + ".velocity", tensor}}, {{std::to_string(rank) + ".fc.q", tensor}}};
   }
   /// Checks that the newest one is that of `epoch`, and whole.
   void expect_newest(std::int64_t epoch, std::size_t skipped) {
@@ -55,6 +55,8 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
       EXPECT_EQ(found.state.weights[place].first, wanted.weights[0].first);
       EXPECT_TRUE(same_bytes(found.state.weights[place].second, wanted.weights[0].second));
       EXPECT_TRUE(same_bytes(found.state.optimizer[place].second, wanted.optimizer[0].second));
+      EXPECT_EQ(found.state.memory[place].first, wanted.memory[0].first);
+      EXPECT_TRUE(same_bytes(found.state.memory[place].second, wanted.memory[0].second));
     }
   }
   fs::path file(std::int64_t epoch, const std::string& name) const {

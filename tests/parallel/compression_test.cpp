@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "core/kernels/kernels.h"
@@ -285,6 +286,29 @@ TEST_P(Compression, PowerSgdKeepsErrorsWhenBucketsChange) {
   });
 }
 
+// What is copied out of the memory after a step and put into another hook's goes on as if nothing had happened.
+TEST_P(Compression, PowerSgdGoesOnFromItsMemory) {
+  constexpr int kSteps = 4;
+  const auto wanted = run(2, kSteps, random_gradients, [] { return power_sgd(2, 7); });
+  launch({.ranks = 2, .device = GetParam().type}, [&](Rank& rank) {
+    CompressionMemory saved;
+    for (int step = 0; step < kSteps; ++step) {
+      const auto memory = std::make_shared<CompressionMemory>(saved);
+      Bucket bucket = bucket_of(random_gradients(rank.index, step), rank.device);
+      power_sgd(2, 7, memory)(bucket, rank.comm);
+      for (const auto& [name, tensor] : *memory) {
+        saved[name] = tensor.clone();
+      }
+      const NamedTensors results = results_of(bucket);
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        EXPECT_TRUE(same_bytes(results[i].second, wanted[static_cast<std::size_t>(step)][i].second))
+            << results[i].first << ", step " << step;
+      }
+    }
+    EXPECT_EQ(saved.size(), 4U) << "of each of two matrices, its error and its Q";
+  });
+}
+
 // A layer that begins with zeros must not be left out for ever: its Q would be 0.
 TEST_P(Compression, PowerSgdSurvivesAGradientOfZeros) {
   const Gradients late = [](int rank, int step) -> NamedTensors {
@@ -319,7 +343,7 @@ TEST(CompressionVolume, IsAsDocumented) {
       wanted += ring_all_reduce_seconds(link, 3, bytes);
     }
     launch({.ranks = 3, .clock = ClockKind::virtual_time, .link = link}, [&](Rank& rank) {
-      const ReduceBucket hook = make_compression(name);
+      const ReduceBucket hook = make_compression(name).reduce;
       Bucket bucket = bucket_of(gradients(), rank.device);
       const double before = rank.comm.clock().now();
       hook(bucket, rank.comm);
@@ -334,7 +358,8 @@ TEST(CompressionVolume, IsAsDocumented) {
 TEST(CompressionNames, AreKnown) {
   EXPECT_EQ(compression_names(), (std::vector<std::string>{"none", "half", "powersgd"}));
   for (const std::string& name : compression_names()) {
-    EXPECT_TRUE(make_compression(name)) << name;
+    EXPECT_TRUE(make_compression(name).reduce) << name;
+    EXPECT_EQ(make_compression(name).memory != nullptr, name == "powersgd");
   }
   EXPECT_TRUE(fails_with<UsageError>({"'zip'", "none, half, powersgd"}, [] { make_compression("zip"); }));
   EXPECT_TRUE(fails_with<UsageError>({"0 columns", "at least 1"}, [] { power_sgd(0); }));
