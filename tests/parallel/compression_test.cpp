@@ -333,7 +333,7 @@ TEST_P(Compression, PowerSgdShowsWhatIsNoNumber) {
 
 // By a clock that knows of nothing but messages; 2 (p - 1) latencies each say how many there were.
 TEST(CompressionVolume, IsAsDocumented) {
-  const Link link{.latency = 1, .bytes_per_second = 1000};
+  const Link link{.latency = 1000, .bytes_per_second = 1};
   const auto gradients = [] {
     return NamedTensors{{"w", Tensor::full({40, 5, 10}, 1)}, {"bias", Tensor::full({40}, 1)}};  // [40, 50]: 2000
   };
@@ -347,7 +347,7 @@ TEST(CompressionVolume, IsAsDocumented) {
       Bucket bucket = bucket_of(gradients(), rank.device);
       const double before = rank.comm.clock().now();
       hook(bucket, rank.comm);
-      EXPECT_NEAR(rank.comm.clock().now() - before, wanted, 0.1) << name;
+      EXPECT_NEAR(rank.comm.clock().now() - before, wanted, 5) << name;
     });
   };
   expect_seconds("none", {2040 * 4});
