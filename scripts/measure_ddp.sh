@@ -59,8 +59,7 @@ echo "measuring: two ranks on two cores"
   python3 tests/benchmarks/ddp_ratio.py --data "$data" --programs "$programs" ${python:+--torch "$python"}
   printf '\nThe two programs of `limit` never meet. Ranks that meet once a step wait each time for the slower one: '
   printf '`limit, step by step` is what the two cores give then, if talking takes no time. What lies between the two limits '
-  printf 'is the unrest of the machine; what lies between the second and a mode is the work of that mode. `calm` compares '
-  printf 'the fastest fiftieth of the steps only, in which the machine had no other work.\n'
+  printf 'is the unrest of the machine; what lies between the second and a mode is the work of that mode.\n'
 } >> "$page"
 
 "$programs/ch06_ddp" --smoke --explain --ranks 8 "${small[@]}" --out "$runs/ways" > /dev/null

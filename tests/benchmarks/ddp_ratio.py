@@ -10,8 +10,6 @@ limit    two programs of one rank at the same time, each on a core of its own, w
 limit, step by step
          what is left of that when each step takes as long as the slower of the two programs', from their traces: what
          ranks that meet once a step would reach if talking took no time
-calm     over one rank once more, by the fastest fiftieth of all steps in the traces: those in which nobody else used the
-         machine, so that what is missing to 2.00 is the program's own
 idle     the share of the ranks' time in which they wait, from metrics.jsonl
 overlap  the share of the reductions' time that lies within backwards, from trace.json
 """
@@ -20,7 +18,6 @@ import argparse
 import json
 import pathlib
 import re
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -43,32 +40,16 @@ def fastest(text):
     return max(float(rate) for rate in re.findall(r"^Epoch: .* (\d+) img/s", text, re.MULTILINE)[1:])
 
 
-def events_of(trace):
-    """In the order of time."""
-    events = json.loads(trace.read_text())["traceEvents"]
-    return sorted((event for event in events if event["ph"] == "X"), key=lambda event: event["ts"])
-
-
-def computing_of(trace):
+def steps_of(trace):
     """Microseconds of the computing of each step, the first ones left out."""
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
     steps = []
-    for event in events_of(trace):
+    for event in sorted(events, key=lambda event: event["ts"]):
         if event["cat"] in ("forward", "backward", "update"):
             if event["name"] == "normalize":  # the first of a step
                 steps.append(0.0)
             steps[-1] += event["dur"]
     return steps[10:]
-
-
-def steps_of(trace):
-    """Microseconds from the start of each step to the next one's on the first rank, the first ones left out."""
-    starts = [event["ts"] for event in events_of(trace) if event["name"] == "normalize" and event["tid"] == 0]
-    return [after - before for before, after in zip(starts, starts[1:])][10:]
-
-
-def calm(steps):
-    """What the fastest fiftieth of them take at most."""
-    return sorted(steps)[len(steps) // 50]
 
 
 def idle_of(run):
@@ -79,7 +60,7 @@ def idle_of(run):
 
 def overlap_of(trace):
     """The share of what lies on the tracks beside the ranks within the ranks' backwards."""
-    events = events_of(trace)
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
     backwards, hidden, total = {}, 0.0, 0.0
     for event in events:
         if event["name"] == "backward" and event["cat"] == "action":
@@ -111,45 +92,39 @@ def main():
         assert all(process.returncode == 0 for process in processes)
         return sum(fastest(text) for text in texts)
 
-    rates, steps, overlaps, idles = {}, {}, {}, {}
+    rates, overlaps, idles = {}, {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(flags.rounds):
+            rates.setdefault("one rank", []).append(rate([run(one, 0)]))
             outs = [pathlib.Path(folder) / f"core{core}" for core in range(CORES)]
-            rates.setdefault("one rank", []).append(rate([run([*one, "--out", str(outs[0])], 0)]))
-            steps.setdefault("one rank", []).extend(steps_of(outs[0] / "trace.json"))
-            shutil.rmtree(outs[0])
             limit = rate([run([*one, "--out", str(out)], core) for core, out in enumerate(outs)])
-            pairs = list(zip(*(computing_of(out / "trace.json") for out in outs)))
-            alone, together = (sum(map(taken, pairs)) for taken in (statistics.mean, max))
+            steps = [steps_of(out / "trace.json") for out in outs]
+            slower = sum(max(pair) for pair in zip(*steps))
             rates.setdefault("limit", []).append(limit)
-            rates.setdefault("limit, step by step", []).append(limit * alone / together)
-            for out in outs:
-                shutil.rmtree(out)
+            rates.setdefault("limit, step by step", []).append(
+                limit * sum(sum(pair) / CORES for pair in zip(*steps)) / slower
+            )
+            subprocess.run(["rm", "-r", *map(str, outs)], check=True)
             for name, more in MODES.items():
                 out = pathlib.Path(folder) / name
                 command = [str(flags.programs / "ch06_ddp"), *common, "--ranks", str(CORES), "--batch-size", "128",
                            "--mode", name.split()[0], *more, "--out", str(out)]  # fmt: skip
                 rates.setdefault(name, []).append(rate([run(command)]))
-                steps.setdefault(name, []).extend(steps_of(out / "trace.json"))
                 overlaps.setdefault(name, []).append(overlap_of(out / "trace.json"))
                 idles.setdefault(name, []).append(idle_of(out))
-                shutil.rmtree(out)
+                subprocess.run(["rm", "-r", str(out)], check=True)
             if flags.torch:
                 command = [flags.torch, str(HERE / "torch_ddp.py"), *common, "--ranks", str(CORES)]
                 rates.setdefault("PyTorch DDP, gloo", []).append(rate([run(command)]))
 
     median = {name: statistics.median(values) for name, values in rates.items()}
-    ranks = {name: 1 if name == "one rank" else CORES for name in steps}
-    calm_rate = {name: ranks[name] / calm(steps[name]) for name in steps}
-    print("| run | img/s | over one rank | calm | over PyTorch | idle | overlap |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print("| run | img/s | over one rank | over PyTorch | idle | overlap |")
+    print("|---|---:|---:|---:|---:|---:|")
     for name, value in median.items():
         torch = f"{value / median['PyTorch DDP, gloo']:.2f}" if flags.torch else "-"
         overlap = f"{statistics.median(overlaps[name]):.1%}" if name in overlaps else "-"
         idle = f"{statistics.median(idles[name]):.1%}" if name in idles else "-"
-        quiet = f"{calm_rate[name] / calm_rate['one rank']:.2f}" if name in steps else "-"
-        over_one = f"{value / median['one rank']:.2f}"
-        print(f"| {name} | {value:.0f} | {over_one} | {quiet} | {torch} | {idle} | {overlap} |")
+        print(f"| {name} | {value:.0f} | {value / median['one rank']:.2f} | {torch} | {idle} | {overlap} |")
 
 
 if __name__ == "__main__":
