@@ -39,4 +39,14 @@ void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std:
   }
 }
 
+NamedTensors below(const std::string& prefix, const NamedTensors& tensors) {
+  NamedTensors found;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.rfind(prefix, 0) == 0) {
+      found.emplace_back(name.substr(prefix.size()), tensor);
+    }
+  }
+  return found;
+}
+
 }  // namespace stagecoach

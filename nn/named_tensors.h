@@ -18,4 +18,7 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// or type; then nothing was copied.
 void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std::string& what);
 
+/// Those whose names begin with `prefix`, under what follows it.
+NamedTensors below(const std::string& prefix, const NamedTensors& tensors);
+
 }  // namespace stagecoach

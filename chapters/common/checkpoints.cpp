@@ -85,17 +85,6 @@ void append(NamedTensors& all, const std::string& prefix, const NamedTensors& so
   }
 }
 
-/// The tensors of `file` whose names begin with `prefix`, without it.
-NamedTensors with_prefix(const TensorFile& file, const std::string& prefix) {
-  NamedTensors found;
-  for (const auto& [name, tensor] : file.tensors) {
-    if (name.rfind(prefix, 0) == 0) {
-      found.emplace_back(name.substr(prefix.size()), tensor);
-    }
-  }
-  return found;
-}
-
 /// A checkpoint that is whole, and of no use.
 class OtherTraining : public DataError {
  public:
@@ -178,9 +167,9 @@ Checkpoints::Found Checkpoints::read(const fs::path& place) const {
     if (to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress)) {
       throw DataError(fmt::format("{}: belongs to another checkpoint", shard.string()));
     }
-    append(found.state.weights, "", with_prefix(file, "model."));
-    append(found.state.optimizer, "", with_prefix(file, "optimizer."));
-    append(found.state.memory, "", with_prefix(file, "memory."));
+    append(found.state.weights, "", below("model.", file.tensors));
+    append(found.state.optimizer, "", below("optimizer.", file.tensors));
+    append(found.state.memory, "", below("memory.", file.tensors));
   }
   if (text_of(manifest.metadata, "training", path) != training_) {
     throw OtherTraining(

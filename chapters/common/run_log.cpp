@@ -94,7 +94,7 @@ RunLog::~RunLog() { Trace::detach(); }
 
 void RunLog::keep(CompressionMemory* memory, int shard) {
   memory_ = memory;
-  memory_prefix_ = fmt::format("{}.", shard);
+  shard_ = shard;
 }
 
 void RunLog::restore(Module& model, Optimizer& optimizer) {
@@ -102,7 +102,9 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
     const Checkpoints::Found saved = newest_checkpoint();
     progress_ = saved.progress;
     take_state(layers_, part_, saved.state, model, optimizer, settings_.resume);
-    restore_memory(saved.state.memory);
+    if (memory_ != nullptr) {
+      take_memory(layers_, part_, shard_, saved.state, comm_.device(), *memory_);
+    }
     if (!epochs_left()) {
       throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
                                    settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
@@ -122,29 +124,10 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
   folder_.begin(progress_);
 }
 
-/// Takes what the rank's compression kept, of the layers that it has.
-void RunLog::restore_memory(const NamedTensors& saved) {
-  if (memory_ == nullptr) {
-    return;
-  }
-  NamedTensors of_shard;
-  for (const auto& [name, tensor] : saved) {
-    if (name.rfind(memory_prefix_, 0) == 0) {
-      of_shard.emplace_back(name.substr(memory_prefix_.size()), tensor);
-    }
-  }
-  for (const auto& [name, tensor] : tensors_of_rank(layers_, part_, of_shard)) {
-    (*memory_)[name] = tensor.to(comm_.device());
-  }
-}
-
 void RunLog::save(const Module& model, const Optimizer& optimizer, const EpochResult* result) {
   std::optional<NamedTensors> memory;
   if (memory_ != nullptr) {
-    memory.emplace();
-    for (const auto& [name, tensor] : *memory_) {
-      memory->emplace_back(memory_prefix_ + name, tensor);
-    }
+    memory = memory_of_shard(shard_, *memory_);
   }
   folder_.save(comm_, layers_, progress_, model, optimizer, memory, result);
 }

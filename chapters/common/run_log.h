@@ -87,7 +87,6 @@ class RunLog {
   void enter_time();
   void read_sums();
   void note_peak();
-  void restore_memory(const NamedTensors& saved);
   void save(const Module& model, const Optimizer& optimizer, const EpochResult* result = nullptr);
   bool asked_to_stop();
   std::int64_t batches_at_once();
@@ -105,8 +104,8 @@ class RunLog {
   int loss_rank_;
   bool shows_loss_ = true;
   int part_;  // the rank whose layers this one has: itself, or the one that it is a replica of
-  CompressionMemory* memory_ = nullptr;
-  std::string memory_prefix_;  // of the names in checkpoints
+  CompressionMemory* memory_ = nullptr;  // of the rank's compression, if it keeps anything
+  int shard_ = 0;                        // of the batches, for which it keeps it
   RunFolder folder_;
   Progress progress_;
   EpochSums sums_;

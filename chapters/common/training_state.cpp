@@ -1,5 +1,7 @@
 #include "chapters/common/training_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -45,6 +47,22 @@ void take_state(const LayerRanks& layers, int rank, const TrainingState& state, 
                  [&](const auto& named) { return named.first == count; });
   }
   optimizer.load_state(mine);
+}
+
+NamedTensors memory_of_shard(int shard, const CompressionMemory& memory) {
+  NamedTensors named;
+  for (const auto& [name, tensor] : memory) {
+    named.emplace_back(fmt::format("{}.{}", shard, name), tensor);
+  }
+  return named;
+}
+
+void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
+                 CompressionMemory& memory) {
+  const NamedTensors of_shard = below(fmt::format("{}.", shard), state.memory);
+  for (const auto& [name, tensor] : tensors_of_rank(layers, rank, of_shard)) {
+    memory[name] = tensor.to(device);
+  }
 }
 
 }  // namespace stagecoach

@@ -7,6 +7,7 @@
 
 #include "nn/module.h"
 #include "nn/optimizer.h"
+#include "parallel/data_parallel/compression.h"
 #include "parallel/gather.h"
 
 namespace stagecoach {
@@ -32,5 +33,12 @@ NamedTensors gather_weights(Communicator& comm, const LayerRanks& layers, const 
 /// do not fit.
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what);
+
+/// What the compression of a rank that trains on part `shard` of each batch keeps, as TrainingState has it.
+NamedTensors memory_of_shard(int shard, const CompressionMemory& memory);
+
+/// Puts that of the layers of `rank` back, on `device`.
+void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
+                 CompressionMemory& memory);
 
 }  // namespace stagecoach

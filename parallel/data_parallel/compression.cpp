@@ -11,22 +11,17 @@
 namespace stagecoach {
 namespace {
 
+Compression none() { return {plain_sum(), nullptr}; }
+Compression half() { return {half_precision(), nullptr}; }
+
+Compression powersgd() {
+  const auto memory = std::make_shared<CompressionMemory>();
+  return {power_sgd(4, 0, memory), memory};
+}
+
 using Maker = Compression (*)();
-constexpr std::array<std::pair<const char*, Maker>, 3> kCompressions{{
-    {"none",
-     [] {
-       return Compression{plain_sum(), nullptr};
-     }},
-    {"half",
-     [] {
-       return Compression{half_precision(), nullptr};
-     }},
-    {"powersgd",
-     [] {
-       const auto memory = std::make_shared<CompressionMemory>();
-       return Compression{power_sgd(4, 0, memory), memory};
-     }},
-}};
+constexpr std::array<std::pair<const char*, Maker>, 3> kCompressions{
+    {{"none", none}, {"half", half}, {"powersgd", powersgd}}};
 
 }  // namespace
 

@@ -35,5 +35,17 @@ TEST(CopyByName, ListsEveryFaultAndChangesNothing) {
   }
 }
 
+TEST(Below, TakesThePrefixAway) {
+  const NamedTensors all{
+      {"a.b", Tensor::full({1}, 1)}, {"ab.c", Tensor::full({1}, 2)}, {"a.a.d", Tensor::full({1}, 3)}};
+  const NamedTensors found = below("a.", all);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].first, "b");
+  EXPECT_TRUE(same_bytes(found[0].second, all[0].second));
+  EXPECT_EQ(found[1].first, "a.d");
+  EXPECT_TRUE(same_bytes(found[1].second, all[2].second));
+  EXPECT_TRUE(below("b", all).empty());
+}
+
 }  // namespace
 }  // namespace stagecoach
