@@ -1,6 +1,5 @@
 #include "datasets/device_loader.h"
 
-#include <chrono>
 #include <utility>
 
 #include "core/transfer.h"
@@ -16,7 +15,7 @@ void DeviceLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 
 std::optional<Batch> DeviceLoader::next() {
   if (device_.type == DeviceType::cpu) {
-    std::optional<Batch> batch = made();
+    std::optional<Batch> batch = loader_.next();
     if (batch) {
       batch->images = batch->images.seen_from(device_);
       batch->labels = batch->labels.seen_from(device_);
@@ -37,15 +36,8 @@ std::optional<Batch> DeviceLoader::next() {
   return slot.batch;
 }
 
-std::optional<Batch> DeviceLoader::made() {
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<Batch> batch = loader_.next();
-  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return batch;
-}
-
 void DeviceLoader::fill(Slot& slot) {
-  const std::optional<Batch> batch = made();
+  const std::optional<Batch> batch = loader_.next();
   slot.batch.reset();
   if (!batch) {
     return;

@@ -22,9 +22,8 @@ class DeviceLoader {
   /// The next batch, or nothing after the epoch's last. On a GPU its tensors are for work that is given to the device
   /// before the next call, which lets their memory take another batch once that work is done.
   std::optional<Batch> next();
-  /// Seconds, in all, in which next() waited for batches to be made. (On a GPU next() also waits until the GPU has
-  /// caught up; that is not counted.)
-  double waited() const { return waited_; }
+  /// As in Loader. (On a GPU next() also waits until the GPU has caught up; that is not counted.)
+  double waited() const { return loader_.waited(); }
 
  private:
   /// Memory for a batch on its way: on the CPU, where the GPU can read it by itself, and on the GPU.
@@ -38,14 +37,12 @@ class DeviceLoader {
   };
 
   void fill(Slot& slot);
-  std::optional<Batch> made();
 
   Loader loader_;
   Device device_;
   std::array<Slot, 2> slots_;
   std::size_t present_ = 0;
   bool begun_ = false;
-  double waited_ = 0;
 };
 
 }  // namespace stagecoach

@@ -1,5 +1,6 @@
 #include "datasets/loader.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ Loader& Loader::operator=(Loader&& other) noexcept {
   epoch_.reset();  // before its maker goes
   maker_ = std::move(other.maker_);
   prefetch_ = other.prefetch_;
+  waited_ = other.waited_;
   epoch_ = std::move(other.epoch_);
   return *this;
 }
@@ -55,7 +57,10 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 std::optional<Batch> Loader::next() {
   STAGECOACH_CHECK(epoch_ != nullptr, "loader: next() before start_epoch()");
   if (epoch_->prefetcher) {
-    return epoch_->prefetcher->next();
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<Batch> batch = epoch_->prefetcher->next();
+    waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return batch;
   }
   if (epoch_->next_batch == batches()) {
     return std::nullopt;

@@ -50,12 +50,15 @@ class Loader {
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   /// The next batch, or nothing after the epoch's last. Throws Error before the first start_epoch.
   std::optional<Batch> next();
+  /// Seconds, in all, in which next() waited for the thread that makes the batches; 0 without one.
+  double waited() const { return waited_; }
 
  private:
   struct Epoch;
 
   std::unique_ptr<const BatchMaker> maker_;
   bool prefetch_ = true;
+  double waited_ = 0;
   std::unique_ptr<Epoch> epoch_;  // after maker_: its thread uses it
 };
 

@@ -1,24 +1,10 @@
 #include "datasets/prefetcher.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <utility>
 
+#include "core/cores.h"
+
 namespace stagecoach {
-namespace {
-
-/// Lets this thread run on every core that the process began with. A rank is pinned to one (parallel/launch.h), which
-/// its children would share with it.
-void leave_the_core_of_the_parent() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (::sched_getaffinity(::getpid(), sizeof(cores), &cores) == 0) {  // of the main thread, which is never pinned
-    static_cast<void>(::sched_setaffinity(0, sizeof(cores), &cores));
-  }
-}
-
-}  // namespace
 
 Prefetcher::Prefetcher(std::function<Batch(std::int64_t)> make, std::int64_t first, std::int64_t last)
     : make_(std::move(make)),
@@ -42,7 +28,7 @@ std::optional<Batch> Prefetcher::next() {
 }
 
 void Prefetcher::work(const std::stop_token& stop) {
-  leave_the_core_of_the_parent();
+  run_on_cores(usable_cores());  // a rank is pinned to one (parallel/launch.h), which its children would share with it
   std::exception_ptr failure;
   try {
     for (std::int64_t index = first_; index < last_; ++index) {

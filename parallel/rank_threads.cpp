@@ -1,41 +1,16 @@
 #include "parallel/rank_threads.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/cores.h"
 #include "parallel/rank_failure.h"
 
 namespace stagecoach {
 namespace {
-
-/// The cores that this process may use.
-std::vector<int> usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &set)) {
-        cores.push_back(core);
-      }
-    }
-  }
-  return cores;
-}
-
-/// A hint: where it is refused the rank runs all the same.
-void pin_to(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  static_cast<void>(::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set));
-}
 
 /// The error of the rank that failed first; those of the others follow from it.
 class FirstFailure {
@@ -71,7 +46,7 @@ void run_on_threads(const World& world,
   FirstFailure failure;
   const auto run_rank = [&](int r) {
     if (pinned) {
-      pin_to(cores[static_cast<std::size_t>(r)]);
+      run_on_cores({cores[static_cast<std::size_t>(r)]});
     }
     const auto recorder = std::make_shared<FlightRecorder>();
     try {

@@ -1,5 +1,6 @@
 #include "chapters/common/open.h"
 
+#include "core/cores.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "datasets/generated.h"
@@ -37,6 +38,19 @@ TrainTest open_data(const Settings& settings) {
   return settings.model == "convnet" ? generate({.train = 2000, .test = 500}) : generate({.train = 64, .test = 32});
 }
 
+namespace {
+
+/// Whether loaders make the next batches on threads of their own. Where the ranks need every core, such a thread would
+/// only interrupt one of them. (Ranks on other machines count too: this process does not know where they are.) A GPU
+/// leaves the cores free, and so does the virtual clock, on which each rank has a machine to itself.
+bool prefetches(const Settings& settings) {
+  const auto computing = static_cast<std::size_t>(settings.ranks) * static_cast<std::size_t>(settings.threads);
+  return parse_device(settings.device).type != DeviceType::cpu || clock_kind(settings) == ClockKind::virtual_time ||
+         usable_cores().size() > computing;
+}
+
+}  // namespace
+
 Loader training_loader(const Settings& settings, const Dataset& data, bool pictures, const Shard& shard) {
   return Loader(data, {.batch_size = settings.batch_size,
                        .seed = settings.seed,
@@ -44,7 +58,8 @@ Loader training_loader(const Settings& settings, const Dataset& data, bool pictu
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = settings.image_size,
-                       .pictures = pictures});
+                       .pictures = pictures,
+                       .prefetch = prefetches(settings)});
 }
 
 Loader test_loader(const Settings& settings, const Dataset& data, bool pictures, const Shard& shard) {
@@ -53,7 +68,8 @@ Loader test_loader(const Settings& settings, const Dataset& data, bool pictures,
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = settings.image_size,
-                       .pictures = pictures});
+                       .pictures = pictures,
+                       .prefetch = prefetches(settings)});
 }
 
 std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data) {

@@ -20,7 +20,8 @@ Device open_device(const Settings& settings);
 ClockKind clock_kind(const Settings& settings);
 /// The data of --data; with --smoke a few generated pictures.
 TrainTest open_data(const Settings& settings);
-/// A loader for training: shuffled, and augmented if asked for. Without `pictures` it makes labels alone.
+/// A loader for training: shuffled, and augmented if asked for. Without `pictures` it makes labels alone. Batches are
+/// made ahead on a thread where the ranks leave a core for it.
 Loader training_loader(const Settings& settings, const Dataset& data, bool pictures = true, const Shard& shard = {});
 /// A loader for testing: in the stored order, as stored.
 Loader test_loader(const Settings& settings, const Dataset& data, bool pictures = true, const Shard& shard = {});

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "chapters/common/interrupt.h"
@@ -15,6 +14,7 @@
 #include "chapters/common/program.h"
 #include "chapters/common/training_state.h"
 #include "core/allocator.h"
+#include "core/cores.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "parallel/comm/activity.h"
@@ -27,8 +27,7 @@ constexpr int kStopTag = kMaxTag;  // no other message has it
 
 bool ranks_share_cores(const Settings& settings, Communicator& comm) {
   return settings.transport == "thread" && comm.device().type == DeviceType::cpu &&
-         comm.clock().kind() == ClockKind::wall &&
-         static_cast<unsigned>(comm.size()) > std::thread::hardware_concurrency();
+         comm.clock().kind() == ClockKind::wall && static_cast<std::size_t>(comm.size()) > usable_cores().size();
 }
 
 /// "3,9 layers on ranks 0,1": what lies side by side.
@@ -76,7 +75,7 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
     }
     if (ranks_share_cores(settings, comm)) {
       fmt::print("Its {} ranks share {} cores and wait for them by the wall clock; --clock virtual leaves that out\n",
-                 comm.size(), std::thread::hardware_concurrency());
+                 comm.size(), usable_cores().size());
     }
     std::fflush(stdout);
   }

@@ -34,7 +34,6 @@ class StepLoader {
   std::int64_t batches() const { return loader_.batches(); }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   std::optional<Step> next();
-  /// Seconds in which next() waited for batches to be made.
   double waited() const { return loader_.waited(); }
 
  private:

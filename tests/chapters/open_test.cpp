@@ -1,0 +1,31 @@
+#include "chapters/common/open.h"
+
+#include <gtest/gtest.h>
+
+#include "datasets/generated.h"
+
+namespace stagecoach {
+namespace {
+
+/// Seconds that a loader waited for its thread, in an epoch.
+double waited(Loader loader) {
+  loader.start_epoch(1);
+  while (loader.next()) {
+  }
+  return loader.waited();
+}
+
+TEST(Open, LoadersHaveAThreadWhereItTakesNoRanksCore) {
+  const Dataset data = generate({.train = 64, .test = 1}).train;
+  const Settings all_cores{.batch_size = 8, .ranks = 128, .threads = 1024};
+  EXPECT_EQ(waited(training_loader(all_cores, data)), 0);
+  EXPECT_EQ(waited(test_loader(all_cores, data)), 0);
+  for (const Settings& settings : {Settings{.batch_size = 8, .ranks = 128, .clock = "virtual", .threads = 1024},
+                                   Settings{.batch_size = 8, .ranks = 128, .device = "cuda", .threads = 1024}}) {
+    EXPECT_GT(waited(training_loader(settings, data)), 0);
+    EXPECT_GT(waited(test_loader(settings, data)), 0);
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach

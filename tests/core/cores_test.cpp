@@ -1,0 +1,42 @@
+#include "core/cores.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <thread>
+
+namespace stagecoach {
+namespace {
+
+/// Of the calling thread.
+int cores_of_this_thread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(::sched_getaffinity(0, sizeof(set), &set), 0);
+  return CPU_COUNT(&set);
+}
+
+TEST(Cores, APinnedThreadStillSeesThoseOfTheProcess) {
+  const std::vector<int> all = usable_cores();
+  ASSERT_FALSE(all.empty());
+  std::jthread([&] {
+    run_on_cores({all.back()});
+    EXPECT_EQ(cores_of_this_thread(), 1);
+    EXPECT_EQ(::sched_getcpu(), all.back());
+    EXPECT_EQ(usable_cores(), all);
+    std::jthread([&] {
+      EXPECT_EQ(cores_of_this_thread(), 1) << "a thread begins where its parent is";
+      run_on_cores(usable_cores());
+      EXPECT_EQ(cores_of_this_thread(), static_cast<int>(all.size()));
+    });
+  });
+}
+
+TEST(Cores, AThreadStaysWhereItIsWhenNoneIsNamed) {
+  const int before = cores_of_this_thread();
+  run_on_cores({});
+  EXPECT_EQ(cores_of_this_thread(), before);
+}
+
+}  // namespace
+}  // namespace stagecoach
