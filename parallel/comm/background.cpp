@@ -29,9 +29,13 @@ struct Background::Pending::Job {
 };
 
 Background::Span Background::Pending::wait() const {
-  Waiting waiting(*clock_);
-  std::unique_lock lock(job_->mutex);
-  job_->changed.wait(lock, [this] { return job_->ended; });  // each of the job's own waits has a deadline
+  Waiting waiting(background_->comm_.clock());
+  background_->own_->lend_core(true);  // the rank does not need it now
+  {
+    std::unique_lock lock(job_->mutex);
+    job_->changed.wait(lock, [this] { return job_->ended; });  // each of the job's own waits has a deadline
+  }
+  background_->own_->lend_core(false);
   if (job_->failure != nullptr) {
     std::rethrow_exception(job_->failure);
   }
@@ -85,7 +89,7 @@ Background::Pending Background::run(const char* name, std::function<void(Communi
   const std::lock_guard lock(mutex_);
   jobs_.push_back(given);
   changed_.notify_all();
-  return {comm_.clock(), given};
+  return {*this, given};
 }
 
 /// Null at the end.

@@ -28,15 +28,15 @@ class Background {
   /// A job that was given. It must not outlive its Background.
   class Pending {
    public:
-    /// Returns when the job has ended, and enters it in the trace. Throws what it threw; a job that follows one that
-    /// threw does not run, and throws the same.
+    /// Returns when the job has ended, and enters it in the trace; meanwhile the second thread has the rank's core.
+    /// Throws what the job threw; a job that follows one that threw does not run, and throws the same.
     Span wait() const;
 
    private:
     friend class Background;
     struct Job;
-    Pending(Clock& clock, std::shared_ptr<Job> job) : clock_(&clock), job_(std::move(job)) {}
-    Clock* clock_;
+    Pending(Background& background, std::shared_ptr<Job> job) : background_(&background), job_(std::move(job)) {}
+    Background* background_;
     std::shared_ptr<Job> job_;
   };
 

@@ -107,6 +107,9 @@ class Communicator {
   /// This group once more, with a clock of its own, for the thread that calls it; what it does and what this one does
   /// do not meet. All ranks call it. Meanwhile nobody may use this one.
   virtual std::unique_ptr<Communicator> duplicate() = 0;
+  /// A duplicate's thread sleeps while it waits, as it shares the core of the rank's own thread. While that waits too
+  /// it may lend its core (until it says false): then, with a core a rank, the duplicate polls. Any thread may call it.
+  virtual void lend_core(bool lent) = 0;
   /// Ends all waits of this communicator, now and later, with CommError. Any thread may call it.
   virtual void abandon() = 0;
 };

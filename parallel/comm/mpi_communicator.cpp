@@ -26,11 +26,11 @@ std::shared_ptr<Message> unused(std::shared_ptr<Message>& spare) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits)
+MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits, bool has_core)
     : ExchangeCommunicator(std::move(group)),
       world_(world),
       comm_(comm),
-      patience_{waits, abandoned_.get_token()},
+      patience_{waits, abandoned_.get_token(), has_core},
       exchange_(std::make_shared<Exchange>()) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   exchange_->out.resize(static_cast<std::size_t>(size()));
@@ -198,14 +198,14 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
   MPI_Comm comm = MPI_COMM_NULL;
   // MPI takes colours from 0, so the first member stands for the group's. All have come by now.
   world_.guard("MPI_Comm_split", [&] { MPI_Comm_split(comm_, part.members[0], part.rank, &comm); });
-  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), patience_.waits);
+  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), patience_.waits, patience_.has_core);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   MPI_Comm comm = MPI_COMM_NULL;
   world_.guard("MPI_Comm_dup", [&] { MPI_Comm_dup(comm_, &comm); });
-  // It sleeps while it waits: it shares the core of the rank's own thread, which has work to do.
-  return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), Waits::sleeping);
+  constexpr bool kHasCore = false;
+  return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), patience_.waits, kHasCore);
 }
 
 }  // namespace stagecoach

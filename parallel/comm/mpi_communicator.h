@@ -18,7 +18,7 @@ namespace stagecoach {
 class MpiCommunicator final : public ExchangeCommunicator {
  public:
   /// `comm` is this group's alone; it is freed at the end unless the world has failed.
-  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits);
+  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits, bool has_core = true);
   ~MpiCommunicator() override;
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
@@ -27,6 +27,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   double receive_number(int from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
+  void lend_core(bool lent) override { patience_.has_core = lent; }
   void abandon() override { abandoned_.request_stop(); }
 
  private:

@@ -174,8 +174,8 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
   }
   const auto began = SteadyClock::now();
   auto next_look = began + kBetweenLooks;
-  const auto poll_until = patience.waits == Waits::polling ? began + kLongestPoll : began;
-  bool polls = poll_until > began;
+  auto rests_since = began;
+  bool polls = patience.polls();
   for (int count = 1; !test(); ++count) {
     if (polls && count % kPollsBetweenLooks != 0) {
       relax();
@@ -198,9 +198,11 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
         throw no_answer(doing(), timeout_);
       }
     }
-    polls = now < poll_until;
-    if (!polls) {
-      rest(now - poll_until);
+    polls = patience.polls() && now - began < kLongestPoll;
+    if (polls) {
+      rests_since = now;
+    } else {
+      rest(now - rests_since);
     }
   }
 }

@@ -41,6 +41,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   double receive_number(int from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
+  void lend_core(bool /*lent*/) override {}  // it waits for the GPU, and lets others have the core
   void abandon() override { abandoned_.request_stop(); }
 
  private:

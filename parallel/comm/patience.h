@@ -2,6 +2,7 @@
 /// @file
 /// How a rank waits for others, whatever they talk by, and what it says when it has waited in vain.
 
+#include <atomic>
 #include <chrono>
 #include <stop_token>
 #include <string>
@@ -19,6 +20,9 @@ inline constexpr std::chrono::milliseconds kLongestPoll(20);
 struct Patience {
   Waits waits = Waits::sleeping;
   std::stop_token stop = {};
+  std::atomic<bool> has_core = true;  ///< or another thread of the rank computes on it
+
+  bool polls() const { return waits == Waits::polling && has_core; }
 };
 
 // Errors of waits; `doing` names the rank and its call.

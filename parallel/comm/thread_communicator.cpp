@@ -219,12 +219,19 @@ void ThreadCommunicator::barrier() {
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
   const Recorded recorded(*group().recorder, {.operation = "split", .group = group().name});
   Group part = chosen_from(meet("split", Choice{colour, key, rank()}));
-  return std::make_unique<ThreadCommunicator>(world_, std::move(part), patience_.waits);
+  return std::make_unique<ThreadCommunicator>(world_, std::move(part), patience_.waits, patience_.has_core);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::duplicate() {
-  // It sleeps while it waits: it shares the core of the rank's own thread, which has work to do.
-  return std::make_unique<ThreadCommunicator>(world_, duplicated(), Waits::sleeping);
+  constexpr bool kHasCore = false;
+  return std::make_unique<ThreadCommunicator>(world_, duplicated(), patience_.waits, kHasCore);
+}
+
+void ThreadCommunicator::lend_core(bool lent) {
+  patience_.has_core = lent;
+  if (patience_.polls()) {
+    world_->call(member(rank()));
+  }
 }
 
 void ThreadCommunicator::abandon() {

@@ -13,8 +13,10 @@ namespace stagecoach {
 
 class ThreadCommunicator final : public GroupCommunicator {
  public:
-  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, Waits waits)
-      : GroupCommunicator(std::move(group)), world_(std::move(world)), patience_{waits, abandoned_.get_token()} {}
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, Waits waits, bool has_core = true)
+      : GroupCommunicator(std::move(group)),
+        world_(std::move(world)),
+        patience_{waits, abandoned_.get_token(), has_core} {}
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
@@ -28,6 +30,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   void barrier() override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
+  void lend_core(bool lent) override;
   void abandon() override;
 
  private:

@@ -37,13 +37,16 @@ template <class Done>
 void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const Patience& patience,
                        const std::function<std::string()>& doing) {
   const auto has_ended = [&] { return !failure_.empty() || patience.stop.stop_requested() || done(); };
-  if (patience.waits == Waits::polling) {
-    const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::duration<double>>(kLongestPoll, timeout_);
-    while (!has_ended() && std::chrono::steady_clock::now() < end) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto poll_until = began + std::min<std::chrono::duration<double>>(kLongestPoll, timeout_);
+  while (!has_ended()) {  // a core may be lent, or taken back, meanwhile
+    if (patience.polls() && std::chrono::steady_clock::now() < poll_until) {
       poll(rank, lock);
+    } else if (mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, began + timeout_) ==
+               std::cv_status::timeout) {
+      break;
     }
   }
-  const bool in_time = mailboxes_[static_cast<std::size_t>(rank)].changed.wait_for(lock, timeout_, has_ended);
   if (done()) {
     return;  // what is there is there, whoever failed since
   }
@@ -53,9 +56,7 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
   if (patience.stop.stop_requested()) {
     throw given_up(doing());
   }
-  if (!in_time) {
-    throw no_answer(doing(), timeout_);
-  }
+  throw no_answer(doing(), timeout_);
 }
 
 std::shared_ptr<ThreadWorld::Message> ThreadWorld::leave(const Address& address, const Tensor& tensor, double arrival) {

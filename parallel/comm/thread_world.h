@@ -54,7 +54,7 @@ class ThreadWorld {
 
   /// Tells all ranks, also those that wait now, that `who` has failed. Only the first time counts.
   void fail(const std::string& who);
-  /// Lets the threads of rank `rank` that wait look again whether they shall go on: after a request to stop.
+  /// Lets the threads of rank `rank` that wait look again how they shall go on: after a request to stop, or to poll.
   void call(int rank);
 
  private:

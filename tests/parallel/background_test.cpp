@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "parallel/comm/patience.h"
 #include "parallel/launch.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
@@ -101,6 +103,25 @@ TEST(Background, OfARankThatFailsGivesUpAtOnce) {
     });
   }));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Background, WaitsForARankThatComesLate) {
+  STAGECOACH_NEEDS_RANKS(2);
+  for (const bool sleeps_first : {false, true}) {  // whether the job waits before the rank lends it the core
+    launch(test::world_of(2), [&](Rank& rank) {
+      Background background(rank.comm);
+      if (rank.index == 1) {
+        std::this_thread::sleep_for(3 * kLongestPoll);
+      }
+      Tensor sum = number(1 + rank.index, rank.device);
+      const auto job = background.run("test", [sum](Communicator& comm) mutable { comm.all_reduce(sum); });
+      if (sleeps_first) {
+        std::this_thread::sleep_for(kLongestPoll / 4);
+      }
+      job.wait();
+      EXPECT_EQ(sum.item(), 3);
+    });
+  }
 }
 
 TEST(Background, WaitsNoLongerThanTheTimeout) {
