@@ -156,6 +156,7 @@ void RunLog::start_epoch(std::int64_t steps) {
   sums_.loss.fill(progress_.loss_sum);
   sums_.correct.fill(static_cast<double>(progress_.correct));
   admitted_ = progress_.step;
+  unasked_ = 0;  // these steps may be longer than those of the test before
   comm_.barrier();
   start_watch();
 }
@@ -235,17 +236,23 @@ void RunLog::stop_if_refused(const Module& model, const Optimizer& optimizer) {
   }
 }
 
-/// All ranks stop at the same step: the one at which rank 0 was asked to.
+/// All ranks stop at the same step, which rank 0 chooses: it tells for several short steps at once that they may go on.
 bool RunLog::asked_to_stop() {
-  const Activity activity("end of a step");
-  if (comm_.rank() != 0) {
-    return comm_.receive_number(0, kStopTag) != 0;
+  if (comm_.size() == 1) {
+    return interrupted();
   }
-  const bool stop = interrupted();
-  for (int r = 1; r < comm_.size(); ++r) {
-    comm_.send_number(stop ? 1 : 0, r, kStopTag);
+  if (unasked_ == 0) {
+    const Activity activity("end of a step");
+    if (comm_.rank() != 0) {
+      unasked_ = static_cast<std::int64_t>(comm_.receive_number(0, kStopTag));
+    } else {
+      unasked_ = interrupted() ? 0 : batches_at_once();
+      for (int r = 1; r < comm_.size(); ++r) {
+        comm_.send_number(static_cast<double>(unasked_), r, kStopTag);
+      }
+    }
   }
-  return stop;
+  return unasked_-- == 0;
 }
 
 void RunLog::stop_if_asked(const Module& model, const Optimizer& optimizer) {
@@ -320,6 +327,7 @@ void RunLog::stop_clock() {
   read_sums();
   comm_.barrier();
   enter_time();
+  unasked_ = 0;
   close_display();
 }
 

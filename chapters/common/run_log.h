@@ -67,7 +67,8 @@ class RunLog {
   /// When a batch was not admitted, and the pipeline has drained: saves and throws Interrupted.
   void stop_if_refused(const Module& model, const Optimizer& optimizer);
 
-  /// When a stop was asked for: saves and throws Interrupted. The test after the last step calls it too.
+  /// When a stop was asked for: saves and throws Interrupted, on all ranks at the same step. They ask rank 0 after each
+  /// long step, and once for several short ones. The test after the last step calls it too.
   void stop_if_asked(const Module& model, const Optimizer& optimizer);
   /// Waits for the device and ends the training part of the epoch: what follows (the test) does not count as its time.
   void stop_clock();
@@ -116,6 +117,7 @@ class RunLog {
   std::int64_t traced_steps_ = 0;
   std::int64_t admitted_ = 0;  // batches of the epoch that may begin
   bool refused_ = false;       // the others may not
+  std::int64_t unasked_ = 0;   // steps that end without a question whether to stop
   std::chrono::steady_clock::time_point admitted_at_;
   std::int64_t held_before_ = 0;
 };
