@@ -241,5 +241,25 @@ TEST(Reducer, RefusesOtherModelsAndForgottenCalls) {
   }));
 }
 
+/// It meets the others one step behind, and comes to the end first.
+TEST(Reducer, ARankThatSkipsAStepEndsAll) {
+  EXPECT_TRUE(fails_with<CommError>({"no answer within 0.3 s", "not yet there: rank"}, [] {
+    launch({.ranks = 2, .timeout = 0.3}, [](Rank& rank) {
+      Tensor a = Tensor::zeros({2}, DType::float32, rank.device).set_requires_grad(true);
+      Reducer reducer({{"a", a}}, rank.comm);
+      for (int step = 0; step < 3; ++step) {
+        if (rank.index == 1 && step == 1) {
+          continue;
+        }
+        reducer.begin(Reducer::Sync::yes);
+        backward(mean_squared_error(a, Tensor::full({2}, 1, DType::float32, rank.device)));
+        reducer.finish();
+        a.zero_grad();
+      }
+      rank.comm.barrier();
+    });
+  }));
+}
+
 }  // namespace
 }  // namespace stagecoach
