@@ -55,7 +55,7 @@ echo "measuring: modes and bucket sizes beside their prediction"
 
 echo "measuring: two ranks on two cores"
 {
-  printf '\n## Two ranks on two cores\n\n`tests/benchmarks/ddp_ratio.py`: CIFAR-10, SGD, 64 pictures a rank, wall clock.\n\n'
+  printf '## Two ranks on two cores\n\n`tests/benchmarks/ddp_ratio.py`: CIFAR-10, SGD, 64 pictures a rank, wall clock.\n\n'
   python3 tests/benchmarks/ddp_ratio.py --data "$data" --programs "$programs" ${python:+--torch "$python"}
   printf '\nThe two programs of `limit` never meet. Ranks that meet once a step wait each time for the slower one: '
   printf '`limit, step by step` is what the two cores give then, if talking takes no time. What lies between the two limits '
