@@ -1,8 +1,7 @@
 #include <algorithm>
-#include <bit>
-#include <type_traits>
 
 #include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/pool_2x2.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach {
@@ -12,15 +11,6 @@ namespace {
 template <class T>
 bool wins(T value, T best) {
   return (static_cast<int>(value > best) | static_cast<int>(value != value)) != 0;
-}
-
-/// `a` if `take`, else `b`, in arithmetic on the bits: which of four pixels is largest cannot be predicted, and a
-/// branch on it costs more than all the rest of pooling.
-template <class T>
-T choose(bool take, T a, T b) {
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-  const Bits mask = -static_cast<Bits>(take);
-  return std::bit_cast<T>((std::bit_cast<Bits>(a) & mask) | (std::bit_cast<Bits>(b) & ~mask));
 }
 
 /// One plane: x [H, W] to y and picked [P, Q].
@@ -48,54 +38,26 @@ void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Windo
   }
 }
 
-/// The usual case, 2 x 2 with stride 2 and no padding: straight-line code without branches.
+/// The usual case, 2 x 2 with stride 2 and no padding.
 template <class T>
 void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int64_t columns, T* y,
                     std::int32_t* picked) {
-  for (std::int64_t p = 0; p < rows; ++p) {
-    const T* upper = x + 2 * p * width;
-    const T* lower = upper + width;
-    const auto base = static_cast<std::int32_t>(2 * p * width);
-    const auto below = static_cast<std::int32_t>(width);
-    for (std::int64_t q = 0; q < columns; ++q) {
-      const auto at = base + 2 * static_cast<std::int32_t>(q);
-      T best = upper[2 * q];
-      std::int32_t place = at;
-      const auto consider = [&](T value, std::int32_t where) {
-        const bool take = wins(value, best);
-        best = choose(take, value, best);
-        place = choose(take, where, place);
-      };
-      consider(upper[2 * q + 1], at + 1);
-      consider(lower[2 * q], at + below);
-      consider(lower[2 * q + 1], at + below + 1);
-      y[p * columns + q] = best;
-      picked[p * columns + q] = place;
-    }
-  }
+  cpu::for_windows_2x2<T>(width, rows, columns, [&](const auto& windows, std::int64_t p, std::int64_t q) {
+    const T* upper = x + 2 * (p * width + q);
+    windows.pool(upper, upper + width, y + p * columns + q, picked + p * columns + q);
+  });
 }
 
 /// The way back where windows do not overlap: grad_y [P, Q] goes to grad_x [H, W], which is 0 elsewhere.
 template <class T>
 void unpool_plane_2x2(const T* grad_y, const std::int32_t* picked, std::int64_t height, std::int64_t width,
                       std::int64_t rows, std::int64_t columns, T* grad_x) {
-  for (std::int64_t p = 0; p < rows; ++p) {
-    T* upper = grad_x + 2 * p * width;
-    T* lower = upper + width;
-    const auto base = static_cast<std::int32_t>(2 * p * width);
-    const auto below = base + static_cast<std::int32_t>(width);
-    for (std::int64_t q = 0; q < columns; ++q) {
-      const T grad = grad_y[p * columns + q];
-      const std::int32_t place = picked[p * columns + q] - 2 * static_cast<std::int32_t>(q);
-      upper[2 * q] = choose(place == base, grad, T(0));
-      upper[2 * q + 1] = choose(place == base + 1, grad, T(0));
-      lower[2 * q] = choose(place == below, grad, T(0));
-      lower[2 * q + 1] = choose(place == below + 1, grad, T(0));
-    }
-    for (std::int64_t w = 2 * columns; w < width; ++w) {
-      upper[w] = 0;
-      lower[w] = 0;
-    }
+  cpu::for_windows_2x2<T>(width, rows, columns, [&](const auto& windows, std::int64_t p, std::int64_t q) {
+    T* upper = grad_x + 2 * (p * width + q);
+    windows.unpool(grad_y + p * columns + q, picked + p * columns + q, upper, upper + width);
+  });
+  for (std::int64_t h = 0; h < 2 * rows; ++h) {
+    std::fill(grad_x + h * width + 2 * columns, grad_x + (h + 1) * width, T(0));
   }
   std::fill(grad_x + 2 * rows * width, grad_x + height * width, T(0));
 }

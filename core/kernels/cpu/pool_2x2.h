@@ -1,0 +1,116 @@
+#pragma once
+/// @file
+/// Max pooling with windows of 2 x 2 that do not overlap, many windows at a time and without a branch: which of four
+/// pixels is largest cannot be predicted.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "core/kernels/cpu/vec.h"
+
+namespace stagecoach::cpu {
+
+/// `Lanes` windows that lie side by side. A window's places in the plane are `at + 2 * lane`, the next one, and the two
+/// `below` them.
+template <class T, int Lanes>
+class PoolWindows {
+ public:
+  PoolWindows(std::int64_t at, std::int64_t below) : at_(places(at, Lane{})), below_(static_cast<Place>(below)) {}
+
+  /// The largest of two rows of pixels, and where it lies. Of equal ones the first; one that is not a number wins, and
+  /// stays: a diverged run must be seen.
+  void pool(const T* upper, const T* lower, T* y, std::int32_t* picked) const {
+    const Pixels above = split(upper, Lane{});
+    const Pixels below = split(lower, Lane{});
+    Numbers best = above.left;
+    Places place = at_;
+    const auto consider = [&](const Numbers& value, const Places& where) {
+      const Places take = (value > best) | (value != value);
+      best = take ? value : best;
+      place = take ? where : place;
+    };
+    consider(above.right, at_ + 1);
+    consider(below.left, at_ + below_);
+    consider(below.right, at_ + below_ + 1);
+    std::memcpy(y, &best, sizeof(best));
+    const Picked narrow = __builtin_convertvector(place, Picked);
+    std::memcpy(picked, &narrow, sizeof(narrow));
+  }
+
+  /// The way back: the gradient goes to where the largest lay, and 0 to the other three.
+  void unpool(const T* grad_y, const std::int32_t* picked, T* upper, T* lower) const {
+    Numbers grad;
+    std::memcpy(&grad, grad_y, sizeof(grad));
+    Picked narrow;
+    std::memcpy(&narrow, picked, sizeof(narrow));
+    const Places place = __builtin_convertvector(narrow, Places) - at_;
+    const auto where = [&](Place here) { return place == here ? grad : Numbers{}; };
+    join({where(0), where(1)}, upper, Lane{});
+    join({where(below_), where(below_ + 1)}, lower, Lane{});
+  }
+
+ private:
+  using Lane = std::make_integer_sequence<int, Lanes>;
+  using Place = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+  typedef T Numbers __attribute__((vector_size(Lanes * sizeof(T))));
+  typedef Place Places __attribute__((vector_size(Lanes * sizeof(T))));
+  typedef std::int32_t Picked __attribute__((vector_size(Lanes * sizeof(std::int32_t))));
+
+  template <int... I>
+  static Places places(std::int64_t at, std::integer_sequence<int, I...>) {
+    return Places{(2 * I)...} + static_cast<Place>(at);
+  }
+
+  /// A row's pixels: each window has two side by side.
+  struct Pixels {
+    Numbers left;
+    Numbers right;
+  };
+
+  template <int... I>
+  static Pixels split(const T* row, std::integer_sequence<int, I...>) {
+    Numbers first;
+    Numbers second;
+    std::memcpy(&first, row, sizeof(first));
+    std::memcpy(&second, row + Lanes, sizeof(second));
+    return {.left = __builtin_shufflevector(first, second, (2 * I)...),
+            .right = __builtin_shufflevector(first, second, (2 * I + 1)...)};
+  }
+
+  /// Where a shuffle of left and right finds pixel i of a row.
+  static constexpr int in_turn(int i) { return i % 2 == 0 ? i / 2 : Lanes + i / 2; }
+
+  template <int... I>
+  static void join(const Pixels& pixels, T* row, std::integer_sequence<int, I...>) {
+    const Numbers first = __builtin_shufflevector(pixels.left, pixels.right, in_turn(I)...);
+    const Numbers second = __builtin_shufflevector(pixels.left, pixels.right, in_turn(Lanes + I)...);
+    std::memcpy(row, &first, sizeof(first));
+    std::memcpy(row + Lanes, &second, sizeof(second));
+  }
+
+  Places at_;
+  Place below_;
+};
+
+/// Calls `with(windows, p, q)` until all windows of a plane [2 rows.., width] were met; they lie in row p from column
+/// q. As many at a time as a vector holds and a row has. The last ones of a row overlap with those before, so that
+/// there is no remainder: what is done twice gives the same.
+template <class T, int Lanes = kLanes<T>, class With>
+void for_windows_2x2(std::int64_t width, std::int64_t rows, std::int64_t columns, const With& with) {
+  if constexpr (Lanes > 1) {
+    if (columns < Lanes) {
+      return for_windows_2x2<T, Lanes / 2>(width, rows, columns, with);
+    }
+  }
+  for (std::int64_t p = 0; p < rows; ++p) {
+    for (std::int64_t done = 0; done < columns; done += Lanes) {
+      const std::int64_t q = std::min(done, columns - Lanes);
+      with(PoolWindows<T, Lanes>(2 * (p * width + q), width), p, q);
+    }
+  }
+}
+
+}  // namespace stagecoach::cpu
