@@ -24,6 +24,7 @@ train() {
   "$programs/$2" --data "$data" --epochs 10 --optimizer adam --lr "$rate" --clock virtual --out "$runs/$1" "${@:3}" \
     > "$runs/$1.log"
 }
+
 # accuracy NAME: on the test pictures, after the last epoch.
 accuracy() {
   tail -n 1 "$runs/$1/metrics.jsonl" | python3 -c 'import json; print("%.3f" % json.loads(input())["test_acc"])'

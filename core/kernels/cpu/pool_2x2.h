@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -35,17 +34,14 @@ class PoolWindows {
     consider(above.right, at_ + 1);
     consider(below.left, at_ + below_);
     consider(below.right, at_ + below_ + 1);
-    std::memcpy(y, &best, sizeof(best));
-    const Picked narrow = __builtin_convertvector(place, Picked);
-    std::memcpy(picked, &narrow, sizeof(narrow));
+    store<T, Lanes>(best, y);
+    store<std::int32_t, Lanes>(__builtin_convertvector(place, Picked), picked);
   }
 
   /// The way back: the gradient goes to where the largest lay, and 0 to the other three.
   void unpool(const T* grad_y, const std::int32_t* picked, T* upper, T* lower) const {
-    Numbers grad;
-    std::memcpy(&grad, grad_y, sizeof(grad));
-    Picked narrow;
-    std::memcpy(&narrow, picked, sizeof(narrow));
+    const Numbers grad = load<T, Lanes>(grad_y);
+    const Picked narrow = load<std::int32_t, Lanes>(picked);
     const Places place = __builtin_convertvector(narrow, Places) - at_;
     const auto where = [&](Place here) { return place == here ? grad : Numbers{}; };
     join({where(0), where(1)}, upper, Lane{});
@@ -55,9 +51,9 @@ class PoolWindows {
  private:
   using Lane = std::make_integer_sequence<int, Lanes>;
   using Place = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
-  typedef T Numbers __attribute__((vector_size(Lanes * sizeof(T))));
-  typedef Place Places __attribute__((vector_size(Lanes * sizeof(T))));
-  typedef std::int32_t Picked __attribute__((vector_size(Lanes * sizeof(std::int32_t))));
+  using Numbers = Vec<T, Lanes>;
+  using Places = Vec<Place, Lanes>;
+  using Picked = Vec<std::int32_t, Lanes>;
 
   template <int... I>
   static Places places(std::int64_t at, std::integer_sequence<int, I...>) {
@@ -72,10 +68,8 @@ class PoolWindows {
 
   template <int... I>
   static Pixels split(const T* row, std::integer_sequence<int, I...>) {
-    Numbers first;
-    Numbers second;
-    std::memcpy(&first, row, sizeof(first));
-    std::memcpy(&second, row + Lanes, sizeof(second));
+    const Numbers first = load<T, Lanes>(row);
+    const Numbers second = load<T, Lanes>(row + Lanes);
     return {.left = __builtin_shufflevector(first, second, (2 * I)...),
             .right = __builtin_shufflevector(first, second, (2 * I + 1)...)};
   }
@@ -85,19 +79,17 @@ class PoolWindows {
 
   template <int... I>
   static void join(const Pixels& pixels, T* row, std::integer_sequence<int, I...>) {
-    const Numbers first = __builtin_shufflevector(pixels.left, pixels.right, in_turn(I)...);
-    const Numbers second = __builtin_shufflevector(pixels.left, pixels.right, in_turn(Lanes + I)...);
-    std::memcpy(row, &first, sizeof(first));
-    std::memcpy(row + Lanes, &second, sizeof(second));
+    store<T, Lanes>(__builtin_shufflevector(pixels.left, pixels.right, in_turn(I)...), row);
+    store<T, Lanes>(__builtin_shufflevector(pixels.left, pixels.right, in_turn(Lanes + I)...), row + Lanes);
   }
 
   Places at_;
   Place below_;
 };
 
-/// Calls `with(windows, p, q)` until all windows of a plane [2 rows.., width] were met; they lie in row p from column
-/// q. As many at a time as a vector holds and a row has. The last ones of a row overlap with those before, so that
-/// there is no remainder: what is done twice gives the same.
+/// Calls `with(windows, p, q)` for windows in row p from column q on, until all rows x columns windows of a plane
+/// [H, width] were met: as many at a time as a vector holds and a row has. The last ones of a row overlap with those
+/// before, so that there is no remainder: what is done twice gives the same.
 template <class T, int Lanes = kLanes<T>, class With>
 void for_windows_2x2(std::int64_t width, std::int64_t rows, std::int64_t columns, const With& with) {
   if constexpr (Lanes > 1) {

@@ -21,26 +21,26 @@ inline constexpr int kVectorBytes = 16;
 inline constexpr int kVectorRegisters = 16;
 #endif
 
-template <class T>
-struct VecOf {
-  typedef T Type __attribute__((vector_size(kVectorBytes)));
-};
-template <class T>
-using Vec = typename VecOf<T>::Type;
-
 /// Elements of one vector: 16 floats with AVX-512.
 template <class T>
 inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 
-template <class T>
-inline Vec<T> load(const T* from) {
-  Vec<T> v;
+template <class T, int Lanes>
+struct VecOf {
+  typedef T Type __attribute__((vector_size(Lanes * sizeof(T))));
+};
+template <class T, int Lanes = kLanes<T>>
+using Vec = typename VecOf<T, Lanes>::Type;
+
+template <class T, int Lanes = kLanes<T>>
+inline Vec<T, Lanes> load(const T* from) {
+  Vec<T, Lanes> v;
   std::memcpy(&v, from, sizeof(v));
   return v;
 }
 
-template <class T>
-inline void store(const Vec<T>& v, T* to) {
+template <class T, int Lanes = kLanes<T>>
+inline void store(const Vec<T, Lanes>& v, T* to) {
   std::memcpy(to, &v, sizeof(v));
 }
 
