@@ -36,7 +36,7 @@ const std::shared_ptr<Allocator>& pinned_allocator();
 /// The operations of a GPU.
 const Kernels& kernels();
 /// Lets products of float32 matrices use tensor cores, which round the factors to 10 bits (TF32). Off at first.
-/// Without tensor cores of that kind (before compute capability 8.0, and emulated) it changes nothing.
+/// Without tensor cores of that kind (before compute capability 8.0) it changes nothing.
 void allow_tf32(bool on);
 /// Whether products on `device` will use them.
 bool uses_tf32(Device device);

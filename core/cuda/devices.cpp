@@ -82,7 +82,7 @@ std::atomic<bool> tf32_allowed{false};
 void allow_tf32(bool on) { tf32_allowed = on; }
 
 bool uses_tf32(Device device) {
-  if (!tf32_allowed || is_emulated()) {
+  if (!tf32_allowed) {
     return false;
   }
   int major = 0;

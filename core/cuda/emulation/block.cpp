@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <new>
 #include <source_location>
@@ -24,20 +26,25 @@ namespace stagecoach::cuda::emulation {
 namespace {
 
 constexpr std::size_t kMaxThreads = 1024;
+constexpr std::size_t kWarp = 32;
+constexpr std::align_val_t kSharedAlignment{32};   // what a piece for tensor cores asks for
 constexpr std::size_t kMaxSharedBytes = 48 << 10;  // what a block has without asking for more
 
 std::string text_of(const uint3& at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }
 
 struct FreeShared {
-  void operator()(char* memory) const { ::operator delete[](memory, std::align_val_t{16}); }
+  void operator()(char* memory) const { ::operator delete[](memory, kSharedAlignment); }
 };
 using Shared = std::unique_ptr<char[], FreeShared>;
+
+/// Whom a thread waits for.
+enum class Scope { nobody, warp, block };
 
 /// Runs the threads of one block after another. Each CPU thread has one, so that its fibers are made once.
 class Runner {
  public:
   void run_block(Thread thread, bool backwards);
-  void wait(const std::source_location& where);
+  void wait(Scope scope, const std::source_location& where);
   void* shared(std::size_t bytes);
 
  private:
@@ -47,17 +54,22 @@ class Runner {
     static void work(void* self);
     Runner& runner;
     Fiber fiber;
+    std::size_t at = 0;  // its thread's number in the block
     uint3 index{};
     std::size_t shared_objects = 0;  // that its thread has asked for
-    bool waits = false;
+    Scope waits = Scope::nobody;
     std::source_location where;
   };
+  using Workers = std::vector<Worker*>;
 
   bool start_next(Worker& worker);
   void resume(Worker& worker);
   void begin_all();
-  std::vector<Worker*> waiting();
-  void check_barrier(const std::vector<Worker*>& waiting) const;
+  Workers waiting();
+  Workers whole_warps(const Workers& waiting) const;
+  std::size_t threads_of_warp(std::size_t warp) const { return std::min(kWarp, threads_ - warp * kWarp); }
+  void check_barrier(const Workers& waiting) const;
+  static void check_same_place(const Workers& waiting);
   [[noreturn]] void abandon();
 
   Thread thread_{};
@@ -94,6 +106,7 @@ bool Runner::start_next(Worker& worker) {
   const std::size_t at = backwards_ ? threads_ - 1 - begun_ : begun_;
   ++begun_;
   const std::size_t row = at / blockDim.x;
+  worker.at = at;
   worker.index = {static_cast<unsigned>(at % blockDim.x), static_cast<unsigned>(row % blockDim.y),
                   static_cast<unsigned>(row / blockDim.y)};
   worker.shared_objects = 0;
@@ -103,7 +116,7 @@ bool Runner::start_next(Worker& worker) {
 
 void Runner::resume(Worker& worker) {
   current_ = &worker;
-  worker.waits = false;
+  worker.waits = Scope::nobody;
   threadIdx = worker.index;
   worker.fiber.resume();
   current_ = nullptr;
@@ -122,30 +135,65 @@ void Runner::begin_all() {
   }
 }
 
-std::vector<Runner::Worker*> Runner::waiting() {
-  std::vector<Worker*> found;
+Runner::Workers Runner::waiting() {
+  Workers found;
   for (const auto& worker : workers_) {
-    if (worker->waits) {
+    if (worker->waits != Scope::nobody) {
       found.push_back(worker.get());
     }
   }
   return found;
 }
 
-void Runner::check_barrier(const std::vector<Worker*>& waiting) const {
-  const Worker& first = *waiting.front();
-  const auto place = [](const Worker& worker) {
-    return fmt::format("{}:{}", short_path(worker.where.file_name()), worker.where.line());
-  };
+std::string place_of(const std::source_location& where) {
+  return fmt::format("{}:{}", short_path(where.file_name()), where.line());
+}
+
+/// The threads of those warps that wait for themselves only, and are all there.
+Runner::Workers Runner::whole_warps(const Workers& waiting) const {
+  std::map<std::size_t, Workers> warps;
+  for (Worker* worker : waiting) {
+    if (worker->waits == Scope::warp) {
+      warps[worker->at / kWarp].push_back(worker);
+    }
+  }
+  Workers whole;
+  for (const auto& [warp, workers] : warps) {
+    if (workers.size() == threads_of_warp(warp)) {
+      check_same_place(workers);
+      whole.insert(whole.end(), workers.begin(), workers.end());
+    }
+  }
+  return whole;
+}
+
+/// Throws unless all threads of the block wait for the block.
+void Runner::check_barrier(const Workers& waiting) const {
+  const auto alone =
+      std::find_if(waiting.begin(), waiting.end(), [](const Worker* worker) { return worker->waits == Scope::warp; });
+  if (alone != waiting.end()) {
+    const std::size_t warp = (*alone)->at / kWarp;
+    const auto there = std::count_if(waiting.begin(), waiting.end(), [&](const Worker* worker) {
+      return worker->waits == Scope::warp && worker->at / kWarp == warp;
+    });
+    throw Error(fmt::format("{} of {} threads of warp {} of block {} wait for their warp at {}, the others do not",
+                            there, threads_of_warp(warp), warp, text_of(blockIdx), place_of((*alone)->where)));
+  }
   if (waiting.size() != threads_) {
     throw Error(fmt::format("{} of {} threads of block {} wait at the barrier {}, the others have returned",
-                            waiting.size(), threads_, text_of(blockIdx), place(first)));
+                            waiting.size(), threads_, text_of(blockIdx), place_of(waiting.front()->where)));
   }
+  check_same_place(waiting);
+}
+
+void Runner::check_same_place(const Workers& waiting) {
+  const Worker& first = *waiting.front();
   for (const Worker* worker : waiting) {
     if (worker->where.line() != first.where.line() ||
         std::strcmp(worker->where.file_name(), first.where.file_name()) != 0) {
       throw Error(fmt::format("threads of block {} wait at different barriers: {} at {}, {} at {}", text_of(blockIdx),
-                              text_of(first.index), place(first), text_of(worker->index), place(*worker)));
+                              text_of(first.index), place_of(first.where), text_of(worker->index),
+                              place_of(worker->where)));
     }
   }
 }
@@ -165,20 +213,25 @@ void Runner::run_block(Thread thread, bool backwards) {
   shared_bytes_ = 0;
   begin_all();
   for (auto open = waiting(); !open.empty(); open = waiting()) {
+    Workers ready;
     try {
-      check_barrier(open);
+      ready = whole_warps(open);
+      if (ready.empty()) {
+        check_barrier(open);
+        ready = open;
+      }
     } catch (...) {
       failure_ = std::current_exception();
       abandon();
     }
-    for (Worker* worker : open) {
+    for (Worker* worker : ready) {
       resume(*worker);
     }
   }
 }
 
-void Runner::wait(const std::source_location& where) {
-  current_->waits = true;
+void Runner::wait(Scope scope, const std::source_location& where) {
+  current_->waits = scope;
   current_->where = where;
   current_->fiber.pause();
 }
@@ -190,7 +243,7 @@ void* Runner::shared(std::size_t bytes) {
     if (shared_bytes_ > kMaxSharedBytes) {
       throw Error(fmt::format("a block shares {} bytes, it may share {}", shared_bytes_, kMaxSharedBytes));
     }
-    shared_.emplace_back(Shared(new (std::align_val_t{16}) char[bytes]), bytes);
+    shared_.emplace_back(Shared(new (kSharedAlignment) char[bytes]), bytes);
     std::memset(shared_.back().first.get(), 0xff, bytes);
   }
   if (shared_[index].second != bytes) {
@@ -245,7 +298,13 @@ void* shared(std::size_t bytes) { return runner().shared(bytes); }
 
 }  // namespace stagecoach::cuda::emulation
 
+// Of the runner of this CPU thread: a fiber stays on it.
 void __syncthreads(std::source_location where) {
-  // Of the runner of this CPU thread: a fiber stays on it.
-  stagecoach::cuda::emulation::runner().wait(where);
+  using namespace stagecoach::cuda::emulation;
+  runner().wait(Scope::block, where);
+}
+
+void __syncwarp(std::source_location where) {
+  using namespace stagecoach::cuda::emulation;
+  runner().wait(Scope::warp, where);
 }

@@ -9,7 +9,9 @@
 /// - without a barrier between them a thread's write and another's read are a whole pass apart, and the order of the
 ///   threads is turned from block to block, so the results are wrong.
 ///
-/// Not emulated: tensor cores, graphs, atomics, warps in step, and anything asynchronous: streams run in order.
+/// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call for tensor cores.
+///
+/// Not emulated: graphs, atomics, warps in step, and anything asynchronous: streams run in order.
 
 #include <cuda_runtime.h>
 

@@ -1,25 +1,17 @@
 #pragma once
 /// @file
 /// The fourth kernel of matrix_product.cuh: products on tensor cores in TF32, which has the range of float32 and 10
-/// bits of its fraction. Sums stay float32. Needs compute capability 8.0; not emulated.
+/// bits of its fraction. Sums stay float32. Needs compute capability 8.0.
+
+#include <mma.h>
 
 #include "core/cuda/device_code.h"
 #include "core/kernels/cuda/product_parts.cuh"
 
-#ifdef STAGECOACH_EMULATED
-#include "core/error.h"
-
-namespace stagecoach::cuda {
-
-template <class A, class B, class Result>
-void launch_tensor_cores(cudaStream_t, dim3, const A&, const B&, const Result&, const ProductExtents&, int) {
-  throw UsageError("tensor cores are not emulated; leave TF32 off");
-}
-
-}  // namespace stagecoach::cuda
-
-#else
-#include <mma.h>
+// What older GPUs lack the compiler lacks for them too.
+#if defined(STAGECOACH_EMULATED) || __CUDA_ARCH__ >= 800
+#define STAGECOACH_HAS_TF32
+#endif
 
 namespace stagecoach::cuda {
 
@@ -40,7 +32,7 @@ struct alignas(32) TensorCoreTiles {
   float piece[WarpTile::kThreads / 32][WarpTile::kPiece][WarpTile::kPiece];  // one a warp, on the way out
 };
 
-#if __CUDA_ARCH__ >= 800
+#ifdef STAGECOACH_HAS_TF32
 
 using PieceOfA =
     nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::col_major>;
@@ -96,7 +88,7 @@ __device__ void store_piece(const PieceOfSum& sum, float (&piece)[WarpTile::kPie
 template <class A, class B, class Result>
 __global__ void __launch_bounds__(WarpTile::kThreads)
     product_tensor_cores(A a, B b, Result result, ProductExtents e, int depth_of_slice) {
-#if __CUDA_ARCH__ >= 800
+#ifdef STAGECOACH_HAS_TF32
   STAGECOACH_SHARED(TensorCoreTiles, tiles);
   const Place place(e, kTensorCoreTile.rows, kTensorCoreTile.columns, depth_of_slice);
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -141,4 +133,4 @@ void launch_tensor_cores(cudaStream_t stream, dim3 grid, const A& a, const B& b,
 }
 
 }  // namespace stagecoach::cuda
-#endif
+#undef STAGECOACH_HAS_TF32

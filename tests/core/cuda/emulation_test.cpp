@@ -1,6 +1,7 @@
 // What the emulation promises to find. The kernels here are wrong on purpose.
 
 #include <gtest/gtest.h>
+#include <mma.h>
 
 #include <vector>
 
@@ -53,6 +54,49 @@ __global__ void two_barriers() {
     __syncthreads();
   } else {
     __syncthreads();
+  }
+}
+
+/// Warps that turn their own numbers around, the second one twice.
+__global__ void turn_warps_around(float* out) {
+  STAGECOACH_SHARED(Numbers, numbers);
+  const unsigned warp = threadIdx.x / 32;
+  const unsigned lane = threadIdx.x % 32;
+  float value = static_cast<float>(lane);
+  for (unsigned round = 0; round <= warp; ++round) {
+    numbers.at[threadIdx.x] = value;
+    __syncwarp();
+    value = numbers.at[32 * warp + 31 - lane];
+    __syncwarp();
+  }
+  __syncthreads();
+  out[threadIdx.x] = value;
+}
+
+__global__ void warp_barrier_for_some() {
+  if (threadIdx.x != 40) {
+    __syncwarp();
+  }
+  __syncthreads();
+}
+
+using PieceOfA =
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::row_major>;
+using PieceOfB =
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::col_major>;
+using PieceOfSum = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 8, float>;
+
+/// out [16, 16] = a [16, 8] times b [16, 8] turned over, the factors cut off as they are.
+__global__ void multiply_on_tensor_cores(const float* a, const float* b, float* out, bool all) {
+  PieceOfA piece_of_a;
+  PieceOfB piece_of_b;
+  PieceOfSum sums;
+  nvcuda::wmma::fill_fragment(sums, 0.0F);
+  if (all || threadIdx.x < 31) {
+    nvcuda::wmma::load_matrix_sync(piece_of_a, a, 8);
+    nvcuda::wmma::load_matrix_sync(piece_of_b, b, 8);
+    nvcuda::wmma::mma_sync(sums, piece_of_a, piece_of_b, sums);
+    nvcuda::wmma::store_matrix_sync(out, sums, 16, nvcuda::wmma::mem_row_major);
   }
 }
 
@@ -141,6 +185,60 @@ TEST(Emulation, ABarrierThatNotAllReachIsAnError) {
 TEST(Emulation, BarriersInTwoPlacesAreAnError) {
   EXPECT_TRUE(fails_with({"two_barriers", "different barriers", "emulation_test.cpp"},
                          [] { launch(two_barriers, 1, 8, 0, nullptr); }));
+}
+
+TEST(Emulation, AWarpWaitsForItselfOnly) {
+  std::vector<float> out(64);
+  launch(turn_warps_around, 1, 64, 0, nullptr, out.data());
+  for (std::size_t lane = 0; lane < 32; ++lane) {
+    EXPECT_EQ(out[lane], static_cast<float>(31 - lane));
+    EXPECT_EQ(out[32 + lane], static_cast<float>(lane)) << "turned twice";
+  }
+}
+
+TEST(Emulation, AWarpBarrierThatNotAllReachIsAnError) {
+  EXPECT_TRUE(fails_with({"warp_barrier_for_some", "31 of 32 threads of warp 1", "emulation_test.cpp"},
+                         [] { launch(warp_barrier_for_some, 1, 64, 0, nullptr); }));
+}
+
+struct alignas(32) Pieces {
+  float a[16][8];
+  float b[16][8];
+  float out[16][16];
+};
+
+TEST(Emulation, TensorCoresSeeTenBitsOfFraction) {
+  Pieces pieces{};
+  for (int i = 0; i < 16; ++i) {
+    for (int d = 0; d < 8; ++d) {
+      pieces.a[i][d] = static_cast<float>(i - d) + 0x1p-12F;  // cut off
+      pieces.b[i][d] = static_cast<float>(2 * i + d);
+    }
+  }
+  launch(multiply_on_tensor_cores, 1, 32, 0, nullptr, &pieces.a[0][0], &pieces.b[0][0], &pieces.out[0][0], true);
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 16; ++j) {
+      float sum = 0;
+      for (int d = 0; d < 8; ++d) {
+        sum += nvcuda::wmma::seen(pieces.a[i][d]) * pieces.b[j][d];
+      }
+      EXPECT_EQ(pieces.out[i][j], sum);
+    }
+  }
+  EXPECT_EQ(nvcuda::wmma::seen(3 + 0x1p-12F), 3);
+  EXPECT_EQ(nvcuda::wmma::__float_to_tf32(1 + 0x1p-11F), 1 + 0x1p-10F) << "ties go away from 0";
+  EXPECT_EQ(nvcuda::wmma::__float_to_tf32(-1 - 0x1p-12F), -1);
+}
+
+TEST(Emulation, TensorCoresRefuseWhatAGpuLeavesUndefined) {
+  Pieces pieces{};
+  const auto with = [&](const float* a, bool all) {
+    return [=, &pieces] {
+      launch(multiply_on_tensor_cores, 1, 32, 0, nullptr, a, &pieces.b[0][0], &pieces.out[0][0], all);
+    };
+  };
+  EXPECT_TRUE(fails_with({"multiply_on_tensor_cores", "multiple of 32 bytes"}, with(&pieces.a[0][4], true)));
+  EXPECT_TRUE(fails_with({"multiply_on_tensor_cores", "31 of 32 threads"}, with(&pieces.a[0][0], false)));
 }
 
 TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {

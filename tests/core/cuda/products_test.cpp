@@ -41,13 +41,24 @@ Tensor on_gpu(const Shape& shape, ProductKernel kernel, const cuda::ProductExten
                                      : close(a, b, 1e-13 * roundings, 1e-12 * roundings);
 }
 
+bool has_tensor_cores() {
+  cuda::allow_tf32(true);
+  const bool has = cuda::uses_tf32(kGpu);
+  cuda::allow_tf32(false);
+  return has;
+}
+
 class CudaProducts : public ::testing::TestWithParam<ProductKernel> {
  protected:
   void SetUp() override {
     if (!test::has_cuda()) {
       GTEST_SKIP() << test::why_no_cuda();
     }
+    if (GetParam() == ProductKernel::tensor_cores && !has_tensor_cores()) {
+      GTEST_SKIP() << "this GPU has no tensor cores for TF32";
+    }
   }
+  Tensor operand(const Shape& shape, const char* name, DType dtype) const;
   template <class T>
   void check_linear(int samples, int inputs, int outputs);
   template <class T>
@@ -55,22 +66,35 @@ class CudaProducts : public ::testing::TestWithParam<ProductKernel> {
 };
 
 std::string name_of_kernel(const ::testing::TestParamInfo<ProductKernel>& info) {
-  constexpr const char* kNames[] = {"plain", "tiled", "registers"};
+  constexpr const char* kNames[] = {"plain", "tiled", "registers", "tensor_cores"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaProducts,
-                         ::testing::Values(ProductKernel::plain, ProductKernel::tiled, ProductKernel::registers),
+                         ::testing::Values(ProductKernel::plain, ProductKernel::tiled, ProductKernel::registers,
+                                           ProductKernel::tensor_cores),
                          name_of_kernel);
+
+/// Random numbers that the kernel takes as they are: for tensor cores with 10 bits of fraction.
+Tensor CudaProducts::operand(const Shape& shape, const char* name, DType dtype) const {
+  Tensor values = random_tensor(shape, name, dtype);
+  if (GetParam() == ProductKernel::tensor_cores && dtype == DType::float32) {
+    for (float* value = values.mutable_data<float>(); value != values.data<float>() + values.numel(); ++value) {
+      const float large = *value * 8193;  // the high part of a split by Dekker: 11 bits in all
+      *value = large - (large - *value);
+    }
+  }
+  return values;
+}
 
 template <class T>
 void CudaProducts::check_linear(int samples, int inputs, int outputs) {
   SCOPED_TRACE(fmt::format("{} samples, {} inputs, {} outputs, {}", samples, inputs, outputs, name_of(dtype_of<T>)));
   const cuda::LinearExtents e{samples, inputs, outputs};
   const cpu::LinearShape shape{samples, inputs, outputs};
-  const Tensor x = random_tensor({samples, inputs}, "x", dtype_of<T>);
-  const Tensor weight = random_tensor({outputs, inputs}, "weight", dtype_of<T>);
-  const Tensor bias = random_tensor({outputs}, "bias", dtype_of<T>);
-  const Tensor grad = random_tensor({samples, outputs}, "grad", dtype_of<T>);
+  const Tensor x = operand({samples, inputs}, "x", dtype_of<T>);
+  const Tensor weight = operand({outputs, inputs}, "weight", dtype_of<T>);
+  const Tensor bias = operand({outputs}, "bias", dtype_of<T>);
+  const Tensor grad = operand({samples, outputs}, "grad", dtype_of<T>);
   const Tensor there_x = x.to(kGpu), there_weight = weight.to(kGpu), there_bias = bias.to(kGpu);
   const Tensor there_grad = grad.to(kGpu);
 
@@ -108,10 +132,10 @@ void CudaProducts::check_conv(const cuda::ConvExtents& e) {
                            e.channels, e.height, e.width, e.outputs, e.kernel, e.stride, e.padding,
                            name_of(dtype_of<T>)));
   const cpu::ConvShape shape{e.samples, e.channels, e.height, e.width, e.outputs, {e.kernel, e.stride, e.padding}};
-  const Tensor x = random_tensor({e.samples, e.channels, e.height, e.width}, "x", dtype_of<T>);
-  const Tensor weight = random_tensor({e.outputs, e.channels, e.kernel, e.kernel}, "weight", dtype_of<T>);
-  const Tensor bias = random_tensor({e.outputs}, "bias", dtype_of<T>);
-  const Tensor grad = random_tensor({e.samples, e.outputs, e.rows, e.columns}, "grad", dtype_of<T>);
+  const Tensor x = operand({e.samples, e.channels, e.height, e.width}, "x", dtype_of<T>);
+  const Tensor weight = operand({e.outputs, e.channels, e.kernel, e.kernel}, "weight", dtype_of<T>);
+  const Tensor bias = operand({e.outputs}, "bias", dtype_of<T>);
+  const Tensor grad = operand({e.samples, e.outputs, e.rows, e.columns}, "grad", dtype_of<T>);
   const Tensor there_x = x.to(kGpu), there_weight = weight.to(kGpu), there_bias = bias.to(kGpu);
   const Tensor there_grad = grad.to(kGpu);
 
@@ -193,14 +217,8 @@ Tensor whole_numbers(const Shape& shape, const char* name) {
 
 // Tensor cores round factors, so real numbers would show little; whole ones must come out exactly.
 TEST(CudaProducts, TensorCoresAreExactOnWholeNumbers) {
-  if (!test::has_cuda() || cuda::is_emulated()) {
-    GTEST_SKIP() << (test::has_cuda() ? "tensor cores are not emulated" : test::why_no_cuda());
-  }
-  cuda::allow_tf32(true);
-  const bool has_tensor_cores = cuda::uses_tf32(kGpu);
-  cuda::allow_tf32(false);
-  if (!has_tensor_cores) {
-    GTEST_SKIP() << "this GPU has no tensor cores for TF32";
+  if (!test::has_cuda() || !has_tensor_cores()) {
+    GTEST_SKIP() << (test::has_cuda() ? "this GPU has no tensor cores for TF32" : test::why_no_cuda());
   }
   for (const auto& [samples, inputs, outputs] :
        {std::array{1, 1, 1}, {17, 16, 9}, {64, 32, 128}, {65, 33, 129}, {130, 47, 260}, {40, 1500, 30}}) {

@@ -71,6 +71,8 @@ extern thread_local dim3 gridDim;
 
 /// Returns when all threads of the block have come here.
 void __syncthreads(std::source_location where = std::source_location::current());
+/// The same for a warp: 32 threads whose numbers follow each other.
+void __syncwarp(std::source_location where = std::source_location::current());
 
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
