@@ -68,10 +68,11 @@ def table(name, n, c, h, w, o, k, padding):
         seconds = max(done * depth / 32 * cycles / (PROCESSORS * CLOCK), floor_memory)
         print(f"| {kernel.name} | {100 * rows * columns / done:.0f}% | {cycles:.2f} | {fetched / 1e6:.0f} MB "
               f"| {1e6 * seconds:.1f} |")
-    done = ceil(rows, 64) * ceil(columns, 128)
+    tile = (64, 256) if rows <= 64 else (128, 128)  # as in product_plan.h
+    done = ceil(rows, tile[0]) * ceil(columns, tile[1])
     seconds = max(2 * done * depth / TENSOR_CORES, floor_memory)
     print(f"| tensor cores | {100 * rows * columns / done:.0f}% | | "
-          f"{4 * depth * done * (1 / 64 + 1 / 128) / 1e6:.0f} MB | {1e6 * seconds:.1f} |")
+          f"{4 * depth * done * (1 / tile[0] + 1 / tile[1]) / 1e6:.0f} MB | {1e6 * seconds:.1f} |")
 
 
 if __name__ == "__main__":

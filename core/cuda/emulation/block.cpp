@@ -27,6 +27,7 @@ namespace {
 
 constexpr std::size_t kMaxThreads = 1024;
 constexpr std::size_t kWarp = 32;
+constexpr std::size_t kMostExchanged = 64;         // bytes a thread
 constexpr std::align_val_t kSharedAlignment{32};   // what a piece for tensor cores asks for
 constexpr std::size_t kMaxSharedBytes = 48 << 10;  // what a block has without asking for more
 
@@ -46,6 +47,8 @@ class Runner {
   void run_block(Thread thread, bool backwards);
   void wait(Scope scope, const std::source_location& where);
   void* shared(std::size_t bytes);
+  int lane() const { return static_cast<int>(current_->at % kWarp); }
+  const void* exchange(const void* mine, std::size_t bytes, const std::source_location& where);
 
  private:
   /// A fiber runs threads until one of them waits; then another fiber goes on with the threads that have not begun.
@@ -57,6 +60,7 @@ class Runner {
     std::size_t at = 0;  // its thread's number in the block
     uint3 index{};
     std::size_t shared_objects = 0;  // that its thread has asked for
+    std::size_t exchanges = 0;       // that its thread has taken part in
     Scope waits = Scope::nobody;
     std::source_location where;
   };
@@ -66,7 +70,7 @@ class Runner {
   void resume(Worker& worker);
   void begin_all();
   Workers waiting();
-  Workers whole_warps(const Workers& waiting) const;
+  Workers whole_warp(const Workers& waiting) const;
   std::size_t threads_of_warp(std::size_t warp) const { return std::min(kWarp, threads_ - warp * kWarp); }
   void check_barrier(const Workers& waiting) const;
   static void check_same_place(const Workers& waiting);
@@ -80,6 +84,7 @@ class Runner {
   Worker* current_ = nullptr;
   std::vector<std::pair<Shared, std::size_t>> shared_;  // with their sizes
   std::size_t shared_bytes_ = 0;
+  std::vector<char> exchanged_;  // two rounds by turns, of all threads
   std::exception_ptr failure_;
 };
 
@@ -110,6 +115,7 @@ bool Runner::start_next(Worker& worker) {
   worker.index = {static_cast<unsigned>(at % blockDim.x), static_cast<unsigned>(row % blockDim.y),
                   static_cast<unsigned>(row / blockDim.y)};
   worker.shared_objects = 0;
+  worker.exchanges = 0;
   threadIdx = worker.index;
   return true;
 }
@@ -149,22 +155,22 @@ std::string place_of(const std::source_location& where) {
   return fmt::format("{}:{}", short_path(where.file_name()), where.line());
 }
 
-/// The threads of those warps that wait for themselves only, and are all there.
-Runner::Workers Runner::whole_warps(const Workers& waiting) const {
+/// The threads of one warp that waits for itself only, and is all there. One at a time: so warps run as far apart as
+/// the barriers of the block let them.
+Runner::Workers Runner::whole_warp(const Workers& waiting) const {
   std::map<std::size_t, Workers> warps;
   for (Worker* worker : waiting) {
     if (worker->waits == Scope::warp) {
       warps[worker->at / kWarp].push_back(worker);
     }
   }
-  Workers whole;
   for (const auto& [warp, workers] : warps) {
     if (workers.size() == threads_of_warp(warp)) {
       check_same_place(workers);
-      whole.insert(whole.end(), workers.begin(), workers.end());
+      return workers;
     }
   }
-  return whole;
+  return {};
 }
 
 /// Throws unless all threads of the block wait for the block.
@@ -215,7 +221,7 @@ void Runner::run_block(Thread thread, bool backwards) {
   for (auto open = waiting(); !open.empty(); open = waiting()) {
     Workers ready;
     try {
-      ready = whole_warps(open);
+      ready = whole_warp(open);
       if (ready.empty()) {
         check_barrier(open);
         ready = open;
@@ -250,6 +256,20 @@ void* Runner::shared(std::size_t bytes) {
     throw Error("the threads of a block declare different shared objects");
   }
   return shared_[index].first.get();
+}
+
+/// A thread may still read the last round while another writes the next, but not the one after that.
+const void* Runner::exchange(const void* mine, std::size_t bytes, const std::source_location& where) {
+  const std::size_t warp = current_->at / kWarp;
+  if (bytes > kMostExchanged || threads_of_warp(warp) != kWarp) {
+    throw Error(fmt::format("an exchange of {} bytes by a warp of {} threads", bytes, threads_of_warp(warp)));
+  }
+  const std::size_t round = current_->exchanges++ % 2;
+  exchanged_.resize(std::max(exchanged_.size(), 2 * kMaxThreads * kMostExchanged));
+  char* of_warp = exchanged_.data() + (round * kMaxThreads + warp * kWarp) * kMostExchanged;
+  std::memcpy(of_warp + current_->at % kWarp * bytes, mine, bytes);
+  wait(Scope::warp, where);
+  return of_warp;
 }
 
 Runner& runner() {
@@ -295,6 +315,12 @@ void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
 }
 
 void* shared(std::size_t bytes) { return runner().shared(bytes); }
+
+int lane() { return runner().lane(); }
+
+const void* exchange(const void* mine, std::size_t bytes, const std::source_location& where) {
+  return runner().exchange(mine, bytes, where);
+}
 
 }  // namespace stagecoach::cuda::emulation
 

@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <source_location>
 
 namespace stagecoach::cuda::emulation {
 
@@ -32,5 +33,11 @@ cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes);
 void run(const void* kernel, dim3 grid, dim3 block, Thread thread);
 /// The memory of the running thread's next shared object; the n-th request of all threads of a block is the same one.
 void* shared(std::size_t bytes);
+
+/// The running thread's number in its warp.
+int lane();
+/// What the 32 threads of the running thread's warp give at this place, one behind the other: `bytes` each, at most 64.
+/// It stands until the warp's next exchange. An error unless the warp is whole, and all its threads come here.
+const void* exchange(const void* mine, std::size_t bytes, const std::source_location& where);
 
 }  // namespace stagecoach::cuda::emulation

@@ -25,6 +25,11 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   emulation::run(code, grid, block, {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
 }
 
+template <class T>
+T load_if(bool inside, const T* address) {
+  return inside ? *address : T(0);
+}
+
 inline auto on_stream(cudaStream_t) { return thrust::seq; }
 
 }  // namespace stagecoach::cuda

@@ -26,6 +26,12 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 #ifdef __CUDACC__
 #include <thrust/execution_policy.h>
 namespace stagecoach::cuda {
+
+template <class T>
+__device__ T load_if(bool inside, const T* address) {
+  return inside ? __ldg(address) : T(0);
+}
+
 inline auto on_stream(cudaStream_t stream) { return thrust::cuda::par_nosync.on(stream); }
 }  // namespace stagecoach::cuda
 #endif

@@ -32,20 +32,27 @@ struct Cut {
   }
 };
 
+/// One of the two indices of an operand that lies in a picture: the element is at the sum of two spots, as long as the
+/// pixel at the sum of their rows and columns is in the picture.
+struct alignas(16) Spot {
+  int at;  // in memory
+  int row;
+  int column;
+};
+/// No sum with it is in a picture.
+__device__ inline Spot nowhere() { return {0, -(1 << 29), 0}; }
+
+/// Whether 0 <= value < end, as one comparison.
+__device__ inline bool is_within(int value, int end) {
+  return static_cast<unsigned>(value) < static_cast<unsigned>(end);
+}
+
 /// x seen from the positions (n, p, q), along the taps (c, i, j).
 template <class T>
 struct PicturePatches {
   static constexpr bool kDepthInARow = false;
-  struct Outer {
-    int picture;  // where it begins; negative outside
-    int top;
-    int left;
-  };
-  struct Depth {
-    int channel;  // where it begins
-    int down;
-    int right;
-  };
+  using Outer = Spot;
+  using Depth = Spot;
   const T* x;
   int positions;
   ConvExtents e;
@@ -54,20 +61,21 @@ struct PicturePatches {
 
   __device__ Outer outer(int index) const {
     if (index >= positions) {
-      return {-1, 0, 0};
+      return nowhere();
     }
     const Three at = position(index);
-    return {at.first * e.channels * e.pixels(), at.second * e.stride - e.padding, at.third * e.stride - e.padding};
+    const int top = at.second * e.stride - e.padding;
+    const int left = at.third * e.stride - e.padding;
+    return {at.first * e.channels * e.pixels() + top * e.width + left, top, left};
   }
-  __device__ Depth depth(int k) const {
+  __device__ Depth depth(int k, int end) const { return k < end ? spot_of(k) : nowhere(); }
+  __device__ Spot spot_of(int k) const {
     const Three at = tap(k);
-    return {at.first * e.pixels(), at.second, at.third};
+    return {at.first * e.pixels() + at.second * e.width + at.third, at.second, at.third};
   }
   __device__ T load(const Outer& from, const Depth& to) const {
-    const int h = from.top + to.down;
-    const int w = from.left + to.right;
-    const bool inside = from.picture >= 0 && h >= 0 && h < e.height && w >= 0 && w < e.width;
-    return inside ? x[from.picture + to.channel + h * e.width + w] : T(0);
+    const bool inside = is_within(from.row + to.row, e.height) & is_within(from.column + to.column, e.width);
+    return load_if(inside, x + (from.at + to.at));
   }
 };
 
@@ -75,34 +83,23 @@ struct PicturePatches {
 template <class T>
 struct TurnedPatches {
   static constexpr bool kDepthInARow = true;
-  using Patches = PicturePatches<T>;
-  struct Outer {
-    typename Patches::Depth tap;
-    bool inside;
-  };
-  using Depth = typename Patches::Outer;
-  Patches patches;
+  using Outer = Spot;
+  using Depth = Spot;
+  PicturePatches<T> patches;
   int taps;  // C K K
 
-  __device__ Outer outer(int index) const { return {patches.depth(index), index < taps}; }
-  __device__ Depth depth(int k) const { return patches.outer(k); }
-  __device__ T load(const Outer& to, const Depth& from) const { return to.inside ? patches.load(from, to.tap) : T(0); }
+  __device__ Outer outer(int index) const { return patches.depth(index, taps); }
+  __device__ Depth depth(int k, int end) const { return k < end ? patches.outer(k) : nowhere(); }
+  __device__ T load(const Outer& to, const Depth& from) const { return patches.load(from, to); }
 };
 
 /// grad_y seen from the pixels (n, h, w), along (o, i, j): the outputs in whose window the pixel is at place (i, j).
-template <class T>
+/// Without strides (kStrides false, for stride 1) there is one for each place.
+template <class T, bool kStrides>
 struct GradientPatches {
   static constexpr bool kDepthInARow = false;
-  struct Outer {
-    int picture;  // where it begins; negative outside
-    int bottom;
-    int right;
-  };
-  struct Depth {
-    int output;  // where it begins
-    int up;
-    int left;
-  };
+  using Outer = Spot;
+  using Depth = Spot;
   const T* grad_y;
   int pixels;
   ConvExtents e;
@@ -112,26 +109,34 @@ struct GradientPatches {
 
   __device__ Outer outer(int index) const {
     if (index >= pixels) {
-      return {-1, 0, 0};
+      return nowhere();
     }
     const Three at = pixel(index);
-    return {at.first * e.outputs * e.positions(), at.second + e.padding, at.third + e.padding};
+    const int row = at.second + e.padding;
+    const int column = at.third + e.padding;
+    const int picture = at.first * e.outputs * e.positions();
+    return {kStrides ? picture : picture + row * e.columns + column, row, column};
   }
-  __device__ Depth depth(int k) const {
+  __device__ Depth depth(int k, int end) const {
+    if (k >= end) {
+      return nowhere();
+    }
     const Three at = tap(k);
-    return {at.first * e.positions(), at.second, at.third};
+    const int output = at.first * e.positions();
+    return {kStrides ? output : output - at.second * e.columns - at.third, -at.second, -at.third};
   }
   __device__ T load(const Outer& from, const Depth& to) const {
-    const int down = from.bottom - to.up;     // p stride
-    const int across = from.right - to.left;  // q stride
-    if (from.picture < 0 || down < 0 || across < 0) {
-      return T(0);
+    const int down = from.row + to.row;          // p stride
+    const int across = from.column + to.column;  // q stride
+    if constexpr (!kStrides) {
+      return load_if(is_within(down, e.rows) & is_within(across, e.columns), grad_y + (from.at + to.at));
+    } else {
+      const bool inside = is_within(down, e.rows * e.stride) & is_within(across, e.columns * e.stride);
+      const int p = stride.quotient(inside ? down : 0);
+      const int q = stride.quotient(inside ? across : 0);
+      const bool meets = (stride.remainder(down, p) | stride.remainder(across, q)) == 0;
+      return load_if(meets & inside, grad_y + (from.at + to.at + p * e.columns + q));
     }
-    const int p = stride.quotient(down);
-    const int q = stride.quotient(across);
-    const bool meets =
-        stride.remainder(down, p) == 0 && stride.remainder(across, q) == 0 && p < e.rows && q < e.columns;
-    return meets ? grad_y[from.picture + to.output + p * e.columns + q] : T(0);
   }
 };
 
@@ -139,34 +144,36 @@ struct GradientPatches {
 template <class T>
 struct TurnedWeight {
   static constexpr bool kDepthInARow = true;
-  using Outer = int;  // where it begins; negative outside
+  using Outer = int;  // where it begins
   using Depth = int;
   const T* weight;
   int channels;
   Divisor taps;  // K K
-  __device__ Outer outer(int c) const { return c < channels ? c * taps.value() : -1; }
-  __device__ Depth depth(int k) const {
+  __device__ Outer outer(int c) const { return c < channels ? c * taps.value() : kOutside; }
+  __device__ Depth depth(int k, int end) const {
     const int o = taps.quotient(k);
-    return o * channels * taps.value() + taps.remainder(k, o);
+    return k < end ? o * channels * taps.value() + taps.remainder(k, o) : kOutside;
   }
-  __device__ T load(Outer channel, Depth tap) const { return channel >= 0 ? weight[channel + tap] : T(0); }
+  __device__ T load(Outer channel, Depth tap) const { return load_if(channel + tap >= 0, weight + (channel + tap)); }
 };
 
 /// grad_y [N, O, P Q] seen from the outputs, along (n, p, q).
 template <class T>
 struct GradientRows {
   static constexpr bool kDepthInARow = true;
-  using Outer = int;  // where it begins; negative outside
+  using Outer = int;  // where it begins
   using Depth = int;
   const T* grad_y;
   int outputs;
   Divisor positions;  // P Q
-  __device__ Outer outer(int o) const { return o < outputs ? o * positions.value() : -1; }
-  __device__ Depth depth(int k) const {
+  __device__ Outer outer(int o) const { return o < outputs ? o * positions.value() : kOutside; }
+  __device__ Depth depth(int k, int end) const {
     const int n = positions.quotient(k);
-    return n * outputs * positions.value() + positions.remainder(k, n);
+    return k < end ? n * outputs * positions.value() + positions.remainder(k, n) : kOutside;
   }
-  __device__ T load(Outer output, Depth position) const { return output >= 0 ? grad_y[output + position] : T(0); }
+  __device__ T load(Outer output, Depth position) const {
+    return load_if(output + position >= 0, grad_y + (output + position));
+  }
 };
 
 /// Planes [N, M, S]: the product's row m and column (n, s).
@@ -176,10 +183,21 @@ struct PlanesResult {
   int channels;   // M
   Divisor plane;  // S
   const T* bias;  // [M] or null
-  __device__ void store(int m, int column, int, T value) const {
+  __device__ bool in_twos() const { return plane.value() % 2 == 0; }
+  __device__ void store(int m, int column, T value) const { at(m, column) = bias == nullptr ? value : value + bias[m]; }
+  __device__ void store(int m, int column, Two<T> values) const {
+    if (bias != nullptr) {
+      for (T& value : values.at) {
+        value += bias[m];
+      }
+    }
+    reinterpret_cast<Two<T>&>(at(m, column)) = values;
+  }
+
+ private:
+  __device__ T& at(int m, int column) const {
     const int n = plane.quotient(column);
-    data[(static_cast<long long>(n) * channels + m) * plane.value() + plane.remainder(column, n)] =
-        bias == nullptr ? value : value + bias[m];
+    return data[(static_cast<long long>(n) * channels + m) * plane.value() + plane.remainder(column, n)];
   }
 };
 
@@ -202,14 +220,21 @@ template <class T>
 void conv2d_grad_input(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, const T* grad_y,
                        const T* weight, T* grad_x, T* partial) {
   const TurnedWeight<T> a{weight, e.channels, Divisor(e.taps())};
-  const GradientPatches<T> b{grad_y,
-                             e.samples * e.pixels(),
-                             e,
-                             Divisor(e.stride),
-                             Cut{Divisor(e.height), Divisor(e.width)},
-                             Cut{Divisor(e.kernel), Divisor(e.kernel)}};
   const PlanesResult<T> result{grad_x, e.channels, Divisor(e.pixels()), nullptr};
-  multiply(stream, plan, a, b, result, e.grad_input(), partial);
+  const auto multiply_by = [&]<bool kStrides>() {
+    const GradientPatches<T, kStrides> b{grad_y,
+                                         e.samples * e.pixels(),
+                                         e,
+                                         Divisor(e.stride),
+                                         Cut{Divisor(e.height), Divisor(e.width)},
+                                         Cut{Divisor(e.kernel), Divisor(e.kernel)}};
+    multiply(stream, plan, a, b, result, e.grad_input(), partial);
+  };
+  if (e.stride == 1) {
+    multiply_by.template operator()<false>();
+  } else {
+    multiply_by.template operator()<true>();
+  }
 }
 
 template <class T>

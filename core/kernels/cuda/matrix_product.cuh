@@ -16,10 +16,13 @@
 ///
 /// An operand is a small struct with
 ///   kDepthInARow       true when neighbours along k are neighbours in memory: then a warp's threads load along k
-///   Outer outer(int)   what a row of `a` (or a column of `b`) needs to know, worked out once a tile
-///   Depth depth(int)   likewise for one k
-///   T load(const Outer&, const Depth&)   the element; 0 outside the matrix
-/// and a result is one with store(m, n, value).
+///   Outer outer(int)   what a row of `a` (or a column of `b`) needs to know; it may lie outside the matrix
+///   Depth depth(int k, int end)   likewise for one k; k >= end lies outside
+///   T load(const Outer&, const Depth&)   the element, or 0 when one of them lies outside
+/// and a result is one with
+///   store(m, n, value)
+///   in_twos()          whether an even column and the next are neighbours in memory
+///   store(m, n, Two)   both at once, where in_twos() says so
 
 #include "core/cuda/device_code.h"
 #include "core/kernels/cuda/product_parts.cuh"
@@ -29,21 +32,18 @@ namespace stagecoach::cuda {
 
 // ---- 1. plain
 
-template <class T, class A, class B, class Result>
-__global__ void product_plain(A a, B b, Result result, ProductExtents e, int depth_of_slice) {
-  const Place place(e, 1, static_cast<int>(blockDim.x), depth_of_slice);
+template <class T, class A, class B, class Out>
+__global__ void product_plain(A a, B b, Out out, int depth_of_slice) {
+  const Place place(out.e, 1, static_cast<int>(blockDim.x), depth_of_slice);
   const int m = place.row;
   const int n = place.column + static_cast<int>(threadIdx.x);
-  if (n >= e.columns) {
-    return;
-  }
   const auto row = a.outer(m);
   const auto column = b.outer(n);
   T sum = 0;
   for (int k = place.begin; k < place.end; ++k) {
-    sum += a.load(row, a.depth(k)) * b.load(column, b.depth(k));
+    sum += a.load(row, a.depth(k, place.end)) * b.load(column, b.depth(k, place.end));
   }
-  result.store(m, n, static_cast<int>(blockIdx.y), sum);
+  out.store(m, n, sum);
 }
 
 // ---- 2. tiled in shared memory
@@ -54,11 +54,10 @@ struct SmallTiles {
   T b[kTile][kTile + 1];  // [k][n]
 };
 
-template <class T, class A, class B, class Result>
-__global__ void __launch_bounds__(kTile* kTile)
-    product_tiled(A a, B b, Result result, ProductExtents e, int depth_of_slice) {
+template <class T, class A, class B, class Out>
+__global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out, int depth_of_slice) {
   STAGECOACH_SHARED(SmallTiles<T>, tiles);
-  const Place place(e, kTile, kTile, depth_of_slice);
+  const Place place(out.e, kTile, kTile, depth_of_slice);
   const int x = static_cast<int>(threadIdx.x) % kTile;
   const int y = static_cast<int>(threadIdx.x) / kTile;
   // The thread that fetches an element need not be the one that uses it: neighbours fetch neighbours.
@@ -70,17 +69,15 @@ __global__ void __launch_bounds__(kTile* kTile)
   const auto column = b.outer(place.column + b_outer);
   T sum = 0;
   for (int k = place.begin; k < place.end; k += kTile) {
-    tiles.a[a_depth][a_outer] = k + a_depth < place.end ? a.load(row, a.depth(k + a_depth)) : T(0);
-    tiles.b[b_depth][b_outer] = k + b_depth < place.end ? b.load(column, b.depth(k + b_depth)) : T(0);
+    tiles.a[a_depth][a_outer] = a.load(row, a.depth(k + a_depth, place.end));
+    tiles.b[b_depth][b_outer] = b.load(column, b.depth(k + b_depth, place.end));
     __syncthreads();  // the tiles are whole
     for (int d = 0; d < kTile; ++d) {
       sum += tiles.a[d][y] * tiles.b[d][x];
     }
     __syncthreads();  // nobody needs them any more
   }
-  if (place.row + y < e.rows && place.column + x < e.columns) {
-    result.store(place.row + y, place.column + x, static_cast<int>(blockIdx.y), sum);
-  }
+  out.store(place.row + y, place.column + x, sum);
 }
 
 // ---- 3. tiled in shared memory and in registers
@@ -129,109 +126,110 @@ __device__ __forceinline__ void multiply_tiles(const Tiles<T, Tile>& tiles, int 
   }
 }
 
-template <class T, class Tile, class A, class B, class Result>
-__global__ void __launch_bounds__(Tile::kThreads)
-    product_registers(A a, B b, Result result, ProductExtents e, int depth_of_slice) {
-  using Shared = Tiles<T, Tile>;
-  STAGECOACH_SHARED(Shared, tiles);
-  const Place place(e, Tile::kRows, Tile::kColumns, depth_of_slice);
+template <class T, class Tile, class A, class B>
+struct RegisterShared {
+  Tiles<T, Tile> tiles;
+  typename Feed<T, Tile, A, B>::Tables tables;
+};
+
+template <class T, class Tile, class A, class B, class Out>
+__global__ void __launch_bounds__(Tile::kThreads) product_registers(A a, B b, Out out, int depth_of_slice) {
+  using Shared = RegisterShared<T, Tile, A, B>;
+  STAGECOACH_SHARED(Shared, shared);
+  const Place place(out.e, Tile::kRows, Tile::kColumns, depth_of_slice);
   const int x = static_cast<int>(threadIdx.x) % Tile::kAcross;
   const int y = static_cast<int>(threadIdx.x) / Tile::kAcross;
-  Fetch<T, Tile::kRows, Tile::kDepth, Tile::kThreads, A> fetch_a(a, place.row);
-  Fetch<T, Tile::kColumns, Tile::kDepth, Tile::kThreads, B> fetch_b(b, place.column);
+  Feed<T, Tile, A, B> feed(a, b, place, shared.tables);
   T sums[Tile::kThreadRows][Tile::kThreadColumns] = {};
-  fetch_a.load(a, place.begin, place.end);
-  fetch_b.load(b, place.begin, place.end);
   for (int k = place.begin; k < place.end; k += Tile::kDepth) {
-    fetch_a.put(tiles.a);
-    fetch_b.put(tiles.b);
+    feed.put(a, b, shared.tables, shared.tiles);
     __syncthreads();  // the tiles are whole
-    fetch_a.load(a, k + Tile::kDepth, place.end);
-    fetch_b.load(b, k + Tile::kDepth, place.end);
-    multiply_tiles<T, Tile>(tiles, x, y, sums);
+    feed.load(a, b, shared.tables);
+    multiply_tiles<T, Tile>(shared.tiles, x, y, sums);
     __syncthreads();  // nobody needs them any more
   }
 #pragma unroll
   for (int i = 0; i < Tile::kThreadRows; ++i) {
-    const int m = place.row + y * Tile::kThreadRows + i;
 #pragma unroll
     for (int j = 0; j < Tile::kThreadColumns; ++j) {
-      const int n = place.column + x + j * Tile::kAcross;
-      if (m < e.rows && n < e.columns) {
-        result.store(m, n, static_cast<int>(blockIdx.y), sums[i][j]);
-      }
+      out.store(place.row + y * Tile::kThreadRows + i, place.column + x + j * Tile::kAcross, sums[i][j]);
     }
   }
 }
 
 // ---- Slices of the depth
 
-/// The results of the slices, one behind the other.
+inline constexpr int kSumColumns = 32;      ///< of a block that adds slices: a warp reads neighbours
+inline constexpr int kMostSumThreads = 16;  ///< that share one element
+
 template <class T>
-struct PartialResult {
-  T* data;  // [slices, rows, columns]
-  int rows;
-  int columns;
-  __device__ void store(int m, int n, int slice, T value) const {
-    data[(static_cast<long long>(slice) * rows + m) * columns + n] = value;
-  }
+struct PartsOfSums {
+  T at[kMostSumThreads][kSumColumns];
 };
 
-/// Adds the slices in their order, so the sum does not depend on which was done first.
+/// Adds the slices, in an order that follows from their number alone: thread y of an element takes slices y, y + the
+/// number of threads, and so on, and the first thread adds what they found. One thread alone would wait for every
+/// value.
 template <class T, class Result>
-__global__ void add_slices(const T* partial, int slices, Result result, ProductExtents e) {
-  const int at = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (at >= e.rows * e.columns) {
-    return;
-  }
+__global__ void __launch_bounds__(kSumColumns* kMostSumThreads)
+    add_slices(const T* partial, int slices, Result result, ProductExtents e) {
+  STAGECOACH_SHARED(PartsOfSums<T>, parts);
+  const auto x = static_cast<int>(threadIdx.x);
+  const auto y = static_cast<int>(threadIdx.y);
+  const int at = static_cast<int>(blockIdx.x) * kSumColumns + x;
+  const bool inside = at < e.rows * e.columns;
   T sum = 0;
-  for (int slice = 0; slice < slices; ++slice) {
-    sum += partial[static_cast<long long>(slice) * e.rows * e.columns + at];
+#pragma unroll 8
+  for (int slice = y; slice < slices; slice += static_cast<int>(blockDim.y)) {
+    sum += inside ? partial[static_cast<long long>(slice) * e.rows * e.columns + at] : T(0);
   }
-  result.store(at / e.columns, at % e.columns, 0, sum);
+  parts.at[y][x] = sum;
+  __syncthreads();  // all parts are there
+  if (y == 0 && inside) {
+    for (int other = 1; other < static_cast<int>(blockDim.y); ++other) {
+      sum += parts.at[other][x];
+    }
+    result.store(at / e.columns, at % e.columns, sum);
+  }
 }
 
 // ---- Which kernel
 
-template <class T, class Tile, class A, class B, class Result>
-void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, const Result& result,
-                      const ProductExtents& e, int depth_of_slice) {
-  launch(product_registers<T, Tile, A, B, Result>, grid, Tile::kThreads, 0, stream, a, b, result, e, depth_of_slice);
+template <class T, class Tile, class A, class B, class Out>
+void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, const Out& out, int depth_of_slice) {
+  launch(product_registers<T, Tile, A, B, Out>, grid, Tile::kThreads, 0, stream, a, b, out, depth_of_slice);
 }
 
-template <class T, class A, class B, class Result>
-void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Result& result,
-                    const ProductExtents& e) {
+template <class T, class A, class B, class Out>
+void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Out& out) {
   // For float64, which is there for tests, the tiled kernel stands for the faster ones.
   const ProductKernel kernel = sizeof(T) == sizeof(float) ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
-  const BlockTile tile = block_tile(kernel, e);
-  constexpr int kUnit = 32;  // slices begin where every kernel's tiles do
-  const int depth_of_slice = ((e.depth + plan.slices - 1) / plan.slices + kUnit - 1) / kUnit * kUnit;
-  const dim3 grid(static_cast<unsigned>(tile.blocks(e)), static_cast<unsigned>(plan.slices));
+  const BlockTile tile = block_tile(kernel, out.e);
+  const int depth = plan.depth_of_slice;
+  const dim3 grid(static_cast<unsigned>(tile.blocks(out.e)), static_cast<unsigned>(plan.slices));
   if (kernel == ProductKernel::plain) {
-    return launch(product_plain<T, A, B, Result>, grid, static_cast<unsigned>(tile.columns), 0, stream, a, b, result, e,
-                  depth_of_slice);
+    return launch(product_plain<T, A, B, Out>, grid, static_cast<unsigned>(tile.columns), 0, stream, a, b, out, depth);
   }
   if constexpr (sizeof(T) == sizeof(float)) {
     if (kernel == ProductKernel::tensor_cores) {
-      return launch_tensor_cores(stream, grid, a, b, result, e, depth_of_slice);
+      return launch_tensor_cores(stream, grid, tile, a, b, out, depth);
     }
     if (kernel == ProductKernel::registers) {
       switch (tile.rows) {
         case 8:
-          return launch_registers<T, RegisterTile<8, 128, 16, 8, 1>>(stream, grid, a, b, result, e, depth_of_slice);
+          return launch_registers<T, RegisterTile<8, 128, 16, 8, 1>>(stream, grid, a, b, out, depth);
         case 16:
-          return launch_registers<T, RegisterTile<16, 128, 16, 8, 2>>(stream, grid, a, b, result, e, depth_of_slice);
+          return launch_registers<T, RegisterTile<16, 128, 16, 8, 2>>(stream, grid, a, b, out, depth);
         case 32:
-          return launch_registers<T, RegisterTile<32, 32, 32, 2, 2>>(stream, grid, a, b, result, e, depth_of_slice);
+          return launch_registers<T, RegisterTile<32, 32, 32, 2, 2>>(stream, grid, a, b, out, depth);
         case 64:
-          return launch_registers<T, RegisterTile<64, 64, 16, 4, 4>>(stream, grid, a, b, result, e, depth_of_slice);
+          return launch_registers<T, RegisterTile<64, 64, 16, 4, 4>>(stream, grid, a, b, out, depth);
         default:
-          return launch_registers<T, RegisterTile<128, 128, 8, 8, 8>>(stream, grid, a, b, result, e, depth_of_slice);
+          return launch_registers<T, RegisterTile<128, 128, 8, 8, 8>>(stream, grid, a, b, out, depth);
       }
     }
   }
-  launch(product_tiled<T, A, B, Result>, grid, kTile * kTile, 0, stream, a, b, result, e, depth_of_slice);
+  launch(product_tiled<T, A, B, Out>, grid, kTile * kTile, 0, stream, a, b, out, depth);
 }
 
 /// The whole product, by the plan. `partial` has plan.partial_elements(e) elements.
@@ -241,30 +239,34 @@ void multiply(cudaStream_t stream, const ProductPlan& plan, const A& a, const B&
   if (e.rows == 0 || e.columns == 0) {
     return;
   }
-  if (plan.slices == 1) {
-    return launch_product<T>(stream, plan, a, b, result, e);
+  const bool whole = plan.slices == 1;
+  launch_product<T>(stream, plan, a, b, Output<T, Result>{result, whole ? nullptr : partial, e});
+  if (!whole) {
+    const int blocks = (e.rows * e.columns + kSumColumns - 1) / kSumColumns;
+    const int threads = std::clamp(plan.slices / 4, 1, kMostSumThreads);
+    launch(add_slices<T, Result>, static_cast<unsigned>(blocks), dim3(kSumColumns, static_cast<unsigned>(threads)), 0,
+           stream, partial, plan.slices, result, e);
   }
-  launch_product<T>(stream, plan, a, b, PartialResult<T>{partial, e.rows, e.columns}, e);
-  constexpr int kThreads = 128;
-  const int blocks = (e.rows * e.columns + kThreads - 1) / kThreads;
-  launch(add_slices<T, Result>, static_cast<unsigned>(blocks), kThreads, 0, stream, partial, plan.slices, result, e);
 }
 
 // ---- Operands and results that lie in memory as matrices
+
+/// Added to any place in memory, or to itself, it is negative.
+inline constexpr int kOutside = -(1 << 30);
 
 /// Element (outer, k) at data[outer * outer_step + k * depth_step].
 template <class T, bool kDepthInARow_>
 struct MatrixOperand {
   static constexpr bool kDepthInARow = kDepthInARow_;
-  using Outer = int;  // where it begins; negative outside the matrix
+  using Outer = int;  // where it begins
   using Depth = int;
   const T* data;
   int extent;  // of the outer direction
   int outer_step;
   int depth_step;
-  __device__ Outer outer(int index) const { return index < extent ? index * outer_step : -1; }
-  __device__ Depth depth(int k) const { return k * depth_step; }
-  __device__ T load(Outer start, Depth step) const { return start >= 0 ? data[start + step] : T(0); }
+  __device__ Outer outer(int index) const { return index < extent ? index * outer_step : kOutside; }
+  __device__ Depth depth(int k, int end) const { return k < end ? k * depth_step : kOutside; }
+  __device__ T load(Outer start, Depth step) const { return load_if(start + step >= 0, data + (start + step)); }
 };
 
 /// out [rows, columns] = the product + bias [columns] (or null).
@@ -273,9 +275,19 @@ struct MatrixResult {
   T* data;
   int columns;
   const T* bias;
-  __device__ void store(int m, int n, int, T value) const {
-    data[static_cast<long long>(m) * columns + n] = bias == nullptr ? value : value + bias[n];
+  __device__ bool in_twos() const { return columns % 2 == 0; }
+  __device__ void store(int m, int n, T value) const { at(m, n) = bias == nullptr ? value : value + bias[n]; }
+  __device__ void store(int m, int n, Two<T> values) const {
+    if (bias != nullptr) {
+      for (int j = 0; j < 2; ++j) {
+        values.at[j] += bias[n + j];
+      }
+    }
+    reinterpret_cast<Two<T>&>(at(m, n)) = values;
   }
+
+ private:
+  __device__ T& at(int m, int n) const { return data[static_cast<long long>(m) * columns + n]; }
 };
 
 }  // namespace stagecoach::cuda

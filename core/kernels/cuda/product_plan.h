@@ -22,6 +22,7 @@ struct ProductPlan {
   /// Parts of the depth that are summed apart and then added in order. Few, deep results would else leave most of the
   /// GPU without work.
   int slices = 1;
+  int depth_of_slice = 0;  ///< of each but perhaps the last
   /// Elements of the buffer for the slices' results; none for one slice.
   std::int64_t partial_elements(const ProductExtents& e) const {
     return slices == 1 ? 0 : std::int64_t{1} * slices * e.rows * e.columns;
@@ -41,7 +42,8 @@ struct BlockTile {
 inline constexpr int kEnoughBlocks = 128;
 inline constexpr int kTile = 16;           ///< of the tiled kernel, in both directions
 inline constexpr int kSmallestSlice = 64;  ///< below, adding up the slices costs more than they save
-inline constexpr int kMostSlices = 128;
+inline constexpr int kSliceUnit = 32;      ///< slices begin where every kernel's tiles do
+inline constexpr int kMostSlices = 512;
 
 /// The register-tiled kernel has five tiles: low ones for results of few rows, and the largest square that still gives
 /// enough blocks.
@@ -54,7 +56,11 @@ inline BlockTile register_tile(const ProductExtents& e) {
   }
   return BlockTile{64, 64}.blocks(e) >= kEnoughBlocks ? BlockTile{64, 64} : BlockTile{32, 32};
 }
-inline constexpr BlockTile kTensorCoreTile{64, 128};
+
+/// The tensor-core kernel has two tiles of the same size: one for results of few rows.
+inline BlockTile tensor_core_tile(const ProductExtents& e) {
+  return e.rows <= 64 ? BlockTile{64, 256} : BlockTile{128, 128};
+}
 
 inline BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
   switch (kernel) {
@@ -65,7 +71,7 @@ inline BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
     case ProductKernel::registers:
       return register_tile(e);
     case ProductKernel::tensor_cores:
-      return kTensorCoreTile;
+      return tensor_core_tile(e);
   }
   return {1, 1};
 }
@@ -79,7 +85,10 @@ inline ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e) {
   const bool low = kernel == ProductKernel::registers && e.rows <= 16;
   const int enough = kEnoughBlocks * (kernel == ProductKernel::tensor_cores ? 2 : low ? 4 : 1);
   const bool whole = kernel == ProductKernel::plain;  // the plain kernel stays plain
-  return {kernel, whole ? 1 : std::clamp(enough / blocks, 1, most)};
+  const int wanted = whole ? 1 : std::clamp(enough / blocks, 1, most);
+  const int depth =
+      std::max(kSliceUnit, (e.depth / wanted + (e.depth % wanted != 0) + kSliceUnit - 1) / kSliceUnit * kSliceUnit);
+  return {kernel, std::max((e.depth + depth - 1) / depth, 1), depth};
 }
 
 }  // namespace stagecoach::cuda

@@ -1,11 +1,13 @@
 // What the emulation promises to find. The kernels here are wrong on purpose.
 
 #include <gtest/gtest.h>
-#include <mma.h>
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "core/cuda/device_code.h"
+#include "core/cuda/tensor_core.h"
 #include "core/error.h"
 #include "tests/support/errors.h"
 
@@ -80,23 +82,20 @@ __global__ void warp_barrier_for_some() {
   __syncthreads();
 }
 
-using PieceOfA =
-    nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::row_major>;
-using PieceOfB =
-    nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::col_major>;
-using PieceOfSum = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 8, float>;
-
-/// out [16, 16] = a [16, 8] times b [16, 8] turned over, the factors cut off as they are.
+/// out [16, 8] = a [16, 8] b [8, 8], of which the tensor cores see what they see.
 __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* out, bool all) {
-  PieceOfA piece_of_a;
-  PieceOfB piece_of_b;
-  PieceOfSum sums;
-  nvcuda::wmma::fill_fragment(sums, 0.0F);
+  const unsigned group = threadIdx.x / 4;
+  const unsigned place = threadIdx.x % 4;
+  const auto bits = [](const float* x, unsigned row, unsigned column) { return __float_as_uint(x[8 * row + column]); };
+  const std::uint32_t of_a[4] = {bits(a, group, place), bits(a, group + 8, place), bits(a, group, place + 4),
+                                 bits(a, group + 8, place + 4)};
+  const std::uint32_t of_b[2] = {bits(b, place, group), bits(b, place + 4, group)};
+  float sums[4] = {};
   if (all || threadIdx.x < 31) {
-    nvcuda::wmma::load_matrix_sync(piece_of_a, a, 8);
-    nvcuda::wmma::load_matrix_sync(piece_of_b, b, 8);
-    nvcuda::wmma::mma_sync(sums, piece_of_a, piece_of_b, sums);
-    nvcuda::wmma::store_matrix_sync(out, sums, 16, nvcuda::wmma::mem_row_major);
+    multiply_tf32(sums, of_a, of_b);
+  }
+  for (unsigned i = 0; i < 4; ++i) {
+    out[8 * (group + i / 2 * 8) + 2 * place + i % 2] = sums[i];
   }
 }
 
@@ -201,44 +200,40 @@ TEST(Emulation, AWarpBarrierThatNotAllReachIsAnError) {
                          [] { launch(warp_barrier_for_some, 1, 64, 0, nullptr); }));
 }
 
-struct alignas(32) Pieces {
-  float a[16][8];
-  float b[16][8];
-  float out[16][16];
-};
-
 TEST(Emulation, TensorCoresSeeTenBitsOfFraction) {
-  Pieces pieces{};
-  for (int i = 0; i < 16; ++i) {
-    for (int d = 0; d < 8; ++d) {
-      pieces.a[i][d] = static_cast<float>(i - d) + 0x1p-12F;  // cut off
-      pieces.b[i][d] = static_cast<float>(2 * i + d);
-    }
+  std::vector<float> a(16 * 8), b(8 * 8), out(16 * 8), expected(16 * 8);
+  for (std::size_t i = 0; i < 16 * 8; ++i) {
+    a[i] = static_cast<float>(i % 23 + 1) + 0x1p-12F;  // the last bit is not seen
+    b[i % 64] = static_cast<float>(i % 64 % 19) - 7;
   }
-  launch(multiply_on_tensor_cores, 1, 32, 0, nullptr, &pieces.a[0][0], &pieces.b[0][0], &pieces.out[0][0], true);
-  for (int i = 0; i < 16; ++i) {
-    for (int j = 0; j < 16; ++j) {
-      float sum = 0;
-      for (int d = 0; d < 8; ++d) {
-        sum += nvcuda::wmma::seen(pieces.a[i][d]) * pieces.b[j][d];
+  for (std::size_t m = 0; m < 16; ++m) {
+    for (std::size_t n = 0; n < 8; ++n) {
+      for (std::size_t k = 0; k < 8; ++k) {
+        expected[8 * m + n] += static_cast<float>((8 * m + k) % 23 + 1) * b[8 * k + n];
       }
-      EXPECT_EQ(pieces.out[i][j], sum);
     }
   }
-  EXPECT_EQ(nvcuda::wmma::seen(3 + 0x1p-12F), 3);
-  EXPECT_EQ(nvcuda::wmma::__float_to_tf32(1 + 0x1p-11F), 1 + 0x1p-10F) << "ties go away from 0";
-  EXPECT_EQ(nvcuda::wmma::__float_to_tf32(-1 - 0x1p-12F), -1);
+  launch(multiply_on_tensor_cores, 1, 32, 0, nullptr, a.data(), b.data(), out.data(), true);
+  EXPECT_EQ(out, expected);
 }
 
-TEST(Emulation, TensorCoresRefuseWhatAGpuLeavesUndefined) {
-  Pieces pieces{};
-  const auto with = [&](const float* a, bool all) {
-    return [=, &pieces] {
-      launch(multiply_on_tensor_cores, 1, 32, 0, nullptr, a, &pieces.b[0][0], &pieces.out[0][0], all);
-    };
-  };
-  EXPECT_TRUE(fails_with({"multiply_on_tensor_cores", "multiple of 32 bytes"}, with(&pieces.a[0][4], true)));
-  EXPECT_TRUE(fails_with({"multiply_on_tensor_cores", "31 of 32 threads"}, with(&pieces.a[0][0], false)));
+TEST(Emulation, RoundsToTenBitsOfFraction) {
+  const auto rounded = [](float value) { return __uint_as_float(round_to_tf32(value)); };
+  EXPECT_EQ(rounded(1 + 0x1p-11F), 1 + 0x1p-10F) << "ties go away from 0";
+  EXPECT_EQ(rounded(-1 - 0x1p-11F), -1 - 0x1p-10F);
+  EXPECT_EQ(rounded(1 + 0x1p-12F), 1);
+  EXPECT_EQ(rounded(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(rounded(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(Emulation, TensorCoresRefuseAWarpThatIsNotWhole) {
+  std::vector<float> a(16 * 8), b(8 * 8), out(16 * 8);
+  EXPECT_TRUE(fails_with({"multiply_on_tensor_cores", "31 of 32 threads", "emulation_test.cpp"}, [&] {
+    launch(multiply_on_tensor_cores, 1, 32, 0, nullptr, a.data(), b.data(), out.data(), false);
+  }));
+  EXPECT_TRUE(fails_with({"multiply_on_tensor_cores", "a warp of 8 threads"}, [&] {
+    launch(multiply_on_tensor_cores, 1, 8, 0, nullptr, a.data(), b.data(), out.data(), true);
+  }));
 }
 
 TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {

@@ -254,7 +254,9 @@ TEST(ProductPlan, TakesEachTile) {
 }
 
 TEST(ProductPlan, SlicesOnlyWhatIsDeepAndSmall) {
-  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 50176}).slices, 128);
+  const cuda::ProductPlan deep = plan_product(ProductKernel::registers, {6, 75, 50176});
+  EXPECT_EQ(deep.depth_of_slice, 128) << "512 slices of 98, rounded up to whole tiles";
+  EXPECT_EQ(deep.slices, 392) << "none is empty";
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 50176, 75}).slices, 1);
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 12544, 400}).slices, 5) << "low tiles: four times the blocks";
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 63}).slices, 1);

@@ -1,0 +1,26 @@
+#pragma once
+/// @file
+/// Tensor cores on a CPU; see core/cuda/tensor_core.h.
+
+#include <bit>
+#include <cstdint>
+#include <source_location>
+
+#include "core/cuda/emulation/block.h"
+
+namespace stagecoach::cuda {
+
+inline std::uint32_t round_to_tf32(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const bool is_number = (bits & 0x7f800000U) != 0x7f800000U;
+  return is_number ? (bits + 0x1000U) & ~0x1fffU : bits;
+}
+
+/// What a tensor core sees of a factor: the bits behind the 10th of the fraction are dropped.
+inline float seen_as_tf32(std::uint32_t bits) { return std::bit_cast<float>(bits & ~0x1fffU); }
+
+/// An error unless all threads of the warp call it, at the same place.
+void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                   std::source_location where = std::source_location::current());
+
+}  // namespace stagecoach::cuda

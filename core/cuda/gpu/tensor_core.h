@@ -1,0 +1,32 @@
+#pragma once
+/// @file
+/// Tensor cores of a GPU; see core/cuda/tensor_core.h.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace stagecoach::cuda {
+
+__device__ inline std::uint32_t round_to_tf32(float value) {
+#if __CUDA_ARCH__ >= 800
+  std::uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+  return rounded;
+#else
+  return __float_as_uint(value);
+#endif
+}
+
+__device__ inline void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  __trap();  // compiled for an older GPU: rather no result than a wrong one
+#endif
+}
+
+}  // namespace stagecoach::cuda
