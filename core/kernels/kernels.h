@@ -63,6 +63,13 @@ class Kernels {
   /// The bias gradient of both: x [N, C, …] summed over all but dimension 1, out [C].
   virtual void channel_sums(const Tensor& x, Tensor& out) const = 0;
 
+  /// Weight and bias of a layer that has both. A result that nobody wants is undefined; the bytes of the other do not
+  /// depend on that. Here one comes after the other; a device may have a way that reads grad_y once.
+  virtual void linear_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight,
+                                           Tensor& grad_bias) const;
+  virtual void conv2d_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, const Window& window,
+                                           Tensor& grad_weight, Tensor& grad_bias) const;
+
   // Pooling: x [N, C, H, W]. `picked` [N, C, P, Q] int32 holds, for each output, the place of the largest
   // input in its H x W plane (the first one among equals).
   virtual void max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& picked) const = 0;

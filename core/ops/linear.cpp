@@ -6,7 +6,8 @@ namespace {
 
 class LinearNode final : public Node {
  public:
-  LinearNode(const Tensor& x, const Tensor& weight, const Tensor& bias) : Node("linear", {x, weight, bias}) {
+  LinearNode(const Tensor& x, const Tensor& weight, const Tensor& bias)
+      : Node("linear", {x, weight, bias}), has_bias_(bias.defined()) {
     save("input", x);
     save("weight", weight);
   }
@@ -20,14 +21,20 @@ class LinearNode final : public Node {
     }
     if (wanted[1]) {
       gradients[1] = empty_beside(grad, saved("weight").shape());
-      on.linear_grad_weight(grad, saved("input"), gradients[1]);
     }
     if (wanted[2]) {
       gradients[2] = empty_beside(grad, {grad.size(1)});
-      on.channel_sums(grad, gradients[2]);
+    }
+    if (has_bias_ && (wanted[1] || wanted[2])) {
+      on.linear_grad_weight_and_bias(grad, saved("input"), gradients[1], gradients[2]);
+    } else if (wanted[1]) {
+      on.linear_grad_weight(grad, saved("input"), gradients[1]);
     }
     return gradients;
   }
+
+ private:
+  bool has_bias_;
 };
 
 }  // namespace

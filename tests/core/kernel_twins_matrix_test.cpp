@@ -65,6 +65,15 @@ TEST_P(MatrixTwins, LinearGradWeight) {
   });
 }
 
+TEST_P(MatrixTwins, LinearGradWeightAndBias) {
+  for_each_linear([](const LinearCase& c) {
+    expect_twins(
+        {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs}),
+         unset({c.outputs})},
+        [](const Kernels& k, Tensors& t) { k.linear_grad_weight_and_bias(t[0], t[1], t[2], t[3]); }, c.samples);
+  });
+}
+
 /// x [N, C, H, W], outputs, window.
 struct ConvCase {
   Shape x;
@@ -122,6 +131,15 @@ TEST_P(MatrixTwins, Conv2dGradWeight) {
     expect_twins(
         {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight())},
         [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2]); },
+        c.y().numel() / c.outputs);
+  });
+}
+
+TEST_P(MatrixTwins, Conv2dGradWeightAndBias) {
+  for_each_conv([](const ConvCase& c) {
+    expect_twins(
+        {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight()), unset({c.outputs})},
+        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight_and_bias(t[0], t[1], c.window, t[2], t[3]); },
         c.y().numel() / c.outputs);
   });
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "core/cuda/emulation/block.h"
+#include "core/cuda/emulation/machine.h"
 
 #define STAGECOACH_SHARED(Type, name) \
   Type& name = *static_cast<Type*>(::stagecoach::cuda::emulation::shared(sizeof(Type)))
@@ -18,6 +19,7 @@ template <class... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t,
             std::type_identity_t<Parameters>... arguments) {
   const void* code = reinterpret_cast<const void*>(kernel);
+  ++emulation::pieces_of_work();
   if (const cudaError_t error = emulation::check_launch(grid, block, shared_bytes); error != cudaSuccess) {
     launch_failed(error, code, grid, block, shared_bytes);
   }
@@ -26,10 +28,13 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 }
 
 template <class T>
-T load_if(bool inside, const T* address) {
-  return inside ? *address : T(0);
+T load_if(bool inside, const T* address, T outside = 0) {
+  return inside ? *address : outside;
 }
 
-inline auto on_stream(cudaStream_t) { return thrust::seq; }
+inline auto on_stream(cudaStream_t) {
+  ++emulation::pieces_of_work();
+  return thrust::seq;
+}
 
 }  // namespace stagecoach::cuda

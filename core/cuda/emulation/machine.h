@@ -2,6 +2,7 @@
 /// @file
 /// The GPUs that the emulation pretends to have; tests change them to see what is said about other ones.
 
+#include <atomic>
 #include <cstddef>
 
 namespace stagecoach::cuda::emulation {
@@ -14,5 +15,8 @@ struct Machine {
 
 /// Changed only while no device is in use.
 Machine& machine();
+
+/// How many kernels, passes of Thrust, copies and fills the GPUs were given so far.
+std::atomic<long>& pieces_of_work();
 
 }  // namespace stagecoach::cuda::emulation

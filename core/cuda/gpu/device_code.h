@@ -28,8 +28,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 namespace stagecoach::cuda {
 
 template <class T>
-__device__ T load_if(bool inside, const T* address) {
-  return inside ? __ldg(address) : T(0);
+__device__ T load_if(bool inside, const T* address, T outside = 0) {
+  return inside ? __ldg(address) : outside;
 }
 
 inline auto on_stream(cudaStream_t stream) { return thrust::cuda::par_nosync.on(stream); }

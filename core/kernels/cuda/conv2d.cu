@@ -7,6 +7,7 @@
 ///   forward      y[o, (n, p, q)]            = sum over (c, i, j) of weight[o, (c, i, j)] x[n, c, h, w]
 ///   grad_input   grad_x[c, (n, h, w)]       = sum over (o, i, j) of weight[o, c, i, j]   grad_y[n, o, p, q]
 ///   grad_weight  grad_weight[o, (c, i, j)]  = sum over (n, p, q) of grad_y[n, o, p, q]   x[n, c, h, w]
+///   grad_bias    one more column of that, with 1 in place of x
 ///
 /// where h = p stride + i - padding and w = q stride + j - padding throughout.
 
@@ -73,13 +74,14 @@ struct PicturePatches {
     const Three at = tap(k);
     return {at.first * e.pixels() + at.second * e.width + at.third, at.second, at.third};
   }
-  __device__ T load(const Outer& from, const Depth& to) const {
+  __device__ T load(const Outer& from, const Depth& to, T outside = 0) const {
     const bool inside = is_within(from.row + to.row, e.height) & is_within(from.column + to.column, e.width);
-    return load_if(inside, x + (from.at + to.at));
+    return load_if(inside, x + (from.at + to.at), outside);
   }
 };
 
-/// x seen from the taps (c, i, j), along the positions (n, p, q): the same elements, turned over.
+/// x seen from the taps (c, i, j), and behind the last one from a column of ones, along the positions (n, p, q): the
+/// same elements, turned over.
 template <class T>
 struct TurnedPatches {
   static constexpr bool kDepthInARow = true;
@@ -88,9 +90,12 @@ struct TurnedPatches {
   PicturePatches<T> patches;
   int taps;  // C K K
 
-  __device__ Outer outer(int index) const { return patches.depth(index, taps); }
+  __device__ static Spot ones() { return {1, nowhere().row, 0}; }
+  __device__ Outer outer(int index) const { return index == taps ? ones() : patches.depth(index, taps); }
   __device__ Depth depth(int k, int end) const { return k < end ? patches.outer(k) : nowhere(); }
-  __device__ T load(const Outer& to, const Depth& from) const { return patches.load(from, to); }
+  __device__ T load(const Outer& to, const Depth& from) const {
+    return patches.load(from, to, to.row == ones().row ? static_cast<T>(to.at) : T(0));
+  }
 };
 
 /// grad_y seen from the pixels (n, h, w), along (o, i, j): the outputs in whose window the pixel is at place (i, j).
@@ -238,19 +243,20 @@ void conv2d_grad_input(cudaStream_t stream, const ProductPlan& plan, const ConvE
 }
 
 template <class T>
-void conv2d_grad_weight(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, const T* grad_y, const T* x,
-                        T* grad_weight, T* partial) {
+void conv2d_grad_weight(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, bool and_bias,
+                        const T* grad_y, const T* x, T* grad_weight, T* grad_bias, T* partial) {
   const int taps = e.channels * e.taps();
   const GradientRows<T> a{grad_y, e.outputs, Divisor(e.positions())};
   const TurnedPatches<T> b{patches_of(e, x), taps};
-  multiply(stream, plan, a, b, MatrixResult<T>{grad_weight, taps, nullptr}, e.grad_weight(), partial);
+  multiply(stream, plan, a, b, WeightResult<T>{grad_weight, grad_bias, taps}, e.grad_weight(and_bias), partial);
 }
 
 #define STAGECOACH_INSTANTIATE(T)                                                                                      \
   template void conv2d<T>(cudaStream_t, const ProductPlan&, const ConvExtents&, const T*, const T*, const T*, T*, T*); \
   template void conv2d_grad_input<T>(cudaStream_t, const ProductPlan&, const ConvExtents&, const T*, const T*, T*,     \
                                      T*);                                                                              \
-  template void conv2d_grad_weight<T>(cudaStream_t, const ProductPlan&, const ConvExtents&, const T*, const T*, T*, T*);
+  template void conv2d_grad_weight<T>(cudaStream_t, const ProductPlan&, const ConvExtents&, bool, const T*, const T*,  \
+                                      T*, T*, T*);
 STAGECOACH_INSTANTIATE(float)
 STAGECOACH_INSTANTIATE(double)
 #undef STAGECOACH_INSTANTIATE

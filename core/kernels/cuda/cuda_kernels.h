@@ -22,6 +22,8 @@ class CudaKernels final : public Kernels {
   void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) const override;
   void linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) const override;
   void linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight) const override;
+  void linear_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight,
+                                   Tensor& grad_bias) const override;
 
   void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window,
               Tensor& y) const override;
@@ -29,6 +31,8 @@ class CudaKernels final : public Kernels {
                          Tensor& grad_x) const override;
   void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window,
                           Tensor& grad_weight) const override;
+  void conv2d_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
+                                   Tensor& grad_bias) const override;
 
   void channel_sums(const Tensor& x, Tensor& out) const override;
 

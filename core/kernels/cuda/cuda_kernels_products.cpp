@@ -32,25 +32,53 @@ void with_plan(const cuda::ProductExtents& e, Device device, const Function& fun
   function(compute_stream(device), plan, partial.data());
 }
 
-cuda::LinearExtents linear_extents(const Tensor& x, const Tensor& weight) {
-  small(x.numel());
-  small(weight.numel());
-  return {small(x.size(0)), small(x.size(1)), small(weight.size(0))};
+template <class T>
+T* data_or_null(Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data<T>() : nullptr;
 }
 
-cuda::ConvExtents conv_extents(const Tensor& x, const Tensor& weight, const Tensor& y, const Window& window) {
+cuda::LinearExtents linear_extents(const Tensor& x, const Tensor& y) {
   small(x.numel());
   small(y.numel());
-  small(weight.numel());
-  return {small(x.size(0)),     small(x.size(1)),     small(x.size(2)),      small(x.size(3)), small(weight.size(0)),
+  small(x.size(1) * y.size(1));  // of the weight
+  return {small(x.size(0)), small(x.size(1)), small(y.size(1))};
+}
+
+cuda::ConvExtents conv_extents(const Tensor& x, const Tensor& y, const Window& window) {
+  small(x.numel());
+  small(y.numel());
+  small(x.size(1) * y.size(1) * window.kernel * window.kernel);  // of the weight
+  return {small(x.size(0)),     small(x.size(1)),     small(x.size(2)),      small(x.size(3)), small(y.size(1)),
           small(window.kernel), small(window.stride), small(window.padding), small(y.size(2)), small(y.size(3))};
+}
+
+/// `weight` and `bias` may be undefined; and_bias tells whether the layer has a bias at all.
+template <class T>
+void linear_grad_weight_of(const Tensor& grad_y, const Tensor& x, bool and_bias, Tensor& weight, Tensor& bias) {
+  const auto e = linear_extents(x, grad_y);
+  with_plan<T>(e.grad_weight(and_bias), x.device(),
+               [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+                 cuda::linear_grad_weight(stream, plan, e, and_bias, grad_y.data<T>(), x.data<T>(),
+                                          data_or_null<T>(weight), data_or_null<T>(bias), partial);
+               });
+}
+
+template <class T>
+void conv2d_grad_weight_of(const Tensor& grad_y, const Tensor& x, const Window& window, bool and_bias, Tensor& weight,
+                           Tensor& bias) {
+  const auto e = conv_extents(x, grad_y, window);
+  with_plan<T>(e.grad_weight(and_bias), x.device(),
+               [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
+                 cuda::conv2d_grad_weight(stream, plan, e, and_bias, grad_y.data<T>(), x.data<T>(),
+                                          data_or_null<T>(weight), data_or_null<T>(bias), partial);
+               });
 }
 
 }  // namespace
 
 void CudaKernels::linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) const {
   dispatch_floating(x.dtype(), "linear", [&]<class T>() {
-    const auto e = linear_extents(x, weight);
+    const auto e = linear_extents(x, y);
     with_plan<T>(e.forward(), x.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
       cuda::linear(stream, plan, e, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
                    y.mutable_data<T>(), partial);
@@ -60,7 +88,7 @@ void CudaKernels::linear(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 void CudaKernels::linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) const {
   dispatch_floating(grad_y.dtype(), "linear_grad_input", [&]<class T>() {
-    const auto e = linear_extents(grad_x, weight);
+    const auto e = linear_extents(grad_x, grad_y);
     with_plan<T>(e.grad_input(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
       cuda::linear_grad_input(stream, plan, e, grad_y.data<T>(), weight.data<T>(), grad_x.mutable_data<T>(), partial);
     });
@@ -68,18 +96,22 @@ void CudaKernels::linear_grad_input(const Tensor& grad_y, const Tensor& weight, 
 }
 
 void CudaKernels::linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight) const {
-  dispatch_floating(grad_y.dtype(), "linear_grad_weight", [&]<class T>() {
-    const auto e = linear_extents(x, grad_weight);
-    with_plan<T>(e.grad_weight(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::linear_grad_weight(stream, plan, e, grad_y.data<T>(), x.data<T>(), grad_weight.mutable_data<T>(), partial);
-    });
+  dispatch_floating(x.dtype(), "linear_grad_weight", [&]<class T>() {
+    Tensor no_bias;
+    linear_grad_weight_of<T>(grad_y, x, false, grad_weight, no_bias);
   });
+}
+
+void CudaKernels::linear_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight,
+                                              Tensor& grad_bias) const {
+  dispatch_floating(x.dtype(), "linear_grad_weight_and_bias",
+                    [&]<class T>() { linear_grad_weight_of<T>(grad_y, x, true, grad_weight, grad_bias); });
 }
 
 void CudaKernels::conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window,
                          Tensor& y) const {
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    const auto e = conv_extents(x, weight, y, window);
+    const auto e = conv_extents(x, y, window);
     with_plan<T>(e.forward(), x.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
       cuda::conv2d(stream, plan, e, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
                    y.mutable_data<T>(), partial);
@@ -90,7 +122,7 @@ void CudaKernels::conv2d(const Tensor& x, const Tensor& weight, const Tensor& bi
 void CudaKernels::conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window,
                                     Tensor& grad_x) const {
   dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
-    const auto e = conv_extents(grad_x, weight, grad_y, window);
+    const auto e = conv_extents(grad_x, grad_y, window);
     with_plan<T>(e.grad_input(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
       cuda::conv2d_grad_input(stream, plan, e, grad_y.data<T>(), weight.data<T>(), grad_x.mutable_data<T>(), partial);
     });
@@ -99,12 +131,16 @@ void CudaKernels::conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, 
 
 void CudaKernels::conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window,
                                      Tensor& grad_weight) const {
-  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
-    const auto e = conv_extents(x, grad_weight, grad_y, window);
-    with_plan<T>(e.grad_weight(), grad_y.device(), [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* partial) {
-      cuda::conv2d_grad_weight(stream, plan, e, grad_y.data<T>(), x.data<T>(), grad_weight.mutable_data<T>(), partial);
-    });
+  dispatch_floating(x.dtype(), "conv2d_grad_weight", [&]<class T>() {
+    Tensor no_bias;
+    conv2d_grad_weight_of<T>(grad_y, x, window, false, grad_weight, no_bias);
   });
+}
+
+void CudaKernels::conv2d_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, const Window& window,
+                                              Tensor& grad_weight, Tensor& grad_bias) const {
+  dispatch_floating(x.dtype(), "conv2d_grad_weight_and_bias",
+                    [&]<class T>() { conv2d_grad_weight_of<T>(grad_y, x, window, true, grad_weight, grad_bias); });
 }
 
 }  // namespace stagecoach

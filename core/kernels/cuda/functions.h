@@ -59,7 +59,7 @@ struct LinearExtents {
   // The matrix product behind each function.
   ProductExtents forward() const { return {samples, outputs, inputs}; }
   ProductExtents grad_input() const { return {samples, inputs, outputs}; }
-  ProductExtents grad_weight() const { return {outputs, inputs, samples}; }
+  ProductExtents grad_weight(bool and_bias) const { return {outputs, inputs + (and_bias ? 1 : 0), samples}; }
 };
 /// `partial` has as many elements as the plan says.
 template <class T>
@@ -68,9 +68,11 @@ void linear(cudaStream_t stream, const ProductPlan& plan, const LinearExtents& e
 template <class T>
 void linear_grad_input(cudaStream_t stream, const ProductPlan& plan, const LinearExtents& e, const T* grad_y,
                        const T* weight, T* grad_x, T* partial);
+/// With `and_bias` the gradient of the bias is one more column of the product, with ones in place of inputs. Results
+/// may be null.
 template <class T>
-void linear_grad_weight(cudaStream_t stream, const ProductPlan& plan, const LinearExtents& e, const T* grad_y,
-                        const T* x, T* grad_weight, T* partial);
+void linear_grad_weight(cudaStream_t stream, const ProductPlan& plan, const LinearExtents& e, bool and_bias,
+                        const T* grad_y, const T* x, T* grad_weight, T* grad_bias, T* partial);
 
 // ---- conv2d.cu: x [N, C, H, W], weight [O, C, K, K], bias [O] or null, y [N, O, P, Q]
 
@@ -91,7 +93,9 @@ struct ConvExtents {
   // The matrix product behind each function.
   ProductExtents forward() const { return {outputs, samples * positions(), channels * taps()}; }
   ProductExtents grad_input() const { return {channels, samples * pixels(), outputs * taps()}; }
-  ProductExtents grad_weight() const { return {outputs, channels * taps(), samples * positions()}; }
+  ProductExtents grad_weight(bool and_bias) const {
+    return {outputs, channels * taps() + (and_bias ? 1 : 0), samples * positions()};
+  }
 };
 template <class T>
 void conv2d(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, const T* x, const T* weight,
@@ -99,9 +103,10 @@ void conv2d(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, 
 template <class T>
 void conv2d_grad_input(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, const T* grad_y,
                        const T* weight, T* grad_x, T* partial);
+/// As for linear layers.
 template <class T>
-void conv2d_grad_weight(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, const T* grad_y, const T* x,
-                        T* grad_weight, T* partial);
+void conv2d_grad_weight(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, bool and_bias,
+                        const T* grad_y, const T* x, T* grad_weight, T* grad_bias, T* partial);
 
 // ---- channels.cu: x [N, C, S]; the others [C] unless said otherwise
 

@@ -24,6 +24,9 @@
 ///   in_twos()          whether an even column and the next are neighbours in memory
 ///   store(m, n, Two)   both at once, where in_twos() says so
 
+#include <algorithm>
+#include <bit>
+
 #include "core/cuda/device_code.h"
 #include "core/kernels/cuda/product_parts.cuh"
 #include "core/kernels/cuda/tensor_cores.cuh"
@@ -159,35 +162,36 @@ __global__ void __launch_bounds__(Tile::kThreads) product_registers(A a, B b, Ou
 
 // ---- Slices of the depth
 
-inline constexpr int kSumColumns = 32;      ///< of a block that adds slices: a warp reads neighbours
-inline constexpr int kMostSumThreads = 16;  ///< that share one element
+inline constexpr int kSumColumns = 32;  ///< neighbours in memory, which a warp reads together
+inline constexpr int kSumRows = 16;     ///< warps of a block that adds slices
 
 template <class T>
 struct PartsOfSums {
-  T at[kMostSumThreads][kSumColumns];
+  T at[kSumRows][kSumColumns];
 };
 
-/// Adds the slices, in an order that follows from their number alone: thread y of an element takes slices y, y + the
-/// number of threads, and so on, and the first thread adds what they found. One thread alone would wait for every
-/// value.
+/// Adds the slices, in an order that follows from their number alone. `share` threads (a power of two up to kSumRows)
+/// share an element: the first takes slices 0, share, 2 share and so on, the next those behind them; then the first
+/// adds what they found. One thread alone would wait for each slice's value in turn.
 template <class T, class Result>
-__global__ void __launch_bounds__(kSumColumns* kMostSumThreads)
-    add_slices(const T* partial, int slices, Result result, ProductExtents e) {
+__global__ void __launch_bounds__(kSumColumns* kSumRows)
+    add_slices(const T* partial, int slices, int share, Result result, ProductExtents e) {
   STAGECOACH_SHARED(PartsOfSums<T>, parts);
-  const auto x = static_cast<int>(threadIdx.x);
-  const auto y = static_cast<int>(threadIdx.y);
-  const int at = static_cast<int>(blockIdx.x) * kSumColumns + x;
+  const int x = static_cast<int>(threadIdx.x) % kSumColumns;
+  const int y = static_cast<int>(threadIdx.x) / kSumColumns;
+  const int first = y % share;
+  const int at = (static_cast<int>(blockIdx.x) * (kSumRows / share) + y / share) * kSumColumns + x;
   const bool inside = at < e.rows * e.columns;
   T sum = 0;
 #pragma unroll 8
-  for (int slice = y; slice < slices; slice += static_cast<int>(blockDim.y)) {
-    sum += inside ? partial[static_cast<long long>(slice) * e.rows * e.columns + at] : T(0);
+  for (int slice = first; slice < slices; slice += share) {
+    sum += load_if(inside, partial + static_cast<long long>(slice) * e.rows * e.columns + at);
   }
   parts.at[y][x] = sum;
   __syncthreads();  // all parts are there
-  if (y == 0 && inside) {
-    for (int other = 1; other < static_cast<int>(blockDim.y); ++other) {
-      sum += parts.at[other][x];
+  if (first == 0 && inside) {
+    for (int other = 1; other < share; ++other) {
+      sum += parts.at[y + other][x];
     }
     result.store(at / e.columns, at % e.columns, sum);
   }
@@ -242,10 +246,11 @@ void multiply(cudaStream_t stream, const ProductPlan& plan, const A& a, const B&
   const bool whole = plan.slices == 1;
   launch_product<T>(stream, plan, a, b, Output<T, Result>{result, whole ? nullptr : partial, e});
   if (!whole) {
-    const int blocks = (e.rows * e.columns + kSumColumns - 1) / kSumColumns;
-    const int threads = std::clamp(plan.slices / 4, 1, kMostSumThreads);
-    launch(add_slices<T, Result>, static_cast<unsigned>(blocks), dim3(kSumColumns, static_cast<unsigned>(threads)), 0,
-           stream, partial, plan.slices, result, e);
+    const int share = std::min<int>(std::bit_floor(static_cast<unsigned>(std::max(plan.slices / 4, 1))), kSumRows);
+    const int elements = kSumColumns * kSumRows / share;  // of a block
+    const int blocks = (e.rows * e.columns + elements - 1) / elements;
+    launch(add_slices<T, Result>, static_cast<unsigned>(blocks), kSumColumns * kSumRows, 0, stream, partial,
+           plan.slices, share, result, e);
   }
 }
 
@@ -288,6 +293,23 @@ struct MatrixResult {
 
  private:
   __device__ T& at(int m, int n) const { return data[static_cast<long long>(m) * columns + n]; }
+};
+
+/// weight [rows, columns], and bias [rows] as one more column of the product. Either may be null: it is not wanted.
+template <class T>
+struct WeightResult {
+  T* weight;
+  T* bias;
+  int columns;
+  __device__ static bool in_twos() { return false; }
+  __device__ void store(int m, int n, T value) const {
+    if (n < columns && weight != nullptr) {
+      weight[static_cast<long long>(m) * columns + n] = value;
+    } else if (n == columns && bias != nullptr) {
+      bias[m] = value;
+    }
+  }
+  __device__ void store(int, int, const Two<T>&) const {}
 };
 
 }  // namespace stagecoach::cuda

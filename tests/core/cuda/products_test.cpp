@@ -118,10 +118,10 @@ void CudaProducts::check_linear(int samples, int inputs, int outputs) {
 
   Tensor grad_weight = Tensor::empty({outputs, inputs}, dtype_of<T>);
   cpu::plain::linear_grad_weight(shape, grad.data<T>(), x.data<T>(), grad_weight.mutable_data<T>());
-  EXPECT_TRUE(near(on_gpu<T>(grad_weight.shape(), GetParam(), e.grad_weight(),
+  EXPECT_TRUE(near(on_gpu<T>(grad_weight.shape(), GetParam(), e.grad_weight(false),
                              [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* out, T* partial) {
-                               cuda::linear_grad_weight(stream, plan, e, there_grad.data<T>(), there_x.data<T>(), out,
-                                                        partial);
+                               cuda::linear_grad_weight(stream, plan, e, false, there_grad.data<T>(), there_x.data<T>(),
+                                                        out, static_cast<T*>(nullptr), partial);
                              }),
                    grad_weight, samples));
 }
@@ -159,12 +159,12 @@ void CudaProducts::check_conv(const cuda::ConvExtents& e) {
 
   Tensor grad_weight = Tensor::empty(weight.shape(), dtype_of<T>);
   cpu::plain::conv2d_grad_weight(shape, grad.data<T>(), x.data<T>(), grad_weight.mutable_data<T>());
-  EXPECT_TRUE(near(on_gpu<T>(weight.shape(), GetParam(), e.grad_weight(),
+  EXPECT_TRUE(near(on_gpu<T>(weight.shape(), GetParam(), e.grad_weight(false),
                              [&](cudaStream_t stream, const cuda::ProductPlan& plan, T* out, T* partial) {
-                               cuda::conv2d_grad_weight(stream, plan, e, there_grad.data<T>(), there_x.data<T>(), out,
-                                                        partial);
+                               cuda::conv2d_grad_weight(stream, plan, e, false, there_grad.data<T>(), there_x.data<T>(),
+                                                        out, static_cast<T*>(nullptr), partial);
                              }),
-                   grad_weight, e.grad_weight().depth));
+                   grad_weight, e.grad_weight(false).depth));
 }
 
 TEST_P(CudaProducts, Linear) {
