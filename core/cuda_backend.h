@@ -40,6 +40,9 @@ const Kernels& kernels();
 void allow_tf32(bool on);
 /// Whether products on `device` will use them.
 bool uses_tf32(Device device);
+/// Lets a kernel of a recording be set up before the last one has ended. On at first; it changes no result.
+void allow_overlap(bool on);
+bool overlap_allowed();
 
 /// Returns when all work given to `stream` is done. Throws Error when the GPU has failed meanwhile.
 void synchronize(const Stream& stream);

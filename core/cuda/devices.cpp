@@ -76,6 +76,7 @@ std::string description(Device device) {
 namespace {
 
 std::atomic<bool> tf32_allowed{false};
+std::atomic<bool> overlap{true};
 
 }  // namespace
 
@@ -89,6 +90,9 @@ bool uses_tf32(Device device) {
   STAGECOACH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
   return major >= 8;
 }
+
+void allow_overlap(bool on) { overlap = on; }
+bool overlap_allowed() { return overlap; }
 
 bool is_emulated() {
 #ifdef STAGECOACH_EMULATED

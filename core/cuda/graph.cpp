@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "core/cuda/gpu/overlap.h"
 #include "core/cuda/memory.h"
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
@@ -62,6 +63,7 @@ std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& 
                                             "the recording on " + to_string(device));
   GraphHandle graph;
   {
+    const Overlap overlap(device);
     Recording recording(stream);
     const AllocateFrom from(device, memory);
     work();

@@ -295,9 +295,16 @@ cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
   return shared_bytes <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+namespace {
+thread_local std::size_t waited = 0;  // threads of the kernel that runs
+}
+
+void wait_for_earlier_kernels() { ++waited; }
+
 void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
   gridDim = grid;
   blockDim = block;
+  waited = 0;
   bool backwards = false;
   try {
     for (unsigned z = 0; z < grid.z; ++z) {
@@ -308,6 +315,10 @@ void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
           backwards = !backwards;
         }
       }
+    }
+    const std::size_t threads = std::size_t{grid.x} * grid.y * grid.z * block.x * block.y * block.z;
+    if (waited != threads) {
+      throw Error(fmt::format("{} of {} threads began with wait_for_earlier_kernels(); all must", waited, threads));
     }
   } catch (const Error& error) {
     throw Error(fmt::format("emulated kernel {}: {}", name_of(kernel), error.what()));

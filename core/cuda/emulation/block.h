@@ -11,6 +11,8 @@
 ///
 /// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call for tensor cores.
 ///
+/// A kernel whose threads do not all call wait_for_earlier_kernels() is an error too.
+///
 /// Not emulated: graphs, atomics, warps in step, and anything asynchronous: streams run in order.
 
 #include <cuda_runtime.h>
@@ -34,6 +36,8 @@ void run(const void* kernel, dim3 grid, dim3 block, Thread thread);
 /// The memory of the running thread's next shared object; the n-th request of all threads of a block is the same one.
 void* shared(std::size_t bytes);
 
+/// The running thread says that it waits; `run` throws Error unless all threads have.
+void wait_for_earlier_kernels();
 /// The running thread's number in its warp.
 int lane();
 /// What the 32 threads of the running thread's warp give at this place, one behind the other: `bytes` each, at most 64.

@@ -27,6 +27,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   emulation::run(code, grid, block, {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
 }
 
+inline void wait_for_earlier_kernels() { emulation::wait_for_earlier_kernels(); }
+
 template <class T>
 T load_if(bool inside, const T* address, T outside = 0) {
   return inside ? *address : outside;

@@ -6,17 +6,28 @@
 
 #include <type_traits>
 
+#include "core/cuda/gpu/overlap.h"
+
 #define STAGECOACH_SHARED(Type, name) __shared__ Type name
 
 namespace stagecoach::cuda {
+
+/// The attribute of a launch that core/cuda/gpu/overlap.h is about.
+inline cudaLaunchAttribute before_the_end_of_the_last() {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  return attribute;
+}
 
 template <class... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   const void* code = reinterpret_cast<const void*>(kernel);
-  if (const cudaError_t error = cudaLaunchKernel(code, grid, block, pointers, shared_bytes, stream);
-      error != cudaSuccess) {
+  cudaLaunchAttribute attribute = before_the_end_of_the_last();
+  const cudaLaunchConfig_t configuration{grid, block, shared_bytes, stream, &attribute, kernels_overlap() ? 1U : 0U};
+  if (const cudaError_t error = cudaLaunchKernelExC(&configuration, code, pointers); error != cudaSuccess) {
     launch_failed(error, code, grid, block, shared_bytes);
   }
 }
@@ -27,9 +38,16 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 #include <thrust/execution_policy.h>
 namespace stagecoach::cuda {
 
+__device__ inline void wait_for_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 template <class T>
 __device__ T load_if(bool inside, const T* address, T outside = 0) {
-  return inside ? __ldg(address) : outside;
+  return inside ? *address : outside;
 }
 
 inline auto on_stream(cudaStream_t stream) { return thrust::cuda::par_nosync.on(stream); }

@@ -36,6 +36,7 @@ struct ChannelWalk {
 /// A block sums one part of one channel. If that is the whole channel it is finished here.
 template <class Sums, class Value, class Finish>
 __global__ void sum_part(ChannelWalk walk, Value value, Finish finish, Sums* partial) {
+  wait_for_earlier_kernels();
   using Reduction = BlockReduction<Sums, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const int channel = static_cast<int>(blockIdx.x) / walk.parts;
@@ -59,6 +60,7 @@ __global__ void sum_part(ChannelWalk walk, Value value, Finish finish, Sums* par
 /// A thread adds the parts of one channel, in their order.
 template <class Sums, class Finish>
 __global__ void add_parts(ChannelWalk walk, Finish finish, const Sums* partial) {
+  wait_for_earlier_kernels();
   const auto channel = static_cast<int>(element());
   if (channel < walk.channels) {
     Sums sums{};
@@ -136,6 +138,7 @@ void batch_norm_grad_weight(cudaStream_t stream, const ChannelExtents& e, const 
 /// Calls body(channel, place) for every element of [N, C, S].
 template <class Body>
 __global__ void visit_elements(int count, Divisor channels, Divisor plane, Body body) {
+  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int row = plane.quotient(at);
@@ -182,6 +185,7 @@ void batch_norm_grad_input_of_batch(cudaStream_t stream, const ChannelExtents& e
 /// Calls body(channel) for each channel.
 template <class Body>
 __global__ void visit_channels(int channels, Body body) {
+  wait_for_earlier_kernels();
   const auto channel = static_cast<int>(element());
   if (channel < channels) {
     body(channel);

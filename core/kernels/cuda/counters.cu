@@ -8,6 +8,7 @@ namespace stagecoach::cuda {
 
 template <class T>
 __global__ void accumulate_kernel(const T* x, double* sum) {
+  wait_for_earlier_kernels();
   *sum += static_cast<double>(*x);
 }
 
@@ -20,6 +21,7 @@ template void accumulate<float>(cudaStream_t, const float*, double*);
 template void accumulate<double>(cudaStream_t, const double*, double*);
 
 __global__ void increment_kernel(Counters counters) {
+  wait_for_earlier_kernels();
   if (static_cast<int>(threadIdx.x) < counters.count) {
     ++*counters.at[threadIdx.x];
   }

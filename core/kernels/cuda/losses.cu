@@ -12,6 +12,7 @@ namespace stagecoach::cuda {
 /// out = factor * the sum of values, by one block.
 template <class T>
 __global__ void sum_up(const double* values, int count, double factor, T* out) {
+  wait_for_earlier_kernels();
   using Reduction = BlockReduction<double, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   double sum = 0;
@@ -27,6 +28,7 @@ __global__ void sum_up(const double* values, int count, double factor, T* out) {
 template <int kRowThreads, class T>
 __global__ void cross_entropy_kernel(int classes, const T* logits, const std::int32_t* labels, double* row_losses,
                                      T* probabilities) {
+  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kRowThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const long long start = static_cast<long long>(blockIdx.x) * classes;
@@ -56,6 +58,7 @@ void cross_entropy(cudaStream_t stream, int rows, int classes, const T* logits, 
 template <class T>
 __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_loss, const T* probabilities,
                                           const std::int32_t* labels, T factor, T* grad_logits) {
+  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const T weight = factor * *grad_loss;
@@ -82,6 +85,7 @@ int squared_error_parts(std::int64_t count) {
 /// Block b adds up elements b kThreads + thread, and on in steps of all threads.
 template <class T>
 __global__ void squared_error_kernel(const T* a, const T* b, long long count, double* parts) {
+  wait_for_earlier_kernels();
   using Reduction = BlockReduction<double, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   double sum = 0;

@@ -15,6 +15,7 @@ struct ChannelScale {
 };
 
 __global__ void normalize_kernel(int count, Divisor plane, ChannelScale scale, const std::uint8_t* pixels, float* out) {
+  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int channel = plane.quotient(at) % 3;
@@ -39,6 +40,7 @@ void normalize(cudaStream_t stream, int samples, int plane, const std::uint8_t* 
 template <class T>
 __global__ void count_correct_kernel(int rows, int classes, const T* scores, const std::int32_t* labels,
                                      std::int32_t* count) {
+  wait_for_earlier_kernels();
   using Reduction = BlockReduction<std::int32_t, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   std::int32_t correct = 0;

@@ -20,6 +20,7 @@ __device__ bool wins(T value, T best) {
 template <class T>
 __global__ void max_pool2d_kernel(PoolExtents e, Divisor rows, Divisor columns, int count, const T* x, T* y,
                                   std::int32_t* picked) {
+  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at >= count) {
     return;
@@ -60,6 +61,7 @@ void max_pool2d(cudaStream_t stream, const PoolExtents& e, const T* x, T* y, std
 template <class T>
 __global__ void max_pool2d_grad_kernel(PoolExtents e, Divisor height, Divisor width, Divisor stride, int count,
                                        const T* grad_y, const std::int32_t* picked, T* grad_x) {
+  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at >= count) {
     return;
@@ -101,6 +103,7 @@ constexpr int kPlaneThreads = 64;
 
 template <class T>
 __global__ void plane_means_kernel(int size, const T* x, T* y) {
+  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kPlaneThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const T* plane = x + static_cast<long long>(blockIdx.x) * size;
@@ -123,6 +126,7 @@ void plane_means(cudaStream_t stream, int planes, int size, const T* x, T* y) {
 
 template <class T>
 __global__ void plane_means_grad_kernel(int count, Divisor size, const T* grad_y, T* grad_x) {
+  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     grad_x[at] = grad_y[size.quotient(at)] / static_cast<T>(size.value());
