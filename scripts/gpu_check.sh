@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks and measures Stagecoach on the GPU of this machine, in at most eight minutes, and writes a page about it:
-# tests, compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, the kernel table, and epochs beside PyTorch's.
+# tests, compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, the kernel tables, and epochs beside PyTorch's.
 #
 #   scripts/gpu_check.sh [--binaries DIR] [--data CIFAR_DIR] [--python PYTHON] [--out FILE]
 #
@@ -265,6 +265,21 @@ kernels() {
   [[ $status == 0 ]] || write_words
 }
 
+# The four convolution kernels, for docs/convolution_kernel.md.
+convolution_steps() {
+  begin
+  local part="convolution, step by step" path status
+  if ! path=$(program convolution_steps_benchmark); then
+    note "$part" "not run: there is no convolution_steps_benchmark"
+    return
+  fi
+  limited 40 "$path"
+  status=$?
+  note "$part" "$(result $status "$(grep -c '^| .* | [0-9.]* | [0-9]* | ' "$work/out") rows")"
+  write '## The convolution, step by step\n\n%s\n\n' "$(< "$work/out")"
+  [[ $status == 0 ]] || write_words
+}
+
 # A few thousand pictures, for a model whose epochs are long: twenty steps of 512.
 few_pictures() {
   local source=$data batch
@@ -351,11 +366,12 @@ child=""
 trap '[[ -z $child ]] || kill "$child"; note "the rest" "not run: interrupted"; exit 130' INT TERM
 
 build
-for name in test_core test_cuda test_nn test_datasets test_chapters; do
+for name in test_core test_cuda test_nn test_datasets test_parallel test_chapters; do
   run_tests "$name"
 done
 chapter1
 kernels
+convolution_steps
 all_beside_torch
 for tool in memcheck racecheck initcheck; do  # last: what they slow down must not cost the measurements their time
   for name in test_cuda test_core; do

@@ -25,31 +25,12 @@
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "tests/benchmarks/cuda_peers.h"
-#include "tests/benchmarks/cuda_timing.h"
+#include "tests/benchmarks/cuda_work.h"
 
 namespace stagecoach {
 namespace {
 
-const Device kGpu{DeviceType::cuda, 0};
-
 const Kernels& gpu() { return kernels(kGpu); }
-
-/// Numbers on [-0.5, 0.5); large tensors repeat a million of them. (Zeros would need less power, and run faster.)
-Tensor random_tensor(const Shape& shape) {
-  static const std::vector<float> some = [] {
-    std::vector<float> numbers(std::size_t{1} << 20);
-    const Philox random(0, "benchmark");
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      numbers[i] = static_cast<float>(random.uniform(i)) - 0.5F;
-    }
-    return numbers;
-  }();
-  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
-  for (std::size_t start = 0; start < values.size(); start += some.size()) {
-    std::copy_n(some.begin(), std::min(some.size(), values.size() - start), values.begin() + start);
-  }
-  return Tensor::from(values, shape, kGpu);
-}
 
 Tensor random_labels(std::int64_t count) {
   std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
@@ -68,26 +49,6 @@ Tensor random_pictures(std::int64_t count) {
   }
   return Tensor::from(pixels, {count, 3, 32, 32}, kGpu);
 }
-
-Stopwatch our_stopwatch() {
-  return {.record = [](const Work& work) -> Work {
-            const std::shared_ptr<cuda::Graph> graph = cuda::record_graph(kGpu, work);
-            return [graph] { graph->launch(); };
-          },
-          .seconds =
-              [](const Work& work) {
-                const Stream stream{kGpu, Stream::kCompute};
-                Event start;
-                Event end;
-                start.record(stream);
-                work();
-                end.record(stream);
-                end.synchronize();
-                return Event::seconds_between(start, end);
-              }};
-}
-
-double our_seconds(const Work& body) { return median_seconds(our_stopwatch(), body); }
 
 /// What the GPU can do, as measured: operations and bytes a second, and the seconds of a kernel that does nothing.
 struct Rates {
@@ -212,7 +173,8 @@ void print_linear(std::int64_t samples, std::int64_t inputs, std::int64_t output
   print({name + ", weight gradient", [&] { gpu().linear_grad_weight(y, x, weight); }, operations, bytes,
          peer(Pass::grad_weight)});
   Tensor sums = random_tensor({outputs});
-  print({name + ", bias gradient", [&] { gpu().channel_sums(y, sums); }, 0, bytes_of({y, sums})});
+  print(
+      {name + ", weight and bias", [&] { gpu().linear_grad_weight_and_bias(y, x, weight, sums); }, operations, bytes});
 }
 
 struct Convolution {
@@ -247,7 +209,8 @@ void print_conv2d(std::int64_t samples, const Convolution& c) {
          peer(Pass::grad_weight)});
   if (c.bias) {
     Tensor sums = random_tensor({c.outputs});
-    print({name + ", bias gradient", [&] { gpu().channel_sums(y, sums); }, 0, bytes_of({y, sums})});
+    print({name + ", weight and bias", [&] { gpu().conv2d_grad_weight_and_bias(y, x, c.window, weight, sums); },
+           operations, bytes});
   }
 }
 
@@ -461,23 +424,12 @@ void print_machine() {
 
 int main() {
   using namespace stagecoach;
-  try {
-    require_device(kGpu);
-    if (cuda::is_emulated()) {
-      fmt::print(stderr, "cuda_kernels_benchmark: this build emulates the GPU on the CPU; its times say nothing\n");
-      return 2;
-    }
+  const int status = run_on_gpu("cuda_kernels_benchmark", [] {
     measure_rates();
     print_machine();
     print_convnet(64);
     print_convnet(1024);
     print_resnet18(512);
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "cuda_kernels_benchmark: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "cuda_kernels_benchmark: {}\n", error.what());
-    return 1;
-  }
-  return failed ? 1 : 0;
+  });
+  return status == 0 && failed ? 1 : status;
 }

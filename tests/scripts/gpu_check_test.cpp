@@ -26,11 +26,12 @@ class GpuCheck : public testing::Test {
 
   /// Programs that all work, as gtest and chapter 1 speak.
   void give_programs() {
-    for (const char* name : {"test_core", "test_cuda", "test_nn", "test_datasets", "test_chapters"}) {
+    for (const char* name : {"test_core", "test_cuda", "test_nn", "test_datasets", "test_parallel", "test_chapters"}) {
       stand_in(std::string("bin/") + name, tests(7, 7, 0));
     }
     stand_in("path/compute-sanitizer", tests(3, 3, 0) + "\necho '========= ERROR SUMMARY: 0 errors'");
     stand_in("bin/cuda_kernels_benchmark", "echo '| relu | 2.0 | 1.0 | 50% | memory | | 1 | | |'");
+    stand_in("bin/convolution_steps_benchmark", "echo '| plain | 5.4 | 100 | 1.0 |'");
     stand_in("bin/ch01_single_device",
              "echo 'Epoch: 1, Loss: 2.17, acc: 0.3, time cost: 1.00s, test acc: 0.37, 50000 img/s, idle 0.1%'");
     fs::create_directories(folder_ / "data");
@@ -86,6 +87,7 @@ TEST_F(GpuCheck, TellsWhatRan) {
   EXPECT_TRUE(page_has("| 1 | 2.15 | 2.17 | 0.38 | 0.37 | ")) << page_;  // the CPU's from its page
   EXPECT_TRUE(page_has("| 50000 |")) << page_;
   EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;
+  EXPECT_TRUE(page_has("| convolution, step by step | passed: 1 rows |")) << page_;
   EXPECT_TRUE(page_has("| beside PyTorch | not run: false has no torch with CUDA |")) << page_;
 }
 
