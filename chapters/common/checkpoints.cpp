@@ -85,6 +85,12 @@ void append(NamedTensors& all, const std::string& prefix, const NamedTensors& so
   }
 }
 
+/// A checkpoint whose writing was cut off: nothing that was saved is lost with it.
+class NeverFinished : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 /// A checkpoint that is whole, and of no use.
 class OtherTraining : public DataError {
  public:
@@ -157,7 +163,7 @@ std::vector<fs::path> Checkpoints::places() const {
 Checkpoints::Found Checkpoints::read(const fs::path& place) const {
   const fs::path path = place / kManifest;
   if (!fs::exists(path)) {
-    throw DataError(fmt::format("{}: was never finished", place.string()));
+    throw NeverFinished(fmt::format("{}: was never finished", place.string()));
   }
   const TensorFile manifest = load_tensors(path.string());
   Found found{from_metadata(manifest.metadata, path), {}, {}};
@@ -182,6 +188,7 @@ Checkpoints::Found Checkpoints::read(const fs::path& place) const {
 
 Checkpoints::Found Checkpoints::newest() const {
   std::vector<std::string> skipped;
+  bool was_one = false;  // which is damaged now
   for (const fs::path& place : places()) {
     try {
       Found found = read(place);
@@ -189,13 +196,18 @@ Checkpoints::Found Checkpoints::newest() const {
       return found;
     } catch (const OtherTraining&) {
       throw;
+    } catch (const NeverFinished& error) {
+      skipped.push_back(error.what());
     } catch (const DataError& error) {
       skipped.push_back(error.what());
+      was_one = true;
     }
   }
-  throw DataError(
-      fmt::format("{}: {}", folder_.string(),
-                  skipped.empty() ? kNothingYet : fmt::format("none is whole: {}", fmt::join(skipped, "; "))));
+  if (was_one) {
+    throw DataError(fmt::format("{}: none is whole: {}", folder_.string(), fmt::join(skipped, "; ")));
+  }
+  const std::string cut_off = skipped.empty() ? "" : fmt::format(" ({})", fmt::join(skipped, "; "));
+  throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));
 }
 
 Checkpoints::Found Checkpoints::at(std::int64_t epoch, std::int64_t step) const { return read(place_of(epoch, step)); }

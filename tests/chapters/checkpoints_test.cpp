@@ -111,6 +111,13 @@ TEST_F(CheckpointsOfTwoRanks, AnUnfinishedOneIsNone) {
   expect_newest(1, 1);
 }
 
+TEST_F(CheckpointsOfTwoRanks, AnUnfinishedFirstOneIsNoneYet) {
+  checkpoints_.begin(at(2));
+  EXPECT_TRUE(
+      fails_with<DataError>({"no checkpoint there yet; start the run anew", "epoch-2-step-0: was never finished"},
+                            [&] { checkpoints_.newest(); }));
+}
+
 TEST_F(CheckpointsOfTwoRanks, WhenNoneIsWholeAllReasonsAreGiven) {
   save(1);
   save(2);
