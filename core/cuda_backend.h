@@ -63,8 +63,6 @@ class Graph {
   /// Gives the whole work to the compute stream at once.
   virtual void launch() = 0;
 };
-/// Whether work can be recorded at all.
-bool has_graphs();
 /// Records what `work` gives to the device's compute stream, without running it. Tensors that `work` makes live in
 /// memory of the recording. Throws Error when `work` waits for the device.
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& work);

@@ -33,7 +33,6 @@ double seconds_between(const Mark&, const Mark&) { absent("events of cuda"); }
 void copy_async(void*, Device to_device, const void*, Device, std::size_t) {
   absent("copy to " + to_string(to_device));
 }
-bool has_graphs() { return false; }
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>&) {
   absent("graph on " + to_string(device));
 }

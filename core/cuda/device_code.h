@@ -5,10 +5,10 @@
 ///
 /// Both forms define
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
-///   wait_for_earlier_kernels(), with which every kernel begins: see core/cuda/gpu/overlap.h,
+///   wait_for_earlier_kernels(), with which every kernel begins: see core/cuda/overlap.h,
 ///   load_if(inside, address, outside = 0): the value there, which no kernel of the time writes, or `outside`,
 ///   STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first,
-///   on_stream(stream): the Thrust policy that runs on `stream` and does not wait.
+///   with_thrust(stream, body): calls body(policy) with the Thrust policy that runs on `stream` and does not wait.
 
 #include "core/cuda/check.h"
 

@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "core/cuda/gpu/overlap.h"
 #include "core/cuda/memory.h"
+#include "core/cuda/overlap.h"
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
@@ -54,8 +54,6 @@ class Recording {
 };
 
 }  // namespace
-
-bool has_graphs() { return true; }
 
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& work) {
   const cudaStream_t stream = compute_stream(device);

@@ -53,9 +53,6 @@ TEST_F(Ch01Cuda, ThreeRunsGiveTheSameBytesAndThoseOfTheCpuAlmost) {
 }
 
 TEST_F(Ch01Cuda, AGraphGivesTheSameBytesAsLaunches) {
-  if (!cuda::has_graphs()) {
-    GTEST_SKIP() << "the emulation has no graphs";
-  }
   make_data(12, 4);
   ASSERT_EQ(train("graph", {"--epochs", "3", "--device", "cuda"}).exit_code, 0);
   ASSERT_EQ(train("launches", {"--epochs", "3", "--device", "cuda:0", "--no-graph"}).exit_code, 0);

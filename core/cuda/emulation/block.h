@@ -13,7 +13,7 @@
 ///
 /// A kernel whose threads do not all call wait_for_earlier_kernels() is an error too.
 ///
-/// Not emulated: graphs, atomics, warps in step, and anything asynchronous: streams run in order.
+/// Not emulated: atomics, warps in step, and anything asynchronous: streams run in order.
 
 #include <cuda_runtime.h>
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "core/cuda/emulation/block.h"
-#include "core/cuda/emulation/machine.h"
+#include "core/cuda/emulation/stream.h"
 
 #define STAGECOACH_SHARED(Type, name) \
   Type& name = *static_cast<Type*>(::stagecoach::cuda::emulation::shared(sizeof(Type)))
@@ -16,15 +16,16 @@
 namespace stagecoach::cuda {
 
 template <class... Parameters>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t,
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {
   const void* code = reinterpret_cast<const void*>(kernel);
-  ++emulation::pieces_of_work();
   if (const cudaError_t error = emulation::check_launch(grid, block, shared_bytes); error != cudaSuccess) {
     launch_failed(error, code, grid, block, shared_bytes);
   }
-  const auto thread = [&] { kernel(arguments...); };
-  emulation::run(code, grid, block, {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
+  emulation::give(stream, [=] {
+    const auto thread = [&] { kernel(arguments...); };
+    emulation::run(code, grid, block, {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
+  });
 }
 
 inline void wait_for_earlier_kernels() { emulation::wait_for_earlier_kernels(); }
@@ -34,9 +35,9 @@ T load_if(bool inside, const T* address, T outside = 0) {
   return inside ? *address : outside;
 }
 
-inline auto on_stream(cudaStream_t) {
-  ++emulation::pieces_of_work();
-  return thrust::seq;
+template <class Body>
+void with_thrust(cudaStream_t stream, const Body& body) {
+  emulation::give(stream, [=] { body(thrust::seq); });
 }
 
 }  // namespace stagecoach::cuda

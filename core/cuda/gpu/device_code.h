@@ -6,13 +6,13 @@
 
 #include <type_traits>
 
-#include "core/cuda/gpu/overlap.h"
+#include "core/cuda/overlap.h"
 
 #define STAGECOACH_SHARED(Type, name) __shared__ Type name
 
 namespace stagecoach::cuda {
 
-/// The attribute of a launch that core/cuda/gpu/overlap.h is about.
+/// The attribute of a launch that core/cuda/overlap.h is about.
 inline cudaLaunchAttribute before_the_end_of_the_last() {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -50,6 +50,9 @@ __device__ T load_if(bool inside, const T* address, T outside = 0) {
   return inside ? *address : outside;
 }
 
-inline auto on_stream(cudaStream_t stream) { return thrust::cuda::par_nosync.on(stream); }
+template <class Body>
+void with_thrust(cudaStream_t stream, const Body& body) {
+  body(thrust::cuda::par_nosync.on(stream));
+}
 }  // namespace stagecoach::cuda
 #endif

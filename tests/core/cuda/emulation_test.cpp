@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -258,6 +259,61 @@ TEST(Emulation, AKernelThatDoesNotWaitForEarlierOnesIsAnError) {
   std::vector<float> out(8);
   EXPECT_TRUE(fails_with({"forget_to_wait", "14 of 16 threads", "wait_for_earlier_kernels"},
                          [&] { launch(forget_to_wait, 2, 8, 0, nullptr, out.data()); }));
+}
+
+/// A stream that records.
+class Recorded {
+ public:
+  Recorded() {
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  }
+  ~Recorded() {
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+};
+
+TEST(Emulation, ARecordedStreamDoesItsWorkWhenTheGraphIsLaunched) {
+  std::vector<float> out(8), copy(8);
+  Recorded recorded;
+  launch(turn_around, 1, 8, 0, recorded.stream, out.data());
+  cudaMemcpyAsync(copy.data(), out.data(), 8 * sizeof(float), cudaMemcpyDefault, recorded.stream);
+  ASSERT_EQ(cudaStreamEndCapture(recorded.stream, &recorded.graph), cudaSuccess);
+  EXPECT_EQ(out, std::vector<float>(8)) << "not yet";
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, recorded.graph, 0), cudaSuccess);
+  for (int run = 0; run < 2; ++run) {
+    std::fill(out.begin(), out.end(), 0.0F);
+    ASSERT_EQ(cudaGraphLaunch(executable, recorded.stream), cudaSuccess);
+    EXPECT_EQ(out, turned(8));
+    EXPECT_EQ(copy, turned(8));
+  }
+  cudaGraphExecDestroy(executable);
+}
+
+TEST(Emulation, ARecordingIsSpoiledByWaiting) {
+  Recorded recorded;
+  EXPECT_EQ(cudaStreamSynchronize(recorded.stream), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(recorded.stream, &recorded.graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaStreamSynchronize(recorded.stream), cudaSuccess) << "the stream is itself again";
+}
+
+TEST(Emulation, AThreadThatRecordsAsksForMemoryOnlyIfItInsists) {
+  Recorded recorded;
+  void* memory = nullptr;
+  EXPECT_EQ(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  EXPECT_EQ(cudaMalloc(&memory, 16), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  EXPECT_EQ(cudaStreamEndCapture(recorded.stream, &recorded.graph), cudaSuccess);
 }
 
 TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {

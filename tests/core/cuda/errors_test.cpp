@@ -108,10 +108,5 @@ TEST_F(CudaErrors, ALabelThatIsNoClassGivesNoLoss) {
   }
 }
 
-TEST_F(CudaErrors, GraphsAreNotEmulated) {
-  EXPECT_FALSE(cuda::has_graphs());
-  EXPECT_TRUE(fails_with<UsageError>({"emulation", "no graphs"}, [] { cuda::record_graph(kCuda, [] {}); }));
-}
-
 }  // namespace
 }  // namespace stagecoach

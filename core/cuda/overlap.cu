@@ -1,4 +1,5 @@
 #include "core/cuda/device_code.h"
+#include "core/cuda/overlap.h"
 #include "core/cuda_backend.h"
 
 namespace stagecoach::cuda {
