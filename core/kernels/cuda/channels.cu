@@ -135,52 +135,119 @@ void batch_norm_grad_weight(cudaStream_t stream, const ChannelExtents& e, const 
       reinterpret_cast<TwoSums<T>*>(partial));
 }
 
-/// Calls body(channel, place) for every element of [N, C, S].
-template <class Body>
-__global__ void visit_elements(int count, Divisor channels, Divisor plane, Body body) {
+// ---- Element by element
+
+/// Neighbours in memory that are read or written at once.
+template <class T, int kWide>
+struct alignas(kWide * sizeof(T)) Neighbours {
+  T at[kWide];
+};
+
+template <class T, int kWide, class Function, class... Inputs>
+__device__ Neighbours<T, kWide> map_neighbours(const Function& function, Inputs... inputs) {
+  Neighbours<T, kWide> results;
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) {
+    results.at[i] = function(inputs.at[i]...);
+  }
+  return results;
+}
+
+/// out = of_channel(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread takes kWide neighbours,
+/// all of one channel: what depends on the channel is worked out once for them. `plane` counts in kWide elements.
+template <int kWide, class OfChannel, class T, class... Inputs>
+__global__ void map_elements(int count, Divisor channels, Divisor plane, OfChannel of_channel, T* out,
+                             const Inputs*... inputs) {
   wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int row = plane.quotient(at);
-    body(channels.remainder(row, channels.quotient(row)), at);
+    const auto function = of_channel(channels.remainder(row, channels.quotient(row)));
+    reinterpret_cast<Neighbours<T, kWide>*>(out)[at] =
+        map_neighbours<T, kWide>(function, reinterpret_cast<const Neighbours<T, kWide>*>(inputs)[at]...);
   }
 }
 
-template <class Body>
-void for_each_element(cudaStream_t stream, const ChannelExtents& e, const Body& body) {
-  const int count = e.samples * e.channels * e.plane;
-  if (count > 0) {
-    launch(visit_elements<Body>, blocks_for(count), kThreads, 0, stream, count, Divisor(e.channels), Divisor(e.plane),
-           body);
+/// Whether an array can be read four at a time: a tensor may be a view of another, from anywhere in it.
+template <class T>
+bool is_aligned(const T* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignof(Neighbours<T, 4>) == 0;
+}
+
+template <class OfChannel, class T, class... Inputs>
+void for_each_element(cudaStream_t stream, const ChannelExtents& e, const OfChannel& of_channel, T* out,
+                      const Inputs*... inputs) {
+  const auto launch_wide = [&]<int kWide>() {
+    const int plane = e.plane / kWide;
+    const int count = e.samples * e.channels * plane;
+    if (count > 0) {
+      launch(map_elements<kWide, OfChannel, T, Inputs...>, blocks_for(count), kThreads, 0, stream, count,
+             Divisor(e.channels), Divisor(plane), of_channel, out, inputs...);
+    }
+  };
+  if (e.plane % 4 == 0 && (is_aligned(out) && ... && is_aligned(inputs))) {
+    launch_wide.template operator()<4>();
+  } else {
+    launch_wide.template operator()<1>();
   }
 }
 
 template <class T>
+struct Scaled {
+  T factor;
+  __device__ T operator()(T value) const { return factor * value; }
+};
+
+template <class T>
+struct Normalised {
+  T mean;
+  T factor;
+  T bias;
+  __device__ T operator()(T x) const { return (x - mean) * factor + bias; }
+};
+
+/// w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - mean) / sd
+template <class T>
+struct NormalisedGradient {
+  T mean;
+  T inverse;
+  T factor;
+  T mean_grad;
+  T mean_product;
+  __device__ T operator()(T grad_y, T x) const {
+    const T normalised = (x - mean) * inverse;
+    return factor * (grad_y - mean_grad - normalised * mean_product);
+  }
+};
+
+template <class T>
 void batch_norm(cudaStream_t stream, const ChannelExtents& e, const T* x, const T* mean, const T* inverse_deviation,
                 const T* weight, const T* bias, T* y) {
-  for_each_element(stream, e, [=] __device__(int c, int at) {
-    y[at] = (x[at] - mean[c]) * (inverse_deviation[c] * weight[c]) + bias[c];
-  });
+  const auto of_channel = [=] __device__(int c) -> Normalised<T> {
+    return {mean[c], inverse_deviation[c] * weight[c], bias[c]};
+  };
+  for_each_element(stream, e, of_channel, y, x);
 }
 
 template <class T>
 void batch_norm_grad_input(cudaStream_t stream, const ChannelExtents& e, const T* grad_y, const T* inverse_deviation,
                            const T* weight, T* grad_x) {
-  for_each_element(stream, e,
-                   [=] __device__(int c, int at) { grad_x[at] = weight[c] * inverse_deviation[c] * grad_y[at]; });
+  const auto of_channel = [=] __device__(int c) -> Scaled<T> { return {weight[c] * inverse_deviation[c]}; };
+  for_each_element(stream, e, of_channel, grad_x, grad_y);
 }
 
-// grad_x = w / sd * (grad - mean(grad) - xhat * mean(grad * xhat)), with xhat = (x - m) / sd
 template <class T>
 void batch_norm_grad_input_of_batch(cudaStream_t stream, const ChannelExtents& e, const T* grad_y, const T* x,
                                     const T* mean, const T* inverse_deviation, const T* weight, const T* grad_weight,
                                     const T* grad_bias, T count, T* grad_x) {
-  for_each_element(stream, e, [=] __device__(int c, int at) {
+  const auto of_channel = [=] __device__(int c) -> NormalisedGradient<T> {
     const T inverse = inverse_deviation[c];
-    const T normalised = (x[at] - mean[c]) * inverse;
-    grad_x[at] = weight[c] * inverse * (grad_y[at] - grad_bias[c] / count - normalised * (grad_weight[c] / count));
-  });
+    return {mean[c], inverse, weight[c] * inverse, grad_bias[c] / count, grad_weight[c] / count};
+  };
+  for_each_element(stream, e, of_channel, grad_x, grad_y, x);
 }
+
+// ---- Channel by channel
 
 /// Calls body(channel) for each channel.
 template <class Body>

@@ -188,7 +188,7 @@ struct PlanesResult {
   int channels;   // M
   Divisor plane;  // S
   const T* bias;  // [M] or null
-  __device__ bool in_twos() const { return plane.value() % 2 == 0; }
+  __device__ bool in_twos() const { return plane.value() % 2 == 0 && is_aligned(data); }
   __device__ void store(int m, int column, T value) const { at(m, column) = bias == nullptr ? value : value + bias[m]; }
   __device__ void store(int m, int column, Two<T> values) const {
     if (bias != nullptr) {

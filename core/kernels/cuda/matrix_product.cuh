@@ -284,7 +284,7 @@ struct MatrixResult {
   T* data;
   int columns;
   const T* bias;
-  __device__ bool in_twos() const { return columns % 2 == 0; }
+  __device__ bool in_twos() const { return columns % 2 == 0 && is_aligned(data); }
   __device__ void store(int m, int n, T value) const { at(m, n) = bias == nullptr ? value : value + bias[n]; }
   __device__ void store(int m, int n, Two<T> values) const {
     if (bias != nullptr) {
