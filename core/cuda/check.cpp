@@ -12,7 +12,7 @@
 namespace stagecoach::cuda {
 namespace {
 
-/// "conv2d_tiled<float>", without namespaces and arguments.
+/// "product_tiled<float>", without namespaces and arguments.
 std::string readable(const char* mangled) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);

@@ -50,6 +50,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   const Window window{weight.size(2), settings.stride, settings.padding};
   STAGECOACH_CHECK(window.kernel >= 1 && window.stride >= 1 && window.padding >= 0,
                    "conv2d: weight {}, stride {} and padding {}", describe(weight), window.stride, window.padding);
+  STAGECOACH_CHECK(x.size(2) >= 1 && x.size(3) >= 1, "conv2d: input {} has no pixels", describe(x));
   STAGECOACH_CHECK(x.size(2) + 2 * window.padding >= window.kernel && x.size(3) + 2 * window.padding >= window.kernel,
                    "conv2d: input {} with padding {} is smaller than the kernel of weight {}", describe(x),
                    window.padding, describe(weight));

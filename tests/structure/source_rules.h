@@ -18,6 +18,9 @@ std::vector<std::string> unlisted_sources(const std::filesystem::path& root);
 /// The floors draw their random numbers from core/random.h: those of the standard library differ between machines.
 std::vector<std::string> foreign_random_numbers(const std::filesystem::path& root);
 
+/// Kernels for GPUs begin with wait_for_earlier_kernels(): see core/cuda/overlap.h.
+std::vector<std::string> kernels_that_do_not_wait(const std::filesystem::path& root);
+
 /// Links and pictures in Markdown that are not on the web lead to something that is there.
 std::vector<std::string> dead_links(const std::filesystem::path& root);
 

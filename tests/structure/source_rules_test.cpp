@@ -44,6 +44,7 @@ TEST_F(SourceRules, PassOnASoundProject) {
   EXPECT_EQ(wrong_includes(root_), Lines{});
   EXPECT_EQ(unlisted_sources(root_), Lines{});
   EXPECT_EQ(foreign_random_numbers(root_), Lines{});
+  EXPECT_EQ(kernels_that_do_not_wait(root_), Lines{});
   EXPECT_EQ(dead_links(root_), Lines{});
 }
 
@@ -89,6 +90,15 @@ TEST_F(SourceRules, FindForeignRandomNumbers) {
   write("datasets/loader.cpp", "#include <random>\nint x = std::rand();\nint operand;\n");
   EXPECT_EQ(foreign_random_numbers(root_), (Lines{"datasets/loader.cpp:1: #include <random>, instead of core/random.h",
                                                   "datasets/loader.cpp:2: std::rand, instead of core/random.h"}));
+}
+
+TEST_F(SourceRules, FindAKernelThatDoesNotWait) {
+  write("core/fill.cu",
+        "__global__ void good() {\n  wait_for_earlier_kernels();\n  x = 1;\n}\n\n"
+        "template <class T>\n__global__ void\nlate(T* out) {\n  *out = 1;\n"
+        "  wait_for_earlier_kernels();\n}\n");
+  EXPECT_EQ(kernels_that_do_not_wait(root_),
+            (Lines{"core/fill.cu:7: the kernel does not begin with wait_for_earlier_kernels()"}));
 }
 
 TEST_F(SourceRules, FindADeadLink) {

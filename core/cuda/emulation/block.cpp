@@ -28,15 +28,28 @@ namespace {
 constexpr std::size_t kMaxThreads = 1024;
 constexpr std::size_t kWarp = 32;
 constexpr std::size_t kMostExchanged = 64;         // bytes a thread
-constexpr std::align_val_t kSharedAlignment{32};   // what a piece for tensor cores asks for
 constexpr std::size_t kMaxSharedBytes = 48 << 10;  // what a block has without asking for more
 
 std::string text_of(const uint3& at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }
 
-struct FreeShared {
-  void operator()(char* memory) const { ::operator delete[](memory, kSharedAlignment); }
+/// One shared object, as unaligned as its type allows: what else the kernel takes for granted is found.
+class Shared {
+ public:
+  Shared(std::size_t bytes, std::size_t alignment)
+      : bytes_(bytes), alignment_(alignment), memory_(new (std::align_val_t{2 * alignment}) char[alignment + bytes]) {
+    std::memset(memory_, 0xff, alignment + bytes);
+  }
+  ~Shared() { ::operator delete[](memory_, std::align_val_t{2 * alignment_}); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  char* object() { return memory_ + alignment_; }
+  bool is(std::size_t bytes, std::size_t alignment) const { return bytes == bytes_ && alignment == alignment_; }
+
+ private:
+  std::size_t bytes_;
+  std::size_t alignment_;
+  char* memory_;
 };
-using Shared = std::unique_ptr<char[], FreeShared>;
 
 /// Whom a thread waits for.
 enum class Scope { nobody, warp, block };
@@ -46,7 +59,8 @@ class Runner {
  public:
   void run_block(Thread thread, bool backwards);
   void wait(Scope scope, const std::source_location& where);
-  void* shared(std::size_t bytes);
+  void* shared(std::size_t bytes, std::size_t alignment);
+  void wait_for_earlier_kernels() { current_->has_waited = true; }
   int lane() const { return static_cast<int>(current_->at % kWarp); }
   const void* exchange(const void* mine, std::size_t bytes, const std::source_location& where);
 
@@ -61,12 +75,14 @@ class Runner {
     uint3 index{};
     std::size_t shared_objects = 0;  // that its thread has asked for
     std::size_t exchanges = 0;       // that its thread has taken part in
+    bool has_waited = false;         // for earlier kernels
     Scope waits = Scope::nobody;
     std::source_location where;
   };
   using Workers = std::vector<Worker*>;
 
   bool start_next(Worker& worker);
+  void check_has_waited(const Worker& worker) const;
   void resume(Worker& worker);
   void begin_all();
   Workers waiting();
@@ -82,7 +98,7 @@ class Runner {
   std::size_t begun_ = 0;
   std::deque<std::unique_ptr<Worker>> workers_;
   Worker* current_ = nullptr;
-  std::vector<std::pair<Shared, std::size_t>> shared_;  // with their sizes
+  std::deque<Shared> shared_;
   std::size_t shared_bytes_ = 0;
   std::vector<char> exchanged_;  // two rounds by turns, of all threads
   std::exception_ptr failure_;
@@ -95,6 +111,7 @@ void Runner::Worker::work(void* self) {
     while (worker.runner.failure_ == nullptr && worker.runner.start_next(worker)) {
       try {
         worker.runner.thread_();
+        worker.runner.check_has_waited(worker);
       } catch (...) {
         worker.runner.failure_ = std::current_exception();
       }
@@ -116,8 +133,16 @@ bool Runner::start_next(Worker& worker) {
                   static_cast<unsigned>(row / blockDim.y)};
   worker.shared_objects = 0;
   worker.exchanges = 0;
+  worker.has_waited = false;
   threadIdx = worker.index;
   return true;
+}
+
+void Runner::check_has_waited(const Worker& worker) const {
+  if (!worker.has_waited) {
+    throw Error(fmt::format("thread {} of block {} did not begin with wait_for_earlier_kernels()",
+                            text_of(worker.index), text_of(blockIdx)));
+  }
 }
 
 void Runner::resume(Worker& worker) {
@@ -237,25 +262,26 @@ void Runner::run_block(Thread thread, bool backwards) {
 }
 
 void Runner::wait(Scope scope, const std::source_location& where) {
+  check_has_waited(*current_);
   current_->waits = scope;
   current_->where = where;
   current_->fiber.pause();
 }
 
-void* Runner::shared(std::size_t bytes) {
+void* Runner::shared(std::size_t bytes, std::size_t alignment) {
+  check_has_waited(*current_);
   const std::size_t index = current_->shared_objects++;
   if (index == shared_.size()) {
     shared_bytes_ += bytes;
     if (shared_bytes_ > kMaxSharedBytes) {
       throw Error(fmt::format("a block shares {} bytes, it may share {}", shared_bytes_, kMaxSharedBytes));
     }
-    shared_.emplace_back(Shared(new (kSharedAlignment) char[bytes]), bytes);
-    std::memset(shared_.back().first.get(), 0xff, bytes);
+    shared_.emplace_back(bytes, alignment);
   }
-  if (shared_[index].second != bytes) {
+  if (!shared_[index].is(bytes, alignment)) {
     throw Error("the threads of a block declare different shared objects");
   }
-  return shared_[index].first.get();
+  return shared_[index].object();
 }
 
 /// A thread may still read the last round while another writes the next, but not the one after that.
@@ -295,16 +321,11 @@ cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
   return shared_bytes <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-namespace {
-thread_local std::size_t waited = 0;  // threads of the kernel that runs
-}
-
-void wait_for_earlier_kernels() { ++waited; }
+void wait_for_earlier_kernels() { runner().wait_for_earlier_kernels(); }
 
 void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
   gridDim = grid;
   blockDim = block;
-  waited = 0;
   bool backwards = false;
   try {
     for (unsigned z = 0; z < grid.z; ++z) {
@@ -316,16 +337,12 @@ void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
         }
       }
     }
-    const std::size_t threads = std::size_t{grid.x} * grid.y * grid.z * block.x * block.y * block.z;
-    if (waited != threads) {
-      throw Error(fmt::format("{} of {} threads began with wait_for_earlier_kernels(); all must", waited, threads));
-    }
   } catch (const Error& error) {
     throw Error(fmt::format("emulated kernel {}: {}", name_of(kernel), error.what()));
   }
 }
 
-void* shared(std::size_t bytes) { return runner().shared(bytes); }
+void* shared(std::size_t bytes, std::size_t alignment) { return runner().shared(bytes, alignment); }
 
 int lane() { return runner().lane(); }
 

@@ -11,7 +11,8 @@
 ///
 /// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call for tensor cores.
 ///
-/// A kernel whose threads do not all call wait_for_earlier_kernels() is an error too.
+/// A thread that does not call wait_for_earlier_kernels() is an error too, or calls it only behind a barrier or behind
+/// shared memory.
 ///
 /// Not emulated: atomics, warps in step, and anything asynchronous: streams run in order.
 
@@ -33,10 +34,11 @@ struct Thread {
 cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes);
 /// Runs `thread` for every thread of every block. Throws Error that names the kernel.
 void run(const void* kernel, dim3 grid, dim3 block, Thread thread);
-/// The memory of the running thread's next shared object; the n-th request of all threads of a block is the same one.
-void* shared(std::size_t bytes);
+/// The memory of the running thread's next shared object, aligned to `alignment` and to no more; the n-th request of
+/// all threads of a block is the same one.
+void* shared(std::size_t bytes, std::size_t alignment);
 
-/// The running thread says that it waits; `run` throws Error unless all threads have.
+/// The running thread says that it waits; `run` throws Error unless all threads do, before all that this file sees.
 void wait_for_earlier_kernels();
 /// The running thread's number in its warp.
 int lane();

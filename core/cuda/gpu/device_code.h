@@ -45,11 +45,6 @@ __device__ inline void wait_for_earlier_kernels() {
 #endif
 }
 
-template <class T>
-__device__ T load_if(bool inside, const T* address, T outside = 0) {
-  return inside ? *address : outside;
-}
-
 template <class Body>
 void with_thrust(cudaStream_t stream, const Body& body) {
   body(thrust::cuda::par_nosync.on(stream));

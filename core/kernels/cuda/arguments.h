@@ -12,9 +12,8 @@ namespace stagecoach::cuda {
 
 /// Kernels count in 32 bits: half the registers of 64, and a fraction of the time for a division. The last block may
 /// count a little beyond the end.
-inline int small(std::int64_t count) {
-  constexpr int kMost = std::numeric_limits<int>::max() - 1024;
-  STAGECOACH_CHECK(count <= kMost, "cuda: {} elements; kernels count to {}", count, kMost);
+inline int small(std::int64_t count, std::int64_t most = std::numeric_limits<int>::max() - 1024) {
+  STAGECOACH_CHECK(count <= most, "cuda: {} elements; these kernels count to {}", count, most);
   return static_cast<int>(count);
 }
 

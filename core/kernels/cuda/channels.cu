@@ -6,6 +6,7 @@
 #include "core/kernels/cuda/block_reduce.cuh"
 #include "core/kernels/cuda/divisor.cuh"
 #include "core/kernels/cuda/functions.h"
+#include "core/kernels/cuda/neighbours.cuh"
 #include "core/kernels/cuda/threads.cuh"
 
 namespace stagecoach::cuda {
@@ -137,22 +138,6 @@ void batch_norm_grad_weight(cudaStream_t stream, const ChannelExtents& e, const 
 
 // ---- Element by element
 
-/// Neighbours in memory that are read or written at once.
-template <class T, int kWide>
-struct alignas(kWide * sizeof(T)) Neighbours {
-  T at[kWide];
-};
-
-template <class T, int kWide, class Function, class... Inputs>
-__device__ Neighbours<T, kWide> map_neighbours(const Function& function, Inputs... inputs) {
-  Neighbours<T, kWide> results;
-#pragma unroll
-  for (int i = 0; i < kWide; ++i) {
-    results.at[i] = function(inputs.at[i]...);
-  }
-  return results;
-}
-
 /// out = of_channel(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread takes kWide neighbours,
 /// all of one channel: what depends on the channel is worked out once for them. `plane` counts in kWide elements.
 template <int kWide, class OfChannel, class T, class... Inputs>
@@ -168,12 +153,6 @@ __global__ void map_elements(int count, Divisor channels, Divisor plane, OfChann
   }
 }
 
-/// Whether an array can be read four at a time: a tensor may be a view of another, from anywhere in it.
-template <class T>
-bool is_aligned(const T* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % alignof(Neighbours<T, 4>) == 0;
-}
-
 template <class OfChannel, class T, class... Inputs>
 void for_each_element(cudaStream_t stream, const ChannelExtents& e, const OfChannel& of_channel, T* out,
                       const Inputs*... inputs) {
@@ -185,7 +164,7 @@ void for_each_element(cudaStream_t stream, const ChannelExtents& e, const OfChan
              Divisor(e.channels), Divisor(plane), of_channel, out, inputs...);
     }
   };
-  if (e.plane % 4 == 0 && (is_aligned(out) && ... && is_aligned(inputs))) {
+  if (e.plane % 4 == 0 && (is_aligned<4>(out) && ... && is_aligned<4>(inputs))) {
     launch_wide.template operator()<4>();
   } else {
     launch_wide.template operator()<1>();

@@ -145,42 +145,6 @@ struct GradientPatches {
   }
 };
 
-/// weight [O, C, K, K] seen from the channels, along (o, i, j).
-template <class T>
-struct TurnedWeight {
-  static constexpr bool kDepthInARow = true;
-  using Outer = int;  // where it begins
-  using Depth = int;
-  const T* weight;
-  int channels;
-  Divisor taps;  // K K
-  __device__ Outer outer(int c) const { return c < channels ? c * taps.value() : kOutside; }
-  __device__ Depth depth(int k, int end) const {
-    const int o = taps.quotient(k);
-    return k < end ? o * channels * taps.value() + taps.remainder(k, o) : kOutside;
-  }
-  __device__ T load(Outer channel, Depth tap) const { return load_if(channel + tap >= 0, weight + (channel + tap)); }
-};
-
-/// grad_y [N, O, P Q] seen from the outputs, along (n, p, q).
-template <class T>
-struct GradientRows {
-  static constexpr bool kDepthInARow = true;
-  using Outer = int;  // where it begins
-  using Depth = int;
-  const T* grad_y;
-  int outputs;
-  Divisor positions;  // P Q
-  __device__ Outer outer(int o) const { return o < outputs ? o * positions.value() : kOutside; }
-  __device__ Depth depth(int k, int end) const {
-    const int n = positions.quotient(k);
-    return k < end ? n * outputs * positions.value() + positions.remainder(k, n) : kOutside;
-  }
-  __device__ T load(Outer output, Depth position) const {
-    return load_if(output + position >= 0, grad_y + (output + position));
-  }
-};
-
 /// Planes [N, M, S]: the product's row m and column (n, s).
 template <class T>
 struct PlanesResult {
@@ -188,7 +152,7 @@ struct PlanesResult {
   int channels;   // M
   Divisor plane;  // S
   const T* bias;  // [M] or null
-  __device__ bool in_twos() const { return plane.value() % 2 == 0 && is_aligned(data); }
+  __device__ bool in_twos() const { return plane.value() % 2 == 0 && is_aligned<2>(data); }
   __device__ void store(int m, int column, T value) const { at(m, column) = bias == nullptr ? value : value + bias[m]; }
   __device__ void store(int m, int column, Two<T> values) const {
     if (bias != nullptr) {
@@ -224,7 +188,7 @@ void conv2d(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, 
 template <class T>
 void conv2d_grad_input(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, const T* grad_y,
                        const T* weight, T* grad_x, T* partial) {
-  const TurnedWeight<T> a{weight, e.channels, Divisor(e.taps())};
+  const PlanesOperand<T> a{weight, e.channels, Divisor(e.taps())};  // [O, C, K K]
   const PlanesResult<T> result{grad_x, e.channels, Divisor(e.pixels()), nullptr};
   const auto multiply_by = [&]<bool kStrides>() {
     const GradientPatches<T, kStrides> b{grad_y,
@@ -246,7 +210,7 @@ template <class T>
 void conv2d_grad_weight(cudaStream_t stream, const ProductPlan& plan, const ConvExtents& e, bool and_bias,
                         const T* grad_y, const T* x, T* grad_weight, T* grad_bias, T* partial) {
   const int taps = e.channels * e.taps();
-  const GradientRows<T> a{grad_y, e.outputs, Divisor(e.positions())};
+  const PlanesOperand<T> a{grad_y, e.outputs, Divisor(e.positions())};  // [N, O, P Q]
   const TurnedPatches<T> b{patches_of(e, x), taps};
   multiply(stream, plan, a, b, WeightResult<T>{grad_weight, grad_bias, taps}, e.grad_weight(and_bias), partial);
 }

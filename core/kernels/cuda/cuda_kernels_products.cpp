@@ -38,16 +38,16 @@ T* data_or_null(Tensor& tensor) {
 }
 
 cuda::LinearExtents linear_extents(const Tensor& x, const Tensor& y) {
-  small(x.numel());
-  small(y.numel());
-  small(x.size(1) * y.size(1));  // of the weight
+  small(x.numel(), cuda::kMostElements);
+  small(y.numel(), cuda::kMostElements);
+  small(x.size(1) * y.size(1), cuda::kMostElements);  // of the weight
   return {small(x.size(0)), small(x.size(1)), small(y.size(1))};
 }
 
 cuda::ConvExtents conv_extents(const Tensor& x, const Tensor& y, const Window& window) {
-  small(x.numel());
-  small(y.numel());
-  small(x.size(1) * y.size(1) * window.kernel * window.kernel);  // of the weight
+  small(x.numel(), cuda::kMostElements);
+  small(y.numel(), cuda::kMostElements);
+  small(x.size(1) * y.size(1) * window.kernel * window.kernel, cuda::kMostElements);  // of the weight
   return {small(x.size(0)),     small(x.size(1)),     small(x.size(2)),      small(x.size(3)), small(y.size(1)),
           small(window.kernel), small(window.stride), small(window.padding), small(y.size(2)), small(y.size(3))};
 }

@@ -37,7 +37,7 @@ struct InputsAndOnes {
   __device__ Outer outer(int index) const { return index < inputs ? index : index == inputs ? kOnes : kOutside; }
   __device__ Depth depth(int n, int end) const { return n < end ? n * inputs : kOutside; }
   __device__ T load(Outer input, Depth sample) const {
-    return load_if(input + sample >= 0, x + (input + sample), input == kOnes ? T(1) : T(0));
+    return load_at(x, input + sample, input == kOnes ? T(1) : T(0));
   }
 };
 

@@ -9,7 +9,7 @@
 ///    16 times: one read from memory for 16 operations. Shared memory is now the limit: 2 reads for 2 operations.
 /// 3. registers: a thread computes a small rectangle of the result. For 8 x 8 it reads 16 values from shared memory for
 ///    128 operations. The next tile is on its way from memory while the present one is multiplied.
-/// 4. tensor cores (tensor_cores.cuh): a warp multiplies 16 x 8 by 8 x 16 at once, with factors rounded to 10 bits.
+/// 4. tensor cores (tensor_cores.cuh): a warp multiplies 16 x 8 by 8 x 8 at once, with factors rounded to 10 bits.
 ///
 /// docs/convolution_kernel.md tells the story with the arithmetic; docs/measurements/ says what was measured, and on
 /// which GPU.
@@ -28,6 +28,7 @@
 #include <bit>
 
 #include "core/cuda/device_code.h"
+#include "core/kernels/cuda/divisor.cuh"
 #include "core/kernels/cuda/product_parts.cuh"
 #include "core/kernels/cuda/tensor_cores.cuh"
 
@@ -212,7 +213,7 @@ template <class T, class A, class B, class Out>
 void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Out& out) {
   // For float64, which is there for tests, the tiled kernel stands for the faster ones.
   const ProductKernel kernel = sizeof(T) == sizeof(float) ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
-  const BlockTile tile = block_tile(kernel, out.e);
+  const BlockTile tile = kernel == plan.kernel ? plan.tile : block_tile(kernel, out.e);
   const int depth = plan.depth_of_slice;
   const dim3 grid(static_cast<unsigned>(tile.blocks(out.e)), static_cast<unsigned>(plan.slices));
   if (kernel == ProductKernel::plain) {
@@ -260,8 +261,14 @@ void multiply(cudaStream_t stream, const ProductPlan& plan, const A& a, const B&
 
 // ---- Operands and results that lie in memory as matrices
 
-/// Added to any place in memory, or to itself, it is negative.
+/// Added to any place in memory (they are below kMostElements), or to itself, it is negative.
 inline constexpr int kOutside = -(1 << 30);
+
+/// The element at `place`, or `outside` when the place is negative.
+template <class T>
+__device__ T load_at(const T* data, int place, T outside = 0) {
+  return load_if(place >= 0, data + place, outside);
+}
 
 /// Element (outer, k) at data[outer * outer_step + k * depth_step].
 template <class T, bool kDepthInARow_>
@@ -275,7 +282,24 @@ struct MatrixOperand {
   int depth_step;
   __device__ Outer outer(int index) const { return index < extent ? index * outer_step : kOutside; }
   __device__ Depth depth(int k, int end) const { return k < end ? k * depth_step : kOutside; }
-  __device__ T load(Outer start, Depth step) const { return load_if(start + step >= 0, data + (start + step)); }
+  __device__ T load(Outer start, Depth step) const { return load_at(data, start + step); }
+};
+
+/// data [N, M, S] seen from the second direction, along the first and the third.
+template <class T>
+struct PlanesOperand {
+  static constexpr bool kDepthInARow = true;
+  using Outer = int;  // where it begins
+  using Depth = int;
+  const T* data;
+  int extent;     // M
+  Divisor plane;  // S
+  __device__ Outer outer(int m) const { return m < extent ? m * plane.value() : kOutside; }
+  __device__ Depth depth(int k, int end) const {
+    const int n = plane.quotient(k);
+    return k < end ? n * extent * plane.value() + plane.remainder(k, n) : kOutside;
+  }
+  __device__ T load(Outer start, Depth step) const { return load_at(data, start + step); }
 };
 
 /// out [rows, columns] = the product + bias [columns] (or null).
@@ -284,7 +308,7 @@ struct MatrixResult {
   T* data;
   int columns;
   const T* bias;
-  __device__ bool in_twos() const { return columns % 2 == 0 && is_aligned(data); }
+  __device__ bool in_twos() const { return columns % 2 == 0 && is_aligned<2>(data); }
   __device__ void store(int m, int n, T value) const { at(m, n) = bias == nullptr ? value : value + bias[n]; }
   __device__ void store(int m, int n, Two<T> values) const {
     if (bias != nullptr) {

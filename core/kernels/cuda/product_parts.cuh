@@ -4,6 +4,7 @@
 /// results go.
 
 #include "core/cuda/device_code.h"
+#include "core/kernels/cuda/neighbours.cuh"
 #include "core/kernels/cuda/product_plan.h"
 
 namespace stagecoach::cuda {
@@ -181,18 +182,6 @@ class Feed {
 };
 
 // ---- Results
-
-/// Two neighbours in memory that are read or written at once.
-template <class T>
-struct alignas(2 * sizeof(T)) Two {
-  T at[2];
-};
-
-/// Whether the even elements of an array begin a Two: a tensor may be a view of another, from anywhere in it.
-template <class T>
-__device__ bool is_aligned(const T* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % alignof(Two<T>) == 0;
-}
 
 /// Where a slice's result goes: to `result`, or, when there are several slices, to an array of its own.
 template <class T, class Result>

@@ -17,8 +17,18 @@ struct ProductExtents {
   int depth;
 };
 
+/// Rows and columns of the result that one block makes.
+struct BlockTile {
+  int rows;
+  int columns;
+  int blocks(const ProductExtents& e) const {
+    return ((e.rows + rows - 1) / rows) * ((e.columns + columns - 1) / columns);
+  }
+};
+
 struct ProductPlan {
   ProductKernel kernel;
+  BlockTile tile;
   /// Parts of the depth that are summed apart and then added in order. Few, deep results would else leave most of the
   /// GPU without work.
   int slices = 1;
@@ -29,21 +39,14 @@ struct ProductPlan {
   }
 };
 
-/// Rows and columns of the result that one block makes.
-struct BlockTile {
-  int rows;
-  int columns;
-  int blocks(const ProductExtents& e) const {
-    return ((e.rows + rows - 1) / rows) * ((e.columns + columns - 1) / columns);
-  }
-};
-
 /// As many blocks as large GPUs have processors (an H200 has 132); a constant, so that all GPUs compute alike.
 inline constexpr int kEnoughBlocks = 128;
 inline constexpr int kTile = 16;           ///< of the tiled kernel, in both directions
 inline constexpr int kSmallestSlice = 64;  ///< below, adding up the slices costs more than they save
 inline constexpr int kSliceUnit = 32;      ///< slices begin where every kernel's tiles do
 inline constexpr int kMostSlices = 512;
+/// Of an operand: with more, a place in memory and kOutside (matrix_product.cuh) would not be told apart.
+inline constexpr std::int64_t kMostElements = (1 << 30) - (1 << 16);
 
 /// The register-tiled kernel has five tiles: low ones for results of few rows, and the largest square that still gives
 /// enough blocks.
@@ -76,19 +79,22 @@ inline BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
   return {1, 1};
 }
 
-/// `kernel`, with as many slices as give enough blocks.
-inline ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e) {
-  const int blocks = std::max(block_tile(kernel, e).blocks(e), 1);
+/// `kernel` in one of its tiles, with as many slices as give enough blocks.
+inline ProductPlan plan_product(ProductKernel kernel, const BlockTile& tile, const ProductExtents& e) {
+  const int blocks = std::max(tile.blocks(e), 1);
   const int most = std::clamp(e.depth / kSmallestSlice, 1, kMostSlices);
   // A processor hides the wait for memory behind other blocks: two of the tensor cores' large ones fit, and more of the
   // low tiles' small ones.
-  const bool low = kernel == ProductKernel::registers && e.rows <= 16;
+  const bool low = kernel == ProductKernel::registers && tile.rows <= 16;
   const int enough = kEnoughBlocks * (kernel == ProductKernel::tensor_cores ? 2 : low ? 4 : 1);
   const bool whole = kernel == ProductKernel::plain;  // the plain kernel stays plain
   const int wanted = whole ? 1 : std::clamp(enough / blocks, 1, most);
   const int depth =
       std::max(kSliceUnit, (e.depth / wanted + (e.depth % wanted != 0) + kSliceUnit - 1) / kSliceUnit * kSliceUnit);
-  return {kernel, std::max((e.depth + depth - 1) / depth, 1), depth};
+  return {kernel, tile, std::max((e.depth + depth - 1) / depth, 1), depth};
+}
+inline ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e) {
+  return plan_product(kernel, block_tile(kernel, e), e);
 }
 
 }  // namespace stagecoach::cuda

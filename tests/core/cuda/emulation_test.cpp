@@ -115,7 +115,17 @@ __global__ void forget_to_wait(float* out) {
   out[threadIdx.x] = 1;
 }
 
-__global__ void read_behind(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x + 1]; }
+__global__ void wait_too_late(float* out) {
+  STAGECOACH_SHARED(Numbers, numbers);
+  wait_for_earlier_kernels();
+  numbers.at[threadIdx.x] = 1;
+  out[threadIdx.x] = 1;
+}
+
+__global__ void read_behind(const float* x, float* out) {
+  wait_for_earlier_kernels();
+  out[threadIdx.x] = x[threadIdx.x + 1];
+}
 
 __global__ void read_behind_shared(float* out) {
   wait_for_earlier_kernels();
@@ -257,8 +267,10 @@ TEST(Emulation, TensorCoresRefuseAWarpThatIsNotWhole) {
 
 TEST(Emulation, AKernelThatDoesNotWaitForEarlierOnesIsAnError) {
   std::vector<float> out(8);
-  EXPECT_TRUE(fails_with({"forget_to_wait", "14 of 16 threads", "wait_for_earlier_kernels"},
+  EXPECT_TRUE(fails_with({"forget_to_wait", "thread (3, 0, 0) of block (0, 0, 0)", "wait_for_earlier_kernels"},
                          [&] { launch(forget_to_wait, 2, 8, 0, nullptr, out.data()); }));
+  EXPECT_TRUE(fails_with({"wait_too_late", "thread (0, 0, 0) of block (0, 0, 0)", "wait_for_earlier_kernels"},
+                         [&] { launch(wait_too_late, 2, 8, 0, nullptr, out.data()); }));
 }
 
 /// A stream that records.

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
@@ -24,14 +27,18 @@ using test::random_tensor;
 
 const Device kGpu = test::kCuda;
 
-/// Calls function(stream, plan, partial) on GPU memory and brings its result home.
+/// Calls function(stream, plan, out, partial) on GPU memory and brings `out` home.
 template <class T, class Function>
-Tensor on_gpu(const Shape& shape, ProductKernel kernel, const cuda::ProductExtents& e, const Function& function) {
-  const cuda::ProductPlan plan = plan_product(kernel, e);
+Tensor on_gpu(const Shape& shape, const cuda::ProductPlan& plan, const cuda::ProductExtents& e,
+              const Function& function) {
   Tensor partial = Tensor::empty({std::max<std::int64_t>(plan.partial_elements(e), 1)}, dtype_of<T>, kGpu);
   Tensor out = Tensor::empty(shape, dtype_of<T>, kGpu);
   function(cuda::compute_stream(kGpu), plan, out.mutable_data<T>(), partial.mutable_data<T>());
   return out.to(Device{});
+}
+template <class T, class Function>
+Tensor on_gpu(const Shape& shape, ProductKernel kernel, const cuda::ProductExtents& e, const Function& function) {
+  return on_gpu<T>(shape, plan_product(kernel, e), e, function);
 }
 
 /// Sums of `terms` products of standard normal numbers.
@@ -79,8 +86,8 @@ Tensor CudaProducts::operand(const Shape& shape, const char* name, DType dtype) 
   Tensor values = random_tensor(shape, name, dtype);
   if (GetParam() == ProductKernel::tensor_cores && dtype == DType::float32) {
     for (float* value = values.mutable_data<float>(); value != values.data<float>() + values.numel(); ++value) {
-      const float large = *value * 8193;  // the high part of a split by Dekker: 11 bits in all
-      *value = large - (large - *value);
+      // Bit by bit, as a compiler may round a sum of products later than it is written.
+      *value = std::bit_cast<float>((std::bit_cast<std::uint32_t>(*value) + 0x1000U) & ~0x1fffU);
     }
   }
   return values;
@@ -215,29 +222,143 @@ Tensor whole_numbers(const Shape& shape, const char* name) {
   return Tensor::from(values, shape);
 }
 
-// Tensor cores round factors, so real numbers would show little; whole ones must come out exactly.
-TEST(CudaProducts, TensorCoresAreExactOnWholeNumbers) {
-  if (!test::has_cuda() || !has_tensor_cores()) {
-    GTEST_SKIP() << (test::has_cuda() ? "this GPU has no tensor cores for TF32" : test::why_no_cuda());
+/// A kernel in one of its tiles.
+using KernelAndTile = std::pair<ProductKernel, cuda::BlockTile>;
+
+const KernelAndTile kAllTiles[] = {
+    {ProductKernel::registers, {8, 128}},      {ProductKernel::registers, {16, 128}},
+    {ProductKernel::registers, {32, 32}},      {ProductKernel::registers, {64, 64}},
+    {ProductKernel::registers, {128, 128}},    {ProductKernel::tensor_cores, {64, 256}},
+    {ProductKernel::tensor_cores, {128, 128}},
+};
+
+std::string name_of_tile(const ::testing::TestParamInfo<KernelAndTile>& info) {
+  const auto& [kernel, tile] = info.param;
+  return fmt::format("{}_{}x{}", kernel == ProductKernel::registers ? "registers" : "tensor_cores", tile.rows,
+                     tile.columns);
+}
+
+/// Every tile on results that do not fill it, and on results of several. With whole numbers: tensor cores round
+/// factors, so real numbers would show little, but whole ones must come out exactly, in any order of the sums.
+class CudaTiles : public ::testing::TestWithParam<KernelAndTile> {
+ protected:
+  void SetUp() override {
+    if (!test::has_cuda()) {
+      GTEST_SKIP() << test::why_no_cuda();
+    }
+    if (GetParam().first == ProductKernel::tensor_cores && !has_tensor_cores()) {
+      GTEST_SKIP() << "this GPU has no tensor cores for TF32";
+    }
   }
+  template <class Function>
+  static Tensor product(const Shape& shape, const cuda::ProductExtents& e, const Function& function) {
+    return on_gpu<float>(shape, plan_product(GetParam().first, GetParam().second, e), e, function);
+  }
+  static void check_linear(int samples, int inputs, int outputs);
+  static void check_conv(const cuda::ConvExtents& e);
+};
+INSTANTIATE_TEST_SUITE_P(Kernels, CudaTiles, ::testing::ValuesIn(kAllTiles), name_of_tile);
+
+/// Two results in one array, as the gradients of weight and bias are: the bias behind the weight.
+Tensor behind_each_other(const Tensor& a, const Tensor& b) {
+  Tensor both = Tensor::empty({a.numel() + b.numel()});
+  std::copy_n(a.data<float>(), a.numel(), both.mutable_data<float>());
+  std::copy_n(b.data<float>(), b.numel(), both.mutable_data<float>() + a.numel());
+  return both;
+}
+
+void CudaTiles::check_linear(int samples, int inputs, int outputs) {
+  SCOPED_TRACE(fmt::format("{} samples, {} inputs, {} outputs", samples, inputs, outputs));
+  const cuda::LinearExtents e{samples, inputs, outputs};
+  const cpu::LinearShape shape{samples, inputs, outputs};
+  const Tensor x = whole_numbers({samples, inputs}, "x"), there_x = x.to(kGpu);
+  const Tensor weight = whole_numbers({outputs, inputs}, "weight"), there_weight = weight.to(kGpu);
+  const Tensor bias = whole_numbers({outputs}, "bias"), there_bias = bias.to(kGpu);
+  const Tensor grad = whole_numbers({samples, outputs}, "grad"), there_grad = grad.to(kGpu);
+
+  Tensor y = Tensor::empty(grad.shape());
+  cpu::plain::linear(shape, x.data<float>(), weight.data<float>(), bias.data<float>(), y.mutable_data<float>());
+  EXPECT_TRUE(test::same_bytes(product(y.shape(), e.forward(),
+                                       [&](cudaStream_t stream, const auto& plan, float* out, float* partial) {
+                                         cuda::linear(stream, plan, e, there_x.data<float>(),
+                                                      there_weight.data<float>(), there_bias.data<float>(), out,
+                                                      partial);
+                                       }),
+                               y));
+  Tensor grad_x = Tensor::empty(x.shape());
+  cpu::plain::linear_grad_input(shape, grad.data<float>(), weight.data<float>(), grad_x.mutable_data<float>());
+  EXPECT_TRUE(test::same_bytes(product(x.shape(), e.grad_input(),
+                                       [&](cudaStream_t stream, const auto& plan, float* out, float* partial) {
+                                         cuda::linear_grad_input(stream, plan, e, there_grad.data<float>(),
+                                                                 there_weight.data<float>(), out, partial);
+                                       }),
+                               grad_x));
+  Tensor grad_weight = Tensor::empty(weight.shape()), grad_bias = Tensor::zeros(bias.shape());
+  cpu::plain::linear_grad_weight(shape, grad.data<float>(), x.data<float>(), grad_weight.mutable_data<float>());
+  for (std::int64_t i = 0; i < grad.numel(); ++i) {
+    grad_bias.mutable_data<float>()[i % outputs] += grad.data<float>()[i];
+  }
+  EXPECT_TRUE(test::same_bytes(product({weight.numel() + bias.numel()}, e.grad_weight(true),
+                                       [&](cudaStream_t stream, const auto& plan, float* out, float* partial) {
+                                         cuda::linear_grad_weight(stream, plan, e, true, there_grad.data<float>(),
+                                                                  there_x.data<float>(), out, out + weight.numel(),
+                                                                  partial);
+                                       }),
+                               behind_each_other(grad_weight, grad_bias)));
+}
+
+void CudaTiles::check_conv(const cuda::ConvExtents& e) {
+  SCOPED_TRACE(fmt::format("[{}, {}, {}, {}] to {} channels, kernel {}, stride {}, padding {}", e.samples, e.channels,
+                           e.height, e.width, e.outputs, e.kernel, e.stride, e.padding));
+  const cpu::ConvShape shape{e.samples, e.channels, e.height, e.width, e.outputs, {e.kernel, e.stride, e.padding}};
+  const Tensor x = whole_numbers({e.samples, e.channels, e.height, e.width}, "x"), there_x = x.to(kGpu);
+  const Tensor weight = whole_numbers({e.outputs, e.channels, e.kernel, e.kernel}, "weight");
+  const Tensor there_weight = weight.to(kGpu);
+  const Tensor bias = whole_numbers({e.outputs}, "bias"), there_bias = bias.to(kGpu);
+  const Tensor grad = whole_numbers({e.samples, e.outputs, e.rows, e.columns}, "grad"), there_grad = grad.to(kGpu);
+
+  Tensor y = Tensor::empty(grad.shape());
+  cpu::plain::conv2d(shape, x.data<float>(), weight.data<float>(), bias.data<float>(), y.mutable_data<float>());
+  EXPECT_TRUE(test::same_bytes(product(y.shape(), e.forward(),
+                                       [&](cudaStream_t stream, const auto& plan, float* out, float* partial) {
+                                         cuda::conv2d(stream, plan, e, there_x.data<float>(),
+                                                      there_weight.data<float>(), there_bias.data<float>(), out,
+                                                      partial);
+                                       }),
+                               y));
+  Tensor grad_x = Tensor::empty(x.shape());
+  cpu::plain::conv2d_grad_input(shape, grad.data<float>(), weight.data<float>(), grad_x.mutable_data<float>());
+  EXPECT_TRUE(test::same_bytes(product(x.shape(), e.grad_input(),
+                                       [&](cudaStream_t stream, const auto& plan, float* out, float* partial) {
+                                         cuda::conv2d_grad_input(stream, plan, e, there_grad.data<float>(),
+                                                                 there_weight.data<float>(), out, partial);
+                                       }),
+                               grad_x));
+  Tensor grad_weight = Tensor::empty(weight.shape()), grad_bias = Tensor::zeros(bias.shape());
+  cpu::plain::conv2d_grad_weight(shape, grad.data<float>(), x.data<float>(), grad_weight.mutable_data<float>());
+  for (std::int64_t i = 0; i < grad.numel(); ++i) {
+    grad_bias.mutable_data<float>()[i / e.positions() % e.outputs] += grad.data<float>()[i];
+  }
+  EXPECT_TRUE(test::same_bytes(product({weight.numel() + bias.numel()}, e.grad_weight(true),
+                                       [&](cudaStream_t stream, const auto& plan, float* out, float* partial) {
+                                         cuda::conv2d_grad_weight(stream, plan, e, true, there_grad.data<float>(),
+                                                                  there_x.data<float>(), out, out + weight.numel(),
+                                                                  partial);
+                                       }),
+                               behind_each_other(grad_weight, grad_bias)));
+}
+
+TEST_P(CudaTiles, Linear) {
   for (const auto& [samples, inputs, outputs] :
        {std::array{1, 1, 1}, {17, 16, 9}, {64, 32, 128}, {65, 33, 129}, {130, 47, 260}, {40, 1500, 30}}) {
-    SCOPED_TRACE(fmt::format("{} samples, {} inputs, {} outputs", samples, inputs, outputs));
-    const cuda::LinearExtents e{samples, inputs, outputs};
-    const Tensor x = whole_numbers({samples, inputs}, "x");
-    const Tensor weight = whole_numbers({outputs, inputs}, "weight");
-    const Tensor bias = whole_numbers({outputs}, "bias");
-    Tensor y = Tensor::empty({samples, outputs});
-    cpu::plain::linear<float>({samples, inputs, outputs}, x.data<float>(), weight.data<float>(), bias.data<float>(),
-                              y.mutable_data<float>());
-    const Tensor there_x = x.to(kGpu), there_weight = weight.to(kGpu), there_bias = bias.to(kGpu);
-    EXPECT_TRUE(test::same_bytes(
-        on_gpu<float>(y.shape(), ProductKernel::tensor_cores, e.forward(),
-                      [&](cudaStream_t stream, const cuda::ProductPlan& plan, float* out, float* partial) {
-                        cuda::linear<float>(stream, plan, e, there_x.data<float>(), there_weight.data<float>(),
-                                            there_bias.data<float>(), out, partial);
-                      }),
-        y));
+    check_linear(samples, inputs, outputs);
+  }
+}
+
+TEST_P(CudaTiles, Conv2d) {
+  for (const auto& e : {conv(1, 1, 1, 1, 1, 1, 1, 0), conv(2, 3, 9, 7, 70, 3, 1, 1), conv(3, 18, 7, 9, 130, 3, 2, 1),
+                        conv(2, 130, 6, 5, 9, 2, 1, 0), conv(1, 5, 33, 12, 6, 5, 1, 2)}) {
+    check_conv(e);
   }
 }
 
@@ -261,29 +382,6 @@ TEST(ProductPlan, SlicesOnlyWhatIsDeepAndSmall) {
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 12544, 400}).slices, 5) << "low tiles: four times the blocks";
   EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 63}).slices, 1);
   EXPECT_EQ(plan_product(ProductKernel::plain, {6, 75, 50176}).slices, 1);
-}
-
-// The large tiles at once, with a shallow depth: their results are many.
-TEST(CudaProducts, LargeTiles) {
-  if (!test::has_cuda()) {
-    GTEST_SKIP() << test::why_no_cuda();
-  }
-  for (const int columns : {64 * 128 - 3, 128 * 128 - 5}) {
-    const int rows = columns > 10000 ? 127 : 63;
-    const Tensor x = random_tensor({rows, 3}, "x", DType::float32);
-    const Tensor weight = random_tensor({columns, 3}, "weight", DType::float32);
-    const cuda::LinearExtents e{rows, 3, columns};
-    Tensor y = Tensor::empty({rows, columns});
-    cpu::plain::linear<float>({rows, 3, columns}, x.data<float>(), weight.data<float>(), nullptr,
-                              y.mutable_data<float>());
-    const Tensor there_x = x.to(kGpu), there_weight = weight.to(kGpu);
-    EXPECT_TRUE(near(on_gpu<float>(y.shape(), ProductKernel::registers, e.forward(),
-                                   [&](cudaStream_t stream, const cuda::ProductPlan& plan, float* out, float* partial) {
-                                     cuda::linear<float>(stream, plan, e, there_x.data<float>(),
-                                                         there_weight.data<float>(), nullptr, out, partial);
-                                   }),
-                     y, 3));
-  }
 }
 
 }  // namespace
