@@ -28,6 +28,9 @@ endif()
 
 # NCCL comes with the toolkit, or as a package of its own.
 set(STAGECOACH_HAS_NCCL OFF)
+if(STAGECOACH_STATIC AND STAGECOACH_NCCL STREQUAL AUTO)
+  set(STAGECOACH_NCCL OFF)  # it is there as a shared library only
+endif()
 if(STAGECOACH_CUDA_KIND STREQUAL "gpu" AND NOT STAGECOACH_NCCL STREQUAL OFF)
   find_path(STAGECOACH_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(STAGECOACH_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})

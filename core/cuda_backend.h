@@ -21,7 +21,7 @@ namespace cuda {
 void require_device(Device device);
 /// How many GPUs there are. Throws UsageError, saying why, unless there is one.
 int gpu_count();
-/// "NVIDIA H200, compute capability 9.0, driver 13.0, runtime 13.0".
+/// "NVIDIA H200, compute capability 9.0, driver for CUDA 13.0, runtime 13.0".
 std::string description(Device device);
 /// True when the kernels run on the CPU, by core/cuda/emulation.
 bool is_emulated();
@@ -40,7 +40,8 @@ const Kernels& kernels();
 void allow_tf32(bool on);
 /// Whether products on `device` will use them.
 bool uses_tf32(Device device);
-/// Lets a kernel of a recording be set up before the last one has ended. On at first; it changes no result.
+/// Lets a kernel of a recording be set up before the last one has ended. It changes no result. On at first, unless
+/// STAGECOACH_NO_OVERLAP is in the environment: to find out whether it has to do with a failure.
 void allow_overlap(bool on);
 bool overlap_allowed();
 

@@ -5,9 +5,11 @@
 #   scripts/gpu_check.sh [--binaries DIR] [--data CIFAR_DIR] [--python PYTHON] [--out FILE]
 #
 #   --binaries DIR     take ready programs from here (or its bin/) instead of building the preset cuda
-#   --data CIFAR_DIR   CIFAR-10 in its binary layout ($STAGECOACH_CIFAR10, or data, if not given)
+#   --data CIFAR_DIR   CIFAR-10 in its binary layout ($STAGECOACH_CIFAR10, or data, if not given); without it generated
+#                      pictures are taken, for the speed
 #   --python PYTHON    has torch with CUDA, and numpy (python3 if not given)
-#   --out FILE         the page (docs/measurements/gpu_check.md if not given)
+#   --out FILE         the page (docs/measurements/gpu_check.md if not given); what the parts said lies beside it in a
+#                      folder .logs
 #
 # Exit status: 0 all passed; 1 a part failed; 2 no GPU, or wrong flags, and nothing was written; 3 nothing failed, but
 # a part did not run or did not end. The page says which.
@@ -17,11 +19,12 @@ set -uo pipefail             # no -e: a part that fails must not stop the others
 kMinutes=8
 kGpuTests='*cuda*:*Cuda*'  # tests with a CUDA half have it in their names
 # Each kernel beside its CPU twin: few tests, as a sanitizer makes them some hundred times slower.
-kSanitizedTests='*Twins*cuda*:*Twins*Cuda*:*Cuda*Twins*:*CudaProducts*'
-kSanitizerSeconds=45  # starting alone takes some
+kSanitizedTests='cuda/*Twins*:*CudaProducts*'
+kTestSeconds=120
+kSanitizerSeconds=80  # for all of them together, as they run side by side; starting alone takes some
 
 usage() {
-  sed -n '2,13s/^# \{0,1\}//p' "$0"
+  sed -n '2,15s/^# \{0,1\}//p' "$0"
   exit 2
 }
 
@@ -45,7 +48,8 @@ done
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 page=${page:-$PWD/docs/measurements/gpu_check.md}
 data=${data:-$PWD/data}
-export STAGECOACH_CIFAR10=$data  # for the tests
+has_data() { compgen -G "$data/data_batch_*.bin" > /dev/null || [[ -d $data/cifar-10-batches-bin ]]; }
+! has_data || export STAGECOACH_CIFAR10=$data  # for the tests
 
 # "NVIDIA H200, 580.65.06, 9.0" of the first GPU.
 if ! gpu=$(timeout 20 nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader 2> /dev/null) ||
@@ -57,6 +61,9 @@ IFS=',' read -r gpu_name gpu_driver gpu_capability <<< "${gpu%%$'\n'*}"
 gpu_capability=${gpu_capability// /}
 
 work=$(mktemp -d)
+logs=${page%.md}.logs
+rm -rf "$logs"
+mkdir -p "$logs" || exit 1
 : > "$work/summary"
 : > "$work/body"
 failed=false
@@ -79,29 +86,47 @@ begin() { part_start=$SECONDS; }
 # shellcheck disable=SC2059  # the format is the caller's
 write() { printf "$@" >> "$work/body"; }
 
-# write_words [LINES]: the last ones of the command that `limited` ran.
-write_words() { write '```text\n%s\n```\n\n' "$(cat "$work/out" "$work/err" | tail -n "${1:-15}")"; }
+# write_words NAME [LINES]: the first and the last ones of what NAME said. The first failure is often the one that counts.
+write_words() {
+  local lines=${2:-15}
+  write '```text\n%s\n```\n\n' "$(cat "$logs/$1.out" "$logs/$1.err" |
+    awk -v most="$lines" '{ line[NR] = $0 } END {
+      for (i = 1; i <= NR; i++) if (i <= most || i > NR - most) print line[i]; else if (i == most + 1) print "…" }')"
+}
 
 seconds_left() { echo $((60 * kMinutes - 5 - SECONDS)); }
 
-# limited SECONDS COMMAND…: what it says goes to $work/out and $work/err. 124: the time was over; 125: none was left.
-limited() {
-  local limit=$1 left status
+# start NAME SECONDS COMMAND…: runs it beside the script; what it says goes to NAME.out and NAME.err of the logs.
+declare -A child
+start() {
+  local limit=$2 left
   left=$(seconds_left)
-  : > "$work/out"
-  : > "$work/err"
-  ((left > 5)) || return 125
+  : > "$logs/$1.out"
+  : > "$logs/$1.err"
+  ((left > 5)) || return 0
   ((limit < left)) || limit=$left
-  timeout --kill-after=3 "$limit" "${@:2}" > "$work/out" 2> "$work/err" < /dev/null &
-  child=$!
-  wait "$child"  # unlike a command in the foreground, a wait ends when the script is interrupted
+  timeout --kill-after=3 "$limit" "${@:3}" > "$logs/$1.out" 2> "$logs/$1.err" < /dev/null &
+  child[$1]=$!
+}
+
+# finish NAME: waits for it. 124: its time was over; 125: none was left.
+finish() {
+  local status
+  [[ -n ${child[$1]:-} ]] || return 125
+  wait "${child[$1]}"  # unlike a command in the foreground, a wait ends when the script is interrupted
   status=$?
-  child=""
+  unset "child[$1]"
   ((status != 137)) || status=124
   return $status
 }
 
-# result STATUS WORDS: what the summary says of a command that `limited` ran.
+# limited NAME SECONDS COMMAND…: both at once.
+limited() {
+  start "$@"
+  finish "$1"
+}
+
+# result STATUS WORDS: what the summary says of a command that `finish` waited for.
 result() {
   case $1 in
     0) echo "passed: $2" ;;
@@ -125,80 +150,139 @@ program() {
 
 build() {
   begin
-  if [[ -n $binaries ]]; then
-    note build "passed: ready programs of $binaries"
+  if [[ -z $binaries ]]; then
+    binaries=$PWD/build/cuda
+    limited build 300 bash -c 'scripts/setup.sh --for-benchmarks &&
+      scripts/build.sh cuda --target gpu_check -DSTAGECOACH_BENCHMARKS=ON "-DCMAKE_CUDA_ARCHITECTURES=$1-real"' \
+      build "${gpu_capability/./}"
+    local status=$?
+    note build "$(result $status "preset cuda for compute capability $gpu_capability")"
+    if [[ $status != 0 ]]; then
+      write '## Build\n\n'
+      write_words build 30
+      binaries=/nonexistent  # rather nothing than the programs of an older build
+    fi
     return
   fi
-  binaries=$PWD/build/cuda
-  limited 60 scripts/setup.sh --for-benchmarks &&
-    limited 240 scripts/build.sh cuda -DSTAGECOACH_BENCHMARKS=ON "-DCMAKE_CUDA_ARCHITECTURES=${gpu_capability/./}-real"
-  local status=$?
-  note build "$(result $status "preset cuda for compute capability $gpu_capability")"
-  if [[ $status != 0 ]]; then
-    write '## Build\n\n'
-    write_words 30
-    binaries=/nonexistent  # rather nothing than the programs of an older build
+  local name path missing=""
+  for name in ch01_single_device "${test_programs[@]}"; do
+    if path=$(program "$name"); then
+      missing+=$(ldd "$path" 2> /dev/null | sed -n "s/^\s*\(\S*\) => not found.*/ \1/p" | tr -d '\n')
+    fi
+  done
+  if [[ -n $missing ]]; then
+    note build "FAILED: the programs of $binaries need libraries that are not here:$missing; the preset portable has them in"
+  else
+    note build "passed: ready programs of $binaries"
   fi
 }
 
-# count PATTERN: the number that gtest gives after it, or 0.
+# count PATTERN NAME: the number that gtest gives after it, or 0.
 count() {
   local found
-  found=$(sed -n "s/^\[ *$1 *\] \([0-9]*\) test.*/\1/p" "$work/out" | head -n 1)
+  found=$(sed -n "s/^\[ *$1 *\] \([0-9]*\) test.*/\1/p" "$logs/$2.out" | head -n 1)
   echo "${found:-0}"
 }
 
-# run_tests NAME: those of one test program that use the GPU.
-run_tests() {
-  begin
-  local path status ran passed skipped
-  if ! path=$(program "$1"); then
-    note "$1" "not run: there is no such program"
-    return
-  fi
-  limited 90 "$path" "--gtest_filter=$kGpuTests" --gtest_brief=1
-  status=$?
-  ran=$(count '=*') passed=$(count PASSED) skipped=$(count SKIPPED)
-  if [[ $status == 0 && $((ran - skipped)) -le 0 ]]; then
-    note "$1" "not run: of $ran tests for the GPU $skipped were skipped"
-    return
-  fi
-  note "$1" "$(result $status "$passed passed, $((ran - passed - skipped)) failed, $skipped skipped")"
-  if [[ $status != 0 ]]; then
-    write '## Tests: the last words of %s\n\n' "$1"
-    write_words 40
-  fi
+# Runs the first test that failed in NAME's program once more, alone: so it is told from those that an earlier failure
+# took along; and with each kernel waited for: so the error names the kernel.
+rerun_first_failure() {
+  local first
+  first=$(sed -n 's/^\[ *FAILED *\] \([^ ,]*\).*/\1/p' "$logs/$1.out" | head -n 1)
+  [[ -n $first ]] || return
+  for way in CUDA_LAUNCH_BLOCKING=1 STAGECOACH_NO_OVERLAP=1; do
+    limited "$1-again" 30 env "$way" "$2" "--gtest_filter=$first" --gtest_brief=1
+    write '`%s` alone, with `%s`: exit status %d\n\n' "$first" "$way" $?
+    write_words "$1-again"
+  done
 }
 
-# sanitize TOOL NAME: the kernel tests of one test program.
+# Tests of all programs, side by side: they ask for little of the GPU.
+tests() {
+  local name path status ran passed skipped
+  begin
+  for name in "${test_programs[@]}"; do
+    if path=$(program "$name"); then
+      start "$name" "$kTestSeconds" "$path" "--gtest_filter=$kGpuTests" --gtest_brief=1
+    fi
+  done
+  for name in "${test_programs[@]}"; do
+    if ! path=$(program "$name"); then
+      note "$name" "not run: there is no such program"
+      continue
+    fi
+    finish "$name"
+    status=$?
+    ran=$(count '=*' "$name") passed=$(count PASSED "$name") skipped=$(count SKIPPED "$name")
+    if [[ $status == 0 && $((ran - skipped)) -le 0 ]]; then
+      if [[ $name == test_parallel ]]; then
+        note "$name" "skipped: its tests for the GPU are those of NCCL, which is not built in or wants more GPUs"
+      else
+        note "$name" "not run: of $ran tests for the GPU $skipped were skipped"
+      fi
+      continue
+    fi
+    note "$name" "$(result $status "$passed passed, $((ran - passed - skipped)) failed, $skipped skipped")"
+    if [[ $status != 0 ]]; then
+      write '## Tests: the words of %s\n\n' "$name"
+      write_words "$name" 40
+      rerun_first_failure "$name" "$path"
+    fi
+  done
+}
+
+# The kernel tests under the tools of compute-sanitizer, side by side.
 sanitize() {
+  local sanitizer tool name part path status tests
   begin
-  local sanitizer path status tests
   if ! sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer); then
-    note "compute-sanitizer, $1, $2" "not run: compute-sanitizer not found"
+    note "compute-sanitizer" "not run: compute-sanitizer not found"
     return
   fi
-  if ! path=$(program "$2"); then
-    note "compute-sanitizer, $1, $2" "not run: there is no $2"
-    return
-  fi
-  limited "$kSanitizerSeconds" "$sanitizer" --tool "$1" --error-exitcode 99 "$path" "--gtest_filter=$kSanitizedTests" \
-    --gtest_brief=1
-  status=$?
-  tests=$(($(count '=*') - $(count SKIPPED)))
-  if [[ $status == 0 && $tests == 0 ]]; then
-    note "compute-sanitizer, $1, $2" "not run: no test ran of $kSanitizedTests"
-    return
-  fi
-  note "compute-sanitizer, $1, $2" \
-    "$(result $status "$tests tests; $(sed -n 's/^=* *\([A-Z]* SUMMARY: .*\)/\1/p' "$work/out" | tail -n 1)")"
-  if [[ $status != 0 && $status != 125 ]]; then
-    write '## compute-sanitizer, %s, %s: its last words\n\n' "$1" "$2"
-    write_words 40
-  fi
+  for tool in memcheck racecheck initcheck; do
+    for name in test_cuda test_core; do
+      if path=$(program "$name"); then
+        start "$tool-$name" "$kSanitizerSeconds" "$sanitizer" --tool "$tool" --error-exitcode 99 "$path" \
+          "--gtest_filter=$kSanitizedTests" --gtest_brief=1
+      fi
+    done
+  done
+  for tool in memcheck racecheck initcheck; do
+    for name in test_cuda test_core; do
+      part="compute-sanitizer, $tool, $name"
+      if ! path=$(program "$name"); then
+        note "$part" "not run: there is no $name"
+        continue
+      fi
+      finish "$tool-$name"
+      status=$?
+      tests=$(($(count '=*' "$tool-$name") - $(count SKIPPED "$tool-$name")))
+      if [[ $status == 0 && $tests -le 0 ]]; then
+        note "$part" "not run: no test ran of $kSanitizedTests"
+        continue
+      fi
+      note "$part" \
+        "$(result $status "$tests tests; $(sed -n 's/^=* *\([A-Z]* SUMMARY: .*\)/\1/p' "$logs/$tool-$name.out" | tail -n 1)")"
+      if [[ $status != 0 && $status != 125 ]]; then
+        write '## %s: its words\n\n' "$part"
+        write_words "$tool-$name" 40
+      fi
+    done
+  done
 }
 
-has_data() { compgen -G "$data/data_batch_*.bin" > /dev/null || [[ -d $data/cifar-10-batches-bin ]]; }
+# Pictures to measure with: CIFAR-10, or as many generated ones, whose losses say nothing.
+choose_data() {
+  local path
+  data_name="CIFAR-10"
+  ! has_data || return
+  if path=$(program make_generated_data) && begin &&
+    limited data 60 "$path" "$work/generated" --train 50000 --test 10000; then
+    data_name="generated pictures"
+    data=$work/generated
+    note "CIFAR-10" "not here: measured on generated pictures; give --data"
+  fi
+}
 
 # Both devices' epochs beside each other. Files: the CPU's page, then lines of our run.
 epoch_table() {
@@ -219,7 +303,7 @@ epoch_table() {
 
 chapter1() {
   begin
-  local part="chapter 1, ten epochs of CIFAR-10" path status epochs
+  local part="chapter 1, ten epochs of $data_name" path status epochs
   if ! path=$(program ch01_single_device); then
     note "$part" "not run: there is no ch01_single_device"
     return
@@ -227,17 +311,18 @@ chapter1() {
     note "$part" "not run: no CIFAR-10 in $data; give --data"
     return
   fi
-  limited 100 "$path" --device cuda --data "$data" --head softmax --optimizer adam --lr 0.001 --batch-size 64 \
+  limited chapter1 100 "$path" --device cuda --data "$data" --head softmax --optimizer adam --lr 0.001 --batch-size 64 \
     --epochs 10
   status=$?
-  grep '^Epoch:' "$work/out" > "$work/epochs"
+  grep '^Epoch:' "$logs/chapter1.out" > "$work/epochs"
   epochs=$(wc -l < "$work/epochs")
   note "$part" "$(result $status "$epochs epochs")"
-  write '## Chapter 1 on CIFAR-10\n\n`--head softmax --optimizer adam --lr 0.001 --batch-size 64`. '
+  write '## Chapter 1 on %s\n\n' "$data_name"
+  write '`--head softmax --optimizer adam --lr 0.001 --batch-size 64`. '
   write 'The CPU columns are those of `docs/measurements/ch01_cifar10.md`, from another machine.\n\n'
   write '| epoch | loss, CPU | loss, GPU | test acc, CPU | test acc, GPU | img/s, CPU | img/s, GPU |\n'
   write '|---:|---:|---:|---:|---:|---:|---:|\n%s\n\n' "$(epoch_table docs/measurements/ch01_cifar10.md "$work/epochs")"
-  [[ $status == 0 ]] || write_words
+  [[ $status == 0 ]] || write_words chapter1
 }
 
 # Where Python's packages keep cuBLAS and cuDNN, for the kernel table to compare with.
@@ -258,11 +343,11 @@ kernels() {
   fi
   libraries=$(peer_libraries)
   places=${libraries:+$libraries:}${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
-  limited 90 env "LD_LIBRARY_PATH=$places" "$path"
+  limited kernels 90 env "LD_LIBRARY_PATH=$places" "$path"
   status=$?
-  note "kernel table" "$(result $status "$(grep -c '^| .* | [0-9]*% | ' "$work/out") rows")"
-  write '## Kernels\n\n%s\n\n' "$(< "$work/out")"
-  [[ $status == 0 ]] || write_words
+  note "kernel table" "$(result $status "$(grep -c '^| .* | [0-9]*% | ' "$logs/kernels.out") rows")"
+  write '## Kernels\n\n%s\n\n' "$(< "$logs/kernels.out")"
+  [[ $status == 0 ]] || write_words kernels
 }
 
 # The four convolution kernels, for docs/convolution_kernel.md.
@@ -273,11 +358,11 @@ convolution_steps() {
     note "$part" "not run: there is no convolution_steps_benchmark"
     return
   fi
-  limited 40 "$path"
+  limited convolution 40 "$path"
   status=$?
-  note "$part" "$(result $status "$(grep -c '^| .* | [0-9.]* | [0-9]* | ' "$work/out") rows")"
-  write '## The convolution, step by step\n\n%s\n\n' "$(< "$work/out")"
-  [[ $status == 0 ]] || write_words
+  note "$part" "$(result $status "$(grep -c '^| .* | [0-9.]* | [0-9]* | ' "$logs/convolution.out") rows")"
+  write '## The convolution, step by step\n\n%s\n\n' "$(< "$logs/convolution.out")"
+  [[ $status == 0 ]] || write_words convolution
 }
 
 # A few thousand pictures, for a model whose epochs are long: twenty steps of 512.
@@ -291,22 +376,26 @@ few_pictures() {
   head -c $((3073 * 512)) "$source/test_batch.bin" > "$work/few/test_batch.bin"
 }
 
-# beside_torch PART DATA FLAGS…: our epochs and PyTorch's in turn.
+# beside_torch NAME PART DATA FLAGS…: our epochs and PyTorch's in turn.
 beside_torch() {
   begin
-  local part="beside PyTorch: $1" limit=90 left status ratio
-  left=$(seconds_left)
+  local part="beside PyTorch: $2" limit=75 left status ratio
+  left=$(($(seconds_left) - kSanitizerSeconds))
   ((limit < left)) || limit=$left
-  limited "$limit" "$python" tests/benchmarks/cuda_epoch_ratio.py --data "$2" --program "$ch01" \
-    --limit $((limit - 8)) "${@:3}"
+  if ((limit < 40)); then  # not enough to compile anything
+    note "$part" "not run: the time was over"
+    return
+  fi
+  limited "$1" "$limit" "$python" tests/benchmarks/cuda_epoch_ratio.py --data "$3" --program "$ch01" \
+    --limit $((limit - 8)) "${@:4}"
   status=$?
-  ratio=$(sed -n 's/^Ratio to the fastest/ratio to the fastest/p' "$work/out")
+  ratio=$(sed -n 's/^Ratio to the fastest/ratio to the fastest/p' "$logs/$1.out" | tail -n 1)
   note "$part" "$(result $status "${ratio:-no ratio}")"
-  write '### %s\n\n' "$1"
+  write '### %s\n\n' "$2"
   if [[ $status == 0 ]]; then
-    write '%s\n\n' "$(< "$work/out")"
+    write '%s\n\n' "$(< "$logs/$1.out")"
   else
-    write_words
+    write_words "$1"
   fi
 }
 
@@ -315,21 +404,25 @@ all_beside_torch() {
   local reason="" ch01
   ch01=$(program ch01_single_device) || reason="there is no ch01_single_device"
   has_data || reason="no CIFAR-10 in $data; give --data"
-  if [[ -z $reason ]] &&
-    ! limited 60 "$python" -c 'import numpy, sys, torch; sys.exit(not torch.cuda.is_available())'; then
-    reason="$python has no torch with CUDA"
-    (($(seconds_left) > 5)) || reason="the $kMinutes minutes were over"
+  if [[ -z $reason ]]; then
+    limited torch 120 "$python" -c 'import numpy, sys, torch; sys.exit(not torch.cuda.is_available())'
+    case $? in
+      0) ;;
+      124) reason="$python took more than two minutes to load torch" ;;
+      125) reason="the $kMinutes minutes were over" ;;
+      *) reason="$python has no torch with CUDA, and numpy" ;;
+    esac
   fi
   if [[ -n $reason ]]; then
     note "beside PyTorch" "not run: $reason"
     return
   fi
-  write '## Epochs beside PyTorch\n\nThe same model, pictures and optimizer. Ways of running PyTorch: '
+  write '## Epochs beside PyTorch\n\nThe same model, pictures (%s) and optimizer. Ways of running PyTorch: ' "$data_name"
   write '`tests/benchmarks/torch_cuda_epoch.py`.\n\n'
   few_pictures
-  beside_torch "convnet, batch 64" "$data" --model convnet --batch-size 64
-  beside_torch "convnet, batch 1024" "$data" --model convnet --batch-size 1024
-  beside_torch "resnet18, batch 512, TF32" "$work/few" --model resnet18 --batch-size 512 --tf32
+  beside_torch torch-64 "convnet, batch 64" "$data" --model convnet --batch-size 64
+  beside_torch torch-1024 "convnet, batch 1024" "$data" --model convnet --batch-size 1024
+  beside_torch torch-resnet18 "resnet18, batch 512, TF32" "$work/few" --model resnet18 --batch-size 512 --tf32
 }
 
 cuda_versions() {
@@ -359,24 +452,19 @@ write_page() {
     cat "$work/body"
   } | cat -s > "$page"
   rm -rf "$work"
-  echo "gpu_check: $page"
+  echo "gpu_check: $page; all that was said: $logs"
 }
 trap write_page EXIT
-child=""
-trap '[[ -z $child ]] || kill "$child"; note "the rest" "not run: interrupted"; exit 130' INT TERM
+trap 'kill "${child[@]}" 2> /dev/null; note "the rest" "not run: interrupted"; exit 130' INT TERM
 
+test_programs=(test_core test_cuda test_nn test_datasets test_parallel test_chapters)
 build
-for name in test_core test_cuda test_nn test_datasets test_parallel test_chapters; do
-  run_tests "$name"
-done
+tests
+choose_data
 chapter1
 kernels
 convolution_steps
 all_beside_torch
-for tool in memcheck racecheck initcheck; do  # last: what they slow down must not cost the measurements their time
-  for name in test_cuda test_core; do
-    sanitize "$tool" "$name"
-  done
-done
+sanitize  # last: what it slows down must not cost the measurements their time
 ! $failed || exit 1
 ! $incomplete || exit 3

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 
 #include "core/cuda/check.h"
@@ -76,7 +77,7 @@ std::string description(Device device) {
 namespace {
 
 std::atomic<bool> tf32_allowed{false};
-std::atomic<bool> overlap{true};
+std::atomic<bool> overlap{std::getenv("STAGECOACH_NO_OVERLAP") == nullptr};
 
 }  // namespace
 

@@ -4,7 +4,9 @@
 
 PyTorch runs in every way of torch_cuda_epoch.py that works here; ours is compared with the fastest of them. Each way
 stays in memory, so that it is compiled once, and trains two epochs that do not count. Our program starts anew each
-round, and its last epoch counts. The medians of the rounds are compared. Needs torch and numpy.
+round, and its first two epochs do not count. Of each round the median of its epochs is taken, and the medians of the
+rounds are compared. What is there when the time is over, or the program is told to end, is printed. Needs torch and
+numpy.
 """
 
 import argparse
@@ -28,30 +30,36 @@ OURS = "Stagecoach"
 WARM_UP = 2  # epochs: a batch of a new size is captured when it comes for the second time
 
 
+class TimeOver(BaseException):
+    """No Exception: a compiler that takes those for its own would go on."""
+
+
 def our_rate(flags):
-    """Images per second of the last epoch."""
+    """Images per second: the median of the epochs behind the first two."""
     command = [flags.program, "--data", str(flags.data), "--model", flags.model, "--device", flags.device,
-               "--batch-size", str(flags.batch_size), "--epochs", str(flags.our_epochs), "--optimizer", "adam",
+               "--batch-size", str(flags.batch_size), "--epochs", str(WARM_UP + flags.epochs), "--optimizer", "adam",
                "--lr", "0.001"] + (["--tf32"] if flags.tf32 else [])  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     rates = re.findall(r"^Epoch: .* (\d+) img/s", done.stdout, re.MULTILINE)
     if done.returncode != 0 or not rates:
         said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-        sys.exit(f"{flags.program} ended with {done.returncode} and said: {said}")
-    return float(rates[-1])
+        print(f"{flags.program} ended with {done.returncode} and said: {said}\n", flush=True)
+        return None
+    return statistics.median(float(rate) for rate in rates[WARM_UP:])
 
 
 @contextlib.contextmanager
 def time_limit(end):
-    """Raises TimeoutError at the time `end`: compiling may take a minute, and the rounds need time too."""
+    """Raises TimeOver at the time `end`, and each second from then on: compiling may take a minute, and the rounds need
+    time too."""
 
     def stop(*_):
-        raise TimeoutError("the time for warming up was over")
+        raise TimeOver("the time for warming up was over")
 
     if time.monotonic() >= end:
         stop()
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, end - time.monotonic())
+    signal.setitimer(signal.ITIMER_REAL, end - time.monotonic(), 1)
     try:
         yield
     finally:
@@ -74,23 +82,42 @@ def torch_ways(flags, data, end):
                 for _ in range(WARM_UP):
                     way.epoch()
             ways[name] = way
-        except Exception as error:  # a way that does not work here is said to be so, and the others go on
+        except (Exception, TimeOver) as error:  # a way that does not work here is said to be so, and the others go on
             words = str(error).strip().splitlines()
             print(f"{name}: not run: {type(error).__name__}: {words[0] if words else ''}\n", flush=True)
     return ways
 
 
+def measure(flags, data, ways, rates, start):
+    """Fills `rates`, round by round."""
+    for _ in range(flags.rounds):
+        round_start = time.monotonic()
+        if flags.device == "cuda":
+            torch.cuda.empty_cache()  # room for ours
+        rate = our_rate(flags)
+        if rate is None:  # it has said why; theirs are worth knowing all the same
+            rates.pop(OURS, None)
+        elif OURS in rates:
+            rates[OURS].append(rate)
+        for name, way in ways.items():
+            rates[name].append(len(data[1]) / statistics.median(way.epoch()[0] for _ in range(flags.epochs)))
+        now = time.monotonic()
+        if now + (now - round_start) > start + flags.limit:  # no time for one more
+            break
+
+
 def print_table(rates):
-    medians = {name: statistics.median(values) for name, values in rates.items()}
+    """Whether ours and theirs could be compared."""
+    medians = {name: statistics.median(values) for name, values in rates.items() if values}
     theirs = [name for name in medians if name != OURS]
     fastest = max(theirs, key=medians.get) if theirs else None
     print("| | img/s, median | all rounds |\n|---|---:|---|")
-    for name, values in rates.items():
-        print(f"| {name} | {medians[name]:.0f} | {', '.join(f'{value:.0f}' for value in values)} |")
-    if fastest:
+    for name, median in medians.items():
+        print(f"| {name} | {median:.0f} | {', '.join(f'{value:.0f}' for value in rates[name])} |")
+    if fastest and OURS in medians:
         print(f"\nRatio to the fastest of PyTorch ({fastest.removeprefix('PyTorch, ')}): "
               f"{medians[OURS] / medians[fastest]:.2f}\n")  # fmt: skip
-    return bool(theirs)
+    return bool(theirs) and OURS in medians
 
 
 def main():
@@ -101,7 +128,7 @@ def main():
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try this script")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--our-epochs", type=int, default=3, help="per round; the last one counts")
+    parser.add_argument("--epochs", type=int, default=3, help="that count, a round")
     parser.add_argument("--program", default=str(HERE.parents[1] / "build/cuda/bin/ch01_single_device"))
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds: fewer ways and rounds when over")
     flags = parser.parse_args()
@@ -115,18 +142,15 @@ def main():
           f"epoch, PyTorch {torch.__version__}.\n", flush=True)  # fmt: skip
     ways = torch_ways(flags, data, start + min(0.7 * flags.limit, 1e9))
     rates = {OURS: []} | {name: [] for name in ways}
-    for _ in range(flags.rounds):
-        round_start = time.monotonic()
-        if flags.device == "cuda":
-            torch.cuda.empty_cache()  # room for ours
-        rates[OURS].append(our_rate(flags))
-        for name, way in ways.items():
-            rates[name].append(len(data[1]) / way.epoch()[0])
-        now = time.monotonic()
-        if now + (now - round_start) > start + flags.limit:  # no time for one more
-            break
+
+    def end(*_):
+        raise TimeOver
+
+    signal.signal(signal.SIGTERM, end)
+    with contextlib.suppress(TimeOver):
+        measure(flags, data, ways, rates, start)
     if not print_table(rates):
-        sys.exit("no way of PyTorch works here")
+        sys.exit("nothing could be compared")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ TEST_F(Ch01Errors, WhatFailsOrExplainsLeavesAnEarlierRunAlone) {
 
 TEST_F(Ch01Errors, TwoRunsDoNotShareAFolder) {
   make_data(1000, 50);
-  Running first(STAGECOACH_CH01, {"--data", "data", "--epochs", "1000000", "--out", "run"}, folder());
+  Running first(kCh01, {"--data", "data", "--epochs", "1000000", "--out", "run"}, folder());
   while (first.out().find("Epoch: 1,") == std::string::npos) {
     std::this_thread::yield();
   }
@@ -147,9 +147,7 @@ TEST_F(Ch01Errors, AChangedConfigIsNotTrusted) {
   }
 }
 
-TEST_F(Ch01Errors, StandardOutputCannotBeWritten) {
-  EXPECT_EQ(shell(std::string(STAGECOACH_CH01) + " --smoke > /dev/full").exit_code, 3);
-}
+TEST_F(Ch01Errors, StandardOutputCannotBeWritten) { EXPECT_EQ(shell(kCh01 + " --smoke > /dev/full").exit_code, 3); }
 
 TEST_F(Ch01Errors, Resume) {
   expect_error({"--resume", "nowhere"}, 3, {"nowhere"});
@@ -183,13 +181,12 @@ TEST_F(Ch01Errors, OutCannotBeWritten) {
 
 TEST_F(Ch01Errors, AFullDiskKeepsTheOlderSave) {
   make_data(100, 50);
-  const std::string run = std::string(STAGECOACH_CH01) + " --data data --out run ";
+  const std::string run = kCh01 + " --data data --out run ";
   ASSERT_EQ(shell(run + "--epochs 1").exit_code, 0);
   const std::string weights = read_bytes(folder() / "run/weights.safetensors");
   const std::string checkpoint = read_bytes(folder() / "run/checkpoints/epoch-2-step-0/shard_0.safetensors");
   // A file size limit of 100 KiB acts as the full disk: writes fail, though the signal for it is ignored.
-  const Outcome full =
-      shell("trap '' XFSZ; ulimit -f 200; exec " + std::string(STAGECOACH_CH01) + " --resume run --epochs 2");
+  const Outcome full = shell("trap '' XFSZ; ulimit -f 200; exec " + kCh01 + " --resume run --epochs 2");
   EXPECT_EQ(full.exit_code, 3) << full.out << full.err;
   EXPECT_NE(full.err.find("shard_0.safetensors"), std::string::npos) << full.err;
   EXPECT_EQ(read_bytes(folder() / "run/weights.safetensors"), weights);

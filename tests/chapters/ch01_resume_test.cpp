@@ -55,7 +55,7 @@ TEST_F(Ch01Resume, AfterAnInterruptWithinAnEpoch) {
   ASSERT_EQ(ch01(flags({"--epochs", "3", "--microbatches", "2", "--out", "whole"})).exit_code, 0);
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string out = "cut-" + std::to_string(signal);
-    Running running(STAGECOACH_CH01, flags({"--epochs", "3", "--microbatches", "2", "--out", out}), folder());
+    Running running(kCh01, flags({"--epochs", "3", "--microbatches", "2", "--out", out}), folder());
     while (running.out().find("Epoch: 1,") == std::string::npos) {
       std::this_thread::yield();
     }
@@ -72,7 +72,7 @@ TEST_F(Ch01Resume, AfterAnInterruptWithinAnEpoch) {
 TEST_F(Ch01Resume, AfterAnInterruptWhileTesting) {
   make_data(64, 4000);  // two steps, and a test that takes nearly all of the time
   ASSERT_EQ(ch01(flags({"--epochs", "3", "--out", "whole"})).exit_code, 0);
-  Running running(STAGECOACH_CH01, flags({"--epochs", "3", "--out", "cut"}), folder());
+  Running running(kCh01, flags({"--epochs", "3", "--out", "cut"}), folder());
   while (running.out().find("Epoch: 1,") == std::string::npos) {
     std::this_thread::yield();
   }

@@ -26,7 +26,7 @@ Json updated(Json object, const Json& more) {
 
 }  // namespace
 
-Outcome CompareTest::compare(const Texts& arguments) { return run(STAGECOACH_COMPARE, arguments); }
+Outcome CompareTest::compare(const Texts& arguments) { return run(kCompare, arguments); }
 
 void CompareTest::write(const std::string& name, const std::string& text) {
   fs::create_directories((folder() / name).parent_path());

@@ -79,7 +79,7 @@ TEST_F(CompareRefusal, UsageErrors) {
   const Outcome help = compare({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   expect_texts(help.out, {"--svg", "--baseline", "--markdown", "Example:\n  compare runs/"});
-  EXPECT_EQ(shell(STAGECOACH_COMPARE " a > /dev/full").exit_code, 3);
+  EXPECT_EQ(shell(kCompare + " a > /dev/full").exit_code, 3);
 }
 
 TEST_F(CompareRefusal, WhatIsNoRunIsADataError) {

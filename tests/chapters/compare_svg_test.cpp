@@ -60,7 +60,7 @@ TEST_F(CompareSvg, SvgThatCannotBeWrittenKeepsTheOlderFile) {
   write("plot.svg", "older");
   expect_error({"a", "--svg", "nowhere/plot.svg"}, 3, {"nowhere/plot.svg"});
   expect_error({"a", "--svg", "a"}, 3, {"a"});
-  const Outcome full = shell("trap '' XFSZ; ulimit -f 1; exec " STAGECOACH_COMPARE " a --svg plot.svg");
+  const Outcome full = shell("trap '' XFSZ; ulimit -f 1; exec " + kCompare + " a --svg plot.svg");
   EXPECT_EQ(full.exit_code, 3) << full.err;
   EXPECT_EQ(read_bytes(folder() / "plot.svg"), "older");
 }

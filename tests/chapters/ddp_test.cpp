@@ -10,7 +10,7 @@
 namespace stagecoach::test {
 namespace {
 
-const std::string kDdp = STAGECOACH_CH06;
+const std::string& kDdp = kCh06;
 const std::vector<std::string> kModes{"single", "parameter", "buckets", "central", "replicate"};
 
 /// Buckets that convnet fills several of; its gradients have 242 KiB.
@@ -45,7 +45,7 @@ TEST_F(Ddp, EveryModeEqualsOneDeviceByteForByte) {
   make_data(105, 40);
   for (const std::string ranks : {"1", "2", "3", "4", "8"}) {
     const std::string one = "one-" + ranks;
-    ASSERT_EQ(train(STAGECOACH_CH01, one, {"--microbatches", ranks}).exit_code, 0);
+    ASSERT_EQ(train(kCh01, one, {"--microbatches", ranks}).exit_code, 0);
     for (const std::string& mode : kModes) {
       const std::string out = mode + "-" + ranks;
       ddp(out, joined(flags_of(mode), {"--ranks", ranks}));
@@ -80,7 +80,7 @@ TEST_F(Ddp, BatchNormNeedsPicturesOnEachRank) {
   make_data(13, 4);
   const Flags resnet{"--data", "data", "--model", "resnet18", "--image-size", "8", "--epochs", "1"};
   expect_refused(kDdp, joined(resnet, {"--batch-size", "12"}), {"1 pictures for 2 ranks", "--sync-batch-norm"});
-  ASSERT_EQ(run(STAGECOACH_CH01, joined(resnet, {"--batch-size", "13", "--out", "one"})).exit_code, 0);
+  ASSERT_EQ(run(kCh01, joined(resnet, {"--batch-size", "13", "--out", "one"})).exit_code, 0);
   ASSERT_EQ(run(kDdp, joined(resnet, {"--batch-size", "13", "--sync-batch-norm", "--out", "sync"})).exit_code, 0);
   EXPECT_NEAR(metrics("sync")[0]["loss"].get<double>(), metrics("one")[0]["loss"].get<double>(), 1e-5);
 }
@@ -100,7 +100,7 @@ TEST_F(Ddp, ReplicasAreEqualAfterEveryStep) {
 
 TEST_F(Ddp, RanksWithoutPicturesTakePart) {
   make_data(33, 3);  // a last batch of one
-  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}).exit_code, 0);
+  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
   for (const std::string& mode : kModes) {
     ddp(mode, joined(flags_of(mode), {"--ranks", "4"}));
     expect_same_weights(mode, "one");
@@ -111,7 +111,7 @@ TEST_F(Ddp, RanksWithoutPicturesTakePart) {
 
 TEST_F(Ddp, PipelinesSideBySideEqualReplicas) {
   make_data(105, 40);
-  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "3"}).exit_code, 0);
+  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "3"}).exit_code, 0);
   ddp("row", {"--mesh", "dp=1,pp=4", "--microbatches", "3"});
   expect_same_weights("row", "one");
   ddp("replicas", {"--ranks", "2", "--microbatches", "3"});
@@ -261,7 +261,7 @@ TEST_F(Ddp, BadSettingsAreRefused) {
       expect_refused(kDdp, joined({"--smoke"}, flags), parts);
     }
   }
-  expect_refused(STAGECOACH_CH03, {"--mode", "single"}, {"--mode", "chapter 6"});
+  expect_refused(kCh03, {"--mode", "single"}, {"--mode", "chapter 6"});
 }
 
 }  // namespace

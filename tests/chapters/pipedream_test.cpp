@@ -9,7 +9,7 @@ namespace stagecoach::test {
 namespace {
 
 namespace fs = std::filesystem;
-const std::string kPipedream = STAGECOACH_CH04;
+const std::string& kPipedream = kCh04;
 
 class PipedreamProgram : public PipelineTest {
  protected:
@@ -21,7 +21,7 @@ class PipedreamProgram : public PipelineTest {
 
 TEST_F(PipedreamProgram, FlushTrainsWhatOneDeviceTrains) {
   make_data(105, 40);  // batches of 32, the last one of 9
-  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}).exit_code, 0);
+  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
   const Flags flush{"--versions", "flush", "--microbatches", "4"};
   for (const Flags& more : {Flags{"--ranks", "3", "--balance", "layers"}, Flags{"--ranks", "2", "--recompute"},
                             Flags{"--ranks", "4", "--clock", "virtual", "--link", "pcie4"}}) {
@@ -173,8 +173,8 @@ TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
   refuse({"--smoke", "--no-version-check"}, {"--versions none only"});
   refuse({"--smoke", "--versions", "none", "--recompute", "--no-version-check"}, {"leave --recompute out"});
   refuse({"--smoke", "--lr-warmup", "-1"}, {"lr-warmup"});
-  expect_refused(STAGECOACH_CH03, {"--smoke", "--versions", "stash"}, {"chapter 4"});
-  expect_refused(STAGECOACH_CH05, {"--smoke", "--balance", "pipedream"}, {"balance"});
+  expect_refused(kCh03, {"--smoke", "--versions", "stash"}, {"chapter 4"});
+  expect_refused(kCh05, {"--smoke", "--balance", "pipedream"}, {"balance"});
 }
 
 TEST_F(PipedreamProgram, LearningRatesOfDelayedStagesCanBeLower) {

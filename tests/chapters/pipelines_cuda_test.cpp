@@ -27,49 +27,49 @@ class PipelinesCuda : public ProgramTest {
 };
 
 TEST_F(PipelinesCuda, EqualOneGpuByteForByte) {
-  train(STAGECOACH_CH01, "one", {"--microbatches", "3"});
-  train(STAGECOACH_CH03, "table", {"--microbatches", "3", "--split", "3,9"});
-  train(STAGECOACH_CH03, "hand", {"--microbatches", "3", "--split", "3,9", "--schedule", "by-hand"});
-  train(STAGECOACH_CH05, "1f1b",
+  train(kCh01, "one", {"--microbatches", "3"});
+  train(kCh03, "table", {"--microbatches", "3", "--split", "3,9"});
+  train(kCh03, "hand", {"--microbatches", "3", "--split", "3,9", "--schedule", "by-hand"});
+  train(kCh05, "1f1b",
         {"--microbatches", "3", "--balance", "layers", "--ranks", "3", "--schedule", "1f1b", "--recompute", "--clock",
          "virtual", "--link", "nvlink4"});
   EXPECT_FALSE(weights("one").empty());
   for (const char* out : {"table", "hand", "1f1b"}) {
     EXPECT_TRUE(weights(out) == weights("one")) << out;
   }
-  train(STAGECOACH_CH01, "whole", {});
-  train(STAGECOACH_CH02, "naive", {"--split", "6,6"});
+  train(kCh01, "whole", {});
+  train(kCh02, "naive", {"--split", "6,6"});
   EXPECT_TRUE(weights("naive") == weights("whole"));
 }
 
 // Versions of weights in a GPU's memory, replicas that average there, and the flush that equals one GPU.
 TEST_F(PipelinesCuda, PipedreamKeepsVersionsOnAGpu) {
-  train(STAGECOACH_CH01, "one", {"--microbatches", "2"});
-  train(STAGECOACH_CH04, "flush", {"--versions", "flush", "--microbatches", "2", "--split", "6,6"});
+  train(kCh01, "one", {"--microbatches", "2"});
+  train(kCh04, "flush", {"--versions", "flush", "--microbatches", "2", "--split", "6,6"});
   EXPECT_TRUE(weights("flush") == weights("one"));
-  train(STAGECOACH_CH04, "stash", {"--split", "3,9", "--optimizer", "adam"});
-  train(STAGECOACH_CH04, "again", {"--split", "3,9", "--optimizer", "adam", "--recompute", "--clock", "virtual"});
+  train(kCh04, "stash", {"--split", "3,9", "--optimizer", "adam"});
+  train(kCh04, "again", {"--split", "3,9", "--optimizer", "adam", "--recompute", "--clock", "virtual"});
   EXPECT_TRUE(weights("again") == weights("stash"));
-  train(STAGECOACH_CH04, "replicas", {"--replicas", "2,1", "--split", "6,6"});
+  train(kCh04, "replicas", {"--replicas", "2,1", "--split", "6,6"});
   EXPECT_FALSE(weights("replicas").empty());
 }
 
 // The last batch has four pictures: gradients are reduced by the ranks' second threads, on the GPU that they share.
 TEST_F(PipelinesCuda, DataParallelEqualsOneGpuByteForByte) {
-  train(STAGECOACH_CH01, "one", {"--microbatches", "2"});
-  train(STAGECOACH_CH06, "single", {"--mode", "single"});
-  train(STAGECOACH_CH06, "parameter", {"--mode", "parameter"});
-  train(STAGECOACH_CH06, "buckets", {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB", "--find-unused"});
-  train(STAGECOACH_CH06, "virtual", {"--bucket-size", "16KiB", "--clock", "virtual", "--link", "nvlink4"});
-  train(STAGECOACH_CH06, "replicate", {"--mode", "replicate"});
-  train(STAGECOACH_CH06, "mesh", {"--mesh", "dp=2,pp=2", "--split", "6,6"});
+  train(kCh01, "one", {"--microbatches", "2"});
+  train(kCh06, "single", {"--mode", "single"});
+  train(kCh06, "parameter", {"--mode", "parameter"});
+  train(kCh06, "buckets", {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB", "--find-unused"});
+  train(kCh06, "virtual", {"--bucket-size", "16KiB", "--clock", "virtual", "--link", "nvlink4"});
+  train(kCh06, "replicate", {"--mode", "replicate"});
+  train(kCh06, "mesh", {"--mesh", "dp=2,pp=2", "--split", "6,6"});
   EXPECT_FALSE(weights("one").empty());
   for (const char* out : {"single", "parameter", "buckets", "virtual", "replicate", "mesh"}) {
     EXPECT_TRUE(weights(out) == weights("one")) << out;
   }
-  train(STAGECOACH_CH06, "central", {"--mode", "central"});  // steps on the CPU, whose last bits may be others
-  train(STAGECOACH_CH06, "half", {"--compress", "half"});
-  train(STAGECOACH_CH06, "powersgd", {"--compress", "powersgd"});
+  train(kCh06, "central", {"--mode", "central"});  // steps on the CPU, whose last bits may be others
+  train(kCh06, "half", {"--compress", "half"});
+  train(kCh06, "powersgd", {"--compress", "powersgd"});
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kNaive = STAGECOACH_CH02;
-const std::string kGpipe = STAGECOACH_CH03;
-const std::string kInterleaved = STAGECOACH_CH05;
+const std::string& kNaive = kCh02;
+const std::string& kGpipe = kCh03;
+const std::string& kInterleaved = kCh05;
 
 class Pipelines : public PipelineTest {};
 
@@ -37,7 +37,7 @@ TEST_F(Pipelines, EqualOneDeviceByteForByte) {
       {"6", {{kInterleaved, {"--chunks", "3", "--ranks", "3"}}, {kInterleaved, {"--schedule", "foldx_fifo"}}}}};
   for (const auto& [count, pipelines] : variants) {
     const std::string one = "one-" + count;
-    ASSERT_EQ(train(STAGECOACH_CH01, one, {"--microbatches", count}).exit_code, 0);
+    ASSERT_EQ(train(kCh01, one, {"--microbatches", count}).exit_code, 0);
     for (std::size_t i = 0; i < pipelines.size(); ++i) {
       const std::string out = fmt::format("pipeline-{}-{}", count, i);
       Flags flags = pipelines[i].flags;
@@ -121,7 +121,7 @@ TEST_F(Pipelines, RunATableOfPyTorch) {
   write("torch.csv",
         "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\r\n"
         ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\r\n");
-  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}).exit_code, 0);
+  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
   const Outcome outcome = train(kInterleaved, "torch", {"--schedule", "torch.csv", "--microbatches", "4"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   expect_same_training("torch", "one");
@@ -190,7 +190,7 @@ TEST_F(Pipelines, ADivergedRunSaysWhatIsSaved) {
 
 TEST_F(Pipelines, ResumeWithAnotherSchedule) {
   make_data(96, 32);
-  ASSERT_EQ(train(STAGECOACH_CH01, "one", {"--microbatches", "4"}, "2").exit_code, 0);
+  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}, "2").exit_code, 0);
   ASSERT_EQ(train(kInterleaved, "run", {"--split", "3,3,3,3", "--microbatches", "4"}, "1").exit_code, 0);
   const Outcome outcome = run(kInterleaved, {"--resume", "run", "--epochs", "2", "--schedule", "1f1b"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

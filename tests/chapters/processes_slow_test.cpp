@@ -28,7 +28,7 @@ class ProcessesSlow : public ProcessTest {
     if (!is_saved()) {
       fs::remove_all(folder() / "run");
     }
-    return start(kRanks, STAGECOACH_CH03, is_saved() ? Flags{"--resume", "run"} : begin());
+    return start(kRanks, kCh03, is_saved() ? Flags{"--resume", "run"} : begin());
   }
   bool is_saved() const {
     const fs::path checkpoints = folder() / "run/checkpoints";
@@ -47,7 +47,7 @@ TEST_F(ProcessesSlow, KilledAtAnyMomentNothingIsLost) {
   make_data(2000, 200);
   Flags whole = begin();
   whole.back() = "whole";
-  ASSERT_EQ(run(STAGECOACH_CH03, joined(whole, {"--ranks", std::to_string(kRanks)})).exit_code, 0);
+  ASSERT_EQ(run(kCh03, joined(whole, {"--ranks", std::to_string(kRanks)})).exit_code, 0);
 
   const char* wanted = std::getenv("STAGECOACH_KILLS");
   const int kills = wanted == nullptr ? 50 : std::atoi(wanted);

@@ -9,7 +9,7 @@
 namespace stagecoach::test {
 namespace {
 
-const std::string kGpipe = STAGECOACH_CH03;
+const std::string& kGpipe = kCh03;
 
 class Processes : public ProcessTest {
  protected:
@@ -53,24 +53,24 @@ class Processes : public ProcessTest {
 TEST_F(Processes, TrainTheBytesThatThreadsTrain) {
   make_data(150, 40);
   for (const int ranks : {1, 2, 4}) {
-    expect_threads_bytes(ranks, STAGECOACH_CH02, {});
-    expect_threads_bytes(ranks, STAGECOACH_CH03, {"--microbatches", "4"});
-    expect_threads_bytes(ranks, STAGECOACH_CH04, {"--balance", "layers"});
-    expect_threads_bytes(ranks, STAGECOACH_CH05, {"--microbatches", "4", "--chunks", ranks == 4 ? "1" : "2"});
-    expect_threads_bytes(ranks, STAGECOACH_CH06, {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB"});
+    expect_threads_bytes(ranks, kCh02, {});
+    expect_threads_bytes(ranks, kCh03, {"--microbatches", "4"});
+    expect_threads_bytes(ranks, kCh04, {"--balance", "layers"});
+    expect_threads_bytes(ranks, kCh05, {"--microbatches", "4", "--chunks", ranks == 4 ? "1" : "2"});
+    expect_threads_bytes(ranks, kCh06, {"--first-bucket-size", "4KiB", "--bucket-size", "16KiB"});
   }
-  expect_threads_bytes(2, STAGECOACH_CH03, {"--microbatches", "4", "--schedule", "by-hand"});
-  expect_threads_bytes(4, STAGECOACH_CH05, {"--microbatches", "4", "--schedule", "zb-h1"});
-  expect_threads_bytes(4, STAGECOACH_CH04, {"--balance", "layers", "--versions", "2bw"});
-  expect_threads_bytes(4, STAGECOACH_CH04, {"--replicas", "2,1,1", "--balance", "layers"});
+  expect_threads_bytes(2, kCh03, {"--microbatches", "4", "--schedule", "by-hand"});
+  expect_threads_bytes(4, kCh05, {"--microbatches", "4", "--schedule", "zb-h1"});
+  expect_threads_bytes(4, kCh04, {"--balance", "layers", "--versions", "2bw"});
+  expect_threads_bytes(4, kCh04, {"--replicas", "2,1,1", "--balance", "layers"});
 }
 
 TEST_F(Processes, ShareBatchesAsThreadsDo) {
   make_data(150, 40);
   for (const char* mode : {"single", "parameter", "central", "replicate"}) {
-    expect_threads_bytes(4, STAGECOACH_CH06, {"--mode", mode});
+    expect_threads_bytes(4, kCh06, {"--mode", mode});
   }
-  expect_threads_bytes(4, STAGECOACH_CH06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
+  expect_threads_bytes(4, kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
 }
 
 TEST_F(Processes, KeepAVirtualClockToo) {
@@ -193,7 +193,7 @@ TEST_F(Processes, AreAsManyAsTheLauncherStarted) {
   };
   expect(mpirun(2, kGpipe, {"--smoke", "--ranks", "3"}), 2, "--ranks 3: mpirun started 2 process(es)");
   expect(mpirun(2, kGpipe, {"--smoke", "--transport", "thread"}), 2, "each would train alone");
-  expect(mpirun(2, STAGECOACH_CH01, {"--smoke"}), 2, "ch01_single_device trains on one device");
+  expect(mpirun(2, kCh01, {"--smoke"}), 2, "ch01_single_device trains on one device");
   expect(mpirun(2, kGpipe, {"--help"}), 0, "Example:");
   expect(mpirun(2, kGpipe, {"--smoke", "--explain", "--out", "plan"}), 0, "Written to plan");
   EXPECT_FALSE(bytes("plan/schedule.csv").empty());

@@ -11,6 +11,10 @@ namespace stagecoach::test {
 
 namespace fs = std::filesystem;
 
+std::string program_path(const std::string& name) {
+  return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
 Running::Running(const std::string& program, const std::vector<std::string>& arguments, const fs::path& folder) {
   static std::atomic<int> count = 0;
   const std::string stem = "output-" + std::to_string(count++);
@@ -61,13 +65,12 @@ Outcome ProgramTest::run(const std::string& program, const std::vector<std::stri
   return Running(program, arguments, folder()).wait();
 }
 
-Outcome ProgramTest::ch01(const std::vector<std::string>& arguments) { return run(STAGECOACH_CH01, arguments); }
+Outcome ProgramTest::ch01(const std::vector<std::string>& arguments) { return run(kCh01, arguments); }
 
 Outcome ProgramTest::shell(const std::string& line) { return run("/bin/sh", {"-c", line}); }
 
 void ProgramTest::make_data(int train, int test) {
-  const Outcome outcome =
-      run(STAGECOACH_MAKE_DATA, {"data", "--train", std::to_string(train), "--test", std::to_string(test)});
+  const Outcome outcome = run(kMakeData, {"data", "--train", std::to_string(train), "--test", std::to_string(test)});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 

@@ -13,6 +13,18 @@
 
 namespace stagecoach::test {
 
+/// The path of a program that lies beside this test's own: so both can be carried to another machine.
+std::string program_path(const std::string& name);
+
+inline const std::string kCh01 = program_path("ch01_single_device");
+inline const std::string kCh02 = program_path("ch02_naive_model_parallel");
+inline const std::string kCh03 = program_path("ch03_gpipe");
+inline const std::string kCh04 = program_path("ch04_pipedream");
+inline const std::string kCh05 = program_path("ch05_interleaved");
+inline const std::string kCh06 = program_path("ch06_ddp");
+inline const std::string kCompare = program_path("compare");
+inline const std::string kMakeData = program_path("make_generated_data");
+
 struct Outcome {
   int exit_code = -1;  ///< 128 + signal when a signal ended it
   std::string out;

@@ -27,12 +27,12 @@ class Slurm : public PipelineTest {
   }
 
   /// What the runs shall equal.
-  void train_whole() { ASSERT_EQ(train(STAGECOACH_CH03, "whole", {"--ranks", "4"}, "6").exit_code, 0); }
+  void train_whole() { ASSERT_EQ(train(kCh03, "whole", {"--ranks", "4"}, "6").exit_code, 0); }
 
   /// Runs a line of shell within a SLURM.
   Outcome slurm(const std::string& line) { return shell(fmt::format("{} bash -c '{}'", STAGECOACH_SLURM_HERE, line)); }
   static std::string training(const std::string& out) {
-    return fmt::format("{} --data data --batch-size 32 --epochs 6 --timeout 10 --out {}", STAGECOACH_CH03, out);
+    return fmt::format("{} --data data --batch-size 32 --epochs 6 --timeout 10 --out {}", kCh03, out);
   }
 };
 
@@ -53,7 +53,7 @@ TEST_F(Slurm, StopsByASignalAndGoesOn) {
       "scancel --signal=USR1 1; wait $!; code=$?; cat log; exit $code",
       training("run")));
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
-  expect_went_on(stopped, slurm(fmt::format("srun --mpi=pmix -n 3 {} --resume run", STAGECOACH_CH03)));
+  expect_went_on(stopped, slurm(fmt::format("srun --mpi=pmix -n 3 {} --resume run", kCh03)));
   expect_same_training("run", "whole");
 }
 

@@ -88,20 +88,60 @@ TEST_F(GpuCheck, TellsWhatRan) {
   EXPECT_TRUE(page_has("| 50000 |")) << page_;
   EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;
   EXPECT_TRUE(page_has("| convolution, step by step | passed: 1 rows |")) << page_;
-  EXPECT_TRUE(page_has("| beside PyTorch | not run: false has no torch with CUDA |")) << page_;
+  EXPECT_TRUE(page_has("| beside PyTorch | not run: false has no torch with CUDA, and numpy |")) << page_;
 }
 
 TEST_F(GpuCheck, GoesOnAfterAPartThatFails) {
   give_gpu();
   give_programs();
-  stand_in("bin/test_nn", "echo 'wrong by 0.25'\n" + tests(5, 4, 0) + "\nexit 1");
+  stand_in("bin/test_nn",
+           "echo \"wrong by 0.25 $1\"\necho '[  FAILED  ] Convnet.Trains/cuda, where GetParam() = 8 (3 ms)'\n" +
+               tests(5, 4, 0) + "\n[[ -v CUDA_LAUNCH_BLOCKING ]] && echo 'kernel relu<float>'\nexit 1");
   stand_in("bin/cuda_kernels_benchmark", "echo 'no memory' >&2; exit 1");
   EXPECT_EQ(run(), 1) << output_;
   EXPECT_TRUE(page_has("| test_nn | FAILED (exit 1): 4 passed, 1 failed, 0 skipped |")) << page_;
   EXPECT_TRUE(page_has("wrong by 0.25")) << page_;
+  EXPECT_TRUE(page_has("`Convnet.Trains/cuda` alone, with `CUDA_LAUNCH_BLOCKING=1`: exit status 1\n")) << page_;
+  EXPECT_TRUE(page_has("wrong by 0.25 --gtest_filter=Convnet.Trains/cuda")) << page_;
+  EXPECT_TRUE(page_has("kernel relu<float>")) << page_;
+  EXPECT_NE(test::read_bytes(folder_ / "page.logs" / "kernels.err").find("no memory"), std::string::npos);
   EXPECT_TRUE(page_has("| kernel table | FAILED (exit 1): 0 rows |")) << page_;
   EXPECT_TRUE(page_has("no memory")) << page_;
   EXPECT_TRUE(page_has("| test_chapters | passed")) << page_;
+}
+
+TEST_F(GpuCheck, MeasuresOnGeneratedPicturesWhereThereAreNoOthers) {
+  give_gpu();
+  give_programs();
+  fs::remove_all(folder_ / "data");
+  stand_in("bin/make_generated_data",
+           "mkdir \"$1\"; head -c 30730000 /dev/zero | tee \"$1/data_batch_1.bin\" "
+           "\"$1/data_batch_2.bin\" > \"$1/test_batch.bin\"");
+  EXPECT_EQ(run(), 3) << output_;
+  EXPECT_TRUE(page_has("| CIFAR-10 | not here: measured on generated pictures; give --data |")) << page_;
+  EXPECT_TRUE(page_has("| chapter 1, ten epochs of generated pictures | passed: 1 epochs |")) << page_;
+}
+
+// With a filter that finds nothing the sanitizers would have nothing to say.
+TEST_F(GpuCheck, ItsFiltersFindTests) {
+  const std::string test_core = (fs::read_symlink("/proc/self/exe").parent_path() / "test_core").string();
+  const auto found = [&](const std::string& filter) {
+    const std::string list = folder_.file("list");
+    EXPECT_EQ(
+        std::system(("'" + test_core + "' --gtest_list_tests \"--gtest_filter=" + filter + "\" > " + list).c_str()), 0);
+    return test::read_bytes(list);
+  };
+  const auto of_script = [](const std::string& name) {
+    return "$(sed -n \"s/^" + name + "='\\([^']*\\)'.*/\\1/p\" " STAGECOACH_GPU_CHECK_SCRIPT ")";
+  };
+  if (found("*Twins*").empty()) {
+    GTEST_SKIP() << "this build has no kernels for GPUs";
+  }
+  for (const char* name : {"Channel", "Elementwise", "Matrix", "Pool", "Row", "Step"}) {
+    const std::string twins = std::string("cuda/") + name + "Twins.";
+    EXPECT_NE(found(of_script("kSanitizedTests")).find(twins), std::string::npos) << twins;
+    EXPECT_NE(found(of_script("kGpuTests")).find(twins), std::string::npos) << twins;
+  }
 }
 
 TEST_F(GpuCheck, DoesNotTakeSkippedOrMissingTestsForPassedOnes) {
