@@ -30,8 +30,9 @@ bool is_emulated();
 const std::shared_ptr<Allocator>& allocator(Device device);
 /// The same, or the memory of the recording that this thread is making.
 std::shared_ptr<Allocator> allocator_for_tensors(Device device);
-/// CPU memory that GPUs can copy from and to while the CPU goes on.
-const std::shared_ptr<Allocator>& pinned_allocator();
+/// CPU memory that GPUs can copy from and to while the CPU goes on. What the calling thread asks it for is asked of
+/// `device`: else it would begin to use the first GPU, too.
+const std::shared_ptr<Allocator>& pinned_allocator(Device device);
 
 /// The operations of a GPU.
 const Kernels& kernels();

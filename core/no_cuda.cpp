@@ -19,7 +19,7 @@ std::string description(Device device) { absent("description of " + to_string(de
 bool is_emulated() { return false; }
 const std::shared_ptr<Allocator>& allocator(Device device) { absent("allocator of " + to_string(device)); }
 std::shared_ptr<Allocator> allocator_for_tensors(Device device) { absent("allocator of " + to_string(device)); }
-const std::shared_ptr<Allocator>& pinned_allocator() { absent("pinned memory for cuda"); }
+const std::shared_ptr<Allocator>& pinned_allocator(Device) { absent("pinned memory for cuda"); }
 const Kernels& kernels() { absent("kernels of cuda"); }
 void allow_tf32(bool) { absent("TF32 on cuda"); }
 bool uses_tf32(Device) { return false; }

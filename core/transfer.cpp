@@ -7,7 +7,7 @@ namespace stagecoach {
 
 Tensor staging_tensor(const Shape& shape, DType dtype, Device device) {
   return device.type == DeviceType::cpu ? Tensor::empty(shape, dtype)
-                                        : Tensor::empty_in(cuda::pinned_allocator(), shape, dtype);
+                                        : Tensor::empty_in(cuda::pinned_allocator(device), shape, dtype);
 }
 
 Event copy_async(const Tensor& source, Tensor& out) {

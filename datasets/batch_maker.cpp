@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/transfer.h"
 #include "datasets/augment.h"
 #include "datasets/shares.h"
 
@@ -64,13 +65,14 @@ std::vector<std::uint32_t> BatchMaker::order(std::int64_t epoch) const {
   return ascending;
 }
 
-Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index) const {
+Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index,
+                       Device device) const {
   const std::int64_t start = index * settings_.batch_size;
   const std::int64_t global = std::min(settings_.batch_size, dataset_.size() - start);
   const auto [first, count] = share_of(global, settings_.shard, settings_.shards);
 
-  Batch batch{Tensor::empty({count, 3, made_.height, made_.width}, DType::uint8), Tensor::empty({count}, DType::int32),
-              index, global};
+  Batch batch{staging_tensor({count, 3, made_.height, made_.width}, DType::uint8, device),
+              staging_tensor({count}, DType::int32, device), index, global};
   const std::int64_t stored_pixels = 3 * stored_.height * stored_.width;
   const std::int64_t made_pixels = 3 * made_.height * made_.width;
   const auto* from = dataset_.images.data<std::uint8_t>();         // [N, 3, H, W] as stored

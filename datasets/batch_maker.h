@@ -20,8 +20,9 @@ class BatchMaker {
   std::int64_t batches() const;
   /// Which sample comes when in `epoch`: [size of the dataset].
   std::vector<std::uint32_t> order(std::int64_t epoch) const;
-  /// This shard's part of batch `index`, given the epoch's order.
-  Batch make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index) const;
+  /// This shard's part of batch `index`, given the epoch's order, in CPU memory that suits `device`; see
+  /// staging_tensor.
+  Batch make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index, Device device) const;
 
  private:
   void check() const;

@@ -6,7 +6,9 @@
 
 namespace stagecoach {
 
-DeviceLoader::DeviceLoader(Loader loader, Device device) : loader_(std::move(loader)), device_(device) {}
+DeviceLoader::DeviceLoader(Loader loader, Device device) : loader_(std::move(loader)), device_(device) {
+  loader_.stage_for(device);
+}
 
 void DeviceLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   loader_.start_epoch(epoch, first_batch);
@@ -26,37 +28,35 @@ std::optional<Batch> DeviceLoader::next() {
     fill(slots_[present_]);
   }
   const Slot& slot = slots_[present_];
-  if (!slot.batch) {
+  if (!slot.there) {
     return std::nullopt;
   }
   slot.arrived.wait({device_, Stream::kCompute});
   present_ = 1 - present_;
   // The work that still reads the other slot has been given to the device, and the copy comes after it.
   fill(slots_[present_]);
-  return slot.batch;
+  return slot.there;
 }
 
 void DeviceLoader::fill(Slot& slot) {
-  const std::optional<Batch> batch = loader_.next();
-  slot.batch.reset();
-  if (!batch) {
-    return;
-  }
-  const std::int64_t count = batch->images.size(0);
-  if (!slot.images_here.defined() || slot.images_here.size(0) < count) {
-    slot.images_here = staging_tensor(batch->images.shape(), DType::uint8, device_);
-    slot.labels_here = staging_tensor(batch->labels.shape(), DType::int32, device_);
-    slot.images_there = Tensor::empty(batch->images.shape(), DType::uint8, device_);
-    slot.labels_there = Tensor::empty(batch->labels.shape(), DType::int32, device_);
-  } else {
+  std::optional<Batch> batch = loader_.next();
+  if (slot.here) {
     slot.arrived.synchronize();  // the copy before this one has been read to its end
   }
-  slot.images_here.narrow(0, count).copy_from(batch->images);
-  slot.labels_here.narrow(0, count).copy_from(batch->labels);
-  slot.batch =
-      Batch{slot.images_there.narrow(0, count), slot.labels_there.narrow(0, count), batch->index, batch->global_size};
-  copy_async(slot.images_here.narrow(0, count), slot.batch->images);
-  slot.arrived = copy_async(slot.labels_here.narrow(0, count), slot.batch->labels);
+  slot.here = std::move(batch);
+  slot.there.reset();
+  if (!slot.here) {
+    return;
+  }
+  const Batch& here = *slot.here;
+  const std::int64_t count = here.images.size(0);
+  if (!slot.images.defined() || slot.images.size(0) < count) {
+    slot.images = Tensor::empty(here.images.shape(), DType::uint8, device_);
+    slot.labels = Tensor::empty(here.labels.shape(), DType::int32, device_);
+  }
+  slot.there = Batch{slot.images.narrow(0, count), slot.labels.narrow(0, count), here.index, here.global_size};
+  copy_async(here.images, slot.there->images);
+  slot.arrived = copy_async(here.labels, slot.there->labels);
 }
 
 }  // namespace stagecoach

@@ -26,14 +26,13 @@ class DeviceLoader {
   double waited() const { return loader_.waited(); }
 
  private:
-  /// Memory for a batch on its way: on the CPU, where the GPU can read it by itself, and on the GPU.
+  /// A batch on its way, and memory for it on the GPU.
   struct Slot {
-    Tensor images_here;
-    Tensor labels_here;
-    Tensor images_there;
-    Tensor labels_there;
+    std::optional<Batch> here;  // kept until it has arrived
+    Tensor images;
+    Tensor labels;
     Event arrived;
-    std::optional<Batch> batch;  // views of the tensors there
+    std::optional<Batch> there;  // views of the two tensors
   };
 
   void fill(Slot& slot);

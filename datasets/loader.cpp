@@ -28,6 +28,7 @@ Loader& Loader::operator=(Loader&& other) noexcept {
   epoch_.reset();  // before its maker goes
   maker_ = std::move(other.maker_);
   prefetch_ = other.prefetch_;
+  device_ = other.device_;
   waited_ = other.waited_;
   epoch_ = std::move(other.epoch_);
   return *this;
@@ -48,9 +49,11 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   epoch_->next_batch = first_batch;
   epoch_->order = maker_->order(epoch);
   if (prefetch_) {
-    epoch_->prefetcher.emplace([maker = maker_.get(), state = epoch_.get()](
-                                   std::int64_t index) { return maker->make(state->order, state->number, index); },
-                               first_batch, batches());
+    epoch_->prefetcher.emplace(
+        [maker = maker_.get(), state = epoch_.get(), device = device_](std::int64_t index) {
+          return maker->make(state->order, state->number, index, device);
+        },
+        first_batch, batches());
   }
 }
 
@@ -65,7 +68,7 @@ std::optional<Batch> Loader::next() {
   if (epoch_->next_batch == batches()) {
     return std::nullopt;
   }
-  return maker_->make(epoch_->order, epoch_->number, epoch_->next_batch++);
+  return maker_->make(epoch_->order, epoch_->number, epoch_->next_batch++, device_);
 }
 
 }  // namespace stagecoach

@@ -43,6 +43,8 @@ class Loader {
   Loader(Loader&& other) noexcept;
   Loader& operator=(Loader&& other) noexcept;
 
+  /// Batches of later epochs are made in CPU memory from which `device` can copy while the CPU goes on.
+  void stage_for(Device device) { device_ = device; }
   /// Batches in an epoch, the ragged last one included.
   std::int64_t batches() const;
   /// Begins `epoch` at batch `first_batch` (to resume); an epoch that is under way is left. `first_batch` may be
@@ -58,6 +60,7 @@ class Loader {
 
   std::unique_ptr<const BatchMaker> maker_;
   bool prefetch_ = true;
+  Device device_;
   double waited_ = 0;
   std::unique_ptr<Epoch> epoch_;  // after maker_: its thread uses it
 };

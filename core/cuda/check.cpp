@@ -12,7 +12,7 @@
 namespace stagecoach::cuda {
 namespace {
 
-/// "product_tiled<float>", without namespaces and arguments.
+/// "stagecoach::cuda::sum_rows<float>", without result and arguments.
 std::string readable(const char* mangled) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
@@ -25,7 +25,11 @@ std::string readable(const char* mangled) {
 
 std::string kernel_name(const void* kernel) {
   const char* name = nullptr;
-  return cudaFuncGetName(&name, kernel) == cudaSuccess && name != nullptr ? readable(name) : "of unknown name";
+  if (cudaFuncGetName(&name, kernel) != cudaSuccess || name == nullptr) {
+    cudaGetLastError();
+    return "of unknown name";
+  }
+  return readable(name);
 }
 
 std::string text_of(cudaError_t error) {
@@ -44,6 +48,11 @@ void launch_failed(cudaError_t error, const void* kernel, dim3 grid, dim3 block,
   throw Error(fmt::format("kernel {}: {}; grid {} x {} x {}, block {} x {} x {}, {} bytes of shared memory",
                           kernel_name(kernel), text_of(error), grid.x, grid.y, grid.z, block.x, block.y, block.z,
                           shared_bytes));
+}
+
+void thrust_failed(const char* what) {
+  cudaGetLastError();
+  throw Error(fmt::format("Thrust: {}", what));
 }
 
 }  // namespace stagecoach::cuda

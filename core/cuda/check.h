@@ -8,8 +8,10 @@ namespace stagecoach::cuda {
 
 /// Throws Error: "cudaMalloc(&memory, bytes): out of memory (cudaErrorMemoryAllocation) [core/cuda/memory.cpp:31]".
 [[noreturn]] void call_failed(cudaError_t error, const char* call, const char* file, int line);
-/// Throws Error: "kernel product_tiled<float>: invalid configuration argument (…), grid 1 x 1 x 1, block …".
+/// Throws Error: "kernel stagecoach::cuda::sum_rows<float>: invalid configuration argument (…); grid 1 x 1 x 1, …".
 [[noreturn]] void launch_failed(cudaError_t error, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
+/// Throws Error: "Thrust: " and its words.
+[[noreturn]] void thrust_failed(const char* what);
 
 }  // namespace stagecoach::cuda
 

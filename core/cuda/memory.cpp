@@ -53,7 +53,11 @@ std::optional<std::size_t> DeviceMemory::free_bytes() const {
   select(device_);
   std::size_t left = 0;
   std::size_t total = 0;
-  return cudaMemGetInfo(&left, &total) == cudaSuccess ? std::optional(left) : std::nullopt;
+  if (cudaMemGetInfo(&left, &total) != cudaSuccess) {
+    cudaGetLastError();  // so that the next call does not report it
+    return std::nullopt;
+  }
+  return left;
 }
 
 void* PinnedMemory::acquire(std::size_t bytes) {
@@ -65,7 +69,8 @@ void* PinnedMemory::acquire(std::size_t bytes) {
 
 void PinnedMemory::give_back(void* memory) { STAGECOACH_CUDA(cudaFreeHost(memory)); }
 
-const std::shared_ptr<Allocator>& pinned_allocator() {
+const std::shared_ptr<Allocator>& pinned_allocator(Device device) {
+  select(device);
   static const auto& pinned =
       *new std::shared_ptr<Allocator>(std::make_shared<Allocator>(std::make_unique<PinnedMemory>(), "pinned memory"));
   return pinned;

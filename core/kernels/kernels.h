@@ -29,7 +29,7 @@ class Kernels {
 
   // Any shape and dtype.
   virtual void fill(double value, Tensor& out) const = 0;
-  /// Between devices, or within one. The two do not overlap.
+  /// Between devices, or within one, where the two may overlap.
   virtual void copy(const Tensor& source, Tensor& out) const = 0;
   /// float32 to float16 or back, as core/half.h says. Equal bytes on every device.
   virtual void convert(const Tensor& source, Tensor& out) const = 0;

@@ -15,7 +15,8 @@ STAGECOACH_KERNEL_TWINS(PoolTwins);
 
 const Window kWindows[] = {{1, 1, 0}, {2, 2, 0}, {2, 1, 0}, {3, 2, 0}, {3, 2, 1},
                            {3, 1, 1}, {2, 3, 0}, {4, 2, 2}, {5, 3, 2}};
-const Shape kPlanes[] = {{1, 1, 1, 1}, {2, 3, 5, 7}, {1, 37, 4, 6}, {2, 1, 17, 19}, {5, 6, 2, 3}, {0, 3, 5, 5}};
+const Shape kPlanes[] = {{1, 1, 1, 1}, {2, 3, 5, 7}, {1, 37, 4, 6}, {2, 1, 17, 19},
+                         {5, 6, 2, 3}, {0, 3, 5, 5}, {7, 40, 8, 8}};
 
 Shape pooled(const Shape& x, const Window& window) {
   return {x[0], x[1], window.positions(x[2]), window.positions(x[3])};

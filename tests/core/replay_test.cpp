@@ -87,6 +87,22 @@ TEST_P(ReplayOn, RecordsEachSetOfShapes) {
   EXPECT_EQ(calls, calls_in(5) + calls_in(4));
 }
 
+// Copies lie between kernels, which wait for each other in another way than for copies.
+TEST_P(ReplayOn, KeepsTheOrderOfCopiesAndKernels) {
+  Replay replay(device(), true);
+  Tensor middle = Tensor::zeros({1009}, DType::float32, device());
+  Tensor out = Tensor::zeros({1009}, DType::float32, device());
+  for (int run = 0; run < 5; ++run) {
+    replay.run({Tensor::full({1009}, run, DType::float32, device())}, [&](std::span<const Tensor> in) {
+      for (int round = 0; round < 10; ++round) {  // doubles its number, and adds one
+        middle.copy_from(add(round == 0 ? in[0] : out, round == 0 ? in[0] : out));
+        out.copy_from(relu(add(middle, Tensor::full({1009}, 1, DType::float32, device()))));
+      }
+    });
+    EXPECT_EQ(out.to_vector<float>(), std::vector<float>(1009, static_cast<float>(1024 * run + 1023))) << run;
+  }
+}
+
 TEST_P(ReplayOn, SwitchedOffJustRuns) {
   Replay replay(device(), false);
   int calls = 0;

@@ -177,23 +177,6 @@ TEST(TensorCopies, CopyFromTakesEveryElement) {
   EXPECT_EQ(read(x), (Values{5, 5, 5, 5}));
 }
 
-TEST(TensorCopies, CopyFromOverlappingRowsOfTheSameTensor) {
-  Values numbers(1000);
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = static_cast<double>(i);
-  }
-  Tensor down = of(numbers, {1000});
-  down.narrow(0, 993).copy_from(down.narrow(7, 993));
-  Tensor up = of(numbers, {1000});
-  up.narrow(7, 993).copy_from(up.narrow(0, 993));
-  for (std::size_t i = 0; i < 993; ++i) {
-    ASSERT_EQ(read(down)[i], numbers[i + 7]);
-    ASSERT_EQ(read(up)[i + 7], numbers[i]);
-  }
-  up.copy_from(up);
-  EXPECT_EQ(read(up)[999], 992);
-}
-
 TEST(TensorCopies, CopyFromRefusesWhatDiffers) {
   Tensor x = Tensor::zeros({2, 2});
   EXPECT_TRUE(fails_with({"copy", "[4]", "[2, 2]"}, [&] { x.copy_from(Tensor::zeros({4})); }));

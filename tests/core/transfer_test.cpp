@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <numeric>
 
 #include "core/ops.h"
 #include "tests/support/devices.h"
@@ -69,6 +70,23 @@ TEST_P(Transfer, MovesPartsOfALargerTensor) {
     wanted[5 + i] = static_cast<std::uint8_t>(3 + i);
   }
   EXPECT_EQ(there.to_vector<std::uint8_t>(), wanted);
+}
+
+TEST_P(Transfer, WithinATensorMayOverlap) {
+  std::vector<double> numbers(1000);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Tensor down = Tensor::from(numbers, {1000}, device());
+  down.narrow(0, 993).copy_from(down.narrow(7, 993));
+  Tensor up = Tensor::from(numbers, {1000}, device());
+  up.narrow(7, 993).copy_from(up.narrow(0, 993));
+  const std::vector<double> after_down = down.to_vector<double>();
+  const std::vector<double> after_up = up.to_vector<double>();
+  for (std::size_t i = 0; i < 993; ++i) {
+    ASSERT_EQ(after_down[i], numbers[i + 7]);
+    ASSERT_EQ(after_up[i + 7], numbers[i]);
+  }
+  up.copy_from(up);
+  EXPECT_EQ(up.to_vector<double>(), after_up);
 }
 
 // The header's promise: it begins after the work that the device has so far.

@@ -73,6 +73,16 @@ TEST_P(ViewsFromAnywhere, ProductsInTf32) {
   cuda::allow_tf32(false);
 }
 
+TEST_P(ViewsFromAnywhere, Elementwise) {
+  const Shape shape{4, 6};
+  check({some(shape, "y")}, [](const Kernels& on, Tensors& t) { on.fill(0.5, t[0]); });
+  check({some(shape, "a"), some(shape, "b"), some(shape, "sum")},
+        [](const Kernels& on, Tensors& t) { on.add(t[0], t[1], t[2]); });
+  check({some(shape, "x"), some(shape, "y")}, [](const Kernels& on, Tensors& t) { on.relu(t[0], t[1]); });
+  check({some(shape, "grad_y"), some(shape, "y"), some(shape, "grad_x")},
+        [](const Kernels& on, Tensors& t) { on.relu_grad(t[0], t[1], t[2]); });
+}
+
 TEST_P(ViewsFromAnywhere, BatchNorm) {
   const Shape channels{3};
   const Shape planes{2, 3, 4, 4};

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -53,8 +54,15 @@ cudaError_t unless_recording() {
 
 using namespace stagecoach::cuda::emulation;
 
+/// Stricter than a GPU, which copies what overlaps in no certain order.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  give(stream, [=] { std::memmove(to, from, bytes); });
+  const auto* source = static_cast<const char*>(from);
+  const auto* target = static_cast<const char*>(to);
+  const std::less<> before;
+  if (before(source, target + bytes) && before(target, source + bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  give(stream, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
 

@@ -36,6 +36,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 
 #ifdef __CUDACC__
 #include <thrust/execution_policy.h>
+#include <thrust/system_error.h>
 namespace stagecoach::cuda {
 
 __device__ inline void wait_for_earlier_kernels() {
@@ -47,7 +48,11 @@ __device__ inline void wait_for_earlier_kernels() {
 
 template <class Body>
 void with_thrust(cudaStream_t stream, const Body& body) {
-  body(thrust::cuda::par_nosync.on(stream));
+  try {
+    body(thrust::cuda::par_nosync.on(stream));
+  } catch (const thrust::system_error& error) {
+    thrust_failed(error.what());
+  }
 }
 }  // namespace stagecoach::cuda
 #endif

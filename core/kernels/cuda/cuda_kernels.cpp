@@ -1,6 +1,7 @@
 #include "core/kernels/cuda/cuda_kernels.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
@@ -17,8 +18,17 @@ using cuda::small;
 
 cuda::PoolExtents pool_extents(const Tensor& x, const Tensor& y, const Window& window) {
   small(x.numel());
+  small(y.numel());
   return {small(x.size(0) * x.size(1)), small(x.size(2)),     small(x.size(3)),     small(y.size(2)), small(y.size(3)),
           small(window.kernel),         small(window.stride), small(window.padding)};
+}
+
+/// Of one storage, but not the same bytes: what a copy by the GPU would spoil.
+bool overlap_partly(const Tensor& a, const Tensor& b) {
+  const auto* of_a = static_cast<const char*>(a.raw_data());
+  const auto* of_b = static_cast<const char*>(b.raw_data());
+  const std::less<> before;
+  return of_a != of_b && before(of_a, of_b + b.bytes()) && before(of_b, of_a + a.bytes());
 }
 
 }  // namespace
@@ -44,6 +54,14 @@ void CudaKernels::fill(double value, Tensor& out) const {
 void CudaKernels::copy(const Tensor& source, Tensor& out) const {
   const Device to = out.device();
   const Device from = source.device();
+  if (out.bytes() == 0 || out.raw_data() == source.raw_data()) {
+    return;
+  }
+  if (overlap_partly(source, out)) {
+    Tensor between = Tensor::empty(source.shape(), source.dtype(), from);
+    copy(source, between);
+    return copy(between, out);
+  }
   const Device mover = to.type == DeviceType::cuda ? to : from;
   if (from.type == DeviceType::cuda && from != mover) {  // another GPU, or another slot: after its work so far
     Event ready;
@@ -194,6 +212,7 @@ void CudaKernels::cross_entropy(const Tensor& logits, const Tensor& labels, doub
 void CudaKernels::cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels,
                                      double factor, Tensor& grad_logits) const {
   dispatch_floating(probabilities.dtype(), "cross_entropy_grad", [&]<class T>() {
+    small(probabilities.numel());
     cuda::cross_entropy_grad(compute_stream(probabilities.device()), small(probabilities.size(0)),
                              small(probabilities.size(1)), grad_loss.data<T>(), probabilities.data<T>(),
                              labels.data<std::int32_t>(), factor, grad_logits.mutable_data<T>());

@@ -1,4 +1,4 @@
-// CudaKernels: bias gradients and batch norm.
+// CudaKernels: sums over all but the channels, and batch norm.
 
 #include "core/cuda/queues.h"
 #include "core/kernels/cuda/arguments.h"

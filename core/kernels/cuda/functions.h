@@ -14,24 +14,27 @@
 
 namespace stagecoach::cuda {
 
-// ---- elementwise.cu: Thrust over whole arrays of `count` elements
+// ---- elementwise.cu: whole arrays of `count` elements
 
 /// T is any element type.
 template <class T>
 void fill(cudaStream_t stream, T value, T* out, std::int64_t count);
-void convert(cudaStream_t stream, const float* x, Half* out, std::int64_t count);
-void convert(cudaStream_t stream, const Half* x, float* out, std::int64_t count);
 template <class T>
 void add(cudaStream_t stream, const T* a, const T* b, T* out, std::int64_t count);
+template <class T>
+void relu(cudaStream_t stream, const T* x, T* out, std::int64_t count);
+template <class T>
+void relu_grad(cudaStream_t stream, const T* grad_y, const T* y, T* out, std::int64_t count);
+
+// ---- thrust_passes.cu: likewise
+
+void convert(cudaStream_t stream, const float* x, Half* out, std::int64_t count);
+void convert(cudaStream_t stream, const Half* x, float* out, std::int64_t count);
 /// sum += factor * x
 template <class T>
 void add_scaled(cudaStream_t stream, const T* x, T factor, T* sum, std::int64_t count);
 template <class T>
 void scale(cudaStream_t stream, const T* x, T factor, T* out, std::int64_t count);
-template <class T>
-void relu(cudaStream_t stream, const T* x, T* out, std::int64_t count);
-template <class T>
-void relu_grad(cudaStream_t stream, const T* grad_y, const T* y, T* out, std::int64_t count);
 /// out = factor * (a - b) * *weight
 template <class T>
 void scaled_difference(cudaStream_t stream, const T* a, const T* b, T factor, const T* weight, T* out,

@@ -58,6 +58,10 @@ struct AdamCorrection {
   T root;
 };
 
+/// 1 - base^step. For a base near 1 the difference itself would lose the digits in which powers differ from one library
+/// to the next.
+__device__ inline double one_minus_power(double base, double step) { return -expm1(step * log(base)); }
+
 template <class T>
 __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
   wait_for_earlier_kernels();
@@ -65,8 +69,8 @@ __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
   const auto& entry = entry_of_block(table);
   if (threadIdx.x == 0) {
     const auto step = static_cast<double>(*entry.step);
-    correction.rate = static_cast<T>(settings.learning_rate / (1 - pow(settings.beta1, step)));
-    correction.root = static_cast<T>(sqrt(1 - pow(settings.beta2, step)));
+    correction.rate = static_cast<T>(settings.learning_rate / one_minus_power(settings.beta1, step));
+    correction.root = static_cast<T>(sqrt(one_minus_power(settings.beta2, step)));
   }
   __syncthreads();
   const long long i = static_cast<long long>(static_cast<int>(blockIdx.x) - entry.first_block) * kThreads + threadIdx.x;

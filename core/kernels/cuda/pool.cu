@@ -2,8 +2,6 @@
 /// Pooling. Forward a thread makes one output; backward it makes one input, from all windows that it was in: so no two
 /// threads write to one place, and the order of the sum is fixed.
 
-#include <algorithm>
-
 #include "core/kernels/cuda/block_reduce.cuh"
 #include "core/kernels/cuda/divisor.cuh"
 #include "core/kernels/cuda/functions.h"
@@ -99,7 +97,23 @@ void max_pool2d_grad(cudaStream_t stream, const PoolExtents& e, const T* grad_y,
   }
 }
 
+// ---- Means of planes
+
 constexpr int kPlaneThreads = 64;
+
+/// Planes that are too small for a block of their own: a thread takes a whole one.
+template <class T>
+__global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y) {
+  wait_for_earlier_kernels();
+  const auto plane = static_cast<int>(element());
+  if (plane < planes) {
+    T sum = 0;
+    for (int i = 0; i < size; ++i) {
+      sum += x[plane * size + i];
+    }
+    y[plane] = sum / static_cast<T>(size);
+  }
+}
 
 template <class T>
 __global__ void plane_means_kernel(int size, const T* x, T* y) {
@@ -119,7 +133,9 @@ __global__ void plane_means_kernel(int size, const T* x, T* y) {
 
 template <class T>
 void plane_means(cudaStream_t stream, int planes, int size, const T* x, T* y) {
-  if (planes > 0) {
+  if (planes > 0 && size <= kPlaneThreads) {
+    launch(small_plane_means_kernel<T>, blocks_for(planes), kThreads, 0, stream, planes, size, x, y);
+  } else if (planes > 0) {
     launch(plane_means_kernel<T>, static_cast<unsigned>(planes), kPlaneThreads, 0, stream, size, x, y);
   }
 }
