@@ -25,7 +25,7 @@ KINDS = {  # instructions that begin like this
 }
 PASSES = {  # an operand that only this pass has
     "TurnedPatches": "gradient of the weight",
-    "GradientPatches<float, true>": "gradient of the input, strides",
+    "GradientPatches<float, true>": "gradient of the input, strides",  # a form of its own in earlier commits
     "GradientPatches": "gradient of the input",
     "PicturePatches": "forward",
 }
@@ -106,7 +106,7 @@ def print_tables(listing, resources):
     for name, lines in code.items():
         kernel = re.match(r"void product_(registers|tensor_cores)<(?:float, )?(.*)", names[name])
         direction = next((what for operand, what in PASSES.items() if operand in names[name]), None)
-        if kernel and direction and "PartialResult" not in names[name]:
+        if kernel and direction and "PartialResult" not in names[name]:  # of earlier commits
             tile = re.match(r"\w+Tiles?<([\d, ]+)>", kernel[2])
             what = kernel[1].replace("_", " ") + (f", tile {tile[1]}" if tile else "")
             rows[direction][what] = [registers[name], count(main_loop(lines))]

@@ -6,6 +6,7 @@
 /// Both forms define
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
 ///   wait_for_earlier_kernels(), with which every kernel begins: see core/cuda/overlap.h,
+///   load_if(inside, address, outside = 0): the value there, in the GPU's memory, or `outside`,
 ///   STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first,
 ///   with_thrust(stream, body): calls body(policy) with the Thrust policy that runs on `stream` and does not wait.
 
@@ -15,16 +16,4 @@
 #include "core/cuda/emulation/device_code.h"
 #else
 #include "core/cuda/gpu/device_code.h"
-#endif
-
-#if defined(__CUDACC__) || defined(STAGECOACH_EMULATED)
-namespace stagecoach::cuda {
-
-/// The value there, or `outside`.
-template <class T>
-__device__ T load_if(bool inside, const T* address, T outside = 0) {
-  return inside ? *address : outside;
-}
-
-}  // namespace stagecoach::cuda
 #endif

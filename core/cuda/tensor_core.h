@@ -11,7 +11,7 @@
 /// Source: PTX ISA, "Matrix Fragments for mma.m16n8k8".
 ///
 /// Both forms define
-///   std::uint32_t round_to_tf32(float), to the nearest, ties away from 0
+///   std::uint32_t round_to_tf32(float), to the nearest, ties to even; what lies behind the 10th bit is not looked at
 ///   void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2])
 
 #ifdef STAGECOACH_EMULATED

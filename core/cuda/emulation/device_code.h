@@ -30,6 +30,11 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 
 inline void wait_for_earlier_kernels() { emulation::wait_for_earlier_kernels(); }
 
+template <class T>
+T load_if(bool inside, const T* address, T outside = 0) {
+  return inside ? *address : outside;
+}
+
 template <class Body>
 void with_thrust(cudaStream_t stream, const Body& body) {
   emulation::give(stream, [=] { body(thrust::seq); });

@@ -13,7 +13,7 @@ namespace stagecoach::cuda {
 inline std::uint32_t round_to_tf32(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const bool is_number = (bits & 0x7f800000U) != 0x7f800000U;
-  return is_number ? (bits + 0x1000U) & ~0x1fffU : bits;
+  return is_number ? (bits + 0xfffU + (bits >> 13 & 1U)) & ~0x1fffU : bits;
 }
 
 /// What a tensor core sees of a factor: the bits behind the 10th of the fraction are dropped.

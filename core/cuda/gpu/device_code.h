@@ -46,6 +46,12 @@ __device__ inline void wait_for_earlier_kernels() {
 #endif
 }
 
+template <class T>
+__device__ T load_if(bool inside, const T* address, T outside = 0) {
+  __builtin_assume(__isGlobal(address));  // else each load might have to ask which memory it is
+  return inside ? *address : outside;
+}
+
 template <class Body>
 void with_thrust(cudaStream_t stream, const Body& body) {
   try {

@@ -9,12 +9,13 @@
 namespace stagecoach::cuda {
 
 __device__ inline std::uint32_t round_to_tf32(float value) {
-#if __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 900
   std::uint32_t rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
   return rounded;
-#else
-  return __float_as_uint(value);
+#else  // older GPUs have an instruction that rounds ties another way, which takes as many of theirs as this
+  const std::uint32_t bits = __float_as_uint(value);
+  return isfinite(value) ? bits + 0xfffU + (bits >> 13 & 1U) : bits;
 #endif
 }
 

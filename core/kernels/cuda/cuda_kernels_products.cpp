@@ -45,6 +45,9 @@ cuda::LinearExtents linear_extents(const Tensor& x, const Tensor& y) {
 }
 
 cuda::ConvExtents conv_extents(const Tensor& x, const Tensor& y, const Window& window) {
+  STAGECOACH_CHECK(window.kernel <= cuda::ConvExtents::kWidestKernel,
+                   "conv2d on cuda: a kernel of {0} x {0}; at most {1} x {1}", window.kernel,
+                   cuda::ConvExtents::kWidestKernel);
   small(x.numel(), cuda::kMostElements);
   small(y.numel(), cuda::kMostElements);
   small(x.size(1) * y.size(1) * window.kernel * window.kernel, cuda::kMostElements);  // of the weight

@@ -204,6 +204,10 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
 
 // ---- Which kernel
 
+/// Operands for which the tiled kernel stands for the faster ones, too: these take long to compile.
+template <class Operand>
+inline constexpr bool is_rare = false;
+
 template <class T, class Tile, class A, class B, class Out>
 void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, const Out& out, int depth_of_slice) {
   launch(product_registers<T, Tile, A, B, Out>, grid, Tile::kThreads, 0, stream, a, b, out, depth_of_slice);
@@ -212,14 +216,15 @@ void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, co
 template <class T, class A, class B, class Out>
 void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Out& out) {
   // For float64, which is there for tests, the tiled kernel stands for the faster ones.
-  const ProductKernel kernel = sizeof(T) == sizeof(float) ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
+  constexpr bool kAll = sizeof(T) == sizeof(float) && !is_rare<B>;
+  const ProductKernel kernel = kAll ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
   const BlockTile tile = kernel == plan.kernel ? plan.tile : block_tile(kernel, out.e);
   const int depth = plan.depth_of_slice;
   const dim3 grid(static_cast<unsigned>(tile.blocks(out.e)), static_cast<unsigned>(plan.slices));
   if (kernel == ProductKernel::plain) {
     return launch(product_plain<T, A, B, Out>, grid, static_cast<unsigned>(tile.columns), 0, stream, a, b, out, depth);
   }
-  if constexpr (sizeof(T) == sizeof(float)) {
+  if constexpr (kAll) {
     if (kernel == ProductKernel::tensor_cores) {
       return launch_tensor_cores(stream, grid, tile, a, b, out, depth);
     }

@@ -248,8 +248,9 @@ TEST(Emulation, TensorCoresSeeTenBitsOfFraction) {
 
 TEST(Emulation, RoundsToTenBitsOfFraction) {
   const auto rounded = [](float value) { return __uint_as_float(round_to_tf32(value)); };
-  EXPECT_EQ(rounded(1 + 0x1p-11F), 1 + 0x1p-10F) << "ties go away from 0";
-  EXPECT_EQ(rounded(-1 - 0x1p-11F), -1 - 0x1p-10F);
+  EXPECT_EQ(rounded(1 + 0x1p-11F), 1) << "ties go to even";
+  EXPECT_EQ(rounded(1 + 0x1p-10F + 0x1p-11F), 1 + 0x1p-9F);
+  EXPECT_EQ(rounded(-1 - 0x1p-11F), -1);
   EXPECT_EQ(rounded(1 + 0x1p-12F), 1);
   EXPECT_EQ(rounded(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(rounded(std::numeric_limits<float>::quiet_NaN())));

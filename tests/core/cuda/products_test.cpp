@@ -15,7 +15,9 @@
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/linear.h"
 #include "core/kernels/cuda/functions.h"
+#include "core/ops.h"
 #include "tests/support/devices.h"
+#include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach {
@@ -204,12 +206,31 @@ cuda::ConvExtents conv(int samples, int channels, int height, int width, int out
           (width + 2 * padding - kernel) / stride + 1};
 }
 
-TEST_P(CudaProducts, Conv2d) {
-  for (const auto& e : {conv(1, 1, 1, 1, 1, 1, 1, 0), conv(2, 3, 6, 5, 4, 3, 1, 1), conv(1, 6, 14, 14, 16, 5, 1, 0),
-                        conv(2, 2, 7, 9, 3, 3, 2, 1), conv(1, 4, 5, 8, 17, 1, 2, 0), conv(2, 1, 8, 7, 5, 2, 3, 2)}) {
+// From 16 x 16 on the rows and columns of a window need more bits.
+TEST_P(CudaProducts, Conv2dOfWideWindows) {
+  for (const auto& e :
+       {conv(1, 2, 14, 15, 3, 15, 1, 1), conv(1, 1, 15, 17, 3, 16, 1, 1), conv(1, 1, 18, 20, 2, 20, 3, 2)}) {
     check_conv<float>(e);
     check_conv<double>(e);
   }
+}
+
+TEST_P(CudaProducts, Conv2d) {
+  for (const auto& e : {conv(1, 1, 1, 1, 1, 1, 1, 0), conv(2, 3, 6, 5, 4, 3, 1, 1), conv(1, 6, 14, 14, 16, 5, 1, 0),
+                        conv(2, 2, 7, 9, 3, 3, 2, 1), conv(1, 4, 5, 8, 17, 1, 2, 0), conv(2, 1, 8, 7, 5, 2, 3, 2),
+                        conv(2, 2, 40, 3, 2, 1, 37, 0), conv(1, 1, 3, 2, 2, 4, 1, 6)}) {
+    check_conv<float>(e);
+    check_conv<double>(e);
+  }
+}
+
+TEST(CudaProducts, RefuseWindowsBeyond63) {
+  if (!test::has_cuda()) {
+    GTEST_SKIP() << test::why_no_cuda();
+  }
+  const Tensor x = Tensor::zeros({1, 1, 64, 64}, DType::float32, kGpu);
+  EXPECT_TRUE(
+      test::fails_with({"conv2d on cuda", "a kernel of 64 x 64", "at most 63 x 63"}, [&] { conv2d(x, x, {}, {}); }));
 }
 
 /// Whole numbers from -8 to 8: TF32 holds them exactly, and float32 their sums.
