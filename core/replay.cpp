@@ -1,15 +1,16 @@
 #include "core/replay.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/cuda_backend.h"
 
 namespace stagecoach {
 
-/// One set of shapes.
+/// One set of shapes and types.
 struct Replay::Recording {
   std::vector<Tensor> inputs;  // where the recorded work reads; made in the second run
-  std::vector<Shape> shapes;
+  std::vector<std::pair<Shape, DType>> kinds;
   std::unique_ptr<cuda::Graph> graph;
 };
 
@@ -18,17 +19,17 @@ Replay::Replay(Device device, bool enabled) : device_(device), enabled_(enabled 
 Replay::~Replay() = default;
 
 Replay::Recording& Replay::recording_of(const std::vector<Tensor>& inputs) {
-  std::vector<Shape> shapes;
+  std::vector<std::pair<Shape, DType>> kinds;
   for (const Tensor& input : inputs) {
-    shapes.push_back(input.shape());
+    kinds.emplace_back(input.shape(), input.dtype());
   }
   const auto found = std::find_if(recordings_.begin(), recordings_.end(),
-                                  [&](const auto& recording) { return recording->shapes == shapes; });
+                                  [&](const auto& recording) { return recording->kinds == kinds; });
   if (found != recordings_.end()) {
     return **found;
   }
   recordings_.push_back(std::make_unique<Recording>());
-  recordings_.back()->shapes = std::move(shapes);
+  recordings_.back()->kinds = std::move(kinds);
   return *recordings_.back();
 }
 

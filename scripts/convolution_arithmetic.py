@@ -45,6 +45,10 @@ def register_tile(rows):
     return registers(64, 64, 4, 4)
 
 
+def tensor_core_tile(rows):
+    return (64, 256) if rows <= 64 else (128, 128)
+
+
 def ceil(a, b):
     return -(-a // b) * b
 
@@ -68,7 +72,7 @@ def table(name, n, c, h, w, o, k, padding):
         seconds = max(done * depth / 32 * cycles / (PROCESSORS * CLOCK), floor_memory)
         print(f"| {kernel.name} | {100 * rows * columns / done:.0f}% | {cycles:.2f} | {fetched / 1e6:.0f} MB "
               f"| {1e6 * seconds:.1f} |")
-    tile = (64, 256) if rows <= 64 else (128, 128)  # as in product_plan.h
+    tile = tensor_core_tile(rows)
     done = ceil(rows, tile[0]) * ceil(columns, tile[1])
     seconds = max(2 * done * depth / TENSOR_CORES, floor_memory)
     print(f"| tensor cores | {100 * rows * columns / done:.0f}% | | "

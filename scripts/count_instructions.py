@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the inner loops of the convolution kernels really execute: instructions by kind, counted in the machine code.
-No GPU is asked. Needs nvcc, and nvdisasm of the CUDA Toolkit (the Python package triton brings one too).
+"""What the inner loops of the convolution kernels really execute: instructions by kind, counted in the machine code; and
+how long the forward pass of the layers of convolution_arithmetic.py takes at least, as a processor of an H200 starts the
+instructions of four warps in a cycle. No GPU is asked. Needs nvcc, and nvdisasm of the CUDA Toolkit (the Python package triton brings one too).
 
     scripts/count_instructions.py [--arch sm_90] [--nvdisasm FILE] [SOURCE]
 
@@ -15,6 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+from convolution_arithmetic import CLOCK, FMA_WARPS, LAYERS, PROCESSORS, ceil, register_tile, tensor_core_tile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KINDS = {  # instructions that begin like this
@@ -118,6 +121,27 @@ def print_tables(listing, resources):
             share = 100 * counts["multiply-adds"] / max(counts.total(), 1)
             columns = " | ".join(str(counts[kind]) for kind in [*KINDS, "others"])
             print(f"| {what} | {used} | {columns} | {share:.0f}% |")
+    if rows:
+        print_times({what: counts for what, (_, counts) in rows["forward"].items()})
+
+
+def print_times(forward):
+    """The least time of the forward pass with the tiles that product_plan.h takes."""
+    print("\n**forward, at least**\n\n| layer | kernel | instructions, us | of these, multiply-adds, us |\n|---|---|---:|---:|")
+    for name, n, c, h, w, o, k, padding in LAYERS:
+        p, q = h + 2 * padding - k + 1, w + 2 * padding - k + 1
+        low = register_tile(o)
+        for rows, columns, what in [(low.rows, low.columns, "registers"), (*tensor_core_tile(o), "tensor cores")]:
+            for kernel, counts in forward.items():
+                tile = [int(number) for number in re.findall(r"\d+", kernel)]
+                if not kernel.startswith(what) or tile[:2] != [rows, columns]:
+                    continue
+                depth = tile[2] if len(tile) > 2 else 16
+                warps = rows * columns // (tile[3] * tile[4] if len(tile) > 2 else 64) // 32
+                tiles = ceil(o, rows) // rows * ceil(n * p * q, columns) // columns * ceil(c * k * k, depth) // depth
+                cycles = tiles * warps / FMA_WARPS / PROCESSORS
+                print(f"| {name} | {kernel} | {1e6 * cycles * counts.total() / CLOCK:.1f} "
+                      f"| {1e6 * cycles * counts['multiply-adds'] / CLOCK:.1f} |")  # fmt: skip
 
 
 def main():

@@ -15,12 +15,19 @@ using ExecutableHandle = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 class RecordedGraph final : public Graph {
  public:
   RecordedGraph(Device device, std::shared_ptr<Allocator> memory, ExecutableHandle executable)
-      : device_(device), memory_(std::move(memory)), executable_(std::move(executable)) {}
-  ~RecordedGraph() override { static_cast<void>(cudaStreamSynchronize(compute_stream(device_))); }
-  void launch() override { STAGECOACH_CUDA(cudaGraphLaunch(executable_.get(), compute_stream(device_))); }
+      : device_(device),
+        stream_(compute_stream(device)),
+        memory_(std::move(memory)),
+        executable_(std::move(executable)) {}
+  ~RecordedGraph() override { static_cast<void>(cudaStreamSynchronize(stream_)); }
+  void launch() override {
+    select(device_);
+    STAGECOACH_CUDA(cudaGraphLaunch(executable_.get(), stream_));
+  }
 
  private:
   Device device_;
+  cudaStream_t stream_;
   std::shared_ptr<Allocator> memory_;  // kept: the recorded work has addresses in it
   ExecutableHandle executable_;
 };

@@ -5,8 +5,9 @@
 /// kernel. With the permission to overlap, the next kernel's blocks are set up meanwhile, and wait.
 ///
 /// What they wait for is the end of the last kernel and of all that it wrote: every kernel of core/kernels/cuda begins
-/// with wait_for_earlier_kernels(). So nothing that a kernel does comes earlier than without overlap. The emulation
-/// refuses a kernel that does not begin so.
+/// with wait_for_earlier_kernels(). (Thrust's do not, nor do they overlap.) So nothing that a kernel does comes earlier
+/// than without overlap. test_structure looks for kernels that do not begin so, and the emulation refuses those that
+/// wait after a barrier or after shared memory.
 
 #include "core/device.h"
 

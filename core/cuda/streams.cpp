@@ -6,9 +6,9 @@ namespace stagecoach::cuda {
 
 class Mark {
  public:
-  explicit Mark(const Stream& stream) : device_(stream.device) {
+  explicit Mark(const Stream& stream, bool timed = false) : device_(stream.device) {
     const cudaStream_t queue = raw(stream);
-    event_ = make_event();
+    event_ = make_event(timed);
     STAGECOACH_CUDA(cudaEventRecord(event_.get(), queue));
   }
   cudaEvent_t event() const { return event_.get(); }
@@ -21,7 +21,7 @@ class Mark {
 
 void synchronize(const Stream& stream) { STAGECOACH_CUDA(cudaStreamSynchronize(raw(stream))); }
 
-std::shared_ptr<Mark> mark(const Stream& stream) { return std::make_shared<Mark>(stream); }
+std::shared_ptr<Mark> mark(const Stream& stream) { return std::make_shared<Mark>(stream, true); }
 
 void wait(const Mark& mark, const Stream& stream) {
   STAGECOACH_CUDA(cudaStreamWaitEvent(raw(stream), mark.event(), 0));

@@ -125,7 +125,7 @@ class NcclLane {
    public:
     Transfer(NcclLane& lane, std::vector<Wire::Move> moves) : lane_(lane), moves_(std::move(moves)) {
       const cudaStream_t compute = cuda::compute_stream(lane_.device_);
-      ready_ = cuda::make_event();
+      ready_ = cuda::make_event(false);
       STAGECOACH_CUDA(cudaEventRecord(ready_.get(), compute));
     }
     bool is_done() override;
@@ -133,7 +133,7 @@ class NcclLane {
     void launch();
     /// NCCL has given it to the stream.
     void mark() {
-      done_ = cuda::make_event();
+      done_ = cuda::make_event(false);
       STAGECOACH_CUDA(cudaEventRecord(done_.get(), lane_.stream_.get()));
       state_ = State::running;
     }

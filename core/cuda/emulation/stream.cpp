@@ -19,6 +19,7 @@ struct EmulatedStream {
 struct EmulatedEvent {
   std::chrono::steady_clock::time_point time;
   bool recorded = false;  // in a stream that was
+  bool timed = true;
 };
 struct EmulatedGraph {
   Jobs jobs;
@@ -93,8 +94,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return is_recorded(stream) == event->recorded ? cudaSuccess : cudaErrorStreamCaptureIsolation;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new EmulatedEvent;
+  (*event)->timed = flags != cudaEventDisableTiming;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -108,6 +110,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return event->recorded ? cudaErrorCapturedEvent : cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (!start->timed || !end->timed) {
+    return cudaErrorInvalidValue;
+  }
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
   return cudaSuccess;
 }
