@@ -3,7 +3,6 @@
 /// Device code as plain C++, for a machine without a GPU; see core/cuda/device_code.h.
 
 #include <cuda_runtime.h>  // that of emulation/include
-#include <thrust/execution_policy.h>
 
 #include <type_traits>
 
@@ -33,11 +32,6 @@ inline void wait_for_earlier_kernels() { emulation::wait_for_earlier_kernels(); 
 template <class T>
 T load_if(bool inside, const T* address, T outside = 0) {
   return inside ? *address : outside;
-}
-
-template <class Body>
-void with_thrust(cudaStream_t stream, const Body& body) {
-  emulation::give(stream, [=] { body(thrust::seq); });
 }
 
 }  // namespace stagecoach::cuda

@@ -35,8 +35,6 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 }  // namespace stagecoach::cuda
 
 #ifdef __CUDACC__
-#include <thrust/execution_policy.h>
-#include <thrust/system_error.h>
 namespace stagecoach::cuda {
 
 __device__ inline void wait_for_earlier_kernels() {
@@ -52,13 +50,5 @@ __device__ T load_if(bool inside, const T* address, T outside = 0) {
   return inside ? *address : outside;
 }
 
-template <class Body>
-void with_thrust(cudaStream_t stream, const Body& body) {
-  try {
-    body(thrust::cuda::par_nosync.on(stream));
-  } catch (const thrust::system_error& error) {
-    thrust_failed(error.what());
-  }
-}
 }  // namespace stagecoach::cuda
 #endif

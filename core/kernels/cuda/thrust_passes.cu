@@ -4,7 +4,7 @@
 
 #include <thrust/transform.h>
 
-#include "core/cuda/device_code.h"
+#include "core/cuda/with_thrust.h"
 #include "core/kernels/cuda/functions.h"
 
 namespace stagecoach::cuda {
