@@ -31,7 +31,7 @@ endif()
 
 if(STAGECOACH_CUDA_KIND STREQUAL "gpu")
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    if(EXISTS /dev/nvidiactl)
+    if(EXISTS /dev/nvidiactl AND NOT STAGECOACH_STATIC)  # static: for another machine, whose GPU may be another
       set(CMAKE_CUDA_ARCHITECTURES native)
     else()
       # Turing to Hopper, and what newer GPUs can compile for themselves.

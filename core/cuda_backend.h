@@ -50,7 +50,7 @@ bool overlap_allowed();
 void synchronize(const Stream& stream);
 
 /// A point in a stream's work.
-std::shared_ptr<Mark> mark(const Stream& stream);
+std::shared_ptr<Mark> mark(const Stream& stream, bool timed);
 void wait(const Mark& mark, const Stream& stream);
 void synchronize(const Mark& mark);
 double seconds_between(const Mark& start, const Mark& end);

@@ -26,7 +26,7 @@ bool uses_tf32(Device) { return false; }
 void allow_overlap(bool) { absent("overlap on cuda"); }
 bool overlap_allowed() { return false; }
 void synchronize(const Stream& stream) { absent("stream of " + to_string(stream.device)); }
-std::shared_ptr<Mark> mark(const Stream& stream) { absent("event on " + to_string(stream.device)); }
+std::shared_ptr<Mark> mark(const Stream& stream, bool) { absent("event on " + to_string(stream.device)); }
 void wait(const Mark&, const Stream& stream) { absent("event on " + to_string(stream.device)); }
 void synchronize(const Mark&) { absent("event of cuda"); }
 double seconds_between(const Mark&, const Mark&) { absent("events of cuda"); }

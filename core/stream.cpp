@@ -12,14 +12,18 @@ void synchronize(const Stream& stream) {
   }
 }
 
-void Event::record(const Stream& stream) {
+void Event::record(const Stream& stream) { record(stream, false); }
+void Event::record_time(const Stream& stream) { record(stream, true); }
+
+void Event::record(const Stream& stream, bool timed) {
   if (stream.device.type == DeviceType::cpu) {
     require_device(stream.device);  // the mark of a GPU does it too
   }
   stream_ = stream;
   time_ = std::chrono::steady_clock::now();
-  mark_ = stream.device.type == DeviceType::cuda ? cuda::mark(stream) : nullptr;
+  mark_ = stream.device.type == DeviceType::cuda ? cuda::mark(stream, timed) : nullptr;
   recorded_ = true;
+  timed_ = timed;
 }
 
 void Event::wait(const Stream& stream) const {
@@ -39,7 +43,7 @@ void Event::synchronize() const {
 }
 
 double Event::seconds_between(const Event& start, const Event& end) {
-  STAGECOACH_CHECK(start.recorded_ && end.recorded_, "event: seconds_between needs two recorded events");
+  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between needs two recorded times");
   if (start.mark_ != nullptr && end.mark_ != nullptr) {
     return cuda::seconds_between(*start.mark_, *end.mark_);
   }

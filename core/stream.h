@@ -32,6 +32,8 @@ class Event {
  public:
   /// Marks the point after the work given to `stream` so far.
   void record(const Stream& stream);
+  /// The same, for seconds_between. A GPU has more to do for it.
+  void record_time(const Stream& stream);
   /// Makes later work on `stream` wait for the marked point. The caller is stopped only if `stream` is a CPU's.
   void wait(const Stream& stream) const;
   /// Returns when the marked point is reached. Throws if the event was never recorded.
@@ -40,12 +42,15 @@ class Event {
   /// Where it was recorded last.
   const Stream& stream() const { return stream_; }
 
-  /// Seconds from `start` to `end` on the device's clock. Throws unless both were recorded.
+  /// Seconds from `start` to `end` on the device's clock. Throws unless both were recorded by record_time.
   static double seconds_between(const Event& start, const Event& end);
 
  private:
+  void record(const Stream& stream, bool timed);
+
   Stream stream_;
   bool recorded_ = false;
+  bool timed_ = false;
   std::chrono::steady_clock::time_point time_;
   std::shared_ptr<cuda::Mark> mark_;  // on a GPU; a copied event is the same point
 };

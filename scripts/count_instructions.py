@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What the inner loops of the convolution kernels really execute: instructions by kind, counted in the machine code; and
-how long the forward pass of the layers of convolution_arithmetic.py takes at least, as a processor of an H200 starts the
-instructions of four warps in a cycle. No GPU is asked. Needs nvcc, and nvdisasm of the CUDA Toolkit (the Python package triton brings one too).
+"""What the inner loops of the convolution kernels really execute: instructions by kind, counted in the machine code.
+And how long the forward pass of the layers of convolution_arithmetic.py takes at least, as a processor of an H200
+starts the instructions of four warps in a cycle. No GPU is asked. Needs nvcc, and nvdisasm of the CUDA Toolkit (the
+Python package triton brings one too).
 
     scripts/count_instructions.py [--arch sm_90] [--nvdisasm FILE] [SOURCE]
 
@@ -127,7 +128,8 @@ def print_tables(listing, resources):
 
 def print_times(forward):
     """The least time of the forward pass with the tiles that product_plan.h takes."""
-    print("\n**forward, at least**\n\n| layer | kernel | instructions, us | of these, multiply-adds, us |\n|---|---|---:|---:|")
+    print("\n**forward, at least**\n\n| layer | kernel | instructions, us | of these, multiply-adds, us |")
+    print("|---|---|---:|---:|")
     for name, n, c, h, w, o, k, padding in LAYERS:
         p, q = h + 2 * padding - k + 1, w + 2 * padding - k + 1
         low = register_tile(o)

@@ -12,14 +12,14 @@
 #                      folder .logs
 #
 # Exit status: 0 all passed; 1 a part failed; 2 no GPU, or wrong flags, and nothing was written; 3 nothing failed, but
-# a part did not run or did not end. The page says which.
+# a part did not run or did not end; 130 interrupted. The page says which.
 # shellcheck disable=SC2016  # backticks in single quotes are Markdown's
 set -uo pipefail             # no -e: a part that fails must not stop the others
 
 kMinutes=8
 kGpuTests='*cuda*:*Cuda*'  # tests with a CUDA half have it in their names
 # Each kernel beside its CPU twin: few tests, as a sanitizer makes them some hundred times slower.
-kSanitizedTests='cuda/*Twins*:*CudaProducts*'
+kSanitizedTests='cuda/*Twins*:*CudaProducts*:*CudaTiles*'
 kTestSeconds=120
 kSanitizerSeconds=80  # for all of them together, as they run side by side; starting alone takes some
 
@@ -31,7 +31,7 @@ usage() {
 absolute() { realpath --canonicalize-missing --no-symlinks -- "$1"; }
 
 binaries=""
-data=${STAGECOACH_CIFAR10:-}
+data=${STAGECOACH_CIFAR10:+$(absolute "$STAGECOACH_CIFAR10")}
 python=python3
 page=""
 while [[ $# -gt 0 ]]; do
@@ -59,6 +59,9 @@ if ! gpu=$(timeout 20 nvidia-smi --query-gpu=name,driver_version,compute_cap --f
 fi
 IFS=',' read -r gpu_name gpu_driver gpu_capability <<< "${gpu%%$'\n'*}"
 gpu_capability=${gpu_capability// /}
+cuda_driver=$(timeout 20 nvidia-smi 2> /dev/null | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p' | head -n 1)
+toolkit=$(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2> /dev/null | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+cuda_versions="CUDA ${cuda_driver:-unknown} by the driver, nvcc ${toolkit:-not found}"
 
 work=$(mktemp -d)
 logs=${page%.md}.logs
@@ -86,10 +89,11 @@ begin() { part_start=$SECONDS; }
 # shellcheck disable=SC2059  # the format is the caller's
 write() { printf "$@" >> "$work/body"; }
 
-# write_words NAME [LINES]: the first and the last ones of what NAME said. The first failure is often the one that counts.
+# write_words NAME [LINES]: the first and the last ones of what NAME said, without the tests that passed. The first
+# failure is often the one that counts.
 write_words() {
   local lines=${2:-15}
-  write '```text\n%s\n```\n\n' "$(cat "$logs/$1.out" "$logs/$1.err" |
+  write '```text\n%s\n```\n\n' "$(cat "$logs/$1.out" "$logs/$1.err" | grep -v '^\[\( RUN \|       OK \|-----\)' |
     awk -v most="$lines" '{ line[NR] = $0 } END {
       for (i = 1; i <= NR; i++) if (i <= most || i > NR - most) print line[i]; else if (i == most + 1) print "…" }')"
 }
@@ -97,7 +101,7 @@ write_words() {
 seconds_left() { echo $((60 * kMinutes - 5 - SECONDS)); }
 
 # start NAME SECONDS COMMAND…: runs it beside the script; what it says goes to NAME.out and NAME.err of the logs.
-declare -A child
+declare -A child kill_time
 start() {
   local limit=$2 left
   left=$(seconds_left)
@@ -107,6 +111,7 @@ start() {
   ((limit < left)) || limit=$left
   timeout --kill-after=3 "$limit" "${@:3}" > "$logs/$1.out" 2> "$logs/$1.err" < /dev/null &
   child[$1]=$!
+  kill_time[$1]=$((SECONDS + limit))
 }
 
 # finish NAME: waits for it. 124: its time was over; 125: none was left.
@@ -116,7 +121,7 @@ finish() {
   wait "${child[$1]}"  # unlike a command in the foreground, a wait ends when the script is interrupted
   status=$?
   unset "child[$1]"
-  ((status != 137)) || status=124
+  ((status != 137 || SECONDS < kill_time[$1])) || status=124  # else it was killed for its memory
   return $status
 }
 
@@ -167,11 +172,12 @@ build() {
   local name path missing=""
   for name in ch01_single_device "${test_programs[@]}"; do
     if path=$(program "$name"); then
-      missing+=$(ldd "$path" 2> /dev/null | sed -n "s/^\s*\(\S*\) => not found.*/ \1/p" | tr -d '\n')
+      missing+=$(ldd "$path" 2>&1 | sed -n "s/^\s*\(\S*\) => not found.*/ \1/p; s/.*version .\(GLIBC\S*\). not found.*/ \1/p" |
+        sort -u | tr -d '\n')
     fi
   done
   if [[ -n $missing ]]; then
-    note build "FAILED: the programs of $binaries need libraries that are not here:$missing; the preset portable has them in"
+    note build "FAILED: programs of $binaries need libraries that are not here:$missing; the preset portable has them in"
   else
     note build "passed: ready programs of $binaries"
   fi
@@ -184,14 +190,15 @@ count() {
   echo "${found:-0}"
 }
 
-# Runs the first test that failed in NAME's program once more, alone: so it is told from those that an earlier failure
-# took along; and with each kernel waited for: so the error names the kernel.
+# Runs the first test that failed in NAME's program, or in which the program ended, once more, alone: so it is told from
+# those that an earlier failure took along; and with each kernel waited for: so the error names the kernel.
 rerun_first_failure() {
-  local first
+  local first way
   first=$(sed -n 's/^\[ *FAILED *\] \([^ ,]*\).*/\1/p' "$logs/$1.out" | head -n 1)
+  first=${first:-$(sed -n 's/^\[ RUN *\] \(\S*\).*/\1/p' "$logs/$1.out" | tail -n 1)}
   [[ -n $first ]] || return
   for way in CUDA_LAUNCH_BLOCKING=1 STAGECOACH_NO_OVERLAP=1; do
-    limited "$1-again" 30 env "$way" "$2" "--gtest_filter=$first" --gtest_brief=1
+    limited "$1-again" 30 env "$way" "$2" "--gtest_filter=$first"
     write '`%s` alone, with `%s`: exit status %d\n\n' "$first" "$way" $?
     write_words "$1-again"
   done
@@ -203,7 +210,7 @@ tests() {
   begin
   for name in "${test_programs[@]}"; do
     if path=$(program "$name"); then
-      start "$name" "$kTestSeconds" "$path" "--gtest_filter=$kGpuTests" --gtest_brief=1
+      start "$name" "$kTestSeconds" "$path" "--gtest_filter=$kGpuTests"
     fi
   done
   for name in "${test_programs[@]}"; do
@@ -243,7 +250,7 @@ sanitize() {
     for name in test_cuda test_core; do
       if path=$(program "$name"); then
         start "$tool-$name" "$kSanitizerSeconds" "$sanitizer" --tool "$tool" --error-exitcode 99 "$path" \
-          "--gtest_filter=$kSanitizedTests" --gtest_brief=1
+          "--gtest_filter=$kSanitizedTests"
       fi
     done
   done
@@ -408,7 +415,7 @@ all_beside_torch() {
     limited torch 120 "$python" -c 'import numpy, sys, torch; sys.exit(not torch.cuda.is_available())'
     case $? in
       0) ;;
-      124) reason="$python took more than two minutes to load torch" ;;
+      124) reason="$python had not loaded torch when its time was over" ;;
       125) reason="the $kMinutes minutes were over" ;;
       *) reason="$python has no torch with CUDA, and numpy" ;;
     esac
@@ -425,13 +432,6 @@ all_beside_torch() {
   beside_torch torch-resnet18 "resnet18, batch 512, TF32" "$work/few" --model resnet18 --batch-size 512 --tf32
 }
 
-cuda_versions() {
-  local driver toolkit
-  driver=$(nvidia-smi 2> /dev/null | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p' | head -n 1)
-  toolkit=$(PATH=$PATH:/usr/local/cuda/bin nvcc --version 2> /dev/null | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
-  echo "CUDA ${driver:-unknown} by the driver, nvcc ${toolkit:-not found}"
-}
-
 commit() {
   local name
   name=$(git rev-parse --short HEAD 2> /dev/null) || name="unknown"
@@ -445,7 +445,7 @@ write_page() {
   {
     printf '# On a GPU\n\nMade by `scripts/gpu_check.sh` on %s: %s, compute capability %s, driver %s; ' \
       "$(date -u +%F)" "$gpu_name" "$gpu_capability" "${gpu_driver# }"
-    printf '%s; commit %s.\n\n' "$(cuda_versions)" "$(commit)"
+    printf '%s; commit %s.\n\n' "$cuda_versions" "$(commit)"
     printf '## What ran\n\n| part | result | seconds |\n|---|---|---:|\n'
     cat "$work/summary"
     printf '\n'

@@ -44,7 +44,7 @@ inline StreamHandle make_stream() {
   return StreamHandle(raw);
 }
 
-/// `timed`: for cudaEventElapsedTime; others are cheaper.
+/// `timed`: for cudaEventElapsedTime. Others are cheaper.
 inline EventHandle make_event(bool timed) {
   cudaEvent_t raw = nullptr;
   STAGECOACH_CUDA(cudaEventCreateWithFlags(&raw, timed ? cudaEventDefault : cudaEventDisableTiming));

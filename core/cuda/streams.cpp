@@ -6,7 +6,7 @@ namespace stagecoach::cuda {
 
 class Mark {
  public:
-  explicit Mark(const Stream& stream, bool timed = false) : device_(stream.device) {
+  explicit Mark(const Stream& stream, bool timed) : device_(stream.device) {
     const cudaStream_t queue = raw(stream);
     event_ = make_event(timed);
     STAGECOACH_CUDA(cudaEventRecord(event_.get(), queue));
@@ -21,7 +21,7 @@ class Mark {
 
 void synchronize(const Stream& stream) { STAGECOACH_CUDA(cudaStreamSynchronize(raw(stream))); }
 
-std::shared_ptr<Mark> mark(const Stream& stream) { return std::make_shared<Mark>(stream, true); }
+std::shared_ptr<Mark> mark(const Stream& stream, bool timed) { return std::make_shared<Mark>(stream, timed); }
 
 void wait(const Mark& mark, const Stream& stream) {
   STAGECOACH_CUDA(cudaStreamWaitEvent(raw(stream), mark.event(), 0));
@@ -46,7 +46,7 @@ void copy_async(void* to, Device to_device, const void* from, Device from_device
   const Stream copies{mover, Stream::kCopies};
   for (const Device side : {to_device, from_device}) {
     if (side.type == DeviceType::cuda) {
-      wait(Mark({side, Stream::kCompute}), copies);
+      wait(Mark({side, Stream::kCompute}, false), copies);
     }
   }
   STAGECOACH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, raw(copies)));

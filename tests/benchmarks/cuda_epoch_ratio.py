@@ -63,6 +63,7 @@ def time_limit(end):
     try:
         yield
     finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # first: it may ring once more
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -144,6 +145,7 @@ def main():
     rates = {OURS: []} | {name: [] for name in ways}
 
     def end(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the table comes next
         raise TimeOver
 
     signal.signal(signal.SIGTERM, end)

@@ -38,9 +38,9 @@ Stopwatch our_stopwatch() {
                 const Stream stream{kGpu, Stream::kCompute};
                 Event start;
                 Event end;
-                start.record(stream);
+                start.record_time(stream);
                 work();
-                end.record(stream);
+                end.record_time(stream);
                 end.synchronize();
                 return Event::seconds_between(start, end);
               }};

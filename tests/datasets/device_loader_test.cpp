@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "core/allocator.h"
+#include "core/cuda_backend.h"
 #include "datasets/generated.h"
 #include "tests/support/devices.h"
 #include "tests/support/tensors.h"
@@ -69,6 +71,19 @@ TEST_P(DeviceLoaderOn, LeavesAnEpochBehind) {
   there.start_epoch(2);
   here.start_epoch(2);
   expect_same(there, here);
+}
+
+// Else the training thread would wait for each copy, or copy each batch once more.
+TEST_P(DeviceLoaderOn, MakesBatchesWhereTheDeviceCopiesFrom) {
+  if (GetParam().type == DeviceType::cpu) {
+    GTEST_SKIP() << "a CPU's batches are not copied";
+  }
+  const auto& pinned = *cuda::pinned_allocator(GetParam());
+  DeviceLoader there(loader(false), GetParam());
+  const std::size_t before = pinned.stats().current_bytes;
+  there.start_epoch(1);
+  const auto batch = there.next();
+  EXPECT_GE(pinned.stats().current_bytes - before, batch->images.bytes() + batch->labels.bytes());
 }
 
 // Work that was given to the device before the next call sees the batch, though its memory takes another one soon.

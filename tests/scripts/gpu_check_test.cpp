@@ -110,6 +110,25 @@ TEST_F(GpuCheck, GoesOnAfterAPartThatFails) {
   EXPECT_TRUE(page_has("| test_chapters | passed")) << page_;
 }
 
+TEST_F(GpuCheck, RunsTheTestAgainInWhichAProgramEnded) {
+  give_gpu();
+  give_programs();
+  stand_in("bin/test_core",
+           "echo \"[ RUN      ] Good.One\"\necho \"[       OK ] Good.One (1 ms)\"\n"
+           "echo \"[ RUN      ] Bad.One/cuda\"\necho \"with $1\" >&2\nkill -SEGV $$");
+  EXPECT_EQ(run(), 1) << output_;
+  EXPECT_TRUE(page_has("| test_core | FAILED (exit 139): ")) << page_;
+  EXPECT_TRUE(page_has("with --gtest_filter=Bad.One/cuda")) << page_;
+}
+
+TEST_F(GpuCheck, SaysWhichLibrariesAreMissing) {
+  give_gpu();
+  give_programs();
+  stand_in("path/ldd", "echo '	libfmt.so.9 => not found'");
+  EXPECT_EQ(run(), 1) << output_;
+  EXPECT_TRUE(page_has("need libraries that are not here: libfmt.so.9")) << page_;
+}
+
 TEST_F(GpuCheck, MeasuresOnGeneratedPicturesWhereThereAreNoOthers) {
   give_gpu();
   give_programs();

@@ -1,6 +1,7 @@
 #include "core/cuda/emulation/block.h"
 
 #include <fmt/format.h>
+#include <sanitizer/asan_interface.h>
 
 #include <algorithm>
 #include <cstring>
@@ -38,8 +39,12 @@ class Shared {
   Shared(std::size_t bytes, std::size_t alignment)
       : bytes_(bytes), alignment_(alignment), memory_(new (std::align_val_t{2 * alignment}) char[alignment + bytes]) {
     std::memset(memory_, 0xff, alignment + bytes);
+    ASAN_POISON_MEMORY_REGION(memory_, alignment);
   }
-  ~Shared() { ::operator delete[](memory_, std::align_val_t{2 * alignment_}); }
+  ~Shared() {
+    ASAN_UNPOISON_MEMORY_REGION(memory_, alignment_);
+    ::operator delete[](memory_, std::align_val_t{2 * alignment_});
+  }
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
   char* object() { return memory_ + alignment_; }

@@ -13,7 +13,7 @@ __device__ inline std::uint32_t round_to_tf32(float value) {
   std::uint32_t rounded;
   asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
   return rounded;
-#else  // older GPUs have an instruction that rounds ties another way, which takes as many of theirs as this
+#else  // the instruction of older GPUs rounds ties another way
   const std::uint32_t bits = __float_as_uint(value);
   return isfinite(value) ? bits + 0xfffU + (bits >> 13 & 1U) : bits;
 #endif

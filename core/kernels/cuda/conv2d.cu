@@ -48,7 +48,7 @@ struct WindowBits {
   static constexpr Word kOne = Word(1) << (2 * kMost + 1);
 
   /// Bits 0 to count - 1, for any count.
-  __device__ static Word first(int count) { return (Word(1) << (count < 0 ? 0 : count < kMost ? count : kMost)) - 1; }
+  __device__ static Word low(int count) { return (Word(1) << (count < 0 ? 0 : count < kMost ? count : kMost)) - 1; }
   __device__ static Word of_window(Word rows_outside, Word columns_outside) {
     return kNowhere | columns_outside << kMost | rows_outside;
   }
@@ -121,7 +121,7 @@ struct PicturePatches {
  private:
   /// The rows of a window that begins at `start` which are not among 0 to extent - 1.
   __device__ static Word outside(int start, int extent) {
-    return Bits::first(-start) | (Bits::first(Bits::kMost) & ~Bits::first(extent - start));
+    return Bits::low(-start) | (Bits::low(Bits::kMost) & ~Bits::low(extent - start));
   }
 };
 
@@ -192,7 +192,7 @@ struct GradientPatches {
     const int first = row - (count - 1) * e.stride;
     const int remainder = stride.remainder(row, quotient);
     const Word meeting = remainder < Bits::kMost ? every << remainder : Word(0);
-    return Bits::first(Bits::kMost) & ~(meeting & Bits::first(row + 1) & ~Bits::first(first));
+    return Bits::low(Bits::kMost) & ~(meeting & Bits::low(row + 1) & ~Bits::low(first));
   }
 };
 

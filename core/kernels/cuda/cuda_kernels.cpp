@@ -23,12 +23,12 @@ cuda::PoolExtents pool_extents(const Tensor& x, const Tensor& y, const Window& w
           small(window.kernel),         small(window.stride), small(window.padding)};
 }
 
-/// Of one storage, but not the same bytes: what a copy by the GPU would spoil.
-bool overlap_partly(const Tensor& a, const Tensor& b) {
+/// What a copy by the GPU would spoil.
+bool overlap(const Tensor& a, const Tensor& b) {
   const auto* of_a = static_cast<const char*>(a.raw_data());
   const auto* of_b = static_cast<const char*>(b.raw_data());
   const std::less<> before;
-  return of_a != of_b && before(of_a, of_b + b.bytes()) && before(of_b, of_a + a.bytes());
+  return before(of_a, of_b + b.bytes()) && before(of_b, of_a + a.bytes());
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void CudaKernels::copy(const Tensor& source, Tensor& out) const {
   if (out.bytes() == 0 || out.raw_data() == source.raw_data()) {
     return;
   }
-  if (overlap_partly(source, out)) {
+  if (overlap(source, out)) {
     Tensor between = Tensor::empty(source.shape(), source.dtype(), from);
     copy(source, between);
     return copy(between, out);

@@ -80,13 +80,13 @@ void linear_grad_weight(cudaStream_t stream, const ProductPlan& plan, const Line
 // ---- conv2d.cu: x [N, C, H, W], weight [O, C, K, K], bias [O] or null, y [N, O, P, Q]
 
 struct ConvExtents {
-  static constexpr int kWidestKernel = 63;
-  int samples;   // N
-  int channels;  // C
-  int height;    // H
-  int width;     // W
-  int outputs;   // O
-  int kernel;    // K
+  static constexpr int kWidestKernel = 63;  ///< beyond, conv2d is refused on a GPU
+  int samples;                              // N
+  int channels;                             // C
+  int height;                               // H
+  int width;                                // W
+  int outputs;                              // O
+  int kernel;                               // K
   int stride;
   int padding;
   int rows;     // P

@@ -18,7 +18,9 @@
 ///   kDepthInARow       true when neighbours along k are neighbours in memory: then a warp's threads load along k
 ///   Outer outer(int)   what a row of `a` (or a column of `b`) needs to know; it may lie outside the matrix
 ///   Depth depth(int k, int end)   likewise for one k; k >= end lies outside
-///   T load(const Outer&, const Depth&)   the element, or 0 when one of them lies outside
+///   T load(const Outer&, const Depth&)   the element; 0 when one of them lies outside, or in `b` any number, as long
+///   as
+///                                        `a` is 0 at that depth
 /// and a result is one with
 ///   store(m, n, value)
 ///   in_twos()          whether an even column and the next are neighbours in memory

@@ -2,12 +2,28 @@
 /// Whole arrays, by Thrust: every element for itself. Each call is one pass over memory. For what is in every step of
 /// training see elementwise.cu.
 
+#include <thrust/execution_policy.h>
+#include <thrust/system_error.h>
 #include <thrust/transform.h>
 
-#include "core/cuda/with_thrust.h"
+#include "core/cuda/device_code.h"
 #include "core/kernels/cuda/functions.h"
 
 namespace stagecoach::cuda {
+
+/// Calls body(policy) with the Thrust policy that runs on `stream` and does not wait. Throws Error where Thrust fails.
+template <class Body>
+void with_thrust(cudaStream_t stream, const Body& body) {
+#ifdef STAGECOACH_EMULATED
+  emulation::give(stream, [=] { body(thrust::seq); });
+#else
+  try {
+    body(thrust::cuda::par_nosync.on(stream));
+  } catch (const thrust::system_error& error) {
+    thrust_failed(error.what());
+  }
+#endif
+}
 
 /// out[i] = function(x[i])
 template <class T, class Out, class Function>

@@ -74,9 +74,10 @@ class CudaProducts : public ::testing::TestWithParam<ProductKernel> {
   void check_conv(const cuda::ConvExtents& e);
 };
 
+constexpr const char* kKernelNames[] = {"plain", "tiled", "registers", "tensor_cores"};
+
 std::string name_of_kernel(const ::testing::TestParamInfo<ProductKernel>& info) {
-  constexpr const char* kNames[] = {"plain", "tiled", "registers", "tensor_cores"};
-  return kNames[static_cast<std::size_t>(info.param)];
+  return kKernelNames[static_cast<std::size_t>(info.param)];
 }
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaProducts,
                          ::testing::Values(ProductKernel::plain, ProductKernel::tiled, ProductKernel::registers,
@@ -247,16 +248,15 @@ Tensor whole_numbers(const Shape& shape, const char* name) {
 using KernelAndTile = std::pair<ProductKernel, cuda::BlockTile>;
 
 const KernelAndTile kAllTiles[] = {
-    {ProductKernel::registers, {8, 128}},      {ProductKernel::registers, {16, 128}},
-    {ProductKernel::registers, {32, 32}},      {ProductKernel::registers, {64, 64}},
-    {ProductKernel::registers, {128, 128}},    {ProductKernel::tensor_cores, {64, 256}},
-    {ProductKernel::tensor_cores, {128, 128}},
+    {ProductKernel::tiled, {16, 16}},         {ProductKernel::registers, {8, 128}},
+    {ProductKernel::registers, {16, 128}},    {ProductKernel::registers, {32, 32}},
+    {ProductKernel::registers, {64, 64}},     {ProductKernel::registers, {128, 128}},
+    {ProductKernel::tensor_cores, {64, 256}}, {ProductKernel::tensor_cores, {128, 128}},
 };
 
 std::string name_of_tile(const ::testing::TestParamInfo<KernelAndTile>& info) {
   const auto& [kernel, tile] = info.param;
-  return fmt::format("{}_{}x{}", kernel == ProductKernel::registers ? "registers" : "tensor_cores", tile.rows,
-                     tile.columns);
+  return fmt::format("{}_{}x{}", kKernelNames[static_cast<std::size_t>(kernel)], tile.rows, tile.columns);
 }
 
 /// Every tile on results that do not fill it, and on results of several. With whole numbers: tensor cores round
@@ -380,6 +380,11 @@ TEST_P(CudaTiles, Conv2d) {
   for (const auto& e : {conv(1, 1, 1, 1, 1, 1, 1, 0), conv(2, 3, 9, 7, 70, 3, 1, 1), conv(3, 18, 7, 9, 130, 3, 2, 1),
                         conv(2, 130, 6, 5, 9, 2, 1, 0), conv(1, 5, 33, 12, 6, 5, 1, 2)}) {
     check_conv(e);
+  }
+  if (GetParam().first == ProductKernel::tiled) {  // which stands for the faster ones where windows are wide
+    for (const auto& e : {conv(1, 2, 15, 17, 3, 16, 1, 1), conv(1, 1, 3, 2, 2, 63, 1, 31)}) {
+      check_conv(e);
+    }
   }
 }
 
