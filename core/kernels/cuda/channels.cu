@@ -156,7 +156,7 @@ __global__ void map_elements(int count, Divisor channels, Divisor plane, OfChann
 template <class OfChannel, class T, class... Inputs>
 void for_each_element(cudaStream_t stream, const ChannelExtents& e, const OfChannel& of_channel, T* out,
                       const Inputs*... inputs) {
-  const auto launch_wide = [&]<int kWide>() {
+  const auto body = [&]<int kWide>() {
     const int plane = e.plane / kWide;
     const int count = e.samples * e.channels * plane;
     if (count > 0) {
@@ -164,11 +164,7 @@ void for_each_element(cudaStream_t stream, const ChannelExtents& e, const OfChan
              Divisor(e.channels), Divisor(plane), of_channel, out, inputs...);
     }
   };
-  if (e.plane % 4 == 0 && (is_aligned<4>(out) && ... && is_aligned<4>(inputs))) {
-    launch_wide.template operator()<4>();
-  } else {
-    launch_wide.template operator()<1>();
-  }
+  in_fours_or_ones(e.plane, body, out, inputs...);
 }
 
 template <class T>

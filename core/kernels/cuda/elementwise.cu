@@ -22,17 +22,13 @@ __global__ void map_array(long long count, Function function, T* out, const Inpu
 
 template <class Function, class T, class... Inputs>
 void map(cudaStream_t stream, std::int64_t count, const Function& function, T* out, const Inputs*... inputs) {
-  const auto launch_wide = [&]<int kWide>() {
+  const auto body = [&]<int kWide>() {
     if (count > 0) {
       launch(map_array<kWide, Function, T, Inputs...>, blocks_for(count / kWide), kThreads, 0, stream, count / kWide,
              function, out, inputs...);
     }
   };
-  if (count % 4 == 0 && (is_aligned<4>(out) && ... && is_aligned<4>(inputs))) {
-    launch_wide.template operator()<4>();
-  } else {
-    launch_wide.template operator()<1>();
-  }
+  in_fours_or_ones(count, body, out, inputs...);
 }
 
 template <class T>
