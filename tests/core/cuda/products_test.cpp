@@ -156,6 +156,10 @@ void need(ProductKernel kernel) {
 
 constexpr const char* kKernelNames[] = {"plain", "tiled", "registers", "tensor_cores"};
 
+std::string name_of_kernel(const ::testing::TestParamInfo<ProductKernel>& info) {
+  return kKernelNames[static_cast<std::size_t>(info.param)];
+}
+
 /// Every kernel on real numbers, which are rounded.
 class CudaProducts : public ::testing::TestWithParam<ProductKernel> {
  protected:
@@ -189,7 +193,7 @@ class CudaProducts : public ::testing::TestWithParam<ProductKernel> {
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaProducts,
                          ::testing::Values(ProductKernel::plain, ProductKernel::tiled, ProductKernel::registers,
                                            ProductKernel::tensor_cores),
-                         [](const auto& info) { return kKernelNames[static_cast<std::size_t>(info.param)]; });
+                         name_of_kernel);
 
 TEST_P(CudaProducts, Linear) {
   for (const auto& [samples, inputs, outputs] :
