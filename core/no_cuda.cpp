@@ -8,7 +8,8 @@ class Mark {};
 namespace {
 
 [[noreturn]] void absent(const std::string& what) {
-  throw UsageError(fmt::format("{}: this build has no CUDA backend; use --device cpu", what));
+  throw UsageError(
+      fmt::format("{}: this build has no CUDA backend; use --device cpu, or a build by scripts/build.sh cuda", what));
 }
 
 }  // namespace

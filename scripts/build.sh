@@ -9,6 +9,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-release}
+if [[ $preset == -* ]]; then
+  echo "usage: scripts/build.sh [PRESET [--target NAME] [-DNAME=VALUE …]]; PRESET is one of CMakePresets.json" >&2
+  exit 2
+fi
 targets=()
 variables=("${@:2}")
 if [[ ${2:-} == --target ]]; then

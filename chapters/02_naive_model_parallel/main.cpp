@@ -125,7 +125,8 @@ void train(const Settings& settings) {
   if (settings.model == "toy") {
     if (!settings.out.empty() || !settings.resume.empty() || settings.explain || settings.ranks != 2) {
       throw UsageError(
-          "--model toy makes one step on two ranks, and prints it; it takes no --out, --resume, --explain");
+          "--model toy makes one step on two ranks, and prints it; it takes no --out, --resume, --explain, and no "
+          "--ranks but 2");
     }
     return show_toy(settings);
   }

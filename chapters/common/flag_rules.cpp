@@ -200,6 +200,9 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
                     "a larger --batch-size",
                     s.microbatches, s.batch_size, s.batch_size, s.batch_size));
   }
+  if (s.optimizer == "adam" && s.momentum != 0) {
+    throw UsageError(fmt::format("--momentum {}: --optimizer adam takes none; leave it out", s.momentum));
+  }
   if (s.clock == "wall" && s.link != "none") {
     throw UsageError(fmt::format(
         "--link {} is for --clock virtual: by the wall clock messages take the time that they take", s.link));
@@ -213,8 +216,8 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   }
   if (!chapter.schedules.empty() && !s.schedule.empty() && !std::filesystem::is_regular_file(s.schedule) &&
       std::find(chapter.schedules.begin(), chapter.schedules.end(), s.schedule) == chapter.schedules.end()) {
-    throw UsageError(fmt::format("--schedule {}: neither one of {} nor a file; {} has these", s.schedule,
-                                 fmt::join(chapter.schedules, ", "), chapter.program));
+    throw UsageError(fmt::format("--schedule {}: neither a schedule of {} ({}) nor a file", s.schedule, chapter.program,
+                                 fmt::join(chapter.schedules, ", ")));
   }
   if (chapter.flags.contains("ranks") && s.device != "cpu" && s.device != "cuda") {
     throw UsageError(

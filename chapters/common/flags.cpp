@@ -296,8 +296,11 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   if (settings.smoke && app.count("--epochs") == 0) {
     settings.epochs = settings.model == "convnet" ? 2 : 1;
   }
-  if (!std::isfinite(settings.lr) || !std::isfinite(settings.weight_decay) || !std::isfinite(settings.momentum)) {
-    throw UsageError("--lr, --momentum and --weight-decay must be finite numbers");
+  for (const auto& [flag, value] :
+       {std::pair("--lr", settings.lr), {"--momentum", settings.momentum}, {"--weight-decay", settings.weight_decay}}) {
+    if (!std::isfinite(value)) {
+      throw UsageError(fmt::format("{} {} is no finite number", flag, value));
+    }
   }
   follow_launcher(settings, chapter, was_given);
   // What is decided without a flag does not come from an older run.

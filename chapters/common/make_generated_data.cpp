@@ -19,8 +19,11 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     write_generated(folder, settings);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    fmt::print(stderr, "make_generated_data: {}; make_generated_data --help lists the flags\n", error.what());
+    return 2;
   } catch (const UsageError& error) {
     fmt::print(stderr, "make_generated_data: {}\n", error.what());
     return 2;

@@ -88,8 +88,10 @@ Split split_of(const Settings& settings, const Sequential& model, int stages, co
   if (!settings.split.empty()) {
     Split split = split_from_text(settings.split);
     if (static_cast<int>(split.size()) != stages) {
-      throw UsageError(fmt::format("--split {} has {} stages; {} rank(s) with this schedule need {}", settings.split,
-                                   split.size(), settings.ranks, stages));
+      throw UsageError(fmt::format("--split {} has {} stages; {} need {}", settings.split, split.size(),
+                                   replicas.empty() ? fmt::format("{} rank(s) with this schedule", settings.ranks)
+                                                    : fmt::format("--replicas {}", fmt::join(replicas, ",")),
+                                   stages));
     }
     return split;
   }

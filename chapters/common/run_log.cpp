@@ -30,8 +30,8 @@ bool ranks_share_cores(const Settings& settings, Communicator& comm) {
          comm.clock().kind() == ClockKind::wall && static_cast<std::size_t>(comm.size()) > usable_cores().size();
 }
 
-/// "3,9 layers on ranks 0,1": what lies side by side.
-std::string stages_line(const LayerRanks& layers) {
+/// "3,9 layers on ranks 0,1": what lies side by side. Of replicas only the first rank is among the holders.
+std::string stages_line(const LayerRanks& layers, int size) {
   std::vector<int> counts;
   std::vector<int> ranks;
   for (const auto& [layer, rank] : layers) {
@@ -41,7 +41,8 @@ std::string stages_line(const LayerRanks& layers) {
     }
     ++counts.back();
   }
-  return fmt::format("{} layers on ranks {}", fmt::join(counts, ","), fmt::join(ranks, ","));
+  return fmt::format("{} layers on ranks {}{}", fmt::join(counts, ","), fmt::join(ranks, ","),
+                     static_cast<int>(ranks.size()) < size ? " and their replicas" : "");
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
   if (writes_and_prints()) {
     fmt::print("{}", settings_table(settings));
     if (!layers_.empty()) {
-      fmt::print("  {:<13} {}\n", "stages", stages_line(layers_));
+      fmt::print("  {:<13} {}\n", "stages", stages_line(layers_, comm.size()));
     }
     if (comm.device().type == DeviceType::cuda) {
       fmt::print("  {:<13} {}\n", "gpu", cuda::description(comm.device()));

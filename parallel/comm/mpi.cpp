@@ -110,9 +110,9 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
 void run_rank(const World& world, const std::function<void(Rank&)>& body) {
   MpiWorld& mpi = open(world);
   if (mpi.size() != world.ranks) {
-    throw UsageError(
-        fmt::format("the launcher started {} process(es), the run has {} ranks; start {}, or leave out --ranks",
-                    mpi.size(), world.ranks, world.ranks));
+    throw UsageError(fmt::format(
+        "{} process(es) were started, and the run has {} ranks; start it by mpirun -np {}, or with --ranks {}",
+        mpi.size(), world.ranks, world.ranks, mpi.size()));
   }
   run_as_process(
       mpi.rank(), world.flight_folder, [&](const auto& recorder) { run_body(world, mpi, recorder, body); },

@@ -79,6 +79,20 @@ std::string nearest(int m, const Legal& legal) {
   return below >= 1 ? fmt::format("{} or {}", below, above) : std::to_string(above);
 }
 
+/// What to ask for in place of a group that is_legal_group refuses.
+std::string legal_instead(int p, int m, int group) {
+  if (group < p && p <= m) {
+    int legal = p;
+    while (!is_legal_group(p, m, legal)) {
+      ++legal;  // all m at the latest
+    }
+    return fmt::format("the nearest legal group is {}", legal);
+  }
+  const int n = std::max(group, p);
+  return fmt::format("the nearest micro-batch counts for groups of {} are {}", n,
+                     nearest(m, [&](int count) { return is_legal_group(p, count, n); }));
+}
+
 }  // namespace
 
 Schedule naive_schedule(int p, int m) {
@@ -125,9 +139,8 @@ Schedule interleaved_schedule(int p, int m, int v, int group) {
   if (m >= 1 && p >= 1 && !is_legal_group(p, m, n)) {
     throw UsageError(fmt::format(
         "interleaved: {} micro-batches in groups of {} on {} ranks: a group has at least {} and at most all of them, "
-        "and "
-        "what is left over is nothing or at least {}; the nearest micro-batch counts for these groups are {}",
-        m, n, p, p, p, n < p ? "none" : nearest(m, [&](int count) { return is_legal_group(p, count, n); })));
+        "and what is left over is nothing or at least {}; {}",
+        m, n, p, p, p, legal_instead(p, m, n)));
   }
   const std::vector<Turn> order = turns(m, v, n);
   const int total = m * v;

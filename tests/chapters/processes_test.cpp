@@ -197,7 +197,8 @@ TEST_F(Processes, AreAsManyAsTheLauncherStarted) {
   expect(mpirun(2, kGpipe, {"--help"}), 0, "Example:");
   expect(mpirun(2, kGpipe, {"--smoke", "--explain", "--out", "plan"}), 0, "Written to plan");
   EXPECT_FALSE(bytes("plan/schedule.csv").empty());
-  expect(run(kGpipe, {"--smoke", "--transport", "mpi"}), 2, "the launcher started 1 process(es), the run has 2 ranks");
+  expect(run(kGpipe, {"--smoke", "--transport", "mpi"}), 2,
+         "1 process(es) were started, and the run has 2 ranks; start it by mpirun -np 2");
 }
 
 }  // namespace

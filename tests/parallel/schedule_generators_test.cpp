@@ -80,9 +80,10 @@ TEST(Generators, RefuseSizesBelowOne) {
 TEST(Generators, NameTheNearestLegalCount) {
   EXPECT_TRUE(fails_with<UsageError>({"9 micro-batches in groups of 4 on 4 ranks", "8 or 12"},
                                      [] { interleaved_schedule(4, 9, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"3 micro-batches", "nearest micro-batch counts for these groups are 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"3 micro-batches", "nearest micro-batch counts for groups of 4 are 4"},
                                      [] { interleaved_schedule(4, 3, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"groups of 3", "none"}, [] { interleaved_schedule(4, 9, 2, 3); }));
+  EXPECT_TRUE(
+      fails_with<UsageError>({"groups of 3", "nearest legal group is 5"}, [] { interleaved_schedule(4, 9, 2, 3); }));
   EXPECT_TRUE(fails_with<UsageError>({"zb-h1: 3 micro-batches on 4 ranks", "at least 4"},
                                      [] { zero_bubble_h1_schedule(4, 3); }));
 }
