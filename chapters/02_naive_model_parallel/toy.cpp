@@ -28,7 +28,9 @@ void print(const char* when, const NamedTensors& weights) {
     const auto numbers = tensor.to_vector<float>();
     const auto columns = tensor.size(tensor.dims() - 1);
     for (auto row = numbers.begin(); row != numbers.end(); row += columns) {
-      fmt::print("    {:<10} {:8.4f}\n", row == numbers.begin() ? name : "", fmt::join(row, row + columns, " "));
+      std::string line;
+      std::for_each(row, row + columns, [&](float number) { line += fmt::format(" {:8.4f}", number); });
+      fmt::print("    {:<10}{}\n", row == numbers.begin() ? name : "", line);
     }
   }
 }

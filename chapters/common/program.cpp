@@ -16,7 +16,9 @@ Settings flags_of_this_process(int argc, const char* const* argv, const Chapter&
   if (speaks()) {
     return parse_flags(argc, argv, chapter);
   }
-  static_cast<void>(std::freopen("/dev/null", "w", stdout));
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) {
+    throw Error("/dev/null cannot be opened; the ranks after the first print there");
+  }
   try {
     return parse_flags(argc, argv, chapter);
   } catch (const UsageError&) {

@@ -1,6 +1,7 @@
 /// @file
 /// Bad input: a clear line that says what, where and what to do, the right exit code, and nothing lost.
 
+#include <algorithm>
 #include <csignal>
 #include <thread>
 #include <utility>

@@ -1,6 +1,7 @@
 /// @file
 /// Stopping and going on: whatever ends a run, going on gives the bytes of a run that was never stopped.
 
+#include <algorithm>
 #include <csignal>
 #include <thread>
 

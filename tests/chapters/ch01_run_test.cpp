@@ -41,9 +41,11 @@ TEST_F(Ch01Run, SmokePrintsSettingsAndEpochLines) {
 TEST_F(Ch01Run, HelpGroupsTheFlagsAndGivesAnExample) {
   const Outcome outcome = ch01({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* text : {"Data:", "Model:", "Training:", "Machine:", "Run:", "--batch-size", "=64", "Example:"}) {
+  for (const char* text : {"Data:", "Model:", "Training:", "Machine:", "Run:", "Example:"}) {
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is not in " << outcome.out;
   }
+  // The default, which some versions of CLI11 print as =64 and others as [64].
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex(R"(--batch-size \S.*[=\[]64\b)"))) << outcome.out;
 }
 
 TEST_F(Ch01Run, WritesTheFilesOfTheContract) {

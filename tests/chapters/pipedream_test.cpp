@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tests/chapters/pipelines.h"
 
 namespace stagecoach::test {

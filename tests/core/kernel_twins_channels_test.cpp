@@ -1,5 +1,8 @@
 // Sums over channels, and batch norm.
 
+#include <algorithm>
+#include <cmath>
+
 #include "tests/core/kernel_twins.h"
 
 namespace stagecoach {

@@ -1,6 +1,7 @@
 // Pooling, and the normalisation of pictures.
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/core/kernel_twins.h"
 

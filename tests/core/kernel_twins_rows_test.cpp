@@ -1,5 +1,7 @@
 // Softmax, losses and the count of right answers.
 
+#include <cmath>
+
 #include "tests/core/kernel_twins.h"
 
 namespace stagecoach {

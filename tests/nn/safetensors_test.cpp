@@ -1,5 +1,6 @@
 #include "nn/safetensors.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/error.h"

@@ -57,6 +57,13 @@ std::vector<std::string> floor_sources(const fs::path& root) {
   return all;
 }
 
+/// All sources of all floors, and of the tests.
+std::vector<std::string> sources_and_tests(const fs::path& root) {
+  std::vector<std::string> all = floor_sources(root);
+  std::ranges::copy(files(root, "tests", {".h", ".cpp"}), std::back_inserter(all));
+  return all;
+}
+
 /// Calls body(match, "file:line") for every match of `pattern` in the file, line by line.
 template <class Body>
 void for_each_match(const fs::path& root, const std::string& file, const std::regex& pattern, const Body& body) {
@@ -134,6 +141,27 @@ std::vector<std::string> foreign_random_numbers(const fs::path& root) {
     });
   }
   return found;
+}
+
+std::vector<std::string> missing_algorithm_includes(const fs::path& root) {
+  const std::regex call(
+      R"(\bstd::(all_of|any_of|none_of|for_each|count|count_if|find|find_if|copy|copy_n|copy_if|fill|fill_n|sort)"
+      R"(|stable_sort|transform|equal|reverse|remove_if|unique|min|max|clamp|minmax_element|min_element|max_element)"
+      R"(|lower_bound|upper_bound|is_sorted|shuffle|rotate|search)\()");
+  const std::string include = "#include <algorithm>";
+  const auto has_include = [&](const fs::path& file) {
+    return fs::exists(root / file) && read(root / file).find(include) != std::string::npos;
+  };
+  std::vector<std::string> missing;
+  for (const std::string& file : sources_and_tests(root)) {
+    if (has_include(file) || has_include(fs::path(file).replace_extension(".h"))) {
+      continue;
+    }
+    for_each_match(root, file, call, [&](const std::smatch& match, const std::string& place) {
+      missing.push_back(place + ": std::" + match[1].str() + " without " + include);
+    });
+  }
+  return missing;
 }
 
 std::vector<std::string> kernels_that_do_not_wait(const fs::path& root) {

@@ -18,6 +18,10 @@ std::vector<std::string> unlisted_sources(const std::filesystem::path& root);
 /// The floors draw their random numbers from core/random.h: those of the standard library differ between machines.
 std::vector<std::string> foreign_random_numbers(const std::filesystem::path& root);
 
+/// A source that calls an algorithm includes <algorithm>, or the header of its own name does: that another header of
+/// one standard library happens to bring it in says nothing about the next.
+std::vector<std::string> missing_algorithm_includes(const std::filesystem::path& root);
+
 /// Kernels for GPUs begin with wait_for_earlier_kernels(): see core/cuda/overlap.h.
 std::vector<std::string> kernels_that_do_not_wait(const std::filesystem::path& root);
 

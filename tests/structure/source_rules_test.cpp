@@ -44,6 +44,7 @@ TEST_F(SourceRules, PassOnASoundProject) {
   EXPECT_EQ(wrong_includes(root_), Lines{});
   EXPECT_EQ(unlisted_sources(root_), Lines{});
   EXPECT_EQ(foreign_random_numbers(root_), Lines{});
+  EXPECT_EQ(missing_algorithm_includes(root_), Lines{});
   EXPECT_EQ(kernels_that_do_not_wait(root_), Lines{});
   EXPECT_EQ(dead_links(root_), Lines{});
 }
@@ -90,6 +91,14 @@ TEST_F(SourceRules, FindForeignRandomNumbers) {
   write("datasets/loader.cpp", "#include <random>\nint x = std::rand();\nint operand;\n");
   EXPECT_EQ(foreign_random_numbers(root_), (Lines{"datasets/loader.cpp:1: #include <random>, instead of core/random.h",
                                                   "datasets/loader.cpp:2: std::rand, instead of core/random.h"}));
+}
+
+TEST_F(SourceRules, FindAnAlgorithmThatIsNotIncluded) {
+  write("nn/sizes.h", "#include <algorithm>\nint y = std::max(1, 2);\n");
+  write("nn/sizes.cpp", "#include \"nn/sizes.h\"\nint x = std::min(1, 2);\n");
+  write("tests/nn/sizes_test.cpp", "#include \"nn/sizes.h\"\nauto n = std::count(a, b, 1) + std::counter;\n");
+  EXPECT_EQ(missing_algorithm_includes(root_),
+            (Lines{"tests/nn/sizes_test.cpp:2: std::count without #include <algorithm>"}));
 }
 
 TEST_F(SourceRules, FindAKernelThatDoesNotWait) {

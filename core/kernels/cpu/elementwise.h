@@ -19,7 +19,11 @@ template <class Body>
 void for_each_element(Device device, std::int64_t count, const Body& body) {
   parallel_for(device, (count + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     const std::int64_t end = std::min(count, (piece + 1) * kPiece);
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
     for (std::int64_t i = piece * kPiece; i < end; ++i) {
       body(i);
     }
