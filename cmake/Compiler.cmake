@@ -19,7 +19,7 @@ function(stagecoach_compile_options)
   endforeach()
 endfunction()
 
-stagecoach_compile_options(-Wall -Wextra -Wshadow=local -Wconversion -Wno-sign-conversion)
+stagecoach_compile_options(-Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -Wconversion -Wno-sign-conversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   stagecoach_compile_options(-Wno-restrict)  # false alarms on "x" + string: GCC bug 105651
 endif()
