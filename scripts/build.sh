@@ -33,8 +33,23 @@ logged() {
   fi
 }
 
+# Prints a line for every tenth of the steps that the log counts as [done/all], until it is stopped.
+show_progress() {
+  local last=0 tenth step
+  while sleep 2; do
+    step=$(grep --only-matching '^\[[0-9]*/[0-9]*\]' "$log" | tail -n 1 | tr -d '[]')
+    tenth=$((10 * ${step:-0/1}))
+    if [[ $tenth -gt $last && $tenth -lt 10 ]]; then
+      last=$tenth
+      echo "build: ${step/\// of } steps done after $SECONDS s"
+    fi
+  done
+}
+
 echo "build: configuring build/$preset"
 logged cmake --preset "$preset" "${variables[@]}"
-echo "build: building with $(nproc) jobs (minutes the first time; follow it with: tail -f $log)"
+echo "build: building with $(nproc) jobs (minutes the first time; the log is $log)"
+show_progress &
+trap 'kill %1 2> /dev/null' EXIT
 logged cmake --build --preset "$preset" -j "$(nproc)" "${targets[@]}"
 echo "build: done after $SECONDS s"

@@ -13,6 +13,15 @@ build/release/bin/make_generated_data data/generated
 echo "training: chapter 1 on one device"
 build/release/bin/ch01_single_device --data data/generated --epochs 5 --out runs/quickstart
 
-echo
-echo "The results are in $PWD/runs/quickstart:"
-ls runs/quickstart
+cat << END
+
+The results are in $PWD/runs/quickstart:
+$(ls runs/quickstart)
+
+What to do next:
+  read chapter 1          chapters/01_single_device/README.md
+  train over four ranks   build/release/bin/ch03_gpipe --data data/generated --ranks 4 --microbatches 8 --clock virtual
+  train on CIFAR-10       scripts/download_cifar10.sh && build/release/bin/ch01_single_device --data data
+  see all flags           build/release/bin/ch01_single_device --help
+  run the tests           scripts/test.sh
+END

@@ -33,12 +33,22 @@ compiler=${CXX:-c++}
 
 has_command() { command -v "$1" > /dev/null; }
 
+# What the project uses of C++20 and older compilers or libraries lack: g++ 11 and clang 14, and libc++ up to 19.
 has_compiler() {
-  "$compiler" -std=c++20 -x c++ -fsyntax-only - 2> /dev/null <<- 'END'
+  # shellcheck disable=SC2086  # several flags
+  "$compiler" ${CXXFLAGS:-} -std=c++20 -x c++ -fsyntax-only - 2> /dev/null <<- 'END'
 	#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12
 	#error "too old"
 	#endif
+	#include <charconv>
 	#include <source_location>
+	#include <string_view>
+	#include <thread>
+	double number(std::string_view text) {
+	  double value = std::source_location::current().line();
+	  std::jthread([&] { std::from_chars(text.data(), text.data() + text.size(), value); }).join();
+	  return value;
+	}
 	END
 }
 
@@ -76,7 +86,7 @@ need() {
 look() {
   missing_packages=()
   missing_names=()
-  need g++ "a C++20 compiler (g++ 12 or newer)" has_compiler
+  need g++ "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++; CXX and CXXFLAGS choose one)" has_compiler
   need cmake "CMake 3.25 or newer" has_cmake
   need ninja-build "ninja" has_command ninja
   need libfmt-dev "fmt" has_header fmt/core.h
@@ -150,12 +160,27 @@ install_missing() {
     -o DPkg::Lock::Timeout=120)
   # A list that cannot be fetched may be one that nothing here comes from, so the installation decides.
   "${apt[@]}" update > /dev/null || echo "set-up: apt-get update failed, trying to go on" >&2
-  local output
-  if ! output=$("${apt[@]}" install --yes --no-install-recommends "${wanted[@]}" 2>&1); then
-    tail -n 5 <<< "$output" >&2
+  local log
+  log=$(mktemp)
+  if ! "${apt[@]}" install --yes --no-install-recommends "${wanted[@]}" 2>&1 | tee "$log" | count_packages; then
+    tail -n 5 "$log" >&2
+    rm -f "$log"
     stop "apt-get could not install ${wanted[*]}" \
       "its last words are above; most often there is no network, or no package list with these names"
   fi
+  rm -f "$log"
+}
+
+# Reads what apt-get prints, and counts the packages, as installing them takes minutes.
+count_packages() {
+  awk '/ newly installed, / { all = $1 + $3 }
+       /^Get:/ { fetched++ }
+       /^Unpacking / { unpacked++ }
+       /^Setting up / { done++ }
+       /^(Get:|Unpacking |Setting up )/ && (++lines % 25 == 0 || done == all) {
+         printf "set-up: of %d packages %d are downloaded, %d unpacked, %d installed\n", all, fetched, unpacked, done
+         fflush()
+       }'
 }
 
 look
