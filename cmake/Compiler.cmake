@@ -30,8 +30,8 @@ if(STAGECOACH_ARCH)
   stagecoach_compile_options(-march=${STAGECOACH_ARCH})
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # -O3 unrolls and vectorises the elementwise loops; results stay those of IEEE arithmetic (no -ffast-math).
-  stagecoach_compile_options($<$<CONFIG:Release>:-O3> -fno-math-errno -fno-trapping-math)
+  # CMake's -O3 unrolls and vectorises the elementwise loops; results stay those of IEEE arithmetic (no -ffast-math).
+  stagecoach_compile_options(-fno-math-errno -fno-trapping-math)
   # For AMD's processors GCC fuses a multiplication and an addition in some loops and not in others. The same sum would
   # then have other bytes in a tile of another size, so it shall fuse in all.
   include(CheckCXXCompilerFlag)

@@ -1,6 +1,7 @@
 # stagecoach_test(NAME [CUDA] SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds])
-# One test program a floor. CTest runs every test of it by itself, in any order. CUDA: some tests run on a GPU too, and
-# the test Cuda.Half says whether they did.
+# One test program per floor. CTest runs every test of it by itself, in any order; with sanitizers, whose programs take
+# longer to start than most tests take to run, several per process and in random order. CUDA: some tests run on a GPU
+# too, and the test Cuda.Half says whether they did.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
@@ -14,7 +15,24 @@ function(stagecoach_test name)
   if(arg_CUDA)
     target_link_libraries(${name} PRIVATE stagecoach_cuda_half_test)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  # Most of the time that a test program takes is spent compiling it, and most of that on optimising.
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  if(STAGECOACH_SANITIZE)
+    stagecoach_test_shards(${name} TIMEOUT 1500 LABELS "${arg_LABELS}")
+  else()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  endif()
+endfunction()
+
+# Runs the tests of a program in several processes, each with its share of them in random order.
+function(stagecoach_test_shards name)
+  set(shards 8)
+  math(EXPR last "${shards} - 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${name}/${shard} COMMAND ${name})
+    set_tests_properties(${name}/${shard} PROPERTIES ${ARGN}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${shard};GTEST_SHUFFLE=1;GTEST_BRIEF=1")
+  endforeach()
 endfunction()
 
 # stagecoach_mpi_test(NAME RANKS FILTER)
