@@ -92,6 +92,15 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
 
 RunLog::~RunLog() { Trace::detach(); }
 
+void RunLog::print_notes(const std::vector<std::string>& notes) const {
+  if (!writes_and_prints()) {
+    return;
+  }
+  for (const std::string& note : notes) {
+    fmt::print("note: {}\n", note);
+  }
+}
+
 void RunLog::keep(CompressionMemory* memory, int shard) {
   memory_ = memory;
   shard_ = shard;
