@@ -79,8 +79,9 @@ std::string nearest(int m, const Legal& legal) {
   return below >= 1 ? fmt::format("{} or {}", below, above) : std::to_string(above);
 }
 
-/// The group next to `group` that is_legal_group takes. Needs p <= m: then all m are one.
-int nearest_group(int p, int m, int group) {
+/// The group next to `wanted` that is_legal_group takes. Needs p <= m: then all m are one.
+int nearest_group(int p, int m, int wanted) {
+  const int group = std::clamp(wanted, p, m);
   int distance = 0;
   while (!is_legal_group(p, m, group - distance) && !is_legal_group(p, m, group + distance)) {
     ++distance;
