@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "parallel/schedule/gradient_order.h"
 
 namespace stagecoach {
 
@@ -38,7 +39,11 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
   hooks_ = &hooks;
   batch_ = schedule.batch > 0 ? schedule.batch : schedule.microbatches;
   peak_ = 0;
+  peak_waiting_ = 0;
   const auto& actions = schedule.ranks[static_cast<std::size_t>(comm_.rank())];
+  for (auto& [number, stage] : stages_) {
+    stage.add_gradients_in_order(gradient_order(actions, number));
+  }
   for (std::size_t place = 0; place < actions.size(); ++place) {
     if (hooks.admits && !hooks.admits(place)) {
       continue;
@@ -88,6 +93,18 @@ void Pipeline::run_action(const Action& action, std::size_t place) {
       drop_taken_sends();
       break;
   }
+  note_peaks();
+}
+
+void Pipeline::note_peaks() {
+  std::size_t alive = 0;
+  std::size_t waiting = 0;
+  for (const auto& [number, stage] : stages_) {
+    alive += stage.alive();
+    waiting += stage.waiting_gradients();
+  }
+  peak_ = std::max(peak_, alive);
+  peak_waiting_ = std::max(peak_waiting_, waiting);
 }
 
 /// A run over many batches would collect them.
@@ -108,11 +125,6 @@ void Pipeline::forward(int number, int microbatch) {
   } else {
     give(stage.forward(microbatch, x, !first), number + 1, microbatch, Way::forward);
   }
-  std::size_t alive = 0;
-  for (const auto& [each, one] : stages_) {
-    alive += one.alive();
-  }
-  peak_ = std::max(peak_, alive);
 }
 
 /// The gradient of a stage's output. The loss is a mean over the batch: each sample's share of it, not of the

@@ -52,12 +52,14 @@ class Pipeline {
   Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm);
 
   /// All actions of this rank. The loss is the mean over all samples of a batch, whatever the micro-batches. Parameters
-  /// get their gradients added; updates are left to the hooks. The schedule must be legal (see check) and of these
-  /// stages and ranks.
+  /// get their gradients added, always in the order of the micro-batches (see gradient_order.h); updates are left to
+  /// the hooks. The schedule must be legal (see check) and of these stages and ranks.
   void run(const Schedule& schedule, const StepData& data, const Hooks& hooks = {});
 
   /// The most micro-batches that were alive at once over all stages of this rank, in the last run.
   std::size_t peak_activations() const { return peak_; }
+  /// The most gradients of a stage that waited for their turn at once, likewise.
+  std::size_t peak_waiting_gradients() const { return peak_waiting_; }
   /// Training (the default) or evaluation, for all stages of this rank.
   void train(bool on);
   Stage& stage(int number) { return stages_.at(number); }
@@ -67,6 +69,7 @@ class Pipeline {
   enum class Way { forward, backward };
 
   void run_action(const Action& action, std::size_t place);
+  void note_peaks();
   void drop_taken_sends();
   void forward(int stage, int microbatch);
   Tensor gradient_for(int stage, int microbatch);
@@ -86,6 +89,7 @@ class Pipeline {
   std::map<int, Tensor> at_hand_;  // what goes from one stage to another of this rank, by tag
   std::vector<PendingSend> sends_;
   std::size_t peak_ = 0;
+  std::size_t peak_waiting_ = 0;
 };
 
 }  // namespace stagecoach

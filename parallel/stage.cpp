@@ -71,11 +71,35 @@ Stage::Flight& Stage::flight(int microbatch, const char* operation) {
   return flight;
 }
 
+void Stage::add_gradients_in_order(std::vector<int> microbatches) {
+  order_ = std::move(microbatches);
+  added_ = 0;
+  waiting_.clear();
+}
+
+/// The gradients of the micro-batch whose turn it was are added; those that waited for them follow.
+void Stage::advance() {
+  for (++added_; added_ < order_.size(); ++added_) {
+    const auto found = waiting_.find(order_[added_]);
+    if (found == waiting_.end()) {
+      break;
+    }
+    found->second.add();
+    waiting_.erase(found);
+  }
+}
+
 Tensor Stage::backward(int microbatch, const Tensor& grad) {
+  if (!is_next(microbatch)) {
+    const Tensor gradient = backward_input(microbatch, grad);
+    backward_weight(microbatch);
+    return gradient;
+  }
   Flight& in_flight = flight(microbatch, "backward");
   stagecoach::backward(in_flight.output, grad);
   const Tensor gradient = take_gradient(in_flight.x);
   alive_.erase(microbatch);
+  advance();
   return gradient;
 }
 
@@ -91,7 +115,12 @@ void Stage::backward_weight(int microbatch) {
   Flight& in_flight = flight(microbatch, "backward_weight");
   STAGECOACH_CHECK(in_flight.weights.has_value(), "stage: backward_weight of micro-batch {} before its backward_input",
                    microbatch);
-  in_flight.weights->run();
+  if (is_next(microbatch)) {
+    in_flight.weights->run();
+    advance();
+  } else {
+    waiting_.emplace(microbatch, in_flight.weights->run_and_hold());
+  }
   alive_.erase(microbatch);
 }
 

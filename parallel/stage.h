@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/autograd/backward.h"
 #include "nn/sequential.h"
@@ -29,6 +30,11 @@ class Stage {
   /// the output.
   Tensor forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient, Tensor* scores);
 
+  /// Adds the parameters' gradients of `microbatches` in this order from now on, whatever the order of the backwards:
+  /// what comes before its turn waits, which takes the memory of the stage's gradients. Without it the order is that of
+  /// the backwards. Gradients that still wait are dropped.
+  void add_gradients_in_order(std::vector<int> microbatches);
+
   /// Adds to the parameters' gradients; gives that of x, or an undefined tensor where none was wanted. `grad` is that
   /// of the output (of the loss: a scalar).
   Tensor backward(int microbatch, const Tensor& grad);
@@ -38,6 +44,8 @@ class Stage {
 
   /// Micro-batches between forward and the end of backward.
   std::size_t alive() const { return alive_.size(); }
+  /// Micro-batches whose gradients wait to be added.
+  std::size_t waiting_gradients() const { return waiting_.size(); }
   Sequential& layers() { return *layers_; }
 
  private:
@@ -52,10 +60,15 @@ class Stage {
   Tensor run(Flight& flight, Tensor* scores);
   Tensor begin(int microbatch, Flight flight, bool wants_gradient, Tensor* scores);
   Flight& flight(int microbatch, const char* operation);
+  bool is_next(int microbatch) const { return added_ >= order_.size() || order_[added_] == microbatch; }
+  void advance();
 
   std::shared_ptr<Sequential> layers_;
   Recompute recompute_;
   std::map<int, Flight> alive_;
+  std::vector<int> order_;  // in which gradients are added, or empty
+  std::size_t added_ = 0;   // of them
+  std::map<int, HeldGradients> waiting_;
 };
 
 }  // namespace stagecoach

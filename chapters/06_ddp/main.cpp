@@ -126,6 +126,9 @@ std::unique_ptr<Way> open_way(const Start& start) {
 void train_rank(const Settings& settings, const Team& team, const TrainTest& data, Rank& rank) {
   const bool owned = settings.mode == "central" || settings.mode == "replicate";  // by rank 0; the others save nothing
   RunLog log(settings, rank.comm, team.layers, 0, owned ? rank.index : team.part_of(rank.index));
+  if (team.pipeline) {
+    log.print_notes(team.pipeline->notes);
+  }
   log.spread_losses();
   const auto way = open_way({settings, team, data, rank});
   log.keep(way->memory(), team.shard_of(rank.index).index);

@@ -42,6 +42,7 @@ Metadata to_metadata(const Progress& p) {
           {"seen", std::to_string(p.seen)},
           {"loss_sum", fmt::format("{:a}", p.loss_sum)},
           {"seconds", fmt::format("{:a}", p.seconds)},
+          {"rank_seconds", fmt::format("{:a}", p.rank_seconds)},
           {"waited", fmt::format("{:a}", p.waited)}};
 }
 
@@ -73,6 +74,7 @@ Progress from_metadata(const Metadata& metadata, const fs::path& path) {
             .seen = std::stoll(text("seen")),
             .peak_bytes = numbers_from(text("peak_bytes")),
             .seconds = std::stod(text("seconds")),
+            .rank_seconds = std::stod(text("rank_seconds")),
             .waited = std::stod(text("waited"))};
   } catch (const std::logic_error&) {
     throw DataError(fmt::format("{}: its record of the progress is damaged", path.string()));

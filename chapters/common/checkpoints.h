@@ -21,8 +21,9 @@ struct Progress {
   std::int64_t correct = 0;
   std::int64_t seen = 0;
   std::vector<std::int64_t> peak_bytes = {};  ///< a rank
-  double seconds = 0;
-  double waited = 0;  ///< seconds in which ranks waited, for data or for each other: the sum over them
+  double seconds = 0;                         ///< of the epoch so far, on rank 0
+  double rank_seconds = 0;  ///< the same as the sum over all ranks, also of those of a run that was resumed with others
+  double waited = 0;        ///< seconds of these in which ranks waited, for data or for each other
 };
 
 /// Those in one folder, which need not be there. Without a lock: of a run's ranks all may write their shards at once,

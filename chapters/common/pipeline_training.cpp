@@ -10,6 +10,7 @@ namespace stagecoach {
 void train_pipeline(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank,
                     const RunStep& run_step) {
   RunLog log(settings, rank.comm, plan.layers, plan.last_rank());
+  log.print_notes(plan.notes);
   const auto stages = open_stages(settings, plan, data.train, rank);
   const auto layers = joined(stages);
   const auto optimizer = open_optimizer(settings, *layers);

@@ -15,15 +15,21 @@
 #include "parallel/comm/link.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {
 namespace {
 
-/// A student's own table.
-Schedule schedule_from_file(const Settings& settings, const std::string& path) {
-  Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path);
+/// A student's own table. Adds to `notes` what was left out of it.
+Schedule schedule_from_file(const Settings& settings, const std::string& path, std::vector<std::string>& notes) {
+  int left_out = 0;
+  Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
   require_legal(schedule, path);
+  if (left_out > 0) {
+    notes.push_back(fmt::format(
+        "{} communication actions of {} are left out: messages follow from the computations here", left_out, path));
+  }
   if (schedule.rank_count() != settings.ranks || schedule.microbatches != settings.microbatches) {
     throw UsageError(fmt::format(
         "--schedule {}: its table is for {} ranks and {} micro-batches, the run has {} and {}; give --ranks "
@@ -34,14 +40,14 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path) {
   return schedule;
 }
 
-Schedule schedule_of(const Settings& settings, const std::string& name) {
+Schedule schedule_of(const Settings& settings, const std::string& name, std::vector<std::string>& notes) {
   const auto& names = schedule_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     return make_schedule(name, settings.ranks, static_cast<int>(settings.microbatches), settings.chunks,
                          settings.group);
   }
   if (std::filesystem::is_regular_file(name)) {
-    return schedule_from_file(settings, name);
+    return schedule_from_file(settings, name, notes);
   }
   throw UsageError(fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(names, ", ")));
 }
@@ -121,7 +127,9 @@ void place_layers(Plan& plan, const Settings& settings, Sequential& model) {
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
   Plan plan;
   plan.world = open_world(settings);
-  plan.schedule = schedule_of(settings, schedule);
+  plan.schedule = schedule_of(settings, schedule, plan.notes);
+  const auto order = notes_on_order(plan.schedule);
+  plan.notes.insert(plan.notes.end(), order.begin(), order.end());
   const Device device{plan.world.device};
   const auto model = open_model(settings, data, device);
   const bool split_by_time = settings.balance == "time" && settings.split.empty();

@@ -26,6 +26,7 @@ struct Plan {
   std::vector<Shape> shapes;          ///< what enters each stage, for one picture: [1, …]
   LayerRanks layers;                  ///< which rank holds which layer
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
+  std::vector<std::string> notes;     ///< what there is to say about the schedule: sentences, without a full stop
 
   int stages() const { return schedule.stages; }
   int holder(int stage) const { return schedule.holder[static_cast<std::size_t>(stage)]; }

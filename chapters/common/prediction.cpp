@@ -9,6 +9,8 @@
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
 #include "parallel/schedule/draw.h"
+#include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/idle_formula.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {
@@ -16,25 +18,18 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-/// The idle share of a step in theory, where it has a formula.
-std::string formula(const std::string& schedule, int p, std::int64_t m, int v) {
-  const auto share = [&](const char* text, double idle, double all) {
-    return fmt::format("{} = {:.1f}%", text, 100 * idle / all);
-  };
-  const auto parts = static_cast<double>(m);
-  if (schedule == "naive") {
-    return share("(p - 1) / p", p - 1, p);
+/// The idle share of a step in theory, where it has a formula that holds.
+std::string theory(const Settings& settings, const Plan& plan) {
+  const std::string name = settings.schedule == "by-hand" ? "gpipe" : settings.schedule;
+  const auto formula = idle_formula(name, plan.world.ranks, plan.schedule.microbatches, settings.chunks);
+  if (!formula) {
+    return "none: this table is your own";
   }
-  if (schedule == "gpipe" || schedule == "by-hand" || schedule == "1f1b") {
-    return share("(p - 1) / (m + p - 1)", p - 1, parts + p - 1);
+  if (!formula->share) {
+    return fmt::format("none here: {} holds for {}", formula->text, formula->domain);
   }
-  if (schedule == "interleaved" || schedule == "foldx_fifo" || schedule == "foldx_aiao") {
-    return share("(p - 1) / (v m + p - 1)", p - 1, v * parts + p - 1);
-  }
-  if (schedule == "zb-h1") {
-    return share("(p - 1) / (3 m + p - 1)", p - 1, 3 * parts + p - 1);
-  }
-  return "none: this table is your own";
+  return fmt::format("{} = {:.1f}%{}", formula->text, 100 * *formula->share,
+                     settings.profile ? ", if all stages took equally long" : "");
 }
 
 void print_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
@@ -46,6 +41,7 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   fmt::print("\nMemory, in MiB; activations are those of one micro-batch\n  {:<6} {:>5} {:>8} {:>9} {:>12} {:>9}\n",
              "stage", "rank", "layers", "weights", "activations", "sent on");
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
+  const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
   std::size_t layer = 0;
   for (std::size_t s = 0; s < kept.size(); ++s) {
     layer += static_cast<std::size_t>(plan.split[s]);
@@ -58,7 +54,9 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
     for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
       again = std::max(again, plan.schedule.holder[s] == static_cast<int>(r) ? graph[s] : 0);
     }
-    fmt::print("  rank {} holds at most {:.3f} MiB of activations at once\n", r, (peaks[r] + again) / kMiB);
+    fmt::print(
+        "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, (peaks[r] + again) / kMiB,
+        waiting[r] > 0 ? fmt::format(", and {:.3f} MiB of gradients that wait for their turn", waiting[r] / kMiB) : "");
   }
 }
 
@@ -109,10 +107,12 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print(
       "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
       "first and last action\n",
-      100 * simulation.idle, formula(settings.schedule, plan.world.ranks, plan.schedule.microbatches, settings.chunks),
-      100 * simulation.idle_in_span);
+      100 * simulation.idle, theory(settings, plan), 100 * simulation.idle_in_span);
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
              fmt::join(simulation.peak_activations, ", "));
+  for (const std::string& note : plan.notes) {
+    fmt::print("  note: {}\n", note);
+  }
   if (measured) {
     print_memory(settings, plan, largest);
   }

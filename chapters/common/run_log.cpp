@@ -92,6 +92,15 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
 
 RunLog::~RunLog() { Trace::detach(); }
 
+void RunLog::print_notes(const std::vector<std::string>& notes) const {
+  if (!writes_and_prints()) {
+    return;
+  }
+  for (const std::string& note : notes) {
+    fmt::print("note: {}\n", note);
+  }
+}
+
 void RunLog::keep(CompressionMemory* memory, int shard) {
   memory_ = memory;
   shard_ = shard;
@@ -112,7 +121,8 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
     if (writes_and_prints()) {
       fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
     } else {
-      progress_.waited = 0;  // rank 0 goes on with the sum over all
+      progress_.rank_seconds = 0;  // rank 0 goes on with the sums over all
+      progress_.waited = 0;
     }
     if (comm_.rank() != loss_rank_) {
       progress_.loss_sum = 0;
@@ -168,7 +178,9 @@ void RunLog::start_watch() {
 }
 
 void RunLog::enter_time() {
-  progress_.seconds += comm_.clock().now() - mark_;
+  const double passed = comm_.clock().now() - mark_;
+  progress_.seconds += passed;
+  progress_.rank_seconds += passed;
   progress_.waited += comm_.clock().waited() - waited_mark_;
   start_watch();
 }
@@ -283,14 +295,15 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
 double RunLog::collect(double test_accuracy) {
   const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;  // rank 0's count for all
   Tensor sums = Tensor::from(std::vector<double>{progress_.loss_sum, static_cast<double>(progress_.correct),
-                                                 progress_.waited, test_accuracy, seconds},
-                             {5}, comm_.device());
+                                                 progress_.waited, test_accuracy, seconds, progress_.rank_seconds},
+                             {6}, comm_.device());
   comm_.all_reduce(sums);
   const auto all = sums.to_vector<double>();
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
   progress_.seconds = all[4];
+  progress_.rank_seconds = all[5];
   Tensor peaks = Tensor::zeros({comm_.size()}, DType::float64, comm_.device());
   const auto mine = static_cast<std::size_t>(comm_.rank());
   peaks.narrow(comm_.rank(), 1).fill(static_cast<double>(progress_.peak_bytes[mine]));
@@ -352,7 +365,7 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
                            .seconds = progress_.seconds,
                            .clock = to_string(comm_.clock().kind()),
                            .images_per_second = pictures / progress_.seconds,
-                           .idle = progress_.waited / (comm_.size() * progress_.seconds),
+                           .idle = progress_.waited / progress_.rank_seconds,
                            .peak_bytes = progress_.peak_bytes,
                            .expected = expected};
   progress_ = Progress{.epoch = progress_.epoch + 1};

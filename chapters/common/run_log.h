@@ -6,6 +6,8 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/epoch_sums.h"
@@ -34,6 +36,8 @@ class RunLog {
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
+  /// Prints `notes` on what will be run, one line each.
+  void print_notes(const std::vector<std::string>& notes) const;
   /// No rank has all losses, so the progress bar shows none.
   void spread_losses() { shows_loss_ = false; }
   /// What `memory` holds, of the rank's shard of the batches, is restored and saved too; nothing if it is null. All

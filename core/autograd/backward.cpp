@@ -59,16 +59,6 @@ Tensor summed(Tensor sum, const Tensor& gradient) {
   return fresh;
 }
 
-/// Adds to a leaf's gradient, in place from the second time on: whoever holds it sees the sum grow.
-void accumulate_leaf(Tensor gradient, Tensor leaf) {
-  Tensor sum = leaf.grad();
-  if (sum.defined()) {
-    kernels(sum.device()).add_scaled(gradient, 1, sum);
-  } else {
-    leaf.set_grad(gradient.is_only_handle() ? gradient : gradient.clone());
-  }
-}
-
 bool is_one_of(const Tensor& leaf, std::span<const Tensor> tensors) {
   return leaf.defined() &&
          std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) { return leaf.is_same(tensor); });
@@ -79,6 +69,9 @@ bool any(const Wanted& wanted) { return std::find(wanted.begin(), wanted.end(), 
 /// One walk. It runs nodes last-recorded-first, and so meets a node only after everything made from it.
 class Walk {
  public:
+  /// What comes to leaves is added at once, or goes into `held`.
+  explicit Walk(HeldGradients* held = nullptr) : held_(held) {}
+
   /// Announces one contribution to a leaf, so that its hook is called after the last.
   void expect(const Tensor& leaf) { ++expected_[leaf.id()]; }
   void expect_all(const NodeSet& nodes) {
@@ -132,12 +125,18 @@ class Walk {
       return;
     }
     Tensor leaf = edge.leaf;
+    const bool is_last = --expected_[leaf.id()] == 0;
+    if (held_ != nullptr) {
+      held_->hold(std::move(gradient), std::move(leaf), is_last);
+      return;
+    }
     accumulate_leaf(std::move(gradient), leaf);
-    if (--expected_[leaf.id()] == 0 && leaf.gradient_hook()) {
+    if (is_last && leaf.gradient_hook()) {
       leaf.gradient_hook()(leaf);
     }
   }
 
+  HeldGradients* held_;
   std::map<std::shared_ptr<Node>, Tensor, LastFirst> pending_;  // each with its output's gradient so far
   std::unordered_map<const void*, int> expected_;
 };
@@ -213,9 +212,17 @@ DeferredGradients backward_inputs(const Tensor& output, const Tensor& grad, std:
   return deferred;
 }
 
-void DeferredGradients::run() {
+void DeferredGradients::run() { run_into(nullptr); }
+
+HeldGradients DeferredGradients::run_and_hold() {
+  HeldGradients held;
+  run_into(&held);
+  return held;
+}
+
+void DeferredGradients::run_into(HeldGradients* held) {
   const NoGrad no_grad;
-  Walk walk;
+  Walk walk(held);
   std::vector<std::shared_ptr<Node>> below;
   for (const Owed& owed : owed_) {
     for (std::size_t i = 0; i < owed.wanted.size(); ++i) {

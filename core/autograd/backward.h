@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/autograd/leaf_gradients.h"
 #include "core/autograd/node.h"
 #include "core/tensor.h"
 
@@ -27,6 +28,8 @@ class DeferredGradients {
  public:
   /// Adds them, in the order in which one whole backward would have added them. Once.
   void run();
+  /// Computes them all the same, and leaves the adding to the caller: HeldGradients::add, in a better moment.
+  HeldGradients run_and_hold();
   /// Nodes that still owe a gradient.
   std::size_t size() const { return owed_.size(); }
 
@@ -37,6 +40,8 @@ class DeferredGradients {
     Tensor grad_output;
     Wanted wanted;
   };
+  void run_into(HeldGradients* held);
+
   std::vector<Owed> owed_;
   Graph graph_ = Graph::release;
 };

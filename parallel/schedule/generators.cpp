@@ -79,18 +79,23 @@ std::string nearest(int m, const Legal& legal) {
   return below >= 1 ? fmt::format("{} or {}", below, above) : std::to_string(above);
 }
 
+/// The group next to `wanted` that is_legal_group takes. Needs p <= m: then all m are one.
+int nearest_group(int p, int m, int wanted) {
+  const int group = std::clamp(wanted, p, m);
+  int distance = 0;
+  while (!is_legal_group(p, m, group - distance) && !is_legal_group(p, m, group + distance)) {
+    ++distance;
+  }
+  return is_legal_group(p, m, group - distance) ? group - distance : group + distance;
+}
+
 /// What to ask for in place of a group that is_legal_group refuses.
 std::string legal_instead(int p, int m, int group) {
-  if (group < p && p <= m) {
-    int legal = p;
-    while (!is_legal_group(p, m, legal)) {
-      ++legal;  // all m at the latest
-    }
-    return fmt::format("the nearest legal group is {}", legal);
-  }
   const int n = std::max(group, p);
-  return fmt::format("the nearest micro-batch counts for groups of {} are {}", n,
-                     nearest(m, [&](int count) { return is_legal_group(p, count, n); }));
+  const std::string counts = fmt::format("the nearest micro-batch counts for groups of {} are {}", n,
+                                         nearest(m, [&](int count) { return is_legal_group(p, count, n); }));
+  return m < p ? counts
+               : fmt::format("the nearest legal group is {0} (--group {0}); {1}", nearest_group(p, m, group), counts);
 }
 
 }  // namespace

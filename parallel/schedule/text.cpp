@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "core/error.h"
 
@@ -39,8 +40,8 @@ Action action_from(std::string_view cell, const Place& place) {
   const std::size_t letter = rest.empty() ? std::string_view::npos : std::string_view("FBIW").find(rest.front());
   if (letter == std::string_view::npos) {
     place.refuse(
-        fmt::format("'{}': behind the stage stands one of F (forward), B (backward), I (input gradient), W "
-                    "(weight gradient); messages are added by the program",
+        fmt::format("'{}': expected F (forward), B (backward), I (input gradient), W (weight gradient) or a "
+                    "communication such as SEND_F after the stage",
                     cell));
   }
   action.operation = static_cast<Operation>(letter);
@@ -58,15 +59,47 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// The actions of one line.
-std::vector<Action> rank_from(std::string_view line, Place place) {
+/// Whether `cell` is communication, such as 0SEND_F3 or 0UNSHARD.
+bool is_communication(std::string_view cell) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::string_view kNames[] = {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
+  const std::size_t begin = cell.find_first_not_of(kDigits);
+  if (begin == 0 || begin == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view name = cell.substr(begin, cell.find_last_not_of(kDigits) + 1 - begin);
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+/// "(0F7;7B3)OVERLAP_F_B": a forward and a backward that PyTorch runs as one.
+void read_overlapped(std::string_view cell, const Place& place, std::vector<Action>& actions) {
+  constexpr std::string_view kEnd = ")OVERLAP_F_B";
+  if (!cell.ends_with(kEnd)) {
+    place.refuse(fmt::format("'{}': expected an overlapped pair such as (0F7;7B3)OVERLAP_F_B", cell));
+  }
+  const std::string_view inner = cell.substr(1, cell.size() - 1 - kEnd.size());
+  for (std::size_t start = 0; start <= inner.size();) {
+    const std::size_t end = std::min(inner.find(';', start), inner.size());
+    actions.push_back(action_from(trimmed(inner.substr(start, end - start)), place));
+    start = end + 1;
+  }
+}
+
+/// The actions of one line. Adds to `left_out` those that are communication.
+std::vector<Action> rank_from(std::string_view line, Place place, int& left_out) {
   std::vector<Action> actions;
   for (std::size_t start = 0; start <= line.size();) {
     const std::size_t end = std::min(line.find(',', start), line.size());
     const std::string_view cell = trimmed(line.substr(start, end - start));
     if (!cell.empty()) {
       place.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
-      actions.push_back(action_from(cell, place));
+      if (is_communication(cell)) {
+        ++left_out;
+      } else if (cell.front() == '(') {
+        read_overlapped(cell, place, actions);
+      } else {
+        actions.push_back(action_from(cell, place));
+      }
     }
     start = end + 1;
   }
@@ -106,8 +139,9 @@ std::string to_text(const Schedule& schedule) {
   return text;
 }
 
-Schedule schedule_from_text(std::string_view text, const std::string& where) {
+Schedule schedule_from_text(std::string_view text, const std::string& where, int* left_out) {
   Schedule schedule;
+  int communications = 0;
   Place place{where, 0, 1};
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
@@ -117,7 +151,7 @@ Schedule schedule_from_text(std::string_view text, const std::string& where) {
     if (trimmed(line).empty()) {
       continue;
     }
-    schedule.ranks.push_back(rank_from(line, place));
+    schedule.ranks.push_back(rank_from(line, place, communications));
     for (const Action& action : schedule.ranks.back()) {
       hold(schedule, action.stage, place);
       schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
@@ -125,6 +159,9 @@ Schedule schedule_from_text(std::string_view text, const std::string& where) {
   }
   if (schedule.stages == 0) {
     throw UsageError(fmt::format("{}: there is no action in it", where));
+  }
+  if (left_out != nullptr) {
+    *left_out = communications;
   }
   return schedule;
 }

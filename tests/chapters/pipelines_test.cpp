@@ -127,6 +127,63 @@ TEST_F(Pipelines, RunATableOfPyTorch) {
   expect_same_training("torch", "one");
 }
 
+// Its backwards run from the last micro-batch to the first, and gradients are added from the first to the last.
+TEST_F(Pipelines, RunALoopedBreadthFirstTableOfPyTorch) {
+  make_data(105, 40);
+  write("bfs.csv",
+        "0F0,0F1,0F2,0F3,2F0,2F1,2F2,2F3,,,2B3,2B2,2B1,2B0,0B3,0B2,0B1,0B0\r\n"
+        ",1F0,1F1,1F2,1F3,3F0,3F1,3F2,3F3,3B3,3B2,3B1,3B0,1B3,1B2,1B1,1B0\r\n");
+  const char* const note = "note: Backwards are not in the order of the micro-batches";
+  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
+  const Flags flags{"--schedule", "bfs.csv", "--microbatches", "4"};
+  const Outcome outcome = train(kInterleaved, "bfs", flags);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find(note), std::string::npos) << outcome.out;
+  expect_same_training("bfs", "one");
+
+  const Outcome explained =
+      run(kInterleaved, joined({"--smoke", "--explain", "--profile", "--balance", "layers"}, flags));
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_NE(explained.out.find(note), std::string::npos) << explained.out;
+  EXPECT_NE(explained.out.find("at most 3, 3 sets"), std::string::npos) << explained.out;
+  EXPECT_NE(explained.out.find("MiB of gradients that wait for their turn"), std::string::npos) << explained.out;
+}
+
+// Those of DualPipeV hold pairs that PyTorch overlaps; those with communication more than this program reads.
+TEST_F(Pipelines, RunOtherTablesOfPyTorch) {
+  make_data(105, 40);
+  write("dual.csv",
+        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,"
+        "0I3,0W3\r\n"
+        "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,"
+        "1W3\r\n");
+  ASSERT_EQ(train(kCh01, "four", {"--microbatches", "4"}).exit_code, 0);
+  const Outcome dual = train(kInterleaved, "dual", {"--schedule", "dual.csv", "--microbatches", "4"});
+  ASSERT_EQ(dual.exit_code, 0) << dual.err;
+  expect_same_training("dual", "four");
+
+  write("comms.csv",
+        "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
+        "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n");
+  ASSERT_EQ(train(kCh01, "two", {"--microbatches", "2"}).exit_code, 0);
+  const Outcome comms = train(kInterleaved, "comms", {"--schedule", "comms.csv", "--microbatches", "2"});
+  ASSERT_EQ(comms.exit_code, 0) << comms.err;
+  EXPECT_NE(comms.out.find("note: 14 communication actions of comms.csv are left out"), std::string::npos) << comms.out;
+  expect_same_training("comms", "two");
+}
+
+// With fewer micro-batches than ranks a step of looped breadth-first is idle for longer than the formula says.
+TEST_F(Pipelines, ExplainPrintsAFormulaOnlyWhereItHolds) {
+  const Flags flags{"--explain", "--smoke", "--ranks", "4", "--schedule", "foldx_aiao", "--balance", "layers"};
+  const Outcome few = run(kInterleaved, joined(flags, {"--microbatches", "1", "--chunks", "3"}));
+  ASSERT_EQ(few.exit_code, 0) << few.err;
+  EXPECT_NE(few.out.find("idle            75.0% of the step"), std::string::npos) << few.out;
+  EXPECT_NE(few.out.find("none here: (p - 1) / (v m + p - 1) holds for m >= p"), std::string::npos) << few.out;
+  EXPECT_EQ(few.out.find("50.0%"), std::string::npos) << few.out;
+  const Outcome enough = run(kInterleaved, joined(flags, {"--microbatches", "4", "--chunks", "3"}));
+  EXPECT_NE(enough.out.find("(p - 1) / (v m + p - 1) = 20.0%"), std::string::npos) << enough.out;
+}
+
 TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   const Flags smoke{"--smoke", "--balance", "layers"};
   const auto with = [&](Flags flags) {
@@ -140,6 +197,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kNaive, with({"--recompute"}), {"--recompute", "chapter 3"});
   expect_refused(kInterleaved, with({"--ranks", "4", "--microbatches", "6"}), {"micro-batches", "4"});
   expect_refused(kInterleaved, with({"--ranks", "4", "--microbatches", "8", "--group", "3"}), {"group", "3", "4"});
+  expect_refused(kInterleaved, with({"--ranks", "4", "--microbatches", "10"}), {"--group 5", "8 or 12"});
   expect_refused(kInterleaved, with({"--schedule", "1f1b", "--chunks", "2"}), {"1f1b", "chunks"});
   expect_refused(kInterleaved, with({"--schedule", "zb-h1", "--ranks", "4", "--microbatches", "2"}), {"zb-h1", "4"});
   expect_refused(kInterleaved, with({"--schedule", "dreampipe"}), {"dreampipe", "neither", "zb-h1", "nor a file"});

@@ -158,6 +158,43 @@ TEST_P(TwoPartBackward, OfTwoMicroBatchesRunLater) {
   expect_gradients(wanted);
 }
 
+// A schedule may run backwards from the last micro-batch to the first, and still add up from the first to the last.
+TEST_P(TwoPartBackward, OfALaterMicroBatchIsHeldUntilItsTurn) {
+  const Tensor other = random_leaf(GetParam().input, "other");
+  const Tensor upstream = random_tensor(forward(x_).shape(), "upstream");
+  backward(forward(x_), upstream);
+  backward(forward(other), upstream);
+  const auto wanted = take_gradients();
+
+  HeldGradients second = backward_inputs(forward(other), upstream, std::vector{other}).run_and_hold();
+  EXPECT_FALSE(second.empty());
+  for (const Tensor& parameter : parameters_) {
+    EXPECT_FALSE(parameter.grad().defined()) << "added before its turn";
+  }
+  backward_inputs(forward(x_), upstream, std::vector{x_}).run();
+  second.add();
+  EXPECT_TRUE(second.empty());
+  expect_gradients(wanted);
+}
+
+// Data parallel training reduces a gradient in its hook: it must be whole by then.
+TEST(DeferredGradients, CallHooksWhenWhatWasHeldIsAdded) {
+  const Tensor x = random_leaf({2, 3}, "x");
+  Tensor weight = random_leaf({3, 3}, "weight");
+  int calls = 0;
+  weight.on_gradient([&](Tensor& leaf) {
+    EXPECT_TRUE(leaf.grad().defined());
+    ++calls;
+  });
+  const Tensor twice = linear(linear(x, weight), weight);
+  HeldGradients held = backward_inputs(twice, random_tensor({2, 3}, "g"), std::vector{x}).run_and_hold();
+  EXPECT_EQ(calls, 0);
+  held.add();
+  EXPECT_EQ(calls, 1);
+  held.add();
+  EXPECT_EQ(calls, 1) << "added twice";
+}
+
 TEST(DeferredGradients, RunTwiceAddsOnce) {
   const Tensor x = random_leaf({2, 3}, "x");
   const Tensor weight = random_leaf({4, 3}, "weight");

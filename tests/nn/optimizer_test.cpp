@@ -108,6 +108,29 @@ TEST_P(AdamSteps, FollowThePlainLoopWithWeightDecay) {
 TEST_P(AdamSteps, FollowThePlainLoopWithOtherSettings) {
   compare_adam(device(), {.learning_rate = 0.01, .beta1 = 0.5, .beta2 = 0.8, .epsilon = 1e-3});
 }
+/// In float32 each step is that of double precision to 1e-6 of its length: 1 - beta2 is made in double.
+TEST_P(AdamSteps, InFloat32AreThoseOfDoublePrecision) {
+  Tensor exact = Tensor::zeros({kSize}, DType::float64, device()).set_requires_grad(true);
+  Tensor rounded = Tensor::zeros({kSize}, DType::float32, device()).set_requires_grad(true);
+  Adam in_double({{"p", exact}});
+  Adam in_float({{"p", rounded}});
+  for (int step = 1; step <= kSteps; ++step) {
+    std::vector<float> gradients;  // of one sign per element: nothing cancels
+    for (int i = 0; i < kSize; ++i) {
+      gradients.push_back(std::ldexp(static_cast<float>((i % 2 == 0 ? 1 : -1) * (3 + i + step)), -i));
+    }
+    rounded.set_grad(Tensor::from(gradients, {kSize}, device()));
+    exact.set_grad(Tensor::from(std::vector<double>(gradients.begin(), gradients.end()), {kSize}, device()));
+    in_double.step();
+    in_float.step();
+    const auto wanted = exact.to_vector<double>();
+    const auto got = rounded.to_vector<float>();
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(got[i]), wanted[i], 1e-6 * std::abs(wanted[i])) << "step " << step;
+    }
+  }
+}
+
 /// The bias correction makes the first step as long as the learning rate, whatever the gradient.
 TEST_P(AdamSteps, FirstIsTheLearningRate) {
   Tensor parameter = make_parameter();

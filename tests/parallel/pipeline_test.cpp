@@ -21,6 +21,7 @@
 #include "parallel/launch.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 #include "parallel/split.h"
@@ -172,6 +173,8 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, const st
     pipeline.run(schedule, data, {.see_scores = note_loss});
     EXPECT_EQ(pipeline.peak_activations(),
               static_cast<std::size_t>(peak_activations(schedule)[static_cast<std::size_t>(rank.index)]));
+    EXPECT_EQ(pipeline.peak_waiting_gradients(),
+              static_cast<std::size_t>(peak_waiting_gradients(schedule)[static_cast<std::size_t>(rank.index)]));
     const std::lock_guard lock(mutex);
     result.note(step, mine.named_parameters());
     optimizer->step();
@@ -293,6 +296,31 @@ TEST(Pipeline, RunsATableFromText) {
       "table");
   require_legal(schedule, "table");
   expect_equal(on_one_device(kUneven, 2), in_pipeline(kUneven, schedule));
+}
+
+/// What else a table may hold: each stage's backwards, or its weight gradients, in an order that is not ascending.
+const char* const kOutOfOrder[] = {
+    // PyTorch's looped breadth-first schedule: 2 ranks, 2 chunks, 4 micro-batches.
+    "0F0,0F1,0F2,0F3,2F0,2F1,2F2,2F3,,,2B3,2B2,2B1,2B0,0B3,0B2,0B1,0B0\n"
+    ",1F0,1F1,1F2,1F3,3F0,3F1,3F2,3F3,3B3,3B2,3B1,3B0,1B3,1B2,1B1,1B0\n",
+    // Some of the others come between.
+    "0F0,0F1,0F2,0F3,0B2,0B0,0B3,0B1\n"
+    "1F0,1F1,1F2,1F3,1B2,1B0,1B3,1B1\n",
+    // Backwards in two parts, of which only the second is out of order; and stages that mix them.
+    "0F0,0F1,0F2,0F3,0I0,0I1,0I2,0I3,0W3,0W0,0W2,0W1\n"
+    "1F0,1F1,1F2,1F3,1I0,1B1,1B2,1I3,1W3,1W0\n"};
+
+TEST(Pipeline, AddsGradientsInTheOrderOfTheMicroBatches) {
+  for (const char* table : kOutOfOrder) {
+    SCOPED_TRACE(table);
+    const Schedule schedule = schedule_from_text(table, "table");
+    require_legal(schedule, "table");
+    EXPECT_FALSE(notes_on_order(schedule).empty());
+    for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
+      expect_equal(on_one_device(kUneven, 4), in_pipeline(kUneven, schedule, recompute));
+      expect_equal(on_one_device(kPictures, 4), in_pipeline(kPictures, schedule, recompute));
+    }
+  }
 }
 
 // The sum over micro-batches is that of the whole batch, but for the order of the additions.

@@ -84,6 +84,9 @@ TEST(Generators, NameTheNearestLegalCount) {
                                      [] { interleaved_schedule(4, 3, 2); }));
   EXPECT_TRUE(
       fails_with<UsageError>({"groups of 3", "nearest legal group is 5"}, [] { interleaved_schedule(4, 9, 2, 3); }));
+  EXPECT_TRUE(fails_with<UsageError>({"10 micro-batches", "group is 5 (--group 5)", "groups of 4 are 8 or 12"},
+                                     [] { interleaved_schedule(4, 10, 2); }));
+  EXPECT_TRUE(fails_with<UsageError>({"nearest legal group is 10"}, [] { interleaved_schedule(4, 10, 2, 12); }));
   EXPECT_TRUE(fails_with<UsageError>({"zb-h1: 3 micro-batches on 4 ranks", "at least 4"},
                                      [] { zero_bubble_h1_schedule(4, 3); }));
 }

@@ -29,6 +29,35 @@ TEST(ScheduleText, IgnoresIdleCells) {
   EXPECT_TRUE(check(schedule).empty());
 }
 
+// DualPipeV of torch.distributed.pipelining, 2 ranks and 4 micro-batches: pairs that it overlaps run one after the
+// other.
+TEST(ScheduleText, ReadsOverlappedPairsInOrder) {
+  const Schedule schedule = schedule_from_text(
+      "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,"
+      "0W3\r\n"
+      "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,1W3"
+      "\r\n",
+      "dual.csv");
+  EXPECT_TRUE(check(schedule).empty());
+  EXPECT_EQ(schedule.holder, (std::vector{0, 1, 1, 0}));
+  EXPECT_EQ(to_text(schedule),
+            "0F0,0F1,0F2,3F0,3I0,3W0,3F1,0F3,3B1,3F2,0B0,3B2,3F3,0B1,3B3,0I2,0W2,0I3,0W3\n"
+            "1F0,2F0,1F1,2F1,1F2,2B0,2F2,1B0,1F3,2B1,2F3,1B1,2B2,1B2,2I3,1I3,2W3,1W3\n");
+}
+
+TEST(ScheduleText, LeavesCommunicationOut) {
+  int left_out = -1;
+  const Schedule schedule = schedule_from_text(
+      "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
+      "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n",
+      "comms.csv", &left_out);
+  EXPECT_EQ(to_text(schedule), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_EQ(left_out, 14);
+  EXPECT_TRUE(check(schedule).empty());
+  schedule_from_text(to_text(schedule), "table", &left_out);
+  EXPECT_EQ(left_out, 0);
+}
+
 TEST(ScheduleText, NamesLineAndColumn) {
   const auto refused = [](const char* text, std::initializer_list<const char*> parts) {
     return fails_with<UsageError>(parts, [&] { schedule_from_text(text, "my.csv"); });
@@ -40,7 +69,12 @@ TEST(ScheduleText, NamesLineAndColumn) {
   EXPECT_TRUE(refused("-1F0", {"'-1F0'"}));
   EXPECT_TRUE(refused("0F-1", {"'0F-1'"}));
   EXPECT_TRUE(refused("0F1x", {"nothing may follow"}));
-  EXPECT_TRUE(refused("0SEND_F1", {"'0SEND_F1'", "messages are added"}));
+  EXPECT_TRUE(refused("0SEND_G1", {"'0SEND_G1'", "expected F (forward)", "SEND_F"}));
+  EXPECT_TRUE(refused("0F0,(0F1;1B0)TOGETHER", {"line 1, column 5", "(0F1;1B0)TOGETHER", "OVERLAP_F_B"}));
+  EXPECT_TRUE(refused("(0F1;oops)OVERLAP_F_B", {"'oops'"}));
+  EXPECT_TRUE(refused("()OVERLAP_F_B", {"''"}));
+  EXPECT_TRUE(refused("(", {"'('"}));
+  EXPECT_TRUE(refused("0UNSHARD,0SEND_F0", {"no action"}));
   EXPECT_TRUE(refused("0F99999999999", {"'0F99999999999'"}));
   EXPECT_TRUE(refused("99999999F0", {"stage 99999999"}));
   EXPECT_TRUE(refused("0F0,0B0\n0F1", {"line 2, column 1", "stage 0 is on rank 0 already"}));

@@ -51,11 +51,15 @@ void sgd_step(cudaStream_t stream, const OptimizerTable<T>& table, const SgdSett
   }
 }
 
-/// What depends on the step, worked out in double once a block: m / (1 - beta1^t) and sqrt(v / (1 - beta2^t)).
+/// What is worked out in double, once per block. The bias corrections depend on the step: m / (1 - beta1^t) and
+/// sqrt(v / (1 - beta2^t)). And 1 - beta2 of a beta2 that is rounded to float32 would be 1.3e-5 too small, as most of
+/// its digits cancel.
 template <class T>
-struct AdamCorrection {
+struct AdamFactors {
   T rate;
   T root;
+  T rest1;  // 1 - beta1
+  T rest2;  // 1 - beta2
 };
 
 /// 1 - base^step. For a base near 1 the difference itself would lose the digits in which powers differ from one library
@@ -65,12 +69,14 @@ __device__ inline double one_minus_power(double base, double step) { return -exp
 template <class T>
 __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
   wait_for_earlier_kernels();
-  STAGECOACH_SHARED(AdamCorrection<T>, correction);
+  STAGECOACH_SHARED(AdamFactors<T>, factors);
   const auto& entry = entry_of_block(table);
   if (threadIdx.x == 0) {
     const auto step = static_cast<double>(*entry.step);
-    correction.rate = static_cast<T>(settings.learning_rate / one_minus_power(settings.beta1, step));
-    correction.root = static_cast<T>(sqrt(one_minus_power(settings.beta2, step)));
+    factors.rate = static_cast<T>(settings.learning_rate / one_minus_power(settings.beta1, step));
+    factors.root = static_cast<T>(sqrt(one_minus_power(settings.beta2, step)));
+    factors.rest1 = static_cast<T>(1 - settings.beta1);
+    factors.rest2 = static_cast<T>(1 - settings.beta2);
   }
   __syncthreads();
   const long long i = static_cast<long long>(static_cast<int>(blockIdx.x) - entry.first_block) * kThreads + threadIdx.x;
@@ -80,11 +86,11 @@ __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
   const auto beta1 = static_cast<T>(settings.beta1);
   const auto beta2 = static_cast<T>(settings.beta2);
   const T direction = entry.grad[i] + static_cast<T>(settings.weight_decay) * entry.parameter[i];
-  const T first = beta1 * entry.state[0][i] + (1 - beta1) * direction;
-  const T second = beta2 * entry.state[1][i] + (1 - beta2) * direction * direction;
+  const T first = beta1 * entry.state[0][i] + factors.rest1 * direction;
+  const T second = beta2 * entry.state[1][i] + factors.rest2 * direction * direction;
   entry.state[0][i] = first;
   entry.state[1][i] = second;
-  entry.parameter[i] -= correction.rate * first / (sqrt(second) / correction.root + static_cast<T>(settings.epsilon));
+  entry.parameter[i] -= factors.rate * first / (sqrt(second) / factors.root + static_cast<T>(settings.epsilon));
 }
 
 template <class T>
