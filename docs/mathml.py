@@ -6,7 +6,7 @@ Knows the part of TeX that the pages use. What it does not know is an error that
 import re
 from html import escape
 
-TOKEN = re.compile(r"\s+|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|.", re.DOTALL)
+TOKEN = re.compile(r"\s+|\\text\{[^{}]*\}|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|.", re.DOTALL)
 SYMBOLS = {
     "alpha": "α", "beta": "β", "nabla": "∇", "partial": "∂", "ge": "≥", "le": "≤", "in": "∈", "ldots": "…",
     "cdot": "·", "times": "×", "lceil": "⌈", "rceil": "⌉", "sum": "∑",
@@ -76,28 +76,20 @@ class Reader:
     def command(self, name):
         if name == "frac":
             return f"<mfrac>{self.atom()}{self.atom()}</mfrac>"
-        if name == "text":
-            return self.text()
+        if name.startswith("text{"):
+            return f"<mtext>{escape(name[len('text{') : -1])}</mtext>"
         if name == "Big":
             return f'<mo minsize="1.8em">{self.next()}</mo>'
         if name == "bmod":
             return '<mo lspace="0.22em" rspace="0.22em">mod</mo>'
         if name in FUNCTIONS:
-            return f"<mi>{name}</mi><mo>&#x2061;</mo>"  # the operator "apply this function", which sets the space
+            return f'<mi>{name}</mi><mspace width="{SPACES[","]}"/>'
         if name in SPACES:
             return f'<mspace width="{SPACES[name]}"/>'
         if name in SYMBOLS:
             element = "mi" if name in IDENTIFIERS else "mo"
             return f"<{element}>{SYMBOLS[name]}</{element}>"
         return self.fail(f"unknown command \\{name}; teach it to docs/mathml.py")
-
-    def text(self):
-        if self.next() != "{":
-            self.fail(r"expected { after \text")
-        letters = ""
-        while (token := self.next()) != "}":
-            letters += token
-        return f"<mtext>{escape(letters)}</mtext>"
 
 
 def mathml(tex, block=False):

@@ -2,7 +2,6 @@
 """What Doxygen gets to read of a page: python3 -m unittest discover -s tests/docs -p '*_test.py'"""
 
 import pathlib
-import re
 import sys
 import unittest
 from xml.etree import ElementTree
@@ -54,8 +53,7 @@ class GithubMarkdown(unittest.TestCase):
 
 class Formulas(unittest.TestCase):
     def text(self, tex):
-        """What a reader sees, with ^ and _ left out."""
-        return re.sub("[\u2061 ]", "", "".join(ElementTree.fromstring(mathml(tex)).itertext()))
+        return "".join(ElementTree.fromstring(mathml(tex)).itertext())
 
     def test_formulas(self):
         for tex, wanted in (
@@ -63,7 +61,7 @@ class Formulas(unittest.TestCase):
             (r"w_{p-1}(t)", "wp−1(t)"),
             (r"\sum_{i=1}^{N} \nabla L_i", "∑i=1N∇Li"),
             (r"2 \lceil \log_2 p \rceil", "2⌈log2p⌉"),
-            (r"\text{idle} \ge 0.23", "idle≥0.23"),
+            (r"\text{idle time} \ge 0.23", "idle time≥0.23"),
         ):
             with self.subTest(tex):
                 self.assertEqual(self.text(tex), wanted)
