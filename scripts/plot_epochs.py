@@ -53,7 +53,7 @@ def main():
         return [([(e["epoch"], e[key]) for e in entries], colour, dash) for _, entries, colour in runs]
 
     height = HEIGHT + 20 * (len(runs) + 1)
-    print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{height}" '
+    print(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {height}" '
           'font-family="sans-serif" font-size="12">')  # fmt: skip
     print('<rect width="100%" height="100%" fill="white"/>')
     print("\n".join(panel(0, "training loss", curves("loss", ""))))
