@@ -50,7 +50,7 @@ class TcpStoreHandler {
   /// Takes in and follows a little of what `client` has sent; `clients` holds it. Throws TcpStoreRefusal when it is to
   /// be sent away.
   void take_turn(TcpStoreClient& client, bool has_news);
-  /// Keeps what the client left to be pushed when it is lost.
+  /// `client` is gone: pushes what it left for when it is lost.
   void say_goodbye(TcpStoreClient& client);
   /// Answers those clients whose wait is over.
   void answer_waiting(std::list<TcpStoreClient>& clients);

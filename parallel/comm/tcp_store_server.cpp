@@ -70,7 +70,9 @@ class TcpStoreServer::Service {
   std::optional<Clock::time_point> due(const Client& client) const;
   void send_away_late();
   void send_away(Client& client, const std::string& why);
-  void remove_gone();
+  void remove_gone() {
+    clients_.remove_if([](const Client& client) { return client.is_gone; });
+  }
 
   TcpSocket listening_;
   TcpSocket ending_;
@@ -104,6 +106,7 @@ void TcpStoreServer::Service::serve() {
         take_turn(client, has_news);
       }
     }
+    remove_gone();
     if (looks_[1].revents != 0) {
       accept_client();  // one at a time: however many come, the others have their turns in between
     }
@@ -156,6 +159,10 @@ void TcpStoreServer::Service::take_turn(Client& client, bool has_news) {
     handler_.take_turn(client, has_news);
   } catch (const std::exception& why) {  // also when there is no memory left
     send_away(client, why.what());
+    return;
+  }
+  if (client.is_gone) {
+    handler_.say_goodbye(client);
   }
 }
 
@@ -178,14 +185,13 @@ void TcpStoreServer::Service::accept_client() {
 }
 
 bool TcpStoreServer::Service::send_away_oldest_unknown(const char* why) {
-  const auto oldest = std::find_if(clients_.begin(), clients_.end(), [](const Client& client) {
-    return client.state == State::unknown && !client.is_gone;
-  });
+  const auto oldest = std::find_if(clients_.begin(), clients_.end(),
+                                   [](const Client& client) { return client.state == State::unknown; });
   if (oldest == clients_.end()) {
     return false;
   }
   send_away(*oldest, why);
-  remove_gone();
+  clients_.erase(oldest);
   return true;
 }
 
@@ -215,20 +221,12 @@ void TcpStoreServer::Service::send_away(Client& client, const std::string& why) 
     client.peer.flush();
   }
   client.is_gone = true;
+  handler_.say_goodbye(client);
   if (++reports_ <= kMaxReports) {
     report_(fmt::format("store at {}: sends away {}{}: {}{}", to_string(address_.at), client.peer.address(),
                         client.name.empty() ? "" : fmt::format(" ({})", client.name), why,
                         reports_ < kMaxReports ? "" : "; further ones are not reported"));
   }
-}
-
-void TcpStoreServer::Service::remove_gone() {
-  for (Client& client : clients_) {
-    if (client.is_gone) {
-      handler_.say_goodbye(client);
-    }
-  }
-  clients_.remove_if([](const Client& client) { return client.is_gone; });
 }
 
 TcpStoreServer::TcpStoreServer(const TcpStoreAddress& address, const TcpStoreLimits& limits, Report report)
