@@ -18,13 +18,13 @@ std::string letter(const std::string& key, const std::string& text) { return key
 
 }  // namespace
 
-Mail::Mail(const TcpAddress& address, const std::string& name, int rank, int size,
+Mail::Mail(const TcpStoreAddress& address, const std::string& name, int rank, int size,
            std::chrono::duration<double> timeout)
     : name_(name),
       rank_(rank),
       size_(size),
       timeout_(timeout),
-      out_(address, "rank 0's store", timeout),
+      out_(address, "rank 0's store", timeout, fmt::format("rank {} of '{}'", rank, name)),
       in_(address, "rank 0's store", timeout) {
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) {

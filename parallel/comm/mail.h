@@ -24,8 +24,9 @@ class Mail {
  public:
   /// Rank `rank` of `size`, at the store that is served at `address`. Mails of another `name` do not meet this one's.
   /// If this process dies, the others hear of it. Throws CommError when nobody answers there within `timeout`, which is
-  /// for all waits that follow.
-  Mail(const TcpAddress& address, const std::string& name, int rank, int size, std::chrono::duration<double> timeout);
+  /// for all waits that follow, and UsageError when it is not let in, or the rank has a mail of this name already.
+  Mail(const TcpStoreAddress& address, const std::string& name, int rank, int size,
+       std::chrono::duration<double> timeout);
   ~Mail();
   Mail(const Mail&) = delete;
   Mail& operator=(const Mail&) = delete;

@@ -15,6 +15,7 @@
 #include "parallel/comm/nccl_rules.h"
 #include "parallel/comm/nccl_wire.h"
 #include "parallel/comm/rendezvous.h"
+#include "parallel/comm/tcp_store_token.h"
 #include "parallel/rank_failure.h"
 #include "parallel/rank_threads.h"
 
@@ -77,12 +78,11 @@ void run_rank(const World& world, int rank, Device device, Mail& mail, const Rec
 }
 
 void run_threads(const World& world, int gpus, const std::function<void(Rank&)>& body) {
-  const TcpStoreServer server({"127.0.0.1", 0});
+  const TcpStoreServer server({{"127.0.0.1", 0}, random_token()}, {.clients = 2 * world.ranks});
   std::vector<std::unique_ptr<Mail>> mails(static_cast<std::size_t>(world.ranks));
   const auto run = [&](int r, const Recorder& recorder) {
     auto& mail = mails[static_cast<std::size_t>(r)];
-    mail =
-        std::make_unique<Mail>(TcpAddress{"127.0.0.1", server.port()}, "run", r, world.ranks, Seconds(world.timeout));
+    mail = std::make_unique<Mail>(server.address(), "run", r, world.ranks, Seconds(world.timeout));
     run_rank(world, r, nccl_device(std::nullopt, r, gpus), *mail, recorder, body);
   };
   run_on_threads(world, run, [&](int r, const std::string& why) {

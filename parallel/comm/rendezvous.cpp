@@ -1,7 +1,6 @@
 #include "parallel/comm/rendezvous.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -11,31 +10,33 @@
 #include "core/error.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/mpi.h"
+#include "parallel/comm/own_address.h"
+#include "parallel/comm/tcp_store_token.h"
 
 namespace stagecoach {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr const char* kThisMachine = "127.0.0.1";
 constexpr const char* kLeft = "left";  // the queue that tells rank 0 of each process that ends
+// The rendezvous has one, a mail two, and one of the mail before may still be fading.
+constexpr int kConnectionsPerRank = 4;
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
+std::unique_ptr<TcpStoreServer> serve(const TcpStoreAddress& address, int ranks) {
+  return std::make_unique<TcpStoreServer>(address, TcpStoreLimits{.clients = kConnectionsPerRank * ranks});
 }
 
 /// Where rank 0's store is, as MPI tells all processes. MPI does nothing else.
-TcpAddress address_by_mpi(const World& world, int port) {
+TcpStoreAddress address_by_mpi(const World& world, const TcpStoreAddress& of_rank_zero) {
   struct Place {
-    std::array<char, 256> host{};
+    std::array<char, 64> host{};
+    std::array<char, 64> token{};
     std::int32_t port = 0;
   };
   Place place;
-  const std::string mine = host_name();
-  std::memcpy(place.host.data(), mine.data(), mine.size());
-  place.port = port;
+  of_rank_zero.at.host.copy(place.host.data(), place.host.size() - 1);
+  of_rank_zero.token.copy(place.token.data(), place.token.size() - 1);
+  place.port = of_rank_zero.at.port;
   World by_mpi = world;
   by_mpi.transport = Transport::mpi;
   by_mpi.device = DeviceType::cpu;
@@ -43,7 +44,7 @@ TcpAddress address_by_mpi(const World& world, int port) {
   std::memcpy(told.raw_mutable_data(), &place, sizeof(place));
   mpi::agree_on(by_mpi, told);
   std::memcpy(&place, told.raw_data(), sizeof(place));
-  return {place.host.data() == mine ? kThisMachine : place.host.data(), place.port};
+  return {{place.host.data(), place.port}, place.token.data()};
 }
 
 }  // namespace
@@ -53,30 +54,24 @@ Rendezvous& Rendezvous::instance(const World& world) {
     const Launched& process = launched().value();
     const Seconds timeout(world.timeout);
     if (const std::optional<TcpAddress> address = master(process)) {
-      return std::make_unique<Rendezvous>(process, *address, timeout);
+      return std::make_unique<Rendezvous>(process, TcpStoreAddress{*address, store_token()}, timeout);
     }
-    auto server = process.rank == 0 ? std::make_unique<TcpStoreServer>(TcpAddress{}) : nullptr;
-    const TcpAddress address = address_by_mpi(world, server ? server->port() : 0);
+    auto server = process.rank == 0 ? serve({{own_address(), 0}, random_token()}, process.size) : nullptr;
+    const TcpStoreAddress address = address_by_mpi(world, server ? server->address() : TcpStoreAddress{});
     return std::make_unique<Rendezvous>(process, address, timeout, std::move(server));
   };
   static const std::unique_ptr<Rendezvous> made = make();
   return *made;
 }
 
-Rendezvous::Rendezvous(const Launched& process, const TcpAddress& address, Seconds timeout,
+Rendezvous::Rendezvous(const Launched& process, const TcpStoreAddress& address, Seconds timeout,
                        std::unique_ptr<TcpStoreServer> server)
     : server_(std::move(server)), address_(address), rank_(process.rank), size_(process.size) {
-  if (rank_ == 0) {
-    if (server_ == nullptr) {
-      server_ = std::make_unique<TcpStoreServer>(TcpAddress{"", address.port});
-    }
-    address_ = {kThisMachine, server_->port()};
+  if (rank_ == 0 && server_ == nullptr) {
+    server_ = serve(address, size_);
+    address_ = server_->address();
   }
-  store_ = std::make_unique<TcpStore>(address_, "rank 0", timeout);
-  if (store_->add(fmt::format("processes of rank {}", rank_), 1) != 1) {
-    throw UsageError(fmt::format("two processes say that they are rank {}; look at RANK, or for another run at {}",
-                                 rank_, to_string(address)));
-  }
+  store_ = std::make_unique<TcpStore>(address_, "rank 0", timeout, fmt::format("rank {}", rank_));
   store_->push_when_lost(kLeft, "");
 }
 

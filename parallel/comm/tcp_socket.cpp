@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/own_address.h"
 
 namespace stagecoach {
 namespace {
@@ -25,20 +26,16 @@ constexpr std::chrono::seconds kLongestSend(10);  // of what fits into a connect
 
 sockaddr_in resolve(const TcpAddress& address) {
   sockaddr_in found{};
-  found.sin_family = AF_INET;
-  found.sin_addr.s_addr = htonl(INADDR_ANY);
-  if (!address.host.empty()) {
-    addrinfo hints{};
-    hints.ai_family = AF_INET;
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* list = nullptr;
-    if (const int error = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &list); error != 0) {
-      throw UsageError(fmt::format("{}: no IPv4 address is known for this host ({}); look at MASTER_ADDR",
-                                   to_string(address), ::gai_strerror(error)));
-    }
-    std::memcpy(&found, list->ai_addr, sizeof(found));
-    ::freeaddrinfo(list);
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &list); error != 0) {
+    throw UsageError(fmt::format("{}: no IPv4 address is known for this host ({}); look at MASTER_ADDR",
+                                 to_string(address), ::gai_strerror(error)));
   }
+  std::memcpy(&found, list->ai_addr, sizeof(found));
+  ::freeaddrinfo(list);
   found.sin_port = htons(static_cast<std::uint16_t>(address.port));
   return found;
 }
@@ -80,9 +77,7 @@ int try_to_connect(const TcpSocket& socket, const sockaddr_in& to, TcpDeadline d
 
 }  // namespace
 
-std::string to_string(const TcpAddress& address) {
-  return fmt::format("{}:{}", address.host.empty() ? "*" : address.host, address.port);
-}
+std::string to_string(const TcpAddress& address) { return fmt::format("{}:{}", address.host, address.port); }
 
 TcpSocket::~TcpSocket() {
   if (descriptor_ >= 0) {
@@ -133,10 +128,20 @@ TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline
 
 TcpSocket listen_at(const TcpAddress& address) {
   const sockaddr_in at = resolve(address);
+  if (at.sin_addr.s_addr == htonl(INADDR_ANY)) {
+    throw UsageError(fmt::format("{} stands for every address of this machine: expected one; MASTER_ADDR={} is one",
+                                 address.host, own_address()));
+  }
   TcpSocket socket = open_socket(SOCK_NONBLOCK);
   set_option(socket, SOL_SOCKET, SO_REUSEADDR);  // connections of an earlier run may still be fading
   const bool listens = ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
                        ::listen(socket.descriptor(), SOMAXCONN) == 0;
+  if (!listens && errno == EADDRNOTAVAIL) {
+    throw UsageError(
+        fmt::format("{} is no address of this machine: expected one where rank 0 can listen; give MASTER_ADDR={}, or "
+                    "start rank 0 on that machine",
+                    address.host, own_address()));
+  }
   if (!listens) {
     throw UsageError(
         fmt::format("port {} cannot be served here: {}; does another run use it? Choose another "

@@ -11,7 +11,7 @@ namespace stagecoach {
 
 /// A place that others can connect to.
 struct TcpAddress {
-  std::string host;  ///< a name or a number; to listen at, "" is every address of this machine
+  std::string host;  ///< a name or a number
   int port = 0;
 };
 /// "node7:29500"
@@ -43,7 +43,8 @@ class TcpSocket {
   int descriptor_;
 };
 
-/// Listens at `address`, port 0 being one that is free. Throws UsageError when the port is taken.
+/// Listens at `address` and at no other of this machine, port 0 being one that is free. Throws UsageError when the port
+/// is taken, and for a host that is not this machine.
 TcpSocket listen_at(const TcpAddress& address);
 int port_of(const TcpSocket& listening);
 

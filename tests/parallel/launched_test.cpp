@@ -19,6 +19,8 @@ namespace {
 using test::fails_with;
 using Variables = std::map<std::string, std::string>;
 
+const TcpStoreAddress kHere{{"127.0.0.1", 0}, "the token of this test"};
+
 Variables variables;  // of the environment that a test looks into
 
 const char* get(const char* name) {
@@ -121,8 +123,8 @@ TEST(Launched, RefusesAMasterThatIsNone) {
 
 TEST(Rendezvous, AgreesOnWhatRankZeroHas) {
   const std::chrono::duration<double> timeout(30);
-  auto server = std::make_unique<TcpStoreServer>(TcpAddress{"127.0.0.1", 0});
-  const TcpAddress address{"127.0.0.1", server->port()};
+  auto server = std::make_unique<TcpStoreServer>(kHere);
+  const TcpStoreAddress address = server->address();
   std::jthread other([&] {
     Rendezvous place({1, 2, "torchrun"}, address, timeout);
     for (const float wanted : {1.0F, 2.0F}) {
@@ -151,8 +153,8 @@ TEST(Rendezvous, OfTheProcessesOfMpirun) {
 
 TEST(Rendezvous, RefusesTwoOfOneRank) {
   const std::chrono::duration<double> timeout(30);
-  auto server = std::make_unique<TcpStoreServer>(TcpAddress{"127.0.0.1", 0});
-  const TcpAddress address{"127.0.0.1", server->port()};
+  auto server = std::make_unique<TcpStoreServer>(kHere);
+  const TcpStoreAddress address = server->address();
   const Rendezvous place({0, 2, "torchrun"}, address, timeout, std::move(server));
   const Rendezvous one({1, 2, "torchrun"}, address, timeout);
   EXPECT_TRUE(fails_with<UsageError>({"two processes say that they are rank 1", "RANK"}, [&] {
@@ -161,9 +163,9 @@ TEST(Rendezvous, RefusesTwoOfOneRank) {
 }
 
 TEST(Rendezvous, RefusesAPortThatIsTaken) {
-  const TcpStoreServer server({"", 0});
+  const TcpStoreServer server(kHere);
   EXPECT_TRUE(fails_with<UsageError>({"MASTER_PORT"}, [&] {
-    Rendezvous({0, 2, "torchrun"}, {"node7", server.port()}, std::chrono::seconds(30));
+    Rendezvous({0, 2, "torchrun"}, server.address(), std::chrono::seconds(30));
   }));
 }
 

@@ -14,7 +14,7 @@
 namespace stagecoach::test {
 
 inline void launch_wired(const World& world, const std::function<void(Rank&)>& body) {
-  const TcpStoreServer server({"127.0.0.1", 0});
+  const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"}, {.clients = 2 * world.ranks});
   const auto hub = std::make_shared<TestHub>();
   const auto start = start_wall_time();
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
@@ -22,8 +22,8 @@ inline void launch_wired(const World& world, const std::function<void(Rank&)>& b
   std::vector<std::unique_ptr<Mail>> mails(members.size());
   const auto run = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
     auto& mail = mails[static_cast<std::size_t>(r)];
-    mail = std::make_unique<Mail>(TcpAddress{"127.0.0.1", server.port()}, "test", r, world.ranks,
-                                  std::chrono::duration<double>(world.timeout));
+    mail =
+        std::make_unique<Mail>(server.address(), "test", r, world.ranks, std::chrono::duration<double>(world.timeout));
     const Device device = device_of(world, r);
     NcclCommunicator comm(
         *mail, std::make_unique<TestWire>(hub, "world", r, world.ranks),

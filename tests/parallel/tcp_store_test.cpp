@@ -25,7 +25,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr Seconds kLong(30);
 constexpr Seconds kShort(0.05);
 
-TcpAddress here(int port) { return {"127.0.0.1", port}; }
+TcpStoreAddress here(int port) { return {{"127.0.0.1", port}, "a token of tests"}; }
 
 /// Runs `body` in another process, and ends that without a farewell.
 template <class Body>
@@ -49,12 +49,12 @@ int exit_code_of(pid_t process) {
 }
 
 /// A port that nobody listens at.
-int free_port() { return TcpStoreServer(here(0)).port(); }
+int free_port() { return TcpStoreServer(here(0)).address().at.port; }
 
 TEST(TcpStore, KeepsWhatOthersAskFor) {
   const TcpStoreServer server(here(0));
-  TcpStore one(here(server.port()), "rank 0", kLong);
-  TcpStore other({"localhost", server.port()}, "rank 0", kLong);
+  TcpStore one(server.address(), "rank 0", kLong);
+  TcpStore other({{"localhost", server.address().at.port}, server.address().token}, "rank 0", kLong);
   const std::string bytes("a\0b\n", 4);
   one.set("key", bytes);
   EXPECT_EQ(other.get("key"), bytes);
@@ -63,7 +63,7 @@ TEST(TcpStore, KeepsWhatOthersAskFor) {
   EXPECT_EQ(one.get("key"), "");
   EXPECT_EQ(one.add("number", 3), 3);
   EXPECT_EQ(other.add("number", -5), -2);
-  const std::string large(TcpStore::kMostBytes, 'x');
+  const std::string large(TcpStore::kMaxBytes, 'x');
   one.set("large", large);
   EXPECT_EQ(other.get("large"), large);
   EXPECT_TRUE(fails_with({"at most"}, [&] { one.set("too large", large + "x"); }));
@@ -72,11 +72,11 @@ TEST(TcpStore, KeepsWhatOthersAskFor) {
 TEST(TcpStore, WaitsForWhatIsNotThereYet) {
   const TcpStoreServer server(here(0));
   auto waits = std::async(std::launch::async, [&] {
-    TcpStore store(here(server.port()), "rank 0", kLong);
+    TcpStore store(server.address(), "rank 0", kLong);
     store.push("begun", "");
     return store.get("late");
   });
-  TcpStore store(here(server.port()), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLong);
   store.pop("begun");
   store.set("late", "there");
   EXPECT_EQ(waits.get(), "there");
@@ -84,7 +84,7 @@ TEST(TcpStore, WaitsForWhatIsNotThereYet) {
 
 TEST(TcpStore, QueuesKeepTheirOrder) {
   const TcpStoreServer server(here(0));
-  TcpStore store(here(server.port()), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLong);
   for (const char* text : {"1", "2", "3"}) {
     store.push("queue", text);
   }
@@ -95,9 +95,9 @@ TEST(TcpStore, QueuesKeepTheirOrder) {
 
 TEST(TcpStore, TellsOfALostClientUnlessItHasLeft) {
   const TcpStoreServer server(here(0));
-  TcpStore store(here(server.port()), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLong);
   for (const bool leaves : {true, false}) {
-    TcpStore other(here(server.port()), "rank 0", kLong);
+    TcpStore other(server.address(), "rank 0", kLong);
     other.push_when_lost("news", leaves ? "of one that left" : "of one that was lost");
     if (leaves) {
       other.leave();
@@ -113,7 +113,7 @@ TEST(TcpStore, ServesManyAtOnce) {
     std::vector<std::jthread> threads;
     for (int t = 0; t < 8; ++t) {
       threads.emplace_back([&, t] {
-        TcpStore store(here(server.port()), "rank 0", kLong);
+        TcpStore store(server.address(), "rank 0", kLong);
         for (int i = 0; i < 100; ++i) {
           store.set(fmt::format("{}/{}", t, i), fmt::format("{}", t + i));
           EXPECT_EQ(store.get(fmt::format("{}/{}", (t + 1) % 8, i)), fmt::format("{}", (t + 1) % 8 + i));
@@ -122,7 +122,7 @@ TEST(TcpStore, ServesManyAtOnce) {
       });
     }
   }
-  EXPECT_EQ(TcpStore(here(server.port()), "rank 0", kLong).add("sum", 0), 800);
+  EXPECT_EQ(TcpStore(server.address(), "rank 0", kLong).add("sum", 0), 800);
 }
 
 TEST(TcpStore, ServesOtherProcesses) {
@@ -157,14 +157,14 @@ TEST(TcpStore, NobodyListens) {
 
 TEST(TcpStore, AHostWithoutAnAddressIsRefused) {
   EXPECT_TRUE(fails_with<UsageError>({"no.such.host.invalid:1234", "MASTER_ADDR"}, [] {
-    TcpStore({"no.such.host.invalid", 1234}, "rank 0", kShort);
+    TcpStore({{"no.such.host.invalid", 1234}, "a token of tests"}, "rank 0", kShort);
   }));
 }
 
 TEST(TcpStore, WaitsEndAtTheDeadline) {
   const TcpStoreServer server(here(0));
-  TcpStore store(here(server.port()), "rank 0", kShort);
-  const std::string address = fmt::format("rank 0 (127.0.0.1:{})", server.port());
+  TcpStore store(server.address(), "rank 0", kShort);
+  const std::string address = fmt::format("rank 0 (127.0.0.1:{})", server.address().at.port);
   EXPECT_TRUE(fails_with<CommError>({"waiting for 'never'", address.c_str(), "nothing within 0.05 s"},
                                     [&] { store.get("never"); }));
   EXPECT_TRUE(fails_with<CommError>({"lost"}, [&] { store.get("again"); })) << "a late answer would be another's";
@@ -175,7 +175,7 @@ TEST(TcpStore, AServerThatDiesEndsAWait) {
   ASSERT_EQ(::pipe(ports), 0);
   const pid_t process = in_a_process([&] {
     const TcpStoreServer server(here(0));
-    const int port = server.port();
+    const int port = server.address().at.port;
     if (::write(ports[1], &port, sizeof(port)) == sizeof(port)) {
       TcpStore(here(port), "rank 0", kLong).get("the other waits");
     }
@@ -191,20 +191,20 @@ TEST(TcpStore, AServerThatDiesEndsAWait) {
 
 TEST(TcpStore, APortThatIsTakenIsNamed) {
   const TcpStoreServer server(here(0));
-  const std::string port = fmt::format("port {}", server.port());
-  EXPECT_TRUE(fails_with<UsageError>({port.c_str(), "in use", "MASTER_PORT"},
-                                     [&] { TcpStoreServer again(here(server.port())); }));
+  const std::string port = fmt::format("port {}", server.address().at.port);
+  EXPECT_TRUE(
+      fails_with<UsageError>({port.c_str(), "in use", "MASTER_PORT"}, [&] { TcpStoreServer again(server.address()); }));
 }
 
 TEST(TcpStore, OthersThatFindThePortAreSentAway) {
   const TcpStoreServer server(here(0));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  const TcpSocket stranger = connect_to(here(server.port()), deadline);
+  const TcpSocket stranger = connect_to(server.address().at, deadline);
   const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   ASSERT_TRUE(stranger.send(request.data(), request.size()));
   char answer = 0;
   EXPECT_EQ(stranger.receive(&answer, 1, deadline), TcpSocket::Outcome::lost);
-  TcpStore store(here(server.port()), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLong);
   EXPECT_EQ(store.add("still there", 1), 1);
 }
 
@@ -220,8 +220,8 @@ std::string wait_for(Mail& mail, const char* key) {
 
 TEST(Mail, ArrivesInOrderUnderItsKey) {
   const TcpStoreServer server(here(0));
-  Mail one(here(server.port()), "test", 0, 2, kLong);
-  Mail other(here(server.port()), "test", 1, 2, kLong);
+  Mail one(server.address(), "test", 0, 2, kLong);
+  Mail other(server.address(), "test", 1, 2, kLong);
   one.post(1, "a", "1");
   one.post(1, "b", "two\nlines");
   one.post(1, "a", "3");
@@ -233,8 +233,8 @@ TEST(Mail, ArrivesInOrderUnderItsKey) {
 
 TEST(Mail, BringsTheNewsOfAFailure) {
   const TcpStoreServer server(here(0));
-  Mail one(here(server.port()), "test", 0, 2, kLong);
-  Mail other(here(server.port()), "test", 1, 2, kLong);
+  Mail one(server.address(), "test", 0, 2, kLong);
+  Mail other(server.address(), "test", 1, 2, kLong);
   other.fail("the disk is on fire");
   EXPECT_TRUE(fails_with<CommError>({"waiting for x: stopped, as rank 1 has failed (the disk is on fire)"},
                                     [&] { wait_for(one, "x"); }));
@@ -258,8 +258,8 @@ TEST(Mail, BringsTheNewsOfADeath) {
 
 TEST(Mail, ARankThatLeavesIsNoFailure) {
   const TcpStoreServer server(here(0));
-  Mail one(here(server.port()), "test", 0, 2, kShort);
-  { Mail other(here(server.port()), "test", 1, 2, kLong); }
+  Mail one(server.address(), "test", 0, 2, kShort);
+  { Mail other(server.address(), "test", 1, 2, kLong); }
   EXPECT_TRUE(fails_with<CommError>({"no answer within 0.05 s"}, [&] { wait_for(one, "x"); }));
   EXPECT_FALSE(one.has_failed());
 }
