@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace stagecoach {
 namespace {
@@ -113,7 +114,8 @@ std::string settings_table(const Settings& settings) {
   for (const auto& [name, value] : json.items()) {
     const bool is_foreign = flags_of_some_chapters().contains(name) && !settings.chapter_flags.contains(name);
     if (name != "program" && !is_foreign && value != "") {
-      table += fmt::format("  {:<13} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+      table +=
+          fmt::format("  {:<13} {}\n", name, value.is_string() ? printable(value.get<std::string>()) : value.dump());
     }
   }
   return table;

@@ -89,6 +89,14 @@ TEST_F(Ch01Errors, Data) {
   expect_error({"--data", "pictures"}, 3, {"train/cat/1.png"});
 }
 
+TEST_F(Ch01Errors, NamesOfFilesGiveATerminalNoOrders) {
+  const std::string name = "\033]0;title\007\n\xff\u202e";
+  fs::create_directories(folder() / "images/train" / name);
+  fs::create_directories(folder() / "images/test" / name);
+  expect_error({"--data", "images"}, 3, {"train/\\x1b]0;title\\x07\\n\\xff\\u202e has no pictures"});
+  expect_error({"--model", name}, 2, {"\\x1b]0;title\\x07\\n\\xff\\u202e"});
+}
+
 TEST_F(Ch01Errors, ALossThatIsNoNumberStopsAndKeepsWhatWasSaved) {
   make_data(300, 50);
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
