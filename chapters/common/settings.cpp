@@ -18,6 +18,7 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   const bool asynchronous = !s.versions.empty();  // then stages and replicas may decide how late a gradient comes
   const bool shared = !s.mode.empty();            // then gradients are summed rank by rank
   visit("data", s.data, false);                   // the same pictures may lie elsewhere
+  visit("max-megapixels", s.max_megapixels, false);
   visit("augment", s.augment, true);
   visit("image-size", s.image_size, true);
   visit("model", s.model, true);
