@@ -95,6 +95,13 @@ TEST_F(Ch01Errors, NamesOfFilesGiveATerminalNoOrders) {
   fs::create_directories(folder() / "images/test" / name);
   expect_error({"--data", "images"}, 3, {"train/\\x1b]0;title\\x07\\n\\xff\\u202e has no pictures"});
   expect_error({"--model", name}, 2, {"\\x1b]0;title\\x07\\n\\xff\\u202e"});
+  make_data(100, 50);
+  fs::rename(folder() / "data", folder() / "\033[7mdata");
+  const Outcome outcome = ch01({"--data", "\033[7mdata", "--epochs", "1", "--out", "\033c"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find('\033'), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("data          \\x1b[7mdata\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("Results: \\x1bc\n"), std::string::npos) << outcome.out;
 }
 
 TEST_F(Ch01Errors, LargeImagesAreRefusedBeforeTheyAreDecoded) {
