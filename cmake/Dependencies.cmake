@@ -9,6 +9,7 @@ set(STAGECOACH_FMT $<IF:$<BOOL:${STAGECOACH_STATIC}>,fmt::fmt-header-only,fmt::f
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(JPEG REQUIRED)  # libjpeg-turbo
 find_path(STB_INCLUDE_DIR stb_image.h PATH_SUFFIXES stb REQUIRED)
 
 # MPI's C interface is all that is used; its old one for C++ would only take time to compile.

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/parallel_for.h"
+#include "datasets/budget.h"
 #include "datasets/files.h"
 #include "datasets/picture.h"
 
@@ -18,16 +19,25 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kSide = 32;
 constexpr std::int64_t kPixels = 3 * kSide * kSide;
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;  // what cannot be looked at is no folder; opening it will say why
-  return fs::is_directory(path, ignored);
+/// What is at `path`, links followed. Throws when that cannot be found out, as for a link that leads nowhere.
+fs::file_type type_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::not_found || type == fs::file_type::none) {
+    std::error_code ignored;
+    throw DataError(fmt::format("{}{} cannot be opened: {}; mend or delete it",
+                                fs::is_symlink(path, ignored) ? "link " : "", path.string(), error.message()));
+  }
+  return type;
 }
 
+/// Whether `path` names an image. Folders of such a name do not; anything else is one, and opening it says what it is.
 bool is_picture(const fs::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return (extension == ".png" || extension == ".jpg" || extension == ".jpeg") && !is_folder(path);
+  return (extension == ".png" || extension == ".jpg" || extension == ".jpeg") &&
+         type_of(path) != fs::file_type::directory;
 }
 
 struct LabelledFile {
@@ -35,12 +45,17 @@ struct LabelledFile {
   std::int32_t label = 0;
 };
 
-/// The class folders of a split, sorted.
+/// The class folders of a split, sorted. Files such as a README may lie beside them.
 std::vector<std::string> class_folders(const fs::path& split) {
   std::vector<std::string> names;
   for (const fs::path& path : list_folder(split)) {
-    if (is_folder(path)) {
+    const fs::file_type type = type_of(path);
+    if (type == fs::file_type::directory) {
       names.push_back(path.filename().string());
+    } else if (type != fs::file_type::regular) {
+      throw DataError(
+          fmt::format("{} is neither a class folder nor a file; expected {}/<class>/*.png or *.jpg; delete it",
+                      path.string(), split.string()));
     }
   }
   if (names.empty()) {
@@ -74,14 +89,52 @@ std::vector<LabelledFile> find_pictures(const fs::path& split, const std::vector
   return files;
 }
 
-Dataset load_split(const fs::path& split, const std::vector<std::string>& classes) {
+/// Decodes images on many threads. What they hold together is bounded as for one thread: a thread waits until its file
+/// and its pixels fit beside those of the others.
+class Decoder {
+ public:
+  explicit Decoder(std::int64_t max_pixels)
+      : max_pixels_(max_pixels),
+        max_bytes_(kBytesPerPixel * max_pixels + kHeaders),
+        bytes_(max_bytes_),
+        pixels_(max_pixels) {}
+
+  /// Any thread may call it. `target` is [3, kSide, kSide].
+  void decode(const fs::path& path, std::uint8_t* target) {
+    FileReader file(path);
+    if (file.size() > max_bytes_) {
+      throw DataError(
+          fmt::format("image {} is too large: expected at most {} bytes, got {}; make it smaller, or allow more with "
+                      "--max-megapixels",
+                      path.string(), max_bytes_, file.size()));
+    }
+    const Budget::Share of_bytes = bytes_.take(file.size());
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
+    file.read(bytes.data(), bytes.size());
+    const PictureSize size = read_picture_size(bytes, path.string(), max_pixels_);
+    const Budget::Share of_pixels = pixels_.take(size.height * size.width);
+    decode_picture(bytes, path.string(), target, {kSide, kSide}, max_pixels_);
+  }
+
+ private:
+  static constexpr std::int64_t kBytesPerPixel = 8;    // of PNG without compression: four channels of 16 bits
+  static constexpr std::int64_t kHeaders = 1'048'576;  // what else a file may hold
+
+  std::int64_t max_pixels_;
+  std::int64_t max_bytes_;
+  Budget bytes_;
+  Budget pixels_;
+};
+
+Dataset load_split(const fs::path& split, const std::vector<std::string>& classes, std::int64_t max_pixels) {
   const std::vector<LabelledFile> files = find_pictures(split, classes);
   Dataset dataset = make_dataset(static_cast<std::int64_t>(files.size()), kSide, classes);
   auto* images = dataset.images.mutable_data<std::uint8_t>();
   auto* labels = dataset.labels.mutable_data<std::int32_t>();
+  Decoder decoder(max_pixels);
   auto load = [&](std::int64_t i) {
     const LabelledFile& file = files[static_cast<std::size_t>(i)];
-    decode_picture(read_file(file.path), file.path.string(), images + i * kPixels, {kSide, kSide});
+    decoder.decode(file.path, images + i * kPixels);
     labels[i] = file.label;
   };
   // A pool of our own: the one of a device belongs to the rank on it, which may be another thread's.
@@ -94,7 +147,7 @@ Dataset load_split(const fs::path& split, const std::vector<std::string>& classe
 
 }  // namespace
 
-TrainTest load_image_folder(const fs::path& folder) {
+TrainTest load_image_folder(const fs::path& folder, std::int64_t max_pixels) {
   const std::vector<fs::path> entries = list_folder(folder);
   for (const char* split : {"train", "test"}) {
     if (std::find(entries.begin(), entries.end(), folder / split) == entries.end()) {
@@ -105,7 +158,7 @@ TrainTest load_image_folder(const fs::path& folder) {
     }
   }
   const std::vector<std::string> classes = class_folders(folder / "train");
-  return {load_split(folder / "train", classes), load_split(folder / "test", classes)};
+  return {load_split(folder / "train", classes, max_pixels), load_split(folder / "test", classes, max_pixels)};
 }
 
 }  // namespace stagecoach

@@ -11,7 +11,7 @@
 
 namespace stagecoach {
 
-TrainTest open_dataset(const std::string& where) {
+TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
   if (where == "generated") {
     return generate({});
   }
@@ -20,9 +20,11 @@ TrainTest open_dataset(const std::string& where) {
     return load_cifar10(folder);
   }
   std::error_code ignored;
-  if (std::filesystem::is_directory(folder / "train", ignored) ||
-      std::filesystem::is_directory(folder / "test", ignored)) {
-    return load_image_folder(folder);
+  const auto has = [&](const char* split) {  // if only as a link that leads nowhere
+    return std::filesystem::exists(std::filesystem::symlink_status(folder / split, ignored));
+  };
+  if (has("train") || has("test")) {
+    return load_image_folder(folder, max_pixels);
   }
   throw DataError(
       fmt::format("{} holds no known data. Looked for CIFAR-10 (data_batch_1.bin, test_batch.bin, or the "

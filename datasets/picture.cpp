@@ -1,74 +1,69 @@
 #include "datasets/picture.h"
 
-#include <algorithm>
-#include <limits>
-#include <memory>
-#include <string_view>
 #include <vector>
 
 #include "core/error.h"
-
-// The library's code lies in its header; here it is compiled, for this file only.
-#define STBI_ONLY_JPEG
-#define STBI_ONLY_PNG
-#define STBI_NO_STDIO
-#define STBI_FAILURE_USERMSG  // reasons in words
-#define STB_IMAGE_STATIC
-#define STB_IMAGE_IMPLEMENTATION
-#include <stb_image.h>
+#include "datasets/jpeg.h"
+#include "datasets/png.h"
 
 namespace stagecoach {
 namespace {
 
-struct FreePixels {
-  void operator()(stbi_uc* pixels) const { stbi_image_free(pixels); }
-};
+using Bytes = std::span<const std::uint8_t>;
 
-/// Why `bytes`, which stb decoded to `pixels`, are no good; nullptr if they are.
-const char* find_fault(std::span<const std::uint8_t> bytes, const stbi_uc* pixels) {
-  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    return "the file is larger than 2 GB";
+/// Runs `action`; to the reason of its DataError come the name and what to do.
+template <class Action>
+auto with_name(const std::string& name, const Action& action) {
+  try {
+    return action();
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("image {} cannot be decoded: {}; replace or delete it", name, error.what()));
   }
-  if (pixels == nullptr) {
-    return stbi_failure_reason();
-  }
-  // Some versions of stb fill up a JPEG that was cut off with grey; we would rather know. The marker that ends a
-  // JPEG cannot occur within its compressed pixels.
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const bool cut_off = text.starts_with("\xff\xd8") && text.rfind("\xff\xd9") == std::string_view::npos;
-  return cut_off ? "the file ends too early" : nullptr;
 }
 
-/// [height, width, 3] to [3, height, width].
-void split_planes(const std::uint8_t* pixels, std::uint8_t* planes, PictureSize size) {
-  const std::int64_t count = size.height * size.width;
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (std::int64_t c = 0; c < 3; ++c) {
-      planes[c * count + i] = pixels[3 * i + c];
-    }
+PictureSize read_size(Bytes bytes) {
+  if (is_png(bytes)) {
+    return read_png_size(bytes);
+  }
+  if (is_jpeg(bytes)) {
+    return read_jpeg_size(bytes);
+  }
+  throw DataError("it is neither PNG nor JPEG");
+}
+
+/// To [3, size.height, size.width]; `size` is the image's own.
+void decode(Bytes bytes, PictureSize size, std::uint8_t* planes) {
+  if (is_png(bytes)) {
+    decode_png(bytes, size, planes);
+  } else {
+    decode_jpeg(bytes, size, planes);
   }
 }
 
 }  // namespace
 
-void decode_picture(std::span<const std::uint8_t> bytes, const std::string& name, std::uint8_t* target,
-                    PictureSize size) {
-  constexpr std::size_t kMost = std::numeric_limits<int>::max();
-  int width = 0;
-  int height = 0;
-  int stored_channels = 0;
-  const std::unique_ptr<stbi_uc, FreePixels> pixels(stbi_load_from_memory(
-      bytes.data(), static_cast<int>(std::min(bytes.size(), kMost)), &width, &height, &stored_channels, STBI_rgb));
-  if (const char* fault = find_fault(bytes, pixels.get())) {
-    throw DataError(fmt::format("picture {} cannot be decoded: {}; replace or delete it", name, fault));
+PictureSize read_picture_size(Bytes bytes, const std::string& name, std::int64_t max_pixels) {
+  const PictureSize size = with_name(name, [&] { return read_size(bytes); });
+  constexpr double kMega = 1e6;
+  if (size.height * size.width > max_pixels) {
+    throw DataError(fmt::format(
+        "image {} is too large: expected at most {:.6g} megapixels, got {} x {} pixels ({:.1f} megapixels); make it "
+        "smaller, or allow more with --max-megapixels",
+        name, static_cast<double>(max_pixels) / kMega, size.width, size.height,
+        static_cast<double>(size.height) * static_cast<double>(size.width) / kMega));
   }
-  const PictureSize stored{height, width};
+  return size;
+}
+
+void decode_picture(Bytes bytes, const std::string& name, std::uint8_t* target, PictureSize size,
+                    std::int64_t max_pixels) {
+  const PictureSize stored = read_picture_size(bytes, name, max_pixels);
   if (stored == size) {
-    split_planes(pixels.get(), target, size);
+    with_name(name, [&] { decode(bytes, stored, target); });
     return;
   }
   std::vector<std::uint8_t> planes(static_cast<std::size_t>(3 * stored.height * stored.width));
-  split_planes(pixels.get(), planes.data(), stored);
+  with_name(name, [&] { decode(bytes, stored, planes.data()); });
   resize_picture(planes.data(), stored, target, size);
 }
 

@@ -93,6 +93,7 @@ look() {
   need nlohmann-json3-dev "nlohmann json" has_header nlohmann/json.hpp
   need libcli11-dev "CLI11" has_header CLI/CLI.hpp
   need zlib1g-dev "zlib" has_header zlib.h
+  need libjpeg-dev "libjpeg-turbo (jpeglib.h)" has_header jpeglib.h
   need libstb-dev "stb (stb_image.h)" has_stb
   need libgtest-dev "GoogleTest" has_header gtest/gtest.h
   if $for_mpi; then

@@ -8,6 +8,7 @@
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_folder.h"
+#include "core/printable.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/text.h"
@@ -88,7 +89,7 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   write_text(folder / "schedule.svg",
              draw_versions_svg(shown, simulation, ledger, fmt::format("{}: a colour a version", settings.versions)));
   fmt::print("\nWritten to {}: schedule.csv, ledger.csv, schedule.svg, schedule_trace.json, prediction.json\n",
-             folder.string());
+             printable(folder.string()));
 }
 
 }  // namespace

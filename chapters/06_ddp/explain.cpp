@@ -12,6 +12,7 @@
 #include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
+#include "core/printable.h"
 #include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {
@@ -158,7 +159,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
   write_text(folder / "prediction.json", prediction.dump() + "\n");
   write_text(folder / "timelines.svg",
              draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.ranks)));
-  fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", folder.string());
+  fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));
 }
 
 }  // namespace

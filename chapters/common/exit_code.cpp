@@ -5,13 +5,14 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace stagecoach {
 namespace {
 
 int report(const std::string& program, const std::exception& error, int exit_code) {
   std::fflush(stdout);
-  fmt::print(stderr, "{}: {}\n", program, error.what());
+  fmt::print(stderr, "{}: {}\n", program, printable(error.what()));
   return exit_code;
 }
 

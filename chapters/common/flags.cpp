@@ -19,6 +19,9 @@
 namespace stagecoach {
 namespace {
 
+/// Three bytes a pixel fill the int with which stb_image counts.
+constexpr int kMaxMegapixels = 700;
+
 /// Refuses flags that exist in other chapters by saying where; CLI11 would only call them unknown.
 void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
   for (int i = 1; i < argc; ++i) {
@@ -65,6 +68,8 @@ class FlagAdder {
   void add_data() {
     group_ = "Data";
     offer("data", s_.data, "CIFAR-10 in its binary layout, a folder of pictures, or 'generated'");
+    offer("max-megapixels", s_.max_megapixels, "Refuse larger files of images, before they are decoded")
+        ->check(CLI::Range(1, kMaxMegapixels));
     offer_switch("augment", s_.augment, "Crop and flip the training pictures at random");
     offer("image-size", s_.image_size, "Resize the pictures to this many pixels (0: what the model is made for)")
         ->check(CLI::Range(0, 1024));

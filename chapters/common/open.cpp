@@ -29,7 +29,7 @@ ClockKind clock_kind(const Settings& settings) {
 
 TrainTest open_data(const Settings& settings) {
   if (!settings.smoke) {
-    return open_dataset(settings.data);
+    return open_dataset(settings.data, settings.max_megapixels * 1'000'000);
   }
   if (cuda::is_emulated() && parse_device(settings.device).type == DeviceType::cuda) {
     return generate({.train = 32, .test = 16});  // the emulation is some thousand times slower than a GPU

@@ -8,6 +8,7 @@
 
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
+#include "core/printable.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/idle_formula.h"
@@ -98,7 +99,7 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.model,
              settings.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
   fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.link);
-  fmt::print("\nSchedule '{}', a line a rank\n{}", settings.schedule, to_text(plan.schedule));
+  fmt::print("\nSchedule '{}', a line a rank\n{}", printable(settings.schedule), to_text(plan.schedule));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
              draw_text(plan.schedule, simulation, 100, colours));
@@ -120,7 +121,8 @@ void explain(const Settings& settings, const Plan& plan) {
     const std::filesystem::path folder = make_folder(settings.out);
     write_prediction(folder, plan.schedule, simulation);
     write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.schedule));
-    fmt::print("\nWritten to {}: schedule.csv, schedule.svg, schedule_trace.json, prediction.json\n", folder.string());
+    fmt::print("\nWritten to {}: schedule.csv, schedule.svg, schedule_trace.json, prediction.json\n",
+               printable(folder.string()));
   }
 }
 

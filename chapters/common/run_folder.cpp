@@ -14,6 +14,7 @@
 
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/printable.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {
@@ -80,7 +81,7 @@ void move_earlier_run(const fs::path& folder) try {
   for (const fs::path& file : left) {
     fs::rename(file, earlier / file.filename());
   }
-  fmt::print("The earlier run in {} is now in {}\n", folder.string(), earlier.string());
+  fmt::print("The earlier run in {} is now in {}\n", printable(folder.string()), printable(earlier.string()));
 } catch (const fs::filesystem_error& error) {
   throw DataError(
       fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));

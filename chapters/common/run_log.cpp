@@ -17,6 +17,7 @@
 #include "core/cores.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/printable.h"
 #include "parallel/comm/activity.h"
 
 namespace stagecoach {
@@ -283,7 +284,7 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   save(model, optimizer);
   if (writes_and_prints()) {
     fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
-               folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
+               folder_.writes() ? "Saved; go on with --resume " + printable(folder_.path().string())
                                 : "Nothing was saved, as there is no --out");
   }
   comm_.barrier();  // what one rank throws ends all: first everything is written
@@ -379,7 +380,7 @@ void RunLog::finish_epoch(double test_accuracy, const Module& model, const Optim
 
 void RunLog::finish() const {
   if (folder_.writes() && writes_and_prints()) {
-    fmt::print("Results: {}\n", folder_.path().string());
+    fmt::print("Results: {}\n", printable(folder_.path().string()));
   }
 }
 

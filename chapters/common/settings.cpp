@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace stagecoach {
 namespace {
@@ -17,6 +18,7 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   const bool asynchronous = !s.versions.empty();  // then stages and replicas may decide how late a gradient comes
   const bool shared = !s.mode.empty();            // then gradients are summed rank by rank
   visit("data", s.data, false);                   // the same pictures may lie elsewhere
+  visit("max-megapixels", s.max_megapixels, false);
   visit("augment", s.augment, true);
   visit("image-size", s.image_size, true);
   visit("model", s.model, true);
@@ -113,7 +115,8 @@ std::string settings_table(const Settings& settings) {
   for (const auto& [name, value] : json.items()) {
     const bool is_foreign = flags_of_some_chapters().contains(name) && !settings.chapter_flags.contains(name);
     if (name != "program" && !is_foreign && value != "") {
-      table += fmt::format("  {:<13} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+      table +=
+          fmt::format("  {:<13} {}\n", name, value.is_string() ? printable(value.get<std::string>()) : value.dump());
     }
   }
   return table;

@@ -9,6 +9,7 @@
 #include "chapters/compare/comparable.h"
 #include "chapters/compare/median.h"
 #include "chapters/compare/run_names.h"
+#include "core/printable.h"
 
 namespace stagecoach {
 namespace {

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
+
+#include "core/printable.h"
 
 namespace stagecoach {
 namespace {
@@ -33,27 +34,6 @@ std::string last_parts(const std::vector<std::string>& parts, std::size_t count)
   return name.empty() ? "/" : name;
 }
 
-/// How many bytes of UTF-8 begin at `at`, as one character; 0 if they are none or a control character.
-std::size_t character_length(const std::string& text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(at);
-  if (first < 0x80) {
-    return first >= 0x20 && first != 0x7f ? 1 : 0;
-  }
-  const std::size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-  std::uint32_t code = length == 0 ? 0 : first & (0xffU >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0U) != 0x80) {
-      return 0;
-    }
-    code = code << 6U | (byte(at + i) & 0x3fU);
-  }
-  const bool too_long = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  const bool control = code < 0xa0;
-  const bool in_no_xml = (code >= 0xd800 && code < 0xe000) || code == 0xfffe || code == 0xffff || code > 0x10ffff;
-  return too_long || control || in_no_xml ? 0 : length;
-}
-
 }  // namespace
 
 std::vector<std::string> run_names(const std::vector<std::string>& paths) {
@@ -77,15 +57,5 @@ std::vector<std::string> run_names(const std::vector<std::string>& paths) {
 }
 
 bool is_same_run(const std::string& a, const std::string& b) { return parts_of(a) == parts_of(b); }
-
-std::string printable(const std::string& text) {
-  std::string clean;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_length(text, at);
-    clean += length == 0 ? "?" : text.substr(at, length);
-    at += std::max<std::size_t>(length, 1);
-  }
-  return clean;
-}
 
 }  // namespace stagecoach

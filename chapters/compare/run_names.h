@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Short names for runs, and texts that any terminal, table or picture can show.
+/// Short names for runs.
 
 #include <string>
 #include <vector>
@@ -13,8 +13,5 @@ std::vector<std::string> run_names(const std::vector<std::string>& paths);
 
 /// Whether both paths name one run, such as "runs/a" and "./runs/a/metrics.jsonl".
 bool is_same_run(const std::string& a, const std::string& b);
-
-/// `text` as valid UTF-8 on one line: control characters and bytes that are none become '?'.
-std::string printable(const std::string& text);
 
 }  // namespace stagecoach

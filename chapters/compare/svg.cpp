@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "core/printable.h"
+
 namespace stagecoach {
 
 const char* run_colour(std::size_t run) {
@@ -16,26 +18,7 @@ std::string svg_text(const std::string& text) {
   while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0U) == 0x80) {
     ++begin;  // not within a character
   }
-  std::string safe = begin > 0 ? "\u2026" : "";
-  for (const char c : text.substr(begin)) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
+  return (begin > 0 ? "\u2026" : "") + xml_text(text.substr(begin));
 }
 
 }  // namespace stagecoach

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <sstream>
 
-#include "chapters/compare/run_names.h"
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace stagecoach {
 namespace {

@@ -90,6 +90,45 @@ TEST_F(Ch01Errors, Data) {
   expect_error({"--data", "pictures"}, 3, {"train/cat/1.png"});
 }
 
+TEST_F(Ch01Errors, NamesOfFilesGiveATerminalNoOrders) {
+  const std::string name = "\033]0;title\007\n\xff\u202e";
+  fs::create_directories(folder() / "images/train" / name);
+  fs::create_directories(folder() / "images/test" / name);
+  expect_error({"--data", "images"}, 3, {"train/\\x1b]0;title\\x07\\n\\xff\\u202e has no pictures"});
+  expect_error({"--model", name}, 2, {"\\x1b]0;title\\x07\\n\\xff\\u202e"});
+  make_data(100, 50);
+  fs::rename(folder() / "data", folder() / "\033[7mdata");
+  const Outcome outcome = ch01({"--data", "\033[7mdata", "--epochs", "1", "--out", "\033c"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find('\033'), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("data          \\x1b[7mdata\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("Results: \\x1bc\n"), std::string::npos) << outcome.out;
+}
+
+TEST_F(Ch01Errors, LargeImagesAreRefusedBeforeTheyAreDecoded) {
+  // A PNG whose header tells of 8001 x 8000 pixels, with the data of one.
+  const std::string header(
+      "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x1f\x41\0\0\x1f\x40\x08\0\0\0\0"
+      "\xcc\x58\x99\x16",
+      33);
+  const std::string data(
+      "\0\0\0\x0a"
+      "IDAT"
+      "\x78\x9c\x63\x60\x00\x00\x00\x02\x00\x01"
+      "\x48\xaf\xa4\x71",
+      22);
+  const std::string end("\0\0\0\0IEND\xae\x42\x60\x82", 12);
+  for (const char* split : {"train", "test"}) {
+    fs::create_directories(folder() / "images" / split / "cat");
+    write_bytes(folder() / "images" / split / "cat/large.png", header + data + end);
+  }
+  expect_error({"--data", "images"}, 3,
+               {"train/cat/large.png is too large", "at most 64 megapixels", "8001 x 8000", "--max-megapixels"});
+  expect_error({"--data", "images", "--max-megapixels", "65"}, 3, {"train/cat/large.png cannot be decoded"});
+  expect_error({"--max-megapixels", "0"}, 2, {"--max-megapixels"});
+  expect_error({"--max-megapixels", "701"}, 2, {"--max-megapixels"});
+}
+
 TEST_F(Ch01Errors, ALossThatIsNoNumberStopsAndKeepsWhatWasSaved) {
   make_data(300, 50);
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);

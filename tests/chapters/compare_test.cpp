@@ -3,6 +3,7 @@
 
 #include "tests/chapters/compare.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -42,6 +43,20 @@ TEST_F(Compare, FiguresAreMediansWithoutTheFirstEpoch) {
   EXPECT_EQ(cell(outcome, "one", "speed-up"), "1.00");
   EXPECT_EQ(cell(outcome, "one", "schedule"), "-");
   EXPECT_EQ(cell(outcome, "one", "predicted idle"), "-");
+}
+
+TEST_F(Compare, NamesAndSettingsGiveATerminalNoOrders) {
+  write_run("\033[31mred\n", {3, 2}, {{"schedule", "g\u202epipe\033c"}, {"model", "\007"}});
+  write_run("plain", {3, 1}, {{"model", "convnet"}});
+  const Outcome outcome = compare({"\033[31mred\n", "plain"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  expect_texts(outcome.out, {"\\x1b[31mred\\n", "g\\u202epipe\\x1bc", "model \\x07 there"});
+  EXPECT_EQ(outcome.out.find('\033'), std::string::npos);
+  write("\033[31mred\n/metrics.jsonl", "damaged");
+  const Outcome damaged = compare({"\033[31mred\n"});
+  EXPECT_EQ(damaged.exit_code, 3);
+  EXPECT_EQ(std::count(damaged.err.begin(), damaged.err.end(), '\n'), 1) << damaged.err;
+  expect_texts(damaged.err, {"\\x1b[31mred\\n/metrics.jsonl, line 1"});
 }
 
 TEST_F(Compare, OneEpochIsItsOwnMedian) {

@@ -1,5 +1,7 @@
 #include "datasets/image_folder.h"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 
 #include "datasets/open.h"
@@ -100,6 +102,51 @@ TEST(ImageFolder, BrokenPicturesAreNamed) {
   fs::remove(folder / "train/cat/b.png");
   fs::create_symlink(folder / "gone", folder / "train/cat/c.png");
   expect_load_error(folder.path(), {"train/cat/c.png cannot be opened"});
+}
+
+TEST(ImageFolder, LinksThatLeadNowhereAreNamed) {
+  for (const char* split : {"train", "test"}) {
+    const TemporaryFolder folder;
+    write_smallest(folder);
+    const std::string dog = std::string(split) + "/dog";
+    fs::create_symlink("gone", folder / dog);
+    expect_load_error(folder.path(), {"link ", dog + " cannot be opened: No such file"});
+    fs::remove(folder / dog);
+    fs::create_symlink("dog", folder / dog);
+    expect_load_error(folder.path(), {"link ", dog + " cannot be opened: Too many levels of symbolic links"});
+  }
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  fs::create_symlink("cat", folder / "train/dog");
+  fs::create_symlink("gone", folder / "train/cat/notes.txt");
+  EXPECT_EQ(load_image_folder(folder.path()).train.classes, (std::vector<std::string>{"cat", "dog"}))
+      << "links to folders are good, and links that are no pictures do not matter";
+  fs::remove_all(folder / "train");
+  fs::remove_all(folder / "test");
+  fs::create_symlink("nowhere", folder / "train");
+  fs::create_symlink("nowhere", folder / "test");
+  expect_error<DataError>([&] { open_dataset(folder.path().string()); }, {"train is missing"});
+}
+
+TEST(ImageFolder, NothingWaitsForAPipe) {
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  ASSERT_EQ(::mkfifo((folder / "train/dog").c_str(), 0600), 0);
+  expect_load_error(folder.path(), {"train/dog is neither a class folder nor a file"});
+  fs::remove(folder / "train/dog");
+  ASSERT_EQ(::mkfifo((folder / "train/cat/b.png").c_str(), 0600), 0);
+  expect_load_error(folder.path(), {"train/cat/b.png is not a regular file"});
+}
+
+TEST(ImageFolder, LargePicturesAndFilesAreRefused) {
+  const TemporaryFolder folder;
+  write_smallest(folder);
+  EXPECT_EQ(load_image_folder(folder.path(), 32 * 32).train.size(), 1);
+  expect_error<DataError>([&] { load_image_folder(folder.path(), 32 * 32 - 1); },
+                          {"train/cat/a.png is too large", "32 x 32 pixels"});
+  fs::resize_file(folder / "train/cat/a.png", 1'048'576 + 8 * 1024 + 1);
+  expect_error<DataError>([&] { load_image_folder(folder.path(), 32 * 32); },
+                          {"train/cat/a.png is too large", "at most 1056768 bytes, got 1056769", "--max-megapixels"});
 }
 
 TEST(ImageFolder, RealJpegsAreRead) {

@@ -1,5 +1,7 @@
 #include "datasets/picture.h"
 
+#include <zlib.h>
+
 #include "datasets/files.h"
 #include "picture_writer.h"
 #include "support.h"
@@ -36,6 +38,24 @@ TEST(Picture, JpegComesClose) {
   EXPECT_NEAR(planes[512], 40, 4);
 }
 
+uLong checksum(const Bytes& planes) { return crc32_z(0, planes.data(), planes.size()); }
+
+// The files in images/ and the checksums of their planes are Pillow's, which decodes with libjpeg-turbo too.
+TEST(Picture, ProgressiveJpegsGiveTheSameBytesEverywhere) {
+  EXPECT_EQ(checksum(decode(STAGECOACH_TEST_IMAGES "/progressive.jpg", {13, 21})), 0x868060a8U);
+}
+
+TEST(Picture, InksBecomeLight) {
+  const Bytes planes = decode(STAGECOACH_TEST_IMAGES "/cmyk.jpg", {13, 21});
+  // At (x, y) the inks are 10 x, 15 y, 100 and 40 of 255.
+  for (const auto& [x, y] : {std::pair{2, 1}, {10, 6}, {18, 11}}) {
+    const auto at = static_cast<std::size_t>(21 * y + x);
+    EXPECT_NEAR(planes[at], (255 - 10 * x) * 215 / 255, 4) << x << ", " << y;
+    EXPECT_NEAR(planes[273 + at], (255 - 15 * y) * 215 / 255, 4) << x << ", " << y;
+    EXPECT_NEAR(planes[546 + at], 155 * 215 / 255, 4) << x << ", " << y;
+  }
+}
+
 TEST(Picture, OtherSizesAreResized) {
   const TemporaryFolder folder;
   write_picture(folder / "large.png", plain_pixels(50, 70, {10, 20, 30}));
@@ -52,7 +72,7 @@ TEST(Picture, BrokenOnesAreNamedWithTheReason) {
     expect_error<DataError>([&] { decode(folder / name, {32, 32}); }, parts);
   };
   write_text(folder / "text.png", "this is no picture");
-  expect_broken("text.png", {"text.png cannot be decoded", "Image not of any known type"});
+  expect_broken("text.png", {"text.png cannot be decoded", "neither PNG nor JPEG"});
   write_text(folder / "empty.jpg", "");
   expect_broken("empty.jpg", {"empty.jpg cannot be decoded"});
 

@@ -35,6 +35,18 @@ TEST(CopyByName, ListsEveryFaultAndChangesNothing) {
   }
 }
 
+TEST(CopyByName, FaultsTakeOneLine) {
+  const NamedTensors into{{"a", Tensor::zeros({1})}, {"b", Tensor::zeros({1})}};
+  try {
+    copy_by_name({}, into, "the test");
+    FAIL() << "nothing was thrown";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(),
+                 "the test does not fit, nothing was changed: missing: a float32[1] on cpu:0; missing: b float32[1] on "
+                 "cpu:0");
+  }
+}
+
 TEST(Below, TakesThePrefixAway) {
   const NamedTensors all{
       {"a.b", Tensor::full({1}, 1)}, {"ab.c", Tensor::full({1}, 2)}, {"a.a.d", Tensor::full({1}, 3)}};

@@ -52,6 +52,14 @@ TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
   EXPECT_NE(svg.find("zb-h1: idle 14.3%"), std::string::npos) << svg.substr(0, 400);
 }
 
+TEST(DrawSchedule, ATitleIsNoMarkup) {
+  const Schedule schedule = gpipe_schedule(2, 2);
+  const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
+  const std::string svg = draw_svg(schedule, simulation, "</text><script>\033.csv");
+  EXPECT_NE(svg.find("&lt;/text&gt;&lt;script&gt;\\x1b.csv: idle"), std::string::npos) << svg.substr(0, 400);
+  EXPECT_EQ(svg.find("<script"), std::string::npos);
+}
+
 TEST(DrawVersions, HasABarForEveryVersionAndAColourForEach) {
   const Schedule schedule = pipedream_schedule({1, 1}, 4, 1, Versions::stash);
   const Ledger ledger = make_ledger(schedule, Versions::stash);

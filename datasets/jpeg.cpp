@@ -1,0 +1,172 @@
+#include "datasets/jpeg.h"
+
+#include <array>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+// It needs size_t and FILE to be known.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+using Bytes = std::span<const std::uint8_t>;
+
+/// A progressive file refines the whole picture with each scan, and a scan may be as short as 20 bytes. Encoders write
+/// some ten.
+constexpr int kMaxScans = 100;
+
+/// What libjpeg only warns of and what does not change pixels; all other warnings are of damaged data.
+bool is_harmless(int warning) {
+  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR || warning == JWRN_ADOBE_XFORM ||
+         warning == JWRN_NOT_SEQUENTIAL;
+}
+
+/// libjpeg's decoder. Its errors must not return and its frames know no exceptions, so they jump back into the member
+/// functions below, which hold nothing that needs a destructor and give false.
+class Decoder {
+ public:
+  explicit Decoder(Bytes bytes) : bytes_(bytes) {
+    info_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = [](j_common_ptr info) { of(info).fail(); };
+    errors_.emit_message = [](j_common_ptr info, int level) {
+      if (level < 0 && !is_harmless(info->err->msg_code)) {
+        of(info).fail();
+      }
+    };
+    errors_.output_message = [](j_common_ptr) {};
+    progress_.progress_monitor = [](j_common_ptr info) { of(info).check_scans(); };
+    info_.client_data = this;
+  }
+  ~Decoder() { jpeg_destroy_decompress(&info_); }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  bool read_header() {
+    if (setjmp(failed_) != 0) {
+      return false;
+    }
+    jpeg_create_decompress(&info_);
+    info_.progress = &progress_;
+    jpeg_mem_src(&info_, bytes_.data(), bytes_.size());
+    jpeg_read_header(&info_, TRUE);
+    return true;
+  }
+
+  /// Whether rows have four channels, CMYK, and not three, RGB.
+  bool is_cmyk() const { return info_.num_components == 4; }
+  /// Of CMYK: whether 255 stands for no ink, as Adobe has it.
+  bool is_inverted() const { return info_.saw_Adobe_marker == TRUE; }
+  PictureSize size() const { return {.height = info_.image_height, .width = info_.image_width}; }
+  const char* reason() const { return reason_.data(); }
+
+  bool start() {
+    if (setjmp(failed_) != 0) {
+      return false;
+    }
+    info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
+    info_.dct_method = JDCT_ISLOW;
+    info_.do_block_smoothing = FALSE;  // it only guesses what a file lacks
+    jpeg_start_decompress(&info_);
+    return true;
+  }
+
+  bool read_row(std::uint8_t* row) {
+    if (setjmp(failed_) != 0) {
+      return false;
+    }
+    jpeg_read_scanlines(&info_, &row, 1);
+    return true;
+  }
+
+  /// Reads on to the end, so that a file that is cut off is noticed.
+  bool finish() {
+    if (setjmp(failed_) != 0) {
+      return false;
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
+
+ private:
+  static Decoder& of(j_common_ptr info) { return *static_cast<Decoder*>(info->client_data); }
+
+  [[noreturn]] void fail() {
+    if (reason_[0] == '\0') {
+      errors_.format_message(reinterpret_cast<j_common_ptr>(&info_), reason_.data());
+    }
+    std::longjmp(failed_, 1);
+  }
+
+  void check_scans() {
+    if (info_.input_scan_number > kMaxScans) {
+      std::snprintf(reason_.data(), reason_.size(), "it has more than %d scans", kMaxScans);
+      fail();
+    }
+  }
+
+  Bytes bytes_;
+  jpeg_decompress_struct info_{};
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
+  std::jmp_buf failed_{};
+  std::array<char, JMSG_LENGTH_MAX> reason_{};
+};
+
+void require(bool done, const Decoder& decoder) {
+  if (!done) {
+    throw DataError(decoder.reason());
+  }
+}
+
+/// The inks [width, 4] of a row become RGB, [width, 3], at its beginning.
+void inks_to_rgb(std::vector<std::uint8_t>& row, bool inverted) {
+  const auto light = [&](std::size_t i) { return inverted ? row[i] : 255 - row[i]; };
+  for (std::size_t x = 0; 4 * x < row.size(); ++x) {
+    const int black = light(4 * x + 3);
+    for (std::size_t c = 0; c < 3; ++c) {
+      row[3 * x + c] = static_cast<std::uint8_t>((light(4 * x + c) * black + 127) / 255);
+    }
+  }
+}
+
+}  // namespace
+
+bool is_jpeg(Bytes bytes) { return bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0; }
+
+PictureSize read_jpeg_size(Bytes bytes) {
+  Decoder decoder(bytes);
+  require(decoder.read_header(), decoder);
+  return decoder.size();
+}
+
+void decode_jpeg(Bytes bytes, PictureSize size, std::uint8_t* planes) {
+  Decoder decoder(bytes);
+  require(decoder.read_header(), decoder);
+  STAGECOACH_CHECK(decoder.size() == size, "decode_jpeg: {} x {}, not {} x {}", decoder.size().height,
+                   decoder.size().width, size.height, size.width);
+  require(decoder.start(), decoder);
+  std::vector<std::uint8_t> row(static_cast<std::size_t>(size.width) * (decoder.is_cmyk() ? 4 : 3));
+  const std::int64_t count = size.height * size.width;
+  for (std::int64_t y = 0; y < size.height; ++y, planes += size.width) {
+    require(decoder.read_row(row.data()), decoder);
+    if (decoder.is_cmyk()) {
+      inks_to_rgb(row, decoder.is_inverted());
+    }
+    for (std::int64_t x = 0; x < size.width; ++x) {
+      for (std::int64_t c = 0; c < 3; ++c) {
+        planes[c * count + x] = row[static_cast<std::size_t>(3 * x + c)];
+      }
+    }
+  }
+  require(decoder.finish(), decoder);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,142 @@
+#include "datasets/png.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace {
+
+// stb gets no memory for more than the picture and its file can need.
+thread_local std::size_t largest_allocation = 0;
+thread_local bool was_refused = false;
+
+bool is_allowed(std::size_t bytes) {
+  was_refused = was_refused || bytes > largest_allocation;
+  return bytes <= largest_allocation;
+}
+void* limited_malloc(std::size_t bytes) { return is_allowed(bytes) ? std::malloc(bytes) : nullptr; }
+void* limited_realloc(void* old, std::size_t bytes) { return is_allowed(bytes) ? std::realloc(old, bytes) : nullptr; }
+
+}  // namespace
+
+// The library's code lies in its header; here it is compiled, for this file only.
+#define STBI_ONLY_PNG
+#define STBI_NO_STDIO
+#define STBI_FAILURE_USERMSG  // reasons in words
+#define STBI_MALLOC(bytes) limited_malloc(bytes)
+#define STBI_REALLOC(old, bytes) limited_realloc(old, bytes)
+#define STBI_FREE(old) std::free(old)
+#define STB_IMAGE_STATIC
+#define STB_IMAGE_IMPLEMENTATION
+#include <stb_image.h>
+
+namespace stagecoach {
+namespace {
+
+using Bytes = std::span<const std::uint8_t>;
+
+constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
+
+std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+[[noreturn]] void refuse(const std::string& why) { throw DataError(why); }
+
+std::uint32_t read_number(Bytes bytes) {
+  return std::uint32_t{bytes[0]} << 24U | std::uint32_t{bytes[1]} << 16U | std::uint32_t{bytes[2]} << 8U | bytes[3];
+}
+
+/// [length, type, data, checksum], 4 bytes each but for the data.
+struct Chunk {
+  std::string_view type;
+  Bytes data;
+};
+
+constexpr std::size_t kAroundData = 12;
+
+/// The chunk at the beginning of `bytes`, whose checksum is right.
+Chunk read_chunk(Bytes bytes) {
+  if (bytes.size() < kAroundData || read_number(bytes) > bytes.size() - kAroundData) {
+    refuse("the file ends too early");
+  }
+  const std::size_t length = read_number(bytes);
+  const Bytes checked = bytes.subspan(4, 4 + length);  // type and data
+  const std::uint32_t checksum = read_number(bytes.subspan(8 + length));
+  if (crc32_z(0, checked.data(), checked.size()) != checksum) {
+    refuse("the file is damaged: a checksum differs");
+  }
+  return {text_of(checked.first(4)), checked.subspan(4)};
+}
+
+PictureSize size_in(const Chunk& header) {
+  if (header.type != "IHDR" || header.data.size() != 13) {
+    refuse("it does not begin with a PNG header");
+  }
+  const PictureSize size{.height = read_number(header.data.subspan(4)), .width = read_number(header.data)};
+  constexpr std::int64_t kMost = 0x7fffffff;  // the format's own bound
+  if (size.height > kMost || size.width > kMost) {
+    refuse("its header tells of 2^31 rows or columns or more");
+  }
+  return size;
+}
+
+struct FreePixels {
+  void operator()(stbi_uc* pixels) const { stbi_image_free(pixels); }
+};
+
+/// The most that stb may ask for at once: the pixels with four channels of 16 bits, before or after their rows'
+/// filters, doubled as buffers grow by doubling; or twice the file.
+std::size_t allocation_limit(Bytes bytes, PictureSize size) {
+  const auto pixels = static_cast<std::size_t>(8 * size.height * size.width + size.height);
+  return 2 * std::max(pixels, bytes.size()) + 65536;
+}
+
+}  // namespace
+
+bool is_png(Bytes bytes) { return text_of(bytes).starts_with(kSignature); }
+
+PictureSize read_png_size(Bytes bytes) {
+  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    refuse("the file is larger than 2 GB");
+  }
+  Bytes rest = bytes.subspan(kSignature.size());
+  const PictureSize size = size_in(read_chunk(rest));
+  bool has_data = false;
+  for (Chunk chunk; chunk.type != "IEND"; rest = rest.subspan(kAroundData + chunk.data.size())) {
+    chunk = read_chunk(rest);
+    if (chunk.type == "IDAT" && !has_data && chunk.data.empty()) {
+      refuse("its first chunk of data is empty");
+    }
+    has_data = has_data || chunk.type == "IDAT";
+  }
+  return size;
+}
+
+void decode_png(Bytes bytes, PictureSize size, std::uint8_t* planes) {
+  largest_allocation = allocation_limit(bytes, size);
+  was_refused = false;
+  int width = 0;
+  int height = 0;
+  int stored_channels = 0;
+  const std::unique_ptr<stbi_uc, FreePixels> pixels(
+      stbi_load_from_memory(bytes.data(), static_cast<int>(bytes.size()), &width, &height, &stored_channels, STBI_rgb));
+  if (pixels == nullptr) {
+    refuse(was_refused ? "its data unpack to more than its pixels" : stbi_failure_reason());
+  }
+  STAGECOACH_CHECK(width == size.width && height == size.height, "decode_png: {} x {}, not {} x {}", height, width,
+                   size.height, size.width);
+  const std::int64_t count = size.height * size.width;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t c = 0; c < 3; ++c) {
+      planes[c * count + i] = pixels.get()[3 * i + c];
+    }
+  }
+}
+
+}  // namespace stagecoach
