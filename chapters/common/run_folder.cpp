@@ -47,20 +47,6 @@ bool is_of_a_run(const std::string& name) {
   return std::find(std::begin(kFiles), std::end(kFiles), name) != std::end(kFiles) || name.rfind("flight_", 0) == 0;
 }
 
-/// Removes what a program left that was killed while it wrote: nobody else writes in a folder that is locked.
-void remove_unfinished(const fs::path& folder) {
-  std::vector<fs::path> unfinished;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (is_temporary(entry.path())) {
-      unfinished.push_back(entry.path());
-    }
-  }
-  for (const fs::path& file : unfinished) {
-    std::error_code is_no_matter;
-    fs::remove(file, is_no_matter);
-  }
-}
-
 /// Moves what an earlier run left in `folder` into a folder of its own below.
 void move_earlier_run(const fs::path& folder) try {
   std::vector<fs::path> left;
@@ -161,7 +147,7 @@ void RunFolder::begin(const Progress& progress) {
     return;
   }
   lock_.take(folder_);
-  remove_unfinished(folder_);
+  remove_abandoned_files(folder_);
   if (!resumed_.empty()) {
     metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
   }
