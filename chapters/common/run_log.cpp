@@ -98,6 +98,9 @@ void RunLog::keep(CompressionMemory* memory, int shard) {
 }
 
 void RunLog::restore(Module& model, Optimizer& optimizer) {
+  folder_.lock();
+  outline_ = gather_outline(comm_, state_of_rank(layers_, comm_.rank(), model, optimizer),
+                            memory_ == nullptr ? "" : std::to_string(shard_));
   if (!settings_.resume.empty()) {
     const Checkpoints::Found saved = newest_checkpoint();
     progress_ = saved.progress;
@@ -132,6 +135,10 @@ void RunLog::save(const Module& model, const Optimizer& optimizer, const EpochRe
   folder_.save(comm_, layers_, progress_, model, optimizer, memory, result);
 }
 
+Checkpoints::Misfit RunLog::misfit_with_run() const {
+  return [this](const TrainingState& state) { return misfit(outline_, state); };
+}
+
 /// All ranks take the one that rank 0 finds.
 Checkpoints::Found RunLog::newest_checkpoint() {
   const Checkpoints checkpoints = folder_.resumed();
@@ -141,7 +148,7 @@ Checkpoints::Found RunLog::newest_checkpoint() {
     const auto numbers = place.to_vector<double>();
     return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]));
   }
-  Checkpoints::Found found = checkpoints.newest();
+  Checkpoints::Found found = checkpoints.newest(misfit_with_run());
   for (const std::string& reason : found.skipped) {
     fmt::print("Left out: {}\n", reason);
   }
@@ -269,6 +276,7 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   note_peak();
   collect(0);
   save(model, optimizer);
+  folder_.require_resumable(progress_, misfit_with_run());
   if (writes_and_prints()) {
     fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
                folder_.writes() ? "Saved; go on with --resume " + folder_.path().string()
