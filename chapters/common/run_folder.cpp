@@ -162,6 +162,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     checkpoints().begin(next);
   }
   comm.barrier();
+  comm.leave_record_in(folder_);  // it may be another folder now
   if (contains(writers, rank_)) {
     TrainingState part =
         contains(model_ranks, rank_) ? state_of_rank(layers, rank_, model, optimizer) : TrainingState{};

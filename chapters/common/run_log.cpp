@@ -125,6 +125,10 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
   comm_.barrier();  // all have read before anything is moved
   folder_.begin(progress_);
+  comm_.barrier();  // from here on the folder is this run's
+  if (folder_.writes()) {
+    comm_.leave_record_in(folder_.path());
+  }
 }
 
 void RunLog::save(const Module& model, const Optimizer& optimizer, const EpochResult* result) {

@@ -157,7 +157,7 @@ TEST_F(OutputsOfProcesses, EndWhenAnotherRunHasTakenTheFolder) {
   fs::create_directory_symlink("ours", folder() / "run");
   FolderLock theirs;
   theirs.take(folder() / "theirs");
-  Running running = start(3, kCh03, {"--data", "data", "--batch-size", "32", "--epochs", "100000", "--out", "run"});
+  Running running = start(3, kCh03, {"--data", "data", "--batch-size", "32", "--epochs", "60", "--out", "run"});
   ASSERT_TRUE(prints(running, "Epoch: 1,"));
   fs::create_directory_symlink("theirs", folder() / "link");
   fs::rename(folder() / "link", folder() / "run");
@@ -169,6 +169,26 @@ TEST_F(OutputsOfProcesses, EndWhenAnotherRunHasTakenTheFolder) {
   }
   EXPECT_NE(outcome.err.find("rank 0 has failed (--out run: was removed or replaced while"), std::string::npos)
       << outcome.err;
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_FALSE(fs::exists(folder() / "theirs" / ("flight_" + std::to_string(rank) + ".jsonl")));
+  }
+}
+
+TEST_F(OutputsOfProcesses, LeaveNothingInAFolderThatAnotherRunHasLocked) {
+  make_data(64, 32);
+  fs::create_directory(folder() / "run");
+  FolderLock theirs;
+  theirs.take(folder() / "run");
+  const Flags flags{"--data", "data", "--batch-size", "32", "--epochs", "1", "--out", "run"};
+  const Outcome by_processes = mpirun(2, kCh03, flags);
+  EXPECT_EQ(code(0), 2) << by_processes.err;
+  EXPECT_EQ(code(1), 4) << by_processes.err;
+  const Outcome by_threads = run(kCh03, flags);
+  EXPECT_EQ(by_threads.exit_code, 2) << by_threads.err;
+  for (const Outcome& outcome : {by_processes, by_threads}) {
+    EXPECT_NE(outcome.err.find("--out run: another run is writing there"), std::string::npos) << outcome.err;
+  }
+  EXPECT_TRUE(fs::is_empty(folder() / "run"));
 }
 
 }  // namespace
