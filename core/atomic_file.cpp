@@ -1,12 +1,22 @@
 #include "core/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <iterator>
+#include <regex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 
@@ -15,25 +25,116 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPrefix = ".stagecoach-";
-
 [[noreturn]] void refuse(const fs::path& path, const char* what, int error) {
   throw DataError(fmt::format("cannot write '{}': {}: {}; check the folder, its permissions and the free space",
                               path.string(), what, std::strerror(error)));
 }
 
+/// Whether `path` has a temporary name: what a user has called '.stagecoach-notes' has not.
+bool is_temporary(const fs::path& path) {
+  static const std::regex kName("\\.stagecoach-[0-9]+-[0-9]+");
+  return std::regex_match(path.filename().string(), kName);
+}
+
+bool is_same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+/// A new descriptor of standard output or standard error if that is the file, else -1. It goes on where the program's
+/// other output ends, while one that is opened by name would begin at the start and overwrite that.
+int standard_stream(const struct stat& file) {
+  for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status {};
+    if (::fstat(standard, &status) == 0 && is_same_file(status, file)) {
+      std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // what was printed before comes before
+      return ::fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    }
+  }
+  return -1;
+}
+
+/// Where a chain of symbolic links leads; there need not be a file yet.
+fs::path without_links(fs::path path) {
+  std::error_code is_no_link;
+  for (fs::path link = fs::read_symlink(path, is_no_link); !is_no_link; link = fs::read_symlink(path, is_no_link)) {
+    path = path.parent_path() / link;
+  }
+  return path;
+}
+
+/// Whether `file` is a regular one of that name. A link in /proc may lead to one that has lost its name.
+bool is_regular_file(const fs::path& path, const struct stat& file) {
+  struct stat named {};
+  return S_ISREG(file.st_mode) && ::lstat(path.c_str(), &named) == 0 && is_same_file(named, file);
+}
+
+/// Opens what is there, to be written to as it is.
+int open_in_place(const fs::path& path, mode_t mode) {
+  const bool is_writable = S_ISFIFO(mode) || S_ISCHR(mode) || S_ISREG(mode);
+  if (!is_writable) {
+    const char* kind = S_ISDIR(mode) ? "folder" : S_ISSOCK(mode) ? "socket" : "block device";
+    throw DataError(
+        fmt::format("cannot write '{}': expected a file, got a {}; choose another name", path.string(), kind));
+  }
+  // Without O_NONBLOCK a FIFO would wait here for its reader.
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0 && errno == ENXIO && S_ISFIFO(mode)) {
+    throw DataError(fmt::format("cannot write '{}': nobody reads this FIFO; start its reader first", path.string()));
+  }
+  if (descriptor < 0) {
+    refuse(path, "opening", errno);
+  }
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // a slow reader is waited for
+  return descriptor;
+}
+
+/// As ::write, but that nobody reads any more is the error EPIPE, and no signal that ends the program.
+ssize_t write_without_signal(int descriptor, const void* data, std::size_t bytes) {
+  sigset_t pipe_signal;
+  sigset_t blocked_before;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &blocked_before);
+  const ssize_t written = ::write(descriptor, data, bytes);
+  const int error = errno;
+  if (written < 0 && error == EPIPE) {
+    const timespec at_once{};
+    ::sigtimedwait(&pipe_signal, nullptr, &at_once);  // takes the signal away
+  }
+  ::pthread_sigmask(SIG_SETMASK, &blocked_before, nullptr);
+  errno = error;
+  return written;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(path) {
+  struct stat status {};
+  const bool is_there = ::stat(path.c_str(), &status) == 0;
+  if (!is_there && errno != ENOENT) {
+    refuse(path, "looking at what is there", errno);
+  }
+  target_ = without_links(path);
+  if (is_there) {
+    descriptor_ = standard_stream(status);
+    if (descriptor_ < 0 && !is_regular_file(target_, status)) {
+      descriptor_ = open_in_place(path, status.st_mode);
+    }
+  }
+  if (descriptor_ < 0) {
+    open_temporary();
+  }
+}
+
+void AtomicFile::open_temporary() {
   static std::atomic<unsigned> counter = 0;
   do {
     // Short, so that it fits where the file's own name fits; new even if an earlier process was killed.
-    temporary_ = folder() / fmt::format("{}{}-{}", kPrefix, ::getpid(), counter++);
+    temporary_ = folder() / fmt::format(".stagecoach-{}-{}", ::getpid(), counter++);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) {
     refuse(path_, "making a temporary file beside it", errno);
   }
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // tells remove_abandoned_files that its writer lives
 }
 
 AtomicFile::~AtomicFile() {
@@ -48,7 +149,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(const void* data, std::size_t bytes) {
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t written = ::write(descriptor_, next, bytes);
+    const ssize_t written = write_without_signal(descriptor_, next, bytes);
     if (written < 0 && errno != EINTR) {
       refuse(path_, "writing", errno);
     }
@@ -58,20 +159,23 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) {
+  if (!temporary_.empty() && ::fsync(descriptor_) != 0) {
     refuse(path_, "syncing", errno);
   }
   if (::close(std::exchange(descriptor_, -1)) != 0) {
     refuse(path_, "closing", errno);
   }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (temporary_.empty()) {
+    return;
+  }
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     refuse(path_, "renaming", errno);
   }
   temporary_.clear();
   sync_folder();
 }
 
-fs::path AtomicFile::folder() const { return path_.has_parent_path() ? path_.parent_path() : fs::path("."); }
+fs::path AtomicFile::folder() const { return target_.has_parent_path() ? target_.parent_path() : fs::path("."); }
 
 /// Makes the new name survive a loss of power. File systems that cannot sync a folder say EINVAL.
 void AtomicFile::sync_folder() const {
@@ -86,6 +190,25 @@ void AtomicFile::sync_folder() const {
   }
 }
 
-bool is_temporary(const fs::path& path) { return path.filename().string().rfind(kPrefix, 0) == 0; }
+void remove_abandoned_files(const fs::path& folder) try {
+  std::vector<fs::path> temporary;
+  std::copy_if(fs::directory_iterator(folder), {}, std::back_inserter(temporary), [](const fs::directory_entry& entry) {
+    return is_temporary(entry.path()) && entry.symlink_status().type() == fs::file_type::regular;
+  });
+  for (const fs::path& file : temporary) {
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    const bool is_being_written =
+        descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!is_being_written) {
+      ::unlink(file.c_str());  // one that cannot be removed does no harm
+    }
+    if (descriptor >= 0) {
+      ::close(descriptor);
+    }
+  }
+} catch (const fs::filesystem_error& error) {
+  throw DataError(
+      fmt::format("{}: cannot be searched for what killed programs left: {}", folder.string(), error.code().message()));
+}
 
 }  // namespace stagecoach

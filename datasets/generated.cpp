@@ -1,5 +1,6 @@
 #include "datasets/generated.h"
 
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -14,6 +15,11 @@
 namespace stagecoach {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr const char* kTrainFile = "data_batch_1.bin";
+constexpr const char* kTestFile = "test_batch.bin";
+constexpr const char* kNamesFile = "batches.meta.txt";
 constexpr std::int64_t kMostPictures = 1'000'000;  // 3 GB
 
 Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t seed) {
@@ -40,6 +46,39 @@ void check_size(std::string_view split, std::int64_t size) {
   }
 }
 
+/// The text of batches.meta.txt, a class per line.
+std::string names_of_classes() {
+  std::string text;
+  for (const auto& name : kShapeNames) {
+    text += fmt::format("{}\n", name);
+  }
+  return text;
+}
+
+/// Whether the data set in `folder` has the classes of the generated one.
+bool is_generated(const fs::path& folder) {
+  if (!fs::exists(folder / kNamesFile)) {
+    return false;
+  }
+  const std::vector<std::uint8_t> text = read_file(folder / kNamesFile);
+  return std::string(text.begin(), text.end()) == names_of_classes();
+}
+
+/// Throws DataError if `folder` has pictures that were not generated: they would be lost, or mixed up with the new
+/// ones.
+void require_no_other_pictures(const fs::path& folder) {
+  for (const fs::path& path : list_folder(folder)) {
+    const std::string name = path.filename().string();
+    const bool would_be_replaced = name == kTrainFile || name == kTestFile;
+    const bool would_be_mixed_in = name.starts_with("data_batch_") && !would_be_replaced;
+    if (would_be_mixed_in || (would_be_replaced && !is_generated(folder))) {
+      throw DataError(fmt::format("{} already holds {}, which {} the generated pictures; choose another folder",
+                                  folder.string(), name,
+                                  would_be_mixed_in ? "would be mixed up with" : "would be lost to"));
+    }
+  }
+}
+
 }  // namespace
 
 TrainTest generate(const GeneratedSettings& settings) {
@@ -48,29 +87,20 @@ TrainTest generate(const GeneratedSettings& settings) {
   return {generate_split("train", settings.train, settings.seed), generate_split("test", settings.test, settings.seed)};
 }
 
-void write_generated(const std::filesystem::path& folder, const GeneratedSettings& settings) {
+void write_generated(const fs::path& folder, const GeneratedSettings& settings) {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  fs::create_directories(folder, error);
   if (error) {
     throw DataError(fmt::format("folder {} cannot be made: {}", folder.string(), error.message()));
   }
-  for (const std::filesystem::path& path : list_folder(folder)) {
-    const std::string name = path.filename().string();
-    if (name.starts_with("data_batch_") && name != "data_batch_1.bin") {
-      throw DataError(
-          fmt::format("{} already holds {}, which would be mixed up with the generated pictures; choose "
-                      "another folder",
-                      folder.string(), name));
-    }
-  }
+  require_no_other_pictures(folder);
+  remove_abandoned_files(folder);
   const TrainTest data = generate(settings);
-  write_cifar10_batch(folder / "data_batch_1.bin", data.train.images, data.train.labels);
-  write_cifar10_batch(folder / "test_batch.bin", data.test.images, data.test.labels);
-  AtomicFile names(folder / "batches.meta.txt");
-  for (const std::string& name : data.train.classes) {
-    names.write(name + "\n");
-  }
+  AtomicFile names(folder / kNamesFile);  // first: with it, what a killed program left is known to be generated
+  names.write(names_of_classes());
   names.commit();
+  write_cifar10_batch(folder / kTrainFile, data.train.images, data.train.labels);
+  write_cifar10_batch(folder / kTestFile, data.test.images, data.test.labels);
 }
 
 }  // namespace stagecoach

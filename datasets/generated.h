@@ -21,7 +21,8 @@ struct GeneratedSettings {
 TrainTest generate(const GeneratedSettings& settings = {});
 
 /// Writes the set in CIFAR-10's layout (data_batch_1.bin, test_batch.bin, batches.meta.txt); makes the folder if need
-/// be. Throws DataError when that fails, or when the folder holds other batches, which would be mixed up with these.
+/// be. Throws DataError when that fails, or when the folder holds other pictures, which would be lost or mixed up with
+/// these.
 void write_generated(const std::filesystem::path& folder, const GeneratedSettings& settings = {});
 
 }  // namespace stagecoach

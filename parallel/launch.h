@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "core/device.h"
 #include "parallel/comm/communicator.h"
@@ -31,8 +30,7 @@ struct World {
   int threads = 1;      ///< cores that a rank will use
   double timeout = 30;  ///< seconds that a rank waits for another before it gives up
   ClockKind clock = ClockKind::wall;
-  Link link = {};                  ///< between any two ranks, by the virtual clock
-  std::string flight_folder = {};  ///< where ranks leave flight_RANK.jsonl when one has failed; none if it is empty
+  Link link = {};  ///< between any two ranks, by the virtual clock
 };
 
 /// The device of rank `rank`.

@@ -4,7 +4,6 @@
 
 #include <new>
 
-#include "core/atomic_file.h"
 #include "core/error.h"
 #include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
@@ -51,8 +50,7 @@ bool is_error(const std::exception_ptr& failure) {
   }
 }
 
-void run_as_process(int rank, const std::filesystem::path& flight_folder,
-                    const std::function<void(const std::shared_ptr<FlightRecorder>& recorder)>& run,
+void run_as_process(int rank, const std::function<void(const std::shared_ptr<FlightRecorder>& recorder)>& run,
                     const std::function<void(const std::string& why)>& tell) {
   const auto recorder = std::make_shared<FlightRecorder>();
   try {
@@ -60,22 +58,10 @@ void run_as_process(int rank, const std::filesystem::path& flight_folder,
   } catch (...) {
     const std::exception_ptr mine = with_rank(rank);
     if (is_error(mine)) {
-      leave_flight_record(*recorder, flight_folder, rank);
+      recorder->leave(rank);
       tell(words_of(mine));
     }
     std::rethrow_exception(mine);
-  }
-}
-
-void leave_flight_record(const FlightRecorder& recorder, const std::filesystem::path& folder, int rank) noexcept {
-  if (folder.empty()) {
-    return;
-  }
-  try {
-    AtomicFile file(folder / fmt::format("flight_{}.jsonl", rank));
-    file.write(recorder.to_jsonl());
-    file.commit();
-  } catch (const std::exception&) {
   }
 }
 

@@ -3,7 +3,6 @@
 /// How the error of one rank is told: to its user, and to the other ranks.
 
 #include <exception>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,14 +20,9 @@ std::string words_of(const std::exception_ptr& failure);
 /// False for what ends a program as it should, such as an interruption.
 bool is_error(const std::exception_ptr& failure);
 
-/// What a process does as rank `rank`: calls `run`. When that throws an error, leaves the rank's flight record in
-/// `flight_folder` and calls `tell`, to tell the others. Throws it on, as with_rank says it.
-void run_as_process(int rank, const std::filesystem::path& flight_folder,
-                    const std::function<void(const std::shared_ptr<FlightRecorder>& recorder)>& run,
+/// What a process does as rank `rank`: calls `run`. When that throws an error, leaves the rank's flight record and
+/// calls `tell`, to tell the others. Throws it on, as with_rank says it.
+void run_as_process(int rank, const std::function<void(const std::shared_ptr<FlightRecorder>& recorder)>& run,
                     const std::function<void(const std::string& why)>& tell);
-
-/// Writes `recorder`'s events to `folder`/flight_RANK.jsonl, and nothing if `folder` is empty. What cannot be written
-/// is left out: there is an error to tell already.
-void leave_flight_record(const FlightRecorder& recorder, const std::filesystem::path& folder, int rank) noexcept;
 
 }  // namespace stagecoach

@@ -56,7 +56,7 @@ void run_on_threads(const World& world,
       failure.note(mine);  // before the others hear of it
       tell(r, words_of(mine));
       if (is_error(mine)) {
-        leave_flight_record(*recorder, world.flight_folder, r);
+        recorder->leave(r);
       }
     }
   };

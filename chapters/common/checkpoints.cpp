@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
+#include <optional>
+#include <regex>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
+#include "core/atomic_file.h"
 #include "core/error.h"
 #include "nn/safetensors.h"
 
@@ -22,15 +27,42 @@ constexpr const char* kNothingYet = "no checkpoint there yet; start the run anew
 
 std::string shard_name(int rank) { return fmt::format("shard_{}.safetensors", rank); }
 
-/// Epoch and step of the name of a checkpoint's folder; negative numbers for other names.
-std::pair<std::int64_t, std::int64_t> number_of(const fs::path& place) {
-  long long epoch = -1;
-  long long step = -1;
+std::string place_name(std::int64_t epoch, std::int64_t step) { return fmt::format("epoch-{}-step-{}", epoch, step); }
+
+/// Epoch and step of the name of a checkpoint's folder; nothing for any other name, such as that of a user's copy.
+std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& place) {
+  static const std::regex form("epoch-([0-9]+)-step-([0-9]+)");
   const std::string name = place.filename().string();
-  if (std::sscanf(name.c_str(), "epoch-%lld-step-%lld", &epoch, &step) != 2) {
-    return {-1, -1};
+  std::smatch digits;
+  if (!std::regex_match(name, digits, form)) {
+    return std::nullopt;
   }
-  return {epoch, step};
+  const auto value = [](const std::ssub_match& text) {
+    std::int64_t number = -1;  // stays where it has too many digits
+    std::from_chars(&*text.first, &*text.first + text.length(), number);
+    return number;
+  };
+  const std::pair number(value(digits[1]), value(digits[2]));
+  return place_name(number.first, number.second) == name ? std::optional(number) : std::nullopt;  // no leading zeros
+}
+
+/// Whether a file in a checkpoint's folder belongs to the checkpoint.
+bool is_part(const fs::directory_entry& entry) {
+  static const std::regex shard("shard_(0|[1-9][0-9]*)\\.safetensors");
+  const std::string name = entry.path().filename().string();
+  return entry.symlink_status().type() == fs::file_type::regular &&
+         (name == kManifest || std::regex_match(name, shard));
+}
+
+/// Removes a checkpoint from its folder: the manifest first, so that a part of one is never taken for a whole one.
+void remove_parts(const fs::path& place) {
+  fs::remove(place / kManifest);
+  remove_abandoned_files(place);
+  std::vector<fs::path> parts;
+  std::copy_if(fs::directory_iterator(place), {}, std::back_inserter(parts), is_part);
+  for (const fs::path& part : parts) {
+    fs::remove(part);
+  }
 }
 
 /// The numbers of a Progress as text, exactly: doubles in hexadecimal.
@@ -46,7 +78,7 @@ Metadata to_metadata(const Progress& p) {
           {"waited", fmt::format("{:a}", p.waited)}};
 }
 
-/// "12,7": what std::stoll throws stands for damage.
+/// "12,7". Throws std::logic_error where it is damaged, as std::stoll does.
 std::vector<std::int64_t> numbers_from(const std::string& list) {
   std::vector<std::int64_t> numbers;
   std::istringstream text(list);
@@ -81,6 +113,17 @@ Progress from_metadata(const Metadata& metadata, const fs::path& path) {
   }
 }
 
+/// The ranks whose shards make up a checkpoint.
+std::vector<int> ranks_in(const Metadata& metadata, const fs::path& path) try {
+  std::vector<int> ranks;
+  for (const std::int64_t rank : numbers_from(text_of(metadata, "ranks", path))) {
+    ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+} catch (const std::logic_error&) {
+  throw DataError(fmt::format("{}: its list of ranks is damaged", path.string()));
+}
+
 void append(NamedTensors& all, const std::string& prefix, const NamedTensors& some) {
   for (const auto& [name, tensor] : some) {
     all.emplace_back(prefix + name, tensor);
@@ -89,12 +132,6 @@ void append(NamedTensors& all, const std::string& prefix, const NamedTensors& so
 
 /// A checkpoint whose writing was cut off: nothing that was saved is lost with it.
 class NeverFinished : public DataError {
- public:
-  using DataError::DataError;
-};
-
-/// A checkpoint that is whole, and of no use.
-class OtherTraining : public DataError {
  public:
   using DataError::DataError;
 };
@@ -110,14 +147,23 @@ auto with_reasons(const fs::path& place, const Body& body) try {
 }  // namespace
 
 fs::path Checkpoints::place_of(std::int64_t epoch, std::int64_t step) const {
-  return folder_ / fmt::format("epoch-{}-step-{}", epoch, step);
+  return folder_ / place_name(epoch, step);
+}
+
+void Checkpoints::remove_abandoned() const {
+  if (fs::is_directory(folder_)) {
+    remove_abandoned_files(folder_);
+  }
+  for (const fs::path& place : places()) {
+    remove_abandoned_files(place);
+  }
 }
 
 void Checkpoints::begin(const Progress& progress) const {
   const fs::path place = place_of(progress);
   with_reasons(place, [&] {
     fs::create_directories(place);
-    fs::remove(place / kManifest);
+    remove_parts(place);
   });
 }
 
@@ -143,8 +189,13 @@ void Checkpoints::commit(const Progress& progress, const std::vector<int>& ranks
     }
     const bool is_kept = !has_older && number_of(other) < number_of(place) && fs::exists(other / kManifest);
     has_older = has_older || is_kept;
-    if (!is_kept) {
-      with_reasons(other, [&] { fs::remove_all(other); });
+    if (!is_kept && !fs::is_symlink(other)) {  // a link is the user's
+      with_reasons(other, [&] {
+        remove_parts(other);
+        if (fs::is_empty(other)) {  // else the user keeps something there
+          fs::remove(other);
+        }
+      });
     }
   }
 }
@@ -154,7 +205,7 @@ std::vector<fs::path> Checkpoints::places() const {
   if (fs::is_directory(folder_)) {
     with_reasons(folder_, [&] {
       std::copy_if(fs::directory_iterator(folder_), {}, std::back_inserter(found),
-                   [](const fs::path& place) { return number_of(place).first >= 0; });
+                   [](const fs::directory_entry& entry) { return number_of(entry.path()) && entry.is_directory(); });
     });
   }
   std::sort(found.begin(), found.end(),
@@ -169,8 +220,12 @@ Checkpoints::Found Checkpoints::read(const fs::path& place) const {
   }
   const TensorFile manifest = load_tensors(path.string());
   Found found{from_metadata(manifest.metadata, path), {}, {}};
-  for (const std::int64_t rank : numbers_from(text_of(manifest.metadata, "ranks", path))) {
-    const fs::path shard = place / shard_name(static_cast<int>(rank));
+  if (std::pair(found.progress.epoch, found.progress.step) != number_of(place)) {
+    throw DataError(fmt::format("{}: is of epoch {}, step {}, and not of what its folder is called", path.string(),
+                                found.progress.epoch, found.progress.step));
+  }
+  for (const int rank : ranks_in(manifest.metadata, path)) {
+    const fs::path shard = place / shard_name(rank);
     const TensorFile file = load_tensors(shard.string());
     if (to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress)) {
       throw DataError(fmt::format("{}: belongs to another checkpoint", shard.string()));
@@ -180,24 +235,24 @@ Checkpoints::Found Checkpoints::read(const fs::path& place) const {
     append(found.state.memory, "", below("memory.", file.tensors));
   }
   if (text_of(manifest.metadata, "training", path) != training_) {
-    throw OtherTraining(
-        fmt::format("{}: was saved by a training with other settings than config.json says; it was "
-                    "changed since",
-                    path.string()));
+    throw DataError(fmt::format(
+        "{}: was saved by a training with other settings than config.json says; it was changed since", path.string()));
   }
   return found;
 }
 
-Checkpoints::Found Checkpoints::newest() const {
+Checkpoints::Found Checkpoints::newest(const Misfit& misfit) const {
   std::vector<std::string> skipped;
   bool was_one = false;  // which is damaged now
   for (const fs::path& place : places()) {
     try {
       Found found = read(place);
+      const std::string reason = misfit ? misfit(found.state) : "";
+      if (!reason.empty()) {
+        throw DataError(fmt::format("{}: does not fit the model: it {}", place.string(), reason));
+      }
       found.skipped = skipped;
       return found;
-    } catch (const OtherTraining&) {
-      throw;
     } catch (const NeverFinished& error) {
       skipped.push_back(error.what());
     } catch (const DataError& error) {

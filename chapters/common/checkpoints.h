@@ -1,11 +1,13 @@
 #pragma once
 /// @file
-/// The checkpoints of a run. Each is a folder `epoch-E-step-S` with a file a rank, its shard, and a manifest that names
-/// them. The manifest is written last, when all shards are on the disk: a checkpoint without one was never finished,
-/// and the one before it counts.
+/// The checkpoints of a run. Each is a folder `epoch-E-step-S` with a file per rank, its shard, and a manifest that
+/// names them. The manifest is written last, when all shards are on the disk: a checkpoint without one was never
+/// finished, and the one before it counts. What else lies in these folders, or beside them under any other name, is the
+/// user's: it is neither read nor removed.
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,12 +36,16 @@ class Checkpoints {
   Checkpoints(std::filesystem::path folder, std::string training)
       : folder_(std::move(folder)), training_(std::move(training)) {}
 
+  /// Removes the temporary files that killed programs left. Throws DataError.
+  void remove_abandoned() const;
+
   // Writing one, in this order. All throw DataError when the disk does not take it.
   /// Rank 0 makes room. What stands there under the same name is no checkpoint from then on.
   void begin(const Progress& progress) const;
   /// Each rank that holds some of the state writes its part, when rank 0 has made room.
   void write_shard(const Progress& progress, int rank, const TrainingState& part) const;
-  /// Rank 0 makes a checkpoint of it, when all shards of `ranks` are written; older ones but the last go.
+  /// Rank 0 makes a checkpoint of it, when all shards of `ranks` are written. Of the others only the one before it
+  /// stays.
   void commit(const Progress& progress, const std::vector<int>& ranks) const;
 
   // Reading one.
@@ -48,9 +54,11 @@ class Checkpoints {
     TrainingState state;               ///< of the whole model
     std::vector<std::string> skipped;  ///< why newer ones were not taken
   };
-  /// The newest that is whole. Throws DataError that says what is wrong with each when none is, and when it is of
-  /// another training.
-  Found newest() const;
+  /// Says why a state is not that of the training; empty if it is.
+  using Misfit = std::function<std::string(const TrainingState& state)>;
+  /// The newest that is whole, of the same training, and without a misfit. Throws DataError that says what is wrong
+  /// with each when there is none.
+  Found newest(const Misfit& misfit = {}) const;
   /// The one of that epoch and step. Throws DataError when it is not whole.
   Found at(std::int64_t epoch, std::int64_t step) const;
 

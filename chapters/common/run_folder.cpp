@@ -1,20 +1,17 @@
 #include "chapters/common/run_folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
+#include "chapters/common/earlier_run.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
-#include "core/printable.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {
@@ -27,13 +24,13 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kTrace = "trace.json";
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kCheckpoints = "checkpoints";
-constexpr const char* kFiles[] = {kConfig,          kMetrics,       kTrace,         kWeights,
-                                  kCheckpoints,     "schedule.csv", "schedule.svg", "schedule_trace.json",
-                                  "prediction.json"};
 
 /// The lines of metrics.jsonl about epochs before `epoch`.
 std::string metrics_before(const fs::path& path, std::int64_t epoch) {
-  std::ifstream file(path);
+  std::ifstream file;
+  if (fs::is_regular_file(path)) {  // a FIFO would be waited for
+    file.open(path);
+  }
   std::string kept;
   for (std::string line; std::getline(file, line);) {
     const std::int64_t about = epoch_of_json(line);
@@ -42,49 +39,6 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
     }
   }
   return kept;
-}
-
-bool is_of_a_run(const std::string& name) {
-  return std::find(std::begin(kFiles), std::end(kFiles), name) != std::end(kFiles) || name.rfind("flight_", 0) == 0;
-}
-
-/// Removes what a program left that was killed while it wrote: nobody else writes in a folder that is locked.
-void remove_unfinished(const fs::path& folder) {
-  std::vector<fs::path> unfinished;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (is_temporary(entry.path())) {
-      unfinished.push_back(entry.path());
-    }
-  }
-  for (const fs::path& file : unfinished) {
-    std::error_code is_no_matter;
-    fs::remove(file, is_no_matter);
-  }
-}
-
-/// Moves what an earlier run left in `folder` into a folder of its own below.
-void move_earlier_run(const fs::path& folder) try {
-  std::vector<fs::path> left;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (is_of_a_run(entry.path().filename().string())) {
-      left.push_back(entry.path());
-    }
-  }
-  if (left.empty()) {
-    return;
-  }
-  fs::path earlier;
-  for (int n = 1; earlier.empty() || fs::exists(earlier); ++n) {
-    earlier = folder / fmt::format("earlier-{}", n);
-  }
-  fs::create_directory(earlier);
-  for (const fs::path& file : left) {
-    fs::rename(file, earlier / file.filename());
-  }
-  fmt::print("The earlier run in {} is now in {}\n", printable(folder.string()), printable(earlier.string()));
-} catch (const fs::filesystem_error& error) {
-  throw DataError(
-      fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));
 }
 
 std::vector<int> all_ranks(const Communicator& comm) {
@@ -121,6 +75,9 @@ Settings read_settings(const fs::path& folder) {
   if (!fs::is_directory(folder)) {
     throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
   }
+  if (fs::exists(folder / kConfig) && !fs::is_regular_file(folder / kConfig)) {  // a FIFO would be waited for
+    throw DataError(fmt::format("{}: expected a file, got something else", (folder / kConfig).string()));
+  }
   const std::string text =
       read_text(folder / kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
   return settings_from_json(text, (folder / kConfig).string());
@@ -135,20 +92,6 @@ fs::path make_folder(const std::string& out) {
   return out;
 }
 
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);  // and with it goes the lock
-  }
-}
-
-void FolderLock::take(const fs::path& folder) {
-  descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw UsageError(
-        fmt::format("--out {}: another run is writing there; wait for it or choose another folder", folder.string()));
-  }
-}
-
 RunFolder::RunFolder(const Settings& settings, int rank) : settings_(settings), rank_(rank), resumed_(settings.resume) {
   if (!settings.out.empty()) {
     folder_ = make_folder(settings.out);
@@ -157,12 +100,20 @@ RunFolder::RunFolder(const Settings& settings, int rank) : settings_(settings), 
 
 Checkpoints RunFolder::resumed() const { return {resumed_ / kCheckpoints, training_json(settings_)}; }
 
+Checkpoints RunFolder::checkpoints() const { return {folder_ / kCheckpoints, training_json(settings_)}; }
+
+void RunFolder::lock() {
+  if (is_writer()) {
+    lock_.take(folder_);
+  }
+}
+
 void RunFolder::begin(const Progress& progress) {
-  if (!writes() || rank_ != 0) {
+  if (!is_writer()) {
     return;
   }
-  lock_.take(folder_);
-  remove_unfinished(folder_);
+  remove_abandoned_files(folder_);
+  checkpoints().remove_abandoned();
   if (!resumed_.empty()) {
     metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
   }
@@ -173,24 +124,50 @@ void RunFolder::begin(const Progress& progress) {
   write_text(folder_ / kMetrics, metrics_);
 }
 
+bool RunFolder::has_settings() const try {
+  return training_json(read_settings(folder_)) == training_json(settings_);
+} catch (const Error&) {
+  return false;
+}
+
+void RunFolder::keep_hold() {
+  if (!lock_.holds(folder_)) {
+    make_folder(settings_.out);
+    try {
+      lock_.take(folder_);
+    } catch (const UsageError&) {
+      throw DataError(
+          fmt::format("--out {}: was removed or replaced while this run wrote there, and another run is writing there "
+                      "now; go on from what was saved, where it was moved to, with --resume and another --out",
+                      folder_.string()));
+    }
+    fmt::print("--out {}: was removed or replaced while this run wrote there; all is written anew\n", folder_.string());
+    move_earlier_run(folder_);
+  }
+  if (!has_settings()) {
+    write_text(folder_ / kConfig, to_json(settings_));
+  }
+}
+
 void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const Module& model,
                      const Optimizer& optimizer, const std::optional<NamedTensors>& memory, const EpochResult* result) {
   if (!writes()) {
     return;
   }
-  const Checkpoints checkpoints(folder_ / kCheckpoints, training_json(settings_));
   const std::vector<int> model_ranks = holders(layers);
   const std::vector<int> writers = memory ? all_ranks(comm) : model_ranks;
   const NamedTensors weights = gather_weights(comm, layers, model);
   if (rank_ == 0) {
-    checkpoints.begin(next);
+    keep_hold();
+    checkpoints().begin(next);
   }
   comm.barrier();
+  comm.leave_record_in(folder_);  // it may be another folder now
   if (contains(writers, rank_)) {
     TrainingState part =
         contains(model_ranks, rank_) ? state_of_rank(layers, rank_, model, optimizer) : TrainingState{};
     part.memory = memory.value_or(NamedTensors{});
-    checkpoints.write_shard(next, rank_, part);
+    checkpoints().write_shard(next, rank_, part);
   }
   comm.barrier();
   if (rank_ != 0) {
@@ -198,14 +175,35 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   }
   if (result != nullptr) {
     metrics_ += epoch_json(*result) + "\n";
-    write_text(folder_ / kMetrics, metrics_);
   }
+  write_text(folder_ / kMetrics, metrics_);
   save_tensors((folder_ / kWeights).string(), {weights, {}});
-  checkpoints.commit(next, writers);
+  checkpoints().commit(next, writers);
+  if (!lock_.holds(folder_)) {
+    throw DataError(
+        fmt::format("--out {}: was removed or replaced while a checkpoint was written to it; start the run "
+                    "anew, or go on from a checkpoint before it with --resume",
+                    folder_.string()));
+  }
+}
+
+void RunFolder::require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const {
+  if (!is_writer()) {
+    return;
+  }
+  const Checkpoints saved(folder_ / kCheckpoints, training_json(read_settings(folder_)));
+  const Checkpoints::Found found = saved.newest(misfit);
+  if (std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step)) {
+    throw DataError(
+        fmt::format("--out {}: the checkpoint that was just written cannot be read back ({}); --resume "
+                    "would go on in epoch {} after {} steps",
+                    folder_.string(), fmt::join(found.skipped, "; "), found.progress.epoch, found.progress.step));
+  }
 }
 
 void RunFolder::save_trace(const std::string& json) {
-  if (writes() && rank_ == 0) {
+  if (is_writer()) {
+    keep_hold();
     write_text(folder_ / kTrace, json);
   }
 }

@@ -12,24 +12,11 @@
 
 #include "chapters/common/checkpoints.h"
 #include "chapters/common/epoch_log.h"
+#include "chapters/common/folder_lock.h"
 #include "chapters/common/settings.h"
 #include "chapters/common/training_state.h"
 
 namespace stagecoach {
-
-/// Keeps other runs out of a folder while it lives.
-class FolderLock {
- public:
-  FolderLock() = default;
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  /// Throws UsageError when another run holds the folder.
-  void take(const std::filesystem::path& folder);
-
- private:
-  int descriptor_ = -1;
-};
 
 /// Of one rank. Rank 0 writes the files of the run; each rank that holds some of the training's state writes its shard
 /// of a checkpoint.
@@ -44,19 +31,31 @@ class RunFolder {
 
   /// Those of the run that --resume names. Reading them writes nothing.
   Checkpoints resumed() const;
-  /// Begins to write: moves the files of an earlier run to `earlier-1` (or -2, …) in the folder, and writes the
-  /// settings and, of a resumed run, the metrics of the epochs before `progress`. Throws UsageError when another run
-  /// writes there.
+  /// Keeps other runs out of the folder, from before anything is read: what is read may lie in it. Throws UsageError
+  /// when another run writes there.
+  void lock();
+  /// Begins to write, to the locked folder: removes what killed programs left half-written, moves the files of an
+  /// earlier run to `earlier-1` (or -2, …) in the folder, and writes the settings and, of a resumed run, the metrics of
+  /// the epochs before `progress`.
   void begin(const Progress& progress);
 
   /// All of a run at `next`, where it is to go on: the shards of `layers`' holders, the weights, the line of metrics
   /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model and optimizer, and
-  /// with what its compression keeps, as TrainingState has it: then all write a shard.
+  /// with what its compression keeps, as TrainingState has it: then all write a shard. Where the folder was removed or
+  /// replaced since, it is made again, whole. Throws DataError when another run has taken its place.
   void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const Module& model,
             const Optimizer& optimizer, const std::optional<NamedTensors>& memory, const EpochResult* result = nullptr);
+  /// Reads back what was saved last, as --resume would. Throws DataError unless that would go on at `progress`.
+  void require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const;
   void save_trace(const std::string& json);
 
  private:
+  bool is_writer() const { return writes() && rank_ == 0; }
+  Checkpoints checkpoints() const;
+  bool has_settings() const;
+  /// Before anything is written: sees to it that the folder is there, is locked, and has the run's config.json.
+  void keep_hold();
+
   Settings settings_;
   int rank_;
   std::filesystem::path folder_;

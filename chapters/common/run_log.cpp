@@ -108,6 +108,9 @@ void RunLog::keep(CompressionMemory* memory, int shard) {
 }
 
 void RunLog::restore(Module& model, Optimizer& optimizer) {
+  folder_.lock();
+  outline_ = gather_outline(comm_, state_of_rank(layers_, comm_.rank(), model, optimizer),
+                            memory_ == nullptr ? "" : std::to_string(shard_));
   if (!settings_.resume.empty()) {
     const Checkpoints::Found saved = newest_checkpoint();
     progress_ = saved.progress;
@@ -133,6 +136,10 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
   progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
   comm_.barrier();  // all have read before anything is moved
   folder_.begin(progress_);
+  comm_.barrier();  // from here on the folder is this run's
+  if (folder_.writes()) {
+    comm_.leave_record_in(folder_.path());
+  }
 }
 
 void RunLog::save(const Module& model, const Optimizer& optimizer, const EpochResult* result) {
@@ -141,6 +148,10 @@ void RunLog::save(const Module& model, const Optimizer& optimizer, const EpochRe
     memory = memory_of_shard(shard_, *memory_);
   }
   folder_.save(comm_, layers_, progress_, model, optimizer, memory, result);
+}
+
+Checkpoints::Misfit RunLog::misfit_with_run() const {
+  return [this](const TrainingState& state) { return misfit(outline_, state); };
 }
 
 /// All ranks take the one that rank 0 finds.
@@ -152,7 +163,7 @@ Checkpoints::Found RunLog::newest_checkpoint() {
     const auto numbers = place.to_vector<double>();
     return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]));
   }
-  Checkpoints::Found found = checkpoints.newest();
+  Checkpoints::Found found = checkpoints.newest(misfit_with_run());
   for (const std::string& reason : found.skipped) {
     fmt::print("Left out: {}\n", reason);
   }
@@ -282,6 +293,7 @@ void RunLog::save_and_stop(const Module& model, const Optimizer& optimizer) {
   note_peak();
   collect(0);
   save(model, optimizer);
+  folder_.require_resumable(progress_, misfit_with_run());
   if (writes_and_prints()) {
     fmt::print("Interrupted in epoch {}, step {}. {}\n", progress_.epoch, progress_.step,
                folder_.writes() ? "Saved; go on with --resume " + printable(folder_.path().string())

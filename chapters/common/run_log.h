@@ -12,6 +12,7 @@
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/epoch_sums.h"
 #include "chapters/common/run_folder.h"
+#include "chapters/common/state_outline.h"
 #include "core/error.h"
 #include "core/trace.h"
 #include "nn/module.h"
@@ -88,6 +89,7 @@ class RunLog {
 
   bool writes_and_prints() const { return comm_.rank() == 0; }
   Checkpoints::Found newest_checkpoint();
+  Checkpoints::Misfit misfit_with_run() const;
   void start_watch();
   void enter_time();
   void read_sums();
@@ -112,6 +114,7 @@ class RunLog {
   CompressionMemory* memory_ = nullptr;  // of the rank's compression, if it keeps anything
   int shard_ = 0;                        // of the batches, for which it keeps it
   RunFolder folder_;
+  StateOutline outline_;  // of all ranks together, on rank 0
   Progress progress_;
   EpochSums sums_;
   double mark_ = 0;         // time up to here is in progress_.seconds

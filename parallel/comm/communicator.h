@@ -6,6 +6,7 @@
 /// Every call that waits has a deadline. When it passes, or when another rank has failed, the call throws CommError,
 /// which names the rank, the call, what the rank was working on, and the tag.
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -110,6 +111,9 @@ class Communicator {
   /// A duplicate's thread sleeps while it waits, as it shares the core of the rank's own thread. While that waits too
   /// it may lend its core (until it says false): then, with a core a rank, the duplicate polls. Any thread may call it.
   virtual void lend_core(bool lent) = 0;
+
+  /// If this rank fails from now on, its last communication is left in `folder` (FlightRecorder::leave_in).
+  virtual void leave_record_in(const std::filesystem::path& folder) = 0;
   /// Ends all waits of this communicator, now and later, with CommError. Any thread may call it.
   virtual void abandon() = 0;
 };

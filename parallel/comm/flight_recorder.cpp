@@ -1,11 +1,14 @@
 #include "parallel/comm/flight_recorder.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <exception>
 #include <iterator>
 #include <utility>
+
+#include "core/atomic_file.h"
 
 namespace stagecoach {
 namespace {
@@ -25,6 +28,13 @@ std::string line_of(const FlightRecorder::Event& event) {
   fmt::format_to(out, ",\"type\":\"{}{}\",\"in\":\"{}\"}}\n", name_of(event.dtype), to_string(event.shape),
                  to_string(event.work));
   return line;
+}
+
+/// Nothing where there is no folder of that name.
+std::optional<FolderIdentity> identity_of(const std::filesystem::path& folder) {
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 ? std::optional(FolderIdentity(status.st_dev, status.st_ino))
+                                              : std::nullopt;
 }
 
 }  // namespace
@@ -57,6 +67,23 @@ std::string FlightRecorder::to_jsonl() const {
     text += line_of(events_[number % kEvents]);
   }
   return text;
+}
+
+void FlightRecorder::leave_in(const std::filesystem::path& folder) {
+  const std::lock_guard lock(mutex_);
+  folder_ = folder;
+  identity_ = identity_of(folder);
+}
+
+void FlightRecorder::leave(int rank) const noexcept try {
+  const std::string text = to_jsonl();
+  const std::lock_guard lock(mutex_);
+  if (identity_ && identity_ == identity_of(folder_)) {
+    AtomicFile file(folder_ / fmt::format("flight_{}.jsonl", rank));
+    file.write(text);
+    file.commit();
+  }
+} catch (const std::exception&) {
 }
 
 Recorded::Recorded(FlightRecorder& recorder, FlightRecorder::Event event)

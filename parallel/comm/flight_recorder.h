@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/dtype.h"
@@ -15,6 +17,9 @@
 #include "parallel/comm/activity.h"
 
 namespace stagecoach {
+
+/// Which folder is under a name: device and inode.
+using FolderIdentity = std::pair<std::uint64_t, std::uint64_t>;
 
 /// All threads of a rank may use it.
 class FlightRecorder {
@@ -42,10 +47,18 @@ class FlightRecorder {
   /// The events, a JSON object a line, oldest first.
   std::string to_jsonl() const;
 
+  /// Chooses the folder for `leave`; before that there is none. It must be the run's own by now.
+  void leave_in(const std::filesystem::path& folder);
+  /// Writes to_jsonl to flight_RANK.jsonl in that folder, unless it was removed or replaced since: another run may be
+  /// writing there. What cannot be written is left out, as there is an error to tell already.
+  void leave(int rank) const noexcept;
+
  private:
   mutable std::mutex mutex_;   // guards what follows
   std::vector<Event> events_;  // event n at n % kEvents
   std::uint64_t next_ = 0;
+  std::filesystem::path folder_;
+  std::optional<FolderIdentity> identity_;  // of folder_
 };
 
 /// An event that lasts until the end of the scope, unless an exception ends that: then it stays under way.

@@ -3,6 +3,7 @@
 /// What the communicators of all transports have in common: who is in the group, the words of their errors, and the
 /// record of what they did.
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,6 +32,7 @@ class GroupCommunicator : public Communicator {
   int size() const override { return static_cast<int>(group_.members.size()); }
   Device device() const override { return group_.device; }
   Clock& clock() override { return *group_.clock; }
+  void leave_record_in(const std::filesystem::path& folder) override { group_.recorder->leave_in(folder); }
 
  protected:
   const Group& group() const { return group_; }

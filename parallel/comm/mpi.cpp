@@ -115,7 +115,7 @@ void run_rank(const World& world, const std::function<void(Rank&)>& body) {
         mpi.size(), world.ranks, world.ranks, mpi.size()));
   }
   run_as_process(
-      mpi.rank(), world.flight_folder, [&](const auto& recorder) { run_body(world, mpi, recorder, body); },
+      mpi.rank(), [&](const auto& recorder) { run_body(world, mpi, recorder, body); },
       [&](const std::string& why) { mpi.fail(why); });
 }
 

@@ -97,7 +97,7 @@ void run_process(const World& world, const Launched& process, int gpus, const st
   const Rendezvous& place = Rendezvous::instance(world);
   Mail mail(place.address(), fmt::format("run {}", runs++), process.rank, process.size, Seconds(world.timeout));
   run_as_process(
-      process.rank, world.flight_folder,
+      process.rank,
       [&](const Recorder& recorder) {
         run_rank(world, process.rank, nccl_device(process, process.rank, gpus), mail, recorder, body);
       },

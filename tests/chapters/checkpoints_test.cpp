@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <string>
 
+#include "chapters/common/state_outline.h"
 #include "core/error.h"
 #include "nn/safetensors.h"
+#include "parallel/launch.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"
@@ -61,6 +63,18 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
   }
   fs::path file(std::int64_t epoch, const std::string& name) const {
     return folder_.path() / ("epoch-" + std::to_string(epoch) + "-step-0") / name;
+  }
+
+  /// What the training of these checkpoints expects to find in one.
+  static std::string misfit(const TrainingState& found) {
+    StateOutline expected;
+    const auto communicator = alone(Device{});
+    for (const int rank : {0, 1}) {
+      const StateOutline of_rank = gather_outline(*communicator, part(1, rank), "0");
+      expected.tensors.insert(of_rank.tensors.begin(), of_rank.tensors.end());
+      expected.memory_shards.insert(std::to_string(rank));
+    }
+    return stagecoach::misfit(expected, found);
   }
 
   test::TemporaryFolder folder_;
@@ -138,6 +152,157 @@ TEST_F(CheckpointsOfTwoRanks, AShardOfAnotherCheckpointIsNoneOfThis) {
   save(2);
   fs::copy(file(1, "shard_1.safetensors"), file(2, "shard_1.safetensors"), fs::copy_options::overwrite_existing);
   expect_newest(1, 1);
+}
+
+// Names that a user gives to copies, and that look like a checkpoint's to one who does not read them to the end.
+const char* const kCopies[] = {"epoch-9-step-0-good", "epoch-9-step-0.bak",
+                               "epoch-09-step-0",     "epoch-+9-step-0",
+                               "epoch- 9-step-0",     "epoch-9-step--1",
+                               "Epoch-9-step-0",      "my-epoch-9-step-0",
+                               "epoch-9-step-0 ",     "epoch-9-step-0x1",
+                               "epoch-9-step-",       "epoch-9",
+                               "epoch-9-step-0\n",    "epoch-99999999999999999999-step-0"};
+
+TEST_F(CheckpointsOfTwoRanks, OfOtherNamesAreTheUsers) {
+  save(1);
+  for (const char* copy : kCopies) {
+    fs::copy(file(1, ""), folder_.path() / copy);
+  }
+  test::write_bytes(folder_.file("notes.txt"), "mine");
+  test::write_bytes(folder_.file("epoch-8-step-0"), "a file");
+  expect_newest(1, 0);
+  save(2);
+  save(3);
+  expect_newest(3, 0);
+  EXPECT_FALSE(fs::exists(file(1, "")));
+  for (const char* copy : kCopies) {
+    EXPECT_TRUE(fs::exists(folder_.path() / copy / "manifest.safetensors")) << copy;
+    EXPECT_TRUE(fs::exists(folder_.path() / copy / "shard_1.safetensors")) << copy;
+  }
+  EXPECT_EQ(read_bytes(folder_.path() / "notes.txt"), "mine");
+  EXPECT_EQ(read_bytes(folder_.path() / "epoch-8-step-0"), "a file");
+}
+
+TEST_F(CheckpointsOfTwoRanks, WhatTheUserKeepsInOneStays) {
+  const char* const kept[] = {"notes.txt", "shard_0.safetensors.bak", "shard_00.safetensors", "manifest.safetensors~"};
+  save(1);
+  for (const char* name : kept) {
+    write_bytes(file(1, name), "mine");
+  }
+  fs::create_directory(file(1, "figures"));
+  save(2);
+  save(3);
+  for (const char* name : kept) {
+    EXPECT_EQ(read_bytes(file(1, name)), "mine") << name;
+  }
+  EXPECT_TRUE(fs::exists(file(1, "figures")));
+  for (const char* name : {"manifest.safetensors", "shard_0.safetensors", "shard_1.safetensors"}) {
+    EXPECT_FALSE(fs::exists(file(1, name))) << name;
+  }
+  expect_newest(3, 0);
+  save(1);  // in the same folder again
+  EXPECT_EQ(read_bytes(file(1, "notes.txt")), "mine");
+}
+
+TEST_F(CheckpointsOfTwoRanks, ALinkedOneIsReadAndNotRemoved) {
+  save(1);
+  fs::rename(file(1, ""), folder_.path() / "elsewhere");
+  fs::create_directory_symlink("elsewhere", folder_.path() / "epoch-1-step-0");
+  expect_newest(1, 0);
+  save(2);
+  save(3);
+  EXPECT_TRUE(fs::exists(folder_.path() / "epoch-1-step-0/manifest.safetensors"));
+}
+
+TEST_F(CheckpointsOfTwoRanks, OnesUnderTheNameOfOthersAreLeftOut) {
+  save(1);
+  fs::copy(file(1, ""), file(2, ""));
+  expect_newest(1, 1);
+}
+
+TEST_F(CheckpointsOfTwoRanks, WhatKilledProgramsLeftIsRemoved) {
+  save(1);
+  write_bytes(folder_.file(".stagecoach-12-3"), "half");
+  write_bytes(file(1, ".stagecoach-12-4"), "half");
+  fs::create_directory(folder_.path() / "mine");
+  write_bytes(folder_.file("mine/.stagecoach-12-5"), "the user's");
+  checkpoints_.remove_abandoned();
+  EXPECT_FALSE(fs::exists(folder_.path() / ".stagecoach-12-3"));
+  EXPECT_FALSE(fs::exists(file(1, ".stagecoach-12-4")));
+  EXPECT_TRUE(fs::exists(folder_.path() / "mine/.stagecoach-12-5"));
+}
+
+/// A way in which a shard that is a valid file, of the right checkpoint, can be the wrong one.
+struct WrongShard {
+  const char* what;
+  void (*spoil)(NamedTensors& tensors);
+  const char* reason;
+};
+
+class WrongShards : public CheckpointsOfTwoRanks, public ::testing::WithParamInterface<WrongShard> {};
+
+// A shard has, in this order: model.layer1.weight, optimizer.layer1.weight.velocity, memory.1.fc.q.
+INSTANTIATE_TEST_SUITE_P(
+    Ways, WrongShards,
+    ::testing::Values(WrongShard{"NoTensors", [](NamedTensors& tensors) { tensors.clear(); },
+                                 "lacks optimizer layer1.weight.velocity float64[3, 2] and 1 more"},
+                      WrongShard{"NoWeight", [](NamedTensors& tensors) { tensors.erase(tensors.begin()); },
+                                 "lacks weights layer1.weight"},
+                      WrongShard{"OtherShape",
+                                 [](NamedTensors& tensors) {
+                                   tensors[0].second = Tensor::zeros({2, 3});
+                                 },
+                                 "lacks weights layer1.weight float64[3, 2]"},
+                      WrongShard{"OtherType",
+                                 [](NamedTensors& tensors) {
+                                   tensors[1].second = Tensor::zeros({3, 2}, DType::float32);
+                                 },
+                                 "lacks optimizer layer1.weight.velocity float64[3, 2]"},
+                      WrongShard{"OtherModel", [](NamedTensors& tensors) { tensors[0].first = "model.conv.weight"; },
+                                 "lacks weights layer1.weight"},
+                      WrongShard{
+                          "MoreThanTheModel",
+                          [](NamedTensors& tensors) { tensors.emplace_back("model.conv.weight", Tensor::zeros({3})); },
+                          "has an extra weights conv.weight float32[3]"},
+                      WrongShard{"TensorsOfTheOtherShard",
+                                 [](NamedTensors& tensors) {
+                                   tensors.emplace_back("model.layer0.weight", Tensor::zeros({3, 2}));
+                                 },
+                                 "has an extra weights layer0.weight float32[3, 2]"},
+                      WrongShard{"NoMemory", [](NamedTensors& tensors) { tensors.pop_back(); },
+                                 "lacks a compression's memory of shard 1"},
+                      WrongShard{"OtherMemory", [](NamedTensors& tensors) { tensors[2].second = Tensor::zeros({1}); },
+                                 "memory of shard 1 that differs in shape"},
+                      WrongShard{"MemoryOfNobody", [](NamedTensors& tensors) { tensors[2].first = "memory.7.fc.q"; },
+                                 "memory of shard 7, which the run does not have"}),
+    [](const auto& way) { return way.param.what; });
+
+TEST_P(WrongShards, MakeTheOlderOneCount) {
+  save(1);
+  save(2);
+  EXPECT_EQ(checkpoints_.newest(misfit).progress.epoch, 2);
+  TensorFile shard = load_tensors(file(2, "shard_1.safetensors").string());
+  GetParam().spoil(shard.tensors);
+  save_tensors(file(2, "shard_1.safetensors").string(), shard);
+  const Checkpoints::Found found = checkpoints_.newest(misfit);
+  EXPECT_EQ(found.progress.epoch, 1);
+  ASSERT_EQ(found.skipped.size(), 1U);
+  EXPECT_NE(found.skipped[0].find("epoch-2-step-0: does not fit the model: it "), std::string::npos);
+  EXPECT_NE(found.skipped[0].find(GetParam().reason), std::string::npos) << found.skipped[0];
+  EXPECT_EQ(found.skipped[0].find('\n'), std::string::npos);
+}
+
+TEST_F(CheckpointsOfTwoRanks, AManifestOfWrongContentsMakesTheOlderOneCount) {
+  save(1);
+  save(2);
+  const std::string path = file(2, "manifest.safetensors").string();
+  const TensorFile good = load_tensors(path);
+  for (const char* ranks : {"", "0", "0,0", "0,1,2", "x", "0,", "-1", "99999999999999999999"}) {
+    TensorFile wrong = good;
+    wrong.metadata["ranks"] = ranks;
+    save_tensors(path, wrong);
+    EXPECT_EQ(checkpoints_.newest(misfit).progress.epoch, 1) << ranks;
+  }
 }
 
 // A run went on from an older one, as a newer one was damaged: what it saves counts.

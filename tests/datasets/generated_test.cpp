@@ -112,6 +112,15 @@ TEST(Generated, WhatCannotBeMadeIsRefused) {
   write_text(folder / "real/data_batch_2.bin", "");
   expect_error<DataError>([&] { write_generated(folder / "real", small); }, {"data_batch_2.bin", "another folder"});
   EXPECT_FALSE(std::filesystem::exists(folder / "real/data_batch_1.bin"));
+  for (const char* name : {"data_batch_1.bin", "test_batch.bin"}) {
+    const auto other = folder / "other";
+    write_text(other / name, "real pictures");
+    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost", "another folder"});
+    write_text(other / "batches.meta.txt", "airplane\n");
+    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost"});
+    EXPECT_EQ(read_text(other / name), "real pictures");
+    std::filesystem::remove_all(other);
+  }
   write_text(folder / "file", "");
   expect_error<DataError>([&] { write_generated(folder / "file/set", small); }, {"cannot be made"});
 }

@@ -1,0 +1,47 @@
+#include "chapters/common/folder_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace stagecoach {
+
+namespace fs = std::filesystem;
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);  // and with it goes the lock
+  }
+}
+
+void FolderLock::take(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw DataError(fmt::format("--out {}: cannot be opened: {}", folder.string(), std::strerror(errno)));
+  }
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(descriptor);
+    throw UsageError(
+        fmt::format("--out {}: another run is writing there; wait for it or choose another folder", folder.string()));
+  }
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+  descriptor_ = descriptor;
+}
+
+bool FolderLock::holds(const fs::path& folder) const {
+  struct stat locked {};
+  struct stat named {};
+  return ::fstat(descriptor_, &locked) == 0 && ::stat(folder.c_str(), &named) == 0 && locked.st_dev == named.st_dev &&
+         locked.st_ino == named.st_ino;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,107 @@
+#include "chapters/common/state_outline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "parallel/gather.h"
+
+namespace stagecoach {
+namespace {
+
+using Lines = std::multiset<std::string>;
+
+constexpr const char* kMemory = "memory ";  // before the shard's number, in what a rank sends
+
+std::string line_of(const std::string& name, const Tensor& tensor) {
+  return fmt::format("{} {}{}", name, name_of(tensor.dtype()), to_string(tensor.shape()));
+}
+
+Lines lines_of(const TrainingState& state) {
+  Lines lines;
+  for (const auto& [name, tensor] : state.weights) {
+    lines.insert(line_of("weights " + name, tensor));
+  }
+  for (const auto& [name, tensor] : state.optimizer) {
+    lines.insert(line_of("optimizer " + name, tensor));
+  }
+  return lines;
+}
+
+/// What is in `a` and not in `b`, as "lacks X and 3 more"; empty if there is nothing.
+std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
+  std::vector<std::string> missing;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(missing));
+  if (missing.empty()) {
+    return "";
+  }
+  const std::string more = missing.size() > 1 ? fmt::format(" and {} more", missing.size() - 1) : "";
+  return fmt::format("{} {}{}", verb, missing.front(), more);
+}
+
+/// What compressions keep: the tensors of each shard of the batches.
+std::map<std::string, Lines> memory_by_shard(const NamedTensors& memory) {
+  std::map<std::string, Lines> shards;
+  for (const auto& [name, tensor] : memory) {
+    const auto dot = name.find('.');
+    shards[name.substr(0, dot)].insert(line_of(name.substr(dot + 1), tensor));
+  }
+  return shards;
+}
+
+std::string memory_misfit(const std::set<std::string>& expected, const NamedTensors& memory) {
+  const std::map<std::string, Lines> shards = memory_by_shard(memory);
+  for (const auto& [shard, lines] : shards) {
+    if (!expected.contains(shard)) {
+      return fmt::format("has a compression's memory of shard {}, which the run does not have", shard);
+    }
+    if (lines != shards.begin()->second) {
+      return fmt::format("has a compression's memory of shard {} that differs in shape from that of shard {}", shard,
+                         shards.begin()->first);
+    }
+  }
+  const auto is_missing = [&](const std::string& shard) { return !shards.contains(shard); };
+  const auto missing = std::find_if(expected.begin(), expected.end(), is_missing);
+  return shards.empty() || missing == expected.end()
+             ? ""
+             : fmt::format("lacks a compression's memory of shard {}", *missing);
+}
+
+}  // namespace
+
+StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard) {
+  std::string text = memory_shard.empty() ? "" : kMemory + memory_shard + "\n";
+  for (const std::string& line : lines_of(mine)) {
+    text += line + "\n";
+  }
+  StateOutline all;
+  for (const std::string& of_rank : gather_texts(comm, text)) {
+    std::istringstream lines(of_rank);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(kMemory)) {
+        all.memory_shards.insert(line.substr(std::string(kMemory).size()));
+      } else {
+        all.tensors.insert(line);
+      }
+    }
+  }
+  return all;
+}
+
+std::string misfit(const StateOutline& expected, const TrainingState& state) {
+  const Lines lines = lines_of(state);
+  for (const std::string& reason :
+       {missing_from(expected.tensors, lines, "lacks"), missing_from(lines, expected.tensors, "has an extra"),
+        memory_misfit(expected.memory_shards, state.memory)}) {
+    if (!reason.empty()) {
+      return reason;
+    }
+  }
+  return "";
+}
+
+}  // namespace stagecoach
