@@ -4,12 +4,19 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include <iostream>
+
+#include "chapters/common/exit_code.h"
 #include "core/error.h"
 #include "datasets/generated.h"
 
-int main(int argc, char** argv) {
-  using namespace stagecoach;
-  CLI::App app("Writes ten classes of coloured shapes in CIFAR-10's binary layout", "make_generated_data");
+namespace stagecoach {
+namespace {
+
+constexpr const char* kProgram = "make_generated_data";
+
+int run(int argc, const char* const* argv) {
+  CLI::App app("Writes ten classes of coloured shapes in CIFAR-10's binary layout", kProgram);
   std::string folder = "data/generated";
   GeneratedSettings settings;
   app.add_option("folder", folder, "Where to")->capture_default_str();
@@ -18,19 +25,20 @@ int main(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "Other seeds give other pictures")->capture_default_str();
   try {
     app.parse(argc, argv);
-    write_generated(folder, settings);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help() << std::flush;
+    return 0;
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "make_generated_data: {}; make_generated_data --help lists the flags\n", error.what());
-    return 2;
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "make_generated_data: {}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "make_generated_data: {}\n", error.what());
-    return 3;
+    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
   }
+  write_generated(folder, settings);
   fmt::print("Wrote {} training and {} test pictures to {}\n", settings.train, settings.test, folder);
   return 0;
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) {
+  return stagecoach::with_exit_code(stagecoach::kProgram, [&] { return stagecoach::run(argc, argv); });
 }
