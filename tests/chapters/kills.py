@@ -118,6 +118,8 @@ class Running:
 
     def wait_for_others(self, pid):
         """Returns when no rank but that of process `pid` is left."""
+        for rank in range(self.ranks):
+            self.pid(rank)  # all have begun
         end = time.monotonic() + HANG
         while not self.is_over() and set(self.living()) - {pid}:
             if time.monotonic() > end:
