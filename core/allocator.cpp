@@ -30,7 +30,8 @@ std::size_t round_up(std::size_t bytes, std::size_t multiple) { return (bytes + 
 struct Allocator::Block {
   std::size_t bytes = 0;
   bool free = false;
-  bool starts_segment = false;  // the block before it in address order is in another segment
+  bool starts_segment = false;    // the block before it in address order is in another segment
+  FreeBlocks::node_type entry{};  // of a block in use: to be free takes no memory, so that nothing can fail then
 };
 
 Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)
@@ -47,7 +48,12 @@ void* Allocator::allocate(std::size_t bytes) {
   if (block == blocks_.end()) {
     block = add_segment(size);
   }
-  split(block, size);
+  try {
+    split(block, size);
+  } catch (...) {
+    enter_as_free(block);
+    throw;
+  }
   block->second.free = false;
   stats_.current_bytes += size;
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
@@ -71,6 +77,7 @@ void Allocator::release(void* memory) noexcept {
     ASAN_POISON_MEMORY_REGION(block->first, block->second.bytes);
   }
   block->second.free = true;
+  auto entry = std::move(block->second.entry);
   if (const auto next = std::next(block); next != blocks_.end() && next->second.free && !next->second.starts_segment) {
     free_.erase({next->second.bytes, next->first});
     block = merge_with_next(block);
@@ -81,7 +88,13 @@ void Allocator::release(void* memory) noexcept {
       block = merge_with_next(before);
     }
   }
-  free_.insert({block->second.bytes, block->first});
+  block->second.entry = std::move(entry);
+  enter_as_free(block);
+}
+
+void Allocator::enter_as_free(Blocks::iterator block) noexcept {
+  block->second.entry.value() = {block->second.bytes, block->first};
+  free_.insert(std::move(block->second.entry));
 }
 
 MemoryStats Allocator::stats() const {
@@ -105,12 +118,13 @@ Allocator::Blocks::iterator Allocator::take_best_fit(std::size_t bytes) {
     return blocks_.end();
   }
   const auto block = blocks_.find(found->second);
-  free_.erase(found);
+  block->second.entry = free_.extract(found);
   return block;
 }
 
 Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
   const std::size_t size = round_up(bytes, kSegmentBytes);
+  FreeBlocks one{{size, nullptr}};
   void* memory = source_->acquire(size);
   if (memory == nullptr) {
     give_back_free_segments();  // what is cached in the wrong sizes may be just what is missing
@@ -120,9 +134,17 @@ Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
   if (source_->is_host_memory()) {
     ASAN_POISON_MEMORY_REGION(memory, size);
   }
+  Blocks::iterator block;
+  try {
+    block = blocks_.try_emplace(static_cast<char*>(memory)).first;
+  } catch (...) {
+    source_->give_back(memory);
+    throw;
+  }
+  block->second = {size, true, true, one.extract(one.begin())};
   stats_.reserved_bytes += size;
   ++stats_.segments;
-  return blocks_.emplace(static_cast<char*>(memory), Block{size, true, true}).first;
+  return block;
 }
 
 std::string Allocator::out_of_memory(std::size_t bytes) const {
@@ -148,9 +170,15 @@ void Allocator::split(Blocks::iterator block, std::size_t bytes) {
   if (rest == 0) {
     return;
   }
+  char* tail = block->first + bytes;
+  const auto entry = free_.insert({rest, tail}).first;
+  try {
+    blocks_.emplace_hint(std::next(block), tail, Block{rest, true, false});
+  } catch (...) {
+    free_.erase(entry);
+    throw;
+  }
   block->second.bytes = bytes;
-  const auto tail = blocks_.emplace_hint(std::next(block), block->first + bytes, Block{rest, true, false});
-  free_.insert({rest, tail->first});
 }
 
 Allocator::Blocks::iterator Allocator::merge_with_next(Blocks::iterator block) {

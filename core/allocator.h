@@ -63,11 +63,13 @@ class Allocator {
 
  private:
   struct Block;
-  using Blocks = std::map<char*, Block>;  // all blocks by address, so neighbours are neighbours here
+  using Blocks = std::map<char*, Block>;                       // by address, so neighbours are neighbours here
+  using FreeBlocks = std::set<std::pair<std::size_t, char*>>;  // smallest first
 
   Blocks::iterator take_best_fit(std::size_t bytes);
   Blocks::iterator add_segment(std::size_t bytes);
   void split(Blocks::iterator block, std::size_t bytes);
+  void enter_as_free(Blocks::iterator block) noexcept;
   Blocks::iterator merge_with_next(Blocks::iterator block);
   void give_back_free_segments();
   std::string out_of_memory(std::size_t bytes) const;
@@ -76,7 +78,7 @@ class Allocator {
   std::unique_ptr<MemorySource> source_;
   std::string owner_;
   Blocks blocks_;
-  std::set<std::pair<std::size_t, char*>> free_;  // free blocks, smallest first
+  FreeBlocks free_;
   MemoryStats stats_;
 };
 

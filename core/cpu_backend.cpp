@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <new>
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach {
@@ -18,7 +19,7 @@ namespace {
 class HeapMemory final : public MemorySource {
  public:
   void* acquire(std::size_t bytes) override {
-    void* memory = ::operator new(bytes, kAlignment, std::nothrow);
+    void* memory = std::aligned_alloc(kAlignment, bytes);  // not `new`: the allocator tries again when it fails
 #ifdef MADV_HUGEPAGE
     if (memory != nullptr) {
       ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: fewer, larger pages are found faster
@@ -26,13 +27,11 @@ class HeapMemory final : public MemorySource {
 #endif
     return memory;
   }
-  void give_back(void* memory) override { ::operator delete(memory, kAlignment); }
-  std::optional<std::size_t> free_bytes() const override {
-    return static_cast<std::size_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  }
+  void give_back(void* memory) override { std::free(memory); }
+  std::optional<std::size_t> free_bytes() const override { return available_memory(); }
 
  private:
-  static constexpr std::align_val_t kAlignment{Allocator::kSegmentBytes};  // that of a large page
+  static constexpr std::size_t kAlignment = Allocator::kSegmentBytes;  // that of a large page
 };
 
 /// What one logical CPU device owns.

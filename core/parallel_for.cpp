@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/relax.h"
+#include "core/start_thread.h"
 
 namespace stagecoach {
 namespace {
@@ -40,7 +41,7 @@ void ThreadPool::resize(int threads) {
   stop_.store(false);
   const std::uint64_t seen = generation_.load();
   for (int i = 1; i < threads; ++i) {
-    workers_.emplace_back([this, seen] { work(seen); });
+    workers_.push_back(start_thread(fmt::format("thread {} of {}", i + 1, threads), [this, seen] { work(seen); }));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "datasets/files.h"
 
 namespace stagecoach {
@@ -103,7 +104,10 @@ Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::
   for (const fs::path& path : paths) {
     counts.push_back(count_records(files.emplace_back(path), path));
     total += counts.back();
+    require_memory_for(path.string(), static_cast<std::uint64_t>(files.back().size()));
   }
+  require_memory_for(fmt::format("the data set of {}", paths.front().parent_path().string()),
+                     static_cast<std::uint64_t>(total * kRecord));
   Dataset dataset = make_dataset(total, kSide, classes);
   auto* images = dataset.images.mutable_data<std::uint8_t>();
   auto* labels = dataset.labels.mutable_data<std::int32_t>();

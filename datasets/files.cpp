@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/memory_limits.h"
 
 namespace stagecoach {
 namespace {
@@ -73,6 +74,7 @@ void FileReader::read(void* target, std::size_t bytes) {
 
 std::vector<std::uint8_t> read_file(const fs::path& path) {
   FileReader file(path);
+  require_memory_for(path.string(), static_cast<std::uint64_t>(file.size()));
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
   file.read(bytes.data(), bytes.size());
   return bytes;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/cores.h"
+#include "core/start_thread.h"
 
 namespace stagecoach {
 
@@ -10,7 +11,7 @@ Prefetcher::Prefetcher(std::function<Batch(std::int64_t)> make, std::int64_t fir
     : make_(std::move(make)),
       first_(first),
       last_(last),
-      thread_([this](const std::stop_token& stop) { work(stop); }) {}
+      thread_(start_thread("the thread that makes batches", [this](const std::stop_token& stop) { work(stop); })) {}
 
 std::optional<Batch> Prefetcher::next() {
   std::unique_lock lock(mutex_);
@@ -28,9 +29,9 @@ std::optional<Batch> Prefetcher::next() {
 }
 
 void Prefetcher::work(const std::stop_token& stop) {
-  run_on_cores(usable_cores());  // a rank is pinned to one (parallel/launch.h), which its children would share with it
   std::exception_ptr failure;
   try {
+    run_on_cores(usable_cores());  // a rank is pinned to one (parallel/launch.h), and its children with it
     for (std::int64_t index = first_; index < last_; ++index) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return ready_.size() < kAhead; }) || stop.stop_requested()) {

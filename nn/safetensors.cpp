@@ -11,6 +11,7 @@
 
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "nn/safetensors_header.h"
 
 namespace stagecoach {
@@ -125,6 +126,7 @@ void require_checksum(const Checksum& computed, const std::string& text) {
 
 TensorFile read_file(const std::string& path) {
   InputFile file(path);
+  require_memory_for("it", file.bytes_left());
   const std::string text = read_header_text(file);
   Header header = safetensors::from_text(text, file.bytes_left());
   const bool ours = is_ours(header, text);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -33,8 +34,13 @@ void launch_threads(const World& world, const std::function<void(Rank&)>& body) 
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   };
-  run_on_threads(world, run_rank,
-                 [&](int r, const std::string& why) { shared->fail(fmt::format("rank {} has failed ({})", r, why)); });
+  run_on_threads(world, run_rank, [&](int r, const std::string& why) {
+    try {
+      shared->fail(fmt::format("rank {} has failed ({})", r, why));
+    } catch (const std::bad_alloc&) {
+      shared->fail("out of memory");  // short enough to take none
+    }
+  });
 }
 
 }  // namespace

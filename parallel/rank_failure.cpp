@@ -10,7 +10,9 @@
 
 namespace stagecoach {
 
-std::exception_ptr with_rank(int rank) {
+namespace {
+
+std::exception_ptr in_words(int rank) {
   const std::string activity = take_failed_activity();
   const std::string where = activity.empty() ? "" : ", in the " + activity;
   try {
@@ -27,6 +29,16 @@ std::exception_ptr with_rank(int rank) {
     return std::make_exception_ptr(Error(fmt::format("rank {}{}: out of memory", rank, where)));
   } catch (...) {
     return std::current_exception();
+  }
+}
+
+}  // namespace
+
+std::exception_ptr with_rank(int rank) noexcept {
+  try {
+    return in_words(rank);
+  } catch (...) {
+    return std::current_exception();  // no memory for words either
   }
 }
 

@@ -13,7 +13,7 @@ namespace stagecoach {
 
 /// The exception that is being handled, with the rank, its stage and micro-batch in its text unless it is the user's
 /// business or names them already.
-std::exception_ptr with_rank(int rank);
+std::exception_ptr with_rank(int rank) noexcept;
 
 /// What it says; for one that is no error, "it stops".
 std::string words_of(const std::exception_ptr& failure);

@@ -1,10 +1,18 @@
 #include "chapters/common/exit_code.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
 
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "core/printable.h"
 
 namespace stagecoach {
@@ -16,9 +24,33 @@ int report(const std::string& program, const std::exception& error, int exit_cod
   return exit_code;
 }
 
+/// Takes no memory itself.
+int report_out_of_memory(const char* program) {
+  std::fprintf(stderr, "%s: out of memory; raise the limit (ulimit -v), or use a smaller batch or model\n", program);
+  return 4;
+}
+
+std::terminate_handler terminate_before = nullptr;
+
+/// Ends the program where memory runs out in a function that promises not to throw: libraries have some.
+[[noreturn]] void end_in_order() {
+  static std::atomic_flag is_ending;
+  while (is_ending.test_and_set()) {
+    ::pause();  // another thread is at it
+  }
+  if (has_memory_run_out()) {  // the exception itself is not always known here
+    std::_Exit(report_out_of_memory(program_invocation_short_name));
+  }
+  terminate_before();  // a mistake of the program
+  std::abort();
+}
+
 }  // namespace
 
 int with_exit_code(const std::string& program, const std::function<int()>& body) {
+  keep_memory_reserve();
+  terminate_before = std::set_terminate(end_in_order);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails as on a full disk
   try {
     const int exit_code = body();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
@@ -29,6 +61,9 @@ int with_exit_code(const std::string& program, const std::function<int()>& body)
     return report(program, error, 2);
   } catch (const DataError& error) {
     return report(program, error, 3);
+  } catch (const std::bad_alloc&) {
+    std::fflush(stdout);
+    return report_out_of_memory(program.c_str());
   } catch (const std::exception& error) {
     return report(program, error, 4);
   }

@@ -4,6 +4,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/parallel_for.h"
+#include "core/start_thread.h"
 #include "core/trace.h"
 #include "parallel/comm/activity.h"
 
@@ -47,7 +48,7 @@ Background::Span Background::Pending::wait() const {
 Background::Background(Communicator& comm) : comm_(comm) {
   const Waiting waiting(comm.clock());  // a GPU's clock lets one thread compute at a time
   std::unique_lock lock(mutex_);
-  thread_ = std::jthread([this] {
+  thread_ = start_thread("the thread for communication", [this] {
     std::unique_ptr<Communicator> own;
     try {
       own = comm_.duplicate();

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "core/start_thread.h"
 #include "parallel/comm/patience.h"
 
 namespace stagecoach {
@@ -31,7 +32,7 @@ Mail::Mail(const TcpStoreAddress& address, const std::string& name, int rank, in
       out_.push_when_lost(queue_of(r), letter(kFailed, fmt::format("the process of rank {} has died", rank_)));
     }
   }
-  listener_ = std::jthread([this] { listen(); });
+  listener_ = start_thread("the thread that listens to other ranks", [this] { listen(); });
 }
 
 Mail::~Mail() {
@@ -59,7 +60,7 @@ void Mail::listen() {
       letters_[key].push_back(letter.substr(end + 1));
       came_.notify_all();
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // also of memory that ran out
     if (!ending_) {
       note_failure(error.what());
     }

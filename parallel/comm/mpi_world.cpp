@@ -19,6 +19,7 @@
 
 #include "core/error.h"
 #include "core/relax.h"
+#include "core/start_thread.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
@@ -93,11 +94,16 @@ MpiWorld::~MpiWorld() {
   if (failed()) {
     return;  // MPI would wait for ranks that are gone; the launcher cleans up
   }
-  guard("MPI_Finalize", [&] {
-    MPI_Cancel(&listening_);
-    MPI_Wait(&listening_, MPI_STATUS_IGNORE);
-    MPI_Finalize();
-  });
+  try {
+    guard("MPI_Finalize", [&] {
+      MPI_Cancel(&listening_);
+      MPI_Wait(&listening_, MPI_STATUS_IGNORE);
+      MPI_Finalize();
+    });
+  } catch (const std::exception& error) {  // nobody is left to catch it
+    std::fprintf(stderr, "rank %d: %s\n", rank_, error.what());
+    std::_Exit(4);
+  }
 }
 
 /// Finds the processes of this machine, which can be watched.
@@ -131,7 +137,7 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
-  std::jthread watch([&] {
+  const std::jthread watch = start_thread(fmt::format("the thread that watches {}", call), [&] {
     std::unique_lock lock(mutex);
     if (!changed.wait_for(lock, timeout_, [&] { return done; })) {
       std::fflush(stdout);

@@ -129,10 +129,10 @@ std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, co
   return all;
 }
 
-void ThreadWorld::fail(const std::string& who) {
+void ThreadWorld::fail(std::string who) {
   const std::lock_guard lock(mutex_);
   if (failure_.empty()) {
-    failure_ = who;
+    failure_ = std::move(who);
   }
   for (int rank = 0; rank < static_cast<int>(mailboxes_.size()); ++rank) {
     wake(rank);

@@ -52,8 +52,8 @@ class ThreadWorld {
   std::vector<std::any> meet(const std::string& meeting, int rank, const std::vector<int>& members, std::any mine,
                              const Patience& patience, const std::function<std::string()>& doing);
 
-  /// Tells all ranks, also those that wait now, that `who` has failed. Only the first time counts.
-  void fail(const std::string& who);
+  /// Tells all ranks, also those that wait now, that `who` has failed. Only the first time counts. Takes no memory.
+  void fail(std::string who);
   /// Lets the threads of rank `rank` that wait look again how they shall go on: after a request to stop, or to poll.
   void call(int rank);
 

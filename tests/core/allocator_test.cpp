@@ -3,11 +3,14 @@
 #include "core/allocator.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -22,6 +25,16 @@ using test::ArenaMemory;
 using test::fails_with;
 
 constexpr std::size_t kSegment = Allocator::kSegmentBytes;
+
+/// From now on `new` fails, in this process.
+void use_up_new() {
+  const rlimit nothing_more{0, 0};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &nothing_more), 0);
+  for (std::size_t bytes = std::size_t{1} << 20; bytes >= 16; bytes /= 2) {
+    while (::operator new(bytes, std::nothrow) != nullptr) {  // never given back
+    }
+  }
+}
 
 class AllocatorTest : public ::testing::Test {
  protected:
@@ -240,6 +253,27 @@ TEST_F(AllocatorDeathTest, EndsTheProgramWhenABlockIsFreedTwiceOrForeign) {
   EXPECT_DEATH(memory_.release(block + 8), "");
   memory_.release(block);
   EXPECT_DEATH(memory_.release(block), "");
+}
+
+// What is given back in destructors must be taken without fail, also when `new` has nothing left.
+TEST_F(AllocatorDeathTest, TakesMemoryBackWhenThereIsNoMore) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's `new` ends the program when it has nothing left";
+#endif
+  const auto give_back_without_new = [] {
+    Arena arena(8);
+    Allocator memory(std::make_unique<ArenaMemory>(arena), "test:0");
+    std::array<void*, 1000> blocks{};
+    for (void*& block : blocks) {
+      block = memory.allocate(64);
+    }
+    use_up_new();
+    for (std::size_t i = 0; i < blocks.size(); i += 2) {  // none beside each other, so that all stay apart
+      memory.release(blocks[i]);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(give_back_without_new(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,0 +1,78 @@
+// Memory that runs out, in processes of their own: a limit on it cannot be taken back.
+
+#include "core/memory_limits.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+/// Leaves this process about `bytes` bytes of address space.
+void leave(std::uint64_t bytes) {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::uint64_t most = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+  const rlimit limit{most, most};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+TEST(MemoryLimits, AFileThatDoesNotFitIsNamedWithItsSize) {
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max() - 1;
+  EXPECT_TRUE(fails_with<DataError>({"some/file", "18446744073709551614 bytes", "are available"},
+                                    [&] { require_memory_for("some/file", most); }));
+  EXPECT_NO_THROW(require_memory_for("some/file", 1));
+}
+
+TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers reserve more address space than a limit leaves";
+#endif
+  EXPECT_EXIT(
+      {
+        leave(std::uint64_t{64} << 20);
+        std::exit(available_memory() <= std::uint64_t{64} << 20 ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(MemoryLimitsDeathTest, TheReserveIsThereForThoseWhoReport) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers bring a `new` of their own";
+#endif
+  EXPECT_EXIT(
+      {
+        std::vector<std::vector<char>> taken;
+        taken.reserve(100'000);
+        leave(std::uint64_t{64} << 20);
+        keep_memory_reserve();
+        bool told = false;
+        try {
+          for (;;) {
+            taken.emplace_back(std::size_t{1} << 20);
+          }
+        } catch (const std::bad_alloc&) {
+          const std::string report(std::size_t{2} << 20, 'x');
+          told = report.back() == 'x';
+        }
+        std::exit(told ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace stagecoach
