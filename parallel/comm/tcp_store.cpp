@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/patience.h"
 #include "parallel/comm/tcp_store_message.h"
 
 namespace stagecoach {
@@ -14,10 +15,7 @@ TcpStore::TcpStore(const TcpAddress& address, const std::string& server, Seconds
       timeout_(timeout),
       socket_(connect_to(address, deadline())) {}
 
-TcpDeadline TcpStore::deadline() const {
-  using Clock = std::chrono::steady_clock;
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
-}
+TcpDeadline TcpStore::deadline() const { return deadline_after(timeout_); }
 
 void TcpStore::lost(const std::string& what) const {
   throw CommError(fmt::format("{}: the connection to {} is lost; has that process ended?", what, server_));
