@@ -25,7 +25,7 @@ Chapter whole_chapter() {
                   .title = "",
                   .example = "",
                   .flags = {},
-                  .defaults = {.versions = "stash", .mode = "buckets"},
+                  .defaults = {.momentum = 0.9, .versions = "stash", .mode = "buckets"},
                   .modes = {"buckets", "single"}};
   for (const auto& [flag, reason] : flags_of_some_chapters()) {
     chapter.flags.insert(flag);
