@@ -140,7 +140,7 @@ std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, cons
   if (dealt != model.size() || !positive) {
     throw UsageError(
         fmt::format("the split {} deals out {} layers, the model has {}: each must be in exactly one stage, "
-                    "and each stage must have one",
+                    "and each stage must have one; give another --split",
                     fmt::join(split, ","), dealt, model.size()));
   }
   std::vector<std::shared_ptr<Sequential>> stages;

@@ -133,8 +133,8 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
     return;
   }
   if (process->size > kMaxDevices) {
-    throw UsageError(fmt::format("{} started {} processes, and the run can have at most {} ranks; start fewer",
-                                 process->by, process->size, kMaxDevices));
+    throw UsageError(fmt::format("{} started {} processes, and --ranks can be at most {}; start fewer", process->by,
+                                 process->size, kMaxDevices));
   }
   if (!chapter.flags.contains("ranks")) {
     if (process->size > 1) {
