@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 constexpr const char* kTrainFile = "data_batch_1.bin";
 constexpr const char* kTestFile = "test_batch.bin";
 constexpr const char* kNamesFile = "batches.meta.txt";
-constexpr std::int64_t kMostPictures = 1'000'000;  // 3 GB
 
 Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t seed) {
   Dataset dataset = make_dataset(size, kShapeSide, {kShapeNames.begin(), kShapeNames.end()});
@@ -41,8 +40,8 @@ Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t 
 }
 
 void check_size(std::string_view split, std::int64_t size) {
-  if (size < 1 || size > kMostPictures) {
-    throw UsageError(fmt::format("generated data: {} {} pictures; there can be 1 … {}", size, split, kMostPictures));
+  if (size < 1 || size > kMostGenerated) {
+    throw UsageError(fmt::format("generated data: {} {} pictures; there can be 1 … {}", size, split, kMostGenerated));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "chapters/common/bounds.h"
 #include "chapters/common/exit_code.h"
 #include "core/error.h"
 #include "core/printable.h"
@@ -21,9 +22,17 @@ int run(int argc, const char* const* argv) {
   std::string folder = "data/generated";
   GeneratedSettings settings;
   app.add_option("folder", folder, "Where to")->capture_default_str();
-  app.add_option("--train", settings.train, "Pictures to train with")->capture_default_str();
-  app.add_option("--test", settings.test, "Pictures to test with")->capture_default_str();
-  app.add_option("--seed", settings.seed, "Other seeds give other pictures")->capture_default_str();
+  const auto within = [](const Allowed& allowed) {
+    return CLI::Validator([allowed](std::string& text) { return check(allowed, text); }, "");
+  };
+  const WholeNumbers pictures{1, kMostGenerated};
+  app.add_option("--train", settings.train, "Pictures to train with")
+      ->capture_default_str()
+      ->transform(within(pictures));
+  app.add_option("--test", settings.test, "Pictures to test with")->capture_default_str()->transform(within(pictures));
+  app.add_option("--seed", settings.seed, "Other seeds give other pictures")
+      ->capture_default_str()
+      ->transform(within(kAnySeed));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -71,7 +71,7 @@ void write_text(const fs::path& path, const std::string& text) {
   file.commit();
 }
 
-Settings read_settings(const fs::path& folder) {
+Settings read_settings(const fs::path& folder, const Chapter& chapter) {
   if (!fs::is_directory(folder)) {
     throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
   }
@@ -80,7 +80,7 @@ Settings read_settings(const fs::path& folder) {
   }
   const std::string text =
       read_text(folder / kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
-  return settings_from_json(text, (folder / kConfig).string());
+  return settings_from_json(text, (folder / kConfig).string(), chapter);
 }
 
 fs::path make_folder(const std::string& out) {
@@ -125,7 +125,7 @@ void RunFolder::begin(const Progress& progress) {
 }
 
 bool RunFolder::has_settings() const try {
-  return training_json(read_settings(folder_)) == training_json(settings_);
+  return read_text(folder_ / kConfig, "it was written by this run") == to_json(settings_);
 } catch (const Error&) {
   return false;
 }
@@ -191,8 +191,11 @@ void RunFolder::require_resumable(const Progress& progress, const Checkpoints::M
   if (!is_writer()) {
     return;
   }
-  const Checkpoints saved(folder_ / kCheckpoints, training_json(read_settings(folder_)));
-  const Checkpoints::Found found = saved.newest(misfit);
+  if (!has_settings()) {
+    throw DataError(
+        fmt::format("--out {}: {} was changed or removed; --resume would refuse it", folder_.string(), kConfig));
+  }
+  const Checkpoints::Found found = checkpoints().newest(misfit);
   if (std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step)) {
     throw DataError(
         fmt::format("--out {}: the checkpoint that was just written cannot be read back ({}); --resume "

@@ -75,9 +75,9 @@ class Line {
 
   std::vector<std::int64_t> whole_numbers(const char* key) const {
     const Json list = json_.value(key, Json::array());
-    const auto is_whole = [](const Json& number) { return number.is_number_integer(); };
+    const auto is_whole = [](const Json& number) { return number.is_number_integer() && number >= 0; };  // and fits
     require(list.is_array() && std::all_of(list.begin(), list.end(), is_whole),
-            fmt::format("'{}' is no list of whole numbers", key));
+            fmt::format("'{}' is no list of whole numbers from 0 to 2^63 - 1", key));
     return list.get<std::vector<std::int64_t>>();
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "tests/chapters/program.h"
@@ -178,12 +179,13 @@ TEST_F(Ch01Errors, AChangedConfigIsNotTrusted) {
   make_data(100, 50);
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
   const std::string config = read_bytes(folder() / "run/config.json");
-  for (const auto& [was, is] :
-       {std::pair("\"seed\": 0", "\"seed\": 8"), std::pair("\"microbatches\": 1", "\"microbatches\": 0")}) {
+  for (const auto& [was, is, named] : {std::tuple("\"seed\": 0", "\"seed\": 8", "manifest.safetensors"),
+                                       {"\"microbatches\": 1", "\"microbatches\": 2", "manifest.safetensors"},
+                                       {"\"microbatches\": 1", "\"microbatches\": 0", "'microbatches'"}}) {
     std::string changed = config;
     ASSERT_NE(changed.find(was), std::string::npos);
     write_bytes(folder() / "run/config.json", changed.replace(changed.find(was), std::string(was).size(), is));
-    expect_error({"--resume", "run", "--epochs", "2"}, 3, {"manifest.safetensors", "config.json"});
+    expect_error({"--resume", "run", "--epochs", "2"}, 3, {named, "config.json"});
   }
 }
 

@@ -116,6 +116,8 @@ TEST_F(CompareRefusal, DamagedFilesAreDataErrors) {
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"peak_bytes\":[\"1\"]}",
                 {"line 3", "'peak_bytes'"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"peak_bytes\":7}", {"line 3", "'peak_bytes'"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"peak_bytes\":[18446744073709551615]}",
+                {"line 3", "'peak_bytes'", "from 0 to 2^63 - 1"});
   write("a/metrics.jsonl", good);
   write("a/config.json", "{\"program\": 7");
   expect_error({"a"}, 3, {"a/config.json"});
