@@ -35,8 +35,8 @@ std::optional<Number> number_from(std::string_view text) {
 
 /// "64KiB" as 65536.
 std::optional<std::uint64_t> bytes_from(std::string_view text) {
-  constexpr std::array<std::pair<std::string_view, unsigned>, 5> kUnits{
-      {{"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}}};
+  constexpr std::array<std::pair<std::string_view, unsigned>, 6> kUnits{
+      {{"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const auto number = number_from<std::uint64_t>(text.substr(0, digits));
   const auto* const unit =

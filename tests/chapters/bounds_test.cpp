@@ -88,6 +88,7 @@ TEST(Bounds, GiveAPlainForm) {
   EXPECT_EQ(plain("epochs", "010"), "10") << "not the octal 8";
   EXPECT_EQ(plain("bucket-size", "64KiB"), "65536");
   EXPECT_EQ(plain("bucket-size", "1024GiB"), "1099511627776");
+  EXPECT_EQ(plain("bucket-size", "1TiB"), "1099511627776");
   EXPECT_EQ(plain("bucket-size", "7"), "7");
   EXPECT_EQ(plain("lr", "0"), "0");
   EXPECT_EQ(plain("lr", "1e-2"), "0.01");
