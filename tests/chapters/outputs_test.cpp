@@ -88,7 +88,7 @@ TEST_F(Outputs, OfAReaderByAFifoArrive) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   write("log", "Epoch: 1, Loss: 1.97, acc: 0.49, time cost: 1.83s\n");
   // The shell opens the FIFO for both, so that there is a reader before there is a writer.
-  const Outcome outcome = shell("exec 3<>fifo; " + kCompare + " log --svg fifo && head -c 4 <&3 > got");
+  const Outcome outcome = shell("exec 3<>fifo; " + kCompare + " log --svg fifo && test -p fifo && head -c 4 <&3 > got");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(bytes("got"), "<svg");
 }
