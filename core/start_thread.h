@@ -16,7 +16,8 @@ namespace stagecoach {
 /// starts no more. `what` is such as "thread 3 of 4".
 template <class Body>
 std::jthread start_thread(const std::string& what, Body&& body) {
-  constexpr const char* kWhy = "limit on processes or memory; raise it (ulimit -u, ulimit -v), or use fewer ranks and threads";
+  constexpr const char* kWhy =
+      "limit on processes or memory; raise it (ulimit -u, ulimit -v), or use fewer ranks and threads";
   try {
     return std::jthread(std::forward<Body>(body));
   } catch (const std::system_error&) {

@@ -238,7 +238,9 @@ class Track:
         others = [each for r, each in enumerate(codes) if r != rank]
         if name == "STOP" and running.ranks and not any(each in (0, 4) for each in others):
             raise Wrong(f"{self}: no rank gave up on rank {rank}, which stood still ({codes}): {running.text()}")
-        if name == "XFSZ" and "File too large" not in running.errors():
+        # Before MPI has started, the limit is on the memory that it shares, which are files.
+        reasons = ("File too large", "MPI_Init_thread: no answer")
+        if name == "XFSZ" and not any(reason in running.errors() for reason in reasons):
             raise Wrong(f"{self}: no word of the limit on files: {running.text()}")
 
     def finish(self):
