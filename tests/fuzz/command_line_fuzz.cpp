@@ -1,0 +1,57 @@
+// Command lines, an argument per line: chapters/common/flags.h.
+
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "chapters/common/flags.h"
+#include "core/error.h"
+#include "parallel/schedule/generators.h"
+#include "tests/fuzz/target.h"
+
+using namespace stagecoach;
+
+namespace {
+
+/// A chapter that offers everything that some chapter does.
+Chapter chapter_of_all_flags() {
+  Chapter chapter{.program = "fuzz", .title = "All flags.", .example = "fuzz --smoke", .flags = {}};
+  for (const auto& [flag, reason] : flags_of_some_chapters()) {
+    chapter.flags.insert(flag);
+  }
+  chapter.schedules = schedule_names();
+  chapter.modes = {"buckets", "single", "parameter", "central", "replicate"};
+  chapter.defaults.mode = "buckets";
+  chapter.defaults.ranks = 4;
+  chapter.defaults.mesh = "dp=2,pp=2";
+  return chapter;
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Chapter chapter = chapter_of_all_flags();
+  std::cout.rdbuf(nullptr);  // --help
+  std::istringstream lines{std::string(fuzz::text_of(data, size))};
+  std::vector<std::string> arguments{chapter.program};
+  for (std::string line; std::getline(lines, line);) {
+    arguments.push_back(line);
+  }
+  std::vector<const char*> argv;
+  for (const std::string& argument : arguments) {
+    argv.push_back(argument.c_str());
+  }
+  Settings settings;
+  try {
+    if (!fuzz::accepts<UsageError, DataError>(
+            [&] { settings = parse_flags(static_cast<int>(argv.size()), argv.data(), chapter); })) {
+      return 0;
+    }
+  } catch (const HelpShown&) {
+    return 0;
+  }
+  const std::string json = to_json(settings);
+  fuzz::require(to_json(settings_from_json(json, "config.json")) == json, "--resume would read other settings");
+  return 0;
+}
