@@ -152,26 +152,39 @@ void make_pictures(const Corpus& corpus) {
   }
 }
 
-std::string request(TcpStoreRequest::Operation operation, const std::string& key, const std::string& value = "",
-                    std::int64_t number = 0) {
-  const TcpStoreRequest head{operation, static_cast<std::uint32_t>(key.size()),
-                             static_cast<std::uint32_t>(value.size()), TcpStoreRequest::kMagic, number};
-  return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + key + value;
+std::string hello(const std::string& token, const std::string& name) {
+  std::string bytes;
+  append_head(bytes, TcpStoreHello{TcpStoreHello::kMagic, static_cast<std::uint32_t>(token.size()),
+                                   static_cast<std::uint32_t>(name.size())});
+  return bytes + token + name;
 }
 
-std::string answer(std::int64_t number, const std::string& value) {
-  const TcpStoreAnswer head{number, value.size()};
-  return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + value;
+std::string request(TcpStoreRequest::Operation operation, const std::string& key, const std::string& value = "",
+                    std::int64_t number = 0) {
+  std::string bytes;
+  append_head(bytes, TcpStoreRequest{operation, static_cast<std::uint32_t>(key.size()),
+                                     static_cast<std::uint32_t>(value.size()), TcpStoreRequest::kMagic, number});
+  return bytes + key + value;
+}
+
+std::string answer(std::int64_t number, const std::string& value,
+                   TcpStoreAnswer::Outcome outcome = TcpStoreAnswer::kDone) {
+  std::string bytes;
+  append_head(bytes, TcpStoreAnswer{number, outcome, static_cast<std::uint32_t>(value.size())});
+  return bytes + value;
 }
 
 void make_store(const Corpus& requests, const Corpus& answers) {
   using Request = TcpStoreRequest;
-  requests.add("values", request(Request::kSet, "a", "one") + request(Request::kGet, "a") +
+  const std::string good = hello("token", "rank 1");
+  requests.add("values", good + request(Request::kSet, "a", "one") + request(Request::kGet, "a") +
                              request(Request::kAdd, "n", "", 7) + request(Request::kAdd, "n", "", -3));
-  requests.add("queues", request(Request::kPush, "q", "x") + request(Request::kPop, "q") +
+  requests.add("queues", good + request(Request::kPush, "q", "x") + request(Request::kPop, "q") +
                              request(Request::kPushWhenLost, "lost", "rank 1") + request(Request::kPop, "q"));
-  requests.add("leave", request(Request::kPushWhenLost, "lost", "rank 1") + request(Request::kLeave, "all"));
+  requests.add("leave", good + request(Request::kPushWhenLost, "lost", "rank 1") + request(Request::kLeave, "all"));
+  requests.add("stranger", hello("guess", "") + request(Request::kGet, "a"));
   answers.add("three", answer(5, "") + answer(0, "value") + answer(0, std::string(100, 'x')));
+  answers.add("refused", answer(5, "") + answer(0, "no room", TcpStoreAnswer::kRefused));
 }
 
 void make_checkpoints(const Corpus& corpus) {
