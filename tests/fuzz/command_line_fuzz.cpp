@@ -7,31 +7,13 @@
 
 #include "chapters/common/flags.h"
 #include "core/error.h"
-#include "parallel/schedule/generators.h"
+#include "tests/fuzz/all_flags.h"
 #include "tests/fuzz/target.h"
 
 using namespace stagecoach;
 
-namespace {
-
-/// A chapter that offers everything that some chapter does.
-Chapter chapter_of_all_flags() {
-  Chapter chapter{.program = "fuzz", .title = "All flags.", .example = "fuzz --smoke", .flags = {}};
-  for (const auto& [flag, reason] : flags_of_some_chapters()) {
-    chapter.flags.insert(flag);
-  }
-  chapter.schedules = schedule_names();
-  chapter.modes = {"buckets", "single", "parameter", "central", "replicate"};
-  chapter.defaults.mode = "buckets";
-  chapter.defaults.ranks = 4;
-  chapter.defaults.mesh = "dp=2,pp=2";
-  return chapter;
-}
-
-}  // namespace
-
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const Chapter chapter = chapter_of_all_flags();
+  static const Chapter chapter = fuzz::chapter_of_all_flags();
   std::cout.rdbuf(nullptr);  // --help
   std::istringstream lines{std::string(fuzz::text_of(data, size))};
   std::vector<std::string> arguments{chapter.program};

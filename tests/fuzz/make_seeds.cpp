@@ -69,12 +69,13 @@ void make_safetensors(const Corpus& corpus) {
 }
 
 void make_settings(const Corpus& corpus) {
-  corpus.add("defaults", to_json({.program = "ch01_single_device"}));
-  corpus.add("pipeline", to_json({.program = "ch05_interleaved",
+  corpus.add("defaults", to_json({.program = "ch06_ddp", .mode = "buckets"}));
+  corpus.add("pipeline", to_json({.program = "ch06_ddp",
                                   .microbatches = 8,
                                   .ranks = 4,
                                   .schedule = "interleaved",
                                   .chunks = 2,
+                                  .mode = "buckets",
                                   .split = "2,2,2,1,1,1,2,1",
                                   .clock = "virtual",
                                   .link = "20us,12.5GB/s"}));

@@ -1,6 +1,7 @@
 // config.json: chapters/common/settings.h.
 
 #include <nlohmann/json.hpp>
+
 #include <string>
 
 #include "chapters/common/settings.h"
