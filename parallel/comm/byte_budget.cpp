@@ -13,17 +13,17 @@ void ByteBudget::take(std::size_t bytes) {
     throw TcpStoreRefusal(
         fmt::format("{} can keep at most {} bytes: it has {}, and {} more were to come", owner_, limit_, held_, bytes));
   }
-  if (whole_ != nullptr) {
-    whole_->take(bytes);
+  if (shared_ != nullptr) {
+    shared_->take(beyond_reserve(held_ + bytes) - beyond_reserve(held_));
   }
   held_ += bytes;
 }
 
 void ByteBudget::give_back(std::size_t bytes) noexcept {
-  held_ -= bytes;
-  if (whole_ != nullptr) {
-    whole_->give_back(bytes);
+  if (shared_ != nullptr) {
+    shared_->give_back(beyond_reserve(held_) - beyond_reserve(held_ - bytes));
   }
+  held_ -= bytes;
 }
 
 ByteCharge::ByteCharge(std::shared_ptr<ByteBudget> budget, std::size_t bytes) : budget_(std::move(budget)) {

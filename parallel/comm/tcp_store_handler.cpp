@@ -13,6 +13,7 @@ using State = TcpStoreClient::State;
 // A turn is short, so that a client that sends without end does not keep the others waiting.
 constexpr int kRequestsPerTurn = 16;
 constexpr std::size_t kBytesPerTurn = 16 << 10;
+constexpr std::size_t kReserve = 32 << 10;  // bytes of each client, however much others have
 
 /// Takes the same time wherever the two differ, so that a token cannot be found piece by piece.
 bool is_same_secret(std::string_view one, std::string_view other) {
@@ -31,10 +32,10 @@ bool holds_command(std::string_view bytes) { return take_command(bytes).has_valu
 TcpStoreHandler::TcpStoreHandler(TcpStoreAddress address, const TcpStoreLimits& limits)
     : address_(std::move(address)),
       limits_(limits),
-      budget_(std::make_shared<ByteBudget>("this store", limits.bytes_in_all)) {}
+      budget_(std::make_shared<ByteBudget>("the store", limits.bytes_in_all)) {}
 
 std::shared_ptr<ByteBudget> TcpStoreHandler::new_budget() const {
-  return std::make_shared<ByteBudget>("a client of this store", limits_.bytes_per_client, budget_);
+  return std::make_shared<ByteBudget>("a client of this store", limits_.bytes_per_client, kReserve, budget_);
 }
 
 void TcpStoreHandler::take_turn(TcpStoreClient& client, bool has_news) {
@@ -121,6 +122,11 @@ void TcpStoreHandler::follow(TcpStoreClient& client, const TcpStoreCommand& comm
       contents_.push(key, stored());
       break;
     case Request::kGet:
+      if (StoredTextPtr found = contents_.get(std::string(key))) {
+        client.peer.answer(0, std::move(found));
+        break;
+      }
+      [[fallthrough]];
     case Request::kPop:
       client.waits_for = {command.operation, std::string(key)};
       break;

@@ -1,0 +1,358 @@
+// The store among strangers, and among clients that misbehave: what the ranks ask for is answered, and what the server
+// holds stays small. tests/benchmarks/store_load_benchmark.cpp measures how long the ranks wait.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/mail.h"
+#include "parallel/comm/tcp_store.h"
+#include "tests/parallel/store_stranger.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using test::hello;
+using test::Insider;
+using test::request;
+using test::Stranger;
+using Request = TcpStoreRequest;
+
+constexpr std::chrono::seconds kLong(60);
+constexpr TcpStoreLimits::Seconds kShort(0.05);
+constexpr std::size_t kMiB = 1 << 20;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryIsTheServers = false;  // sanitizers keep what is freed
+#else
+constexpr bool kMemoryIsTheServers = true;
+#endif
+
+/// What the server says of those that it sends away.
+class Reports {
+ public:
+  TcpStoreServer::Report to() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      lines_.push_back(line);
+      came_.notify_all();
+    };
+  }
+  /// Waits for one that holds `text`.
+  bool have(const std::string& text) {
+    std::unique_lock lock(mutex_);
+    return came_.wait_for(lock, kLong, [&] {
+      return std::any_of(lines_.begin(), lines_.end(),
+                         [&](const std::string& line) { return line.find(text) != std::string::npos; });
+    });
+  }
+  std::size_t count() {
+    const std::lock_guard lock(mutex_);
+    return lines_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<std::string> lines_;
+};
+
+/// A server, and a rank that uses it.
+struct Served {
+  explicit Served(const TcpStoreLimits& limits = {})
+      : server({{"127.0.0.1", 0}, "a token of tests"}, limits, reports.to()), rank(server.address(), "rank 0", kLong) {}
+
+  /// The rank's calls are answered, each with what it asked for.
+  void expect_service(int calls = 200) {
+    const std::int64_t before = rank.add("calls", 0);
+    for (int i = 1; i <= calls; ++i) {
+      ASSERT_EQ(rank.add("calls", 1), before + i);
+    }
+  }
+
+  Reports reports;
+  TcpStoreServer server;
+  TcpStore rank;
+};
+
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0;
+  file >> pages >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::size_t descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+/// As many descriptors as this process may have, until the end of a test.
+class DescriptorLimit {
+ public:
+  DescriptorLimit() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    set(before_.rlim_max);
+  }
+  ~DescriptorLimit() { set(before_.rlim_cur); }
+  DescriptorLimit(const DescriptorLimit&) = delete;
+  DescriptorLimit& operator=(const DescriptorLimit&) = delete;
+
+  void set(rlim_t most) const {
+    const rlimit limit{std::min(most, before_.rlim_max), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  rlim_t most() const { return before_.rlim_max; }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(TcpStoreUnderLoad, ASlowReaderKeepsNobodyWaiting) {
+  Served store;
+  const std::string large(TcpStore::kMaxBytes, 'x');
+  store.rank.set("large", large);
+  const Insider slow(store.server);
+  constexpr int kAnswers = 40;  // no socket holds as many
+  for (int i = 0; i < kAnswers; ++i) {
+    ASSERT_TRUE(slow.say(request(Request::kGet, "large")));
+  }
+  store.expect_service();
+  // They were kept for it: the server neither waited for it to read nor gave up.
+  for (int i = 0; i < kAnswers; ++i) {
+    ASSERT_EQ(slow.hear(), "+" + large);
+  }
+  EXPECT_EQ(store.reports.count(), 0U);
+}
+
+TEST(TcpStoreUnderLoad, AReaderThatNeverReadsIsSentAway) {
+  Served store({.stall = kShort});
+  store.rank.set("large", std::string(TcpStore::kMaxBytes, 'x'));
+  const Insider slow(store.server);
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(slow.say(request(Request::kGet, "large")));
+  }
+  EXPECT_TRUE(store.reports.have("left a request unfinished or an answer untaken"));
+  store.expect_service();
+}
+
+TEST(TcpStoreUnderLoad, ARequestThatNeverEndsIsSentAway) {
+  Served store({.stall = kShort});
+  const Insider slow(store.server);
+  ASSERT_TRUE(slow.say(request(Request::kSet, "key", "value").substr(0, 26)));
+  EXPECT_NE(slow.hear().find("for 0.05 s it has left a request unfinished"), std::string::npos);
+  EXPECT_TRUE(slow.is_sent_away());
+  store.expect_service();
+}
+
+TEST(TcpStoreUnderLoad, AFloodWithoutTheTokenIsNotTakenIn) {
+  Served store;
+  const std::string much = hello("a wrong token") + std::string(16 * kMiB, 'x');
+  const std::size_t before = resident_bytes();
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_FALSE(Stranger(store.server).say(much)) << "the connection is ended before all is sent";
+    store.expect_service(20);
+  }
+  if (kMemoryIsTheServers) {
+    EXPECT_LT(resident_bytes(), before + 16 * kMiB);
+  }
+  EXPECT_TRUE(store.reports.have("its token is not rank 0's"));
+}
+
+TEST(TcpStoreUnderLoad, AFloodOfThoseThatWereLetInIsBounded) {
+  Served store;
+  const std::string megabyte(TcpStore::kMaxBytes, 'x');
+  const std::size_t before = resident_bytes();
+  for (int client = 0; client < 8; ++client) {
+    TcpStore flooding(store.server.address(), "rank 0", kLong);
+    EXPECT_TRUE(fails_with<CommError>({"rank 0", "can keep at most", "bytes"}, [&] {
+      for (int i = 0; i < 64; ++i) {
+        flooding.push("nobody takes it out", megabyte);
+        flooding.add("sent", 1);
+      }
+    }));
+    store.expect_service(20);
+  }
+  if (kMemoryIsTheServers) {
+    EXPECT_LT(resident_bytes(), before + 64 * kMiB);
+  }
+  // What was taken in is taken out again, and makes room.
+  EXPECT_EQ(store.rank.pop("nobody takes it out"), megabyte);
+  store.rank.set("large", megabyte);
+  EXPECT_EQ(store.rank.get("large"), megabyte);
+}
+
+TEST(TcpStoreUnderLoad, SmallThingsCountToo) {
+  Served store;
+  const std::size_t before = resident_bytes();
+  TcpStore flooding(store.server.address(), "rank 0", kLong);
+  int numbers = 0;
+  EXPECT_TRUE(fails_with<CommError>({"can keep at most"}, [&] {
+    for (; numbers < 100'000; ++numbers) {
+      flooding.add(fmt::format("{}", numbers), 1);
+    }
+  }));
+  EXPECT_GT(numbers, 10'000);
+  EXPECT_EQ(flooding.add("0", 1), 2) << "a number that it has costs nothing more";
+  if (kMemoryIsTheServers) {
+    EXPECT_LT(resident_bytes(), before + 16 * kMiB);
+  }
+  store.expect_service();
+}
+
+TEST(TcpStoreUnderLoad, FiveThousandConnections) {
+  const DescriptorLimit limit;
+  const std::size_t count = std::min<std::size_t>(5000, limit.most() - 200);
+  Served store;
+  const std::size_t before = descriptors();
+  std::vector<Stranger> strangers;
+  std::thread comes([&] {
+    for (std::size_t i = 0; i < count; ++i) {
+      strangers.emplace_back(store.server);
+    }
+  });
+  store.expect_service(1000);
+  comes.join();
+  EXPECT_EQ(strangers.size(), count);
+  TcpStore late(store.server.address(), "rank 0", kLong);
+  EXPECT_EQ(late.add("late", 1), 1) << "a rank that comes after them is let in";
+  const TcpStoreLimits limits;
+  EXPECT_LE(descriptors(), before + count + 2 + static_cast<std::size_t>(limits.handshakes) + 1);
+  EXPECT_TRUE(strangers.front().is_sent_away());
+  EXPECT_LE(store.reports.count(), 20U) << "they do not fill a log";
+  store.expect_service();
+}
+
+TEST(TcpStoreUnderLoad, TheOldestOfThoseThatSayNothingMakesRoom) {
+  Served store({.handshakes = 2});
+  const Stranger first(store.server);
+  const Stranger second(store.server);
+  const Stranger third(store.server);
+  EXPECT_TRUE(first.is_sent_away());
+  ASSERT_TRUE(second.say(hello(store.server.address().token)));
+  EXPECT_EQ(second.hear(), "+");
+}
+
+TEST(TcpStoreUnderLoad, ThoseThatSayNothingAreSentAway) {
+  Served store({.handshake = kShort});
+  const Stranger silent(store.server);
+  EXPECT_TRUE(silent.is_sent_away());
+  const Stranger halting(store.server);
+  EXPECT_TRUE(halting.say(hello(store.server.address().token).substr(0, 20)));
+  EXPECT_TRUE(halting.is_sent_away());
+  EXPECT_TRUE(store.reports.have("it has not said its token within 0.05 s"));
+}
+
+TEST(TcpStoreUnderLoad, WithoutDescriptorsStrangersMakeRoom) {
+  Served store;
+  const Stranger silent(store.server);
+  const Insider known(store.server);  // has come after it: that is with the server now
+  const TcpSocket another(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const DescriptorLimit limit;
+  limit.set(static_cast<rlim_t>(another.descriptor()) + 1);
+  std::vector<TcpSocket> all;
+  for (int copy = ::dup(another.descriptor()); copy >= 0; copy = ::dup(another.descriptor())) {
+    all.emplace_back(copy);
+  }
+  // Now neither side can open a socket; this one is open.
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(store.server.address().at.port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(another.descriptor(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  EXPECT_TRUE(silent.is_sent_away());
+  const std::string bytes = hello(store.server.address().token);
+  ASSERT_TRUE(another.send(bytes.data(), bytes.size()));
+  TcpStoreAnswer welcome{};
+  EXPECT_EQ(another.receive(&welcome, sizeof(welcome), test::soon()), TcpSocket::Outcome::done);
+  store.expect_service();
+}
+
+TEST(TcpStoreUnderLoad, AWrongTokenIsRefusedAtOnce) {
+  Served store;
+  const std::string token = store.server.address().token;
+  for (const std::string& wrong : {std::string(), token.substr(1), token + "x", std::string(token.size(), 'x')}) {
+    EXPECT_TRUE(fails_with<UsageError>(
+        {"rank 0 (127.0.0.1:", "refuses this process", "its token is not rank 0's", "STAGECOACH_TOKEN"}, [&] {
+          TcpStore({store.server.address().at, wrong}, "rank 0", kLong);
+        }));
+  }
+  const Stranger stranger(store.server);
+  ASSERT_TRUE(stranger.say(hello("a wrong token") + request(Request::kAdd, "number", "", 1)));
+  EXPECT_EQ(stranger.hear().substr(0, 13), "-its token is");
+  EXPECT_TRUE(stranger.is_sent_away());
+  EXPECT_EQ(store.rank.add("number", 0), 0) << "what comes behind a wrong token is not read";
+}
+
+TEST(TcpStoreUnderLoad, ARankThatIsTakenIsNamed) {
+  Served store;
+  const TcpStore one(store.server.address(), "rank 0", kLong, "rank 1");
+  const std::string name = "two processes say that they are rank 1, this one and one that came from 127.0.0.1:";
+  EXPECT_TRUE(fails_with<UsageError>({name.c_str(), "RANK"},
+                                     [&] { TcpStore(store.server.address(), "rank 0", kLong, "rank 1"); }));
+  EXPECT_TRUE(store.reports.have("two processes say that they are rank 1"));
+  const Mail mail(store.server.address(), "run", 1, 2, kLong);
+  EXPECT_TRUE(fails_with<UsageError>({"two processes say that they are rank 1 of 'run'"},
+                                     [&] { Mail(store.server.address(), "run", 1, 2, kLong); }));
+}
+
+TEST(TcpStoreUnderLoad, MoreThanTheWorldAreRefused) {
+  Served store({.clients = 2});
+  {
+    const TcpStore second(store.server.address(), "rank 0", kLong);
+    EXPECT_TRUE(fails_with<UsageError>({"2 connections are all that this store expects", "another run"},
+                                       [&] { TcpStore(store.server.address(), "rank 0", kLong); }));
+  }
+  EXPECT_EQ(TcpStore(store.server.address(), "rank 0", kLong).add("one has left", 1), 1);
+}
+
+TEST(TcpStoreUnderLoad, AddDoesNotWrap) {
+  Served store;
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(store.rank.add("large", kMax), kMax);
+  EXPECT_TRUE(fails_with<CommError>({"'large'", "does not fit into 64 bits"}, [&] { store.rank.add("large", 1); }));
+  EXPECT_EQ(store.rank.add("large", -1), kMax - 1) << "neither the number nor the client has suffered";
+  EXPECT_EQ(store.rank.add("small", -kMax), -kMax);
+  EXPECT_TRUE(fails_with<CommError>({"'small'"}, [&] { store.rank.add("small", -kMax); }));
+}
+
+TEST(TcpStoreUnderLoad, WhatIsNoRequestEndsTheConnection) {
+  Served store;
+  std::string too_large = request(Request::kSet, "key");
+  reinterpret_cast<TcpStoreRequest*>(too_large.data())->value_bytes = 0xffffffff;
+  for (const std::string& bad : {request(static_cast<Request::Operation>(99), "key"), std::string(64, 'x'), too_large,
+                                 request(Request::kPop, "a") + request(Request::kPop, "b")}) {
+    const Insider client(store.server);
+    ASSERT_TRUE(client.say(bad));
+    EXPECT_EQ(client.hear().substr(0, 1), "-");
+    EXPECT_TRUE(client.is_sent_away());
+  }
+  store.expect_service();
+}
+
+TEST(TcpStoreUnderLoad, WhatOneThatIsSentAwayLeftIsPushed) {
+  Served store;
+  const Insider client(store.server);
+  ASSERT_TRUE(client.say(request(Request::kPushWhenLost, "news", "it is lost") + std::string(64, 'x')));
+  EXPECT_EQ(store.rank.pop("news"), "it is lost");
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,118 @@
+// The secret of a run's ranks, and the addresses that its store may listen at.
+
+#include "parallel/comm/tcp_store_token.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/own_address.h"
+#include "parallel/comm/tcp_store.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+using test::fails_with;
+
+std::map<std::string, std::string> variables;  // of the environment that a test looks into
+
+const char* get(const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? nullptr : found->second.c_str();
+}
+
+/// A home that is empty at first.
+class StoreToken : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(home);
+    variables = {{"HOME", home}};
+  }
+  void TearDown() override { fs::remove_all(home); }
+
+  const std::string home = testing::TempDir() + "stagecoach_home_" + random_token();
+  const std::string file = home + "/.stagecoach_token";
+};
+
+TEST_F(StoreToken, OfTheEnvironmentComesFirst) {
+  variables["STAGECOACH_TOKEN"] = "0123456789abcdef";
+  EXPECT_EQ(store_token_in(get), "0123456789abcdef");
+  EXPECT_FALSE(fs::exists(file));
+}
+
+TEST_F(StoreToken, ThatIsNoSecretIsRefused) {
+  for (const std::string& token : {std::string(), std::string("short"), std::string(257, 'x')}) {
+    variables["STAGECOACH_TOKEN"] = token;
+    EXPECT_TRUE(fails_with<UsageError>({"STAGECOACH_TOKEN: expected a secret of 16 to 256 bytes", "openssl rand"},
+                                       [] { store_token_in(get); }));
+  }
+}
+
+TEST_F(StoreToken, OfTheUserIsMadeOnceAndOnlyForThatUser) {
+  std::vector<std::future<std::string>> ranks;
+  for (int r = 0; r < 8; ++r) {
+    ranks.push_back(std::async(std::launch::async, [] { return store_token_in(get); }));
+  }
+  std::set<std::string> tokens;
+  for (auto& rank : ranks) {
+    tokens.insert(rank.get());
+  }
+  EXPECT_EQ(tokens.size(), 1U);
+  EXPECT_EQ(tokens.begin()->size(), 32U);
+  EXPECT_EQ(store_token_in(get), *tokens.begin());
+  struct stat state {};
+  ASSERT_EQ(::stat(file.c_str(), &state), 0);
+  EXPECT_EQ(state.st_mode & 0777U, 0600U);
+  EXPECT_EQ(std::distance(fs::directory_iterator(home), fs::directory_iterator()), 1) << "no drafts are left";
+}
+
+TEST_F(StoreToken, ThatOthersCanReadIsRefused) {
+  const std::string token = store_token_in(get);
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
+  EXPECT_TRUE(fails_with<UsageError>({file.c_str(), "got mode 604", "remove it"}, [] { store_token_in(get); }));
+  fs::remove(file);
+  EXPECT_NE(store_token_in(get), token);
+}
+
+TEST_F(StoreToken, WithoutAPlaceIsAskedFor) {
+  variables = {};
+  EXPECT_TRUE(fails_with<UsageError>({"neither STAGECOACH_TOKEN nor HOME"}, [] { store_token_in(get); }));
+  variables["HOME"] = home + "/no such folder";
+  EXPECT_TRUE(fails_with<UsageError>({"cannot be written", "STAGECOACH_TOKEN"}, [] { store_token_in(get); }));
+}
+
+const std::string kToken = "a token of tests";
+
+TEST(StoreAddress, NoOtherIsListenedAt) {
+  const TcpStoreServer server({{"127.0.0.1", 0}, kToken});
+  const TcpStoreAddress beside{{"127.0.0.2", server.address().at.port}, kToken};  // this machine too
+  EXPECT_TRUE(fails_with<CommError>({"nobody answered"},
+                                    [&] { TcpStore(beside, "rank 0", std::chrono::duration<double>(0.05)); }));
+}
+
+TEST(StoreAddress, OfAnotherMachineIsRefused) {
+  EXPECT_TRUE(fails_with<UsageError>({"192.0.2.1 is no address of this machine", "MASTER_ADDR=", "start rank 0"}, [] {
+    TcpStoreServer({{"192.0.2.1", 0}, kToken});
+  }));
+  EXPECT_TRUE(fails_with<UsageError>({"0.0.0.0 stands for every address", "MASTER_ADDR="}, [] {
+    TcpStoreServer({{"0.0.0.0", 0}, kToken});
+  }));
+}
+
+TEST(StoreAddress, OfThisMachineCanBeListenedAt) {
+  const TcpStoreServer server({{own_address(), 0}, kToken});
+  EXPECT_EQ(TcpStore(server.address(), "rank 0", std::chrono::seconds(30)).add("come", 1), 1);
+}
+
+}  // namespace
+}  // namespace stagecoach
