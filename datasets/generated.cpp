@@ -14,8 +14,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::int64_t kMostPictures = 1'000'000;  // 3 GB
-
 Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t seed) {
   Dataset dataset = make_dataset(size, kShapeSide, {kShapeNames.begin(), kShapeNames.end()});
   auto* images = dataset.images.mutable_data<std::uint8_t>();  // [size, 3, 32, 32]
@@ -35,8 +33,8 @@ Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t 
 }
 
 void check_size(std::string_view split, std::int64_t size) {
-  if (size < 1 || size > kMostPictures) {
-    throw UsageError(fmt::format("generated data: {} {} pictures; there can be 1 … {}", size, split, kMostPictures));
+  if (size < 1 || size > kMostGenerated) {
+    throw UsageError(fmt::format("generated data: {} {} pictures; there can be 1 … {}", size, split, kMostGenerated));
   }
 }
 

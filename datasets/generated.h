@@ -10,6 +10,8 @@
 
 namespace stagecoach {
 
+inline constexpr std::int64_t kMostGenerated = 1'000'000;  ///< pictures of a split; 3 GB
+
 struct GeneratedSettings {
   std::int64_t train = 10000;  ///< pictures to train with
   std::int64_t test = 2000;    ///< pictures to test with

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -61,8 +60,9 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
   if (world.ranks < 1 || world.ranks > kMaxDevices) {
     throw UsageError(fmt::format("{} ranks: at least 1 and at most {} can run", world.ranks, kMaxDevices));
   }
-  if (!std::isfinite(world.timeout) || world.timeout <= 0) {
-    throw UsageError(fmt::format("a timeout of {} s: it must be more than 0", world.timeout));
+  if (!(world.timeout > 0 && world.timeout <= kLongestTimeout)) {
+    throw UsageError(
+        fmt::format("a timeout of {} s: it must be more than 0, and at most {:.0f}", world.timeout, kLongestTimeout));
   }
   if (world.transport == Transport::mpi) {
     mpi::run_rank(world, body);

@@ -20,6 +20,8 @@ struct Rank {
   Communicator& comm;
 };
 
+inline constexpr double kLongestTimeout = 1e6;  ///< seconds: eleven days
+
 /// How ranks talk.
 enum class Transport { thread, mpi, nccl };
 
@@ -46,7 +48,7 @@ std::unique_ptr<Communicator> alone(Device device, ClockKind clock = ClockKind::
 /// for it, or will, are stopped; then its error is thrown here: a UsageError or DataError as it is, another Error with
 /// the rank, its stage and micro-batch before its words. Processes throw the errors of their own rank. Throws
 /// UsageError for a world of no ranks, of more than kMaxDevices, of others than the launcher started, with a timeout
-/// that is not positive, or with a transport that is not built in.
+/// that is not positive or beyond kLongestTimeout, or with a transport that is not built in.
 void launch(const World& world, const std::function<void(Rank&)>& body);
 
 /// Makes `values` those of rank 0 where ranks are processes: what each has measured by itself differs. All processes

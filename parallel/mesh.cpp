@@ -14,7 +14,9 @@ MeshSizes mesh_from_text(const std::string& text) {
   MeshSizes sizes;
   const auto refuse = [&] {
     throw UsageError(
-        fmt::format("--mesh {}: give the ranks that share data and those of a pipeline, such as dp=2,pp=2", text));
+        fmt::format("'{}' is no mesh: give the ranks that share data and those of a pipeline, each from 1 to {}, such "
+                    "as dp=2,pp=2",
+                    text, kMaxDevices));
   };
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -33,8 +35,8 @@ MeshSizes mesh_from_text(const std::string& text) {
     refuse();
   }
   if (1LL * sizes.data * sizes.pipeline > kMaxDevices) {
-    throw UsageError(fmt::format("--mesh {}: that are {} ranks, at most {} can run", text,
-                                 1LL * sizes.data * sizes.pipeline, kMaxDevices));
+    throw UsageError(fmt::format("'{}' asks for {} ranks, at most {} can run", text, 1LL * sizes.data * sizes.pipeline,
+                                 kMaxDevices));
   }
   return sizes;
 }

@@ -18,7 +18,7 @@ void require_enough(int layers, int stages) {
   if (stages < 1 || stages > layers) {
     throw UsageError(
         fmt::format("{} layers cannot be dealt to {} stages: each stage takes at least one; at most {} "
-                    "stages can be had",
+                    "stages can be had, so give fewer --ranks, or fewer --chunks",
                     layers, stages, layers));
   }
 }
@@ -81,15 +81,18 @@ std::vector<double> parameter_costs(const Sequential& model) {
 
 namespace {
 
-/// "5,4,3"; `what` says what the numbers are.
+/// "5,4,3"; `what` says what the numbers are. Their sum fits an int.
 std::vector<int> numbers_from_text(const std::string& text, const char* what) {
+  constexpr int kLargest = 1 << 15;  // number, and number of numbers
   std::vector<int> numbers;
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at <= end;) {
     int number = 0;
     const auto [stop, error] = std::from_chars(at, end, number);
-    if (error != std::errc() || number < 1 || (stop != end && *stop != ',')) {
-      throw UsageError(fmt::format("'{}' is no list of {}", text, what));
+    const bool is_number = error == std::errc() && (stop == end || *stop == ',');
+    if (!is_number || number < 1 || number > kLargest || numbers.size() == kLargest) {
+      throw UsageError(fmt::format("'{}' is no list of {}: expected up to {} whole numbers from 1 to {}", text, what,
+                                   kLargest, kLargest));
     }
     numbers.push_back(number);
     at = stop + 1;
@@ -132,7 +135,7 @@ std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const 
 }
 
 std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split) {
-  const int dealt = std::accumulate(split.begin(), split.end(), 0);
+  const auto dealt = std::accumulate(split.begin(), split.end(), std::int64_t{0});
   const bool positive = std::all_of(split.begin(), split.end(), [](int layers) { return layers >= 1; });
   if (dealt != model.size() || !positive) {
     throw UsageError(

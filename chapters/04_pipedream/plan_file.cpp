@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <limits>
+#include <cstdint>
 #include <numeric>
+#include <type_traits>
 
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
@@ -14,6 +15,8 @@ namespace stagecoach {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostPictures = 1 << 20;  // of a micro-batch, as --batch-size
 
 std::int64_t microbatch_of(const Settings& settings) {
   return micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
@@ -40,11 +43,15 @@ Json json_of(const std::string& name, const LayerProfile& layer) {
 LayerProfile layer_of(const Json& json, const std::string& path) {
   LayerProfile layer;
   for_each_figure(layer, [&](const char* key, auto& value) {
-    json.at(key).get_to(value);
-    if (!(static_cast<double>(value) >= 0)) {
-      throw DataError(
-          fmt::format("{}: '{}' of layer {} is {}; it cannot be negative", path, key, json.value("name", "?"), value));
+    constexpr bool kIsBytes = std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>;
+    constexpr double kMost = kIsBytes ? 1LL << 40 : 1e6;
+    const Json& figure = json.at(key);
+    const bool is_number = kIsBytes ? figure.is_number_integer() : figure.is_number();
+    if (!is_number || !(figure >= 0 && figure <= kMost)) {
+      throw DataError(fmt::format("{}: '{}' of layer {}: expected {} from 0 to {:.0f}, got {}", path, key,
+                                  json.value("name", "?"), kIsBytes ? "whole bytes" : "seconds", kMost, figure.dump()));
     }
+    figure.get_to(value);
   });
   return layer;
 }
@@ -68,22 +75,31 @@ void require_model(const Json& json, const std::string& path, const Settings& se
         "with --save-plan",
         path, device, settings.device, device));
   }
-  const auto pictures = json.at("microbatch").get<std::int64_t>();
+  const Json& pictures = json.at("microbatch");
+  if (!pictures.is_number_integer() || pictures < 1 || pictures > kMostPictures) {
+    throw DataError(fmt::format("{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMostPictures,
+                                pictures.dump()));
+  }
   if (pictures != microbatch_of(settings)) {
     throw UsageError(fmt::format(
         "--plan {}: its layers were measured with micro-batches of {} pictures, the run has {}; give --batch-size {}, "
         "or make another plan with --save-plan",
-        path, pictures, microbatch_of(settings), pictures * settings.microbatches));
+        path, pictures.dump(), microbatch_of(settings), pictures.get<std::int64_t>() * settings.microbatches));
   }
 }
 
-/// A list of whole numbers from 1 on.
+/// A list of whole numbers from 1 on, whose sum fits an int.
 std::vector<int> counts_in(const Json& json, const char* key, const std::string& path) {
+  constexpr std::size_t kLargest = 1 << 15;
   const Json& list = json.at(key);
   for (const Json& count : list) {
-    if (!count.is_number_integer() || count < 1 || count > std::numeric_limits<int>::max()) {
-      throw DataError(fmt::format("{}: '{}' has {}; its numbers are whole and at least 1", path, key, count.dump()));
+    if (!count.is_number_integer() || count < 1 || count > kLargest) {
+      throw DataError(
+          fmt::format("{}: '{}' has {}; its numbers are whole, from 1 to {}", path, key, count.dump(), kLargest));
     }
+  }
+  if (list.size() > kLargest) {
+    throw DataError(fmt::format("{}: '{}' has {} numbers, at most {} can be", path, key, list.size(), kLargest));
   }
   return list.get<std::vector<int>>();
 }

@@ -34,13 +34,13 @@ bool needs_profile(const Settings& settings) {
 }
 
 /// Read from --plan, or measured. With --plan and no other wish also the stages.
-PlanFile measured_layers(const Settings& settings, const World& world, Sequential& model) {
+PlanFile measured_layers(const Settings& settings, const World& world, const Dataset& data, Sequential& model) {
   if (!settings.plan.empty()) {
     return read_plan(settings.plan, settings, model);
   }
   PlanFile measured;
   if (needs_profile(settings)) {
-    measured.layers = measure_layers(settings, world, model);
+    measured.layers = measure_layers(settings, world, data, model);
   }
   return measured;
 }
@@ -88,7 +88,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.batch_size = settings.batch_size;
   const Device device{plan.world.device};
   const auto model = open_model(settings, data, device);
-  PlanFile measured = measured_layers(settings, plan.world, *model);
+  PlanFile measured = measured_layers(settings, plan.world, data, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
   const auto sizes = sizes_of_batches(data.size(), 0, settings.batch_size, settings.microbatches);

@@ -2,16 +2,25 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
 
 #include "core/error.h"
 
 namespace stagecoach {
 namespace {
 
+/// An error is one line, and moves no cursor, whatever texts of the user or of a file it quotes.
+std::string on_one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
 int report(const std::string& program, const std::exception& error, int exit_code) {
   std::fflush(stdout);
-  fmt::print(stderr, "{}: {}\n", program, error.what());
+  fmt::print(stderr, "{}: {}\n", program, on_one_line(error.what()));
   return exit_code;
 }
 

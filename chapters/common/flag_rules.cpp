@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <numeric>
 
 #include "core/device.h"
 #include "core/error.h"
 #include "nn/models.h"
-#include "parallel/comm/link.h"
 #include "parallel/comm/nccl.h"
 #include "parallel/launched.h"
 #include "parallel/mesh.h"
@@ -74,6 +72,9 @@ void require_consistent_versions(const Settings& s) {
   if (s.balance == "pipedream" && s.resume.empty() && (!s.replicas.empty() || !s.split.empty())) {
     throw UsageError("--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
   }
+  if (s.balance == "plan" && s.resume.empty() && s.plan.empty()) {
+    throw UsageError("--balance plan takes the stages out of a file; give --plan FILE");
+  }
   if (!s.resume.empty() && !s.plan.empty()) {
     throw UsageError("--plan with --resume: a resumed run goes on with the stages that it had; leave --plan out");
   }
@@ -109,7 +110,6 @@ void require_consistent_sharing(const Settings& s) {
   refuse(!buckets && s.bucket_size != BucketCaps{}.rest, "bucket-size", only_buckets);
   refuse(!buckets && s.first_bucket_size != BucketCaps{}.first, "first-bucket-size", only_buckets);
   refuse(!buckets && mesh.pipeline > 1, "mesh", fmt::format("pipelines reduce in buckets, not by --mode {}", s.mode));
-  refuse(s.bucket_size < 1 || s.first_bucket_size < 1, "bucket-size", "a bucket holds at least one byte");
   const std::string no_pipeline = "here no pipeline is cut; --mesh dp=2,pp=2 has some";
   refuse(mesh.pipeline == 1 && !s.split.empty(), "split", no_pipeline);
   refuse(mesh.pipeline == 1 && s.recompute, "recompute", no_pipeline);
@@ -131,6 +131,10 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
   if (!process) {
     s.transport = was_given("transport") ? s.transport : "thread";
     return;
+  }
+  if (process->size > kMaxDevices) {
+    throw UsageError(fmt::format("{} started {} processes, and the run can have at most {} ranks; start fewer",
+                                 process->by, process->size, kMaxDevices));
   }
   if (!chapter.flags.contains("ranks")) {
     if (process->size > 1) {
@@ -172,6 +176,9 @@ void choose_transport(Settings& s, const WasGiven& was_given) {
   if (s.transport == "mpi" && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
     s.transport = "nccl";
   }
+  if (s.transport == "mpi" && by_torchrun && launched()->size == 1 && !was_given("transport")) {
+    s.transport = "thread";  // one rank talks to nobody
+  }
   if (s.transport == "mpi" && by_torchrun) {
     throw UsageError(
         "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
@@ -207,7 +214,6 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
     throw UsageError(fmt::format(
         "--link {} is for --clock virtual: by the wall clock messages take the time that they take", s.link));
   }
-  static_cast<void>(link_from_text(s.link));
   if (s.clock == "virtual" && s.threads > 1 && parse_device(s.device).type == DeviceType::cpu) {
     throw UsageError(
         fmt::format("--threads {} with --clock virtual: that clock counts the time of one core a rank; leave --threads "
@@ -222,9 +228,6 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   if (chapter.flags.contains("ranks") && s.device != "cpu" && s.device != "cuda") {
     throw UsageError(
         fmt::format("--device {} names one device; {} ranks take theirs in turn from cpu or cuda", s.device, s.ranks));
-  }
-  if (!std::isfinite(s.timeout) || s.timeout <= 0) {
-    throw UsageError(fmt::format("--timeout {}: give a number of seconds above 0", s.timeout));
   }
 }
 

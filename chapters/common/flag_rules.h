@@ -21,7 +21,8 @@ void fill_in_defaults(Settings& settings, const WasGiven& was_given);
 void follow_launcher(Settings& settings, const Chapter& chapter, const WasGiven& was_given);
 
 /// Between processes on GPUs: NCCL where it is built in and nothing else was asked for. Throws UsageError for NCCL
-/// without GPUs, and for processes of torchrun that cannot use it. The device must be decided by now.
+/// without GPUs, and for several processes of torchrun that cannot use it; a single one is a rank by itself. The device
+/// must be decided by now.
 void choose_transport(Settings& settings, const WasGiven& was_given);
 
 /// Throws UsageError for settings that contradict each other.

@@ -3,14 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
+#include <filesystem>
 #include <iostream>
+#include <utility>
 
+#include "chapters/common/bounds.h"
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
-#include "nn/models.h"
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/launched.h"
@@ -34,89 +34,60 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
   }
 }
 
-/// CLI11 would take "-1" for the largest number.
-std::string is_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  const bool good = error == std::errc() && end == text.data() + text.size();
-  return good ? "" : fmt::format("{} is no whole number from 0 to 2^64 - 1", text);
-}
-
-std::string is_not_negative(const std::string& text) {
-  return text.rfind('-', 0) == 0 ? fmt::format("{} is negative", text) : "";
-}
-
-/// "64KiB" to "65536". CLI11's own would take "-1" for the largest number.
-std::string as_size(std::string& text) {
-  const std::string error = is_not_negative(text);
-  return error.empty() ? CLI::AsSizeValue(false)(text) : error;
-}
-
 /// Adds the flags of a chapter, each bound to a setting.
 class FlagAdder {
  public:
-  FlagAdder(CLI::App& app, const Chapter& chapter, Settings& settings)
-      : app_(app),
-        chapter_(chapter),
-        s_(settings),
-        positive_(std::int64_t{1}, std::int64_t{1} << 30, "INT >= 1"),
-        not_negative_(std::int64_t{0}, std::int64_t{1} << 30, "INT >= 0") {}
+  FlagAdder(CLI::App& app, const Chapter& chapter, const Bounds& bounds, Settings& settings)
+      : app_(app), chapter_(chapter), s_(settings), bounds_(bounds) {}
 
   void add_data() {
     group_ = "Data";
     offer("data", s_.data, "CIFAR-10 in its binary layout, a folder of pictures, or 'generated'");
     offer_switch("augment", s_.augment, "Crop and flip the training pictures at random");
-    offer("image-size", s_.image_size, "Resize the pictures to this many pixels (0: what the model is made for)")
-        ->check(CLI::Range(0, 1024));
+    offer("image-size", s_.image_size, "Resize the pictures to this many pixels (0: what the model is made for)");
   }
 
   void add_model() {
     group_ = "Model";
-    offer("model", s_.model, "The model")->check(CLI::IsMember(model_names()));
-    offer("head", s_.head, "What the model ends with: 'softmax' adds one before the loss")
-        ->check(CLI::IsMember({"logits", "softmax"}));
+    offer("model", s_.model, "The model");
+    offer("head", s_.head, "What the model ends with: 'softmax' adds one before the loss");
   }
 
   void add_training() {
     group_ = "Training";
-    offer("epochs", s_.epochs, "How often to go through the data, in all")->check(positive_);
-    offer("batch-size", s_.batch_size, "Pictures between two optimizer steps")->check(positive_);
+    offer("epochs", s_.epochs, "How often to go through the data, in all");
+    offer("batch-size", s_.batch_size, "Pictures between two optimizer steps");
     if (has("microbatches")) {
-      offer("microbatches", s_.microbatches, "Parts of a batch, whose gradients are added")->check(positive_);
+      offer("microbatches", s_.microbatches, "Parts of a batch, whose gradients are added");
     }
-    offer("optimizer", s_.optimizer, "sgd or adam")->check(CLI::IsMember({"sgd", "adam"}));
-    offer("lr", s_.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)")->check(is_not_negative);
-    app_.add_option("--momentum", s_.momentum, "Momentum of sgd (0.9 if not given)")
-        ->group(group_)
-        ->check(CLI::Range(0.0, 1.0));
-    offer("weight-decay", s_.weight_decay, "L2 weight decay")->check(is_not_negative);
+    offer("optimizer", s_.optimizer, "sgd or adam");
+    offer("lr", s_.lr, "Learning rate (0: 0.01 for sgd, 0.001 for adam)");
+    bound("momentum", app_.add_option("--momentum", s_.momentum, "Momentum of sgd (0.9 if not given)"));
+    offer("weight-decay", s_.weight_decay, "L2 weight decay");
     if (has("lr-warmup")) {
-      offer("lr-warmup", s_.lr_warmup, "Batches in which the learning rate rises from 0")->check(not_negative_);
+      offer("lr-warmup", s_.lr_warmup, "Batches in which the learning rate rises from 0");
       offer("lr-discount", s_.lr_discount,
-            "Batches in which a stage's learning rate is divided by a power of its delay + 1 that falls to 0")
-          ->check(not_negative_);
+            "Batches in which a stage's learning rate is divided by a power of its delay + 1 that falls to 0");
     }
-    offer("seed", s_.seed, "Fixes the initial weights, the order of the data, and the augmentation")->check(is_seed);
+    offer("seed", s_.seed, "Fixes the initial weights, the order of the data, and the augmentation");
   }
 
   void add_pipeline() {
     group_ = "Pipeline";
     if (has("ranks")) {
-      offer("ranks", s_.ranks, "Devices that train together")->check(CLI::Range(1, kMaxDevices));
+      offer("ranks", s_.ranks, "Devices that train together");
     }
     if (has("schedule")) {
       offer("schedule", s_.schedule, joined(chapter_.schedules) + ", or a file with a table of actions");
     }
     if (has("chunks")) {
-      offer("chunks", s_.chunks, "Stages a rank (0: two where the schedule takes several)")->check(CLI::Range(0, 1024));
+      offer("chunks", s_.chunks, "Stages a rank (0: two where the schedule takes several)");
     }
     if (has("group")) {
-      offer("group", s_.group, "Micro-batches that pass a chunk before the next one's turn (0: as many as ranks)")
-          ->check(CLI::Range(0, 1 << 20));
+      offer("group", s_.group, "Micro-batches that pass a chunk before the next one's turn (0: as many as ranks)");
     }
     if (has("versions")) {
-      offer("versions", s_.versions, "Which weights a micro-batch meets: " + joined(version_names()))
-          ->check(CLI::IsMember(version_names()));
+      offer("versions", s_.versions, "Which weights a micro-batch meets: " + joined(version_names()));
       app_.add_flag("--version-check,!--no-version-check", s_.version_check,
                     "Refuse a backward whose weights have changed since its forward")
           ->group(group_);
@@ -125,14 +96,8 @@ class FlagAdder {
     }
     if (has("split")) {
       offer("split", s_.split, "Layers a stage, such as 5,4,3 (none: as --balance says)");
-      std::vector<std::string> ways{"layers", "params", "time"};
-      std::string more;
-      if (has("replicas")) {
-        ways.emplace_back("pipedream");
-        more = "; 'pipedream' chooses stages and replicas for the link";
-      }
-      offer("balance", s_.balance, "Give the stages equal layers, parameters, or measured times" + more)
-          ->check(CLI::IsMember(ways));
+      const std::string more = has("replicas") ? "; 'pipedream' chooses stages and replicas for the link" : "";
+      offer("balance", s_.balance, "Give the stages equal layers, parameters, or measured times" + more);
     }
     if (has("plan")) {
       offer("plan", s_.plan, "File of --save-plan: its measured layers; and its stages, unless --balance is given");
@@ -150,16 +115,12 @@ class FlagAdder {
           "mode", s_.mode,
           "How ranks share a batch. Gradients are summed: 'single' all at once behind the backward, 'parameter' each "
           "as it comes, 'buckets' some together; the weights are owned: 'central' by one rank that gathers gradients, "
-          "'replicate' by one that sends copies for every batch")
-          ->check(CLI::IsMember(chapter_.modes));
+          "'replicate' by one that sends copies for every batch");
       offer("mesh", s_.mesh, "Ranks that share data and ranks of a pipeline, such as dp=2,pp=2 (none: all share data)");
-      offer("bucket-size", s_.bucket_size, "Bytes at which a bucket of gradients is closed; with units also 64KiB")
-          ->transform(CLI::Validator(as_size, ""));
-      offer("first-bucket-size", s_.first_bucket_size, "The same for the first bucket")
-          ->transform(CLI::Validator(as_size, ""));
+      offer("bucket-size", s_.bucket_size, "Bytes at which a bucket of gradients is closed; with units also 64KiB");
+      offer("first-bucket-size", s_.first_bucket_size, "The same for the first bucket");
       offer_switch("find-unused", s_.find_unused, "Look in each graph for parameters that get no gradient");
-      offer("compress", s_.compress, "How a bucket travels: " + joined(compression_names()))
-          ->check(CLI::IsMember(compression_names()));
+      offer("compress", s_.compress, "How a bucket travels: " + joined(compression_names()));
       offer_switch("sync-batch-norm", s_.sync_batch_norm, "Batch norm over the whole batch, not over a rank's part");
     }
   }
@@ -167,8 +128,7 @@ class FlagAdder {
   void add_ranks() {
     group_ = "Ranks";
     if (has("clock")) {
-      offer("clock", s_.clock, "'virtual': each rank's own computing time, as if it had a device to itself")
-          ->check(CLI::IsMember({"wall", "virtual"}));
+      offer("clock", s_.clock, "'virtual': each rank's own computing time, as if it had a device to itself");
     }
     if (has("link")) {
       offer("link", s_.link,
@@ -177,8 +137,7 @@ class FlagAdder {
     if (has("transport")) {
       offer("transport", s_.transport,
             "How ranks talk: as threads of one process, as processes of mpirun or srun by MPI, or with a GPU each by "
-            "NCCL")
-          ->check(CLI::IsMember({"thread", "mpi", "nccl"}));
+            "NCCL");
     }
     if (has("timeout")) {
       offer("timeout", s_.timeout, "Seconds that a rank waits for another before all give up");
@@ -188,7 +147,7 @@ class FlagAdder {
   void add_machine() {
     group_ = "Machine";
     offer("device", s_.device, "cpu, cuda, or one by its index such as cuda:1");
-    offer("threads", s_.threads, "Cores that each device uses; no result depends on it")->check(CLI::Range(1, 1024));
+    offer("threads", s_.threads, "Cores that each device uses; no result depends on it");
     if (has("graph")) {
       app_.add_flag("--graph,!--no-graph", s_.graph, "Record a training step and give it to a GPU at once")
           ->group(group_);
@@ -211,8 +170,13 @@ class FlagAdder {
   static std::string joined(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
   bool has(const char* flag) const { return chapter_.flags.contains(flag); }
   template <class T>
-  CLI::Option* offer(const std::string& name, T& value, const std::string& help) {
-    return app_.add_option("--" + name, value, help)->group(group_)->capture_default_str();
+  void offer(const std::string& name, T& value, const std::string& help) {
+    bound(name, app_.add_option("--" + name, value, help)->capture_default_str());
+  }
+  /// CLI11's own numbers would take "010" for 8, and " -1" for the largest.
+  void bound(const std::string& name, CLI::Option* option) {
+    option->group(group_)->transform(CLI::Validator(
+        [&bounds = bounds_, name](std::string& text) { return bounds.check(name, text); }, bounds_.summary(name)));
   }
   void offer_switch(const std::string& name, bool& value, const std::string& help) {
     app_.add_flag("--" + name, value, help)->group(group_);
@@ -221,14 +185,13 @@ class FlagAdder {
   CLI::App& app_;
   const Chapter& chapter_;
   Settings& s_;
-  CLI::Range positive_;
-  CLI::Range not_negative_;
+  const Bounds& bounds_;
   std::string group_;
 };
 
-/// Every flag of `chapter`, bound to `settings`.
-void add_flags(CLI::App& app, const Chapter& chapter, Settings& settings) {
-  FlagAdder adder(app, chapter, settings);
+/// Every flag of `chapter`, bound to `settings`. While `app` parses, `bounds` must be there.
+void add_flags(CLI::App& app, const Chapter& chapter, const Bounds& bounds, Settings& settings) {
+  FlagAdder adder(app, chapter, bounds, settings);
   adder.add_data();
   adder.add_model();
   adder.add_training();
@@ -239,12 +202,24 @@ void add_flags(CLI::App& app, const Chapter& chapter, Settings& settings) {
   adder.add_run();
 }
 
+/// Throws DataError where the settings of an older run contradict each other: no run begins so.
+void require_whole(Settings older, const Settings& given, const WasGiven& was_given, const Chapter& chapter) {
+  older.resume = given.resume;
+  if (was_given("schedule")) {
+    older.schedule = given.schedule;  // the file of the older one may be gone
+  }
+  try {
+    require_consistent(chapter, older);
+  } catch (const UsageError& error) {
+    throw DataError(fmt::format("{}/config.json: its settings do not fit together ({}); was it changed?", given.resume,
+                                error.what()));
+  }
+}
+
 /// The older run's settings, changed by the flags that were given now.
 Settings merged_with_resumed(const WasGiven& was_given, const Chapter& chapter, const Settings& given) {
-  const Settings older = read_settings(given.resume);
-  if (older.program != chapter.program) {
-    throw UsageError(fmt::format("--resume {}: this run was made by {}", given.resume, older.program));
-  }
+  const Settings older = read_settings(given.resume, chapter);
+  require_whole(older, given, was_given, chapter);
   Settings merged = merge(given, older, was_given);
   if (was_given("schedule") && !was_given("chunks")) {
     merged.chunks = chapter.defaults.chunks;  // the older run's were for its schedule
@@ -272,7 +247,8 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   }
   CLI::App app(chapter.title, chapter.program);
   app.footer("Example:\n  " + chapter.example);
-  add_flags(app, chapter, settings);
+  const Bounds bounds(chapter);
+  add_flags(app, chapter, bounds, settings);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -296,16 +272,11 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   if (settings.smoke && app.count("--epochs") == 0) {
     settings.epochs = settings.model == "convnet" ? 2 : 1;
   }
-  for (const auto& [flag, value] :
-       {std::pair("--lr", settings.lr), {"--momentum", settings.momentum}, {"--weight-decay", settings.weight_decay}}) {
-    if (!std::isfinite(value)) {
-      throw UsageError(fmt::format("{} {} is no finite number", flag, value));
-    }
-  }
   follow_launcher(settings, chapter, was_given);
   // What is decided without a flag does not come from an older run.
+  const bool launcher_decides = launched() && settings.transport != "thread";
   const auto is_decided = [&](const std::string& name) {
-    return was_given(name) || name == "transport" || (name == "ranks" && launched() && settings.transport != "thread");
+    return was_given(name) || name == "transport" || (name == "ranks" && launcher_decides);
   };
   if (!settings.resume.empty()) {
     settings = merged_with_resumed(is_decided, chapter, settings);
@@ -314,7 +285,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   choose_transport(settings, was_given);
   fill_in_defaults(settings, is_decided);
   if (!settings.resume.empty()) {
-    const std::string changed = first_difference(settings, read_settings(settings.resume));
+    const std::string changed = first_difference(settings, read_settings(settings.resume, chapter));
     if (!changed.empty()) {
       throw UsageError(
           fmt::format("--{} differs from the run in {}; --resume goes on with the same training, so leave "

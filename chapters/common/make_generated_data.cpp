@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "chapters/common/bounds.h"
 #include "core/error.h"
 #include "datasets/generated.h"
 
@@ -13,9 +14,17 @@ int main(int argc, char** argv) {
   std::string folder = "data/generated";
   GeneratedSettings settings;
   app.add_option("folder", folder, "Where to")->capture_default_str();
-  app.add_option("--train", settings.train, "Pictures to train with")->capture_default_str();
-  app.add_option("--test", settings.test, "Pictures to test with")->capture_default_str();
-  app.add_option("--seed", settings.seed, "Other seeds give other pictures")->capture_default_str();
+  const auto within = [](const Allowed& allowed) {
+    return CLI::Validator([allowed](std::string& text) { return check(allowed, text); }, "");
+  };
+  const WholeNumbers pictures{1, kMostGenerated};
+  app.add_option("--train", settings.train, "Pictures to train with")
+      ->capture_default_str()
+      ->transform(within(pictures));
+  app.add_option("--test", settings.test, "Pictures to test with")->capture_default_str()->transform(within(pictures));
+  app.add_option("--seed", settings.seed, "Other seeds give other pictures")
+      ->capture_default_str()
+      ->transform(within(kAnySeed));
   try {
     app.parse(argc, argv);
     write_generated(folder, settings);

@@ -76,9 +76,13 @@ std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Datase
   if (settings.model == "toy") {
     throw UsageError("--model toy takes 4 numbers, not pictures; it belongs to chapter 2. Use convnet, or a resnet");
   }
-  return make_model(settings.model, {.softmax_head = settings.head == "softmax",
-                                     .classes = static_cast<std::int64_t>(data.classes.size()),
-                                     .image_size = settings.image_size});
+  try {
+    return make_model(settings.model, {.softmax_head = settings.head == "softmax",
+                                       .classes = static_cast<std::int64_t>(data.classes.size()),
+                                       .image_size = settings.image_size});
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--image-size {}: {}", settings.image_size, error.what()));
+  }
 }
 
 std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device) {

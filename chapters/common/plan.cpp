@@ -34,11 +34,16 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path) {
   return schedule;
 }
 
-Schedule schedule_of(const Settings& settings, const std::string& name) {
+Schedule schedule_of(const Settings& settings, const std::string& name, int layers) {
   const auto& names = schedule_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) {
-    return make_schedule(name, settings.ranks, static_cast<int>(settings.microbatches), settings.chunks,
-                         settings.group);
+    static_cast<void>(split_by_layers(layers, settings.ranks * settings.chunks));  // refuses too many stages early
+    try {
+      return make_schedule(name, settings.ranks, static_cast<int>(settings.microbatches), settings.chunks,
+                           settings.group);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("--schedule {}", error.what()));
+    }
   }
   if (std::filesystem::is_regular_file(name)) {
     return schedule_from_file(settings, name);
@@ -75,8 +80,10 @@ World open_world(const Settings& settings) {
   return world;
 }
 
-std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, Sequential& model) {
-  const std::int64_t largest = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, const Dataset& data,
+                                         Sequential& model) {
+  const std::int64_t batch = std::min(settings.batch_size, data.size());
+  const std::int64_t largest = micro_batch_sizes(batch, settings.microbatches)[0];
   auto layers = profile_layers(model, sample_pictures(settings, largest, Device{world.device}));
   Tensor numbers = numbers_of(layers);
   agree_on(world, numbers);
@@ -121,12 +128,12 @@ void place_layers(Plan& plan, const Settings& settings, Sequential& model) {
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
   Plan plan;
   plan.world = open_world(settings);
-  plan.schedule = schedule_of(settings, schedule);
+  plan.schedule = schedule_of(settings, schedule, make_model_of(settings, data)->size());
   const Device device{plan.world.device};
   const auto model = open_model(settings, data, device);
   const bool split_by_time = settings.balance == "time" && settings.split.empty();
   if (split_by_time || (settings.explain && settings.profile)) {
-    plan.profile = measure_layers(settings, plan.world, *model);
+    plan.profile = measure_layers(settings, plan.world, data, *model);
   }
   plan.split = split_of(settings, *model, plan.schedule.stages, plan.profile);
   place_layers(plan, settings, *model);

@@ -40,8 +40,9 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
 // The parts of make_plan, for a chapter that deals its stages to ranks in another way.
 /// The ranks that the flags ask for. Prepares their devices too.
 World open_world(const Settings& settings);
-/// What each layer of `model` costs for the largest micro-batch, on its device.
-std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, Sequential& model);
+/// What each layer of `model` costs for the largest micro-batch that can be cut out of `data`, on its device.
+std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, const Dataset& data,
+                                         Sequential& model);
 /// Layers a stage, by --split or --balance; `replicas` are those of each stage, one each if empty.
 Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
                const std::vector<int>& replicas = {});

@@ -116,13 +116,13 @@ void write_text(const fs::path& path, const std::string& text) {
   file.commit();
 }
 
-Settings read_settings(const fs::path& folder) {
+Settings read_settings(const fs::path& folder, const Chapter& chapter) {
   if (!fs::is_directory(folder)) {
     throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
   }
   const std::string text =
       read_text(folder / kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
-  return settings_from_json(text, (folder / kConfig).string());
+  return settings_from_json(text, (folder / kConfig).string(), chapter);
 }
 
 fs::path make_folder(const std::string& out) {

@@ -68,8 +68,9 @@ class RunFolder {
 /// Makes the --out folder if it is not there. Throws DataError that says why it cannot be.
 std::filesystem::path make_folder(const std::string& out);
 
-/// The settings of the run in `folder`. Throws DataError if there is none.
-Settings read_settings(const std::filesystem::path& folder);
+/// The settings of the run in `folder`, which `chapter` made. Throws as settings_from_json, and DataError if there is
+/// no such run.
+Settings read_settings(const std::filesystem::path& folder, const Chapter& chapter);
 
 /// The bytes of a file. Throws DataError, which ends with `advice`, when it cannot be read.
 std::string read_text(const std::filesystem::path& path, const std::string& advice);

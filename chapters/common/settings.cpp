@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <type_traits>
+
+#include "chapters/common/bounds.h"
+#include "chapters/common/flags.h"
 #include "core/error.h"
 
 namespace stagecoach {
@@ -64,6 +68,22 @@ Json json_of(const Settings& settings) {
   json["program"] = settings.program;
   for_each_setting(settings, [&](const char* name, const auto& value, bool) { json[name] = value; });
   return json;
+}
+
+/// Why `json` cannot be the value of setting `name`, or "". A text that the chapter has without any flag is good.
+template <class T>
+std::string refusal(const Json& json, const std::string& name, const T& standard, const Bounds& bounds) {
+  constexpr bool kIsText = std::is_same_v<T, std::string>;
+  constexpr bool kIsSwitch = std::is_same_v<T, bool>;
+  if (kIsText ? !json.is_string() : kIsSwitch ? !json.is_boolean() : !json.is_number()) {
+    return fmt::format("expected {}, got {}",
+                       kIsText     ? "a text"
+                       : kIsSwitch ? "true or false"
+                                   : "a number",
+                       json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  std::string text = json.is_string() ? json.get<std::string>() : json.dump();
+  return kIsText && json == standard ? "" : bounds.check(name, text);
 }
 
 }  // namespace
@@ -133,12 +153,22 @@ std::string training_json(const Settings& settings) {
   return json.dump();
 }
 
-Settings settings_from_json(const std::string& text, const std::string& where) {
+Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter) {
   try {
     const Json json = Json::parse(text);
-    Settings settings;
+    Settings settings = chapter.defaults;
     settings.program = json.at("program").get<std::string>();
-    for_each_setting(settings, [&](const char* name, auto& value, bool) { json.at(name).get_to(value); });
+    if (settings.program != chapter.program) {
+      throw UsageError(fmt::format("--resume: {} is of a run that was made by {}", where, settings.program));
+    }
+    const Bounds bounds(chapter);
+    for_each_setting(settings, [&](const char* name, auto& value, bool) {
+      const Json& found = json.at(name);
+      if (const std::string why = refusal(found, name, value, bounds); !why.empty()) {
+        throw DataError(fmt::format("{}: '{}': {}; was the file changed?", where, name, why));
+      }
+      found.get_to(value);
+    });
     return settings;
   } catch (const Json::exception& error) {
     throw DataError(fmt::format("{}: cannot be read as the settings of a run ({})", where, error.what()));

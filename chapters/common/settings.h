@@ -13,6 +13,8 @@
 
 namespace stagecoach {
 
+struct Chapter;
+
 struct Settings {
   std::string program = "";                  ///< "ch01_single_device"
   std::set<std::string> chapter_flags = {};  ///< those of flags_of_some_chapters() that the program offers
@@ -81,8 +83,9 @@ std::string settings_table(const Settings& settings);
 std::string to_json(const Settings& settings);
 /// Only those that shape the training: equal texts train alike.
 std::string training_json(const Settings& settings);
-/// Reads to_json's text. Throws DataError that names `where` when it is damaged.
-Settings settings_from_json(const std::string& text, const std::string& where);
+/// Reads to_json's text about a run of `chapter`. Throws DataError that names `where`, and the setting, when it is
+/// damaged or a value is one that its flag would refuse; UsageError when another program made the run.
+Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter);
 /// `given`, but with the values of `older` for all flags (named without dashes) that were not given.
 Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given);
 /// The flag (without dashes) whose value differs between two runs that should train alike, or "".

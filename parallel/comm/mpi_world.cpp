@@ -133,7 +133,7 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
   bool done = false;
   std::jthread watch([&] {
     std::unique_lock lock(mutex);
-    if (!changed.wait_for(lock, timeout_, [&] { return done; })) {
+    if (!changed.wait_until(lock, deadline_after(timeout_), [&] { return done; })) {
       std::fflush(stdout);
       fmt::print(stderr, "rank {}: {}: no answer within {} s; are all ranks there? (--timeout waits longer)\n", rank_,
                  call, timeout_.count());

@@ -2,7 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace stagecoach {
+
+std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<double> timeout) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::duration<double> kLongest(1e9);
+  const bool is_short = timeout < kLongest;  // false for NaN
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(is_short ? std::max(timeout, -kLongest) : kLongest);
+}
 
 CommError stopped(const std::string& doing, const std::string& who) {
   return CommError(fmt::format("{}: stopped, as {}", doing, who));

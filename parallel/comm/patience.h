@@ -25,6 +25,10 @@ struct Patience {
   bool polls() const { return waits == Waits::polling && has_core; }
 };
 
+/// When a wait of `timeout` that begins now ends. The clock counts nanoseconds, and ends after 292 years: a longer
+/// timeout than thirty years, infinity and NaN are thirty years.
+std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<double> timeout);
+
 // Errors of waits; `doing` names the rank and its call.
 /// `who` has failed, and how: "rank 2 has failed (…)".
 CommError stopped(const std::string& doing, const std::string& who);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/patience.h"
 #include "parallel/comm/tcp_store_message.h"
 
 namespace stagecoach {
@@ -66,10 +67,7 @@ TcpSocket TcpStore::join(const TcpStoreAddress& address, const std::string& name
   }
 }
 
-TcpDeadline TcpStore::deadline() const {
-  using Clock = std::chrono::steady_clock;
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
-}
+TcpDeadline TcpStore::deadline() const { return deadline_after(timeout_); }
 
 void TcpStore::lost(const std::string& what) const {
   TcpStoreAnswer head{};

@@ -37,12 +37,12 @@ template <class Done>
 void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const Patience& patience,
                        const std::function<std::string()>& doing) {
   const auto has_ended = [&] { return !failure_.empty() || patience.stop.stop_requested() || done(); };
-  const auto began = std::chrono::steady_clock::now();
-  const auto poll_until = began + std::min<std::chrono::duration<double>>(kLongestPoll, timeout_);
+  const auto deadline = deadline_after(timeout_);
+  const auto poll_until = std::min(deadline, std::chrono::steady_clock::now() + kLongestPoll);
   while (!has_ended()) {  // a core may be lent, or taken back, meanwhile
     if (patience.polls() && std::chrono::steady_clock::now() < poll_until) {
       poll(rank, lock);
-    } else if (mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, began + timeout_) ==
+    } else if (mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, deadline) ==
                std::cv_status::timeout) {
       break;
     }

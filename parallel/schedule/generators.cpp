@@ -225,12 +225,12 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
   }
   if (v != 1 && !takes_chunks) {
     throw UsageError(
-        fmt::format("schedule {} has one stage a rank; chunks are for interleaved, foldx_aiao and "
+        fmt::format("{} has one stage a rank; chunks are for interleaved, foldx_aiao and "
                     "foldx_fifo",
                     name));
   }
   if (group != 0 && name != "interleaved" && name != "foldx_fifo") {
-    throw UsageError(fmt::format("schedule {} has no groups; they are for interleaved and foldx_fifo", name));
+    throw UsageError(fmt::format("{} has no groups; they are for interleaved and foldx_fifo", name));
   }
   if (name == "naive") {
     return naive_schedule(p, m);

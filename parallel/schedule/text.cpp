@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 
 #include "core/error.h"
 
 namespace stagecoach {
 namespace {
 
+constexpr std::int64_t kMostPairs = 1 << 22;  // of a stage and a micro-batch: 64 stages and 65536 micro-batches
+
 /// Where a table is read, for errors.
 struct Place {
   const std::string& where;
   std::size_t line;    // from 1
   std::size_t column;  // from 1
+  std::size_t cells;   // of the whole table: it has no more actions
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw UsageError(fmt::format("{}: line {}, column {}: {}", where, line, column, what));
@@ -30,6 +34,14 @@ int take_number(std::string_view& text, std::string_view cell, const Place& plac
   }
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
+}
+
+/// Refuses a number that a whole table of so few actions cannot have, before anything is allocated for it.
+void require_number(int number, const char* what, std::string_view cell, const Place& place) {
+  if (static_cast<std::size_t>(number) >= place.cells) {
+    place.refuse(fmt::format("'{}': {} {} is beyond the {} cells of the table; they are numbered from 0 without gaps",
+                             cell, what, number, place.cells));
+  }
 }
 
 Action action_from(std::string_view cell, const Place& place) {
@@ -49,6 +61,8 @@ Action action_from(std::string_view cell, const Place& place) {
   if (!rest.empty()) {
     place.refuse(fmt::format("'{}': nothing may follow the micro-batch", cell));
   }
+  require_number(action.stage, "stage", cell, place);
+  require_number(action.microbatch, "micro-batch", cell, place);
   return action;
 }
 
@@ -75,10 +89,6 @@ std::vector<Action> rank_from(std::string_view line, Place place) {
 
 /// Notes that the rank of this line holds `stage`.
 void hold(Schedule& schedule, int stage, const Place& place) {
-  constexpr int kMostStages = 1 << 20;
-  if (stage >= kMostStages) {
-    place.refuse(fmt::format("stage {} is beyond {}", stage, kMostStages - 1));
-  }
   if (stage >= schedule.stages) {
     schedule.stages = stage + 1;
     schedule.holder.resize(static_cast<std::size_t>(schedule.stages), -1);
@@ -108,7 +118,8 @@ std::string to_text(const Schedule& schedule) {
 
 Schedule schedule_from_text(std::string_view text, const std::string& where) {
   Schedule schedule;
-  Place place{where, 0, 1};
+  const auto separators = std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '\n'; });
+  Place place{where, 0, 1, static_cast<std::size_t>(separators) + 1};
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
     const std::string_view line = text.substr(start, end - start);
@@ -125,6 +136,12 @@ Schedule schedule_from_text(std::string_view text, const std::string& where) {
   }
   if (schedule.stages == 0) {
     throw UsageError(fmt::format("{}: there is no action in it", where));
+  }
+  if (std::int64_t{schedule.stages} * schedule.microbatches > kMostPairs) {
+    throw UsageError(
+        fmt::format("{}: {} stages and {} micro-batches are more than {} pairs, the most that a table can "
+                    "have",
+                    where, schedule.stages, schedule.microbatches, kMostPairs));
   }
   return schedule;
 }

@@ -139,6 +139,15 @@ TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
   Json negative = plan;
   negative["layers"][3]["forward_seconds"] = -1;
   damaged(negative.dump());
+  Json huge = plan;
+  huge["layers"][3]["kept_bytes"] = 1e300;
+  damaged(huge.dump());
+  huge = plan;
+  huge["microbatch"] = 1e300;
+  damaged(huge.dump());
+  huge = plan;
+  huge["stages"]["split"] = {2147483647, 2147483647, 14};
+  damaged(huge.dump());
   Json uneven = plan;
   uneven["stages"]["replicas"] = {1, 1, 1};
   uneven["stages"]["split"] = {6, 6};

@@ -148,7 +148,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link pcie4", "--clock virtual"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is no link", "ethernet100"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--threads", "2"}), {"--threads 2", "one core"});
-  expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout 0"});
+  expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout", "got '0'"});
   expect_refused(kGpipe, with({"--schedule", "1f1b"}), {"1f1b", "gpipe, by-hand", "ch03_gpipe"});
   expect_refused(kInterleaved, with({"--schedule", "1f1b", "--group", "2"}), {"1f1b", "no groups"});
   expect_refused(kGpipe, with({"--device", "cuda:1"}), {"cuda:1"});
