@@ -3,6 +3,7 @@
 /// A chapter that offers everything that some chapter does.
 
 #include "chapters/common/flags.h"
+#include "chapters/common/settings.h"
 #include "parallel/schedule/generators.h"
 
 namespace stagecoach::fuzz {

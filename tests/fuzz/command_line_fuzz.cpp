@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     return 0;
   }
   const std::string json = to_json(settings);
-  fuzz::require(to_json(settings_from_json(json, "config.json")) == json, "--resume would read other settings");
+  fuzz::require(to_json(settings_from_json(json, "config.json", chapter)) == json,
+                "--resume would read other settings");
   return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "chapters/common/settings.h"
 #include "core/error.h"
+#include "tests/fuzz/all_flags.h"
 #include "tests/fuzz/target.h"
 
 using namespace stagecoach;
@@ -25,11 +26,12 @@ void require_same_values(const std::string& given, const std::string& read) {
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Chapter chapter = fuzz::chapter_of_all_flags();
   const std::string text(fuzz::text_of(data, size));
   Settings settings;
-  if (fuzz::accepts<DataError>([&] { settings = settings_from_json(text, "config.json"); })) {
+  if (fuzz::accepts<DataError, UsageError>([&] { settings = settings_from_json(text, "config.json", chapter); })) {
     require_same_values(text, to_json(settings));
-    const Settings again = settings_from_json(to_json(settings), "config.json");
+    const Settings again = settings_from_json(to_json(settings), "config.json", chapter);
     fuzz::require(to_json(again) == to_json(settings), "the settings are others after they were written and read");
     fuzz::require(first_difference(settings, again).empty(), "settings differ from themselves");
     fuzz::require(!settings_table(settings).empty() && !training_json(settings).empty(), "nothing is printed");
