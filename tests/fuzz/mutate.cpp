@@ -24,6 +24,7 @@
 #include "tests/fuzz/memory_limit.h"
 #include "tests/fuzz/mutator.h"
 #include "tests/fuzz/target.h"
+#include "tests/support/files.h"
 
 namespace stagecoach::fuzz {
 namespace {
@@ -143,6 +144,8 @@ int run(int argc, char** argv) {
   const Mutator mutator(read_corpora(options.corpora), words, options.seed);
   const std::uint64_t end = mutator.corpus_size() + options.runs;
   const auto began = std::chrono::steady_clock::now();
+  const test::TemporaryFolder scratch;  // a child that dies leaves its files there
+  ::setenv("TMPDIR", scratch.path().c_str(), 1);
   SharedNumber next;
   int finds = 0;
   while (next.value() < end && finds < kMaxFinds) {
