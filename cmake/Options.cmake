@@ -6,6 +6,7 @@ option(STAGECOACH_WERROR "Treat warnings as errors" OFF)
 set(STAGECOACH_ARCH native CACHE STRING
     "The processor to build for (-march): native, or x86-64-v3 for binaries that another machine shall run")
 option(STAGECOACH_STATIC "Link all libraries but those of the system statically, to run programs on another machine" OFF)
+option(STAGECOACH_FUZZ "Link the fuzz targets of tests/fuzz with libFuzzer (needs clang)" OFF)
 set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")
 set(STAGECOACH_CUDA AUTO CACHE STRING
     "CUDA: AUTO builds for GPUs where nvcc and a GPU are found, ON always, OFF never, EMULATED runs the kernels on the CPU")

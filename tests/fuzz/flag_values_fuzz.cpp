@@ -1,0 +1,38 @@
+// Values with a grammar of their own: --mesh, --split, --replicas and --link.
+
+#include <cmath>
+#include <string>
+
+#include "core/device.h"
+#include "core/error.h"
+#include "nn/models.h"
+#include "parallel/comm/link.h"
+#include "parallel/mesh.h"
+#include "parallel/split.h"
+#include "tests/fuzz/target.h"
+
+using namespace stagecoach;
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const auto model = make_model("convnet");
+  const std::string text(fuzz::text_of(data, size));
+  fuzz::accepts<UsageError>([&] {
+    const MeshSizes mesh = mesh_from_text(text);
+    fuzz::require(mesh.data >= 1 && mesh.pipeline >= 1 && mesh.ranks() >= 1 && mesh.ranks() <= kMaxDevices,
+                  "a mesh beyond its bounds");
+  });
+  fuzz::accepts<UsageError>([&] {
+    const Split split = split_from_text(text);
+    stages_of(*model, split);
+  });
+  fuzz::accepts<UsageError>([&] {
+    for (const int ranks : replicas_from_text(text)) {
+      fuzz::require(ranks >= 1 && ranks <= kMaxDevices, "replicas beyond their bounds");
+    }
+  });
+  fuzz::accepts<UsageError>([&] {
+    const double seconds = link_from_text(text).seconds(1 << 20);
+    fuzz::require(seconds >= 0 && std::isfinite(seconds), "a message over this link takes no finite time");
+  });
+  return 0;
+}
