@@ -12,6 +12,7 @@
 #include "chapters/common/earlier_run.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {
@@ -55,11 +56,15 @@ bool contains(const std::vector<int>& ranks, int rank) {
 
 std::string read_text(const fs::path& path, const std::string& advice) {
   std::ifstream file(path, std::ios::binary);
+  std::error_code no_size;  // a pipe has none
+  if (const auto size = fs::file_size(path, no_size); !no_size) {
+    require_memory_for(path.string(), size);
+  }
   std::ostringstream bytes;
   if (file.peek() != std::ifstream::traits_type::eof()) {
     bytes << file.rdbuf();
   }
-  if (!file.is_open() || file.bad()) {
+  if (!file.is_open() || file.bad() || bytes.bad()) {  // also for want of memory
     throw DataError(fmt::format("{}: cannot be read; {}", path.string(), advice));
   }
   return bytes.str();

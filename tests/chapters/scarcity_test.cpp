@@ -132,6 +132,20 @@ TEST_F(Scarcity, AFileThatDoesNotFitIntoMemoryIsNamed) {
   expect_line(ch01({"--data", "images"}), 3, {"images/train/a/1.png does not fit into memory"});
 }
 
+TEST_F(Scarcity, ATextThatDoesNotFitIntoMemoryIsNamed) {
+  make_data(320, 32);
+  ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
+  write_bytes(folder() / "large.csv", "0F0");
+  if (!stretch("large.csv") || !stretch("run/config.json")) {
+    GTEST_SKIP() << "this file system has no sparse files of 800 GB";
+  }
+  const std::string what = "does not fit into memory: it takes 824902156288 bytes";
+  expect_line(run(kCh03, {"--data", "data", "--schedule", "large.csv"}), 3, {"large.csv " + what});
+  expect_line(run(kCh04, {"--data", "data", "--plan", "large.csv"}), 3, {"large.csv " + what});
+  expect_line(run(kCompare, {"large.csv"}), 3, {"large.csv " + what});
+  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {"run/config.json " + what});
+}
+
 TEST_F(Scarcity, ALimitOnTheSizeOfFilesIsAFullDisk) {
   make_data(320, 32);
   const std::string limited = "ulimit -f 100; exec ";
