@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "chapters/common/flags.h"
 #include "core/error.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
@@ -57,7 +58,8 @@ class RunFolders : public ::testing::Test {
   }
   /// Checks that --resume would go on after `epoch` epochs, and has the metrics of all of them.
   void expect_resumable(const RunFolder& folder, std::int64_t epoch) {
-    const Checkpoints checkpoints(file("checkpoints"), training_json(read_settings(out())));
+    const Checkpoints checkpoints(file("checkpoints"), training_json(settings_));
+    EXPECT_EQ(read_bytes(file("config.json")), to_json(settings_));
     EXPECT_EQ(checkpoints.newest().progress.epoch, epoch + 1);
     EXPECT_NO_THROW(folder.require_resumable({.epoch = epoch + 1}, {}));
     const std::string metrics = read_bytes(file("metrics.jsonl"));
@@ -219,7 +221,7 @@ TEST_F(RunFolders, AFifoWithoutAReaderIsAnErrorAndStays) {
   EXPECT_TRUE(fs::is_fifo(file("metrics.jsonl")));
   ASSERT_EQ(::mkfifo(file("fifo").c_str(), 0600), 0);
   fs::rename(file("fifo"), file("config.json"));
-  EXPECT_TRUE(fails_with<DataError>({"config.json", "expected a file"}, [&] { read_settings(out()); }));
+  EXPECT_TRUE(fails_with<DataError>({"config.json", "expected a file"}, [&] { read_settings(out(), Chapter{}); }));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "tests/fuzz/mutator.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <sstream>
 #include <string_view>
@@ -157,14 +156,14 @@ void set_integer(std::string& text, Dice& dice, const Ingredients&) {
     return;
   }
   std::uint64_t number = dice.one_of(kIntegers) + (dice.below(4) == 0 ? dice.below(64) : 0);
-  std::array<char, 8> bytes{};
-  for (std::size_t i = 0; i < width; ++i, number >>= 8U) {
-    bytes[i] = static_cast<char>(number & 0xffU);
+  std::string bytes;
+  for (; bytes.size() < width; number >>= 8U) {
+    bytes.push_back(static_cast<char>(number & 0xffU));
   }
   if (dice.below(2) == 0) {
-    std::reverse(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(width));
+    std::reverse(bytes.begin(), bytes.end());
   }
-  text.replace(dice.below(text.size() - width + 1), width, bytes.data(), width);
+  text.replace(dice.below(text.size() - width + 1), width, bytes);
 }
 
 void insert_word(std::string& text, Dice& dice, const Ingredients& from) {

@@ -39,8 +39,8 @@ TEST(Deadlines, AreAheadHoweverLongTheTimeout) {
 }
 
 TEST(Deadlines, OfAStoreAreAheadHoweverLongTheTimeout) {
-  const TcpStoreServer server(TcpAddress{"127.0.0.1", 0});
-  TcpStore store({"127.0.0.1", server.port()}, "rank 0", Seconds(1e300));
+  const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"});
+  TcpStore store(server.address(), "rank 0", Seconds(1e300));
   EXPECT_GT(store.deadline(), Clock::now());
   store.set("key", "value");
   EXPECT_EQ(store.get("key"), "value");
