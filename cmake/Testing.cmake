@@ -15,8 +15,6 @@ function(stagecoach_test name)
   if(arg_CUDA)
     target_link_libraries(${name} PRIVATE stagecoach_cuda_half_test)
   endif()
-  # Most of the time that a test program takes is spent compiling it, and most of that on optimising.
-  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   if(STAGECOACH_SANITIZE)
     stagecoach_test_shards(${name} TIMEOUT 1500 LABELS "${arg_LABELS}")
   else()

@@ -72,6 +72,7 @@ has_library() {
   has_command "$compiler" && echo 'int main() {}' | "$compiler" -x c++ -o /dev/null - "-l$1" 2> /dev/null
 }
 
+has_clang_sanitizers() { [[ -e $(clang++-19 -print-file-name=libclang_rt.tsan-$(uname -m).a 2> /dev/null) ]]; }
 has_stb() { has_header stb/stb_image.h || has_header stb_image.h; }
 has_python_module() { /usr/bin/python3 -c "import $1" 2> /dev/null; }
 
@@ -109,7 +110,10 @@ look() {
   fi
   if $for_ci; then
     need clang-format-14 "clang-format-14 (other versions format otherwise)" has_command clang-format-14
+    need clang-19 "clang 19, the second compiler" has_command clang++-19
+    need libclang-rt-19-dev "clang 19's sanitizers" has_clang_sanitizers
     need doxygen "doxygen" has_command doxygen
+    need python3 "Python 3" has_command python3
     need python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
     need python3-pil "Pillow for /usr/bin/python3" has_python_module PIL
     need xz-utils "xz" has_command xz

@@ -71,7 +71,7 @@ TEST(ScheduleText, NamesLineAndColumn) {
   EXPECT_TRUE(refused("0F1x", {"nothing may follow"}));
   EXPECT_TRUE(refused("0SEND_G1", {"'0SEND_G1'", "expected F (forward)", "SEND_F"}));
   EXPECT_TRUE(refused("0F0,(0F1;1B0)TOGETHER", {"line 1, column 5", "(0F1;1B0)TOGETHER", "OVERLAP_F_B"}));
-  EXPECT_TRUE(refused("(0F1;oops)OVERLAP_F_B", {"'oops'"}));
+  EXPECT_TRUE(refused("(0F0;oops)OVERLAP_F_B", {"'oops'"}));
   EXPECT_TRUE(refused("()OVERLAP_F_B", {"''"}));
   EXPECT_TRUE(refused("(", {"'('"}));
   EXPECT_TRUE(refused("0UNSHARD,0SEND_F0", {"no action"}));
