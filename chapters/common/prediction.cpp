@@ -112,7 +112,7 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
              fmt::join(simulation.peak_activations, ", "));
   for (const std::string& note : plan.notes) {
-    fmt::print("  note: {}\n", note);
+    fmt::print("  note: {}\n", printable(note));
   }
   if (measured) {
     print_memory(settings, plan, largest);
