@@ -79,8 +79,8 @@ PictureSize size_in(const Chunk& header) {
     refuse("it does not begin with a PNG header");
   }
   const PictureSize size{.height = read_number(header.data.subspan(4)), .width = read_number(header.data)};
-  constexpr std::int64_t kMost = 0x7fffffff;  // the format's own bound
-  if (size.height > kMost || size.width > kMost) {
+  constexpr std::int64_t kMax = 0x7fffffff;  // the format's own bound
+  if (size.height > kMax || size.width > kMax) {
     refuse("its header tells of 2^31 rows or columns or more");
   }
   return size;
