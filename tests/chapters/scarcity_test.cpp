@@ -129,7 +129,7 @@ TEST_F(Scarcity, AFileThatDoesNotFitIntoMemoryIsNamed) {
     write_bytes(folder() / image, "");
     stretch(image);
   }
-  expect_line(ch01({"--data", "images"}), 3, {"images/train/a/1.png does not fit into memory"});
+  expect_line(ch01({"--data", "images"}), 3, {"images/train/a/1.png is too large", "got 824902156288"});
 }
 
 TEST_F(Scarcity, ATextThatDoesNotFitIntoMemoryIsNamed) {
