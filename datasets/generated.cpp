@@ -40,8 +40,8 @@ Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t 
 }
 
 void check_size(std::string_view split, std::int64_t size) {
-  if (size < 1 || size > kMostGenerated) {
-    throw UsageError(fmt::format("generated data: {} {} pictures; there can be 1 … {}", size, split, kMostGenerated));
+  if (size < 1 || size > kMaxGenerated) {
+    throw UsageError(fmt::format("generated data: {} {} pictures; there can be 1 … {}", size, split, kMaxGenerated));
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace stagecoach {
 
-inline constexpr std::int64_t kMostGenerated = 1'000'000;  ///< pictures of a split; 3 GB
+inline constexpr std::int64_t kMaxGenerated = 1'000'000;  ///< pictures of a split; 3 GB
 
 struct GeneratedSettings {
   std::int64_t train = 10000;  ///< pictures to train with

@@ -25,7 +25,7 @@ fs::file_type type_of(const fs::path& path) {
   const fs::file_type type = fs::status(path, error).type();
   if (type == fs::file_type::not_found || type == fs::file_type::none) {
     std::error_code ignored;
-    throw DataError(fmt::format("{}{} cannot be opened: {}; mend or delete it",
+    throw DataError(fmt::format("{}{} cannot be opened: {}; repair or delete it",
                                 fs::is_symlink(path, ignored) ? "link " : "", path.string(), error.message()));
   }
   return type;
@@ -45,7 +45,7 @@ struct LabelledFile {
   std::int32_t label = 0;
 };
 
-/// The class folders of a split, sorted. Files such as a README may lie beside them.
+/// The class folders of a split, sorted. Files such as a README may be beside them.
 std::vector<std::string> class_folders(const fs::path& split) {
   std::vector<std::string> names;
   for (const fs::path& path : list_folder(split)) {

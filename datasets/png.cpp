@@ -26,7 +26,7 @@ void* limited_realloc(void* old, std::size_t bytes) { return is_allowed(bytes) ?
 
 }  // namespace
 
-// The library's code lies in its header; here it is compiled, for this file only.
+// The library's code is in its header; here it is compiled, for this file only.
 #define STBI_ONLY_PNG
 #define STBI_NO_STDIO
 #define STBI_FAILURE_USERMSG  // reasons in words
@@ -52,7 +52,7 @@ std::uint32_t read_number(Bytes bytes) {
   return std::uint32_t{bytes[0]} << 24U | std::uint32_t{bytes[1]} << 16U | std::uint32_t{bytes[2]} << 8U | bytes[3];
 }
 
-/// [length, type, data, checksum], 4 bytes each but for the data.
+/// [length, type, data, checksum], 4 bytes each except for the data.
 struct Chunk {
   std::string_view type;
   Bytes data;
@@ -79,8 +79,8 @@ PictureSize size_in(const Chunk& header) {
     refuse("it does not begin with a PNG header");
   }
   const PictureSize size{.height = read_number(header.data.subspan(4)), .width = read_number(header.data)};
-  constexpr std::int64_t kMost = 0x7fffffff;  // the format's own bound
-  if (size.height > kMost || size.width > kMost) {
+  constexpr std::int64_t kMax = 0x7fffffff;  // the format's own bound
+  if (size.height > kMax || size.width > kMax) {
     refuse("its header tells of 2^31 rows or columns or more");
   }
   return size;

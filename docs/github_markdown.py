@@ -17,7 +17,7 @@ import sys
 from mathml import FormulaError, mathml
 
 FRONT_PAGE = "docs/mainpage.md"
-# The pages that they link to stand below them in the tree of pages.
+# The pages that they link to are below them in the tree of pages.
 PARENTS = (FRONT_PAGE, "docs/measurements/README.md")
 SOURCES = (".h", ".cuh", ".cpp", ".cu")  # those that Doxygen reads: docs/CMakeLists.txt
 

@@ -45,7 +45,7 @@ class Reader:
         return "<mrow>" + "".join(items) + "</mrow>"
 
     def scripted(self):
-        """An atom with what stands below and above it."""
+        """An atom with what is below and above it."""
         is_sum = self.tokens[0] == r"\sum"
         base, scripts = self.atom(), {}
         while self.tokens and self.tokens[0] in ("_", "^"):

@@ -81,18 +81,17 @@ std::vector<double> parameter_costs(const Sequential& model) {
 
 namespace {
 
-/// "5,4,3"; `what` says what the numbers are. Their sum fits an int.
+/// "5,4,3"; `what` says what the numbers are.
 std::vector<int> numbers_from_text(const std::string& text, const char* what) {
-  constexpr int kLargest = 1 << 15;  // number, and number of numbers
   std::vector<int> numbers;
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at <= end;) {
     int number = 0;
     const auto [stop, error] = std::from_chars(at, end, number);
     const bool is_number = error == std::errc() && (stop == end || *stop == ',');
-    if (!is_number || number < 1 || number > kLargest || numbers.size() == kLargest) {
+    if (!is_number || number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit) {
       throw UsageError(fmt::format("'{}' is no list of {}: expected up to {} whole numbers from 1 to {}", text, what,
-                                   kLargest, kLargest));
+                                   kMaxSplit, kMaxSplit));
     }
     numbers.push_back(number);
     at = stop + 1;

@@ -12,6 +12,8 @@ namespace stagecoach {
 
 /// Layers a stage, from the first: {5, 4, 3}.
 using Split = std::vector<int>;
+/// The most layers of a stage, and the most stages, so that their sum fits an int. For replicas likewise.
+inline constexpr int kMaxSplit = 1 << 15;
 
 /// As even as the number of layers allows, earlier stages one longer.
 Split split_by_layers(int layers, int stages);

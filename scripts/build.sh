@@ -37,7 +37,7 @@ logged() {
 show_progress() {
   local last=0 tenth step
   while sleep 2; do
-    step=$(grep --only-matching '^\[[0-9]*/[0-9]*\]' "$log" | tail -n 1 | tr -d '[]')
+    step=$({ grep --only-matching '^\[[0-9]*/[0-9]*\]' "$log" || true; } | tail -n 1 | tr -d '[]')  # none at first
     tenth=$((10 * ${step:-0/1}))
     if [[ $tenth -gt $last && $tenth -lt 10 ]]; then
       last=$tenth

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include "chapters/common/bounds.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
@@ -15,8 +16,6 @@ namespace stagecoach {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::int64_t kMostPictures = 1 << 20;  // of a micro-batch, as --batch-size
 
 std::int64_t microbatch_of(const Settings& settings) {
   return micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
@@ -44,12 +43,12 @@ LayerProfile layer_of(const Json& json, const std::string& path) {
   LayerProfile layer;
   for_each_figure(layer, [&](const char* key, auto& value) {
     constexpr bool kIsBytes = std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>;
-    constexpr double kMost = kIsBytes ? 1LL << 40 : 1e6;
+    constexpr double kMax = kIsBytes ? 1LL << 40 : 1e6;
     const Json& figure = json.at(key);
     const bool is_number = kIsBytes ? figure.is_number_integer() : figure.is_number();
-    if (!is_number || !(figure >= 0 && figure <= kMost)) {
+    if (!is_number || !(figure >= 0 && figure <= kMax)) {
       throw DataError(fmt::format("{}: '{}' of layer {}: expected {} from 0 to {:.0f}, got {}", path, key,
-                                  json.value("name", "?"), kIsBytes ? "whole bytes" : "seconds", kMost, figure.dump()));
+                                  json.value("name", "?"), kIsBytes ? "whole bytes" : "seconds", kMax, figure.dump()));
     }
     figure.get_to(value);
   });
@@ -76,8 +75,8 @@ void require_model(const Json& json, const std::string& path, const Settings& se
         path, device, settings.device, device));
   }
   const Json& pictures = json.at("microbatch");
-  if (!pictures.is_number_integer() || pictures < 1 || pictures > kMostPictures) {
-    throw DataError(fmt::format("{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMostPictures,
+  if (!pictures.is_number_integer() || pictures < 1 || pictures > kMaxBatchSize) {
+    throw DataError(fmt::format("{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
                                 pictures.dump()));
   }
   if (pictures != microbatch_of(settings)) {
@@ -88,18 +87,17 @@ void require_model(const Json& json, const std::string& path, const Settings& se
   }
 }
 
-/// A list of whole numbers from 1 on, whose sum fits an int.
+/// A list of whole numbers within the bounds of --split.
 std::vector<int> counts_in(const Json& json, const char* key, const std::string& path) {
-  constexpr std::size_t kLargest = 1 << 15;
   const Json& list = json.at(key);
   for (const Json& count : list) {
-    if (!count.is_number_integer() || count < 1 || count > kLargest) {
+    if (!count.is_number_integer() || count < 1 || count > kMaxSplit) {
       throw DataError(
-          fmt::format("{}: '{}' has {}; its numbers are whole, from 1 to {}", path, key, count.dump(), kLargest));
+          fmt::format("{}: '{}' has {}; its numbers are whole, from 1 to {}", path, key, count.dump(), kMaxSplit));
     }
   }
-  if (list.size() > kLargest) {
-    throw DataError(fmt::format("{}: '{}' has {} numbers, at most {} can be", path, key, list.size(), kLargest));
+  if (list.size() > kMaxSplit) {
+    throw DataError(fmt::format("{}: '{}' has {} numbers, at most {} can be", path, key, list.size(), kMaxSplit));
   }
   return list.get<std::vector<int>>();
 }

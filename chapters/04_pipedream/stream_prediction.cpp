@@ -140,7 +140,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   if (!plan.profile.empty()) {
     print_profile(plan);
   }
-  fmt::print("\nSchedule of the first {} micro-batches, a line a rank\n{}", shown.microbatches, to_text(shown));
+  fmt::print("\nSchedule of the first {} micro-batches, one line per rank\n{}", shown.microbatches, to_text(shown));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here"
                       : "where each rank's share of a forward takes 1 and of a backward 2",

@@ -103,7 +103,7 @@ Words balances(const Chapter& chapter) {
 }  // namespace
 
 Bounds::Bounds(const Chapter& chapter) {
-  constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 30;
+  constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 30;
   constexpr ByteCounts kBucket{1, std::uint64_t{1} << 40};
   constexpr Numbers kRate{1e-100, 1e100, true};
   table_ = {
@@ -111,15 +111,15 @@ Bounds::Bounds(const Chapter& chapter) {
       {"image-size", WholeNumbers{0, 1024}},
       {"model", model_names()},
       {"head", Words{"logits", "softmax"}},
-      {"epochs", WholeNumbers{1, kMostSteps}},
-      {"batch-size", WholeNumbers{1, 1 << 20}},
+      {"epochs", WholeNumbers{1, kMaxSteps}},
+      {"batch-size", WholeNumbers{1, kMaxBatchSize}},
       {"microbatches", WholeNumbers{1, 1 << 16}},
       {"optimizer", Words{"sgd", "adam"}},
       {"lr", kRate},
       {"momentum", Numbers{0, 0.999999}},
       {"weight-decay", kRate},
-      {"lr-warmup", WholeNumbers{0, kMostSteps}},
-      {"lr-discount", WholeNumbers{0, kMostSteps}},
+      {"lr-warmup", WholeNumbers{0, kMaxSteps}},
+      {"lr-discount", WholeNumbers{0, kMaxSteps}},
       {"seed", kAnySeed},
       {"ranks", WholeNumbers{1, kMaxDevices}},
       {"mode", chapter.modes},

@@ -20,6 +20,7 @@ struct WholeNumbers {
   std::uint64_t most;
 };
 
+inline constexpr std::int64_t kMaxBatchSize = 1 << 20;
 inline constexpr WholeNumbers kAnySeed{0, std::numeric_limits<std::uint64_t>::max()};
 
 /// Bytes, as a whole number that may have a unit: 65536, 64KiB.

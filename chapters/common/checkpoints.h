@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// The checkpoints of a run. Each is a folder `epoch-E-step-S` with a file per rank, its shard, and a manifest that
+/// The checkpoints of a run. Each is a folder `epoch-E-step-S` with one file per rank, its shard, and a manifest that
 /// names them. The manifest is written last, when all shards are on the disk: a checkpoint without one was never
-/// finished, and the one before it counts. What else lies in these folders, or beside them under any other name, is the
+/// finished, and the one before it counts. What else is in these folders, or beside them under any other name, is the
 /// user's: it is neither read nor removed.
 
 #include <cstdint>

@@ -81,7 +81,7 @@ class FlagAdder {
       offer("schedule", s_.schedule, joined(chapter_.schedules) + ", or a file with a table of actions");
     }
     if (has("chunks")) {
-      offer("chunks", s_.chunks, "Stages a rank (0: two where the schedule takes several)");
+      offer("chunks", s_.chunks, "Stages per rank (0: two where the schedule takes several)");
     }
     if (has("group")) {
       offer("group", s_.group, "Micro-batches that pass a chunk before the next one's turn (0: as many as ranks)");

@@ -25,7 +25,7 @@ int run(int argc, const char* const* argv) {
   const auto within = [](const Allowed& allowed) {
     return CLI::Validator([allowed](std::string& text) { return check(allowed, text); }, "");
   };
-  const WholeNumbers pictures{1, kMostGenerated};
+  const WholeNumbers pictures{1, kMaxGenerated};
   app.add_option("--train", settings.train, "Pictures to train with")
       ->capture_default_str()
       ->transform(within(pictures));

@@ -99,7 +99,7 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.model,
              settings.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
   fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.link);
-  fmt::print("\nSchedule '{}', a line a rank\n{}", printable(settings.schedule), to_text(plan.schedule));
+  fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.schedule), to_text(plan.schedule));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
              draw_text(plan.schedule, simulation, 100, colours));
@@ -112,7 +112,7 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
              fmt::join(simulation.peak_activations, ", "));
   for (const std::string& note : plan.notes) {
-    fmt::print("  note: {}\n", note);
+    fmt::print("  note: {}\n", printable(note));
   }
   if (measured) {
     print_memory(settings, plan, largest);

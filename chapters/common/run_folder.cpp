@@ -13,6 +13,7 @@
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/memory_limits.h"
+#include "core/printable.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {
@@ -146,7 +147,8 @@ void RunFolder::keep_hold() {
                       "now; go on from what was saved, where it was moved to, with --resume and another --out",
                       folder_.string()));
     }
-    fmt::print("--out {}: was removed or replaced while this run wrote there; all is written anew\n", folder_.string());
+    fmt::print("--out {}: was removed or replaced while this run wrote there; all is written anew\n",
+               printable(folder_.string()));
     move_earlier_run(folder_);
   }
   if (!has_settings()) {

@@ -31,7 +31,7 @@ class RunFolder {
 
   /// Those of the run that --resume names. Reading them writes nothing.
   Checkpoints resumed() const;
-  /// Keeps other runs out of the folder, from before anything is read: what is read may lie in it. Throws UsageError
+  /// Keeps other runs out of the folder, from before anything is read: what is read may be in it. Throws UsageError
   /// when another run writes there.
   void lock();
   /// Begins to write, to the locked folder: removes what killed programs left half-written, moves the files of an

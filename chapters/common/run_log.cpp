@@ -98,7 +98,7 @@ void RunLog::print_notes(const std::vector<std::string>& notes) const {
     return;
   }
   for (const std::string& note : notes) {
-    fmt::print("note: {}\n", note);
+    fmt::print("note: {}\n", printable(note));
   }
 }
 
@@ -165,7 +165,7 @@ Checkpoints::Found RunLog::newest_checkpoint() {
   }
   Checkpoints::Found found = checkpoints.newest(misfit_with_run());
   for (const std::string& reason : found.skipped) {
-    fmt::print("Left out: {}\n", reason);
+    fmt::print("Left out: {}\n", printable(reason));
   }
   place.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
   place.narrow(1, 1).fill(static_cast<double>(found.progress.step));

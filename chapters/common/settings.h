@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/device.h"
+#include "datasets/picture.h"
 #include "parallel/data_parallel/bucket_layout.h"
 
 namespace stagecoach {
@@ -20,7 +21,7 @@ struct Settings {
   std::set<std::string> chapter_flags = {};  ///< those of flags_of_some_chapters() that the program offers
 
   std::string data = "generated";
-  std::int64_t max_megapixels = 64;  ///< of an image in a folder of images; larger ones are refused
+  std::int64_t max_megapixels = kMaxPixels / 1'000'000;  ///< of an image in a folder of images; larger ones are refused
   bool augment = false;
   std::int64_t image_size = 0;  ///< 0: what the model is made for
 

@@ -27,9 +27,9 @@ constexpr Units kTimes{{{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e
 constexpr Units kRates{
     {{"", 1}, {"B/s", 1}, {"KB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}}};
 
-constexpr double kLongestLatency = 3600;  // seconds
-constexpr double kLeastRate = 1;          // bytes a second
-constexpr double kMostRate = 1e18;
+constexpr double kMaxLatency = 3600;  // seconds
+constexpr double kMinRate = 1;        // bytes per second
+constexpr double kMaxRate = 1e18;
 
 /// "20us" with the units of times is 20e-6; nothing for what is no finite number from 0 with a known unit.
 std::optional<double> quantity(std::string_view text, const Units& units) {
@@ -73,14 +73,14 @@ Link link_from_text(const std::string& text) {
   if (comma != std::string::npos) {
     const auto latency = quantity(std::string_view(text).substr(0, comma), kTimes);
     const auto rate = quantity(std::string_view(text).substr(comma + 1), kRates);
-    if (latency && rate && *latency <= kLongestLatency && *rate >= kLeastRate && *rate <= kMostRate) {
+    if (latency && rate && *latency <= kMaxLatency && *rate >= kMinRate && *rate <= kMaxRate) {
       return {*latency, *rate};
     }
   }
   throw UsageError(
       fmt::format("'{}' is no link: give {}, or LATENCY,BANDWIDTH such as 20us,12.5GB/s (or 2e-5,12.5e9: seconds and "
-                  "bytes a second), with up to {} s and from {} to {} bytes a second",
-                  text, fmt::join(link_names(), ", "), kLongestLatency, kLeastRate, kMostRate));
+                  "bytes per second), with up to {} s and from {} to {} bytes per second",
+                  text, fmt::join(link_names(), ", "), kMaxLatency, kMinRate, kMaxRate));
 }
 
 double ring_all_reduce_seconds(const Link& link, int ranks, double bytes) {

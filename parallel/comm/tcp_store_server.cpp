@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/printable.h"
+#include "core/start_thread.h"
 #include "parallel/comm/tcp_store.h"
 #include "parallel/comm/tcp_store_handler.h"
 
@@ -31,7 +33,7 @@ using Client = TcpStoreClient;
 using Clock = Client::Clock;
 using State = Client::State;
 
-constexpr int kMaxReports = 20;                                // strangers shall not fill a log
+constexpr int kMaxReports = 20;                                // strangers should not fill a log
 constexpr std::chrono::milliseconds kWithoutDescriptors(100);  // until a connection is tried for again
 
 Clock::duration ticks(TcpStoreLimits::Seconds seconds) { return std::chrono::duration_cast<Clock::duration>(seconds); }
@@ -48,7 +50,7 @@ class TcpStoreServer::Service {
         report_(std::move(report)),
         handler_(address_, limits) {
     STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: no event descriptor: {}", std::strerror(errno));
-    thread_ = std::jthread([this] { run(); });
+    thread_ = start_thread("the thread that serves the store", [this] { run(); });
   }
   ~Service() {
     const std::uint64_t one = 1;
@@ -235,7 +237,7 @@ TcpStoreServer::~TcpStoreServer() = default;
 const TcpStoreAddress& TcpStoreServer::address() const { return service_->address(); }
 
 void TcpStoreServer::report_on_stderr(const std::string& line) {
-  static_cast<void>(std::fprintf(stderr, "%s\n", line.c_str()));
+  static_cast<void>(std::fprintf(stderr, "%s\n", printable(line).c_str()));
 }
 
 }  // namespace stagecoach

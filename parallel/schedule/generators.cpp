@@ -230,7 +230,7 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
   }
   if (v != 1 && !takes_chunks) {
     throw UsageError(
-        fmt::format("{} has one stage a rank; chunks are for interleaved, foldx_aiao and "
+        fmt::format("{} has one stage per rank; chunks are for interleaved, foldx_aiao and "
                     "foldx_fifo",
                     name));
   }

@@ -12,7 +12,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::int64_t kMostPairs = 1 << 22;  // of a stage and a micro-batch: 64 stages and 65536 micro-batches
+constexpr std::int64_t kMaxPairs = 1 << 22;  // of a stage and a micro-batch: 64 stages and 65536 micro-batches
 
 /// Where a table is read, for errors.
 struct Place {
@@ -171,11 +171,11 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
   if (schedule.stages == 0) {
     throw UsageError(fmt::format("{}: there is no action in it", where));
   }
-  if (std::int64_t{schedule.stages} * schedule.microbatches > kMostPairs) {
+  if (std::int64_t{schedule.stages} * schedule.microbatches > kMaxPairs) {
     throw UsageError(
         fmt::format("{}: {} stages and {} micro-batches are more than {} pairs, the most that a table can "
                     "have",
-                    where, schedule.stages, schedule.microbatches, kMostPairs));
+                    where, schedule.stages, schedule.microbatches, kMaxPairs));
   }
   if (left_out != nullptr) {
     *left_out = communications;

@@ -18,7 +18,7 @@ namespace {
 class DamagedCheckpoint {
  public:
   DamagedCheckpoint() : checkpoints_(folder_.path(), "the training") {
-    const Progress progress{.epoch = 1, .step = 0, .peak_bytes = {3, 4}};
+    const Progress progress{.epoch = 1, .step = 0, .loss_sum = 0.5, .peak_bytes = {3, 4}};  // as make_seeds.cpp
     checkpoints_.begin(progress);
     for (const int rank : {0, 1}) {
       checkpoints_.write_shard(progress, rank, {{{"w" + std::to_string(rank), Tensor::zeros({2})}}, {}, {}});

@@ -22,6 +22,7 @@
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/text.h"
 #include "tests/datasets/picture_writer.h"
+#include "tests/fuzz/all_flags.h"
 #include "tests/fuzz/input_file.h"
 
 namespace stagecoach {
@@ -69,16 +70,23 @@ void make_safetensors(const Corpus& corpus) {
 }
 
 void make_settings(const Corpus& corpus) {
-  corpus.add("defaults", to_json({.program = "ch06_ddp", .mode = "buckets"}));
-  corpus.add("pipeline", to_json({.program = "ch06_ddp",
-                                  .microbatches = 8,
-                                  .ranks = 4,
-                                  .schedule = "interleaved",
-                                  .chunks = 2,
-                                  .mode = "buckets",
-                                  .split = "2,2,2,1,1,1,2,1",
-                                  .clock = "virtual",
-                                  .link = "20us,12.5GB/s"}));
+  const Chapter chapter = fuzz::chapter_of_all_flags();
+  Settings settings = chapter.defaults;
+  settings.program = chapter.program;
+  settings.momentum = 0.9;
+  const auto add = [&](const std::string& name) {
+    const std::string text = to_json(settings);
+    settings_from_json(text, name, chapter);  // throws unless it is one that the reader accepts
+    corpus.add(name, text);
+  };
+  add("defaults");
+  settings.microbatches = 8;
+  settings.schedule = "interleaved";
+  settings.chunks = 2;
+  settings.split = "2,2,2,1,1,1,2,1";
+  settings.clock = "virtual";
+  settings.link = "20us,12.5GB/s";
+  add("pipeline");
 }
 
 void make_schedules(const Corpus& corpus) {
@@ -124,8 +132,9 @@ void make_flags(const Corpus& values, const Corpus& lines) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     values.add(fmt::format("value-{}", i), texts[i]);
   }
-  lines.add("sharing",
-            "--mode\nbuckets\n--mesh=dp=2,pp=1\n--ranks=2\n--bucket-size\n64KiB\n--first-bucket-size=1MB\n--lr\n0.1\n");
+  lines.add(
+      "sharing",
+      "--mode\nbuckets\n--mesh=dp=2,pp=1\n--ranks=2\n--bucket-size\n64KiB\n--first-bucket-size=1MiB\n--lr\n0.1\n");
   lines.add("pipeline",
             "--mesh\ndp=1,pp=4\n--ranks\n4\n--split\n5,4,3\n--clock=virtual\n--link\n20us,12.5GB/s\n--timeout\n30\n");
   lines.add("versions",
@@ -200,8 +209,8 @@ void make_checkpoints(const Corpus& corpus) {
   corpus.add("shard", "shard " + test::read_bytes(place / "shard_0.safetensors"));
   // Without a checksum, so that its numbers are read whatever they are.
   corpus.add("foreign", R"({"__metadata__":{"correct":"0","epoch":"1","loss_sum":"0x1p-1","peak_bytes":"3,4",)"
-                        R"("ranks":"0,1","seconds":"0x0p+0","seen":"0","step":"0","training":"the training",)"
-                        R"("waited":"0x0p+0"}})"
+                        R"("rank_seconds":"0x0p+0","ranks":"0,1","seconds":"0x0p+0","seen":"0","step":"0",)"
+                        R"("training":"the training","waited":"0x0p+0"}})"
                         "\n");
 }
 

@@ -45,7 +45,7 @@ struct Options {
 
 Options options_from(int argc, char** argv) {
   Options options;
-  CLI::App app("Gives a reader inputs that nobody meant for it.");
+  CLI::App app("Calls a reader with inputs that nobody meant for it.");
   app.add_option("CORPUS", options.corpora, "Inputs to begin with: files, or folders of files")->required();
   app.add_option("--runs", options.runs, "Mutated inputs to try")->capture_default_str();
   app.add_option("--seed", options.seed, "Another seed gives other inputs")->capture_default_str();

@@ -305,7 +305,7 @@ TEST(TcpStoreUnderLoad, AWrongTokenIsRefusedAtOnce) {
   ASSERT_TRUE(stranger.say(hello("a wrong token") + request(Request::kAdd, "number", "", 1)));
   EXPECT_EQ(stranger.hear().substr(0, 13), "-its token is");
   EXPECT_TRUE(stranger.is_sent_away());
-  EXPECT_EQ(store.rank.add("number", 0), 0) << "what comes behind a wrong token is not read";
+  EXPECT_EQ(store.rank.add("number", 0), 0) << "what comes after a wrong token is not read";
 }
 
 TEST(TcpStoreUnderLoad, ARankThatIsTakenIsNamed) {
