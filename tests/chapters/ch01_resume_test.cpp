@@ -73,13 +73,21 @@ TEST_F(Ch01Resume, AfterAnInterruptWithinAnEpoch) {
 TEST_F(Ch01Resume, AfterAnInterruptWhileTesting) {
   make_data(64, 4000);  // two steps, and a test that takes nearly all of the time
   ASSERT_EQ(ch01(flags({"--epochs", "3", "--out", "whole"})).exit_code, 0);
-  Running running(kCh01, flags({"--epochs", "3", "--out", "cut"}), folder());
-  while (running.out().find("Epoch: 1,") == std::string::npos) {
-    std::this_thread::yield();
+  const auto is_cut_in_epoch_2 = [&] {
+    std::filesystem::remove_all(folder() / "cut");
+    Running running(kCh01, flags({"--epochs", "3", "--out", "cut"}), folder());
+    while (running.out().find("Epoch: 1,") == std::string::npos) {
+      std::this_thread::yield();
+    }
+    running.signal(SIGINT);
+    return running.wait().exit_code == 130 &&
+           read_bytes(folder() / "cut/metrics.jsonl").find("\"epoch\":2") == std::string::npos;
+  };
+  bool is_cut = is_cut_in_epoch_2();
+  for (int more = 5; !is_cut && more > 0; --more) {  // where other work takes the cores, a signal may come too late
+    is_cut = is_cut_in_epoch_2();
   }
-  running.signal(SIGINT);
-  ASSERT_EQ(running.wait().exit_code, 130);
-  EXPECT_EQ(read_bytes(folder() / "cut/metrics.jsonl").find("\"epoch\":2"), std::string::npos);
+  ASSERT_TRUE(is_cut);
   ASSERT_EQ(ch01({"--resume", "cut"}).exit_code, 0);
   EXPECT_EQ(weights("whole"), weights("cut"));
 }
