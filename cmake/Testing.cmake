@@ -16,19 +16,19 @@ function(stagecoach_test name)
     target_link_libraries(${name} PRIVATE stagecoach_cuda_half_test)
   endif()
   if(STAGECOACH_SANITIZE)
-    stagecoach_test_shards(${name} TIMEOUT 1500 LABELS "${arg_LABELS}")
+    stagecoach_test_shards(${name} "${arg_LABELS}")
   else()
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
   endif()
 endfunction()
 
 # Runs the tests of a program in several processes, each with its share of them in random order.
-function(stagecoach_test_shards name)
+function(stagecoach_test_shards name labels)
   set(shards 8)
   math(EXPR last "${shards} - 1")
   foreach(shard RANGE ${last})
     add_test(NAME ${name}/${shard} COMMAND ${name})
-    set_tests_properties(${name}/${shard} PROPERTIES ${ARGN}
+    set_tests_properties(${name}/${shard} PROPERTIES TIMEOUT 1500 LABELS "${labels}"
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${shard};GTEST_SHUFFLE=1;GTEST_BRIEF=1")
   endforeach()
 endfunction()

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -65,6 +67,13 @@ void remove_parts(const fs::path& place) {
   }
 }
 
+/// "0x1.8p+0", by the C library: fmt's versions write it in different forms.
+std::string hexadecimal(double number) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%a", number);
+  return text.data();
+}
+
 /// The numbers of a Progress as text, exactly: doubles in hexadecimal.
 Metadata to_metadata(const Progress& p) {
   return {{"epoch", std::to_string(p.epoch)},
@@ -72,10 +81,10 @@ Metadata to_metadata(const Progress& p) {
           {"peak_bytes", fmt::format("{}", fmt::join(p.peak_bytes, ","))},
           {"correct", std::to_string(p.correct)},
           {"seen", std::to_string(p.seen)},
-          {"loss_sum", fmt::format("{:a}", p.loss_sum)},
-          {"seconds", fmt::format("{:a}", p.seconds)},
-          {"rank_seconds", fmt::format("{:a}", p.rank_seconds)},
-          {"waited", fmt::format("{:a}", p.waited)}};
+          {"loss_sum", hexadecimal(p.loss_sum)},
+          {"seconds", hexadecimal(p.seconds)},
+          {"rank_seconds", hexadecimal(p.rank_seconds)},
+          {"waited", hexadecimal(p.waited)}};
 }
 
 /// "12,7". Throws std::logic_error where it is damaged, as std::stoll does.

@@ -15,7 +15,7 @@ namespace stagecoach {
 /// [ranks][actions of the rank]: of a forward or backward the version that it uses, of an update the one that it makes.
 using Ledger = std::vector<std::vector<int>>;
 
-/// `schedule` must be legal, list its updates, and hold one stage a rank. Throws Error where a policy asks for a
+/// `schedule` must be legal, list its updates, and hold one stage per rank. Throws Error where a policy asks for a
 /// version that is not there yet.
 Ledger make_ledger(const Schedule& schedule, Versions versions);
 

@@ -65,7 +65,7 @@ TEST(Generators, AreFoundByName) {
   }
   EXPECT_EQ(make_schedule("foldx_fifo", 2, 4, 2), make_schedule("interleaved", 2, 4, 2));
   EXPECT_TRUE(fails_with<UsageError>({"'gpip'", "gpipe", "zb-h1"}, [] { make_schedule("gpip", 2, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"gpipe", "one stage a rank"}, [] { make_schedule("gpipe", 2, 2, 2); }));
+  EXPECT_TRUE(fails_with<UsageError>({"gpipe", "one stage per rank"}, [] { make_schedule("gpipe", 2, 2, 2); }));
 }
 
 TEST(Generators, RefuseSizesBelowOne) {
