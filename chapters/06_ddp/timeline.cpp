@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "parallel/data_parallel/flat.h"
@@ -70,7 +71,8 @@ class Sketch {
 /// The places of the parameters in the order in which their gradients come.
 std::vector<std::size_t> order_of_arrival(const std::vector<double>& arrivals) {
   std::vector<std::size_t> order = reverse_order(arrivals.size());
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return arrivals[a] < arrivals[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(arrivals[a], a) < std::pair(arrivals[b], b); });
   return order;
 }
 
