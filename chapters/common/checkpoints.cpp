@@ -153,6 +153,11 @@ auto with_reasons(const fs::path& place, const Body& body) try {
   throw DataError(fmt::format("{}: {}", place.string(), error.code().message()));
 }
 
+bool has_manifest(const fs::path& place) {
+  std::error_code ignored;  // what cannot be looked at is of no use
+  return fs::exists(place / kManifest, ignored);
+}
+
 }  // namespace
 
 fs::path Checkpoints::place_of(std::int64_t epoch, std::int64_t step) const {
@@ -196,7 +201,7 @@ void Checkpoints::commit(const Progress& progress, const std::vector<int>& ranks
     if (other == place) {
       continue;
     }
-    const bool is_kept = !has_older && number_of(other) < number_of(place) && fs::exists(other / kManifest);
+    const bool is_kept = !has_older && number_of(other) < number_of(place) && has_manifest(other);
     has_older = has_older || is_kept;
     if (!is_kept && !fs::is_symlink(other)) {  // a link is the user's
       with_reasons(other, [&] {
@@ -224,7 +229,7 @@ std::vector<fs::path> Checkpoints::places() const {
 
 Checkpoints::Found Checkpoints::read(const fs::path& place) const {
   const fs::path path = place / kManifest;
-  if (!fs::exists(path)) {
+  if (!with_reasons(path, [&] { return fs::exists(path); })) {
     throw NeverFinished(fmt::format("{}: was never finished", place.string()));
   }
   const TensorFile manifest = load_tensors(path.string());

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "core/error.h"
@@ -20,7 +21,8 @@ namespace {
 
 int report(const std::string& program, const std::exception& error, int exit_code) {
   std::fflush(stdout);
-  fmt::print(stderr, "{}: {}\n", program, printable(error.what()));
+  std::fputs(fmt::format("{}: {}\n", program, printable(error.what())).c_str(),
+             stderr);  // may be closed: the code tells
   return exit_code;
 }
 
@@ -61,6 +63,10 @@ int with_exit_code(const std::string& program, const std::function<int()>& body)
     return report(program, error, 2);
   } catch (const DataError& error) {
     return report(program, error, 3);
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string path = error.path1().string();
+    return report(
+        program, DataError(fmt::format("{}: {}; check the path and its permissions", path, error.code().message())), 3);
   } catch (const std::bad_alloc&) {
     std::fflush(stdout);
     return report_out_of_memory(program.c_str());

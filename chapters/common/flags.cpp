@@ -261,9 +261,13 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     const CLI::Option* option = app.get_option_no_throw("--" + name);
     return option != nullptr && option->count() > 0;
   };
-  for (const auto& [flag, value] : {std::pair("--resume", &settings.resume), std::pair("--out", &settings.out)}) {
-    if (app.count(flag) > 0 && value->empty()) {
-      throw UsageError(fmt::format("{} is empty; name a folder", flag));
+  for (const auto& [flag, value] : {std::pair("resume", &settings.resume),
+                                    {"out", &settings.out},
+                                    {"data", &settings.data},
+                                    {"plan", &settings.plan},
+                                    {"save-plan", &settings.save_plan}}) {
+    if (was_given(flag) && value->empty()) {
+      throw UsageError(fmt::format("--{} is empty; name a file or folder, or leave the flag out", flag));
     }
   }
   if (settings.smoke && app.count("--data") > 0) {

@@ -29,12 +29,12 @@ constexpr const char* kCheckpoints = "checkpoints";
 
 /// The lines of metrics.jsonl about epochs before `epoch`.
 std::string metrics_before(const fs::path& path, std::int64_t epoch) {
-  std::ifstream file;
-  if (fs::is_regular_file(path)) {  // a FIFO would be waited for
-    file.open(path);
+  if (!fs::exists(path)) {
+    return "";
   }
+  std::istringstream lines(read_text(path, "move it away to go on without the epochs so far"));
   std::string kept;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(lines, line);) {
     const std::int64_t about = epoch_of_json(line);
     if (about > 0 && about < epoch) {
       kept += line + "\n";
@@ -56,9 +56,13 @@ bool contains(const std::vector<int>& ranks, int rank) {
 }  // namespace
 
 std::string read_text(const fs::path& path, const std::string& advice) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {  // a FIFO may never begin, and a device never end
+    throw DataError(fmt::format("{}: expected a file, got something else; {}", path.string(), advice));
+  }
   std::ifstream file(path, std::ios::binary);
-  std::error_code no_size;  // a pipe has none
-  if (const auto size = fs::file_size(path, no_size); !no_size) {
+  if (const auto size = fs::file_size(path, error); !error) {
     require_memory_for(path.string(), size);
   }
   std::ostringstream bytes;
@@ -80,9 +84,6 @@ void write_text(const fs::path& path, const std::string& text) {
 Settings read_settings(const fs::path& folder, const Chapter& chapter) {
   if (!fs::is_directory(folder)) {
     throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
-  }
-  if (fs::exists(folder / kConfig) && !fs::is_regular_file(folder / kConfig)) {  // a FIFO would be waited for
-    throw DataError(fmt::format("{}: expected a file, got something else", (folder / kConfig).string()));
   }
   const std::string text =
       read_text(folder / kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));

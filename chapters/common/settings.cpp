@@ -142,8 +142,10 @@ std::string settings_table(const Settings& settings) {
   return table;
 }
 
-std::string to_json(const Settings& settings) {
-  return json_of(settings).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string to_json(const Settings& settings) try {
+  return json_of(settings).dump(2, ' ') + "\n";
+} catch (const Json::type_error&) {
+  throw UsageError("a flag's value is not valid UTF-8, so config.json cannot hold it; rename that file or folder");
 }
 
 std::string training_json(const Settings& settings) {

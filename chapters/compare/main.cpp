@@ -96,7 +96,7 @@ int run(int argc, const char* const* argv) {
   }
   std::fflush(stdout);  // so that the reasons stand below the table
   for (const std::string& reason : comparison.reasons) {
-    fmt::print(stderr, "{}: {}\n", kProgram, reason);
+    std::fputs(fmt::format("{}: {}\n", kProgram, reason).c_str(), stderr);
   }
   return comparison.reasons.empty() ? 0 : 2;
 }

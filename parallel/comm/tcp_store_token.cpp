@@ -65,6 +65,9 @@ std::string read_file(const std::string& path) {
   if (::stat(path.c_str(), &state) != 0) {
     fail_with("read", path, errno);
   }
+  if (!S_ISREG(state.st_mode)) {  // a FIFO would be waited for
+    throw UsageError(fmt::format("{}: expected a file with a secret, got something else; {}", path, kGiveOne));
+  }
   if ((state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     throw UsageError(
         fmt::format("{}: expected a secret that only you can read, got mode {:o}; remove it, and the next "

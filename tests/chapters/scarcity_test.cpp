@@ -11,17 +11,12 @@
 
 #include "chapters/common/exit_code.h"
 #include "tests/chapters/program.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // with threads and address space of its own
-#else
-constexpr bool kSanitized = false;
-#endif
 
 class Scarcity : public ProgramTest {
  protected:

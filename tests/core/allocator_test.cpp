@@ -16,6 +16,7 @@
 
 #include "tests/support/arena_memory.h"
 #include "tests/support/errors.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach {
 namespace {
@@ -257,9 +258,9 @@ TEST_F(AllocatorDeathTest, EndsTheProgramWhenABlockIsFreedTwiceOrForeign) {
 
 // What is given back in destructors must be taken without fail, also when `new` has nothing left.
 TEST_F(AllocatorDeathTest, TakesMemoryBackWhenThereIsNoMore) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's `new` ends the program when it has nothing left";
-#endif
+  if (test::kSanitized) {
+    GTEST_SKIP() << "a sanitizer's `new` ends the program when it has nothing left";
+  }
   const auto give_back_without_new = [] {
     Arena arena(8);
     Allocator memory(std::make_unique<ArenaMemory>(arena), "test:0");

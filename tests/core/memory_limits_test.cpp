@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "tests/support/errors.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach {
 namespace {
@@ -39,9 +40,9 @@ TEST(MemoryLimits, AFileThatDoesNotFitIsNamedWithItsSize) {
 }
 
 TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers reserve more address space than a limit leaves";
-#endif
+  if (test::kSanitized) {
+    GTEST_SKIP() << "sanitizers reserve more address space than a limit leaves";
+  }
   EXPECT_EXIT(
       {
         leave(std::uint64_t{64} << 20);
@@ -51,9 +52,9 @@ TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {
 }
 
 TEST(MemoryLimitsDeathTest, TheReserveIsThereForThoseWhoReport) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers bring a `new` of their own";
-#endif
+  if (test::kSanitized) {
+    GTEST_SKIP() << "sanitizers bring a `new` of their own";
+  }
   EXPECT_EXIT(
       {
         std::vector<std::vector<char>> taken;

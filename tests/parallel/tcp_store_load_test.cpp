@@ -24,6 +24,7 @@
 #include "parallel/comm/tcp_store.h"
 #include "tests/parallel/store_stranger.h"
 #include "tests/support/errors.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach {
 namespace {
@@ -39,11 +40,7 @@ constexpr std::chrono::seconds kLong(60);
 constexpr TcpStoreLimits::Seconds kShort(0.05);
 constexpr std::size_t kMiB = 1 << 20;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMemoryIsTheServers = false;  // sanitizers keep what is freed
-#else
-constexpr bool kMemoryIsTheServers = true;
-#endif
+constexpr bool kMemoryIsTheServers = !test::kSanitized;  // sanitizers keep what is freed
 
 /// What the server says of those that it sends away.
 class Reports {

@@ -1,0 +1,89 @@
+// Inputs of programs that are no proper files or texts: one line that names them, the right exit code, and no waiting.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/chapters/program.h"
+
+namespace stagecoach::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OddInputs : public ProgramTest {
+ protected:
+  static void expect_line(const Outcome& outcome, int exit_code, const std::vector<std::string>& parts) {
+    EXPECT_EQ(outcome.exit_code, exit_code) << outcome.out << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    for (const std::string& part : parts) {
+      EXPECT_NE(outcome.err.find(part), std::string::npos) << "'" << part << "' is not in: " << outcome.err;
+    }
+  }
+  /// A run of `epochs` epochs in folder()/run.
+  void make_run(int epochs) {
+    make_data(64, 8);
+    ASSERT_EQ(ch01({"--data", "data", "--epochs", std::to_string(epochs), "--out", "run"}).exit_code, 0);
+  }
+};
+
+TEST_F(OddInputs, AFifoIsNotWaitedForAndADeviceNotReadToItsEnd) {
+  ASSERT_EQ(::mkfifo((folder() / "fifo").c_str(), 0600), 0);
+  make_data(64, 8);
+  for (const std::string input : {"fifo", "/dev/zero"}) {
+    expect_line(run(kCompare, {input}), 3, {input + ": expected a file"});
+    expect_line(run(kCh04, {"--data", "data", "--plan", input}), 3, {input + ": expected a file"});
+  }
+}
+
+TEST_F(OddInputs, MetricsThatCannotBeReadAreNotReplaced) {
+  make_run(1);
+  fs::remove(folder() / "run/metrics.jsonl");
+  ASSERT_EQ(::mkfifo((folder() / "run/metrics.jsonl").c_str(), 0600), 0);
+  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {"metrics.jsonl: expected a file"});
+  EXPECT_TRUE(fs::is_fifo(folder() / "run/metrics.jsonl"));
+}
+
+TEST_F(OddInputs, ACheckpointThatCannotBeLookedAtIsLeftOut) {
+  make_run(2);
+  const fs::path newest = folder() / "run/checkpoints/epoch-3-step-0/manifest.safetensors";
+  ASSERT_TRUE(fs::exists(newest));
+  fs::remove(newest);
+  fs::create_symlink(newest.filename(), newest);
+  const Outcome outcome = ch01({"--resume", "run", "--epochs", "3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Left out: "), std::string::npos) << outcome.out;
+}
+
+TEST_F(OddInputs, ALinkToItselfIsADataError) {
+  fs::create_directories(folder() / "run");
+  fs::create_symlink("config.json", folder() / "run/config.json");
+  expect_line(ch01({"--resume", "run"}), 3, {"config.json"});
+}
+
+TEST_F(OddInputs, NamesThatSettingsCannotHoldAreRefusedBeforeTraining) {
+  make_data(64, 8);
+  fs::rename(folder() / "data", folder() / "dat\xe9");
+  expect_line(ch01({"--data", "dat\xe9", "--epochs", "1", "--out", "run"}), 2, {"UTF-8", "config.json"});
+  EXPECT_EQ(ch01({"--data", "dat\xe9", "--epochs", "1"}).exit_code, 0);
+}
+
+TEST_F(OddInputs, EmptyNamesAreRefused) {
+  for (const std::string flag : {"--plan", "--save-plan", "--data", "--out"}) {
+    expect_line(run(kCh04, {flag, ""}), 2, {flag + " is empty"});
+  }
+}
+
+TEST_F(OddInputs, AClosedStandardErrorChangesNoExitCode) {
+  EXPECT_EQ(shell("exec " + kCh01 + " --nosuch 2>&-").exit_code, 2);
+  EXPECT_EQ(shell("exec " + kCh03 + " --resume nowhere 2>/dev/full").exit_code, 3);
+  EXPECT_EQ(shell("exec " + kMakeData + " --train 0 2>/dev/full").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace stagecoach::test
