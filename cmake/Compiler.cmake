@@ -23,6 +23,9 @@ stagecoach_compile_options(-Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   stagecoach_compile_options(-Wno-restrict)  # false alarms on "x" + string: GCC bug 105651
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  stagecoach_compile_options(-Wno-pass-failed)  # with little optimisation a loop that could be vectorised is not
+endif()
 if(STAGECOACH_WERROR)
   stagecoach_compile_options(-Werror)
 endif()
