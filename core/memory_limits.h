@@ -11,8 +11,8 @@ namespace stagecoach {
 /// group leaves it, and what `ulimit -v` does. The largest number where the system does not tell.
 std::uint64_t available_memory();
 
-/// Throws DataError "`what` does not fit into memory: …" when there are fewer than `bytes` bytes, before they are asked
-/// for: some systems promise any amount, and end the process when it is used. `what` is a file.
+/// Throws DataError that names `what`, a file, when there are fewer than `bytes` bytes, before they are asked for: some
+/// systems promise any amount, and end the process when it is used.
 void require_memory_for(const std::string& what, std::uint64_t bytes);
 
 /// From now on some memory is kept for the moment when there is no more: to say so, to tell other ranks, to put files

@@ -12,8 +12,8 @@
 
 namespace stagecoach {
 
-/// A thread that runs `body`. Throws Error "cannot start `what`: limit on processes or memory; …" where the system
-/// starts no more. `what` is such as "thread 3 of 4".
+/// A thread that runs `body`. Throws Error that names `what`, such as "thread 3 of 4", and the limit on processes or
+/// memory where the system starts no more.
 template <class Body>
 std::jthread start_thread(const std::string& what, Body&& body) {
   constexpr const char* kWhy =
