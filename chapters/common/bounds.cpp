@@ -25,7 +25,7 @@
 namespace stagecoach {
 namespace {
 
-/// The number that is all of `text`; none if it is no number or one that the type cannot hold.
+/// The number that is all of `text`; none if it is not a number, or one that the type cannot hold.
 template <class Number>
 std::optional<Number> number_from(std::string_view text) {
   Number number{};
