@@ -13,8 +13,8 @@
 #include "chapters/common/run_log.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
-#include "parallel/action_log.h"
-#include "parallel/stage.h"
+#include "parallel/pipeline/action_log.h"
+#include "parallel/pipeline/stage.h"
 
 namespace stagecoach {
 namespace {

@@ -8,10 +8,10 @@
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
-#include "parallel/gather.h"
-#include "parallel/launch.h"
-#include "parallel/split.h"
-#include "parallel/stage.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/gather.h"
+#include "parallel/pipeline/split.h"
+#include "parallel/pipeline/stage.h"
 
 namespace stagecoach {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "chapters/common/step_loader.h"
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 
 namespace stagecoach {
 

@@ -22,11 +22,11 @@
 #include "chapters/common/program.h"
 #include "core/autograd/node.h"
 #include "core/ops.h"
-#include "parallel/average_gradients.h"
-#include "parallel/delayed_rate.h"
-#include "parallel/pipeline.h"
+#include "parallel/data_parallel/average_gradients.h"
+#include "parallel/pipeline/delayed_rate.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/ledger.h"
-#include "parallel/weight_versions.h"
 
 namespace stagecoach {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "chapters/common/settings.h"
 #include "nn/sequential.h"
-#include "parallel/layer_profile.h"
-#include "parallel/partition.h"
+#include "parallel/pipeline/layer_profile.h"
+#include "parallel/pipeline/partition.h"
 
 namespace stagecoach {
 

@@ -8,8 +8,8 @@
 #include "chapters/04_pipedream/plan_file.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
-#include "parallel/launched.h"
-#include "parallel/partition.h"
+#include "parallel/launch/launched.h"
+#include "parallel/pipeline/partition.h"
 #include "parallel/schedule/pipedream.h"
 
 namespace stagecoach {

@@ -4,7 +4,7 @@
 
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/common/run_log.h"
-#include "parallel/action_log.h"
+#include "parallel/pipeline/action_log.h"
 
 namespace stagecoach {
 

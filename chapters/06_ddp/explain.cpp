@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "chapters/06_ddp/draw_timeline.h"
+#include "chapters/06_ddp/step_model.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
@@ -13,6 +13,7 @@
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/printable.h"
+#include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {

@@ -9,13 +9,13 @@
 
 #include "chapters/06_ddp/explain.h"
 #include "chapters/06_ddp/replica.h"
-#include "chapters/06_ddp/timeline.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run_log.h"
 #include "core/error.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
+#include "parallel/data_parallel/step_timeline.h"
 
 namespace stagecoach {
 namespace {

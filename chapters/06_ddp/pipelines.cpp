@@ -6,7 +6,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/prediction.h"
-#include "parallel/average_gradients.h"
+#include "parallel/data_parallel/average_gradients.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
 #include "parallel/data_parallel/same_model.h"

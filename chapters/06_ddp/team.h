@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "chapters/common/plan.h"
-#include "parallel/mesh.h"
+#include "parallel/launch/mesh.h"
 
 namespace stagecoach {
 

@@ -5,13 +5,13 @@
 #include <functional>
 #include <memory>
 
-#include "chapters/06_ddp/step_times.h"
 #include "chapters/06_ddp/team.h"
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/epoch_sums.h"
 #include "chapters/common/step_loader.h"
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/compression.h"
+#include "parallel/data_parallel/step_times.h"
 
 namespace stagecoach {
 

@@ -17,10 +17,10 @@
 #include "nn/models.h"
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/compression.h"
-#include "parallel/launch.h"
-#include "parallel/mesh.h"
+#include "parallel/launch/launch.h"
+#include "parallel/launch/mesh.h"
+#include "parallel/pipeline/split.h"
 #include "parallel/schedule/versions.h"
-#include "parallel/split.h"
 
 namespace stagecoach {
 namespace {

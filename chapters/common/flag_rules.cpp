@@ -9,11 +9,11 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "nn/models.h"
-#include "parallel/comm/nccl.h"
-#include "parallel/launched.h"
-#include "parallel/mesh.h"
+#include "parallel/launch/launched.h"
+#include "parallel/launch/mesh.h"
+#include "parallel/launch/nccl.h"
+#include "parallel/pipeline/split.h"
 #include "parallel/schedule/pipedream.h"
-#include "parallel/split.h"
 
 namespace stagecoach {
 

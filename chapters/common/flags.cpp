@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/compression.h"
-#include "parallel/launched.h"
+#include "parallel/launch/launched.h"
 #include "parallel/schedule/versions.h"
 
 namespace stagecoach {

@@ -5,7 +5,7 @@
 #include "chapters/common/epoch_sums.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/step_loader.h"
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 
 namespace stagecoach {
 

@@ -8,7 +8,7 @@
 #include "chapters/common/plan.h"
 #include "chapters/common/step_loader.h"
 #include "datasets/dataset.h"
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 
 namespace stagecoach {
 

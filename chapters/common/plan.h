@@ -11,11 +11,11 @@
 #include "chapters/common/step_loader.h"
 #include "datasets/dataset.h"
 #include "nn/sequential.h"
-#include "parallel/gather.h"
-#include "parallel/launch.h"
-#include "parallel/layer_profile.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/gather.h"
+#include "parallel/pipeline/layer_profile.h"
+#include "parallel/pipeline/split.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/split.h"
 
 namespace stagecoach {
 

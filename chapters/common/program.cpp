@@ -4,7 +4,7 @@
 
 #include "chapters/common/exit_code.h"
 #include "core/error.h"
-#include "parallel/launched.h"
+#include "parallel/launch/launched.h"
 
 namespace stagecoach {
 namespace {

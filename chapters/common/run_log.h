@@ -18,8 +18,8 @@
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/compression.h"
-#include "parallel/gather.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
 

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "parallel/gather.h"
+#include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
 namespace {

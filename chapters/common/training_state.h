@@ -8,7 +8,7 @@
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/compression.h"
-#include "parallel/gather.h"
+#include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
 

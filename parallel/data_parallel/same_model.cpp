@@ -8,7 +8,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/error.h"
-#include "parallel/gather.h"
+#include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
 namespace {

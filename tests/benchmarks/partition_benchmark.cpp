@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "core/random.h"
-#include "parallel/partition.h"
+#include "parallel/pipeline/partition.h"
 
 namespace stagecoach {
 namespace {

@@ -23,12 +23,12 @@
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
-#include "parallel/launch.h"
-#include "parallel/pipeline.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/simulate.h"
-#include "parallel/weight_versions.h"
 
 namespace stagecoach {
 namespace {

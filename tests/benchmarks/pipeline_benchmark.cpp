@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "nn/layers.h"
-#include "parallel/launch.h"
-#include "parallel/pipeline.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/split.h"
 #include "parallel/schedule/generators.h"
-#include "parallel/split.h"
 
 namespace stagecoach {
 namespace {

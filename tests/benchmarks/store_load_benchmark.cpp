@@ -29,9 +29,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "parallel/comm/tcp_socket.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_message.h"
+#include "parallel/comm/tcp/tcp_socket.h"
+#include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/tcp/tcp_store_message.h"
 
 namespace stagecoach {
 namespace {

@@ -116,7 +116,7 @@ MODELS = {"convnet": convnet, "resnet50": resnet50}
 
 
 def even_split(layers, stages):
-    """Earlier stages are one layer longer, as in parallel/split.h."""
+    """Earlier stages are one layer longer, as in parallel/pipeline/split.h."""
     return [layers // stages + (stage < layers % stages) for stage in range(stages)]
 
 

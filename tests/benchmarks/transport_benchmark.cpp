@@ -15,8 +15,8 @@
 #include <functional>
 #include <vector>
 
-#include "parallel/launch.h"
-#include "parallel/launched.h"
+#include "parallel/launch/launch.h"
+#include "parallel/launch/launched.h"
 #ifdef STAGECOACH_HAS_MPI
 #include <mpi.h>
 #endif

@@ -10,7 +10,7 @@
 #include "chapters/common/state_outline.h"
 #include "core/error.h"
 #include "nn/safetensors.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/tensors.h"

@@ -21,7 +21,7 @@
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 

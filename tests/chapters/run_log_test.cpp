@@ -13,7 +13,7 @@
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/support/files.h"
 
 namespace stagecoach::test {

@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "nn/models.h"
 #include "parallel/comm/link.h"
-#include "parallel/mesh.h"
-#include "parallel/split.h"
+#include "parallel/launch/mesh.h"
+#include "parallel/pipeline/split.h"
 #include "tests/fuzz/target.h"
 
 using namespace stagecoach;

@@ -18,7 +18,7 @@
 #include "datasets/cifar10.h"
 #include "nn/models.h"
 #include "nn/safetensors.h"
-#include "parallel/comm/tcp_store_message.h"
+#include "parallel/comm/tcp/tcp_store_message.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/text.h"
 #include "tests/datasets/picture_writer.h"

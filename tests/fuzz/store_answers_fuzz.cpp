@@ -1,4 +1,4 @@
-// What a client of the store is answered, perhaps by what is no store: parallel/comm/tcp_store.h.
+// What a client of the store is answered, perhaps by what is no store: parallel/comm/tcp/tcp_store.h.
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp_socket.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_message.h"
+#include "parallel/comm/tcp/tcp_socket.h"
+#include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/tcp/tcp_store_message.h"
 #include "tests/fuzz/target.h"
 
 using namespace stagecoach;

@@ -1,12 +1,12 @@
-// What clients, or strangers, send to the store: parallel/comm/tcp_store.h. The token is the one of make_seeds.cpp.
+// What clients, or strangers, send to the store: parallel/comm/tcp/tcp_store.h. The token is the one of make_seeds.cpp.
 
 #include <sys/socket.h>
 
 #include <chrono>
 #include <string>
 
-#include "parallel/comm/tcp_socket.h"
-#include "parallel/comm/tcp_store.h"
+#include "parallel/comm/tcp/tcp_socket.h"
+#include "parallel/comm/tcp/tcp_store.h"
 #include "tests/fuzz/target.h"
 
 using namespace stagecoach;

@@ -1,11 +1,11 @@
 // What the replicas of a stage do before an update.
 
-#include "parallel/average_gradients.h"
+#include "parallel/data_parallel/average_gradients.h"
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "parallel/comm/patience.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 

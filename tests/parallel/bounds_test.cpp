@@ -11,11 +11,11 @@
 #include "core/error.h"
 #include "parallel/comm/link.h"
 #include "parallel/comm/patience.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/launch.h"
-#include "parallel/mesh.h"
+#include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/launch/launch.h"
+#include "parallel/launch/mesh.h"
+#include "parallel/pipeline/split.h"
 #include "parallel/schedule/text.h"
-#include "parallel/split.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

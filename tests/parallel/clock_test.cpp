@@ -11,7 +11,7 @@
 #include <chrono>
 #include <thread>
 
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/allocator.h"
-#include "parallel/launch.h"
-#include "parallel/mesh.h"
+#include "parallel/launch/launch.h"
+#include "parallel/launch/mesh.h"
 #include "tests/parallel/every_transport.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"

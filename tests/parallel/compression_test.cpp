@@ -13,7 +13,7 @@
 
 #include "core/kernels/kernels.h"
 #include "nn/named_tensors.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"

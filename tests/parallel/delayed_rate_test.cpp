@@ -1,6 +1,6 @@
 // Learning rates for gradients that come late, against the formulas of the papers.
 
-#include "parallel/delayed_rate.h"
+#include "parallel/pipeline/delayed_rate.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/comm/activity.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach::test {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "parallel/comm/activity.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/every_transport.h"
 #include "tests/support/errors.h"
 

@@ -1,16 +1,16 @@
 // What is spread over ranks, brought to rank 0 as if one device held it.
 
-#include "parallel/gather.h"
+#include "parallel/pipeline/gather.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "nn/models.h"
 #include "nn/weights.h"
-#include "parallel/action_log.h"
-#include "parallel/launch.h"
-#include "parallel/layer_profile.h"
-#include "parallel/split.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/action_log.h"
+#include "parallel/pipeline/layer_profile.h"
+#include "parallel/pipeline/split.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach {

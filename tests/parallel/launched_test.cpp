@@ -1,6 +1,6 @@
 // What launchers leave in the environment, and where processes meet by it.
 
-#include "parallel/launched.h"
+#include "parallel/launch/launched.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/rendezvous.h"
+#include "parallel/launch/rendezvous.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

@@ -1,6 +1,6 @@
 // Which worlds NCCL can serve, and which GPU each rank takes.
 
-#include "parallel/comm/nccl_rules.h"
+#include "parallel/launch/nccl_rules.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

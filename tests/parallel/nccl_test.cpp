@@ -1,7 +1,7 @@
 // Ranks that talk by NCCL. What is not NCCL's own runs here on the CPU, over a wire that is as strict as NCCL's
 // streams; what is needs GPUs, and is left out where there are too few.
 
-#include "parallel/comm/nccl.h"
+#include "parallel/launch/nccl.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "core/cuda_backend.h"
 #include "parallel/comm/background.h"
-#include "parallel/mesh.h"
+#include "parallel/launch/mesh.h"
 #include "tests/parallel/every_transport.h"
 #include "tests/parallel/nccl_world.h"
 #include "tests/support/devices.h"

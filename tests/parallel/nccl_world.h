@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "parallel/comm/nccl_communicator.h"
-#include "parallel/rank_threads.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
+#include "parallel/launch/rank_threads.h"
 #include "tests/parallel/test_wire.h"
 
 namespace stagecoach::test {

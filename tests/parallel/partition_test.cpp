@@ -1,6 +1,6 @@
 // The partitioner: against all partitions there are, on a network whose best partition is known, and what it refuses.
 
-#include "parallel/partition.h"
+#include "parallel/pipeline/partition.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Every synchronous schedule trains what one device trains, bit for bit: parameters, gradient norms, losses.
 
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -18,13 +18,13 @@
 #include "nn/models.h"
 #include "nn/optimizer.h"
 #include "nn/residual_blocks.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
+#include "parallel/pipeline/split.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
-#include "parallel/split.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 

@@ -17,7 +17,7 @@
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/reducer.h"
 #include "parallel/data_parallel/same_model.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/training_record.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"

@@ -20,7 +20,7 @@
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/training_record.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"

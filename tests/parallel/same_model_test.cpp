@@ -8,7 +8,7 @@
 
 #include "nn/layers.h"
 #include "nn/sequential.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "tests/parallel/training_record.h"
 
 namespace stagecoach {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <string>
 
-#include "parallel/comm/tcp_socket.h"
-#include "parallel/comm/tcp_store.h"
-#include "parallel/comm/tcp_store_message.h"
+#include "parallel/comm/tcp/tcp_socket.h"
+#include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/tcp/tcp_store_message.h"
 
 namespace stagecoach::test {
 

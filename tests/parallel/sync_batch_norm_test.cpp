@@ -16,8 +16,8 @@
 #include "nn/layers.h"
 #include "nn/residual_blocks.h"
 #include "nn/sequential.h"
-#include "parallel/average_gradients.h"
-#include "parallel/launch.h"
+#include "parallel/data_parallel/average_gradients.h"
+#include "parallel/launch/launch.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/mail.h"
-#include "parallel/comm/tcp_store.h"
+#include "parallel/comm/tcp/mail.h"
+#include "parallel/comm/tcp/tcp_store.h"
 #include "tests/parallel/store_stranger.h"
 #include "tests/support/errors.h"
 #include "tests/support/sanitized.h"

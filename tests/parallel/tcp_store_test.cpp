@@ -1,6 +1,6 @@
 // The store by which processes find each other, and the mail that goes over it.
 
-#include "parallel/comm/tcp_store.h"
+#include "parallel/comm/tcp/tcp_store.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/mail.h"
+#include "parallel/comm/tcp/mail.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

@@ -1,6 +1,6 @@
 // The secret of a run's ranks, and the addresses that its store may listen at.
 
-#include "parallel/comm/tcp_store_token.h"
+#include "parallel/launch/tcp_store_token.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/own_address.h"
-#include "parallel/comm/tcp_store.h"
+#include "parallel/comm/tcp/own_address.h"
+#include "parallel/comm/tcp/tcp_store.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

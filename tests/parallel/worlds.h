@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/launch.h"
-#include "parallel/launched.h"
+#include "parallel/launch/launch.h"
+#include "parallel/launch/launched.h"
 
 namespace stagecoach::test {
 

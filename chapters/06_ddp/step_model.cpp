@@ -1,0 +1,17 @@
+#include "chapters/06_ddp/step_model.h"
+
+namespace stagecoach {
+
+StepModel step_of(const Settings& settings, const Team& team, const NamedTensors& parameters, const StepCosts& costs) {
+  const auto share = static_cast<double>(settings.batch_size) / team.world.ranks;
+  return {.costs = costs,
+          .parameters = parameters,
+          .caps = {settings.first_bucket_size, settings.bucket_size},
+          .link = team.world.link,
+          .ranks = team.world.ranks,
+          .compressed = settings.compress == "half" ? 0.5 : 1,
+          .picture_bytes = share * 3 * static_cast<double>(settings.image_size * settings.image_size),
+          .score_bytes = share * static_cast<double>(sizeof(float) * parameters.back().second.numel())};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,72 @@
+#pragma once
+/// @file
+/// The communicator of ranks that are processes and talk by MPI. Only sources that are built with MPI include this.
+
+#include <mpi.h>
+
+#include <deque>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "parallel/comm/exchange_communicator.h"
+#include "parallel/comm/mpi/mpi_message.h"
+#include "parallel/comm/mpi/mpi_world.h"
+
+namespace stagecoach {
+
+class MpiCommunicator final : public ExchangeCommunicator {
+ public:
+  /// `comm` is this group's alone; it is freed at the end unless the world has failed.
+  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits, bool has_core = true);
+  ~MpiCommunicator() override;
+
+  PendingSend send_async(const Tensor& tensor, int to, int tag) override;
+  PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
+  void send_number(double number, int to, int tag) override;
+  double receive_number(int from, int tag) override;
+  std::unique_ptr<Communicator> split(int colour, int key) override;
+  std::unique_ptr<Communicator> duplicate() override;
+  void lend_core(bool lent) override { patience_.has_core = lent; }
+  void abandon() override { abandoned_.request_stop(); }
+
+ private:
+  /// A message under way.
+  struct Sent {
+    MpiOutgoing message;
+    MpiRequests requests;
+    double taken_at = 0;  // by a virtual clock, the receiver's
+  };
+  struct Expected {
+    MpiIncoming message;
+    MpiRequests requests;
+  };
+  /// One exchange at a time has these. An empty place is for this rank itself.
+  struct Exchange {
+    std::vector<MpiOutgoing> out;
+    std::vector<MpiIncoming> in;
+    MpiRequests requests;
+  };
+
+  void exchange(const char* operation, const Tensor& like, Parcels& parcels) override;
+  /// Throws CommError unless rank `from` is in the same exchange as this one.
+  void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
+  /// Starts to send, and keeps the memory until it is sent.
+  std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);
+  /// Waits for a message like `tensor`, and gives it; by a virtual clock, tells the sender when it was taken.
+  Tensor take(const char* operation, const Tensor& tensor, int from, int tag);
+  void forget_sent();
+  bool is_virtual() { return clock().kind() == ClockKind::virtual_time; }
+
+  MpiWorld& world_;
+  MPI_Comm comm_;
+  std::stop_source abandoned_;
+  Patience patience_;
+  std::deque<std::shared_ptr<Sent>> sent_;
+  // Messages that are through, for the next ones: to make one takes longer than to send a few bytes.
+  std::shared_ptr<Sent> spare_sent_;
+  std::shared_ptr<Expected> spare_expected_;
+  std::shared_ptr<Exchange> exchange_;
+};
+
+}  // namespace stagecoach

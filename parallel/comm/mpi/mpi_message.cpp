@@ -1,0 +1,82 @@
+#include "parallel/comm/mpi/mpi_message.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "parallel/comm/group_communicator.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr std::size_t kRoom = kFirstMessage - sizeof(MpiHeader);
+constexpr std::size_t kLargest = std::size_t{1} << 30;  // MPI counts bytes in an int
+
+/// How many of a tensor's bytes travel in the first message. Nothing of a long one, which would only be copied in two
+/// parts, nor of one on a GPU, where the first message is not.
+std::size_t bytes_in_first(const Tensor& tensor) {
+  const bool is_short = tensor.bytes() <= kRoom + kFirstMessage && tensor.device().type == DeviceType::cpu;
+  return is_short ? std::min(tensor.bytes(), kRoom) : 0;
+}
+
+/// Calls `call(start, bytes)` for each message that the rest of a tensor needs.
+template <class Call>
+void for_each_rest(const Tensor& tensor, const Call& call) {
+  for (std::size_t done = bytes_in_first(tensor); done < tensor.bytes(); done += kLargest) {
+    call(done, static_cast<int>(std::min(kLargest, tensor.bytes() - done)));
+  }
+}
+
+}  // namespace
+
+MpiHeader::MpiHeader(const char* name, const Tensor& about, double arrives)
+    : dtype(static_cast<std::int32_t>(about.dtype())), dims(about.dims()), arrival(arrives) {
+  std::strncpy(operation.data(), name, operation.size() - 1);
+  std::copy(about.shape().begin(), about.shape().end(), extents.begin());
+}
+
+std::string MpiHeader::type() const { return type_of(Shape(extents.data(), dims), static_cast<DType>(dtype)); }
+
+void MpiOutgoing::start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiRequests& requests,
+                        const MpiWorld::Words& doing) {
+  tensor_ = tensor;
+  const auto* bytes = static_cast<const std::byte*>(tensor.raw_data());
+  const auto send = [&](const void* data, int count) {
+    MpiWorld::check(
+        MPI_Isend(data, count, MPI_BYTE, to.rank, to.tag, to.comm, &requests.emplace_back(MPI_REQUEST_NULL)), doing);
+  };
+  const std::size_t in_first = bytes_in_first(tensor);
+  std::memcpy(first_.data(), &header, sizeof(header));
+  if (in_first > 0) {
+    std::memcpy(first_.data() + sizeof(header), bytes, in_first);
+  }
+  send(first_.data(), static_cast<int>(sizeof(header) + in_first));
+  for_each_rest(tensor, [&](std::size_t done, int count) { send(bytes + done, count); });
+}
+
+void MpiIncoming::start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests,
+                        const MpiWorld::Words& doing) {
+  tensor_ = tensor;
+  auto* bytes = static_cast<std::byte*>(tensor_.raw_mutable_data());
+  const auto receive = [&](void* data, int count) {
+    MpiWorld::check(
+        MPI_Irecv(data, count, MPI_BYTE, from.rank, from.tag, from.comm, &requests.emplace_back(MPI_REQUEST_NULL)),
+        doing);
+  };
+  receive(first_.data(), static_cast<int>(kFirstMessage));
+  for_each_rest(tensor, [&](std::size_t done, int count) { receive(bytes + done, count); });
+}
+
+MpiHeader MpiIncoming::header() const {
+  MpiHeader header;
+  std::memcpy(&header, first_.data(), sizeof(header));
+  return header;
+}
+
+void MpiIncoming::end() {
+  if (const std::size_t in_first = bytes_in_first(tensor_); in_first > 0) {
+    std::memcpy(tensor_.raw_mutable_data(), first_.data() + sizeof(MpiHeader), in_first);
+  }
+  tensor_ = {};
+}
+
+}  // namespace stagecoach

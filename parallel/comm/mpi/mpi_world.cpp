@@ -1,0 +1,287 @@
+#include "parallel/comm/mpi/mpi_world.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "core/error.h"
+#include "core/relax.h"
+#include "core/start_thread.h"
+#include "parallel/comm/communicator.h"
+
+namespace stagecoach {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kBetweenLooks(1);  // at other ranks' news
+constexpr int kPollsBetweenLooks = 16;                 // at the clock, which takes as long as a poll
+constexpr std::chrono::milliseconds kBetweenLooksForDead(20);
+constexpr std::chrono::seconds kFarewell(1);
+
+/// Two processes with the same see each other by their process numbers.
+std::string machine() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  file >> boot;
+  struct stat processes {};
+  static_cast<void>(::stat("/proc/self/ns/pid", &processes));
+  return fmt::format("{} {}", boot, processes.st_ino);
+}
+
+/// A descriptor for process `id`, or -1 where the system has none.
+int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
+
+bool has_ended(int process) {
+  pollfd look{.fd = process, .events = POLLIN, .revents = 0};
+  return ::poll(&look, 1, 0) > 0;
+}
+
+/// Lets others have the core, for longer the longer the wait has lasted.
+void rest(std::chrono::duration<double> waited) {
+  constexpr std::chrono::microseconds kYields(50);
+  if (waited < kYields) {
+    ::sched_yield();
+  } else {
+    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(waited / 8, std::chrono::microseconds(200)));
+  }
+}
+
+}  // namespace
+
+MpiWorld& MpiWorld::instance(std::chrono::duration<double> timeout) {
+  static MpiWorld world(timeout);
+  world.timeout_ = timeout;
+  return world;
+}
+
+MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
+  std::signal(SIGPIPE, SIG_IGN);  // Open MPI writes to processes that have died, too: an error there, no death here
+  int provided = 0;
+  guard("MPI_Init_thread", [&] { MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); });
+  if (provided < MPI_THREAD_MULTIPLE) {
+    throw UsageError("transport mpi: this MPI cannot serve several threads of a process (MPI_THREAD_MULTIPLE)");
+  }
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  guard("MPI_Comm_dup", [&] {
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &news_);
+  });
+  for (const MPI_Comm comm : {MPI_COMM_WORLD, comm_, news_}) {
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  }
+  find_neighbours();
+  heard_.resize(kWords);
+  gone_.resize(static_cast<std::size_t>(size_));
+  listen();
+}
+
+MpiWorld::~MpiWorld() {
+  if (failed()) {
+    return;  // MPI would wait for ranks that are gone; the launcher cleans up
+  }
+  try {
+    guard("MPI_Finalize", [&] {
+      MPI_Cancel(&listening_);
+      MPI_Wait(&listening_, MPI_STATUS_IGNORE);
+      MPI_Finalize();
+    });
+  } catch (const std::exception& error) {  // nobody is left to catch it
+    std::fprintf(stderr, "rank %d: %s\n", rank_, error.what());
+    std::_Exit(4);
+  }
+}
+
+/// Finds the processes of this machine, which can be watched.
+void MpiWorld::find_neighbours() {
+  struct Card {
+    std::array<char, 120> machine{};
+    std::int64_t process = 0;
+  };
+  Card mine;
+  const std::string name = machine();
+  std::memcpy(mine.machine.data(), name.data(), std::min(name.size(), mine.machine.size() - 1));
+  mine.process = ::getpid();
+  std::vector<Card> all(static_cast<std::size_t>(size_));
+  guard("MPI_Allgather",
+        [&] { MPI_Allgather(&mine, sizeof(Card), MPI_BYTE, all.data(), sizeof(Card), MPI_BYTE, comm_); });
+  for (int r = 0; r < size_; ++r) {
+    const Card& card = all[static_cast<std::size_t>(r)];
+    if (r == rank_ || card.machine != mine.machine) {
+      continue;
+    }
+    ++neighbours_;
+    local_rank_ += r < rank_ ? 1 : 0;
+    const int process = open_process(static_cast<pid_t>(card.process));
+    if (process >= 0) {
+      watched_.push_back({r, process});
+    }
+  }
+}
+
+void MpiWorld::guard(const char* call, const std::function<void()>& body) const {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  const std::jthread watch = start_thread(fmt::format("the thread that watches {}", call), [&] {
+    std::unique_lock lock(mutex);
+    if (!changed.wait_until(lock, deadline_after(timeout_), [&] { return done; })) {
+      std::fflush(stdout);
+      fmt::print(stderr, "rank {}: {}: no answer within {} s; are all ranks there? (--timeout waits longer)\n", rank_,
+                 call, timeout_.count());
+      std::_Exit(4);
+    }
+  });
+  body();
+  const std::lock_guard lock(mutex);
+  done = true;
+  changed.notify_one();
+}
+
+void MpiWorld::check(int code, const Words& doing) {
+  if (code == MPI_SUCCESS) {
+    return;
+  }
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw CommError(fmt::format("{}: {}", doing(), std::string(text.data(), static_cast<std::size_t>(length))));
+}
+
+bool MpiWorld::are_done(std::span<MPI_Request> requests) {
+  int done = 0;
+  check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        [] { return "a message under way"; });
+  return done != 0;
+}
+
+void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing) {
+  const auto test = [&] {
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), doing);
+    return done != 0;
+  };
+  if (test()) {
+    return;
+  }
+  const auto began = SteadyClock::now();
+  auto next_look = began + kBetweenLooks;
+  auto rests_since = began;
+  bool polls = patience.polls();
+  for (int count = 1; !test(); ++count) {
+    if (polls && count % kPollsBetweenLooks != 0) {
+      relax();
+      continue;
+    }
+    const auto now = SteadyClock::now();
+    if (patience.stop.stop_requested()) {
+      throw given_up(doing());
+    }
+    if (now >= next_look) {
+      look();
+      next_look = now + kBetweenLooks;
+      if (has_failed_) {
+        if (test()) {
+          return;  // what is there is there, whoever failed since
+        }
+        throw stopped(doing(), failure());
+      }
+      if (now - began > timeout_) {
+        throw no_answer(doing(), timeout_);
+      }
+    }
+    polls = patience.polls() && now - began < kLongestPoll;
+    if (polls) {
+      rests_since = now;
+    } else {
+      rest(now - rests_since);
+    }
+  }
+}
+
+void MpiWorld::listen() { MPI_Irecv(heard_.data(), kWords, MPI_CHAR, MPI_ANY_SOURCE, 0, news_, &listening_); }
+
+void MpiWorld::look() {
+  const std::unique_lock lock(looking_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return;  // another thread looks
+  }
+  int came = 0;
+  MPI_Status status{};
+  while (MPI_Test(&listening_, &came, &status) == MPI_SUCCESS && came != 0) {
+    gone_[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
+    note_failure(fmt::format("rank {} has failed ({})", status.MPI_SOURCE, heard_.data()));
+    listen();
+  }
+  look_for_dead();
+}
+
+void MpiWorld::look_for_dead() {
+  const auto now = SteadyClock::now();
+  if (now - looked_for_dead_ < kBetweenLooksForDead) {
+    return;
+  }
+  looked_for_dead_ = now;
+  for (const Neighbour& neighbour : watched_) {
+    if (!gone_[static_cast<std::size_t>(neighbour.rank)] && has_ended(neighbour.process)) {
+      gone_[static_cast<std::size_t>(neighbour.rank)] = true;
+      note_failure(fmt::format("the process of rank {} has died", neighbour.rank));
+    }
+  }
+}
+
+void MpiWorld::note_failure(const std::string& who) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) {
+    failure_ = who;
+  }
+  has_failed_ = true;
+}
+
+std::string MpiWorld::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void MpiWorld::fail(const std::string& why) {
+  note_failure(fmt::format("rank {} has failed ({})", rank_, why));
+  // Buffers and requests stay: a message may still be under way when this process ends.
+  const auto* words = new std::string(why.substr(0, kWords - 1));
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Isend(words->c_str(), static_cast<int>(words->size()) + 1, MPI_CHAR, r, 0, news_, &request);
+      MPI_Request_free(&request);
+    }
+  }
+  for (const auto end = SteadyClock::now() + kFarewell; !are_all_gone() && SteadyClock::now() < end;) {
+    look();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+bool MpiWorld::are_all_gone() {
+  const std::lock_guard lock(looking_);
+  return std::count(gone_.begin(), gone_.end(), true) == size_ - 1;
+}
+
+void MpiWorld::bury(std::shared_ptr<void> memory) {
+  const std::lock_guard lock(mutex_);
+  buried_.push_back(std::move(memory));
+}
+
+}  // namespace stagecoach

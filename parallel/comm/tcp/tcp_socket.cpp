@@ -1,0 +1,180 @@
+#include "parallel/comm/tcp/tcp_socket.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/tcp/own_address.h"
+
+namespace stagecoach {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kBetweenAttempts(20);
+constexpr std::chrono::seconds kLongestSend(10);  // of what fits into a connection's memory many times
+
+sockaddr_in resolve(const TcpAddress& address) {
+  sockaddr_in found{};
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &list); error != 0) {
+    throw UsageError(fmt::format("{}: no IPv4 address is known for this host ({}); look at MASTER_ADDR",
+                                 to_string(address), ::gai_strerror(error)));
+  }
+  std::memcpy(&found, list->ai_addr, sizeof(found));
+  ::freeaddrinfo(list);
+  found.sin_port = htons(static_cast<std::uint16_t>(address.port));
+  return found;
+}
+
+/// What is left until `deadline`, as poll takes it; 0 when it has passed.
+int milliseconds_until(TcpDeadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
+}
+
+void set_option(const TcpSocket& socket, int level, int name) {
+  const int on = 1;
+  static_cast<void>(::setsockopt(socket.descriptor(), level, name, &on, sizeof(on)));
+}
+
+TcpSocket open_socket(int flags) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  STAGECOACH_CHECK(descriptor >= 0, "a TCP socket cannot be opened: {}", std::strerror(errno));
+  return TcpSocket(descriptor);
+}
+
+/// One attempt. 0, or the number of the error.
+int try_to_connect(const TcpSocket& socket, const sockaddr_in& to, TcpDeadline deadline) {
+  if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0) {
+    return 0;
+  }
+  if (errno != EINPROGRESS) {
+    return errno;
+  }
+  pollfd look{.fd = socket.descriptor(), .events = POLLOUT, .revents = 0};
+  if (::poll(&look, 1, milliseconds_until(deadline)) <= 0) {
+    return ETIMEDOUT;
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+}  // namespace
+
+std::string to_string(const TcpAddress& address) { return fmt::format("{}:{}", address.host, address.port); }
+
+TcpSocket::~TcpSocket() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+void TcpSocket::shut_down() const { ::shutdown(descriptor_, SHUT_RDWR); }
+
+bool TcpSocket::send(const void* data, std::size_t bytes) const {
+  const auto* next = static_cast<const std::byte*>(data);
+  const auto deadline = SteadyClock::now() + kLongestSend;
+  while (bytes > 0) {
+    const ssize_t sent = ::send(descriptor_, next, bytes, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      next += sent;
+      bytes -= static_cast<std::size_t>(sent);
+    } else if (errno == EAGAIN && SteadyClock::now() < deadline) {
+      pollfd look{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+      static_cast<void>(::poll(&look, 1, milliseconds_until(deadline)));
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline deadline) const {
+  auto* next = static_cast<std::byte*>(data);
+  while (bytes > 0) {
+    const ssize_t came = ::recv(descriptor_, next, bytes, MSG_DONTWAIT);
+    if (came > 0) {
+      next += came;
+      bytes -= static_cast<std::size_t>(came);
+      continue;
+    }
+    if (came == 0 || (errno != EAGAIN && errno != EINTR)) {
+      return Outcome::lost;
+    }
+    if (SteadyClock::now() >= deadline) {
+      return Outcome::late;
+    }
+    pollfd look{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    static_cast<void>(::poll(&look, 1, milliseconds_until(deadline)));
+  }
+  return Outcome::done;
+}
+
+TcpSocket listen_at(const TcpAddress& address) {
+  const sockaddr_in at = resolve(address);
+  if (at.sin_addr.s_addr == htonl(INADDR_ANY)) {
+    throw UsageError(fmt::format("{} stands for every address of this machine: expected one; MASTER_ADDR={} is one",
+                                 address.host, own_address()));
+  }
+  TcpSocket socket = open_socket(SOCK_NONBLOCK);
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR);  // connections of an earlier run may still be fading
+  const bool listens = ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
+                       ::listen(socket.descriptor(), SOMAXCONN) == 0;
+  if (!listens && errno == EADDRNOTAVAIL) {
+    throw UsageError(
+        fmt::format("{} is no address of this machine: expected one where rank 0 can listen; give MASTER_ADDR={}, or "
+                    "start rank 0 on that machine",
+                    address.host, own_address()));
+  }
+  if (!listens) {
+    throw UsageError(
+        fmt::format("port {} cannot be served here: {}; does another run use it? Choose another "
+                    "MASTER_PORT",
+                    address.port, std::strerror(errno)));
+  }
+  return socket;
+}
+
+int port_of(const TcpSocket& listening) {
+  sockaddr_in at{};
+  socklen_t size = sizeof(at);
+  ::getsockname(listening.descriptor(), reinterpret_cast<sockaddr*>(&at), &size);
+  return ntohs(at.sin_port);
+}
+
+TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
+  const auto began = SteadyClock::now();
+  const sockaddr_in to = resolve(address);
+  for (;;) {
+    TcpSocket socket = open_socket(SOCK_NONBLOCK);
+    const int error = try_to_connect(socket, to, deadline);
+    if (error == 0) {
+      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // short messages shall not wait for more
+      return socket;
+    }
+    if (SteadyClock::now() + kBetweenAttempts > deadline) {
+      throw CommError(fmt::format(
+          "{}: nobody answered within {:.3g} s ({}); is rank 0 running there? (--timeout waits longer)",
+          to_string(address), std::chrono::duration<double>(deadline - began).count(), std::strerror(error)));
+    }
+    std::this_thread::sleep_for(kBetweenAttempts);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,141 @@
+#include "parallel/comm/tcp/tcp_store.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <thread>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/patience.h"
+#include "parallel/comm/tcp/tcp_store_message.h"
+
+namespace stagecoach {
+namespace {
+
+using Request = TcpStoreRequest;
+using Outcome = TcpSocket::Outcome;
+
+constexpr std::chrono::milliseconds kBetweenAttempts(20);
+
+/// One answer, with its head. The texts of those that hold no answer are not long: the other side may not be a store.
+Outcome receive_answer(const TcpSocket& socket, TcpDeadline deadline, TcpStoreAnswer& head, std::string& text) {
+  Outcome outcome = socket.receive(&head, sizeof(head), deadline);
+  if (outcome == Outcome::done) {
+    if (head.value_bytes > TcpStore::kMaxBytes) {
+      return Outcome::lost;
+    }
+    text.resize(head.value_bytes);
+    outcome = socket.receive(text.data(), text.size(), deadline);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+struct TcpStore::Answer {
+  std::int64_t number;
+  std::string value;
+};
+
+TcpStore::TcpStore(const TcpStoreAddress& address, const std::string& server, Seconds timeout, const std::string& name)
+    : server_(fmt::format("{} ({})", server, to_string(address.at))), timeout_(timeout), socket_(join(address, name)) {}
+
+TcpSocket TcpStore::join(const TcpStoreAddress& address, const std::string& name) const {
+  std::string hello;
+  append_head(hello, TcpStoreHello{TcpStoreHello::kMagic, static_cast<std::uint32_t>(address.token.size()),
+                                   static_cast<std::uint32_t>(name.size())});
+  hello += address.token;
+  hello += name;
+  const TcpDeadline last = deadline();
+  for (;;) {
+    TcpSocket socket = connect_to(address.at, last);
+    TcpStoreAnswer head{};
+    std::string why;
+    if (socket.send(hello.data(), hello.size()) && receive_answer(socket, last, head, why) == Outcome::done) {
+      if (head.outcome == TcpStoreAnswer::kDone) {
+        return socket;
+      }
+      throw UsageError(fmt::format("{} refuses this process: {}", server_, why));
+    }
+    // Strangers may have taken its place among those that have just come.
+    if (std::chrono::steady_clock::now() + kBetweenAttempts > last) {
+      throw CommError(fmt::format(
+          "{}: no answer to a greeting within {} s; does another program listen there? (--timeout waits longer)",
+          server_, timeout_.count()));
+    }
+    std::this_thread::sleep_for(kBetweenAttempts);
+  }
+}
+
+TcpDeadline TcpStore::deadline() const { return deadline_after(timeout_); }
+
+void TcpStore::lost(const std::string& what) const {
+  TcpStoreAnswer head{};
+  std::string why;
+  if (receive_answer(socket_, TcpDeadline::min(), head, why) == Outcome::done &&
+      head.outcome == TcpStoreAnswer::kRefused) {
+    throw CommError(fmt::format("{}: {} has ended the connection: {}", what, server_, why));
+  }
+  throw CommError(fmt::format("{}: the connection to {} is lost; has that process ended?", what, server_));
+}
+
+void TcpStore::ask(std::int32_t operation, const std::string& key, const std::string& value, std::int64_t number) {
+  STAGECOACH_CHECK(key.size() <= kMaxKeyBytes && value.size() <= kMaxBytes,
+                   "store: {} bytes under a key of {} bytes; at most {} under {} can be", value.size(), key.size(),
+                   kMaxBytes, kMaxKeyBytes);
+  std::string bytes;
+  append_head(bytes, Request{static_cast<Request::Operation>(operation), static_cast<std::uint32_t>(key.size()),
+                             static_cast<std::uint32_t>(value.size()), Request::kMagic, number});
+  bytes += key;
+  bytes += value;
+  if (!socket_.send(bytes.data(), bytes.size())) {
+    lost(fmt::format("telling of '{}'", key));
+  }
+}
+
+TcpStore::Answer TcpStore::answer(const std::string& key, TcpDeadline deadline) {
+  const auto doing = [&] { return fmt::format("waiting for '{}'", key); };
+  TcpStoreAnswer head{};
+  std::string text;
+  switch (receive_answer(socket_, deadline, head, text)) {
+    case Outcome::lost:
+      lost(doing());
+    case Outcome::late:
+      socket_.shut_down();  // a late answer would be taken for that of the next question
+      throw CommError(
+          fmt::format("{} from {}: nothing within {} s (--timeout waits longer)", doing(), server_, timeout_.count()));
+    case Outcome::done:
+      break;
+  }
+  if (head.outcome != TcpStoreAnswer::kDone) {
+    throw CommError(fmt::format("{}: {} refuses: {}", doing(), server_, text));
+  }
+  return {head.number, std::move(text)};
+}
+
+void TcpStore::set(const std::string& key, const std::string& value) { ask(Request::kSet, key, value); }
+
+std::string TcpStore::get(const std::string& key) {
+  ask(Request::kGet, key);
+  return answer(key, deadline()).value;
+}
+
+std::int64_t TcpStore::add(const std::string& key, std::int64_t number) {
+  ask(Request::kAdd, key, "", number);
+  return answer(key, deadline()).number;
+}
+
+void TcpStore::push(const std::string& key, const std::string& value) { ask(Request::kPush, key, value); }
+
+std::string TcpStore::pop(const std::string& key, TcpDeadline deadline) {
+  ask(Request::kPop, key);
+  return answer(key, deadline).value;
+}
+
+void TcpStore::push_when_lost(const std::string& key, const std::string& value) {
+  ask(Request::kPushWhenLost, key, value);
+}
+
+void TcpStore::leave() { ask(Request::kLeave, "all"); }
+
+}  // namespace stagecoach

@@ -1,0 +1,243 @@
+// The serving side of a store: one thread, which sleeps until a client has something to say. It never waits for one
+// client: a round takes a little from each that has something, and sends what can be sent.
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <list>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "core/start_thread.h"
+#include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/tcp/tcp_store_handler.h"
+
+namespace stagecoach {
+namespace {
+
+using Client = TcpStoreClient;
+using Clock = Client::Clock;
+using State = Client::State;
+
+constexpr int kMaxReports = 20;                                // strangers should not fill a log
+constexpr std::chrono::milliseconds kWithoutDescriptors(100);  // until a connection is tried for again
+
+Clock::duration ticks(TcpStoreLimits::Seconds seconds) { return std::chrono::duration_cast<Clock::duration>(seconds); }
+
+}  // namespace
+
+class TcpStoreServer::Service {
+ public:
+  Service(const TcpStoreAddress& address, const TcpStoreLimits& limits, Report report)
+      : listening_(listen_at(address.at)),
+        ending_(::eventfd(0, EFD_CLOEXEC)),
+        address_{{address.at.host, port_of(listening_)}, address.token},
+        limits_(limits),
+        report_(std::move(report)),
+        handler_(address_, limits) {
+    STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: no event descriptor: {}", std::strerror(errno));
+    thread_ = start_thread("the thread that serves the store", [this] { run(); });
+  }
+  ~Service() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(ending_.descriptor(), &one, sizeof(one));  // 8 bytes always fit
+  }
+
+  const TcpStoreAddress& address() const { return address_; }
+
+ private:
+  void run();
+  void serve();
+  /// Waits until something has come or is late. False at the end.
+  bool wait_for_news();
+  int milliseconds_to_wait() const;
+  void take_turn(Client& client, bool has_news);
+  void accept_client();
+  bool send_away_oldest_unknown(const char* why);
+  /// When the client will have taken too long.
+  std::optional<Clock::time_point> due(const Client& client) const;
+  void send_away_late();
+  void send_away(Client& client, const std::string& why);
+  void remove_gone() {
+    clients_.remove_if([](const Client& client) { return client.is_gone; });
+  }
+
+  TcpSocket listening_;
+  TcpSocket ending_;
+  TcpStoreAddress address_;
+  TcpStoreLimits limits_;
+  Report report_;
+  int reports_ = 0;
+  TcpStoreHandler handler_;
+  std::list<Client> clients_;
+  Clock::time_point next_accept_ = Clock::time_point::min();
+  std::vector<pollfd> looks_;  // the end, the listening socket, the clients in their order
+  std::jthread thread_;
+};
+
+void TcpStoreServer::Service::run() {
+  try {
+    serve();
+  } catch (const std::exception& error) {  // no memory, as a rule: the clients see that the store is gone
+    report_(fmt::format("store at {}: ended: {}", to_string(address_.at), error.what()));
+    clients_.clear();
+    listening_ = TcpSocket();
+  }
+}
+
+void TcpStoreServer::Service::serve() {
+  while (wait_for_news()) {
+    std::size_t place = 2;
+    for (Client& client : clients_) {
+      const bool has_news = looks_[place++].revents != 0;
+      if (has_news || client.has_more) {
+        take_turn(client, has_news);
+      }
+    }
+    remove_gone();
+    if (looks_[1].revents != 0) {
+      accept_client();  // one at a time: however many come, the others have their turns in between
+    }
+    send_away_late();
+    remove_gone();
+    handler_.answer_waiting(clients_);
+    for (Client& client : clients_) {
+      client.peer.flush();
+    }
+  }
+}
+
+bool TcpStoreServer::Service::wait_for_news() {
+  looks_.clear();
+  looks_.push_back({ending_.descriptor(), POLLIN, 0});
+  looks_.push_back({Clock::now() < next_accept_ ? -1 : listening_.descriptor(), POLLIN, 0});
+  for (const Client& client : clients_) {
+    const bool listens = !client.has_more && !client.peer.has_ended() && client.peer.can_answer();
+    const int events = (listens ? POLLIN : 0) | (client.peer.has_answers() ? POLLOUT : 0);
+    looks_.push_back({client.peer.descriptor(), static_cast<short>(events), 0});
+  }
+  if (::poll(looks_.data(), looks_.size(), milliseconds_to_wait()) < 0) {
+    for (pollfd& look : looks_) {
+      look.revents = 0;
+    }
+  }
+  return looks_[0].revents == 0;
+}
+
+int TcpStoreServer::Service::milliseconds_to_wait() const {
+  Clock::time_point next = Clock::time_point::max();
+  if (looks_[1].fd < 0) {
+    next = next_accept_;
+  }
+  for (const Client& client : clients_) {
+    if (client.has_more && client.peer.can_answer()) {
+      return 0;
+    }
+    next = std::min(next, due(client).value_or(next));
+  }
+  if (next == Clock::time_point::max()) {
+    return -1;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, std::numeric_limits<int>::max()));
+}
+
+void TcpStoreServer::Service::take_turn(Client& client, bool has_news) {
+  try {
+    handler_.take_turn(client, has_news);
+  } catch (const std::exception& why) {  // also when there is no memory left
+    send_away(client, why.what());
+    return;
+  }
+  if (client.is_gone) {
+    handler_.say_goodbye(client);
+  }
+}
+
+void TcpStoreServer::Service::accept_client() {
+  TcpSocket socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket.descriptor() < 0) {
+    const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (lacks_room && !send_away_oldest_unknown("no descriptors are left for more connections")) {
+      next_accept_ = Clock::now() + kWithoutDescriptors;
+    }
+    return;
+  }
+  const int on = 1;
+  static_cast<void>(::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)));
+  if (static_cast<int>(clients_.size()) - handler_.admitted() >= limits_.handshakes) {
+    send_away_oldest_unknown("others have come since, and it has not said its token");
+  }
+  clients_.emplace_back(std::move(socket), handler_.new_budget());
+  take_turn(clients_.back(), true);  // most have said it by now
+}
+
+bool TcpStoreServer::Service::send_away_oldest_unknown(const char* why) {
+  const auto oldest = std::find_if(clients_.begin(), clients_.end(),
+                                   [](const Client& client) { return client.state == State::unknown; });
+  if (oldest == clients_.end()) {
+    return false;
+  }
+  send_away(*oldest, why);
+  clients_.erase(oldest);
+  return true;
+}
+
+std::optional<Clock::time_point> TcpStoreServer::Service::due(const Client& client) const {
+  if (client.state == State::unknown) {
+    return client.came + ticks(limits_.handshake);
+  }
+  const auto since = client.peer.stalled_since();
+  return since ? std::optional(*since + ticks(limits_.stall)) : std::nullopt;
+}
+
+void TcpStoreServer::Service::send_away_late() {
+  const auto now = Clock::now();
+  for (Client& client : clients_) {
+    if (!client.is_gone && now > due(client).value_or(now)) {
+      send_away(client, client.state == State::unknown
+                            ? fmt::format("it has not said its token within {} s", limits_.handshake.count())
+                            : fmt::format("for {} s it has left a request unfinished or an answer untaken",
+                                          limits_.stall.count()));
+    }
+  }
+}
+
+void TcpStoreServer::Service::send_away(Client& client, const std::string& why) {
+  if (client.state != State::unknown) {  // others would not understand
+    client.peer.refuse(why);
+    client.peer.flush();
+  }
+  client.is_gone = true;
+  handler_.say_goodbye(client);
+  if (++reports_ <= kMaxReports) {
+    report_(fmt::format("store at {}: sends away {}{}: {}{}", to_string(address_.at), client.peer.address(),
+                        client.name.empty() ? "" : fmt::format(" ({})", client.name), why,
+                        reports_ < kMaxReports ? "" : "; further ones are not reported"));
+  }
+}
+
+TcpStoreServer::TcpStoreServer(const TcpStoreAddress& address, const TcpStoreLimits& limits, Report report)
+    : service_(std::make_unique<Service>(address, limits, std::move(report))) {}
+TcpStoreServer::~TcpStoreServer() = default;
+const TcpStoreAddress& TcpStoreServer::address() const { return service_->address(); }
+
+void TcpStoreServer::report_on_stderr(const std::string& line) {
+  static_cast<void>(std::fprintf(stderr, "%s\n", printable(line).c_str()));
+}
+
+}  // namespace stagecoach

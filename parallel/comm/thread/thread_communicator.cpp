@@ -1,0 +1,242 @@
+#include "parallel/comm/thread/thread_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/trace.h"
+#include "parallel/comm/ordered_sum.h"
+
+namespace stagecoach {
+namespace {
+
+double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
+
+}  // namespace
+
+ThreadWorld::Address ThreadCommunicator::address_of(int from, int to, int tag) const {
+  return {group().name, member(from), member(to), tag};
+}
+
+Tensor ThreadCommunicator::here(const Tensor& tensor) const {
+  if (tensor.device() == device()) {
+    return tensor;
+  }
+  const bool both_cpu = tensor.device().type == DeviceType::cpu && device().type == DeviceType::cpu;
+  return both_cpu ? tensor.seen_from(device()) : tensor.to(device());
+}
+
+PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag) {
+  require_peer("send", to, tag);
+  require_here("send", tensor);
+  const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
+  const double arrival = arrival_of(tensor.bytes(), to);
+  const ThreadWorld::Address address = address_of(rank(), to, tag);
+  const auto message = world_->leave(address, tensor.detach(), arrival);
+  const auto wait = [this, address, message, number, words = doing("send", "to", to, tag)] {
+    Waiting waiting(clock());
+    waiting.until(world_->wait_taken(address, *message, patience_, [&] { return words; }));
+    group().recorder->end(number);
+  };
+  return {wait, [this, message, number] {
+            const bool taken = world_->is_taken(*message);
+            if (taken) {
+              group().recorder->end(number);
+            }
+            return taken;
+          }};
+}
+
+PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
+  require_peer("receive", from, tag);
+  return PendingReceive([this, shape, dtype, from, tag, words = doing("receive", "from", from, tag)] {
+    const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
+    const ThreadWorld::Message message = wait_for(from, tag, words);
+    const Tensor& tensor = message.tensor;
+    if (tensor.shape() != shape || tensor.dtype() != dtype) {
+      throw unexpected(words, type_of(shape, dtype), type_of(tensor));
+    }
+    if (device().type == DeviceType::cuda) {
+      message.ready.wait({device(), Stream::kCompute});
+    }
+    return here(tensor);
+  });
+}
+
+ThreadWorld::Message ThreadCommunicator::wait_for(int from, int tag, const std::string& words) {
+  const Span span("receive", "wait");
+  const double now = clock().now();
+  Waiting waiting(clock());
+  ThreadWorld::Message message = world_->take(address_of(from, rank(), tag), now, patience_, [&] { return words; });
+  waiting.until(message.arrival);
+  return message;
+}
+
+void ThreadCommunicator::send_number(double number, int to, int tag) {
+  require_peer("send_number", to, tag);
+  const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
+  const double arrival = arrival_of(sizeof(number), to);
+  world_->leave(address_of(rank(), to, tag), Tensor::from(std::vector{number}, {1}), arrival);
+}
+
+double ThreadCommunicator::receive_number(int from, int tag) {
+  require_peer("receive_number", from, tag);
+  const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
+  const std::string words = doing("receive_number", "from", from, tag);
+  const Tensor tensor = wait_for(from, tag, words).tensor;
+  if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
+    throw unexpected(words, "a number", type_of(tensor));
+  }
+  return tensor.to_vector<double>()[0];
+}
+
+template <class T>
+std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine, double seconds) {
+  struct Brought {
+    std::string operation;
+    T mine;
+    double time;
+  };
+  const std::string meeting = fmt::format("{}/{}", group().name, meetings_++);
+  const Span span(operation, "wait");
+  const double now = clock().now();
+  Waiting waiting(clock());
+  const auto brought = world_->meet(meeting, rank(), group().members, Brought{operation, mine, now}, patience_,
+                                    [&] { return doing(operation); });
+  std::vector<T> all;
+  for (int r = 0; r < size(); ++r) {
+    const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
+    if (theirs == nullptr || theirs->operation != operation) {
+      throw other_operation(operation, r, theirs == nullptr ? "another operation" : theirs->operation);
+    }
+    waiting.until(theirs->time + seconds);
+    all.push_back(theirs->mine);
+  }
+  return all;
+}
+
+std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const Tensor& tensor, double seconds) {
+  require_here(operation, tensor);
+  struct Brought {
+    Tensor tensor;
+    Event ready;
+  };
+  Event ready;
+  ready.record({device(), Stream::kCompute});
+  std::vector<Tensor> tensors;
+  for (const Brought& brought : meet(operation, Brought{tensor.detach(), ready}, seconds)) {
+    const int r = static_cast<int>(tensors.size());
+    if (brought.tensor.shape() != tensor.shape() || brought.tensor.dtype() != tensor.dtype()) {
+      throw other_type(operation, tensor, r, type_of(brought.tensor));
+    }
+    if (device().type == DeviceType::cuda) {
+      brought.ready.wait({device(), Stream::kCompute});
+    }
+    tensors.push_back(brought.tensor);
+  }
+  return tensors;
+}
+
+Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const {
+  std::vector<Tensor> parts(tensors.size());
+  std::transform(tensors.begin(), tensors.end(), parts.begin(),
+                 [&](const Tensor& tensor) { return here(tensor.alias({length}, tensor.offset() + start)); });
+  return ordered_sum(parts);
+}
+
+void ThreadCommunicator::all_reduce(Tensor& tensor) {
+  const Recorded recorded(*group().recorder, event("all_reduce", tensor));
+  // Each rank sums its part of the elements over all ranks; then all gather the parts. So each element is read `size`
+  // times in all, and not `size` times by every rank.
+  const std::vector<Tensor> tensors =
+      meet_with("all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  const std::int64_t count = tensor.numel();
+  const std::int64_t start = part_start(count, rank(), size());
+  const Tensor mine = sum_of(tensors, start, part_start(count, rank() + 1, size()) - start);
+  synchronize({device(), Stream::kCompute});
+  const auto parts = meet("all_reduce, gathering", mine);
+  // By now every rank has read what it needed of this one's tensor.
+  for (int r = 0; r < size(); ++r) {
+    const Tensor& part = parts[static_cast<std::size_t>(r)];
+    Tensor into = tensor.alias({part.numel()}, tensor.offset() + part_start(count, r, size()));
+    into.copy_from(here(part));
+  }
+}
+
+void ThreadCommunicator::reduce(Tensor& tensor, int root) {
+  require_root("reduce", root);
+  const Recorded recorded(*group().recorder, event("reduce", tensor));
+  const auto tensors = meet_with("reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  if (rank() == root) {
+    tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
+  }
+  synchronize({device(), Stream::kCompute});
+  meet("reduce, ending", root);  // the others may change their tensors when the root has read them
+}
+
+void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
+  require_root("broadcast", root);
+  const Recorded recorded(*group().recorder, event("broadcast", tensor));
+  const auto tensors = meet_with("broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
+  if (rank() != root) {
+    tensor.copy_from(here(tensors[static_cast<std::size_t>(root)]));
+  }
+  synchronize({device(), Stream::kCompute});
+  meet("broadcast, ending", root);  // the root may change its tensor when all have read it
+}
+
+std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
+  const Recorded recorded(*group().recorder, event("all_gather", tensor));
+  std::vector<Tensor> gathered;
+  const double seconds = ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor));
+  for (const Tensor& theirs : meet_with("all_gather", tensor, seconds)) {
+    gathered.push_back(here(theirs).clone());
+  }
+  synchronize({device(), Stream::kCompute});
+  meet("all_gather, ending", 0);
+  return gathered;
+}
+
+Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
+  require_parts(tensor);
+  const Recorded recorded(*group().recorder, event("reduce_scatter", tensor));
+  const auto tensors =
+      meet_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
+  const std::int64_t length = tensor.numel() / size();
+  const Tensor sum = sum_of(tensors, rank() * length, length);
+  synchronize({device(), Stream::kCompute});
+  meet("reduce_scatter, ending", 0);
+  return sum.reshape(tensor.shape().with(0, tensor.size(0) / size()));
+}
+
+void ThreadCommunicator::barrier() {
+  const Recorded recorded(*group().recorder, {.operation = "barrier", .group = group().name});
+  synchronize({device(), Stream::kCompute});
+  meet("barrier", 0, tree_broadcast_seconds(clock().link(), size(), 0));
+}
+
+std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
+  const Recorded recorded(*group().recorder, {.operation = "split", .group = group().name});
+  Group part = chosen_from(meet("split", Choice{colour, key, rank()}));
+  return std::make_unique<ThreadCommunicator>(world_, std::move(part), patience_.waits, patience_.has_core);
+}
+
+std::unique_ptr<Communicator> ThreadCommunicator::duplicate() {
+  constexpr bool kHasCore = false;
+  return std::make_unique<ThreadCommunicator>(world_, duplicated(), patience_.waits, kHasCore);
+}
+
+void ThreadCommunicator::lend_core(bool lent) {
+  patience_.has_core = lent;
+  if (patience_.polls()) {
+    world_->call(member(rank()));
+  }
+}
+
+void ThreadCommunicator::abandon() {
+  abandoned_.request_stop();
+  world_->call(member(rank()));
+}
+
+}  // namespace stagecoach

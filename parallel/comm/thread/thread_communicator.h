@@ -1,0 +1,57 @@
+#pragma once
+/// @file
+/// The communicator of ranks that are threads of one process.
+
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "parallel/comm/group_communicator.h"
+#include "parallel/comm/thread/thread_world.h"
+
+namespace stagecoach {
+
+class ThreadCommunicator final : public GroupCommunicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, Waits waits, bool has_core = true)
+      : GroupCommunicator(std::move(group)),
+        world_(std::move(world)),
+        patience_{waits, abandoned_.get_token(), has_core} {}
+
+  PendingSend send_async(const Tensor& tensor, int to, int tag) override;
+  PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
+  void send_number(double number, int to, int tag) override;
+  double receive_number(int from, int tag) override;
+  void all_reduce(Tensor& tensor) override;
+  void reduce(Tensor& tensor, int root) override;
+  void broadcast(Tensor& tensor, int root) override;
+  std::vector<Tensor> all_gather(const Tensor& tensor) override;
+  Tensor reduce_scatter(const Tensor& tensor) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int colour, int key) override;
+  std::unique_ptr<Communicator> duplicate() override;
+  void lend_core(bool lent) override;
+  void abandon() override;
+
+ private:
+  /// `from` and `to` are ranks of this group.
+  ThreadWorld::Address address_of(int from, int to, int tag) const;
+  ThreadWorld::Message wait_for(int from, int tag, const std::string& words);
+  /// Brings `mine` to the group's next meeting, and returns what all brought. By a virtual clock that takes `seconds`
+  /// from the moment when the last has come.
+  template <class T>
+  std::vector<T> meet(const char* operation, const T& mine, double seconds = 0);
+  /// The tensors of all ranks, whose shapes and types are found to be one.
+  std::vector<Tensor> meet_with(const char* operation, const Tensor& tensor, double seconds);
+  /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks.
+  Tensor sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const;
+  /// `tensor`, which another rank made, on this rank's device.
+  Tensor here(const Tensor& tensor) const;
+
+  std::shared_ptr<ThreadWorld> world_;
+  std::stop_source abandoned_;
+  Patience patience_;
+  std::int64_t meetings_ = 0;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,147 @@
+#include "parallel/comm/thread/thread_world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/relax.h"
+#include "parallel/comm/communicator.h"
+
+namespace stagecoach {
+
+namespace {
+
+constexpr int kLooks = 1000;  // some microseconds
+
+}  // namespace
+
+void ThreadWorld::wake(int rank) {
+  Mailbox& mailbox = mailboxes_[static_cast<std::size_t>(rank)];
+  mailbox.news.fetch_add(1, std::memory_order_release);
+  mailbox.changed.notify_all();
+}
+
+/// Looks for news for some microseconds, and lets others take the lock meanwhile.
+void ThreadWorld::poll(int rank, std::unique_lock<std::mutex>& lock) const {
+  const std::atomic<std::uint64_t>& news = mailboxes_[static_cast<std::size_t>(rank)].news;
+  const std::uint64_t before = news.load(std::memory_order_acquire);
+  lock.unlock();
+  for (int i = 0; i < kLooks && news.load(std::memory_order_acquire) == before; ++i) {
+    relax();
+  }
+  lock.lock();
+}
+
+template <class Done>
+void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const Patience& patience,
+                       const std::function<std::string()>& doing) {
+  const auto has_ended = [&] { return !failure_.empty() || patience.stop.stop_requested() || done(); };
+  const auto deadline = deadline_after(timeout_);
+  const auto poll_until = std::min(deadline, std::chrono::steady_clock::now() + kLongestPoll);
+  while (!has_ended()) {  // a core may be lent, or taken back, meanwhile
+    if (patience.polls() && std::chrono::steady_clock::now() < poll_until) {
+      poll(rank, lock);
+    } else if (mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, deadline) ==
+               std::cv_status::timeout) {
+      break;
+    }
+  }
+  if (done()) {
+    return;  // what is there is there, whoever failed since
+  }
+  if (!failure_.empty()) {
+    throw stopped(doing(), failure_);
+  }
+  if (patience.stop.stop_requested()) {
+    throw given_up(doing());
+  }
+  throw no_answer(doing(), timeout_);
+}
+
+std::shared_ptr<ThreadWorld::Message> ThreadWorld::leave(const Address& address, const Tensor& tensor, double arrival) {
+  auto message = std::make_shared<Message>();
+  message->arrival = arrival;
+  message->tensor = tensor;
+  message->ready.record({tensor.device(), Stream::kCompute});
+  const std::lock_guard lock(mutex_);
+  messages_[address].push_back(message);
+  wake(std::get<2>(address));
+  return message;
+}
+
+bool ThreadWorld::is_taken(const Message& message) {
+  const std::lock_guard lock(mutex_);
+  return message.taken;
+}
+
+double ThreadWorld::wait_taken(const Address& address, const Message& message, const Patience& patience,
+                               const std::function<std::string()>& doing) {
+  std::unique_lock lock(mutex_);
+  wait(
+      std::get<1>(address), lock, [&] { return message.taken; }, patience, doing);
+  return message.taken_at;
+}
+
+ThreadWorld::Message ThreadWorld::take(const Address& address, double now, const Patience& patience,
+                                       const std::function<std::string()>& doing) {
+  std::unique_lock lock(mutex_);
+  wait(
+      std::get<2>(address), lock, [&] { return messages_.contains(address); }, patience, doing);
+  const auto found = messages_.find(address);
+  const std::shared_ptr<Message> message = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) {
+    messages_.erase(found);
+  }
+  wake(std::get<1>(address));
+  Message taken = *message;
+  *message = {.tensor = {}, .ready = {}, .taken = true, .taken_at = std::max(now, taken.arrival)};
+  return taken;
+}
+
+std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, const std::vector<int>& members,
+                                        std::any mine, const Patience& patience,
+                                        const std::function<std::string()>& doing) {
+  const int size = static_cast<int>(members.size());
+  std::unique_lock lock(mutex_);
+  Meeting& here = meetings_[meeting];
+  here.brought.resize(static_cast<std::size_t>(size));
+  here.brought[static_cast<std::size_t>(rank)] = std::move(mine);
+  if (++here.came == size) {
+    std::for_each(members.begin(), members.end(), [&](int member) { wake(member); });
+  }
+  wait(
+      members[static_cast<std::size_t>(rank)], lock, [&] { return here.came == size; }, patience,
+      [&] {
+        std::string absent;
+        for (int r = 0; r < size; ++r) {
+          if (!here.brought[static_cast<std::size_t>(r)].has_value()) {
+            absent += fmt::format("{}{}", absent.empty() ? "" : ", ", members[static_cast<std::size_t>(r)]);
+          }
+        }
+        return fmt::format("{} (not yet there: rank {})", doing(), absent);
+      });
+  std::vector<std::any> all = here.brought;
+  if (++here.left == size) {
+    meetings_.erase(meeting);
+  }
+  return all;
+}
+
+void ThreadWorld::fail(std::string who) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) {
+    failure_ = std::move(who);
+  }
+  for (int rank = 0; rank < static_cast<int>(mailboxes_.size()); ++rank) {
+    wake(rank);
+  }
+}
+
+void ThreadWorld::call(int rank) {
+  const std::lock_guard lock(mutex_);
+  wake(rank);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,58 @@
+#include "parallel/data_parallel/step_times.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stagecoach {
+
+void StepTimes::begin_step() { mark_ = without_waits(); }
+
+void StepTimes::begin_backward() {
+  backward_ = now();
+  const double mark = without_waits();
+  forward_seconds_ += mark - std::exchange(mark_, mark);
+}
+
+void StepTimes::end_backward() {
+  backward_end_ = now();
+  const double mark = without_waits();
+  backward_seconds_ += mark - std::exchange(mark_, mark);
+}
+
+void StepTimes::end_reductions(const std::vector<Background::Span>& spans) {
+  for (const auto& [begin, end] : spans) {
+    reduction_seconds_ += end - begin;
+    hidden_seconds_ += std::max(0.0, std::min(end, backward_end_) - std::max(begin, backward_));
+  }
+}
+
+void StepTimes::end_step() {
+  update_seconds_ += without_waits() - mark_;
+  ++steps_;
+}
+
+void StepTimes::clear() { *this = StepTimes(*comm_, arrivals_.size()); }
+
+StepCosts StepTimes::mean() const {
+  std::vector<double> sums{steps_, forward_seconds_, backward_seconds_, reduction_seconds_, hidden_seconds_};
+  sums.insert(sums.end(), arrivals_.begin(), arrivals_.end());
+  Tensor all = Tensor::from(sums, {static_cast<std::int64_t>(sums.size())}, comm_->device());
+  comm_->all_reduce(all);
+  sums = all.to_vector<double>();
+  const double steps = std::max(sums[0], 1.0);
+  double update = 0;  // where one rank owns the weights, only it has any
+  for (const Tensor& each : comm_->all_gather(Tensor::from(std::vector{update_seconds_}, {1}, comm_->device()))) {
+    update = std::max(update, each.item());
+  }
+  StepCosts costs{.forward = sums[1] / steps,
+                  .backward = sums[2] / steps,
+                  .update = update / std::max(steps_, 1.0),
+                  .arrivals = {},
+                  .overlap = sums[3] > 0 ? sums[4] / sums[3] : 0};
+  for (std::size_t i = 5; i < sums.size(); ++i) {
+    costs.arrivals.push_back(sums[i] / steps);
+  }
+  return costs;
+}
+
+}  // namespace stagecoach

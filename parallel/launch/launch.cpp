@@ -1,0 +1,90 @@
+#include "parallel/launch/launch.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <numeric>
+#include <vector>
+
+#include "parallel/comm/thread/thread_communicator.h"
+#include "parallel/launch/mpi.h"
+#include "parallel/launch/nccl.h"
+#include "parallel/launch/rank_threads.h"
+
+namespace stagecoach {
+namespace {
+
+std::vector<int> all_of(const World& world) {
+  std::vector<int> members(static_cast<std::size_t>(world.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  return members;
+}
+
+void launch_threads(const World& world, const std::function<void(Rank&)>& body) {
+  const std::vector<int> members = all_of(world);
+  const auto waits = enough_cores(world) && world.ranks > 1 ? Waits::polling : Waits::sleeping;
+  const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
+  const auto start = start_wall_time();
+  const auto run_rank = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
+    const Device device = device_of(world, r);
+    require_device(device);
+    ThreadCommunicator comm(
+        shared, {"world", r, members, device, make_clock(world.clock, device, world.link, start), recorder}, waits);
+    Rank rank{r, world.ranks, device, comm};
+    body(rank);
+  };
+  run_on_threads(world, run_rank, [&](int r, const std::string& why) {
+    try {
+      shared->fail(fmt::format("rank {} has failed ({})", r, why));
+    } catch (const std::bad_alloc&) {
+      shared->fail("out of memory");  // short enough to take none
+    }
+  });
+}
+
+}  // namespace
+
+Device device_of(const World& world, int rank) {
+  return world.device == DeviceType::cpu ? Device{DeviceType::cpu, rank}
+                                         : Device{DeviceType::cuda, rank % world.gpus, rank / world.gpus};
+}
+
+std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
+  const World world;
+  return std::make_unique<ThreadCommunicator>(
+      std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
+      Group{"world",
+            0,
+            {0},
+            device,
+            make_clock(clock, device, world.link, start_wall_time()),
+            std::make_shared<FlightRecorder>()},
+      Waits::sleeping);
+}
+
+void launch(const World& world, const std::function<void(Rank&)>& body) {
+  if (world.ranks < 1 || world.ranks > kMaxDevices) {
+    throw UsageError(fmt::format("{} ranks: at least 1 and at most {} can run", world.ranks, kMaxDevices));
+  }
+  if (!(world.timeout > 0 && world.timeout <= kLongestTimeout)) {
+    throw UsageError(
+        fmt::format("a timeout of {} s: it must be more than 0, and at most {:.0f}", world.timeout, kLongestTimeout));
+  }
+  if (world.transport == Transport::mpi) {
+    mpi::run_rank(world, body);
+  } else if (world.transport == Transport::nccl) {
+    nccl::run_ranks(world, body);
+  } else {
+    launch_threads(world, body);
+  }
+}
+
+void agree_on(const World& world, Tensor& values) {
+  if (world.transport == Transport::mpi) {
+    mpi::agree_on(world, values);
+  } else if (world.transport == Transport::nccl) {
+    nccl::agree_on(world, values);
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,128 @@
+#include "parallel/launch/mpi.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "parallel/comm/mpi/mpi_communicator.h"
+#include "parallel/launch/rank_failure.h"
+
+namespace stagecoach::mpi {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+bool takes_device_pointers() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
+
+MpiWorld& open(const World& world) {
+  if (world.device == DeviceType::cuda && !takes_device_pointers()) {
+    throw UsageError(
+        "transport mpi: this MPI was built without CUDA and cannot send what lies on a GPU; give --transport nccl, or "
+        "--device cpu");
+  }
+  MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));
+  if (mpi.failed()) {
+    throw Error("transport mpi: a rank has failed before, and MPI cannot go on after that");
+  }
+  return mpi;
+}
+
+double seconds_now() { return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// How far rank 0's clock is ahead of that of rank `other`, as that finds out: it asks for the time, and takes the
+/// answer that came fastest to be of the middle between question and answer.
+double clock_ahead(MPI_Comm comm, int rank, int other) {
+  constexpr int kQuestions = 20;
+  double ahead = 0;
+  double fastest = 1e9;
+  for (int i = 0; i < kQuestions; ++i) {
+    double time = seconds_now();
+    if (rank == 0) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, other, 0, comm, MPI_STATUS_IGNORE);
+      time = seconds_now();
+      MPI_Send(&time, 1, MPI_DOUBLE, other, 0, comm);
+    } else {
+      const double asked = time;
+      MPI_Send(nullptr, 0, MPI_BYTE, 0, 0, comm);
+      MPI_Recv(&time, 1, MPI_DOUBLE, 0, 0, comm, MPI_STATUS_IGNORE);
+      const double took = seconds_now() - asked;
+      if (took < fastest) {
+        fastest = took;
+        ahead = time - (asked + took / 2);
+      }
+    }
+  }
+  return ahead;
+}
+
+/// One moment, on every rank by its own clock: clocks that begin there show the same time.
+std::chrono::steady_clock::time_point common_start(MPI_Comm comm, int rank, int size) {
+  double ahead = 0;
+  for (int other = 1; other < size; ++other) {
+    if (rank == 0 || rank == other) {
+      ahead = clock_ahead(comm, rank, other);
+    }
+  }
+  double start = seconds_now();
+  MPI_Bcast(&start, 1, MPI_DOUBLE, 0, comm);
+  return std::chrono::steady_clock::time_point(
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(Seconds(start - ahead)));
+}
+
+void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRecorder>& recorder,
+              const std::function<void(Rank&)>& body) {
+  const int r = mpi.rank();
+  const Device device = device_of(world, world.device == DeviceType::cpu ? r : mpi.local_rank());
+  require_device(device);
+  std::vector<int> members(static_cast<std::size_t>(world.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  MPI_Comm own = MPI_COMM_NULL;
+  std::chrono::steady_clock::time_point start;
+  mpi.guard("the start of all ranks", [&] {
+    MPI_Comm_dup(mpi.comm(), &own);
+    start = common_start(own, r, world.ranks);
+  });
+  const bool enough = static_cast<unsigned>(mpi.neighbours() * world.threads) <= std::thread::hardware_concurrency();
+  const Waits waits = enough && world.ranks > 1 ? Waits::polling : Waits::sleeping;
+  auto clock = make_clock(world.clock, device, world.link, start_wall_time(start));
+  MpiCommunicator comm(mpi, own, {"world", r, members, device, std::move(clock), recorder}, waits);
+  Rank rank{r, world.ranks, device, comm};
+  body(rank);
+}
+
+}  // namespace
+
+void run_rank(const World& world, const std::function<void(Rank&)>& body) {
+  MpiWorld& mpi = open(world);
+  if (mpi.size() != world.ranks) {
+    throw UsageError(fmt::format(
+        "{} process(es) were started, and the run has {} ranks; start it by mpirun -np {}, or with --ranks {}",
+        mpi.size(), world.ranks, world.ranks, mpi.size()));
+  }
+  run_as_process(
+      mpi.rank(), [&](const auto& recorder) { run_body(world, mpi, recorder, body); },
+      [&](const std::string& why) { mpi.fail(why); });
+}
+
+void agree_on(const World& world, Tensor& values) {
+  MpiWorld& mpi = open(world);
+  mpi.guard("an agreement on what was measured",
+            [&] { MPI_Bcast(values.raw_mutable_data(), static_cast<int>(values.bytes()), MPI_BYTE, 0, mpi.comm()); });
+}
+
+}  // namespace stagecoach::mpi

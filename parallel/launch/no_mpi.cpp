@@ -1,0 +1,21 @@
+// What stands for MPI in a build without it.
+
+#include "core/error.h"
+#include "parallel/launch/mpi.h"
+
+namespace stagecoach::mpi {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw UsageError(
+      "transport mpi: this build has no MPI; run scripts/setup.sh --for-mpi and scripts/build.sh release, or leave out "
+      "mpirun: ranks are threads then");
+}
+
+}  // namespace
+
+void run_rank(const World&, const std::function<void(Rank&)>&) { refuse(); }
+
+void agree_on(const World&, Tensor&) { refuse(); }
+
+}  // namespace stagecoach::mpi

@@ -1,0 +1,23 @@
+// What stands for NCCL in a build without it.
+
+#include "core/error.h"
+#include "parallel/launch/nccl.h"
+
+namespace stagecoach::nccl {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw UsageError(
+      "transport nccl: this build has no NCCL; install it beside CUDA (nccl.h and libnccl) and run scripts/build.sh "
+      "cuda, or use --transport thread, in which ranks share GPUs");
+}
+
+}  // namespace
+
+bool is_built_in() { return false; }
+
+void run_ranks(const World&, const std::function<void(Rank&)>&) { refuse(); }
+
+void agree_on(const World&, Tensor&) { refuse(); }
+
+}  // namespace stagecoach::nccl

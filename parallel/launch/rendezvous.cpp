@@ -1,0 +1,104 @@
+#include "parallel/launch/rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/tcp/own_address.h"
+#include "parallel/launch/mpi.h"
+#include "parallel/launch/tcp_store_token.h"
+
+namespace stagecoach {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr const char* kLeft = "left";  // the queue that tells rank 0 of each process that ends
+// The rendezvous has one, a mail two, and one of the mail before may still be fading.
+constexpr int kConnectionsPerRank = 4;
+
+std::unique_ptr<TcpStoreServer> serve(const TcpStoreAddress& address, int ranks) {
+  return std::make_unique<TcpStoreServer>(address, TcpStoreLimits{.clients = kConnectionsPerRank * ranks});
+}
+
+/// Where rank 0's store is, as MPI tells all processes. MPI does nothing else.
+TcpStoreAddress address_by_mpi(const World& world, const TcpStoreAddress& of_rank_zero) {
+  struct Place {
+    std::array<char, 64> host{};
+    std::array<char, 64> token{};
+    std::int32_t port = 0;
+  };
+  Place place;
+  of_rank_zero.at.host.copy(place.host.data(), place.host.size() - 1);
+  of_rank_zero.token.copy(place.token.data(), place.token.size() - 1);
+  place.port = of_rank_zero.at.port;
+  World by_mpi = world;
+  by_mpi.transport = Transport::mpi;
+  by_mpi.device = DeviceType::cpu;
+  Tensor told = Tensor::empty({sizeof(Place)}, DType::uint8);
+  std::memcpy(told.raw_mutable_data(), &place, sizeof(place));
+  mpi::agree_on(by_mpi, told);
+  std::memcpy(&place, told.raw_data(), sizeof(place));
+  return {{place.host.data(), place.port}, place.token.data()};
+}
+
+}  // namespace
+
+Rendezvous& Rendezvous::instance(const World& world) {
+  static const auto make = [&] {
+    const Launched& process = launched().value();
+    const Seconds timeout(world.timeout);
+    if (const std::optional<TcpAddress> address = master(process)) {
+      return std::make_unique<Rendezvous>(process, TcpStoreAddress{*address, store_token()}, timeout);
+    }
+    auto server = process.rank == 0 ? serve({{own_address(), 0}, random_token()}, process.size) : nullptr;
+    const TcpStoreAddress address = address_by_mpi(world, server ? server->address() : TcpStoreAddress{});
+    return std::make_unique<Rendezvous>(process, address, timeout, std::move(server));
+  };
+  static const std::unique_ptr<Rendezvous> made = make();
+  return *made;
+}
+
+Rendezvous::Rendezvous(const Launched& process, const TcpStoreAddress& address, Seconds timeout,
+                       std::unique_ptr<TcpStoreServer> server)
+    : server_(std::move(server)), address_(address), rank_(process.rank), size_(process.size) {
+  if (rank_ == 0 && server_ == nullptr) {
+    server_ = serve(address, size_);
+    address_ = server_->address();
+  }
+  store_ = std::make_unique<TcpStore>(address_, "rank 0", timeout, fmt::format("rank {}", rank_));
+  store_->push_when_lost(kLeft, "");
+}
+
+Rendezvous::~Rendezvous() {
+  if (server_ == nullptr) {
+    return;
+  }
+  try {
+    const TcpDeadline deadline = store_->deadline();
+    for (int others = 1; others < size_; ++others) {
+      store_->pop(kLeft, deadline);
+    }
+  } catch (const CommError&) {  // they do not come any more
+  }
+}
+
+void Rendezvous::agree_on(Tensor& values) {
+  const std::string key = fmt::format("agreement {}", agreements_++);
+  Tensor here = values.to(Device{});
+  if (rank_ == 0) {
+    store_->set(key, {static_cast<const char*>(here.raw_data()), here.bytes()});
+    return;
+  }
+  const std::string told = store_->get(key);
+  STAGECOACH_CHECK(told.size() == here.bytes(), "an agreement on {} bytes, rank 0 has {}", here.bytes(), told.size());
+  std::memcpy(here.raw_mutable_data(), told.data(), told.size());
+  values.copy_from(here.to(values.device()));
+}
+
+}  // namespace stagecoach

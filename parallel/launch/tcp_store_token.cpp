@@ -1,0 +1,118 @@
+#include "parallel/launch/tcp_store_token.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "core/error.h"
+#include "parallel/comm/tcp/tcp_store_message.h"
+
+namespace stagecoach {
+namespace {
+
+constexpr std::size_t kMinBytes = 16;
+constexpr const char* kGiveOne = "give all ranks the same STAGECOACH_TOKEN, such as $(openssl rand -hex 16)";
+
+std::string checked(std::string token, const std::string& source) {
+  if (token.size() < kMinBytes || token.size() > TcpStoreHello::kMaxBytes) {
+    throw UsageError(fmt::format("{}: expected a secret of {} to {} bytes, got {}; {}", source, kMinBytes,
+                                 TcpStoreHello::kMaxBytes, token.size(), kGiveOne));
+  }
+  return token;
+}
+
+[[noreturn]] void fail_with(const char* what, const std::string& path, int error) {
+  throw UsageError(fmt::format("{}: the token of this user's ranks cannot be {}: {}; {}", path, what,
+                               std::strerror(error), kGiveOne));
+}
+
+/// Writes a new token to a file that only this user can read. 0, or the number of the error.
+int write_new(std::string& path) {
+  const std::string token = random_token();
+  const int descriptor = ::mkstemp(path.data());
+  if (descriptor < 0) {
+    return errno;
+  }
+  const bool is_written = ::write(descriptor, token.data(), token.size()) == static_cast<ssize_t>(token.size());
+  const int error = is_written ? 0 : errno;
+  ::close(descriptor);
+  return error;
+}
+
+/// The file appears with all its bytes, those of the first of several processes that make it at once.
+void make_file(const std::string& path) {
+  std::string draft = path + ".XXXXXX";
+  int error = write_new(draft);
+  if (error == 0 && ::link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    error = errno;
+  }
+  ::unlink(draft.c_str());
+  if (error != 0) {
+    fail_with("written", path, error);
+  }
+}
+
+std::string read_file(const std::string& path) {
+  struct stat state {};
+  if (::stat(path.c_str(), &state) != 0) {
+    fail_with("read", path, errno);
+  }
+  if (!S_ISREG(state.st_mode)) {  // a FIFO would be waited for
+    throw UsageError(fmt::format("{}: expected a file with a secret, got something else; {}", path, kGiveOne));
+  }
+  if ((state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    throw UsageError(
+        fmt::format("{}: expected a secret that only you can read, got mode {:o}; remove it, and the next "
+                    "run makes a new one",
+                    path, state.st_mode & 0777U));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    fail_with("read", path, errno);
+  }
+  std::string token(TcpStoreHello::kMaxBytes + 1, '\0');
+  file.read(token.data(), static_cast<std::streamsize>(token.size()));
+  token.resize(static_cast<std::size_t>(file.gcount()));
+  return token;
+}
+
+}  // namespace
+
+std::string store_token_in(Environment get) {
+  if (const char* token = get("STAGECOACH_TOKEN"); token != nullptr) {
+    return checked(token, "STAGECOACH_TOKEN");
+  }
+  const char* home = get("HOME");
+  if (home == nullptr || *home == '\0') {
+    throw UsageError(fmt::format("neither STAGECOACH_TOKEN nor HOME is set; {}", kGiveOne));
+  }
+  const std::string path = fmt::format("{}/.stagecoach_token", home);
+  if (::access(path.c_str(), F_OK) != 0) {
+    make_file(path);
+  }
+  return checked(read_file(path), path);
+}
+
+std::string store_token() {
+  return store_token_in([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+std::string random_token() {
+  std::array<unsigned char, 16> bytes{};
+  STAGECOACH_CHECK(::getentropy(bytes.data(), bytes.size()) == 0, "no random bytes: {}", std::strerror(errno));
+  std::string digits;
+  for (const unsigned char byte : bytes) {
+    digits += fmt::format("{:02x}", byte);
+  }
+  return digits;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,100 @@
+#include "parallel/pipeline/action_log.h"
+
+#include <algorithm>
+
+namespace stagecoach {
+namespace {
+
+constexpr std::size_t kComputations = 4;  // all operations but updates, which are counted by rank
+
+const char* name_of(Operation operation) {
+  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight", "optimizer"};
+  return kNames[static_cast<std::size_t>(operation)];
+}
+
+}  // namespace
+
+ActionLog::ActionLog(Communicator& comm, int stages)
+    : comm_(comm),
+      stages_(stages),
+      sums_(static_cast<std::size_t>(stages) * (kComputations + 1) + static_cast<std::size_t>(comm.size())) {}
+
+std::size_t ActionLog::slot_of(const Action& action) const {
+  if (action.operation == Operation::update) {
+    return static_cast<std::size_t>(stages_) * (kComputations + 1) + static_cast<std::size_t>(comm_.rank());
+  }
+  return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
+}
+
+void ActionLog::note_message(int stage, std::size_t bytes) {
+  const auto slot = static_cast<std::size_t>(stages_) * kComputations + static_cast<std::size_t>(stage);
+  sums_[slot].add(static_cast<double>(bytes));
+}
+
+ActionSeconds ActionLog::seconds() const {
+  std::vector<double> counts(static_cast<std::size_t>(comm_.size()));
+  counts[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(seconds_.size());
+  Tensor lengths = Tensor::from(counts, {comm_.size()}, comm_.device());
+  comm_.all_reduce(lengths);
+  ActionSeconds all;
+  std::vector<double> flat;  // all ranks', one behind the other; here only this one's are not 0
+  for (const double length : lengths.to_vector<double>()) {
+    const bool mine = static_cast<int>(all.size()) == comm_.rank();
+    all.emplace_back(static_cast<std::size_t>(length));
+    flat.insert(flat.end(), mine ? seconds_.begin() : all.back().begin(), mine ? seconds_.end() : all.back().end());
+  }
+  Tensor sum = Tensor::from(flat, {static_cast<std::int64_t>(flat.size())}, comm_.device());
+  comm_.all_reduce(sum);
+  flat = sum.to_vector<double>();
+  auto next = flat.begin();
+  for (std::vector<double>& rank : all) {
+    std::copy_n(next, rank.size(), rank.begin());
+    next += static_cast<std::ptrdiff_t>(rank.size());
+  }
+  return all;
+}
+
+void ActionLog::clear() {
+  std::fill(sums_.begin(), sums_.end(), Sum{});
+  seconds_.clear();
+}
+
+Costs ActionLog::mean_costs() const {
+  std::vector<double> flat;
+  for (const Sum& sum : sums_) {
+    flat.insert(flat.end(), {sum.total, sum.count});
+  }
+  Tensor all = Tensor::from(flat, {static_cast<std::int64_t>(flat.size())}, comm_.device());
+  comm_.all_reduce(all);
+  flat = all.to_vector<double>();
+  const auto mean = [&](std::size_t slot) { return flat[2 * slot] / std::max(flat[2 * slot + 1], 1.0); };
+
+  const auto stages = static_cast<std::size_t>(stages_);
+  Costs costs;
+  for (std::size_t s = 0; s < stages; ++s) {
+    std::size_t slot = s * kComputations;
+    for (auto* of_operation : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
+      of_operation->push_back(mean(slot++));
+    }
+    if (s + 1 < stages) {
+      const bool travels = flat[2 * (stages * kComputations + s) + 1] > 0;
+      const double bytes = mean(stages * kComputations + s);
+      costs.message.push_back(travels ? comm_.clock().link().seconds(bytes) : 0);
+      costs.transfer.push_back(travels ? comm_.clock().link().transfer_seconds(bytes) : 0);
+    }
+  }
+  for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) {
+    costs.update.push_back(mean(stages * (kComputations + 1) + r));
+  }
+  return costs;
+}
+
+ActionLog::Scope::Scope(ActionLog& log, const Action& action)
+    : log_(log),
+      activity_(name_of(action.operation), action.stage,
+                action.operation == Operation::update ? Activity::kNone : action.microbatch),
+      span_(name_of(action.operation), action.operation == Operation::update ? "update" : "action"),
+      sum_(log.sums_[log.slot_of(action)]),
+      stopwatch_(log.comm_.clock()) {}
+
+}  // namespace stagecoach

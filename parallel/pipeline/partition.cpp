@@ -1,0 +1,194 @@
+#include "parallel/pipeline/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+/// Layers that follow each other, added up from the first. The difference of two sums over all layers before would
+/// round by the size of the model, which may hide a small stage.
+struct StageCost {
+  double seconds = 0;
+  double weight_bytes = 0;
+
+  void add(const LayerCost& layer) {
+    seconds += layer.seconds;
+    weight_bytes += layer.weight_bytes;
+  }
+  double seconds_with(int replicas, const Link& link) const {
+    const double averaging = replicas > 1 ? ring_all_reduce_seconds(link, replicas, weight_bytes) : 0;
+    return (seconds + averaging) / replicas;
+  }
+};
+
+/// Of the message in front of a stage that begins with layer `begin`, and of its gradient.
+double message_seconds(const std::vector<LayerCost>& layers, std::size_t begin, const Link& link) {
+  return begin == 0 ? 0 : 2 * link.seconds(layers[begin - 1].output_bytes);
+}
+
+void require_cost(std::size_t layer, const char* what, double cost) {
+  if (!std::isfinite(cost) || cost < 0) {
+    throw UsageError(fmt::format("layer {} has {} = {}: give a finite number from 0", layer, what, cost));
+  }
+}
+
+void require_layers(const std::vector<LayerCost>& layers) {
+  if (layers.empty()) {
+    throw UsageError("there are no layers to make stages of: give the costs of at least one");
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    require_cost(i, "seconds", layers[i].seconds);
+    require_cost(i, "output_bytes", layers[i].output_bytes);
+    require_cost(i, "weight_bytes", layers[i].weight_bytes);
+  }
+}
+
+void require_fits(std::size_t layers, const Split& split, const std::vector<int>& replicas) {
+  const auto positive = [](int count) { return count >= 1; };
+  const bool all_dealt = std::accumulate(split.begin(), split.end(), std::size_t{0}) == layers;
+  if (!all_dealt || !std::all_of(split.begin(), split.end(), positive)) {
+    throw UsageError(
+        fmt::format("the split {} does not deal out {} layers: each must be in exactly one stage, and each "
+                    "stage must have one",
+                    fmt::join(split, ","), layers));
+  }
+  if (replicas.size() != split.size() || !std::all_of(replicas.begin(), replicas.end(), positive)) {
+    throw UsageError(fmt::format("the replicas {} do not fit {} stages: give each stage a number from 1",
+                                 fmt::join(replicas, ","), split.size()));
+  }
+}
+
+/// One value for each number of layers so far and of ranks so far.
+template <class Value>
+using Table = std::vector<std::vector<Value>>;
+
+template <class Value>
+Table<Value> make_table(std::size_t layers, int ranks, Value value) {
+  return Table<Value>(layers + 1, std::vector<Value>(static_cast<std::size_t>(ranks) + 1, value));
+}
+
+/// Calls visit(begin, end, n, seconds) for each stage of layers begin … end - 1 and n replicas that there can be, with
+/// the slower of it and the message in front of it. Those that end at a layer come before those that begin there.
+template <class Visit>
+void for_each_stage(const std::vector<LayerCost>& layers, int ranks, const Link& link, const Visit& visit) {
+  for (std::size_t begin = 0; begin < layers.size(); ++begin) {
+    const double message = message_seconds(layers, begin, link);
+    StageCost stage;
+    for (std::size_t end = begin + 1; end <= layers.size(); ++end) {
+      stage.add(layers[end - 1]);
+      for (int n = 1; n <= ranks; ++n) {
+        visit(begin, end, static_cast<std::size_t>(n), std::max(message, stage.seconds_with(n, link)));
+      }
+    }
+  }
+}
+
+/// The least that the slowest part can take.
+double least_seconds(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
+  auto least = make_table(layers.size(), ranks, std::numeric_limits<double>::infinity());
+  least[0][0] = 0;
+  const auto try_stage = [&](std::size_t begin, std::size_t end, std::size_t n, double seconds) {
+    for (std::size_t m = n; m < least[end].size(); ++m) {
+      least[end][m] = std::min(least[end][m], std::max(least[begin][m - n], seconds));
+    }
+  };
+  for_each_stage(layers, ranks, link, try_stage);
+  return least.back().back();
+}
+
+/// How the layers so far are best dealt to the ranks so far.
+struct Choice {
+  int stages = std::numeric_limits<int>::max();  ///< at first: no way is known
+  std::size_t begin = 0;                         ///< of the last stage
+  std::size_t replicas = 0;                      ///< of the last stage
+};
+
+/// The fewest stages without a part that takes longer than `limit`.
+///
+/// They need a table of their own: of the layers so far, those that are dealt fastest may have more stages than others
+/// that are slower, but still faster than a later stage.
+Table<Choice> fewest_stages(const std::vector<LayerCost>& layers, int ranks, const Link& link, double limit) {
+  auto choices = make_table(layers.size(), ranks, Choice{});
+  choices[0][0].stages = 0;
+  const auto try_stage = [&](std::size_t begin, std::size_t end, std::size_t n, double seconds) {
+    if (seconds > limit) {
+      return;
+    }
+    for (std::size_t m = n; m < choices[end].size(); ++m) {
+      const int before = choices[begin][m - n].stages;
+      if (before < choices[end][m].stages - 1) {
+        choices[end][m] = {before + 1, begin, n};
+      }
+    }
+  };
+  for_each_stage(layers, ranks, link, try_stage);
+  return choices;
+}
+
+/// Reads the stages from the last to the first.
+Partition read_back(const Table<Choice>& choices) {
+  Partition best;
+  std::size_t end = choices.size() - 1;
+  std::size_t ranks = choices.back().size() - 1;
+  while (end > 0) {
+    const Choice& last = choices[end][ranks];
+    best.split.push_back(static_cast<int>(end - last.begin));
+    best.replicas.push_back(static_cast<int>(last.replicas));
+    end = last.begin;
+    ranks -= last.replicas;
+  }
+  std::reverse(best.split.begin(), best.split.end());
+  std::reverse(best.replicas.begin(), best.replicas.end());
+  return best;
+}
+
+}  // namespace
+
+std::vector<LayerCost> layer_costs(const std::vector<LayerProfile>& profile) {
+  std::vector<LayerCost> costs;
+  for (const LayerProfile& layer : profile) {
+    costs.push_back(
+        {layer.seconds(), static_cast<double>(layer.output_bytes), static_cast<double>(layer.parameter_bytes)});
+  }
+  return costs;
+}
+
+double slowest_part(const std::vector<LayerCost>& layers, const Split& split, const std::vector<int>& replicas,
+                    const Link& link) {
+  require_layers(layers);
+  require_fits(layers.size(), split, replicas);
+  double slowest = 0;
+  std::size_t layer = 0;
+  for (std::size_t s = 0; s < split.size(); ++s) {
+    slowest = std::max(slowest, message_seconds(layers, layer, link));
+    StageCost stage;
+    for (int i = 0; i < split[s]; ++i, ++layer) {
+      stage.add(layers[layer]);
+    }
+    slowest = std::max(slowest, stage.seconds_with(replicas[s], link));
+  }
+  return slowest;
+}
+
+Partition partition(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
+  require_layers(layers);
+  if (ranks < 1) {
+    throw UsageError(fmt::format("stages cannot be dealt to {} ranks: give at least 1", ranks));
+  }
+  // Sums of the same size differ by this much when they were added up in another order.
+  const double rounding = 4 * static_cast<double>(layers.size()) * std::numeric_limits<double>::epsilon();
+  const double limit = least_seconds(layers, ranks, link) * (1 + rounding);
+  Partition best = read_back(fewest_stages(layers, ranks, link, limit));
+  best.seconds = slowest_part(layers, best.split, best.replicas, link);
+  return best;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,95 @@
+#pragma once
+/// @file
+/// Runs a schedule on a rank: the same loop for every schedule. What a stage needs from another rank is received before
+/// it runs, and what it gives is sent on after it.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/tensor.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/pipeline/action_log.h"
+#include "parallel/pipeline/stage.h"
+#include "parallel/schedule/placement.h"
+#include "parallel/schedule/schedule.h"
+
+namespace stagecoach {
+
+/// What a run trains on, micro-batch by micro-batch. Images are asked for on the ranks of the first stage, labels on
+/// those of the last; both are on the rank's device.
+struct StepData {
+  std::function<Tensor(int microbatch)> input;   ///< [n, …]
+  std::function<Tensor(int microbatch)> labels;  ///< [n] int32
+  /// Samples of each micro-batch: known on every rank.
+  std::vector<std::int64_t> samples;
+  /// Where other pipelines train on the rest of the batch: the samples of the whole one.
+  std::optional<std::int64_t> of = {};
+};
+
+/// What a program does between the actions of its rank. Each may be left out.
+struct Hooks {
+  /// On the rank of the last stage: a micro-batch's summed loss [] and its output.
+  std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)> see_scores = {};
+  /// Whether to run the action at this place in the rank's list, or to leave it out.
+  std::function<bool(std::size_t place)> admits = {};
+  /// The action begins; what this takes counts as part of it.
+  std::function<void(std::size_t place)> before = {};
+  /// It has ended.
+  std::function<void(std::size_t place)> after = {};
+  /// All actions of this rank have ended. What it sent may still be on its way.
+  std::function<void()> at_end = {};
+  /// What an update does. Needed where the schedule lists them.
+  std::function<void(std::size_t place)> update = {};
+};
+
+class Pipeline {
+ public:
+  /// `stages` are the ones that this rank holds, by number; `entering` what enters each stage of the whole pipeline for
+  /// one sample: [1, …] (shapes_entering in split.h). `placement` says which ranks of `comm` hold which stage.
+  Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm);
+
+  /// All actions of this rank. The loss is the mean over all samples of a batch, whatever the micro-batches. Parameters
+  /// get their gradients added, always in the order of the micro-batches (see gradient_order.h); updates are left to
+  /// the hooks. The schedule must be legal (see check) and of these stages and ranks.
+  void run(const Schedule& schedule, const StepData& data, const Hooks& hooks = {});
+
+  /// The most micro-batches that were alive at once over all stages of this rank, in the last run.
+  std::size_t peak_activations() const { return peak_; }
+  /// The most gradients of a stage that waited for their turn at once, likewise.
+  std::size_t peak_waiting_gradients() const { return peak_waiting_; }
+  /// Training (the default) or evaluation, for all stages of this rank.
+  void train(bool on);
+  Stage& stage(int number) { return stages_.at(number); }
+  ActionLog& log() { return log_; }
+
+ private:
+  enum class Way { forward, backward };
+
+  void run_action(const Action& action, std::size_t place);
+  void note_peaks();
+  void drop_taken_sends();
+  void forward(int stage, int microbatch);
+  Tensor gradient_for(int stage, int microbatch);
+  Tensor take(int stage, int microbatch, Way way);
+  void give(Tensor tensor, int stage, int microbatch, Way way);
+  int tag(int stage, int microbatch, Way way) const;
+  bool is_last(int stage) const { return stage + 1 == placement_.stage_count(); }
+
+  std::map<int, Stage> stages_;
+  std::vector<Shape> entering_;
+  Placement placement_;
+  Communicator& comm_;
+  ActionLog log_;
+  const StepData* data_ = nullptr;  // of the run under way, as the next ones
+  const Hooks* hooks_ = nullptr;
+  int batch_ = 0;                  // micro-batches of a batch
+  std::map<int, Tensor> at_hand_;  // what goes from one stage to another of this rank, by tag
+  std::vector<PendingSend> sends_;
+  std::size_t peak_ = 0;
+  std::size_t peak_waiting_ = 0;
+};
+
+}  // namespace stagecoach

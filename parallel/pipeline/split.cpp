@@ -1,0 +1,154 @@
+#include "parallel/pipeline/split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+
+#include "core/autograd/grad_mode.h"
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+void require_enough(int layers, int stages) {
+  if (stages < 1 || stages > layers) {
+    throw UsageError(
+        fmt::format("{} layers cannot be dealt to {} stages: each stage takes at least one; at most {} "
+                    "stages can be had, so give fewer --ranks, or fewer --chunks",
+                    layers, stages, layers));
+  }
+}
+
+}  // namespace
+
+Split split_by_layers(int layers, int stages) {
+  require_enough(layers, stages);
+  Split split(static_cast<std::size_t>(stages), layers / stages);
+  for (int s = 0; s < layers % stages; ++s) {
+    ++split[static_cast<std::size_t>(s)];
+  }
+  return split;
+}
+
+Split split_by_costs(const std::vector<double>& costs, int stages, const std::vector<int>& replicas) {
+  const auto layers = static_cast<int>(costs.size());
+  require_enough(layers, stages);
+  std::vector<double> before(costs.size() + 1, 0);  // the sum of the layers before each
+  std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
+  const auto sum = [&](int begin, int end) {
+    return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(begin)];
+  };
+  // best[s][b]: the least largest sum when layers b … are dealt to s stages; end[s][b]: where the first of them ends.
+  const auto width = static_cast<std::size_t>(layers + 1);
+  std::vector<std::vector<double>> best(static_cast<std::size_t>(stages + 1),
+                                        std::vector<double>(width, std::numeric_limits<double>::infinity()));
+  std::vector<std::vector<int>> end(best.size(), std::vector<int>(width, 0));
+  best[0][width - 1] = 0;
+  for (std::size_t s = 1; s < best.size(); ++s) {
+    const double sharing = replicas.empty() ? 1 : replicas[best.size() - 1 - s];
+    for (int begin = 0; begin < layers; ++begin) {
+      const auto b = static_cast<std::size_t>(begin);
+      for (int e = begin + 1; e <= layers; ++e) {
+        const double largest = std::max(sum(begin, e) / sharing, best[s - 1][static_cast<std::size_t>(e)]);
+        if (largest < std::numeric_limits<double>::infinity() && largest <= best[s][b]) {
+          best[s][b] = largest;
+          end[s][b] = e;
+        }
+      }
+    }
+  }
+  Split split;
+  int begin = 0;
+  for (int s = stages; s > 0; --s) {
+    const int next = end[static_cast<std::size_t>(s)][static_cast<std::size_t>(begin)];
+    split.push_back(next - begin);
+    begin = next;
+  }
+  return split;
+}
+
+std::vector<double> parameter_costs(const Sequential& model) {
+  std::vector<double> costs;
+  for (int i = 0; i < model.size(); ++i) {
+    costs.push_back(static_cast<double>(parameter_count(*model.layer(i))));
+  }
+  return costs;
+}
+
+namespace {
+
+/// "5,4,3"; `what` says what the numbers are.
+std::vector<int> numbers_from_text(const std::string& text, const char* what) {
+  std::vector<int> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at <= end;) {
+    int number = 0;
+    const auto [stop, error] = std::from_chars(at, end, number);
+    const bool is_number = error == std::errc() && (stop == end || *stop == ',');
+    if (!is_number || number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit) {
+      throw UsageError(fmt::format("'{}' is no list of {}: expected up to {} whole numbers from 1 to {}", text, what,
+                                   kMaxSplit, kMaxSplit));
+    }
+    numbers.push_back(number);
+    at = stop + 1;
+    if (stop == end) {
+      break;
+    }
+  }
+  return numbers;
+}
+
+}  // namespace
+
+Split split_from_text(const std::string& text) { return numbers_from_text(text, "layers a stage, such as 5,4,3"); }
+
+std::vector<int> replicas_from_text(const std::string& text) {
+  std::vector<int> replicas = numbers_from_text(text, "ranks a stage, such as 2,1,1");
+  std::int64_t ranks = 0;
+  for (const int count : replicas) {
+    ranks += count;
+  }
+  if (ranks > kMaxDevices) {
+    throw UsageError(fmt::format("'{}' asks for {} ranks; there can be at most {}", text, ranks, kMaxDevices));
+  }
+  return replicas;
+}
+
+std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample) {
+  const NoGrad no_grad;
+  const bool was_training = model.is_training();
+  model.train(false);  // no running statistics move, and one sample is enough for batch norm
+  const auto parameters = model.named_parameters();
+  Tensor x = Tensor::zeros(sample, DType::float32, parameters.empty() ? Device{} : parameters[0].second.device());
+  std::vector<Shape> shapes;
+  for (const auto& stage : stages_of(model, split)) {
+    shapes.push_back(x.shape());
+    x = stage->forward(x);
+  }
+  model.train(was_training);
+  return shapes;
+}
+
+std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split) {
+  const auto dealt = std::accumulate(split.begin(), split.end(), std::int64_t{0});
+  const bool positive = std::all_of(split.begin(), split.end(), [](int layers) { return layers >= 1; });
+  if (dealt != model.size() || !positive) {
+    throw UsageError(
+        fmt::format("the split {} deals out {} layers, the model has {}: each must be in exactly one stage, "
+                    "and each stage must have one; give another --split",
+                    fmt::join(split, ","), dealt, model.size()));
+  }
+  std::vector<std::shared_ptr<Sequential>> stages;
+  int begin = 0;
+  for (const int layers : split) {
+    stages.push_back(model.slice(begin, begin + layers));
+    begin += layers;
+  }
+  return stages;
+}
+
+}  // namespace stagecoach

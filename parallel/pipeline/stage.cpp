@@ -1,0 +1,127 @@
+#include "parallel/pipeline/stage.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "core/ops.h"
+#include "nn/running_statistics.h"
+
+namespace stagecoach {
+namespace {
+
+/// The gradient of a leaf, which forgets it.
+Tensor take_gradient(Tensor& leaf) {
+  const Tensor gradient = leaf.grad();
+  leaf.zero_grad();
+  return gradient;
+}
+
+}  // namespace
+
+Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute)
+    : layers_(std::move(layers)), recompute_(recompute) {}
+
+Tensor Stage::run(Flight& flight, Tensor* scores) {
+  const Tensor y = layers_->forward(flight.x);
+  if (scores != nullptr) {
+    *scores = y.detach();
+  }
+  return flight.labels.defined() ? cross_entropy(y, flight.labels, Reduction::sum) : y;
+}
+
+Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* scores) {
+  flight.x = flight.x.detach();  // the graph begins here
+  if (wants_gradient) {
+    flight.x.set_requires_grad(true);
+  }
+  Tensor output;
+  if (recompute_ == Recompute::yes && grad_enabled()) {
+    const NoGrad no_grad;
+    output = run(flight, scores);
+  } else {
+    flight.output = run(flight, scores);
+    output = flight.output.detach();
+  }
+  if (grad_enabled()) {
+    const bool is_new = alive_.emplace(microbatch, std::move(flight)).second;
+    STAGECOACH_CHECK(is_new, "stage: micro-batch {} runs forward, and has not run backward since the last time",
+                     microbatch);
+  }
+  return output;
+}
+
+Tensor Stage::forward(int microbatch, const Tensor& x, bool wants_gradient) {
+  return begin(microbatch, Flight(x), wants_gradient, nullptr);
+}
+
+Tensor Stage::forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient,
+                                Tensor* scores) {
+  return begin(microbatch, Flight(x, labels), wants_gradient, scores);
+}
+
+Stage::Flight& Stage::flight(int microbatch, const char* operation) {
+  const auto found = alive_.find(microbatch);
+  STAGECOACH_CHECK(found != alive_.end(), "stage: {} of micro-batch {}, which has not run forward", operation,
+                   microbatch);
+  Flight& flight = found->second;
+  if (!flight.output.defined() && !flight.weights) {
+    const KeepRunningStatistics keep;  // the first forward has moved them already
+    flight.output = run(flight, nullptr);
+  }
+  return flight;
+}
+
+void Stage::add_gradients_in_order(std::vector<int> microbatches) {
+  order_ = std::move(microbatches);
+  added_ = 0;
+  waiting_.clear();
+}
+
+/// The gradients of the micro-batch whose turn it was are added; those that waited for them follow.
+void Stage::advance() {
+  for (++added_; added_ < order_.size(); ++added_) {
+    const auto found = waiting_.find(order_[added_]);
+    if (found == waiting_.end()) {
+      break;
+    }
+    found->second.add();
+    waiting_.erase(found);
+  }
+}
+
+Tensor Stage::backward(int microbatch, const Tensor& grad) {
+  if (!is_next(microbatch)) {
+    const Tensor gradient = backward_input(microbatch, grad);
+    backward_weight(microbatch);
+    return gradient;
+  }
+  Flight& in_flight = flight(microbatch, "backward");
+  stagecoach::backward(in_flight.output, grad);
+  const Tensor gradient = take_gradient(in_flight.x);
+  alive_.erase(microbatch);
+  advance();
+  return gradient;
+}
+
+Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
+  Flight& in_flight = flight(microbatch, "backward_input");
+  const std::vector<Tensor> inputs{in_flight.x};
+  in_flight.weights = stagecoach::backward_inputs(in_flight.output, grad, inputs);
+  in_flight.output = {};
+  return take_gradient(in_flight.x);
+}
+
+void Stage::backward_weight(int microbatch) {
+  Flight& in_flight = flight(microbatch, "backward_weight");
+  STAGECOACH_CHECK(in_flight.weights.has_value(), "stage: backward_weight of micro-batch {} before its backward_input",
+                   microbatch);
+  if (is_next(microbatch)) {
+    in_flight.weights->run();
+    advance();
+  } else {
+    waiting_.emplace(microbatch, in_flight.weights->run_and_hold());
+  }
+  alive_.erase(microbatch);
+}
+
+}  // namespace stagecoach
