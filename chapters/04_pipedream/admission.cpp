@@ -13,7 +13,7 @@ Admission::Admission(const Schedule& schedule, int rank, std::int64_t first_batc
 
 bool Admission::admits(std::size_t place) {
   const Action& action = actions_[place];
-  if (action.operation == Operation::update) {
+  if (!is_computation(action.operation)) {
     return !batches_of(place).empty();
   }
   const std::int64_t batch = batch_of(action.microbatch);

@@ -18,7 +18,7 @@ class Admission {
 
   /// Whether to run the action at `place` in the rank's list.
   bool admits(std::size_t place);
-  /// The batches, counted in the epoch, whose gradients the update at `place` uses.
+  /// The batches, counted in the epoch, whose gradients the update or reduction at `place` uses.
   std::vector<std::int64_t> batches_of(std::size_t place);
   /// All actions are done or left out. Each rank calls it, so that each has heard the last answer.
   void finish();

@@ -80,10 +80,13 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
               }
             }
           },
+      .reduce =
+          [&](std::size_t place) {
+            average_gradients(parameters, static_cast<int>(admission.batches_of(place).size()), *here.replicas);
+          },
       .update =
           [&](std::size_t place) {
             const std::vector<std::int64_t> batches = admission.batches_of(place);
-            average_gradients(parameters, static_cast<int>(batches.size()), *here.replicas);
             here.optimizer->set_learning_rate(delayed_rate(rate, here.delay, batches_before + batches.front()));
             here.optimizer->step();
             here.optimizer->zero_grad();
@@ -182,9 +185,9 @@ const Chapter kChapter{
     .program = "ch04_pipedream",
     .title = "Chapter 4: PipeDream, a pipeline that never drains, and versions of its weights.",
     .example = "ch04_pipedream --data data/generated --ranks 2 --versions stash --epochs 5 --out runs/pipedream",
-    .flags = {"microbatches", "ranks", "versions", "replicas", "ledger", "version-check", "no-version-check",
-              "lr-warmup", "lr-discount", "split", "balance", "plan", "save-plan", "recompute", "clock", "link",
-              "transport", "timeout", "explain"},
+    .flags = {"microbatches", "ranks",       "versions", "replicas", "ledger",    "version-check", "no-version-check",
+              "lr-warmup",    "lr-discount", "split",    "balance",  "plan",      "save-plan",     "recompute",
+              "receives",     "lowered",     "clock",    "link",     "transport", "timeout",       "explain"},
     .defaults = {.ranks = 2, .versions = "stash"},
 };
 

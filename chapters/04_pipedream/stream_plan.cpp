@@ -10,6 +10,7 @@
 #include "chapters/common/open.h"
 #include "parallel/launch/launched.h"
 #include "parallel/pipeline/partition.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
 
 namespace stagecoach {
@@ -78,7 +79,8 @@ std::vector<std::int64_t> StreamPlan::sizes(std::int64_t pictures, std::int64_t 
 }
 
 Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
-  return pipedream_schedule(replicas(), static_cast<int>(micro_batches), batch(), versions);
+  return lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), batch(), versions),
+               {.receives = receives});
 }
 
 StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
@@ -86,14 +88,15 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.world = open_world(settings);
   plan.versions = versions_from_text(settings.versions);
   plan.batch_size = settings.batch_size;
+  plan.receives = receives_from_text(settings.receives);
   const Device device{plan.world.device};
   const auto model = open_model(settings, data, device);
   PlanFile measured = measured_layers(settings, plan.world, data, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
   const auto sizes = sizes_of_batches(data.size(), 0, settings.batch_size, settings.microbatches);
-  plan.schedule = pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
-                                     static_cast<int>(settings.microbatches), plan.versions);
+  plan.schedule = lowered(settings, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
+                                                       static_cast<int>(settings.microbatches), plan.versions));
   plan.split = stages.split;
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);

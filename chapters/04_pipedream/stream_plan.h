@@ -16,6 +16,7 @@ struct StreamPlan : Plan {
   Versions versions = Versions::stash;
   std::int64_t batch_size = 0;
   std::vector<double> averaging;  ///< seconds that messages take when the replicas of each stage average gradients
+  int receives = 0;               ///< that a rank may have posted (see LowerOptions)
   double seconds = 0;             ///< between two micro-batches, as the partitioner foresees; 0 if it was not asked
 
   /// Micro-batches a batch.

@@ -88,8 +88,16 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   write_text(folder / "ledger.csv", to_csv(shown, ledger));
   write_text(folder / "schedule.svg",
              draw_versions_svg(shown, simulation, ledger, fmt::format("{}: a colour a version", settings.versions)));
-  fmt::print("\nWritten to {}: schedule.csv, ledger.csv, schedule.svg, schedule_trace.json, prediction.json\n",
-             printable(folder.string()));
+  fmt::print(
+      "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
+      "prediction.json\n",
+      printable(folder.string()));
+}
+
+/// The actions whose times are measured one by one.
+std::size_t count_timed(const std::vector<Action>& actions) {
+  return static_cast<std::size_t>(std::count_if(actions.begin(), actions.end(),
+                                                [](const Action& action) { return !is_message(action.operation); }));
 }
 
 }  // namespace
@@ -106,7 +114,7 @@ Expected expect_epoch(const StreamPlan& plan, const ActionLog& log) {
     expected.predicted_idle = predicted.idle;
     expected.predicted_seconds = predicted.seconds;
     expected.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
-    if (seconds.front().size() == plan.schedule.ranks.front().size()) {  // the epoch was not resumed within
+    if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // the epoch was not resumed within
       expected.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
     }
   }
@@ -140,7 +148,8 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   if (!plan.profile.empty()) {
     print_profile(plan);
   }
-  fmt::print("\nSchedule of the first {} micro-batches, one line per rank\n{}", shown.microbatches, to_text(shown));
+  fmt::print("\nSchedule of the first {} micro-batches, one line per rank\n{}", shown.microbatches,
+             to_text(settings.lowered ? shown : computations_of(shown)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here"
                       : "where each rank's share of a forward takes 1 and of a backward 2",

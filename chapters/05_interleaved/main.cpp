@@ -33,8 +33,8 @@ const Chapter kChapter{
     .program = "ch05_interleaved",
     .title = "Chapter 5: 1F1B and its interleaved form, and every other schedule.",
     .example = "ch05_interleaved --data data/generated --ranks 2 --chunks 2 --microbatches 8 --epochs 5 --out runs/il",
-    .flags = {"microbatches", "ranks", "schedule", "chunks", "group", "split", "balance", "recompute", "clock", "link",
-              "transport", "timeout", "explain"},
+    .flags = {"microbatches", "ranks", "schedule", "chunks", "group", "split", "balance", "recompute", "receives",
+              "lowered", "clock", "link", "transport", "timeout", "explain"},
     .defaults = {.microbatches = 4, .ranks = 2, .chunks = 0},
     .schedules = {"interleaved", "1f1b", "foldx_aiao", "foldx_fifo", "zb-h1", "gpipe", "naive"},
 };

@@ -168,7 +168,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
 void explain_ways(const Settings& settings, const Team& team, const Dataset& data) {
   if (team.pipeline) {
     fmt::print(
-        "{} pipelines of {} ranks, each for its part of a batch; gradients are summed when a rank's last backward "
+        "{} pipelines of {} ranks, each for its part of a batch; a stage's gradients are summed when its last backward "
         "is done\n",
         team.mesh.data, team.mesh.pipeline);
     return explain(team.of_pipeline, *team.pipeline);

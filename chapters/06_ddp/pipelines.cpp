@@ -16,7 +16,8 @@ namespace stagecoach {
 namespace {
 
 /// A rank of a grid: its pipeline is a row, and the ranks that hold the same stage are a column. Gradients are summed
-/// over the column when the rank's last backward of the step is done; other ranks of the row still run theirs then.
+/// over the column, stage by stage, where the schedule has its reduction: after the stage's last weight gradient, when
+/// other stages and other ranks of the row may still run theirs.
 class Pipelines final : public Way {
  public:
   explicit Pipelines(const Start& start)
@@ -51,7 +52,8 @@ class Pipelines final : public Way {
 
   void step(const Step& step, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);
-    run_step(pipeline_, *team_.pipeline, step, sums, [this] { reducer_.reduce_accumulated(); });
+    run_step(pipeline_, *team_.pipeline, step, sums,
+             [this](int stage) { reducer_.reduce_accumulated(stages_.at(stage)->named_parameters()); });
     reducer_.finish();
     const ActionLog::Scope update(pipeline_.log());
     optimizer_->step();
@@ -61,11 +63,10 @@ class Pipelines final : public Way {
   Expected finish_epoch(std::int64_t steps) override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
-    const Costs costs = pipeline_.log().mean_costs();
+    Costs costs = pipeline_.log().mean_costs();
+    costs.average = reduction_seconds();
     Expected expected = expect(*team_.pipeline, costs, steps);
-    if (expected.predicted_seconds && settings_.compress == "none") {
-      add_reductions(expected, costs, static_cast<double>(steps));
-    } else {
+    if (settings_.compress != "none") {
       expected.predicted_seconds.reset();
       expected.predicted_idle.reset();
     }
@@ -78,22 +79,18 @@ class Pipelines final : public Way {
   }
 
  private:
-  /// A step is over when the last rank has its sums: each begins with that when its last backward is done.
-  void add_reductions(Expected& expected, const Costs& costs, double steps) {
-    const double bytes = bytes_of(reducer_.parameters());
-    const Simulation step = simulate(team_.pipeline->schedule, costs);
-    double end = 0;
-    double end_with_sums = 0;
-    const auto all = rank_.comm.all_gather(Tensor::from(std::vector{bytes}, {1}, rank_.device));
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      const double done = step.timeline[r].back().end;
-      end = std::max(end, done);
-      end_with_sums =
-          std::max(end_with_sums, done + ring_all_reduce_seconds(team_.world.link, team_.mesh.data, all[r].item()));
+  /// What the reduction of each stage takes on the link: a ring over the column. [stages]
+  std::vector<double> reduction_seconds() {
+    std::vector<double> bytes(static_cast<std::size_t>(team_.pipeline->stages()));
+    for (const auto& [number, layers] : stages_) {
+      bytes[static_cast<std::size_t>(number)] = bytes_of(layers->named_parameters());
     }
-    const double work = (1 - *expected.predicted_idle) * *expected.predicted_seconds;
-    *expected.predicted_seconds += steps * (end_with_sums - end);
-    *expected.predicted_idle = 1 - work / *expected.predicted_seconds;
+    Tensor all = Tensor::from(bytes, {team_.pipeline->stages()}, rank_.device);
+    rank_.comm.all_reduce(all);  // each stage is on one rank of the row
+    bytes = all.to_vector<double>();
+    std::transform(bytes.begin(), bytes.end(), bytes.begin(),
+                   [&](double size) { return ring_all_reduce_seconds(team_.world.link, team_.mesh.data, size); });
+    return bytes;
   }
 
   const Settings& settings_;

@@ -7,6 +7,7 @@
 #include "chapters/common/open.h"
 #include "core/error.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {
@@ -36,6 +37,9 @@ Team make_team(const Settings& settings, const Dataset& data) {
     of_one.batch_size = share_of(settings.batch_size, 0, team.mesh.data).count;
     of_one.microbatches = std::min(settings.microbatches, of_one.batch_size);
     team.pipeline = make_plan(of_one, data, settings.schedule);
+    if (team.mesh.data > 1) {
+      team.pipeline->schedule = with_reductions(team.pipeline->schedule);
+    }
     team.layers = team.pipeline->layers;
     return team;
   }

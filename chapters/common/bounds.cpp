@@ -20,6 +20,7 @@
 #include "parallel/launch/launch.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/pipeline/split.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/versions.h"
 
 namespace stagecoach {
@@ -133,6 +134,7 @@ Bounds::Bounds(const Chapter& chapter) {
       {"group", WholeNumbers{0, 1 << 16}},
       {"split", TextOf{[](const std::string& text) { static_cast<void>(split_from_text(text)); }}},
       {"balance", balances(chapter)},
+      {"receives", TextOf{[](const std::string& text) { static_cast<void>(receives_from_text(text)); }}},
       {"clock", Words{"wall", "virtual"}},
       {"link", TextOf{[](const std::string& text) { static_cast<void>(link_from_text(text)); }}},
       {"transport", Words{"thread", "mpi", "nccl"}},

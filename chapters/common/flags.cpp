@@ -106,6 +106,10 @@ class FlagAdder {
     if (has("recompute")) {
       offer_switch("recompute", s_.recompute, "Keep only the stages' inputs, and run forward again before backward");
     }
+    if (has("receives")) {
+      offer("receives", s_.receives,
+            "When a receive is posted: 'at-use', 'ahead' (at most 4 not yet used per rank), or at most so many");
+    }
   }
 
   void add_data_parallel() {
@@ -161,6 +165,9 @@ class FlagAdder {
     offer("resume", s_.resume, "Folder of an earlier run: go on from its last checkpoint");
     if (has("explain")) {
       offer_switch("explain", s_.explain, "Show what a step does and keeps, and do not train");
+    }
+    if (has("lowered")) {
+      offer_switch("lowered", s_.lowered, "With --explain: list sends, receives and reductions in the schedule too");
     }
     offer_switch("profile", s_.profile, "Show where the time went in the first steps");
     offer_switch("smoke", s_.smoke, "A run of a few seconds on generated data");

@@ -34,18 +34,23 @@ Pipeline open_pipeline(const Settings& settings, const Plan& plan,
 }
 
 void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums,
-              const std::function<void()>& at_end) {
+              const std::function<void(int stage)>& reduce) {
+  const bool is_whole = static_cast<int>(step.sizes.size()) == plan.schedule.microbatches;
+  const Schedule rest = is_whole ? Schedule{} : schedule_for(plan, step);  // a last batch with fewer images
+  const Schedule& schedule = is_whole ? plan.schedule : rest;
+  const auto& actions = schedule.ranks[static_cast<std::size_t>(pipeline.rank())];
   const Hooks hooks{.see_scores =
                         [&](int i, const Tensor& loss, const Tensor& scores) {
                           accumulate(loss, sums.loss);
                           count_correct(scores, step.labels[static_cast<std::size_t>(i)], sums.correct);
                         },
-                    .at_end = at_end};
-  if (static_cast<int>(step.sizes.size()) == plan.schedule.microbatches) {
-    pipeline.run(plan.schedule, data_of(step), hooks);
-  } else {  // a last batch with fewer pictures than micro-batches
-    pipeline.run(schedule_for(plan, step), data_of(step), hooks);
-  }
+                    .reduce =
+                        [&](std::size_t action_index) {
+                          if (reduce) {
+                            reduce(actions[action_index].stage);
+                          }
+                        }};
+  pipeline.run(schedule, data_of(step), hooks);
 }
 
 double accuracy(Pipeline& pipeline, const Plan& plan, StepLoader& loader, Communicator& comm,

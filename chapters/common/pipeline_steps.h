@@ -14,9 +14,10 @@ Pipeline open_pipeline(const Settings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm);
 
 /// The forwards and backwards of a batch. Losses and right answers are added up on the rank of the last stage.
-/// `at_end` is called when this rank has run all of its actions; others may still run theirs.
+/// `reduce` is called where the plan's schedule sums the gradients of a stage over other pipelines; this rank may have
+/// other stages still to run.
 void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums& sums,
-              const std::function<void()>& at_end = {});
+              const std::function<void(int stage)>& reduce = {});
 
 /// The share of the test pictures for which the model scores the right class highest: on the rank of the last stage; 0
 /// on the others. Micro-batches follow each other through the stages. `after_batch` is called between batches.

@@ -16,6 +16,7 @@
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {
@@ -27,8 +28,7 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
   require_legal(schedule, path);
   if (left_out > 0) {
-    notes.push_back(fmt::format(
-        "{} communication actions of {} are left out: messages follow from the computations here", left_out, path));
+    notes.push_back(fmt::format("{} actions of {} have no meaning here and are left out", left_out, path));
   }
   if (schedule.rank_count() != settings.ranks || schedule.microbatches != settings.microbatches) {
     throw UsageError(fmt::format(
@@ -67,6 +67,11 @@ Transport transport_named(const std::string& name) {
 }
 
 }  // namespace
+
+Schedule lowered(const Settings& settings, const Schedule& computations) {
+  return lower(computations,
+               {.receives = receives_from_text(settings.receives), .sends_wait = sends_wait(settings.schedule)});
+}
 
 World open_world(const Settings& settings) {
   World world{.ranks = settings.ranks,
@@ -134,6 +139,9 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   Plan plan;
   plan.world = open_world(settings);
   plan.schedule = schedule_of(settings, schedule, make_model_of(settings, data)->size(), plan.notes);
+  if (!plan.schedule.lowered) {
+    plan.schedule = lowered(settings, plan.schedule);
+  }
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
   const Device device{plan.world.device};

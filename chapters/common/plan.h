@@ -21,7 +21,7 @@ namespace stagecoach {
 
 struct Plan {
   World world;
-  Schedule schedule;                  ///< of a step with all its micro-batches; legal
+  Schedule schedule;                  ///< of a step with all its micro-batches; lowered and legal
   Split split;                        ///< layers a stage
   std::vector<Shape> shapes;          ///< what enters each stage, for one picture: [1, …]
   LayerRanks layers;                  ///< which rank holds which layer
@@ -47,6 +47,8 @@ std::vector<LayerProfile> measure_layers(const Settings& settings, const World& 
 /// Layers a stage, by --split or --balance; `replicas` are those of each stage, one each if empty.
 Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
                const std::vector<int>& replicas = {});
+/// `computations` with the messages that they need, as --receives says.
+Schedule lowered(const Settings& settings, const Schedule& computations);
 /// Fills in what follows from the plan's split and schedule: its shapes and layers.
 void place_layers(Plan& plan, const Settings& settings, Sequential& model);
 

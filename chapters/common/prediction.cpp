@@ -13,6 +13,7 @@
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/idle_formula.h"
 #include "parallel/schedule/text.h"
+#include "parallel/schedule/traffic.h"
 
 namespace stagecoach {
 namespace {
@@ -61,6 +62,44 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   }
 }
 
+/// A message's size between each two stages, for a micro-batch of that many images: [stages - 1].
+std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
+  std::vector<double> bytes;
+  for (std::size_t s = 1; s < plan.shapes.size(); ++s) {
+    bytes.push_back(static_cast<double>(plan.shapes[s].with(0, microbatch).numel() * sizeof(float)));
+  }
+  return bytes;
+}
+
+/// How many messages and bytes each link and each rank carries in a step.
+void print_messages(const Plan& plan, std::int64_t microbatch) {
+  const auto bytes = message_bytes(plan, microbatch);
+  const auto links = link_traffic(plan.schedule, bytes);
+  const auto posted = peak_receive_bytes(plan.schedule, bytes);
+  const auto most = peak_receives(plan.schedule);
+  fmt::print("\nMessages of one step; bytes are those of the largest micro-batch\n  {:<12} {:>9} {:>11}\n", "link",
+             "messages", "MiB");
+  for (const LinkTraffic& link : links) {
+    fmt::print("  {:<12} {:>9} {:>11.3f}\n", fmt::format("{} -> {}", link.from, link.to), link.messages,
+               link.bytes / kMiB);
+  }
+  fmt::print("  {:<12} {:>9} {:>11} {:>14} {:>11} {:>24}\n", "rank", "sends", "MiB sent", "receives", "MiB received",
+             "posted and not yet used");
+  for (int rank = 0; rank < plan.schedule.rank_count(); ++rank) {
+    LinkTraffic out;
+    LinkTraffic in;
+    for (const LinkTraffic& link : links) {
+      out.messages += link.from == rank ? link.messages : 0;
+      out.bytes += link.from == rank ? link.bytes : 0;
+      in.messages += link.to == rank ? link.messages : 0;
+      in.bytes += link.to == rank ? link.bytes : 0;
+    }
+    const auto r = static_cast<std::size_t>(rank);
+    fmt::print("  {:<12} {:>9} {:>11.3f} {:>14} {:>11.3f} {:>24}\n", rank, out.messages, out.bytes / kMiB, in.messages,
+               in.bytes / kMiB, fmt::format("{} ({:.3f} MiB)", most[r], posted[r] / kMiB));
+  }
+}
+
 }  // namespace
 
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation) {
@@ -68,7 +107,8 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
                                           {"idle", simulation.idle},
                                           {"idle_in_span", simulation.idle_in_span},
                                           {"peak_activations", simulation.peak_activations}};
-  write_text(folder / "schedule.csv", to_text(schedule));
+  write_text(folder / "schedule.csv", to_text(computations_of(schedule)));
+  write_text(folder / "schedule_lowered.csv", to_text(schedule));
   write_text(folder / "prediction.json", prediction.dump() + "\n");
   write_text(folder / "schedule_trace.json", draw_trace(schedule, simulation));
 }
@@ -99,7 +139,8 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.model,
              settings.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
   fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.link);
-  fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.schedule), to_text(plan.schedule));
+  fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.schedule),
+             to_text(settings.lowered ? plan.schedule : computations_of(plan.schedule)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
              draw_text(plan.schedule, simulation, 100, colours));
@@ -114,6 +155,7 @@ void explain(const Settings& settings, const Plan& plan) {
   for (const std::string& note : plan.notes) {
     fmt::print("  note: {}\n", printable(note));
   }
+  print_messages(plan, largest);
   if (measured) {
     print_memory(settings, plan, largest);
   }
@@ -121,8 +163,9 @@ void explain(const Settings& settings, const Plan& plan) {
     const std::filesystem::path folder = make_folder(settings.out);
     write_prediction(folder, plan.schedule, simulation);
     write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.schedule));
-    fmt::print("\nWritten to {}: schedule.csv, schedule.svg, schedule_trace.json, prediction.json\n",
-               printable(folder.string()));
+    fmt::print(
+        "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json\n",
+        printable(folder.string()));
   }
 }
 

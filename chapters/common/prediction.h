@@ -19,11 +19,11 @@ bool measures_actions(const Plan& plan);
 /// What an epoch of `steps` steps should have taken, by the costs that were measured in it.
 Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
 
-/// Writes schedule.csv, schedule_trace.json and prediction.json.
+/// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);
 
 /// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
-/// With --out also writes schedule.csv, schedule.svg, schedule_trace.json and prediction.json.
+/// How much is sent is always said. With --out also writes the files of write_prediction and schedule.svg.
 void explain(const Settings& settings, const Plan& plan);
 
 }  // namespace stagecoach

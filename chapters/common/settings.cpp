@@ -54,6 +54,7 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   visit("split", s.split, asynchronous);
   visit("balance", s.balance, false);
   visit("recompute", s.recompute, false);
+  visit("receives", s.receives, false);
   visit("clock", s.clock, false);
   visit("link", s.link, false);
   visit("transport", s.transport, false);
@@ -101,6 +102,8 @@ const std::map<std::string, std::string>& flags_of_some_chapters() {
       {"transport", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
       {"timeout", "this chapter trains on one device and waits for nobody; ranks begin in chapter 2"},
       {"recompute", "this chapter keeps one micro-batch at a time; pipelines begin in chapter 3"},
+      {"receives", "this chapter posts a receive where it is written; pipelines from a table begin in chapter 3"},
+      {"lowered", "this chapter has no table of actions; schedules begin in chapter 3"},
       {"schedule", "this chapter has one order of work; schedules to choose from begin in chapter 3"},
       {"chunks", "this chapter gives each rank one stage; chunks belong to chapter 5 (ch05_interleaved)"},
       {"group", "this chapter gives each rank one stage; groups belong to chapter 5 (ch05_interleaved)"},

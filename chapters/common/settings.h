@@ -57,6 +57,7 @@ struct Settings {
   std::string plan = "";       ///< file to read the layers' profile from, and the stages
   std::string save_plan = "";  ///< file to write them to
   bool recompute = false;
+  std::string receives = "ahead";
   bool version_check = true;
   bool ledger = false;
   std::string clock = "wall";
@@ -72,6 +73,7 @@ struct Settings {
   std::string out = "";
   std::string resume = "";
   bool explain = false;
+  bool lowered = false;
   bool profile = false;
   bool smoke = false;
 };

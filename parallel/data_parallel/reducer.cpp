@@ -136,6 +136,19 @@ void Reducer::reduce_accumulated() {
   }
 }
 
+void Reducer::reduce_accumulated(const NamedTensors& parameters) {
+  STAGECOACH_CHECK(running_ == Sync::no, "reducer: gradients to reduce before begin(Sync::no)");
+  std::unordered_set<const void*> chosen;
+  for (const auto& [name, parameter] : parameters) {
+    chosen.insert(parameter.id());
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (chosen.contains(parameters_[i].second.id())) {
+      mark_ready(i);
+    }
+  }
+}
+
 /// The backward will not reach these: they are ready now, with what earlier backwards left, or with zeros.
 void Reducer::mark_unused(std::span<const Tensor> outputs) {
   if (running_ != Sync::yes) {
@@ -159,6 +172,8 @@ void Reducer::mark_unused(std::span<const Tensor> outputs) {
 void Reducer::take_gradient(std::size_t i) {
   STAGECOACH_CHECK(running_.has_value(), "reducer: a backward that was not announced; call begin() before it");
   State& state = states_[i];
+  STAGECOACH_CHECK(!state.ready || running_ == Sync::yes,
+                   "reducer: a gradient for '{}' after reduce_accumulated() took what there was", parameters_[i].first);
   if (!rebuilt_ && !state.used) {
     first_order_.push_back(i);
   }
@@ -228,7 +243,8 @@ Tensor Reducer::sum_of_uses() {
 }
 
 void Reducer::finish() {
-  STAGECOACH_CHECK(running_ == Sync::yes, "reducer: finish() without begin(Sync::yes)");
+  const bool reduces = std::any_of(states_.begin(), states_.end(), [](const State& state) { return state.ready; });
+  STAGECOACH_CHECK(running_ == Sync::yes || reduces, "reducer: finish() without begin(Sync::yes)");
   const NoGrad no_grad;
   times_.end = comm_.clock().now();
   require_all_ready();

@@ -50,6 +50,9 @@ class Reducer {
   void begin(Sync sync, std::span<const Tensor> outputs = {});
   /// In place of begin and a backward: reduces what backwards with Sync::no have left.
   void reduce_accumulated();
+  /// The same for some parameters only, while others still get gradients: after begin(Sync::no), when the last
+  /// gradients of `parameters` have come. finish() wants all parameters to be reduced.
+  void reduce_accumulated(const NamedTensors& parameters);
   /// Waits for the reductions. Then all parameters have their sums as gradients; with find_unused those that no rank
   /// used have none. Throws Error that names the parameters for which no gradient came, unless it may be so.
   void finish();

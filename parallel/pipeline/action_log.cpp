@@ -8,7 +8,8 @@ namespace {
 constexpr std::size_t kComputations = 4;  // all operations but updates, which are counted by rank
 
 const char* name_of(Operation operation) {
-  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight", "optimizer"};
+  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight", "optimizer",
+                                               "send",    "receive",  "send",           "receive",         "reduce"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -20,7 +21,7 @@ ActionLog::ActionLog(Communicator& comm, int stages)
       sums_(static_cast<std::size_t>(stages) * (kComputations + 1) + static_cast<std::size_t>(comm.size())) {}
 
 std::size_t ActionLog::slot_of(const Action& action) const {
-  if (action.operation == Operation::update) {
+  if (!is_computation(action.operation)) {
     return static_cast<std::size_t>(stages_) * (kComputations + 1) + static_cast<std::size_t>(comm_.rank());
   }
   return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
@@ -92,9 +93,10 @@ Costs ActionLog::mean_costs() const {
 ActionLog::Scope::Scope(ActionLog& log, const Action& action)
     : log_(log),
       activity_(name_of(action.operation), action.stage,
-                action.operation == Operation::update ? Activity::kNone : action.microbatch),
-      span_(name_of(action.operation), action.operation == Operation::update ? "update" : "action"),
+                is_computation(action.operation) ? action.microbatch : Activity::kNone),
+      span_(name_of(action.operation), is_computation(action.operation) ? "action" : "update"),
       sum_(log.sums_[log.slot_of(action)]),
+      counts_(action.operation == Operation::reduce_grad ? 0 : 1),
       stopwatch_(log.comm_.clock()) {}
 
 }  // namespace stagecoach

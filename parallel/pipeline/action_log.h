@@ -26,8 +26,8 @@ class ActionLog {
   /// The rank sends `bytes`, a micro-batch's activations, from stage `stage` to the next.
   void note_message(int stage, std::size_t bytes);
 
-  /// Seconds of each action and update of each rank, in its order: [ranks][actions]. All ranks call it together and get
-  /// the same.
+  /// Seconds of each computation, reduction and update of each rank, in its order: [ranks][all but messages]. All ranks
+  /// call it together and get the same.
   ActionSeconds seconds() const;
   /// Forgets what was noted.
   void clear();
@@ -39,7 +39,7 @@ class ActionLog {
   struct Sum {
     double total = 0;
     double count = 0;
-    void add(double amount) { total += amount, count += 1; }
+    void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
   /// Time since it was made, without waits.
   class Stopwatch {
@@ -53,14 +53,14 @@ class ActionLog {
     double waited_;
   };
   std::size_t slot_of(const Action& action) const;
-  void add(Sum& sum, double seconds) {
-    sum.add(seconds);
+  void add(Sum& sum, double seconds, double counts) {
+    sum.add(seconds, counts);
     seconds_.push_back(seconds);
   }
 
   Communicator& comm_;
   int stages_;
-  std::vector<double> seconds_;  // of all actions and updates
+  std::vector<double> seconds_;  // of all computations, reductions and updates
   std::vector<Sum> sums_;        // each stage's four operations; each stage's messages, in bytes; each rank's updates
 };
 
@@ -69,7 +69,7 @@ class ActionLog::Scope {
   Scope(ActionLog& log, const Action& action);
   /// Of the update at the end of a step.
   explicit Scope(ActionLog& log) : Scope(log, {Operation::update, Activity::kNone, 0}) {}
-  ~Scope() { log_.add(sum_, stopwatch_.seconds()); }
+  ~Scope() { log_.add(sum_, stopwatch_.seconds(), counts_); }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
@@ -78,6 +78,7 @@ class ActionLog::Scope {
   Activity activity_;
   Span span_;
   Sum& sum_;
+  double counts_;  // 0 for a reduction, whose own work counts as part of the update that follows
   Stopwatch stopwatch_;
 };
 

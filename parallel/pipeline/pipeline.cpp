@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "parallel/comm/activity.h"
 #include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 
@@ -23,7 +25,21 @@ Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Pla
   }
 }
 
-/// Each stage and direction has a tag for each micro-batch, whatever their number in a step.
+const Pipeline::Perform Pipeline::kPerform[kOperations] = {
+    &Pipeline::forward,          // F
+    &Pipeline::backward,         // B
+    &Pipeline::backward_input,   // I
+    &Pipeline::backward_weight,  // W
+    &Pipeline::update,           // U
+    &Pipeline::send,             // SEND_F
+    &Pipeline::receive,          // RECV_F
+    &Pipeline::send,             // SEND_B
+    &Pipeline::receive,          // RECV_B
+    &Pipeline::reduce,           // REDUCE_GRAD
+};
+
+/// What enters `stage` forward, or the gradient of what leaves it: a tag for each micro-batch, whatever their number in
+/// a step.
 int Pipeline::tag(int stage, int microbatch, Way way) const {
   const int stages = placement_.stage_count();
   return (microbatch * stages + stage) * 2 + (way == Way::backward ? 1 : 0);
@@ -35,65 +51,41 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
                    schedule.rank_count(), schedule.stages, comm_.size(), placement_.stage_count());
   STAGECOACH_CHECK(static_cast<int>(data.samples.size()) == schedule.microbatches,
                    "pipeline: {} micro-batches for a schedule of {}", data.samples.size(), schedule.microbatches);
+  STAGECOACH_CHECK(schedule.lowered, "pipeline: the schedule lists no communication yet; lower() adds it");
   data_ = &data;
   hooks_ = &hooks;
   batch_ = schedule.batch > 0 ? schedule.batch : schedule.microbatches;
+  sends_wait_ = schedule.sends_wait;
   peak_ = 0;
   peak_waiting_ = 0;
   const auto& actions = schedule.ranks[static_cast<std::size_t>(comm_.rank())];
   for (auto& [number, stage] : stages_) {
     stage.add_gradients_in_order(gradient_order(actions, number));
   }
-  for (std::size_t place = 0; place < actions.size(); ++place) {
-    if (hooks.admits && !hooks.admits(place)) {
-      continue;
-    }
-    run_action(actions[place], place);
-    if (hooks.after) {
-      hooks.after(place);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (!is_left_out(actions[i], i)) {
+      (this->*kPerform[static_cast<std::size_t>(actions[i].operation)])(actions[i], i);
     }
   }
-  if (hooks.at_end) {
-    hooks.at_end();
-  }
+  receives_.clear();
   for (const PendingSend& send : sends_) {
     send.wait();
   }
   sends_.clear();
 }
 
+/// A message follows its computation: there is nothing to send of what was left out.
+bool Pipeline::is_left_out(const Action& action, std::size_t index) const {
+  if (is_send(action.operation) || is_receive(action.operation)) {
+    return false;
+  }
+  return hooks_->admits && !hooks_->admits(index);
+}
+
 void Pipeline::train(bool on) {
   for (auto& [number, stage] : stages_) {
     stage.layers().train(on);
   }
-}
-
-void Pipeline::run_action(const Action& action, std::size_t place) {
-  const auto [operation, number, microbatch] = action;
-  const ActionLog::Scope scope(log_, action);
-  if (hooks_->before) {
-    hooks_->before(place);
-  }
-  Stage& stage = stages_.at(number);
-  switch (operation) {
-    case Operation::forward:
-      forward(number, microbatch);
-      break;
-    case Operation::backward:
-      give(stage.backward(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
-      break;
-    case Operation::backward_input:
-      give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
-      break;
-    case Operation::backward_weight:
-      stage.backward_weight(microbatch);
-      break;
-    case Operation::update:
-      hooks_->update(place);
-      drop_taken_sends();
-      break;
-  }
-  note_peaks();
 }
 
 void Pipeline::note_peaks() {
@@ -112,19 +104,100 @@ void Pipeline::drop_taken_sends() {
   std::erase_if(sends_, [](const PendingSend& send) { return send.taken(); });
 }
 
-void Pipeline::forward(int number, int microbatch) {
-  Stage& stage = stages_.at(number);
-  const bool first = number == 0;
-  const Tensor x = first ? data_->input(microbatch) : take(number, microbatch, Way::forward);
-  if (is_last(number)) {
+/// Timed, and between the hooks.
+template <class Body>
+void Pipeline::work(const Action& action, std::size_t index, const Body& body) {
+  {
+    const ActionLog::Scope scope(log_, action);
+    if (hooks_->before) {
+      hooks_->before(index);
+    }
+    body(stages_.at(action.stage));
+    note_peaks();
+  }
+  if (hooks_->after) {
+    hooks_->after(index);
+  }
+}
+
+void Pipeline::forward(const Action& action, std::size_t index) {
+  work(action, index, [&](Stage& stage) {
+    const auto [operation, number, microbatch] = action;
+    const bool is_first = number == 0;
+    const Tensor x = is_first ? data_->input(microbatch) : take(number, microbatch, Way::forward);
+    if (!is_last(number)) {
+      give(stage.forward(microbatch, x, !is_first), number + 1, microbatch, Way::forward);
+      return;
+    }
     Tensor scores;
-    const Tensor loss = stage.forward_with_loss(microbatch, x, data_->labels(microbatch), !first, &scores);
+    const Tensor loss = stage.forward_with_loss(microbatch, x, data_->labels(microbatch), !is_first, &scores);
     if (hooks_->see_scores) {
       hooks_->see_scores(microbatch, loss, scores);
     }
-  } else {
-    give(stage.forward(microbatch, x, !first), number + 1, microbatch, Way::forward);
+  });
+}
+
+void Pipeline::backward(const Action& action, std::size_t index) {
+  work(action, index, [&](Stage& stage) {
+    const auto [operation, number, microbatch] = action;
+    give(stage.backward(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
+  });
+}
+
+void Pipeline::backward_input(const Action& action, std::size_t index) {
+  work(action, index, [&](Stage& stage) {
+    const auto [operation, number, microbatch] = action;
+    give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
+  });
+}
+
+void Pipeline::backward_weight(const Action& action, std::size_t index) {
+  work(action, index, [&](Stage& stage) { stage.backward_weight(action.microbatch); });
+}
+
+void Pipeline::update(const Action& action, std::size_t index) {
+  work(action, index, [&](Stage&) {
+    hooks_->update(index);
+    drop_taken_sends();
+  });
+}
+
+void Pipeline::reduce(const Action& action, std::size_t index) {
+  if (hooks_->reduce) {
+    const ActionLog::Scope scope(log_, action);
+    hooks_->reduce(index);
   }
+}
+
+void Pipeline::send(const Action& action, std::size_t) {
+  const Activity activity("send", action.stage, action.microbatch);
+  const Action receive = receive_of(action);
+  const bool goes_forward = action.operation == Operation::send_forward;
+  const int label = tag(receive.stage, receive.microbatch, goes_forward ? Way::forward : Way::backward);
+  const auto result = results_.extract(label);
+  if (result.empty()) {
+    return;  // its computation was left out
+  }
+  if (goes_forward) {
+    log_.note_message(action.stage, result.mapped().bytes());
+  }
+  sends_.push_back(comm_.send_async(result.mapped(), placement_.rank_of(receive.stage, receive.microbatch), label));
+  if (sends_wait_) {
+    sends_.back().wait();
+    sends_.pop_back();
+  }
+}
+
+void Pipeline::receive(const Action& action, std::size_t) {
+  const Activity activity("receive", action.stage, action.microbatch);
+  const bool goes_forward = action.operation == Operation::receive_forward;
+  const int label = tag(action.stage, action.microbatch, goes_forward ? Way::forward : Way::backward);
+  // A gradient looks like the activation that it belongs to: what enters the next stage.
+  const int entered = goes_forward ? action.stage : action.stage + 1;
+  const std::int64_t samples = data_->samples[static_cast<std::size_t>(action.microbatch)];
+  const Shape shape = entering_[static_cast<std::size_t>(entered)].with(0, samples);
+  const int from = placement_.rank_of(send_of(action).stage, action.microbatch);
+  receives_.emplace(label, comm_.receive_async(shape, DType::float32, from, label));
 }
 
 /// The gradient of a stage's output. The loss is a mean over the batch: each sample's share of it, not of the
@@ -140,38 +213,23 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
   return Tensor::full({}, 1.0 / static_cast<double>(data_->of.value_or(samples)), DType::float32, comm_.device());
 }
 
-/// Hands `tensor` to `number`, the stage that works on it next; nothing, before the first stage.
+/// Keeps what stage `number` works on next, until it does or until it is sent there; nothing, before the first stage.
 void Pipeline::give(Tensor tensor, int number, int microbatch, Way way) {
-  if (number < 0) {
-    return;
+  if (number >= 0) {
+    results_[tag(number, microbatch, way)] = std::move(tensor);
   }
-  const int label = tag(number, microbatch, way);
-  const int holder = placement_.rank_of(number, microbatch);
-  if (holder == comm_.rank()) {
-    at_hand_[label] = std::move(tensor);
-    return;
-  }
-  if (way == Way::forward) {
-    log_.note_message(number - 1, tensor.bytes());
-  }
-  sends_.push_back(comm_.send_async(tensor, holder, label));
 }
 
-/// What stage `number` works on.
+/// What stage `number` works on: of a stage of this rank, or of another rank.
 Tensor Pipeline::take(int number, int microbatch, Way way) {
   const int label = tag(number, microbatch, way);
-  const int giver = way == Way::forward ? number - 1 : number + 1;
-  const int holder = placement_.rank_of(giver, microbatch);
-  if (holder == comm_.rank()) {
-    auto found = at_hand_.extract(label);
-    STAGECOACH_CHECK(!found.empty(), "pipeline: stage {} has not yet given micro-batch {}", giver, microbatch);
-    return std::move(found.mapped());
+  if (auto receive = receives_.extract(label)) {
+    return receive.mapped().wait();
   }
-  // A gradient looks like the activation that it belongs to: what enters the next stage.
-  const int entered = way == Way::forward ? number : number + 1;
-  const std::int64_t samples = data_->samples[static_cast<std::size_t>(microbatch)];
-  const Shape shape = entering_[static_cast<std::size_t>(entered)].with(0, samples);
-  return comm_.receive(shape, DType::float32, holder, label);
+  auto result = results_.extract(label);
+  STAGECOACH_CHECK(!result.empty(), "pipeline: what stage {} works on for micro-batch {} is not there", number,
+                   microbatch);
+  return std::move(result.mapped());
 }
 
 }  // namespace stagecoach

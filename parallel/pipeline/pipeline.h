@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Runs a schedule on a rank: the same loop for every schedule. What a stage needs from another rank is received before
-/// it runs, and what it gives is sent on after it.
+/// Runs a lowered schedule on a rank: a table from operation to function, the same for every schedule. It sends and
+/// receives what the schedule lists, and nothing else.
 
 #include <functional>
 #include <map>
@@ -29,20 +29,22 @@ struct StepData {
   std::optional<std::int64_t> of = {};
 };
 
-/// What a program does between the actions of its rank. Each may be left out.
+/// What a program does between the actions of its rank. Each may be left out. An `action_index` is the place of an
+/// action in the rank's list.
 struct Hooks {
   /// On the rank of the last stage: a micro-batch's summed loss [] and its output.
   std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)> see_scores = {};
-  /// Whether to run the action at this place in the rank's list, or to leave it out.
-  std::function<bool(std::size_t place)> admits = {};
-  /// The action begins; what this takes counts as part of it.
-  std::function<void(std::size_t place)> before = {};
+  /// Whether to run a computation, a reduction or an update, or to leave it out. What is left out is not sent, and its
+  /// receives are cancelled at the end of the run.
+  std::function<bool(std::size_t action_index)> admits = {};
+  /// A computation or an update begins; what this takes counts as part of it.
+  std::function<void(std::size_t action_index)> before = {};
   /// It has ended.
-  std::function<void(std::size_t place)> after = {};
-  /// All actions of this rank have ended. What it sent may still be on its way.
-  std::function<void()> at_end = {};
+  std::function<void(std::size_t action_index)> after = {};
+  /// What a reduction does. Without it gradients are of this pipeline alone.
+  std::function<void(std::size_t action_index)> reduce = {};
   /// What an update does. Needed where the schedule lists them.
-  std::function<void(std::size_t place)> update = {};
+  std::function<void(std::size_t action_index)> update = {};
 };
 
 class Pipeline {
@@ -53,7 +55,7 @@ class Pipeline {
 
   /// All actions of this rank. The loss is the mean over all samples of a batch, whatever the micro-batches. Parameters
   /// get their gradients added, always in the order of the micro-batches (see gradient_order.h); updates are left to
-  /// the hooks. The schedule must be legal (see check) and of these stages and ranks.
+  /// the hooks. The schedule must be lowered and legal (see lower, check), and of these stages and ranks.
   void run(const Schedule& schedule, const StepData& data, const Hooks& hooks = {});
 
   /// The most micro-batches that were alive at once over all stages of this rank, in the last run.
@@ -63,18 +65,31 @@ class Pipeline {
   /// Training (the default) or evaluation, for all stages of this rank.
   void train(bool on);
   Stage& stage(int number) { return stages_.at(number); }
+  int rank() const { return comm_.rank(); }
   ActionLog& log() { return log_; }
 
  private:
   enum class Way { forward, backward };
+  using Perform = void (Pipeline::*)(const Action& action, std::size_t index);
+  static const Perform kPerform[kOperations];
 
-  void run_action(const Action& action, std::size_t place);
-  void note_peaks();
-  void drop_taken_sends();
-  void forward(int stage, int microbatch);
+  bool is_left_out(const Action& action, std::size_t index) const;
+  template <class Body>
+  void work(const Action& action, std::size_t index, const Body& body);
+  void forward(const Action& action, std::size_t index);
+  void backward(const Action& action, std::size_t index);
+  void backward_input(const Action& action, std::size_t index);
+  void backward_weight(const Action& action, std::size_t index);
+  void update(const Action& action, std::size_t index);
+  void send(const Action& action, std::size_t index);
+  void receive(const Action& action, std::size_t index);
+  void reduce(const Action& action, std::size_t index);
+
   Tensor gradient_for(int stage, int microbatch);
   Tensor take(int stage, int microbatch, Way way);
   void give(Tensor tensor, int stage, int microbatch, Way way);
+  void note_peaks();
+  void drop_taken_sends();
   int tag(int stage, int microbatch, Way way) const;
   bool is_last(int stage) const { return stage + 1 == placement_.stage_count(); }
 
@@ -85,8 +100,10 @@ class Pipeline {
   ActionLog log_;
   const StepData* data_ = nullptr;  // of the run under way, as the next ones
   const Hooks* hooks_ = nullptr;
-  int batch_ = 0;                  // micro-batches of a batch
-  std::map<int, Tensor> at_hand_;  // what goes from one stage to another of this rank, by tag
+  int batch_ = 0;  // micro-batches of a batch
+  bool sends_wait_ = false;
+  std::map<int, Tensor> results_;           // what stages gave, until it is used here or sent; by tag
+  std::map<int, PendingReceive> receives_;  // posted and not yet used, by tag
   std::vector<PendingSend> sends_;
   std::size_t peak_ = 0;
   std::size_t peak_waiting_ = 0;

@@ -18,6 +18,9 @@ WeightVersions::WeightVersions(NamedTensors parameters, const Schedule& schedule
 }
 
 void WeightVersions::begin(std::size_t place) {
+  if (versions_[place] == kNoVersion) {
+    return;
+  }
   if (versions_[place] > newest_) {  // only an update makes a new one
     advance(place);
   }

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
-#include "parallel/schedule/walk.h"
+#include "parallel/schedule/dependency_replay.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {
@@ -45,25 +49,28 @@ void check_holders(const Schedule& s, Problems& problems) {
   }
 }
 
-/// That every action is one of the schedule's, on its rank; and how often it is there.
-void check_actions(const Schedule& s, Problems& problems) {
+/// Whether the stage and micro-batch of `action` exist, and its stage on `rank`; otherwise says so.
+bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& problems) {
+  if (action.stage < 0 || action.stage >= s.stages || action.microbatch < 0 || action.microbatch >= s.microbatches) {
+    problems.add("rank {}: {} is outside of {} stages and {} micro-batches", rank, to_string(action), s.stages,
+                 s.microbatches);
+    return false;
+  }
+  const int holder = s.rank_of(action.stage, action.microbatch);
+  if (holder != rank) {
+    problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), holder, action.stage);
+    return false;
+  }
+  return true;
+}
+
+/// That every computation is one of the schedule's, on its rank; and how often it is there.
+void check_computations(const Schedule& s, Problems& problems) {
   // For each stage and micro-batch a bit an operation.
   std::vector<std::uint8_t> seen(static_cast<std::size_t>(s.stages) * static_cast<std::size_t>(s.microbatches));
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
-      if (action.operation == Operation::update) {
-        continue;
-      }
-      if (action.stage < 0 || action.stage >= s.stages || action.microbatch < 0 ||
-          action.microbatch >= s.microbatches) {
-        problems.add("rank {}: {} is outside of {} stages and {} micro-batches", rank, to_string(action), s.stages,
-                     s.microbatches);
-        continue;
-      }
-      const int holder = s.rank_of(action.stage, action.microbatch);
-      if (holder != rank) {
-        problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), holder,
-                     action.stage);
+      if (!is_computation(action.operation) || !is_in_range(s, action, rank, problems)) {
         continue;
       }
       std::uint8_t& bits = seen[static_cast<std::size_t>(action.stage) * static_cast<std::size_t>(s.microbatches) +
@@ -98,6 +105,10 @@ void check_actions(const Schedule& s, Problems& problems) {
   }
 }
 
+bool is_backward(Operation operation) {
+  return gives_input_gradient(operation) || operation == Operation::backward_weight;
+}
+
 /// That each rank updates its stages when it has run all backwards for it and none for the next: where no updates are
 /// listed, that there are none.
 void check_updates(const Schedule& s, Problems& problems) {
@@ -115,7 +126,7 @@ void check_updates(const Schedule& s, Problems& problems) {
                        s.updates(action.stage));
         }
         ++next;
-      } else if (known && s.batch > 0 && action.operation != Operation::forward &&
+      } else if (known && s.batch > 0 && is_backward(action.operation) &&
                  action.microbatch / s.unit(action.stage) != updates[static_cast<std::size_t>(action.stage)]) {
         problems.add("rank {}: {} belongs to update {}, and {} are done", rank, to_string(action),
                      action.microbatch / s.unit(action.stage), updates[static_cast<std::size_t>(action.stage)]);
@@ -130,15 +141,149 @@ void check_updates(const Schedule& s, Problems& problems) {
   }
 }
 
-/// "rank 0 waits at 0B0 for 1B0, which rank 1 runs later": from `rank` on, until a rank comes again.
-void explain_circle(const Schedule& s, const Walk& walk, int rank, Problems& problems) {
+/// A message that `send` begins or `receive` expects needs its other end: whether `action` is one that the schedule's
+/// computations ask for.
+bool is_wanted(const Schedule& s, const Action& action) {
+  const auto computation = [&](Operation operation) { return Action{operation, action.stage, action.microbatch}; };
+  switch (action.operation) {
+    case Operation::send_forward:
+      return send_after(s, computation(Operation::forward)).has_value();
+    case Operation::send_backward:
+      return send_after(s, computation(Operation::backward)).has_value();
+    case Operation::receive_forward:
+      return receive_before(s, computation(Operation::forward)).has_value();
+    case Operation::receive_backward:
+      return receive_before(s, computation(Operation::backward)).has_value();
+    default:
+      return true;
+  }
+}
+
+/// That each message which the computations need is sent once and received once.
+void check_messages(const Schedule& s, Problems& problems) {
+  constexpr Operation kKinds[] = {Operation::send_forward, Operation::receive_forward, Operation::send_backward,
+                                  Operation::receive_backward};
+  const auto bit_of = [](Operation operation) {
+    return 1U << (static_cast<unsigned>(operation) - static_cast<unsigned>(Operation::send_forward));
+  };
+  std::vector<std::uint8_t> seen(static_cast<std::size_t>(s.stages) * static_cast<std::size_t>(s.microbatches));
+  const auto bits = [&](int stage, int microbatch) -> std::uint8_t& {
+    return seen[static_cast<std::size_t>(stage) * static_cast<std::size_t>(s.microbatches) +
+                static_cast<std::size_t>(microbatch)];
+  };
+  for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
+    for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
+      if (!is_message(action.operation) || !is_in_range(s, action, rank, problems)) {
+        continue;
+      }
+      if (!is_wanted(s, action)) {
+        problems.add("rank {}: {}, but no other rank is at the other end", rank, to_string(action));
+      } else if ((bits(action.stage, action.microbatch) & bit_of(action.operation)) != 0) {
+        problems.add("rank {}: {} is there twice", rank, to_string(action));
+      }
+      bits(action.stage, action.microbatch) |= static_cast<std::uint8_t>(bit_of(action.operation));
+    }
+  }
+  for (int stage = 0; stage < s.stages; ++stage) {
+    for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
+      for (const Operation operation : kKinds) {
+        if ((bits(stage, i) & bit_of(operation)) == 0 && is_wanted(s, {operation, stage, i})) {
+          problems.add("{} is missing", to_string({operation, stage, i}));
+        }
+      }
+    }
+  }
+}
+
+/// The receives that match what `rank` sends, and those that are posted for it, in the order of the lists.
+struct Traffic {
+  std::map<std::pair<int, int>, std::vector<Action>> sent = {};  // by sender and receiver
+  std::map<std::pair<int, int>, std::vector<Action>> posted = {};
+};
+
+Traffic traffic_of(const Schedule& s) {
+  Traffic traffic;
+  for (int rank = 0; rank < s.rank_count(); ++rank) {
+    std::map<int, std::vector<Action>> to;
+    std::map<int, std::vector<Action>> from;
+    for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
+      if (is_send(action.operation)) {
+        const Action receive = receive_of(action);
+        to[s.rank_of(receive.stage, receive.microbatch)].push_back(receive);
+      } else if (is_receive(action.operation)) {
+        const Action send = send_of(action);
+        from[s.rank_of(send.stage, send.microbatch)].push_back(action);
+      }
+    }
+    for (auto& [other, receives] : to) {
+      traffic.sent[{rank, other}] = std::move(receives);
+    }
+    for (auto& [other, receives] : from) {
+      traffic.posted[{other, rank}] = std::move(receives);
+    }
+  }
+  return traffic;
+}
+
+/// That the messages from one rank to another are received in the order in which they are sent. Transports without tags
+/// would pair others.
+void check_order(const Schedule& s, Problems& problems) {
+  const Traffic traffic = traffic_of(s);
+  for (const auto& [ranks, sent] : traffic.sent) {
+    const auto& posted = traffic.posted.at(ranks);
+    const auto [sends, receives] = std::mismatch(sent.begin(), sent.end(), posted.begin());
+    if (sends != sent.end() && !problems.full()) {
+      problems.add(
+          "rank {} posts {} where rank {} sends {}: messages between two ranks must be received in the order "
+          "in which they are sent",
+          ranks.second, to_string(*receives), ranks.first, to_string(send_of(*sends)));
+    }
+  }
+}
+
+/// That gradients are summed over replicas once a step, or once before each update, by all ranks or by none.
+void check_reductions(const Schedule& s, Problems& problems) {
+  for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
+    std::map<int, int> reductions;  // of each stage, so far
+    for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
+      if (action.operation == Operation::reduce_grad) {
+        const bool is_of_rank = action.stage >= 0 && action.stage < s.stages && s.holds(rank, action.stage);
+        const int next = s.batch > 0 ? reductions[action.stage] : Action::kAllMicrobatches;
+        if (!is_of_rank) {
+          problems.add("rank {}: {} is of another rank", rank, to_string(action));
+        } else if (action.microbatch != next || (s.batch == 0 && reductions[action.stage] > 0)) {
+          problems.add("rank {}: {} comes after {} reductions of its stage", rank, to_string(action),
+                       reductions[action.stage]);
+        }
+        ++reductions[action.stage];
+      } else if (action.operation == Operation::update && s.replicas_of(action.stage) > 1 &&
+                 reductions[action.stage] != action.microbatch + 1) {
+        problems.add("rank {}: {} comes before {}", rank, to_string(action),
+                     to_string({Operation::reduce_grad, action.stage, action.microbatch}));
+      }
+    }
+  }
+}
+
+/// The computation whose result `action` sends; any other action itself.
+Action computation_of(const Action& action) {
+  const Operation operation = action.operation == Operation::send_forward    ? Operation::forward
+                              : action.operation == Operation::send_backward ? Operation::backward
+                                                                             : action.operation;
+  return {operation, action.stage, action.microbatch};
+}
+
+/// "rank 0 waits at 0B0 for 1SEND_B0 of rank 1": from `rank` on, until a rank comes again. Where messages are not
+/// listed the reader's table has 1B0 only.
+std::string circle_from(const Schedule& s, const DependencyReplay& replay, int rank, bool messages_are_listed) {
   std::vector<int> path;
   std::vector<std::string> words;
   while (std::find(path.begin(), path.end(), rank) == path.end()) {
     path.push_back(rank);
-    const Action& stuck = s.ranks[static_cast<std::size_t>(rank)][walk.next(rank)];
-    const Action needed = *walk.missing(stuck);
-    const int holder = s.rank_of(needed.stage, needed.microbatch);
+    const Action& stuck = s.ranks[static_cast<std::size_t>(rank)][replay.next(rank)];
+    const Action missing = *replay.missing(stuck);
+    const Action needed = messages_are_listed ? missing : computation_of(missing);
+    const int holder = s.rank_of(needed.stage, std::max(needed.microbatch, 0));
     words.push_back(
         fmt::format("rank {} waits at {} for {} of {}", rank, to_string(stuck), to_string(needed),
                     holder == rank ? std::string("its own, which it runs later") : fmt::format("rank {}", holder)));
@@ -146,7 +291,32 @@ void explain_circle(const Schedule& s, const Walk& walk, int rank, Problems& pro
   }
   const auto first = std::find(path.begin(), path.end(), rank) - path.begin();
   words.erase(words.begin(), words.begin() + first);  // what leads to the circle is not part of it
-  problems.add("a circle that never ends: {}", fmt::join(words, "; "));
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+/// The first rank that never comes to the end of its list; nothing if all do.
+std::optional<int> first_stuck(const Schedule& s, DependencyReplay& replay) {
+  replay.run([](int, const Action&) {});
+  for (int rank = 0; rank < s.rank_count(); ++rank) {
+    if (!replay.is_done(rank)) {
+      return rank;
+    }
+  }
+  return std::nullopt;
+}
+
+void check_deadlock(const Schedule& s, bool messages_are_listed, Problems& problems) {
+  DependencyReplay replay(s);
+  const auto stuck = first_stuck(s, replay);
+  if (!stuck) {
+    return;
+  }
+  DependencyReplay without_waits(s, false);
+  const bool only_sends = s.sends_wait && !first_stuck(s, without_waits);
+  problems.add("{}: {}",
+               only_sends ? "a deadlock because sends wait for their receivers; it would run if they did not"
+                          : "a circle that never ends",
+               circle_from(s, replay, *stuck, messages_are_listed));
 }
 
 }  // namespace
@@ -155,18 +325,23 @@ std::vector<std::string> check(const Schedule& schedule) {
   Problems problems;
   check_holders(schedule, problems);
   if (!problems.any()) {
-    check_actions(schedule, problems);
+    check_computations(schedule, problems);
     check_updates(schedule, problems);
   }
+  if (problems.any()) {
+    return problems.take();
+  }
+  if (!schedule.lowered) {
+    check_deadlock(lower(schedule), false, problems);
+    return problems.take();
+  }
+  check_messages(schedule, problems);
+  check_reductions(schedule, problems);
   if (!problems.any()) {
-    Walk walk(schedule);
-    walk.run([](int, const Action&) {});
-    for (int rank = 0; rank < schedule.rank_count(); ++rank) {
-      if (!walk.is_done(rank)) {
-        explain_circle(schedule, walk, rank, problems);
-        break;
-      }
-    }
+    check_order(schedule, problems);
+  }
+  if (!problems.any()) {
+    check_deadlock(schedule, true, problems);
   }
   return problems.take();
 }

@@ -4,29 +4,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
-#include "core/trace.h"
 #include "parallel/schedule/timeline_picture.h"
 
 namespace stagecoach {
 namespace {
 
+constexpr std::size_t kDrawn = 5;  // operations: all but communication, which the trace shows
+
 /// Of the 256 colours that terminals know: a row of shades an operation.
 int terminal_colour(const Action& action, int shade) {
-  constexpr int kShades[kOperations][4] = {
+  constexpr int kShades[kDrawn][4] = {
       {33, 39, 45, 51}, {34, 40, 46, 82}, {28, 34, 40, 46}, {178, 184, 190, 226}, {160, 166, 172, 178}};
   return kShades[static_cast<std::size_t>(action.operation)][shade % 4];
 }
 
 const char* svg_colour(Operation operation) {
-  constexpr const char* kColours[kOperations] = {"#4c8bd6", "#5aa469", "#5aa469", "#d9b44a", "#c8553d"};
+  constexpr const char* kColours[kDrawn] = {"#4c8bd6", "#5aa469", "#5aa469", "#d9b44a", "#c8553d"};
   return kColours[static_cast<std::size_t>(operation)];
 }
 
 /// "F3", cut to `width` columns: the letter alone, or filled up with the letter's dashes.
 std::string label(const Action& action, int width) {
-  std::string text = fmt::format("{}{}", letter_of(action.operation), action.microbatch);
+  std::string text = fmt::format("{}{}", symbol_of(action.operation), action.microbatch);
   if (static_cast<int>(text.size()) > width) {
     text.resize(1);
   }
@@ -46,8 +46,8 @@ std::string draw_rank(const Schedule& schedule, std::size_t rank, const std::vec
     const Action& action = schedule.ranks[rank][i];
     const int start = std::max(at, static_cast<int>(std::lround(times[i].start * scale)));
     const int end = static_cast<int>(std::lround(times[i].end * scale));
-    if (end <= start) {
-      continue;  // too short to be seen
+    if (is_communication(action.operation) || end <= start) {
+      continue;  // or too short to be seen
     }
     line.append(static_cast<std::size_t>(start - at), '.');
     const std::string text = label(action, end - start);
@@ -82,6 +82,9 @@ std::string draw_svg(const Schedule& schedule, const Simulation& simulation, con
     picture.name_row(top, fmt::format("rank {}", r));
     for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
       const Action& action = schedule.ranks[r][i];
+      if (is_communication(action.operation)) {
+        continue;
+      }
       const auto [start, end] = simulation.timeline[r][i];
       picture.add({start, end, top, kRow - 4, svg_colour(action.operation),
                    1.0 / (1 + 0.5 * chunk_of(schedule, action)), to_string(action),
@@ -89,20 +92,6 @@ std::string draw_svg(const Schedule& schedule, const Simulation& simulation, con
     }
   }
   return picture.svg(top + 10, fmt::format("{}: idle {:.1f}%", title, 100 * simulation.idle));
-}
-
-std::string draw_trace(const Schedule& schedule, const Simulation& simulation) {
-  std::string events;
-  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
-      const auto [start, end] = simulation.timeline[r][i];
-      fmt::format_to(std::back_inserter(events),
-                     "{}{{\"name\":\"{}\",\"cat\":\"simulated\",\"ph\":\"X\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},"
-                     "\"dur\":{:.3f}}}",
-                     events.empty() ? "" : ",\n", to_string(schedule.ranks[r][i]), r, 1e6 * start, 1e6 * (end - start));
-    }
-  }
-  return trace_json({events});
 }
 
 }  // namespace stagecoach

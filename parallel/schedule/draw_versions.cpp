@@ -64,9 +64,12 @@ double draw_rank(const Schedule& schedule, const Simulation& simulation, const L
     const Action& action = schedule.ranks[rank][place];
     const auto [start, end] = simulation.timeline[rank][place];
     const int version = ledger[rank][place];
+    if (version == kNoVersion) {
+      continue;
+    }
     picture.add({start, end, top, kAction, colour_of(version), action.operation == Operation::forward ? 0.6 : 1,
                  fmt::format("{} v{}", to_string(action), version),
-                 fmt::format("{}{}", letter_of(action.operation), action.microbatch)});
+                 fmt::format("{}{}", symbol_of(action.operation), action.microbatch)});
   }
   std::vector<double> ends;  // of each lane's last bar
   int version = 0;

@@ -39,6 +39,9 @@ Schedule zero_bubble_h1_schedule(int p, int m);
 /// The names that make_schedule knows: naive, gpipe, 1f1b, interleaved, foldx_aiao (looped breadth-first), foldx_fifo
 /// (the interleaved order; what differs is that messages do not wait), zb-h1.
 const std::vector<std::string>& schedule_names();
+/// Whether a rank waits after each send until the receiver has taken the message: interleaved does, foldx_fifo does
+/// not.
+bool sends_wait(const std::string& name);
 /// Throws UsageError for a name that it does not know, and for chunks or groups in a schedule that has none.
 Schedule make_schedule(const std::string& name, int p, int m, int v = 1, int group = 0);
 

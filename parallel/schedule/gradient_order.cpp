@@ -10,10 +10,6 @@
 namespace stagecoach {
 namespace {
 
-bool gives_weight_gradient(const Action& action) {
-  return action.operation == Operation::backward || action.operation == Operation::backward_weight;
-}
-
 /// A stage's gradients during a step.
 struct Turns {
   std::vector<int> order;
@@ -42,7 +38,7 @@ std::optional<Action> forward_out_of_order(const std::vector<Action>& actions) {
 std::vector<int> gradient_order(const std::vector<Action>& actions, int stage) {
   std::vector<int> order;
   for (const Action& action : actions) {
-    if (action.stage == stage && gives_weight_gradient(action)) {
+    if (action.stage == stage && gives_weight_gradient(action.operation)) {
       order.push_back(action.microbatch);
     }
   }
@@ -57,7 +53,7 @@ std::vector<double> peak_waiting_bytes(const Schedule& schedule, const std::vect
     double waiting = 0;
     double peak = 0;
     for (const Action& action : actions) {
-      if (!gives_weight_gradient(action)) {
+      if (!gives_weight_gradient(action.operation)) {
         continue;
       }
       const double size = bytes[static_cast<std::size_t>(action.stage)];

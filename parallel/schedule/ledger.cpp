@@ -83,10 +83,10 @@ Ledger make_ledger(const Schedule& schedule, Versions versions) {
   std::vector<int> newest(schedule.ranks.size());
   for_each_action(schedule, [&](std::size_t r, std::size_t, const Action& action) {
     const auto [operation, stage, microbatch] = action;
-    int version = 0;
+    int version = kNoVersion;
     if (operation == Operation::update) {
       version = ++newest[r];
-    } else {
+    } else if (is_computation(operation)) {
       const bool as_forward = versions != Versions::none || operation == Operation::forward;
       version =
           as_forward ? forwards[static_cast<std::size_t>(stage)][static_cast<std::size_t>(microbatch)] : newest[r];
@@ -104,7 +104,7 @@ std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledge
   const int newest = versions.empty() ? 0 : *std::max_element(versions.begin(), versions.end());
   std::vector<std::size_t> last(static_cast<std::size_t>(newest) + 1);
   for (std::size_t place = 0; place < actions.size(); ++place) {
-    if (actions[place].operation != Operation::update) {
+    if (is_computation(actions[place].operation)) {
       last[static_cast<std::size_t>(versions[place])] = place;
     }
   }
@@ -175,9 +175,9 @@ std::string to_text(const Schedule& schedule, const Ledger& ledger) {
   std::vector<std::vector<std::string>> cells(static_cast<std::size_t>(schedule.microbatches),
                                               std::vector<std::string>(stages));
   for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
-    if (action.operation != Operation::update) {
+    if (is_computation(action.operation)) {
       auto& cell = cells[static_cast<std::size_t>(action.microbatch)][static_cast<std::size_t>(action.stage)];
-      cell += fmt::format("{}{:>3} ", letter_of(action.operation), ledger[r][place]);
+      cell += fmt::format("{}{:>3} ", symbol_of(action.operation), ledger[r][place]);
     }
   });
   std::string text = fmt::format("{:<12}", "micro-batch");
@@ -205,7 +205,9 @@ std::string to_text(const Schedule& schedule, const Ledger& ledger) {
 std::string to_csv(const Schedule& schedule, const Ledger& ledger) {
   std::string csv = "rank,action,version\n";
   for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
-    fmt::format_to(std::back_inserter(csv), "{},{},{}\n", r, to_string(action), ledger[r][place]);
+    if (ledger[r][place] != kNoVersion) {
+      fmt::format_to(std::back_inserter(csv), "{},{},{}\n", r, to_string(action), ledger[r][place]);
+    }
   });
   return csv;
 }

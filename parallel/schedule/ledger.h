@@ -12,8 +12,10 @@
 
 namespace stagecoach {
 
-/// [ranks][actions of the rank]: of a forward or backward the version that it uses, of an update the one that it makes.
+/// [ranks][actions of the rank]: of a forward or backward the version that it uses, of an update the one that it makes,
+/// of communication kNoVersion.
 using Ledger = std::vector<std::vector<int>>;
+inline constexpr int kNoVersion = -1;
 
 /// `schedule` must be legal, list its updates, and hold one stage per rank. Throws Error where a policy asks for a
 /// version that is not there yet.

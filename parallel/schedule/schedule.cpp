@@ -6,10 +6,33 @@
 
 namespace stagecoach {
 
-char letter_of(Operation operation) { return "FBIWU"[static_cast<std::size_t>(operation)]; }
+namespace {
+
+/// Whether the number of an action is that of an update.
+bool counts_updates(Operation operation) {
+  return operation == Operation::update || operation == Operation::reduce_grad;
+}
+
+Schedule without(const Schedule& schedule, bool (*left_out)(Operation)) {
+  Schedule rest = schedule;
+  for (auto& actions : rest.ranks) {
+    std::erase_if(actions, [&](const Action& action) { return left_out(action.operation); });
+  }
+  return rest;
+}
+
+}  // namespace
+
+std::string_view symbol_of(Operation operation) {
+  constexpr std::string_view kSymbols[kOperations] = {"F",      "B",      "I",      "W",      "U",
+                                                      "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD"};
+  return kSymbols[static_cast<std::size_t>(operation)];
+}
 
 std::string to_string(const Action& action) {
-  return fmt::format("{}{}{}", action.stage, letter_of(action.operation), action.microbatch);
+  return action.microbatch == Action::kAllMicrobatches
+             ? fmt::format("{}{}", action.stage, symbol_of(action.operation))
+             : fmt::format("{}{}{}", action.stage, symbol_of(action.operation), action.microbatch);
 }
 
 Schedule with_fewer_microbatches(const Schedule& schedule, int count) {
@@ -19,19 +42,24 @@ Schedule with_fewer_microbatches(const Schedule& schedule, int count) {
   fewer.microbatches = count;
   for (auto& actions : fewer.ranks) {
     std::erase_if(actions, [&](const Action& action) {
-      const bool is_update = action.operation == Operation::update;
-      return action.microbatch >= (is_update ? fewer.updates(action.stage) : count);
+      return action.microbatch >= (counts_updates(action.operation) ? fewer.updates(action.stage) : count);
     });
   }
   return fewer;
 }
 
 Schedule forwards_of(const Schedule& schedule) {
-  Schedule forwards = schedule;
-  for (auto& actions : forwards.ranks) {
-    std::erase_if(actions, [](const Action& action) { return action.operation != Operation::forward; });
-  }
-  return forwards;
+  return without(schedule, [](Operation operation) {
+    return operation != Operation::forward && operation != Operation::send_forward &&
+           operation != Operation::receive_forward;
+  });
+}
+
+Schedule computations_of(const Schedule& schedule) {
+  Schedule computations = without(schedule, is_communication);
+  computations.lowered = false;
+  computations.sends_wait = false;
+  return computations;
 }
 
 }  // namespace stagecoach

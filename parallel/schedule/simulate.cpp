@@ -3,27 +3,83 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "core/error.h"
-#include "parallel/schedule/walk.h"
+#include "parallel/schedule/dependency_replay.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {
 
-/// When the output of each stage, and the gradient of its input, are where they are needed: one number a stage and
-/// micro-batch.
-class Times {
+/// A value for each stage and micro-batch.
+template <class T>
+class Grid {
  public:
-  Times(int stages, int microbatches)
+  Grid(int stages, int microbatches)
       : microbatches_(static_cast<std::size_t>(microbatches)),
-        times_(static_cast<std::size_t>(stages) * microbatches_) {}
-  double& at(int stage, int microbatch) {
-    return times_[static_cast<std::size_t>(stage) * microbatches_ + static_cast<std::size_t>(microbatch)];
+        values_(static_cast<std::size_t>(stages) * microbatches_) {}
+  T& at(int stage, int microbatch) {
+    return values_[static_cast<std::size_t>(stage) * microbatches_ + static_cast<std::size_t>(microbatch)];
   }
 
  private:
   std::size_t microbatches_;
-  std::vector<double> times_;
+  std::vector<T> values_;
+};
+
+/// The messages of a step. Each starts when it is sent, its receive is posted and the link is free, which carries the
+/// messages of one direction one after the other. A short one does not wait for the receive.
+class Messages {
+ public:
+  Messages(const Schedule& schedule, const Costs& costs)
+      : schedule_(schedule),
+        costs_(costs),
+        forward_(schedule.stages, schedule.microbatches),
+        backward_(schedule.stages, schedule.microbatches),
+        links_(schedule.ranks.size()) {}
+
+  void send(const Action& send, double now) { meet(receive_of(send), now, true); }
+  void post(const Action& receive, double now) { meet(receive, now, false); }
+  /// When the message is there. Both its ends must have come.
+  double arrival(const Action& receive) { return message(receive).time; }
+
+ private:
+  struct Message {
+    double time = 0;  // when its first end was there, then when it arrives
+    bool half = false;
+  };
+  struct Link {
+    double free = 0;
+    double free_for_short = 0;  // short messages slip in between the packets of a long one
+  };
+
+  Message& message(const Action& receive) {
+    return (receive.operation == Operation::receive_forward ? forward_ : backward_)
+        .at(receive.stage, receive.microbatch);
+  }
+  void meet(const Action& receive, double now, bool is_sent) {
+    Message& message = this->message(receive);
+    message.time = message.half ? transfer(receive, is_sent ? now : message.time, is_sent ? message.time : now) : now;
+    message.half = !message.half;
+  }
+  double transfer(const Action& receive, double sent, double posted) {
+    const Action send = send_of(receive);
+    const auto border = static_cast<std::size_t>(std::min(send.stage, receive.stage));
+    const auto from = static_cast<std::size_t>(schedule_.rank_of(send.stage, send.microbatch));
+    Link& link = links_[from][schedule_.rank_of(receive.stage, receive.microbatch)];
+    const bool is_short = !costs_.is_short.empty() && costs_.is_short[border];
+    double& free = is_short ? link.free_for_short : link.free;
+    const double start = std::max(is_short ? sent : std::max(sent, posted), free);
+    free = start + (costs_.transfer.empty() ? 0 : costs_.transfer[border]);
+    return std::max(start + costs_.message[border], posted);
+  }
+
+  const Schedule& schedule_;
+  const Costs& costs_;
+  Grid<Message> forward_;                   // what enters each stage
+  Grid<Message> backward_;                  // the gradients of what leaves it
+  std::vector<std::map<int, Link>> links_;  // of each rank to others
 };
 
 class RankTimes {
@@ -36,30 +92,32 @@ class RankTimes {
         outputs_(schedule.stages, schedule.microbatches),
         gradients_(schedule.stages, schedule.microbatches),
         whole_(schedule.stages, schedule.batch > 0 ? schedule.microbatches : 0),
+        messages_(schedule, costs),
         free_(schedule.ranks.size(), 0),
-        links_(schedule.ranks.size()) {}
+        reduced_(schedule.ranks.size(), 0) {}
 
   /// Runs `action` on `rank` as soon as both are ready.
   Simulation::Timed run(int rank, const Action& action) {
     double& free = free_[static_cast<std::size_t>(rank)];
-    const double start = std::max(free, ready(action));
-    const bool is_update = action.operation == Operation::update;
-    const double end = start + (is_update ? averaging(action.stage) : 0) + work(static_cast<std::size_t>(rank), action);
-    free = end;
-    if (action.operation == Operation::forward) {
-      outputs_.at(action.stage, action.microbatch) = arrival(action, action.stage + 1, end);
-    } else if (action.operation == Operation::backward || action.operation == Operation::backward_input) {
-      gradients_.at(action.stage, action.microbatch) = arrival(action, action.stage - 1, end);
+    double start = free;
+    if (is_send(action.operation)) {
+      messages_.send(action, free);
+      free = schedule_.sends_wait ? std::max(free, messages_.arrival(receive_of(action))) : free;
+    } else if (is_receive(action.operation)) {
+      messages_.post(action, free);
+    } else if (action.operation == Operation::reduce_grad) {
+      return reduce(static_cast<std::size_t>(rank), action);
+    } else {
+      start = std::max(free, ready(action));
+      free = start + work(static_cast<std::size_t>(rank), action);
+      note_results(action, free);
     }
-    if (action.operation == Operation::backward || action.operation == Operation::backward_weight) {
-      note_weight_gradient(action.stage, action.microbatch, end);
-    }
-    return {start, end};
+    return {start, free};
   }
   /// Ends a step; gives the time at which `rank` is free.
   double update(std::size_t rank) {
     const bool is_listed = schedule_.batch > 0 || !seconds_.empty();
-    return free_[rank] += is_listed ? 0 : costs_.update_of(rank);
+    return free_[rank] = std::max(free_[rank], reduced_[rank]) + (is_listed ? 0 : costs_.update_of(rank));
   }
 
  private:
@@ -70,40 +128,40 @@ class RankTimes {
     }
     return costs_.of(action, rank);
   }
-  double averaging(int stage) const {
-    return schedule_.replicas_of(stage) > 1 && !costs_.average.empty() ? costs_.average[static_cast<std::size_t>(stage)]
-                                                                       : 0;
+  /// Before an update that follows at once the rank waits for its replicas. At the end of a step the reductions of its
+  /// stages travel beside its other work, one after the other.
+  Simulation::Timed reduce(std::size_t rank, const Action& action) {
+    const double own_work = work(rank, action);
+    const double seconds =
+        own_work + (costs_.average.empty() ? 0 : costs_.average[static_cast<std::size_t>(action.stage)]);
+    const bool waits = schedule_.batch > 0;
+    double& end = waits ? free_[rank] : reduced_[rank];
+    const double start = std::max(free_[rank], waits ? whole_.at(action.stage, action.microbatch) : end);
+    end = start + seconds;
+    return {start, end};
   }
-  /// When stage `to` has what `action` has made by the time `end`.
-  double arrival(const Action& action, int to, double end) {
-    if (to < 0 || to == schedule_.stages) {
-      return end;
-    }
-    const int from_rank = schedule_.rank_of(action.stage, action.microbatch);
-    const int to_rank = schedule_.rank_of(to, action.microbatch);
-    if (from_rank == to_rank) {
-      return end;
-    }
-    const auto border = static_cast<std::size_t>(std::min(action.stage, to));
-    double& link = links_[static_cast<std::size_t>(from_rank)][to_rank];
-    const double start = std::max(end, link);
-    link = start + (costs_.transfer.empty() ? 0 : costs_.transfer[border]);
-    return start + costs_.message[border];
-  }
-  /// When what `action` needs from another stage has arrived.
+  /// When what `action` needs from another stage is there.
   double ready(const Action& action) {
     const auto [operation, stage, microbatch] = action;
+    if (const auto receive = receive_before(schedule_, action)) {
+      return messages_.arrival(*receive);
+    }
     if (operation == Operation::forward && stage > 0) {
       return outputs_.at(stage - 1, microbatch);
     }
-    const bool goes_back = operation == Operation::backward || operation == Operation::backward_input;
-    if (goes_back && stage + 1 < schedule_.stages) {
+    if (gives_input_gradient(operation) && stage + 1 < schedule_.stages) {
       return gradients_.at(stage + 1, microbatch);
     }
-    return operation == Operation::update ? whole_.at(stage, microbatch) : 0;
+    return 0;
   }
-  void note_weight_gradient(int stage, int microbatch, double end) {
-    if (schedule_.batch > 0) {
+  void note_results(const Action& action, double end) {
+    const auto [operation, stage, microbatch] = action;
+    if (operation == Operation::forward) {
+      outputs_.at(stage, microbatch) = end;
+    } else if (gives_input_gradient(operation)) {
+      gradients_.at(stage, microbatch) = end;
+    }
+    if (gives_weight_gradient(operation) && schedule_.batch > 0) {
       double& whole = whole_.at(stage, microbatch / schedule_.unit(stage));
       whole = std::max(whole, end);
     }
@@ -113,11 +171,12 @@ class RankTimes {
   const Costs& costs_;
   const ActionSeconds& seconds_;   // or empty
   std::vector<std::size_t> next_;  // of those, on each rank
-  Times outputs_;
-  Times gradients_;  // of the stages' inputs
-  Times whole_;      // and when the last replica has a gradient for each update
+  Grid<double> outputs_;
+  Grid<double> gradients_;  // of the stages' inputs
+  Grid<double> whole_;      // and when the last replica has a gradient for each update
+  Messages messages_;
   std::vector<double> free_;
-  std::vector<std::map<int, double>> links_;  // of each rank to others: when the last message is through
+  std::vector<double> reduced_;  // when the reductions of each rank have ended
 };
 
 }  // namespace
@@ -144,8 +203,9 @@ double Costs::of(const Action& action, std::size_t rank) const {
       return backward_weight[stage];
     case Operation::update:
       return update_of(rank);
+    default:
+      return 0;  // a message takes a link, and not the rank
   }
-  fail("costs: unknown operation");
 }
 
 namespace {
@@ -156,6 +216,7 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
                        costs.backward_input.size() == stages && costs.backward_weight.size() == stages &&
                        costs.message.size() + 1 == stages &&
                        (costs.transfer.empty() || costs.transfer.size() + 1 == stages) &&
+                       (costs.is_short.empty() || costs.is_short.size() + 1 == stages) &&
                        (costs.update.empty() || costs.update.size() == schedule.ranks.size()) &&
                        (costs.average.empty() || costs.average.size() == stages),
                    "simulate: costs of {} stages for a schedule of {}", costs.forward.size(), stages);
@@ -164,10 +225,10 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
 /// Runs one step; calls `see(rank, times)` for each action.
 template <class See>
 void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
-  Walk walk(schedule);
-  walk.run([&](int rank, const Action& action) { see(static_cast<std::size_t>(rank), clock.run(rank, action)); });
+  DependencyReplay replay(schedule);
+  replay.run([&](int rank, const Action& action) { see(static_cast<std::size_t>(rank), clock.run(rank, action)); });
   for (int r = 0; r < schedule.rank_count(); ++r) {
-    STAGECOACH_CHECK(walk.is_done(r), "simulate: the schedule is not legal; check() says why");
+    STAGECOACH_CHECK(replay.is_done(r), "simulate: the schedule is not legal; check() says why");
   }
 }
 
@@ -183,15 +244,31 @@ double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t ra
   return busy;
 }
 
+void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
+  for (std::size_t r = 0; r < schedule.ranks.size() && !seconds.empty(); ++r) {
+    const auto count = std::count_if(schedule.ranks[r].begin(), schedule.ranks[r].end(),
+                                     [](const Action& action) { return !is_message(action.operation); });
+    STAGECOACH_CHECK(seconds.size() == schedule.ranks.size() && seconds[r].size() == static_cast<std::size_t>(count),
+                     "simulate: the seconds of {} ranks do not fit the actions of {}", seconds.size(),
+                     schedule.ranks.size());
+  }
+}
+
+/// When a rank begins to work; nothing if it never does.
+std::optional<double> first_start(const std::vector<Action>& actions, const std::vector<Simulation::Timed>& times) {
+  const auto first = std::find_if(actions.begin(), actions.end(),
+                                  [](const Action& action) { return !is_communication(action.operation); });
+  if (first == actions.end()) {
+    return std::nullopt;
+  }
+  return times[static_cast<std::size_t>(first - actions.begin())].start;
+}
+
 }  // namespace
 
 Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds) {
   require_costs(schedule, costs);
-  for (std::size_t r = 0; r < schedule.ranks.size() && !seconds.empty(); ++r) {
-    STAGECOACH_CHECK(seconds.size() == schedule.ranks.size() && seconds[r].size() == schedule.ranks[r].size(),
-                     "simulate: the seconds of {} ranks do not fit the actions of {}", seconds.size(),
-                     schedule.ranks.size());
-  }
+  require_seconds(schedule, seconds);
   Simulation result;
   result.peak_activations = peak_activations(schedule);
   result.timeline.resize(schedule.ranks.size());
@@ -207,7 +284,7 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
     const double end = clock.update(r);
     result.busy.push_back(busy_seconds(schedule, costs, r, seconds));
     result.seconds = std::max(result.seconds, end);
-    spans += result.timeline[r].empty() ? 0 : end - result.timeline[r].front().start;
+    spans += end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end);
   }
   const double whole = result.seconds * static_cast<double>(schedule.ranks.size());
   const double busy = std::accumulate(result.busy.begin(), result.busy.end(), 0.0);

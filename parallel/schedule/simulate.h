@@ -15,17 +15,20 @@ struct Costs {
   std::vector<double> backward;
   std::vector<double> backward_input;
   std::vector<double> backward_weight;
-  /// What lies between the end of stage s and the start of s + 1, when another rank holds it: [stages - 1]. The
-  /// gradient takes as long on its way back. Messages travel beside the computation.
+  /// How long a message from stage s to s + 1 travels, when another rank holds it: [stages - 1]. The gradient takes as
+  /// long on its way back. Messages travel beside the computation.
   std::vector<double> message;
   /// For how much of that time the link is taken, so that the next message the same way must wait: [stages - 1], or
   /// empty for nothing.
   std::vector<double> transfer = {};
+  /// Whether the message is so short that it starts before its receive is posted (see comm/link.h): [stages - 1], or
+  /// empty for none.
+  std::vector<bool> is_short = {};
   /// What each rank does in an update: [ranks], or empty for nothing. Where the schedule lists none it comes at the end
   /// of the step.
   std::vector<double> update = {};
-  /// What the replicas of each stage wait in an update, from the moment when the last has come until their gradients
-  /// are averaged: [stages], or empty for nothing.
+  /// How long the replicas of each stage take to sum their gradients, from the moment when the last has come: [stages],
+  /// or empty for nothing.
   std::vector<double> average = {};
 
   /// The same for every stage; without messages.
@@ -34,7 +37,7 @@ struct Costs {
   double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
 };
 
-/// What each single action takes, in the order of its rank: [ranks][actions].
+/// What each single computation, reduction and update takes, in the order of its rank: [ranks][all but messages].
 using ActionSeconds = std::vector<std::vector<double>>;
 
 struct Simulation {
@@ -47,14 +50,15 @@ struct Simulation {
     double start;
     double end;
   };
-  std::vector<std::vector<Timed>> timeline;  ///< of each rank's actions, in their order
+  /// Of each rank's actions, in their order. A receive takes no time; a send takes some where it waits.
+  std::vector<std::vector<Timed>> timeline;
 };
 
-/// `schedule` must be legal (see check). Throws Error unless there are costs for every stage. What averaging takes
-/// counts as idle.
+/// `schedule` must be lowered and legal (see lower, check). Throws Error unless there are costs for every stage. What a
+/// rank waits for messages and reductions counts as idle.
 ///
-/// Where times vary, `seconds` are those of each action and update; then of `costs` only what messages and averaging
-/// take counts. Throws Error unless there are as many as actions.
+/// Where times vary, `seconds` are those of each of these actions; then of `costs` only what messages and
+/// reductions take counts. Throws Error unless there are as many as those.
 Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {});
 
 /// Steps that follow each other, where each rank goes on as soon as it can: seconds from one to the next, and the share

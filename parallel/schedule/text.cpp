@@ -45,25 +45,34 @@ void require_number(int number, const char* what, std::string_view cell, const P
   }
 }
 
+/// Takes the symbol of an operation that a table of one step can have off the front of `text`.
+Operation take_operation(std::string_view& text, std::string_view cell, const Place& place) {
+  const std::string_view symbol = text.substr(0, std::min(text.find_first_of("0123456789"), text.size()));
+  for (int i = 0; i < kOperations; ++i) {
+    const auto operation = static_cast<Operation>(i);
+    if (operation != Operation::update && symbol == symbol_of(operation)) {
+      text.remove_prefix(symbol.size());
+      return operation;
+    }
+  }
+  place.refuse(
+      fmt::format("'{}': expected F (forward), B (backward), I (input gradient), W (weight gradient) or a "
+                  "communication such as SEND_F after the stage",
+                  cell));
+}
+
 Action action_from(std::string_view cell, const Place& place) {
   std::string_view rest = cell;
   Action action;
   action.stage = take_number(rest, cell, place);
-  const std::size_t letter = rest.empty() ? std::string_view::npos : std::string_view("FBIW").find(rest.front());
-  if (letter == std::string_view::npos) {
-    place.refuse(
-        fmt::format("'{}': expected F (forward), B (backward), I (input gradient), W (weight gradient) or a "
-                    "communication such as SEND_F after the stage",
-                    cell));
-  }
-  action.operation = static_cast<Operation>(letter);
-  rest.remove_prefix(1);
-  action.microbatch = take_number(rest, cell, place);
+  action.operation = take_operation(rest, cell, place);
+  const bool is_reduction = action.operation == Operation::reduce_grad;
+  action.microbatch = is_reduction ? Action::kAllMicrobatches : take_number(rest, cell, place);
   if (!rest.empty()) {
-    place.refuse(fmt::format("'{}': nothing may follow the micro-batch", cell));
+    place.refuse(fmt::format("'{}': nothing may follow the {}", cell, is_reduction ? "operation" : "micro-batch"));
   }
   require_number(action.stage, "stage", cell, place);
-  require_number(action.microbatch, "micro-batch", cell, place);
+  require_number(std::max(action.microbatch, 0), "micro-batch", cell, place);
   return action;
 }
 
@@ -73,16 +82,10 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// Whether `cell` is communication, such as 0SEND_F3 or 0UNSHARD.
-bool is_communication(std::string_view cell) {
-  constexpr std::string_view kDigits = "0123456789";
-  constexpr std::string_view kNames[] = {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
-  const std::size_t begin = cell.find_first_not_of(kDigits);
-  if (begin == 0 || begin == std::string_view::npos) {
-    return false;
-  }
-  const std::string_view name = cell.substr(begin, cell.find_last_not_of(kDigits) + 1 - begin);
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+/// Whether `cell` gathers or frees the parameters of a stage, such as 0UNSHARD: here they are whole on their rank.
+bool is_sharding(std::string_view cell) {
+  const std::string_view name = cell.substr(std::min(cell.find_first_not_of("0123456789"), cell.size()));
+  return name.size() < cell.size() && (name == "UNSHARD" || name == "RESHARD");
 }
 
 /// "(0F7;7B3)OVERLAP_F_B": a forward and a backward that PyTorch runs as one.
@@ -99,7 +102,7 @@ void read_overlapped(std::string_view cell, const Place& place, std::vector<Acti
   }
 }
 
-/// The actions of one line. Adds to `left_out` those that are communication.
+/// The actions of one line. Adds to `left_out` those that have no meaning here.
 std::vector<Action> rank_from(std::string_view line, Place place, int& left_out) {
   std::vector<Action> actions;
   for (std::size_t start = 0; start <= line.size();) {
@@ -107,7 +110,7 @@ std::vector<Action> rank_from(std::string_view line, Place place, int& left_out)
     const std::string_view cell = trimmed(line.substr(start, end - start));
     if (!cell.empty()) {
       place.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
-      if (is_communication(cell)) {
+      if (is_sharding(cell)) {
         ++left_out;
       } else if (cell.front() == '(') {
         read_overlapped(cell, place, actions);
@@ -134,6 +137,29 @@ void hold(Schedule& schedule, int stage, const Place& place) {
   holder = rank;
 }
 
+bool has_computations(const Schedule& schedule) {
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
+    return std::any_of(actions.begin(), actions.end(),
+                       [](const Action& action) { return is_computation(action.operation); });
+  });
+}
+
+/// A table is lowered where it lists messages. Reductions alone are left to lower(); returns how many there are.
+int note_communication(Schedule& schedule) {
+  int reductions = 0;
+  for (const auto& actions : schedule.ranks) {
+    for (const Action& action : actions) {
+      schedule.lowered = schedule.lowered || is_message(action.operation);
+      reductions += action.operation == Operation::reduce_grad ? 1 : 0;
+    }
+  }
+  if (schedule.lowered) {
+    return 0;
+  }
+  schedule = computations_of(schedule);
+  return reductions;
+}
+
 }  // namespace
 
 std::string to_text(const Schedule& schedule) {
@@ -152,7 +178,7 @@ std::string to_text(const Schedule& schedule) {
 Schedule schedule_from_text(std::string_view text, const std::string& where, int* left_out) {
   Schedule schedule;
   const auto separators = std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '\n'; });
-  int communications = 0;
+  int ignored = 0;
   Place place{where, 0, 1, static_cast<std::size_t>(separators) + 1};
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
@@ -162,14 +188,14 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
     if (trimmed(line).empty()) {
       continue;
     }
-    schedule.ranks.push_back(rank_from(line, place, communications));
+    schedule.ranks.push_back(rank_from(line, place, ignored));
     for (const Action& action : schedule.ranks.back()) {
       hold(schedule, action.stage, place);
       schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
     }
   }
-  if (schedule.stages == 0) {
-    throw UsageError(fmt::format("{}: there is no action in it", where));
+  if (!has_computations(schedule)) {
+    throw UsageError(fmt::format("{}: there is no computation in it", where));
   }
   if (std::int64_t{schedule.stages} * schedule.microbatches > kMaxPairs) {
     throw UsageError(
@@ -177,8 +203,9 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
                     "have",
                     where, schedule.stages, schedule.microbatches, kMaxPairs));
   }
+  ignored += note_communication(schedule);
   if (left_out != nullptr) {
-    *left_out = communications;
+    *left_out = ignored;
   }
   return schedule;
 }

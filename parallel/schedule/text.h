@@ -1,8 +1,9 @@
 #pragma once
 /// @file
 /// Schedules as text: one line per rank, actions between commas, "0F0,0F1,0B0". It is the notation of
-/// torch.distributed.pipelining, so tables interchange: those that its `_dump_csv` writes are read, with communication
-/// or without, and ours are its format "compute_only". The empty cells that mean idle time there may be there or not.
+/// torch.distributed.pipelining, so tables interchange: those that its `_dump_csv` writes are read, and ours are its
+/// format "compute_only" before they are lowered and "compute_comms" after. The empty cells that mean idle time there
+/// may be there or not.
 
 #include <string>
 #include <string_view>
@@ -17,9 +18,9 @@ std::string to_text(const Schedule& schedule);
 /// Reads such a table. `where` names it in errors. Throws UsageError with line and column for what is no action, and
 /// for a stage that two ranks hold; everything else is for `check` to say.
 ///
-/// An overlapped pair, "(0F7;7B3)OVERLAP_F_B", is read as its actions one after the other. Communication (SEND_F,
-/// RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD) is left out, as messages follow from the computations;
-/// `left_out`, if given, gets how many actions that were.
+/// An overlapped pair, "(0F7;7B3)OVERLAP_F_B", is read as its actions one after the other. A table with messages
+/// (SEND_F, RECV_F, SEND_B, RECV_B) is lowered; reductions (REDUCE_GRAD) count only there. UNSHARD and RESHARD have no
+/// meaning here. `left_out`, if given, gets how many actions were left out.
 Schedule schedule_from_text(std::string_view text, const std::string& where, int* left_out = nullptr);
 
 }  // namespace stagecoach

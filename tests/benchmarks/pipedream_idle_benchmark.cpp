@@ -27,6 +27,7 @@
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/ledger.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/simulate.h"
 
@@ -102,7 +103,7 @@ std::shared_ptr<Sequential> make_stage(const Work& work, int number, Device devi
 }
 
 Schedule stream_of(int microbatches) {
-  return pipedream_schedule(std::vector<int>(kRanks, 1), microbatches, 1, Versions::stash);
+  return lower(pipedream_schedule(std::vector<int>(kRanks, 1), microbatches, 1, Versions::stash));
 }
 
 /// One rank and its stage.

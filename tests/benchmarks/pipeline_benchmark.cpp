@@ -12,6 +12,7 @@
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {
@@ -63,7 +64,7 @@ void stages_by_hand(benchmark::State& state) {
 
 void stages_in_a_pipeline(benchmark::State& state) {
   const auto comm = alone(Device{});
-  const Schedule schedule = make_schedule("foldx_aiao", 1, kMicrobatches, kStages);
+  const Schedule schedule = lower(make_schedule("foldx_aiao", 1, kMicrobatches, kStages));
   Pipeline pipeline(tiny_stages(), {{1, 2}, {1, 2}}, schedule, *comm);
   const StepData data{[](int) { return input(); }, [](int) { return label(); },
                       std::vector<std::int64_t>(kMicrobatches, 1)};

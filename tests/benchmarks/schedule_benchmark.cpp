@@ -5,6 +5,7 @@
 
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
@@ -30,8 +31,15 @@ void generate(benchmark::State& state) {
   }
 }
 
-void check_large(benchmark::State& state) {
+void lower_large(benchmark::State& state) {
   const Schedule schedule = make_schedule("1f1b", kRanks, kMicrobatches);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(lower(schedule));
+  }
+}
+
+void check_large(benchmark::State& state) {
+  const Schedule schedule = lower(make_schedule("1f1b", kRanks, kMicrobatches));
   for (auto _ : state) {
     benchmark::DoNotOptimize(check(schedule));
   }
@@ -39,7 +47,7 @@ void check_large(benchmark::State& state) {
 }
 
 void simulate_large(benchmark::State& state) {
-  const Schedule schedule = make_schedule("1f1b", kRanks, kMicrobatches);
+  const Schedule schedule = lower(make_schedule("1f1b", kRanks, kMicrobatches));
   const Costs costs = Costs::uniform(schedule.stages, 1, 1, 1);
   for (auto _ : state) {
     benchmark::DoNotOptimize(simulate(schedule, costs));
@@ -48,6 +56,7 @@ void simulate_large(benchmark::State& state) {
 }
 
 BENCHMARK(generate)->Unit(benchmark::kMillisecond);
+BENCHMARK(lower_large)->Unit(benchmark::kMillisecond);
 BENCHMARK(check_large)->Unit(benchmark::kMillisecond);
 BENCHMARK(simulate_large)->Unit(benchmark::kMillisecond);
 

@@ -78,6 +78,7 @@ PROGRAMS = {
         "schedule": ["interleaved", "1f1b", "foldx_aiao", "foldx_fifo", "zb-h1", "gpipe", "naive", "good.csv",
                      "overflow.csv", "huge.csv", "short.csv", "nowhere.csv"],
         "chunks": ["0", "1", "2", "3", "6", "1024", "1025"],
+        "receives": ["at-use", "ahead", "1", "7", "0", "-1", "soon"],
         "group": ["0", "2", "4", "65536", "65537"],
     },
     "ch06_ddp": {

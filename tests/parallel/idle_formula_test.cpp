@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
@@ -17,7 +18,7 @@ bool is_legal(const std::string& name, int p, int m, int v) {
 }
 
 double simulated(const std::string& name, int p, int m, int v) {
-  return simulate(make_schedule(name, p, m, v), Costs::uniform(p * v, 1, 1, 1)).idle;
+  return simulate(lower(make_schedule(name, p, m, v)), Costs::uniform(p * v, 1, 1, 1)).idle;
 }
 
 TEST(IdleFormula, EqualsTheSimulationWhereItHolds) {

@@ -19,6 +19,7 @@
 #include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/ledger.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/simulate.h"
 #include "tests/support/tensors.h"
@@ -79,8 +80,8 @@ void expect_saved(double saved, double predicted, double handed_over) {
 
 // What differs between two schedules is what they keep: the rest, such as gradients on their way, is the same.
 TEST(Memory, OfTheFirstStageIsPMicroBatchesIn1F1BAndMInGpipe) {
-  const Schedule gpipe = gpipe_schedule(4, kMicrobatches);
-  const Schedule one_f_one_b = one_f_one_b_schedule(4, kMicrobatches);
+  const Schedule gpipe = lower(gpipe_schedule(4, kMicrobatches));
+  const Schedule one_f_one_b = lower(one_f_one_b_schedule(4, kMicrobatches));
   EXPECT_EQ(peak_activations(gpipe)[0], kMicrobatches);
   EXPECT_EQ(peak_activations(one_f_one_b)[0], 4);
   const auto bytes = predicted_bytes(Stage::Recompute::no);
@@ -91,7 +92,7 @@ TEST(Memory, OfTheFirstStageIsPMicroBatchesIn1F1BAndMInGpipe) {
 }
 
 TEST(Memory, IsCutByRecomputationAsPredicted) {
-  const Schedule gpipe = gpipe_schedule(4, kMicrobatches);
+  const Schedule gpipe = lower(gpipe_schedule(4, kMicrobatches));
   // One graph is there in the backward that needs it; the other micro-batches keep only what enters and leaves.
   const double predicted =
       (kMicrobatches - 1) * (predicted_bytes(Stage::Recompute::no)[0] - predicted_bytes(Stage::Recompute::yes)[0]);
@@ -156,7 +157,7 @@ TEST(Memory, OfVersionsIsWhatTheLedgerSays) {
       if (versions == Versions::two_buffers && batch < static_cast<int>(kStages)) {
         continue;
       }
-      const Schedule schedule = pipedream_schedule(std::vector<int>(kStages, 1), 12, batch, versions);
+      const Schedule schedule = lower(pipedream_schedule(std::vector<int>(kStages, 1), 12, batch, versions));
       const Ledger ledger = make_ledger(schedule, versions);
       const auto peaks = measured_with_versions(schedule, ledger);
       const auto predicted = peak_bytes(schedule, ledger, weights, activations);

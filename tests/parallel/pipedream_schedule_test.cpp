@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/ledger.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/simulate.h"
 #include "tests/support/errors.h"
@@ -115,7 +116,8 @@ TEST(PipedreamSchedule, DamageIsRefused) {
   EXPECT_FALSE(check(of_one_step).empty());
 }
 
-// Replicas meet in an update: one that comes there only after a forward, which waits for the other, never comes.
+// Replicas meet before an update, to reduce: one that comes there only after a forward, which waits for the other,
+// never comes.
 TEST(PipedreamSchedule, ReplicasThatNeverMeetAreRefused) {
   Schedule schedule = pipedream_schedule({1, 2}, 4, 1, Versions::stash);
   const auto parse = [](int stage, const std::string& line) {
@@ -130,7 +132,7 @@ TEST(PipedreamSchedule, ReplicasThatNeverMeetAreRefused) {
                     parse(1, "F1 B1 F3 U0 B3 U1")};
   const auto problems = check(schedule);
   ASSERT_EQ(problems.size(), 1U);
-  EXPECT_NE(problems[0].find("rank 1 waits at 1U0 for 1F3 of rank 2"), std::string::npos) << problems[0];
+  EXPECT_NE(problems[0].find("rank 1 waits at 1REDUCE_GRAD0 for 1F3 of rank 2"), std::string::npos) << problems[0];
 }
 
 TEST(PipedreamSchedule, RefusesWhatCannotBeAndNamesTheNearestThatCan) {
@@ -168,7 +170,7 @@ TEST(Ledger, HasTheVersionsAndDelaysOfThePapers) {
     const int m = p;  // micro-batches of a batch, for 2bw and flush
     for (const Versions versions : kAll) {
       const bool whole = versions == Versions::two_buffers || versions == Versions::flush;
-      const Schedule schedule = pipedream_schedule(straight(p), 40 * (whole ? m : 1), whole ? m : 1, versions);
+      const Schedule schedule = lower(pipedream_schedule(straight(p), 40 * (whole ? m : 1), whole ? m : 1, versions));
       const Ledger ledger = make_ledger(schedule, versions);
       const auto peaks = peak_versions(schedule, ledger);
       const auto delays = delays_of(schedule, ledger);
@@ -189,7 +191,7 @@ TEST(Ledger, HasTheVersionsAndDelaysOfThePapers) {
 
 TEST(Ledger, LetsABackwardUseTheVersionOfItsForward) {
   for (const Versions versions : kAll) {
-    const Schedule schedule = pipedream_schedule({2, 1, 1}, 40, 8, versions);
+    const Schedule schedule = lower(pipedream_schedule({2, 1, 1}, 40, 8, versions));
     const Ledger ledger = make_ledger(schedule, versions);
     int differ = 0;
     for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
@@ -209,7 +211,7 @@ TEST(Ledger, LetsABackwardUseTheVersionOfItsForward) {
 
 TEST(Ledger, OfReplicasHasWarmUpPlusOneVersions) {
   const auto peaks = [](const std::vector<int>& replicas) {
-    const Schedule schedule = pipedream_schedule(replicas, 60, 1, Versions::stash);
+    const Schedule schedule = lower(pipedream_schedule(replicas, 60, 1, Versions::stash));
     return peak_versions(schedule, make_ledger(schedule, Versions::stash));
   };
   EXPECT_EQ(peaks({2, 1}), (std::vector{2, 2, 1}));
@@ -218,7 +220,7 @@ TEST(Ledger, OfReplicasHasWarmUpPlusOneVersions) {
 }
 
 TEST(Ledger, IsShownAsATable) {
-  const Schedule schedule = pipedream_schedule({1, 1}, 3, 1, Versions::stash);
+  const Schedule schedule = lower(pipedream_schedule({1, 1}, 3, 1, Versions::stash));
   const Ledger ledger = make_ledger(schedule, Versions::stash);
   EXPECT_EQ(to_csv(schedule, ledger).substr(0, 56), "rank,action,version\n0,0F0,0\n0,0F1,0\n0,0B0,0\n0,0U0,1\n0,0F");
   const std::string text = to_text(schedule, ledger);
@@ -227,7 +229,7 @@ TEST(Ledger, IsShownAsATable) {
 }
 
 TEST(Ledger, CountsWeightsAndActivationsTogether) {
-  const Schedule schedule = pipedream_schedule(straight(2), 10, 1, Versions::stash);
+  const Schedule schedule = lower(pipedream_schedule(straight(2), 10, 1, Versions::stash));
   const auto bytes = peak_bytes(schedule, make_ledger(schedule, Versions::stash), {100, 10}, {1, 5});
   EXPECT_EQ(bytes, (std::vector<double>{2 * 100 + 1 + 100, 10 + 10}));  // at the end of a backward
 }
@@ -238,7 +240,7 @@ TEST(PipedreamSchedule, IdleShareGoesToZeroWithTheMicroBatches) {
   double before = 1;
   for (const int microbatches : {1, 10, 100, 1000}) {
     const auto idle_with = [&](Versions versions) {
-      return simulate(pipedream_schedule(straight(4), microbatches, 4, versions), costs).idle;
+      return simulate(lower(pipedream_schedule(straight(4), microbatches, 4, versions)), costs).idle;
     };
     const double idle = idle_with(Versions::stash);
     EXPECT_NEAR(idle, 3.0 / (microbatches + 3), 1e-12);
@@ -247,7 +249,7 @@ TEST(PipedreamSchedule, IdleShareGoesToZeroWithTheMicroBatches) {
     EXPECT_DOUBLE_EQ(idle_with(Versions::two_buffers), idle);
   }
   EXPECT_LT(before, 0.004);
-  EXPECT_NEAR(simulate(pipedream_schedule(straight(4), 1000, 4, Versions::flush), costs).idle, 3.0 / 7, 1e-12);
+  EXPECT_NEAR(simulate(lower(pipedream_schedule(straight(4), 1000, 4, Versions::flush)), costs).idle, 3.0 / 7, 1e-12);
 }
 
 TEST(PipedreamSchedule, ReplicasShareTheWorkOfASlowStage) {
@@ -255,7 +257,7 @@ TEST(PipedreamSchedule, ReplicasShareTheWorkOfASlowStage) {
   costs.forward = {2, 1};
   costs.backward = {2, 1};
   const auto seconds = [&](const std::vector<int>& replicas) {
-    return simulate(pipedream_schedule(replicas, 400, 1, Versions::stash), costs).seconds / 400;
+    return simulate(lower(pipedream_schedule(replicas, 400, 1, Versions::stash)), costs).seconds / 400;
   };
   EXPECT_NEAR(seconds({1, 1}), 4, 0.05);  // the slowest stage
   EXPECT_NEAR(seconds({2, 1}), 2, 0.05);  // all ranks are busy

@@ -23,6 +23,7 @@
 #include "parallel/pipeline/split.h"
 #include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/ledger.h"
+#include "parallel/schedule/lower.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
 
@@ -216,11 +217,13 @@ void train_rank(const Training& training, const Schedule& schedule, const Ledger
     result.losses[i] = loss.item();
   };
   hooks.before = [&](std::size_t place) { weights.begin(place); };
+  hooks.reduce = [&](std::size_t place) {
+    const int unit = schedule.unit(number);
+    const int left = training.microbatches - actions[place].microbatch * unit;
+    average_gradients(parameters, (std::min(unit, left) + training.batch - 1) / training.batch, *replicas);
+  };
   hooks.update = [&](std::size_t place) {
     const int update = actions[place].microbatch;
-    const int unit = schedule.unit(number);
-    const int left = training.microbatches - update * unit;
-    average_gradients(parameters, (std::min(unit, left) + training.batch - 1) / training.batch, *replicas);
     if (replicas->rank() == 0) {
       const std::lock_guard lock(mutex);
       result.note_gradients(update, parameters);
@@ -246,7 +249,7 @@ void train_rank(const Training& training, const Schedule& schedule, const Ledger
 
 Trained in_a_pipeline(const Training& training) {
   const Schedule schedule =
-      pipedream_schedule(training.replicas, training.microbatches, training.batch, training.versions);
+      lower(pipedream_schedule(training.replicas, training.microbatches, training.batch, training.versions));
   const Ledger ledger = make_ledger(schedule, training.versions);
   Trained result;
   std::mutex mutex;

@@ -23,6 +23,7 @@
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 #include "tests/support/errors.h"
@@ -191,7 +192,10 @@ std::vector<Shape> entering_stages(const Task& task, int stages) {
   return shapes_entering(*whole, split_by_layers(whole->size(), stages), task.shape_of(1));
 }
 
-Trained in_pipeline(const Task& task, const Schedule& schedule, Stage::Recompute recompute = Stage::Recompute::no) {
+/// `computations` with the messages of `options`, unless they are listed already.
+Trained in_pipeline(const Task& task, const Schedule& computations, Stage::Recompute recompute = Stage::Recompute::no,
+                    const LowerOptions& options = {}) {
+  const Schedule schedule = computations.lowered ? computations : lower(computations, options);
   Trained result;
   const auto entering = entering_stages(task, schedule.stages);
   std::mutex mutex;
@@ -253,6 +257,20 @@ TEST_P(EverySchedule, EqualsOneDeviceWithRecomputation) {
       wanted, in_pipeline(kUneven, make_schedule(GetParam().schedule, 4, 4, GetParam().chunks), Stage::Recompute::yes));
 }
 
+TEST_P(EverySchedule, EqualsOneDeviceHoweverItCommunicates) {
+  const Trained wanted = on_one_device(kUneven, 6);
+  const Schedule computations = make_schedule(GetParam().schedule, 3, 6, GetParam().chunks);
+  for (const int receives : {0, 1, kDefaultReceives, 1000}) {
+    for (const bool sends_wait : {false, true}) {
+      const Schedule schedule = lower(computations, {.receives = receives, .sends_wait = sends_wait});
+      if (check(schedule).empty()) {
+        SCOPED_TRACE(fmt::format("{} receives posted, sends {}wait", receives, sends_wait ? "" : "do not "));
+        expect_equal(wanted, in_pipeline(kUneven, schedule));
+      }
+    }
+  }
+}
+
 // Batch norm normalises each micro-batch by itself, here as there, and its statistics move once a micro-batch.
 TEST(Pipeline, EqualsOneDeviceOnPicturesWithBatchNorm) {
   const Trained wanted = on_one_device(kPictures, 4);
@@ -290,10 +308,10 @@ TEST(Pipeline, RunsFewerMicroBatchesInTheSameOrder) {
 
 // A student's own table, as torch.distributed.pipelining writes it.
 TEST(Pipeline, RunsATableFromText) {
-  const Schedule schedule = schedule_from_text(
-      "0F0,0F1,,,0B0,,0B1\n"
-      ",1F0,1F1,1B0,,1B1,\n",
-      "table");
+  const Schedule schedule =
+      lower(schedule_from_text("0F0,0F1,,,0B0,,0B1\n"
+                               ",1F0,1F1,1B0,,1B1,\n",
+                               "table"));
   require_legal(schedule, "table");
   expect_equal(on_one_device(kUneven, 2), in_pipeline(kUneven, schedule));
 }
@@ -313,7 +331,7 @@ const char* const kOutOfOrder[] = {
 TEST(Pipeline, AddsGradientsInTheOrderOfTheMicroBatches) {
   for (const char* table : kOutOfOrder) {
     SCOPED_TRACE(table);
-    const Schedule schedule = schedule_from_text(table, "table");
+    const Schedule schedule = lower(schedule_from_text(table, "table"));
     require_legal(schedule, "table");
     EXPECT_FALSE(notes_on_order(schedule).empty());
     for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
@@ -340,7 +358,7 @@ TEST(Pipeline, IsCloseToTheWholeBatchAtOnce) {
 
 // A rank that fails in the midst of any action stops all others, who say where they were.
 TEST(Pipeline, AFailureInAnyActionStopsAllRanks) {
-  const Schedule schedule = make_schedule("1f1b", 3, 4);
+  const Schedule schedule = lower(make_schedule("1f1b", 3, 4));
   const auto entering = entering_stages(kUneven, 3);
   for (int stage = 0; stage < 3; ++stage) {
     for (int at = 0; at < 8; ++at) {

@@ -19,6 +19,7 @@
 #include "parallel/launch/launch.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/simulate.h"
 
@@ -116,13 +117,9 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}) {
                         [&](int) { return Tensor::zeros({1}, DType::int32, rank.device); },
                         std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), 1)};
     const auto replicas = comm.split(schedule.stage_of(rank.index), rank.index);
-    const auto update = [&](std::size_t) {
-      if (replicas->size() > 1) {
-        replicas->barrier();  // where they average their gradients
-      }
-      clock->work(costs.update_of(r));
-    };
-    pipeline.run(schedule, data, {.update = update});
+    const auto reduce = [&](std::size_t) { replicas->barrier(); };  // where they average their gradients
+    const auto update = [&](std::size_t) { clock->work(costs.update_of(r)); };
+    pipeline.run(schedule, data, {.reduce = reduce, .update = update});
     times.ends[r] = clock->now();
     times.busy[r] = clock->now() - clock->waited();
   });
@@ -144,7 +141,7 @@ TEST(PipelineTime, IdleShareOfAStreamGoesToZero) {
   for (const int p : {1, 2, 4, 8}) {
     for (const int microbatches : {4, 16, 64, 256, 1024}) {
       const std::vector<int> straight(static_cast<std::size_t>(p), 1);
-      const Schedule schedule = pipedream_schedule(straight, microbatches, 1, Versions::stash);
+      const Schedule schedule = lower(pipedream_schedule(straight, microbatches, 1, Versions::stash));
       const Times times = run(schedule, Costs::uniform(p, 1, 1, 1));
       EXPECT_NEAR(times.seconds(), 3 * (microbatches + p - 1), 1e-6) << p << " ranks, " << microbatches;
       EXPECT_NEAR(times.idle(), (p - 1.0) / (microbatches + p - 1), 1e-9) << p << " ranks, " << microbatches;
@@ -169,14 +166,14 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
     for (const std::string& name : schedule_names()) {
       const bool chunks = name == "interleaved" || name.starts_with("foldx");
       if (name != "zb-h1") {  // its backwards come in two parts
-        const Schedule schedule = make_schedule(name, 4, 8, chunks ? 2 : 1);
+        const Schedule schedule = lower(make_schedule(name, 4, 8, chunks ? 2 : 1));
         expect_what_is_simulated(schedule, unequal(schedule.stages), link, name + slow);
       }
     }
     Costs costs = unequal(4);
     costs.update = {0.3, 0.1, 0.4, 0.2};
     for (const Versions versions : {Versions::stash, Versions::flush}) {
-      const Schedule schedule = pipedream_schedule({1, 1, 1, 1}, 50, 2, versions);
+      const Schedule schedule = lower(pipedream_schedule({1, 1, 1, 1}, 50, 2, versions));
       expect_what_is_simulated(schedule, costs, link, to_string(versions) + slow);
     }
   }
@@ -186,7 +183,7 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
 TEST(PipelineTime, OfReplicatedStagesIsThatOfTheSimulation) {
   for (const std::vector<int>& replicas : {std::vector{2, 1}, {3, 1}, {2, 2, 1}, {1, 3}}) {
     const auto stages = static_cast<int>(replicas.size());
-    const Schedule schedule = pipedream_schedule(replicas, 50, 1, Versions::stash);
+    const Schedule schedule = lower(pipedream_schedule(replicas, 50, 1, Versions::stash));
     const std::string what = fmt::format("{}", fmt::join(replicas, ","));
     expect_what_is_simulated(schedule, unequal(stages), {}, what);
     // Where each stage takes as long as its replicas can share, nobody waits for another stage.

@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 #include "tests/support/errors.h"
@@ -105,7 +106,7 @@ TEST(Check, RandomDamageIsRefusedWithAReason) {
     const auto problems = check(schedule);
     if (problems.empty()) {
       EXPECT_NE(kind, 0U) << "a deleted action must be missed: " << to_text(schedule);
-      const Simulation result = simulate(schedule, Costs::uniform(schedule.stages, 1, 1, 1));
+      const Simulation result = simulate(lower(schedule), Costs::uniform(schedule.stages, 1, 1, 1));
       EXPECT_GT(result.seconds, 0) << "what is legal runs";
     } else {
       ++refused;
@@ -124,6 +125,8 @@ TEST(Check, FewerMicroBatchesOfALegalScheduleAreLegal) {
         const Schedule fewer = with_fewer_microbatches(whole, m);
         EXPECT_EQ(fewer.microbatches, m);
         EXPECT_EQ(check(fewer), std::vector<std::string>{}) << name << ", " << p << " ranks, " << m;
+        EXPECT_EQ(check(with_fewer_microbatches(with_reductions(lower(whole)), m)), std::vector<std::string>{})
+            << name << " lowered, " << p << " ranks, " << m;
       }
       EXPECT_EQ(with_fewer_microbatches(whole, 8), whole);
     }

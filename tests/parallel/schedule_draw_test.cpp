@@ -7,13 +7,14 @@
 
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
 
 namespace stagecoach {
 namespace {
 
 TEST(DrawSchedule, ShowsLettersNumbersAndIdleMoments) {
-  const Schedule schedule = gpipe_schedule(2, 2);
+  const Schedule schedule = lower(gpipe_schedule(2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   EXPECT_EQ(draw_text(schedule, simulation, 18),
             "rank 0   F0F1......B0--B1--\n"
@@ -21,7 +22,7 @@ TEST(DrawSchedule, ShowsLettersNumbersAndIdleMoments) {
 }
 
 TEST(DrawSchedule, LeavesOutNumbersWithoutRoom) {
-  const Schedule schedule = gpipe_schedule(2, 2);
+  const Schedule schedule = lower(gpipe_schedule(2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   EXPECT_EQ(draw_text(schedule, simulation, 9),
             "rank 0   FF...B0B1\n"
@@ -29,7 +30,7 @@ TEST(DrawSchedule, LeavesOutNumbersWithoutRoom) {
 }
 
 TEST(DrawSchedule, ColoursLeaveTheTextAsItIs) {
-  const Schedule schedule = interleaved_schedule(2, 4, 2);
+  const Schedule schedule = lower(interleaved_schedule(2, 4, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(4, 1, 1, 1));
   std::string coloured = draw_text(schedule, simulation, 80, Colours::terminal);
   EXPECT_NE(coloured.find("\033[48;5;"), std::string::npos);
@@ -40,7 +41,7 @@ TEST(DrawSchedule, ColoursLeaveTheTextAsItIs) {
 }
 
 TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
-  const Schedule schedule = zero_bubble_h1_schedule(3, 4);
+  const Schedule schedule = lower(zero_bubble_h1_schedule(3, 4));
   const Simulation simulation = simulate(schedule, Costs::uniform(3, 1, 1, 1));
   const std::string svg = draw_svg(schedule, simulation, "zb-h1");
   std::size_t rectangles = 0;
@@ -53,7 +54,7 @@ TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
 }
 
 TEST(DrawSchedule, ATitleIsNoMarkup) {
-  const Schedule schedule = gpipe_schedule(2, 2);
+  const Schedule schedule = lower(gpipe_schedule(2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   const std::string svg = draw_svg(schedule, simulation, "</text><script>\033.csv");
   EXPECT_NE(svg.find("&lt;/text&gt;&lt;script&gt;\\x1b.csv: idle"), std::string::npos) << svg.substr(0, 400);
@@ -61,7 +62,7 @@ TEST(DrawSchedule, ATitleIsNoMarkup) {
 }
 
 TEST(DrawVersions, HasABarForEveryVersionAndAColourForEach) {
-  const Schedule schedule = pipedream_schedule({1, 1}, 4, 1, Versions::stash);
+  const Schedule schedule = lower(pipedream_schedule({1, 1}, 4, 1, Versions::stash));
   const Ledger ledger = make_ledger(schedule, Versions::stash);
   Costs costs = Costs::uniform(2, 1, 1, 1);
   costs.update = {0.5, 0.5};
@@ -81,14 +82,26 @@ TEST(DrawVersions, HasABarForEveryVersionAndAColourForEach) {
 }
 
 TEST(Draw, ATraceHasEveryActionOnItsTrack) {
-  const Schedule schedule = gpipe_schedule(2, 2);
+  const Schedule schedule = lower(gpipe_schedule(2, 2));
   const std::string trace = draw_trace(schedule, simulate(schedule, Costs::uniform(2, 1, 1, 1)));
   EXPECT_EQ(trace.rfind("{\"displayTimeUnit\"", 0), 0U);
   EXPECT_NE(trace.find("\"name\":\"1B1\",\"cat\":\"simulated\",\"ph\":\"X\",\"pid\":0,\"tid\":1,"
                        "\"ts\":5000000.000,\"dur\":2000000.000}"),
             std::string::npos)
       << trace;
-  EXPECT_EQ(std::count(trace.begin(), trace.end(), 'X'), 8);
+  EXPECT_NE(trace.find("\"args\":{\"name\":\"rank 1\"}"), std::string::npos);
+  const auto count = [&](const std::string& part) {
+    int found = 0;
+    for (std::size_t at = trace.find(part); at != std::string::npos; at = trace.find(part, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count("\"cat\":\"simulated\""), 8);
+  EXPECT_EQ(count("\"cat\":\"send\""), 4);
+  EXPECT_EQ(count("\"ph\":\"s\""), 4) << "arrows begin at sends";
+  EXPECT_EQ(count("\"ph\":\"f\""), 4) << "and end where the message is used";
+  EXPECT_EQ(count("wait for"), 2) << "rank 1 at its beginning, rank 0 for the first gradient";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 #include "tests/support/errors.h"
@@ -20,7 +21,7 @@ using test::fails_with;
 Costs unit_costs(int p, int v) { return Costs::uniform(p * v, 1.0 / v, 1.0 / v, 1.0 / v); }
 
 Simulation simulated(const std::string& name, int p, int m, int v = 1, int group = 0) {
-  return simulate(make_schedule(name, p, m, v, group), unit_costs(p, v));
+  return simulate(lower(make_schedule(name, p, m, v, group)), unit_costs(p, v));
 }
 
 TEST(Simulate, OneRankIsNeverIdle) {
@@ -75,7 +76,7 @@ TEST(Simulate, MessagesTakeTheirTime) {
   Costs costs = unit_costs(2, 1);
   costs.message[0] = 0.5;
   // F0 on both ranks, the backward of rank 1, and two messages between.
-  EXPECT_NEAR(simulate(make_schedule("1f1b", 2, 1), costs).seconds, 1 + 0.5 + 1 + 2 + 0.5 + 2, 1e-12);
+  EXPECT_NEAR(simulate(lower(make_schedule("1f1b", 2, 1)), costs).seconds, 1 + 0.5 + 1 + 2 + 0.5 + 2, 1e-12);
 }
 
 // Rank 0 makes a message a unit, and the link is taken for 3 by each: they queue.
@@ -83,17 +84,24 @@ TEST(Simulate, MessagesWaitForThoseBeforeThem) {
   Costs costs = unit_costs(2, 1);
   costs.message[0] = 3.5;  // 0.5 of it latency
   costs.transfer = {3};
-  const Simulation result = simulate(make_schedule("gpipe", 2, 4), costs);
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 4));
+  const Simulation result = simulate(schedule, costs);
   // The forwards on rank 1 begin at 4.5, 7.5, 10.5, 13.5. Its backwards end at 16.5, 18.5, 20.5, 22.5; their messages
   // arrive at 20, 23, 26, 29, and rank 0 then works for 2.
-  EXPECT_NEAR(result.timeline[1][3].start, 13.5, 1e-12);
-  EXPECT_NEAR(result.timeline[0][4].start, 20, 1e-12);
-  EXPECT_NEAR(result.timeline[0][7].start, 29, 1e-12);
+  const auto start = [&](const Action& action) {
+    const auto rank = static_cast<std::size_t>(action.stage);
+    const auto& actions = schedule.ranks[rank];
+    const auto index = std::find(actions.begin(), actions.end(), action) - actions.begin();
+    return result.timeline[rank][static_cast<std::size_t>(index)].start;
+  };
+  EXPECT_NEAR(start({Operation::forward, 1, 3}), 13.5, 1e-12);
+  EXPECT_NEAR(start({Operation::backward, 0, 0}), 20, 1e-12);
+  EXPECT_NEAR(start({Operation::backward, 0, 3}), 29, 1e-12);
   EXPECT_NEAR(result.seconds, 31, 1e-12);
 }
 
 TEST(Simulate, StagesOnOneRankNeedNoMessage) {
-  const Schedule schedule = schedule_from_text("0F0,1F0,1B0,0B0", "here");
+  const Schedule schedule = lower(schedule_from_text("0F0,1F0,1B0,0B0", "here"));
   Costs costs = unit_costs(2, 1);
   costs.message[0] = 100;
   EXPECT_NEAR(simulate(schedule, costs).seconds, 6, 1e-12);
@@ -103,12 +111,12 @@ TEST(Simulate, TheSlowestStageSetsThePace) {
   Costs costs = unit_costs(2, 1);
   costs.forward[1] = 3;
   costs.backward[1] = 6;
-  const Simulation result = simulate(make_schedule("1f1b", 2, 16), costs);
+  const Simulation result = simulate(lower(make_schedule("1f1b", 2, 16)), costs);
   EXPECT_NEAR(result.seconds, 1 + 16 * 9 + 2, 1e-9);
 }
 
 TEST(Simulate, TheTimelineKeepsEveryOrder) {
-  const Schedule schedule = make_schedule("interleaved", 4, 8, 2);
+  const Schedule schedule = lower(make_schedule("interleaved", 4, 8, 2));
   const Simulation result = simulate(schedule, unit_costs(4, 2));
   for (std::size_t r = 0; r < 4; ++r) {
     ASSERT_EQ(result.timeline[r].size(), schedule.ranks[r].size());
@@ -120,13 +128,13 @@ TEST(Simulate, TheTimelineKeepsEveryOrder) {
 
 TEST(Simulate, NeedsCostsForEveryStageAndALegalSchedule) {
   EXPECT_TRUE(fails_with<Error>({"costs of 2 stages for a schedule of 4"},
-                                [] { simulate(gpipe_schedule(4, 2), unit_costs(2, 1)); }));
-  EXPECT_TRUE(fails_with<Error>({"not legal"},
-                                [] { simulate(schedule_from_text("0F0,0B0\n1B0,1F0", "here"), unit_costs(2, 1)); }));
+                                [] { simulate(lower(gpipe_schedule(4, 2)), unit_costs(2, 1)); }));
+  EXPECT_TRUE(fails_with<Error>(
+      {"not legal"}, [] { simulate(lower(schedule_from_text("0F0,0B0\n1B0,1F0", "here")), unit_costs(2, 1)); }));
 }
 
 TEST(Simulate, HoldsForLargeClusters) {
-  const Schedule schedule = make_schedule("interleaved", 64, 256, 2);
+  const Schedule schedule = lower(make_schedule("interleaved", 64, 256, 2));
   EXPECT_NEAR(simulate(schedule, unit_costs(64, 2)).idle, 63.0 / (2 * 256 + 63), 1e-9);
 }
 
@@ -134,7 +142,7 @@ TEST(Simulate, HoldsForLargeClusters) {
 // its update included.
 TEST(SteadyState, OfAPipelineIsItsStep) {
   Costs costs = Costs::uniform(4, 1, 1, 1);
-  const Schedule schedule = one_f_one_b_schedule(4, 8);
+  const Schedule schedule = lower(one_f_one_b_schedule(4, 8));
   EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, simulate(schedule, costs).seconds);
   EXPECT_NEAR(simulate_steady_state(schedule, costs).idle, 3.0 / 11, 1e-12);
   costs.update = {2, 0, 0, 0};
@@ -147,7 +155,7 @@ TEST(SteadyState, OfAPipelineIsItsStep) {
 
 // Steps need not end everywhere before the next begins: rank 3, which ends last, starts the next step last too.
 TEST(SteadyState, IsShorterThanAStepWhereOnlyTheEndsAreSkewed) {
-  const Schedule schedule = one_f_one_b_schedule(4, 8);
+  const Schedule schedule = lower(one_f_one_b_schedule(4, 8));
   Costs costs = Costs::uniform(4, 1, 1, 1);
   costs.update = {0, 0, 0, 10};
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 27 + 10);
@@ -156,7 +164,7 @@ TEST(SteadyState, IsShorterThanAStepWhereOnlyTheEndsAreSkewed) {
 
 // With the time of every single action: the second backward of rank 1 takes longer, and rank 0 waits for it.
 TEST(Simulate, TakesTheTimeOfEachAction) {
-  const Schedule schedule = one_f_one_b_schedule(2, 2);  // 0F0 0F1 0B0 0B1; 1F0 1B0 1F1 1B1
+  const Schedule schedule = lower(one_f_one_b_schedule(2, 2));  // 0F0 0F1 0B0 0B1; 1F0 1B0 1F1 1B1
   const Costs costs = Costs::uniform(2, 1, 1, 1);
   EXPECT_DOUBLE_EQ(simulate(schedule, costs, {{1, 1, 2, 2}, {1, 2, 1, 2}}).seconds, simulate(schedule, costs).seconds);
   const Simulation slow = simulate(schedule, costs, {{1, 1, 2, 2}, {1, 2, 1, 5}});
@@ -166,7 +174,7 @@ TEST(Simulate, TakesTheTimeOfEachAction) {
 }
 
 TEST(PeakBytes, WeighEachStage) {
-  const Schedule schedule = one_f_one_b_schedule(3, 6);
+  const Schedule schedule = lower(one_f_one_b_schedule(3, 6));
   EXPECT_EQ(peak_bytes(schedule, {10, 100, 1000}), (std::vector<double>{30, 200, 1000}));
 }
 

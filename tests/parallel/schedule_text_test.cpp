@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/text.h"
 #include "tests/support/errors.h"
 
@@ -45,17 +46,37 @@ TEST(ScheduleText, ReadsOverlappedPairsInOrder) {
             "1F0,2F0,1F1,2F1,1F2,2B0,2F2,1B0,1F3,2B1,2F3,1B1,2B2,1B2,2I3,1I3,2W3,1W3\n");
 }
 
-TEST(ScheduleText, LeavesCommunicationOut) {
+TEST(ScheduleText, ReadsCommunication) {
   int left_out = -1;
   const Schedule schedule = schedule_from_text(
       "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
       "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n",
       "comms.csv", &left_out);
-  EXPECT_EQ(to_text(schedule), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-  EXPECT_EQ(left_out, 14);
-  EXPECT_TRUE(check(schedule).empty());
-  schedule_from_text(to_text(schedule), "table", &left_out);
+  EXPECT_TRUE(schedule.lowered);
+  EXPECT_EQ(to_text(schedule),
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"
+            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD\n");
+  EXPECT_EQ(left_out, 4) << "UNSHARD and RESHARD";
+  EXPECT_EQ(check(schedule), std::vector<std::string>{});
+  EXPECT_EQ(schedule_from_text(to_text(schedule), "table", &left_out), schedule);
   EXPECT_EQ(left_out, 0);
+}
+
+// Without messages there is nothing that a reduction could come after in the right order: lower() makes them.
+TEST(ScheduleText, LeavesReductionsOutWhereNoMessagesAreListed) {
+  int left_out = -1;
+  const Schedule schedule = schedule_from_text("0F0,0B0,0REDUCE_GRAD\n1F0,1B0,1REDUCE_GRAD\n", "table", &left_out);
+  EXPECT_FALSE(schedule.lowered);
+  EXPECT_EQ(to_text(schedule), "0F0,0B0\n1F0,1B0\n");
+  EXPECT_EQ(left_out, 2);
+}
+
+TEST(ScheduleText, RoundTripsEveryLoweredSchedule) {
+  for (const std::string& name : schedule_names()) {
+    const int chunks = name == "interleaved" || name.rfind("foldx", 0) == 0 ? 2 : 1;
+    const Schedule schedule = with_reductions(lower(make_schedule(name, 4, 8, chunks)));
+    EXPECT_EQ(schedule_from_text(to_text(schedule), name), schedule) << name;
+  }
 }
 
 TEST(ScheduleText, NamesLineAndColumn) {
@@ -74,12 +95,12 @@ TEST(ScheduleText, NamesLineAndColumn) {
   EXPECT_TRUE(refused("(0F0;oops)OVERLAP_F_B", {"'oops'"}));
   EXPECT_TRUE(refused("()OVERLAP_F_B", {"''"}));
   EXPECT_TRUE(refused("(", {"'('"}));
-  EXPECT_TRUE(refused("0UNSHARD,0SEND_F0", {"no action"}));
+  EXPECT_TRUE(refused("0UNSHARD,0SEND_F0", {"no computation"}));
   EXPECT_TRUE(refused("0F99999999999", {"'0F99999999999'"}));
   EXPECT_TRUE(refused("99999999F0", {"stage 99999999"}));
   EXPECT_TRUE(refused("0F0,0B0\n0F1", {"line 2, column 1", "stage 0 is on rank 0 already"}));
-  EXPECT_TRUE(refused("", {"no action"}));
-  EXPECT_TRUE(refused(" , \n", {"no action"}));
+  EXPECT_TRUE(refused("", {"no computation"}));
+  EXPECT_TRUE(refused(" , \n", {"no computation"}));
 }
 
 }  // namespace

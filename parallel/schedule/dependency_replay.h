@@ -1,9 +1,10 @@
 #pragma once
 /// @file
-/// Runs a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` looks
-/// whether that reaches the end, `simulate` at what time each action comes.
+/// Replays a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` looks
+/// whether that reaches the end, `simulate` at what time each action runs.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -11,23 +12,34 @@
 
 namespace stagecoach {
 
-class Walk {
+class DependencyReplay {
  public:
-  /// Stages, micro-batches and holders of `schedule` must be in range; it must outlive this object.
-  explicit Walk(const Schedule& schedule);
+  /// `schedule` must be lowered, with stages, micro-batches and ranks in range, and must outlive this object.
+  /// `sends_wait`: whether a send can run only when its receive is posted.
+  DependencyReplay(const Schedule& schedule, bool sends_wait);
+  explicit DependencyReplay(const Schedule& schedule) : DependencyReplay(schedule, schedule.sends_wait) {}
 
   /// Calls body(rank, action) for each action that can run, ranks in their own order.
   template <class Body>
   void run(const Body& body);
 
-  /// Where a rank stands: the place in its list of what it could not run.
+  /// The index, in the list of `rank`, of the action that could not run.
   std::size_t next(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
   bool is_done(int rank) const { return next(rank) == schedule_.ranks[static_cast<std::size_t>(rank)].size(); }
   /// What `action` needs and has not yet been done.
   std::optional<Action> missing(const Action& action) const;
 
  private:
-  enum Done : std::uint8_t { kForward = 1, kInputGradient = 2, kWeightGradient = 4 };
+  /// What is done of a stage and a micro-batch.
+  enum Done : std::uint8_t {
+    kForward = 1,
+    kInputGradient = 2,
+    kWeightGradient = 4,
+    kSentForward = 8,
+    kPostedForward = 16,
+    kSentBackward = 32,
+    kPostedBackward = 64
+  };
 
   std::size_t at(int stage, int microbatch) const {
     return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.microbatches) +
@@ -36,19 +48,21 @@ class Walk {
   bool has(int stage, int microbatch, Done what) const { return (done_[at(stage, microbatch)] & what) != 0; }
   /// Notes that `action` is done.
   void finish(const Action& action, int rank);
-  std::optional<Action> gradient_missing(int stage, int update) const;
-  std::optional<Action> replica_missing(const Action& update) const;
+  std::optional<Action> input_missing(const Action& computation) const;
+  std::optional<Action> gradient_missing(const Action& reduction_or_update) const;
+  std::optional<Action> replica_missing(const Action& reduction) const;
   /// Adds the ranks that may have waited for `action` to `open`.
   void wake(const Action& action, int rank, std::vector<int>& open) const;
 
   const Schedule& schedule_;
+  bool sends_wait_;
   std::vector<std::uint8_t> done_;  // a stage, then a micro-batch
   std::vector<std::size_t> next_;   // a rank
-  std::vector<int> updates_;        // done on a rank; where updates are listed it has one stage
+  std::vector<int> reductions_;     // done on a rank; where updates are listed it has one stage
 };
 
 template <class Body>
-void Walk::run(const Body& body) {
+void DependencyReplay::run(const Body& body) {
   std::vector<int> open;
   for (int r = schedule_.rank_count() - 1; r >= 0; --r) {
     open.push_back(r);

@@ -1,0 +1,214 @@
+#include "parallel/schedule/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+/// A receive of a rank, and where in its list of computations it is used and posted.
+struct Receive {
+  Action action;
+  std::size_t use;   // the index of the computation that waits for it
+  std::size_t post;  // it is posted before this computation
+};
+
+/// Finds the computation that uses a message.
+class Uses {
+ public:
+  explicit Uses(const Schedule& schedule)
+      : microbatches_(static_cast<std::size_t>(schedule.microbatches)),
+        indices_(2 * static_cast<std::size_t>(schedule.stages) * microbatches_, kNone) {
+    for (const auto& actions : schedule.ranks) {
+      for (std::size_t i = 0; i < actions.size(); ++i) {
+        if (const auto receive = receive_before(schedule, actions[i])) {
+          at(*receive) = static_cast<std::uint32_t>(i);
+        }
+      }
+    }
+  }
+  std::optional<std::size_t> of(const Action& receive) {
+    return at(receive) == kNone ? std::nullopt : std::optional<std::size_t>(at(receive));
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t& at(const Action& receive) {
+    const std::size_t pair =
+        static_cast<std::size_t>(receive.stage) * microbatches_ + static_cast<std::size_t>(receive.microbatch);
+    return indices_[2 * pair + (receive.operation == Operation::receive_backward ? 1 : 0)];
+  }
+
+  std::size_t microbatches_;
+  std::vector<std::uint32_t> indices_;
+};
+
+/// The receives of each rank from each other rank, in the order in which that one sends.
+std::vector<std::vector<std::vector<Receive>>> receives_by_pair(const Schedule& schedule) {
+  Uses uses(schedule);
+  std::vector<std::vector<std::vector<Receive>>> all(schedule.ranks.size());
+  std::vector<std::vector<Receive>> from_this;  // to each rank
+  for (const auto& actions : schedule.ranks) {
+    from_this.assign(schedule.ranks.size(), {});
+    for (const Action& action : actions) {
+      if (const auto send = send_after(schedule, action)) {
+        const Action receive = receive_of(*send);
+        if (const auto use = uses.of(receive)) {
+          const auto to = static_cast<std::size_t>(schedule.rank_of(receive.stage, receive.microbatch));
+          from_this[to].push_back({receive, *use, *use});
+        }
+      }
+    }
+    for (std::size_t to = 0; to < from_this.size(); ++to) {
+      if (!from_this[to].empty()) {
+        all[to].push_back(std::move(from_this[to]));
+      }
+    }
+  }
+  return all;
+}
+
+/// The receives of one rank in the order in which they are posted.
+std::vector<Receive> posting_order(std::vector<std::vector<Receive>> by_sender, int most) {
+  std::vector<Receive> all;
+  for (auto& receives : by_sender) {
+    // What is sent earlier is posted no later, even if it is used later.
+    for (std::size_t i = receives.size(); i-- > 1;) {
+      receives[i - 1].post = std::min(receives[i - 1].post, receives[i].post);
+    }
+    all.insert(all.end(), receives.begin(), receives.end());
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Receive& a, const Receive& b) { return a.post < b.post; });
+  // As soon as an earlier one has been used there is room for the next.
+  const auto room = static_cast<std::size_t>(most);
+  for (std::size_t i = 0; i < all.size() && room > 0; ++i) {
+    const std::size_t earliest = i < room ? 0 : all[i - room].use + 1;
+    all[i].post = std::min(all[i].post, std::max(earliest, i > 0 ? all[i - 1].post : 0));
+  }
+  return all;
+}
+
+std::vector<Action> lower_rank(const Schedule& schedule, const std::vector<Action>& actions,
+                               const std::vector<Receive>& receives) {
+  std::vector<Action> lowered;
+  lowered.reserve(2 * actions.size() + receives.size());
+  auto receive = receives.begin();
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    for (; receive != receives.end() && receive->post <= i; ++receive) {
+      lowered.push_back(receive->action);
+    }
+    const Action& action = actions[i];
+    if (action.operation == Operation::update && schedule.replicas_of(action.stage) > 1) {
+      lowered.push_back({Operation::reduce_grad, action.stage, action.microbatch});
+    }
+    lowered.push_back(action);
+    if (const auto send = send_after(schedule, action)) {
+      lowered.push_back(*send);
+    }
+  }
+  return lowered;
+}
+
+/// A reduction of each stage after its last weight gradient, and after the message that this one may have sent.
+std::vector<Action> with_reductions_of_rank(const std::vector<Action>& actions) {
+  std::map<int, std::size_t> last;  // weight gradient of each stage
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (gives_weight_gradient(actions[i].operation)) {
+      last[actions[i].stage] = i;
+    }
+  }
+  for (auto& [stage, i] : last) {
+    i += i + 1 < actions.size() && is_send(actions[i + 1].operation) ? 1 : 0;
+  }
+  std::vector<Action> reduced;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    reduced.push_back(actions[i]);
+    for (const auto& [stage, after] : last) {
+      if (after == i) {
+        reduced.push_back({Operation::reduce_grad, stage, Action::kAllMicrobatches});
+      }
+    }
+  }
+  return reduced;
+}
+
+}  // namespace
+
+std::optional<Action> send_after(const Schedule& schedule, const Action& computation) {
+  const auto [operation, stage, microbatch] = computation;
+  const bool goes_forward = operation == Operation::forward;
+  const int to = goes_forward ? stage + 1 : stage - 1;
+  if ((!goes_forward && !gives_input_gradient(operation)) || to < 0 || to >= schedule.stages ||
+      schedule.rank_of(to, microbatch) == schedule.rank_of(stage, microbatch)) {
+    return std::nullopt;
+  }
+  return Action{goes_forward ? Operation::send_forward : Operation::send_backward, stage, microbatch};
+}
+
+std::optional<Action> receive_before(const Schedule& schedule, const Action& computation) {
+  const auto [operation, stage, microbatch] = computation;
+  const bool goes_forward = operation == Operation::forward;
+  const int from = goes_forward ? stage - 1 : stage + 1;
+  if ((!goes_forward && !gives_input_gradient(operation)) || from < 0 || from >= schedule.stages ||
+      schedule.rank_of(from, microbatch) == schedule.rank_of(stage, microbatch)) {
+    return std::nullopt;
+  }
+  return Action{goes_forward ? Operation::receive_forward : Operation::receive_backward, stage, microbatch};
+}
+
+Action receive_of(const Action& send) {
+  return send.operation == Operation::send_forward
+             ? Action{Operation::receive_forward, send.stage + 1, send.microbatch}
+             : Action{Operation::receive_backward, send.stage - 1, send.microbatch};
+}
+
+Action send_of(const Action& receive) {
+  return receive.operation == Operation::receive_forward
+             ? Action{Operation::send_forward, receive.stage - 1, receive.microbatch}
+             : Action{Operation::send_backward, receive.stage + 1, receive.microbatch};
+}
+
+int receives_from_text(const std::string& text) {
+  constexpr int kMost = 1 << 16;
+  if (text == "at-use" || text == "ahead") {
+    return text == "ahead" ? kDefaultReceives : 0;
+  }
+  int receives = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), receives);
+  if (error != std::errc() || end != text.data() + text.size() || receives < 1 || receives > kMost) {
+    throw UsageError(fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMost, text));
+  }
+  return receives;
+}
+
+Schedule lower(const Schedule& computations, const LowerOptions& options) {
+  STAGECOACH_CHECK(!computations.lowered, "lower: the communication of this schedule is listed already");
+  Schedule lowered = computations;
+  lowered.lowered = true;
+  lowered.sends_wait = options.sends_wait;
+  auto receives = receives_by_pair(computations);
+  for (std::size_t r = 0; r < lowered.ranks.size(); ++r) {
+    lowered.ranks[r] =
+        lower_rank(computations, computations.ranks[r], posting_order(std::move(receives[r]), options.receives));
+  }
+  return lowered;
+}
+
+Schedule with_reductions(const Schedule& schedule) {
+  STAGECOACH_CHECK(schedule.lowered && schedule.batch == 0, "with_reductions: needs a lowered schedule of one step");
+  Schedule reduced = schedule;
+  for (auto& actions : reduced.ranks) {
+    std::erase_if(actions, [](const Action& action) { return action.operation == Operation::reduce_grad; });
+    actions = with_reductions_of_rank(actions);
+  }
+  return reduced;
+}
+
+}  // namespace stagecoach

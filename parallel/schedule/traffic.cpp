@@ -1,0 +1,67 @@
+#include "parallel/schedule/traffic.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "parallel/schedule/lower.h"
+
+namespace stagecoach {
+namespace {
+
+/// The lower stage of the two that a message is between.
+std::size_t border_of(const Action& message) {
+  const bool from_below =
+      message.operation == Operation::send_forward || message.operation == Operation::receive_backward;
+  return static_cast<std::size_t>(from_below ? message.stage : message.stage - 1);
+}
+
+}  // namespace
+
+std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vector<double>& message_bytes) {
+  std::map<std::pair<int, int>, LinkTraffic> links;
+  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+      if (is_send(action.operation)) {
+        const Action receive = receive_of(action);
+        const int to = schedule.rank_of(receive.stage, receive.microbatch);
+        LinkTraffic& link = links.try_emplace({rank, to}, LinkTraffic{rank, to}).first->second;
+        ++link.messages;
+        link.bytes += message_bytes[border_of(action)];
+      }
+    }
+  }
+  std::vector<LinkTraffic> all;
+  for (const auto& [ranks, link] : links) {
+    all.push_back(link);
+  }
+  return all;
+}
+
+std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes) {
+  std::vector<double> peaks;
+  for (const auto& actions : schedule.ranks) {
+    double posted = 0;
+    double peak = 0;
+    for (const Action& action : actions) {
+      if (is_receive(action.operation)) {
+        posted += message_bytes[border_of(action)];
+        peak = std::max(peak, posted);
+      } else if (is_computation(action.operation)) {
+        if (const auto used = receive_before(schedule, action)) {
+          posted -= message_bytes[border_of(*used)];
+        }
+      }
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+std::vector<int> peak_receives(const Schedule& schedule) {
+  const auto borders = static_cast<std::size_t>(std::max(schedule.stages - 1, 0));
+  const auto peaks = peak_receive_bytes(schedule, std::vector<double>(borders, 1));
+  return {peaks.begin(), peaks.end()};
+}
+
+}  // namespace stagecoach

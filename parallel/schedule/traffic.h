@@ -1,0 +1,30 @@
+#pragma once
+/// @file
+/// What a lowered schedule sends: messages and bytes per rank and per link, and the memory that posted receives take.
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+
+namespace stagecoach {
+
+/// One direction between two ranks.
+struct LinkTraffic {
+  int from = 0;
+  int to = 0;
+  std::int64_t messages = 0;
+  double bytes = 0;
+};
+
+/// All links that carry messages in one run of `schedule`, ordered by sender and receiver. `message_bytes[s]` is the
+/// size of a message between the stages s and s + 1: [stages - 1]. `schedule` must be lowered.
+std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vector<double>& message_bytes);
+
+/// The most bytes on each rank of receives that are posted and not yet used: [ranks].
+std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes);
+
+/// The most such receives on each rank.
+std::vector<int> peak_receives(const Schedule& schedule);
+
+}  // namespace stagecoach
