@@ -72,7 +72,7 @@ std::string name_of(const ::testing::TestParamInfo<Table>& info) {
   return name;
 }
 
-bool is_computation(const Action& action) {
+bool computes(const Action& action) {
   return action.operation == Operation::forward || action.operation == Operation::backward ||
          action.operation == Operation::backward_input || action.operation == Operation::backward_weight;
 }
@@ -81,8 +81,7 @@ bool is_computation(const Action& action) {
 std::vector<std::vector<Action>> computations(const Schedule& schedule) {
   std::vector<std::vector<Action>> ranks(schedule.ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    std::copy_if(schedule.ranks[rank].begin(), schedule.ranks[rank].end(), std::back_inserter(ranks[rank]),
-                 is_computation);
+    std::copy_if(schedule.ranks[rank].begin(), schedule.ranks[rank].end(), std::back_inserter(ranks[rank]), computes);
   }
   return ranks;
 }
