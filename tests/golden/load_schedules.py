@@ -166,14 +166,14 @@ def schedule_names(program):
     return line.split("=", 1)[1].split(None, 1)[1].split(", or a file")[0].split(", ")
 
 
-def write_table(program, folder, name, ranks, microbatches, flags):
-    """Returns where the program wrote its table. resnet50 has enough layers for all of them."""
+def write_tables(program, folder, name, ranks, microbatches, flags):
+    """Has the program write its table, and the lowered one if it does. resnet50 has enough layers for all of them."""
     flags = ["--explain", "--model", "resnet50", "--balance", "layers", "--out", folder, *flags]
     sizes = ["--schedule", name, "--ranks", str(ranks), "--microbatches", str(microbatches)]
     done = subprocess.run([program, *flags, *sizes], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)
-    return pathlib.Path(folder) / "schedule.csv"
+    return sorted(pathlib.Path(folder).glob("schedule*.csv"))
 
 
 def load_all_of(program):
@@ -181,9 +181,9 @@ def load_all_of(program):
     accepted = []
     for name, ranks, microbatches, flags in (*tables, *FURTHER):
         with tempfile.TemporaryDirectory() as folder:
-            path = write_table(program, folder, name, ranks, microbatches, flags)
             label = " ".join([f"{name}, {ranks} ranks, {microbatches} micro-batches", *flags])
-            accepted.append(report(label, path))
+            for path in write_tables(program, folder, name, ranks, microbatches, flags):
+                accepted.append(report(f"{label}, {path.stem}", path))
     return accepted
 
 
