@@ -82,10 +82,17 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// Whether `cell` gathers or frees the parameters of a stage, such as 0UNSHARD: here they are whole on their rank.
-bool is_sharding(std::string_view cell) {
-  const std::string_view name = cell.substr(std::min(cell.find_first_not_of("0123456789"), cell.size()));
-  return name.size() < cell.size() && (name == "UNSHARD" || name == "RESHARD");
+/// Whether `cell` does nothing here. 0UNSHARD and 0RESHARD gather and free the parameters of a stage, which are whole
+/// on their rank. 0WAIT_SEND_F3 and 0WAIT_REDUCE_GRAD wait for what was begun; here the end of the step does.
+bool does_nothing(std::string_view cell) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::string_view kNames[] = {"UNSHARD", "RESHARD", "WAIT_SEND_F", "WAIT_SEND_B", "WAIT_REDUCE_GRAD"};
+  const std::size_t begin = cell.find_first_not_of(kDigits);
+  if (begin == 0 || begin == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view name = cell.substr(begin, cell.find_last_not_of(kDigits) + 1 - begin);
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 /// "(0F7;7B3)OVERLAP_F_B": a forward and a backward that PyTorch runs as one.
@@ -110,7 +117,7 @@ std::vector<Action> rank_from(std::string_view line, Place place, int& left_out)
     const std::string_view cell = trimmed(line.substr(start, end - start));
     if (!cell.empty()) {
       place.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
-      if (is_sharding(cell)) {
+      if (does_nothing(cell)) {
         ++left_out;
       } else if (cell.front() == '(') {
         read_overlapped(cell, place, actions);

@@ -19,8 +19,9 @@ std::string to_text(const Schedule& schedule);
 /// for a stage that two ranks hold; everything else is for `check` to say.
 ///
 /// An overlapped pair, "(0F7;7B3)OVERLAP_F_B", is read as its actions one after the other. A table with messages
-/// (SEND_F, RECV_F, SEND_B, RECV_B) is lowered; reductions (REDUCE_GRAD) count only there. UNSHARD and RESHARD have no
-/// meaning here. `left_out`, if given, gets how many actions were left out.
+/// (SEND_F, RECV_F, SEND_B, RECV_B) is lowered; reductions (REDUCE_GRAD) count only there. UNSHARD,
+/// RESHARD, WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD do nothing here. `left_out`, if given, gets how many actions
+/// were left out.
 Schedule schedule_from_text(std::string_view text, const std::string& where, int* left_out = nullptr);
 
 }  // namespace stagecoach
