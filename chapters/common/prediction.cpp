@@ -10,8 +10,8 @@
 #include "chapters/common/run_folder.h"
 #include "core/printable.h"
 #include "parallel/schedule/draw.h"
+#include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
-#include "parallel/schedule/idle_formula.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {
