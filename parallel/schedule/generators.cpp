@@ -205,8 +205,8 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
   }
   const int chunks = v == 0 ? kind->least_chunks : v;
   if (!kind->takes_chunks() && chunks != kind->least_chunks) {
-    throw UsageError(fmt::format("{} has {} per rank: expected {} chunk(s), got {}; other numbers are for {}", name,
-                                 kind->is_v_shaped ? "two stages, one on each arm of its V," : "one stage",
+    throw UsageError(fmt::format("{} has {} per rank: expected {} chunk(s), got {}; other numbers of chunks are for {}",
+                                 name, kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage",
                                  kind->least_chunks, v, names_where([](const auto& k) { return k.takes_chunks(); })));
   }
   if (group != 0 && !kind->takes_group) {

@@ -76,7 +76,7 @@ struct Task {
     return Shape(extents.data(), static_cast<int>(extents.size()));
   }
 };
-const Task kUneven{uneven_model, {6}, 4, 20};
+const Task kUneven{uneven_model, {6}, 4, 10};
 const Task kUnevenFewSteps{uneven_model, {6}, 4, 3};
 const Task kPictures{picture_model, {3, 6, 6}, 4, 3};
 const Task kConvnet{[] { return make_model("convnet"); }, {3, 32, 32}, 10, 2};
