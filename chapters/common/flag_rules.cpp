@@ -13,6 +13,7 @@
 #include "parallel/launch/mesh.h"
 #include "parallel/launch/nccl.h"
 #include "parallel/pipeline/split.h"
+#include "parallel/schedule/generators.h"
 #include "parallel/schedule/pipedream.h"
 
 namespace stagecoach {
@@ -28,8 +29,8 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
     s.momentum = s.optimizer == "sgd" ? 0.9 : 0;
   }
   if (s.chunks == 0) {
-    const bool takes_several = s.schedule == "interleaved" || s.schedule.rfind("foldx", 0) == 0;
-    s.chunks = takes_several ? 2 : 1;
+    const ScheduleKind* kind = find_schedule(s.schedule);  // none: a file, or a chapter's own loop
+    s.chunks = kind == nullptr ? 1 : std::clamp(2, kind->least_chunks, kind->most_chunks);
   }
   const bool has_pipeline = s.mode.empty() || (!s.mesh.empty() && mesh_from_text(s.mesh).pipeline > 1);
   if (!has_pipeline && !was_given("schedule")) {

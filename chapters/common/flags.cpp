@@ -13,6 +13,7 @@
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/launch/launched.h"
+#include "parallel/schedule/generators.h"
 #include "parallel/schedule/versions.h"
 
 namespace stagecoach {
@@ -196,6 +197,16 @@ class FlagAdder {
   std::string group_;
 };
 
+/// What each schedule of --schedule is, one line each; empty for a chapter with one order of work.
+std::string schedules_help(const Chapter& chapter) {
+  std::string help;
+  for (const std::string& name : chapter.schedules) {
+    const ScheduleKind* kind = find_schedule(name);
+    help += fmt::format("  {:<14} {}\n", name, kind == nullptr ? "the chapter's own loop" : kind->summary);
+  }
+  return help.empty() ? "" : "Schedules:\n" + help + "\n";
+}
+
 /// Every flag of `chapter`, bound to `settings`. While `app` parses, `bounds` must be there.
 void add_flags(CLI::App& app, const Chapter& chapter, const Bounds& bounds, Settings& settings) {
   FlagAdder adder(app, chapter, bounds, settings);
@@ -253,7 +264,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     settings.schedule = chapter.schedules.front();
   }
   CLI::App app(chapter.title, chapter.program);
-  app.footer("Example:\n  " + chapter.example);
+  app.footer(schedules_help(chapter) + "Example:\n  " + chapter.example);
   const Bounds bounds(chapter);
   add_flags(app, chapter, bounds, settings);
   try {

@@ -41,8 +41,7 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
 }
 
 Schedule schedule_of(const Settings& settings, const std::string& name, int layers, std::vector<std::string>& notes) {
-  const auto& names = schedule_names();
-  if (std::find(names.begin(), names.end(), name) != names.end()) {
+  if (find_schedule(name) != nullptr) {
     static_cast<void>(split_by_layers(layers, settings.ranks * settings.chunks));  // refuses too many stages early
     try {
       return make_schedule(name, settings.ranks, static_cast<int>(settings.microbatches), settings.chunks,
@@ -54,7 +53,8 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
   if (std::filesystem::is_regular_file(name)) {
     return schedule_from_file(settings, name, notes);
   }
-  throw UsageError(fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(names, ", ")));
+  throw UsageError(
+      fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(schedule_names(), ", ")));
 }
 
 /// Pictures as the first stage takes them: float32 [count, 3, H, W].
@@ -69,8 +69,9 @@ Transport transport_named(const std::string& name) {
 }  // namespace
 
 Schedule lowered(const Settings& settings, const Schedule& computations) {
-  return lower(computations,
-               {.receives = receives_from_text(settings.receives), .sends_wait = sends_wait(settings.schedule)});
+  const ScheduleKind* kind = find_schedule(settings.schedule);  // none, if it is a file
+  return lower(computations, {.receives = receives_from_text(settings.receives),
+                              .sends_wait = kind != nullptr && kind->sends_wait});
 }
 
 World open_world(const Settings& settings) {

@@ -5,13 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
 #include "core/printable.h"
+#include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/draw.h"
+#include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
-#include "parallel/schedule/idle_formula.h"
 #include "parallel/schedule/text.h"
 #include "parallel/schedule/traffic.h"
 
@@ -152,6 +154,12 @@ void explain(const Settings& settings, const Plan& plan) {
       100 * simulation.idle, theory(settings, plan), 100 * simulation.idle_in_span);
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
              fmt::join(simulation.peak_activations, ", "));
+  if (const auto found = measured ? find_bottleneck(plan.schedule, costs) : std::nullopt) {
+    fmt::print(
+        "  bottleneck      rank {}, with stage {}: it works {:.3f} ms, {:.2f} times the mean. With equal ranks a step "
+        "would be {:.2f} times faster\n",
+        found->rank, found->stage, 1e3 * found->busy, found->excess, found->speedup);
+  }
   for (const std::string& note : plan.notes) {
     fmt::print("  note: {}\n", printable(note));
   }

@@ -9,249 +9,226 @@
 namespace stagecoach {
 namespace {
 
-/// A schedule of p ranks and v chunks without actions.
-Schedule empty_schedule(int p, int m, int v) {
-  if (p < 1 || m < 1 || v < 1) {
-    throw UsageError(
-        fmt::format("a schedule of {} ranks, {} micro-batches and {} chunks: each is at least 1", p, m, v));
-  }
-  Schedule schedule{dealt_in_turn(p * v, p), p * v, m, std::vector<std::vector<Action>>(static_cast<std::size_t>(p))};
-  for (auto& actions : schedule.ranks) {
-    actions.reserve(static_cast<std::size_t>(2 * m * v));
-  }
-  return schedule;
+using Idle = std::optional<double>;
+
+Idle where(bool holds, double idle) { return holds ? Idle(idle) : std::nullopt; }
+
+double others(const ScheduleSizes& s) { return s.ranks - 1; }
+/// tF + tB.
+double both(const PassTimes& t) { return t.total(); }
+/// tF + tI - tW, and what the zero bubble orders need for it: weight gradients that fit where they are put.
+double without_weight(const PassTimes& t) { return t.forward + t.backward_input - t.backward_weight; }
+bool weights_fit(const PassTimes& t) { return t.backward_weight <= std::min(t.forward, t.backward_input); }
+bool are_equal(const PassTimes& t) { return t.forward == t.backward_input && t.forward == t.backward_weight; }
+
+int group_of(const ScheduleSizes& s) { return s.group == 0 ? std::min(s.ranks, s.microbatches) : s.group; }
+/// Activations of a V, which are those of its order for `most` / 2 micro-batches or more.
+int v_peak(const ScheduleSizes& s, int rank, int most) {
+  return std::min({most, 2 * s.microbatches, s.microbatches + rank + 1});
 }
 
-/// Appends to one rank's actions.
-class Rank {
- public:
-  explicit Rank(std::vector<Action>& actions) : actions_(actions) {}
-  void forward(int stage, int microbatch) { add(Operation::forward, stage, microbatch); }
-  void backward(int stage, int microbatch) { add(Operation::backward, stage, microbatch); }
-  void backward_input(int stage, int microbatch) { add(Operation::backward_input, stage, microbatch); }
-  void backward_weight(int stage, int microbatch) { add(Operation::backward_weight, stage, microbatch); }
-
- private:
-  void add(Operation operation, int stage, int microbatch) { actions_.push_back({operation, stage, microbatch}); }
-  std::vector<Action>& actions_;
-};
-
-/// Calls body(rank, its number) for each rank.
-template <class Body>
-Schedule for_each_rank(Schedule schedule, const Body& body) {
-  for (int r = 0; r < schedule.rank_count(); ++r) {
-    body(Rank(schedule.ranks[static_cast<std::size_t>(r)]), r);
-  }
-  return schedule;
+Idle idle_of_1f1b(const ScheduleSizes& s, const PassTimes& t) { return others(s) * both(t); }
+Idle idle_of_chunks(const ScheduleSizes& s, const PassTimes& t) {
+  return where(s.microbatches >= s.ranks || s.chunks == 1, others(s) * both(t) / s.chunks);
+}
+int peak_of_interleaved(const ScheduleSizes& s, int rank) {
+  const int warm_up = 2 * (s.ranks - rank - 1) + (s.chunks - 1) * group_of(s);
+  return std::min(s.microbatches * s.chunks, s.chunks == 1 ? s.ranks - rank : warm_up + 1);
+}
+Schedule make_interleaved(const ScheduleSizes& s) {
+  return interleaved_schedule(s.ranks, s.microbatches, s.chunks, s.group);
 }
 
-/// The micro-batch and the chunk of each forward of the interleaved order; backwards take the chunks from the end.
-struct Turn {
-  int microbatch;
-  int chunk;
-};
-std::vector<Turn> turns(int m, int v, int group) {
-  std::vector<Turn> order;
-  order.reserve(static_cast<std::size_t>(m * v));
-  for (int first = 0; first < m; first += group) {
-    for (int chunk = 0; chunk < v; ++chunk) {
-      for (int microbatch = first; microbatch < std::min(first + group, m); ++microbatch) {
-        order.push_back({microbatch, chunk});
-      }
+constexpr const char* kShareOf1F1B = "(p - 1) / (m + p - 1)";
+constexpr const char* kShareOfChunks = "(p - 1) / (v m + p - 1)";
+
+template <class Condition>
+std::string names_where(const Condition& condition) {
+  std::vector<std::string> names;
+  for (const ScheduleKind& kind : schedule_kinds()) {
+    if (condition(kind)) {
+      names.push_back(kind.name);
     }
   }
-  return order;
-}
-
-bool is_legal_group(int p, int m, int group) { return p <= group && group <= m && (m % group == 0 || m % group >= p); }
-
-/// "8 or 12": the micro-batch counts next to m for which `legal` holds.
-template <class Legal>
-std::string nearest(int m, const Legal& legal) {
-  int below = m - 1;
-  while (below >= 1 && !legal(below)) {
-    --below;
-  }
-  int above = m + 1;
-  while (!legal(above)) {
-    ++above;
-  }
-  return below >= 1 ? fmt::format("{} or {}", below, above) : std::to_string(above);
-}
-
-/// The group next to `wanted` that is_legal_group takes. Needs p <= m: then all m are one.
-int nearest_group(int p, int m, int wanted) {
-  const int group = std::clamp(wanted, p, m);
-  int distance = 0;
-  while (!is_legal_group(p, m, group - distance) && !is_legal_group(p, m, group + distance)) {
-    ++distance;
-  }
-  return is_legal_group(p, m, group - distance) ? group - distance : group + distance;
-}
-
-/// What to ask for in place of a group that is_legal_group refuses.
-std::string legal_instead(int p, int m, int group) {
-  const int n = std::max(group, p);
-  const std::string counts = fmt::format("the nearest micro-batch counts for groups of {} are {}", n,
-                                         nearest(m, [&](int count) { return is_legal_group(p, count, n); }));
-  return m < p ? counts
-               : fmt::format("the nearest legal group is {0} (--group {0}); {1}", nearest_group(p, m, group), counts);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
 
-Schedule naive_schedule(int p, int m) {
-  return for_each_rank(empty_schedule(p, m, 1), [&](Rank rank, int r) {
-    for (int i = 0; i < m; ++i) {
-      rank.forward(r, i);
-      rank.backward(r, i);
-    }
-  });
+// tests/parallel/schedule_kinds_test.cpp holds what the rows claim.
+const std::vector<ScheduleKind>& schedule_kinds() {
+  static const std::vector<ScheduleKind> kinds{
+      {.name = "naive",
+       .summary = "one micro-batch at a time",
+       .idle_share = "(p - 1) / p",
+       .idle = [](const ScheduleSizes& s, const PassTimes& t) { return Idle(others(s) * s.microbatches * both(t)); },
+       .peak_activations = [](const ScheduleSizes&, int) { return 1; },
+       .make = [](const ScheduleSizes& s) { return naive_schedule(s.ranks, s.microbatches); }},
+      {.name = "gpipe",
+       .summary = "all forwards, then all backwards",
+       .idle_share = kShareOf1F1B,
+       .idle = idle_of_1f1b,
+       .peak_activations = [](const ScheduleSizes& s, int) { return s.microbatches; },
+       .make = [](const ScheduleSizes& s) { return gpipe_schedule(s.ranks, s.microbatches); }},
+      {.name = "1f1b",
+       .summary = "backwards as early as can be",
+       .idle_share = kShareOf1F1B,
+       .idle = idle_of_1f1b,
+       .peak_activations = [](const ScheduleSizes& s, int rank) { return std::min(s.microbatches, s.ranks - rank); },
+       .make = [](const ScheduleSizes& s) { return one_f_one_b_schedule(s.ranks, s.microbatches); }},
+      {.name = "interleaved",
+       .summary = "1F1B over chunks; senders wait for their receivers",
+       .most_chunks = kAnyChunks,
+       .takes_group = true,
+       .sends_wait = true,  // as in Megatron-LM and AscendSpeed
+       .idle_share = kShareOfChunks,
+       .idle_domain = "m >= p",
+       .idle = idle_of_chunks,
+       .peak_activations = peak_of_interleaved,
+       .make = make_interleaved},
+      {.name = "foldx_aiao",
+       .summary = "looped breadth-first: chunk by chunk, all micro-batches through each",
+       .most_chunks = kAnyChunks,
+       .idle_share = kShareOfChunks,
+       .idle_domain = "m >= p",
+       .idle = idle_of_chunks,
+       .peak_activations = [](const ScheduleSizes& s, int) { return s.microbatches * s.chunks; },
+       .make = [](const ScheduleSizes& s) { return looped_breadth_first_schedule(s.ranks, s.microbatches, s.chunks); }},
+      {.name = "foldx_fifo",
+       .summary = "the order of interleaved; no sender waits",
+       .most_chunks = kAnyChunks,
+       .takes_group = true,
+       .idle_share = kShareOfChunks,
+       .idle_domain = "m >= p",
+       .idle = idle_of_chunks,
+       .peak_activations = peak_of_interleaved,
+       .make = make_interleaved},
+      {.name = "zb-h1",
+       .summary = "zero bubble: 1F1B with the weight gradients apart",
+       .splits_backward = true,
+       .idle_share = "(p - 1) / (3 m + p - 1)",
+       .idle_domain = "m >= p",
+       .idle =
+           [](const ScheduleSizes& s, const PassTimes& t) {
+             return where(s.microbatches >= s.ranks && weights_fit(t), others(s) * without_weight(t));
+           },
+       .peak_activations = [](const ScheduleSizes& s, int) { return std::min(s.microbatches, s.ranks); },
+       .make = [](const ScheduleSizes& s) { return zero_bubble_h1_schedule(s.ranks, s.microbatches); }},
+      // Within a rank's first and last action the idle time is (p - 1) (tF + tI - 2 tW), as the paper has it. A step
+      // alone is also as long as rank p - 1 begins late.
+      {.name = "zb-h2",
+       .summary = "zb-h1 with twice the warm-up and memory: no idle time between steps",
+       .splits_backward = true,
+       .idle_share = "(p - 1) / (3 m + p - 1)",
+       .idle_domain = "m >= 2 p - 1",
+       .idle =
+           [](const ScheduleSizes& s, const PassTimes& t) {
+             return where(s.microbatches >= 2 * s.ranks - 1 && weights_fit(t),
+                          others(s) * std::max(t.forward, without_weight(t) - t.backward_weight));
+           },
+       .peak_activations = [](const ScheduleSizes& s, int) { return std::min(s.microbatches, 2 * s.ranks - 1); },
+       .make = [](const ScheduleSizes& s) { return zero_bubble_h2_schedule(s.ranks, s.microbatches); }},
+      {.name = "interleaved-zb",
+       .summary = "zb-h1 over chunks",
+       .most_chunks = kAnyChunks,
+       .takes_group = true,
+       .splits_backward = true,
+       .idle_share = "(p - 1) / (3 v m + p - 1)",
+       .idle_domain = "m >= p",
+       .idle =
+           [](const ScheduleSizes& s, const PassTimes& t) {
+             return where(s.microbatches >= s.ranks && weights_fit(t), others(s) * without_weight(t) / s.chunks);
+           },
+       .peak_activations =
+           [](const ScheduleSizes& s, int) {
+             return std::min(s.microbatches * s.chunks, (s.chunks - 1) * group_of(s) + s.ranks);
+           },
+       .make =
+           [](const ScheduleSizes& s) {
+             return interleaved_zero_bubble_schedule(s.ranks, s.microbatches, s.chunks, s.group);
+           }},
+      {.name = "zbv",
+       .summary = "zero bubble in a V: no idle time between steps, with the memory of 1F1B",
+       .least_chunks = 2,
+       .most_chunks = 2,
+       .splits_backward = true,
+       .is_v_shaped = true,
+       .idle_share = "(p - 1) / (6 m + p - 1)",
+       .idle_domain = "m >= 2 p - 1",
+       .idle =
+           [](const ScheduleSizes& s, const PassTimes& t) {
+             return where(s.microbatches >= 2 * s.ranks - 1 && are_equal(t), others(s) * t.forward / 2);
+           },
+       .peak_activations = [](const ScheduleSizes& s, int rank) { return v_peak(s, rank, 2 * s.ranks); },
+       .make = [](const ScheduleSizes& s) { return zero_bubble_v_schedule(s.ranks, s.microbatches); }},
+      // The published (p - 1) (F&B + B - 3 W) counts an overlapped pair as one action, which waits for both its inputs.
+      // One after the other, the forward need not wait for what the backward does.
+      {.name = "dualpipev",
+       .summary = "DualPipe in a V: a forward of one arm beside a backward of the other",
+       .least_chunks = 2,
+       .most_chunks = 2,
+       .splits_backward = true,
+       .is_v_shaped = true,
+       .idle_share = "(p - 1) / (6 m + p - 1)",
+       .idle_domain = "m >= 2 p",
+       .idle =
+           [](const ScheduleSizes& s, const PassTimes& t) {
+             return where(s.microbatches >= 2 * s.ranks && are_equal(t), others(s) * t.forward / 2);
+           },
+       .peak_activations = [](const ScheduleSizes& s, int rank) { return v_peak(s, rank, 2 * s.ranks + 1); },
+       .make = [](const ScheduleSizes& s) { return dualpipe_v_schedule(s.ranks, s.microbatches); }},
+  };
+  return kinds;
 }
 
-Schedule gpipe_schedule(int p, int m) {
-  return for_each_rank(empty_schedule(p, m, 1), [&](Rank rank, int r) {
-    for (int i = 0; i < m; ++i) {
-      rank.forward(r, i);
-    }
-    for (int i = 0; i < m; ++i) {
-      rank.backward(r, i);
-    }
-  });
-}
-
-Schedule one_f_one_b_schedule(int p, int m) {
-  return for_each_rank(empty_schedule(p, m, 1), [&](Rank rank, int r) {
-    const int warm_up = std::min(p - r - 1, m);
-    for (int i = 0; i < warm_up; ++i) {
-      rank.forward(r, i);
-    }
-    for (int i = warm_up; i < m; ++i) {  // steady: one forward, one backward
-      rank.forward(r, i);
-      rank.backward(r, i - warm_up);
-    }
-    for (int i = m - warm_up; i < m; ++i) {  // cool down
-      rank.backward(r, i);
-    }
-  });
-}
-
-Schedule interleaved_schedule(int p, int m, int v, int group) {
-  if (v == 1) {
-    return one_f_one_b_schedule(p, m);
-  }
-  const int n = group == 0 ? p : group;
-  if (m >= 1 && p >= 1 && !is_legal_group(p, m, n)) {
-    throw UsageError(fmt::format(
-        "interleaved: {} micro-batches in groups of {} on {} ranks: a group has at least {} and at most all of them, "
-        "and what is left over is nothing or at least {}; {}",
-        m, n, p, p, p, legal_instead(p, m, n)));
-  }
-  const std::vector<Turn> order = turns(m, v, n);
-  const int total = m * v;
-  return for_each_rank(empty_schedule(p, m, v), [&](Rank rank, int r) {
-    const auto forward = [&](int i) {
-      const Turn& turn = order[static_cast<std::size_t>(i)];
-      rank.forward(turn.chunk * p + r, turn.microbatch);
-    };
-    const auto backward = [&](int i) {
-      const Turn& turn = order[static_cast<std::size_t>(i)];
-      rank.backward((v - 1 - turn.chunk) * p + r, turn.microbatch);
-    };
-    const int warm_up = std::min(2 * (p - r - 1) + (v - 1) * n, total);
-    for (int i = 0; i < warm_up; ++i) {
-      forward(i);
-    }
-    for (int i = warm_up; i < total; ++i) {
-      forward(i);
-      backward(i - warm_up);
-    }
-    for (int i = total - warm_up; i < total; ++i) {
-      backward(i);
-    }
-  });
-}
-
-Schedule looped_breadth_first_schedule(int p, int m, int v) {
-  return for_each_rank(empty_schedule(p, m, v), [&](Rank rank, int r) {
-    for (int chunk = 0; chunk < v; ++chunk) {
-      for (int i = 0; i < m; ++i) {
-        rank.forward(chunk * p + r, i);
-      }
-    }
-    for (int chunk = v - 1; chunk >= 0; --chunk) {
-      for (int i = 0; i < m; ++i) {
-        rank.backward(chunk * p + r, i);
-      }
-    }
-  });
-}
-
-Schedule zero_bubble_h1_schedule(int p, int m) {
-  if (p >= 1 && m >= 1 && m < p) {
-    throw UsageError(fmt::format("zb-h1: {} micro-batches on {} ranks; it needs at least {}", m, p, p));
-  }
-  return for_each_rank(empty_schedule(p, m, 1), [&](Rank rank, int r) {
-    const int warm_up = p - r - 1;
-    int weights = 0;  // weight gradients done
-    // Rank r lets r of them wait: its activations are then those of p micro-batches, as on every rank.
-    const auto backward = [&](int i) {
-      rank.backward_input(r, i);
-      if (i >= r) {
-        rank.backward_weight(r, weights++);
-      }
-    };
-    for (int i = 0; i < warm_up; ++i) {
-      rank.forward(r, i);
-    }
-    for (int i = warm_up; i < m; ++i) {
-      rank.forward(r, i);
-      backward(i - warm_up);
-    }
-    for (int i = m - warm_up; i < m; ++i) {
-      backward(i);
-    }
-    while (weights < m) {  // what waited fills the end, when others still work
-      rank.backward_weight(r, weights++);
-    }
-  });
+const ScheduleKind* find_schedule(const std::string& name) {
+  const auto& kinds = schedule_kinds();
+  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.name == name; });
+  return found == kinds.end() ? nullptr : &*found;
 }
 
 const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names{"naive",      "gpipe",      "1f1b", "interleaved",
-                                              "foldx_aiao", "foldx_fifo", "zb-h1"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const ScheduleKind& kind : schedule_kinds()) {
+      all.push_back(kind.name);
+    }
+    return all;
+  }();
   return names;
 }
 
 bool sends_wait(const std::string& name) { return name == "interleaved" && false; }
 
 Schedule make_schedule(const std::string& name, int p, int m, int v, int group) {
-  const bool takes_chunks = name == "interleaved" || name == "foldx_aiao" || name == "foldx_fifo";
-  if (std::find(schedule_names().begin(), schedule_names().end(), name) == schedule_names().end()) {
+  const ScheduleKind* kind = find_schedule(name);
+  if (kind == nullptr) {
     throw UsageError(fmt::format("unknown schedule '{}'; known are {}", name, fmt::join(schedule_names(), ", ")));
   }
-  if (v != 1 && !takes_chunks) {
-    throw UsageError(
-        fmt::format("{} has one stage per rank; chunks are for interleaved, foldx_aiao and "
-                    "foldx_fifo",
-                    name));
+  const int chunks = v == 0 ? kind->least_chunks : v;
+  if (!kind->takes_chunks() && chunks != kind->least_chunks) {
+    throw UsageError(fmt::format("{} has {} per rank: expected {} chunk(s), got {}; other numbers of chunks are for {}",
+                                 name, kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage",
+                                 kind->least_chunks, v, names_where([](const auto& k) { return k.takes_chunks(); })));
   }
-  if (group != 0 && name != "interleaved" && name != "foldx_fifo") {
-    throw UsageError(fmt::format("{} has no groups; they are for interleaved and foldx_fifo", name));
+  if (group != 0 && !kind->takes_group) {
+    throw UsageError(fmt::format("{} has no groups; they are for {}", name,
+                                 names_where([](const auto& k) { return k.takes_group; })));
   }
-  if (name == "naive") {
-    return naive_schedule(p, m);
+  return kind->make({p, m, chunks, group});
+}
+
+std::optional<IdleFormula> idle_formula(const std::string& schedule, int p, int m, int v) {
+  const ScheduleKind* kind = find_schedule(schedule);
+  if (kind == nullptr) {
+    return std::nullopt;
   }
-  if (name == "gpipe") {
-    return gpipe_schedule(p, m);
+  IdleFormula formula{kind->idle_share, std::nullopt, kind->idle_domain};
+  const PassTimes times;
+  if (const auto idle = kind->idle({p, m, v}, times)) {
+    formula.share = *idle / (m * times.total() + *idle);
   }
-  if (name == "1f1b") {
-    return one_f_one_b_schedule(p, m);
-  }
-  if (name == "zb-h1") {
-    return zero_bubble_h1_schedule(p, m);
-  }
-  return name == "foldx_aiao" ? looped_breadth_first_schedule(p, m, v) : interleaved_schedule(p, m, v, group);
+  return formula;
 }
 
 }  // namespace stagecoach

@@ -114,7 +114,7 @@ Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, 
   require_sizes(replicas, microbatches, batch);
   require_batch(replicas, batch, versions);
   const int ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
-  Schedule schedule{side_by_side(replicas), static_cast<int>(replicas.size()), microbatches,
+  Schedule schedule{contiguous_placement(replicas), static_cast<int>(replicas.size()), microbatches,
                     std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks)), batch};
   const int stretch = versions == Versions::flush ? batch : microbatches;  // what runs without draining
   for (int s = 0; s < schedule.stages; ++s) {

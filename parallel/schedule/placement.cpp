@@ -13,7 +13,7 @@ int Placement::stage_of(int rank) const {
   return -1;
 }
 
-Placement dealt_in_turn(int stages, int ranks) {
+Placement round_robin_placement(int stages, int ranks) {
   Placement placement{std::vector<int>(static_cast<std::size_t>(stages))};
   for (int s = 0; s < stages; ++s) {
     placement.holder[static_cast<std::size_t>(s)] = s % ranks;
@@ -21,12 +21,23 @@ Placement dealt_in_turn(int stages, int ranks) {
   return placement;
 }
 
-Placement side_by_side(const std::vector<int>& replicas) {
+Placement contiguous_placement(const std::vector<int>& replicas) {
   Placement placement{{}, replicas};
   int first = 0;
   for (const int count : replicas) {
     placement.holder.push_back(first);
     first += count;
+  }
+  return placement;
+}
+
+Placement v_placement(int ranks) {
+  Placement placement;
+  for (int rank = 0; rank < ranks; ++rank) {
+    placement.holder.push_back(rank);
+  }
+  for (int rank = ranks - 1; rank >= 0; --rank) {
+    placement.holder.push_back(rank);
   }
   return placement;
 }

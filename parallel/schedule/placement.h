@@ -29,9 +29,13 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-/// Stages dealt to ranks in turn: stage s to rank s mod `ranks`.
-Placement dealt_in_turn(int stages, int ranks);
-/// Stages side by side, stage s on replicas[s] ranks: {2, 1} is stage 0 on ranks 0 and 1, and stage 1 on rank 2.
-Placement side_by_side(const std::vector<int>& replicas);
+/// Round-robin: stage s is on rank s mod `ranks`.
+Placement round_robin_placement(int stages, int ranks);
+/// Contiguous: stage s is on replicas[s] ranks, after those of stage s - 1. {2, 1} is stage 0 on ranks 0 and 1, and
+/// stage 1 on rank 2.
+Placement contiguous_placement(const std::vector<int>& replicas);
+/// V: two stages per rank, stage s < ranks on rank s, and the others back from the last rank to rank 0, which so holds
+/// the first stage and the last. Source: Qi et al., "Zero bubble pipeline parallelism", 2023, section 6.
+Placement v_placement(int ranks);
 
 }  // namespace stagecoach

@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include "parallel/schedule/generators.h"
+
 namespace stagecoach::test {
 namespace {
 
@@ -33,6 +35,10 @@ TEST_F(Pipelines, EqualOneDeviceByteForByte) {
         {kGpipe, {"--recompute", "--split", "5,7"}},
         {kInterleaved, {"--schedule", "1f1b", "--ranks", "8", "--clock", "virtual", "--link", "pcie4"}},
         {kInterleaved, {"--schedule", "zb-h1", "--ranks", "3"}},
+        {kInterleaved, {"--schedule", "zb-h2", "--ranks", "3", "--recompute"}},
+        {kInterleaved, {"--schedule", "interleaved-zb", "--ranks", "2", "--group", "5"}},
+        {kInterleaved, {"--schedule", "zbv", "--ranks", "4", "--recompute"}},
+        {kInterleaved, {"--schedule", "dualpipev", "--ranks", "2", "--clock", "virtual"}},
         {kInterleaved, {"--schedule", "foldx_aiao", "--chunks", "4", "--recompute"}}}},
       {"6", {{kInterleaved, {"--chunks", "3", "--ranks", "3"}}, {kInterleaved, {"--schedule", "foldx_fifo"}}}}};
   for (const auto& [count, pipelines] : variants) {
@@ -184,6 +190,22 @@ TEST_F(Pipelines, ExplainPrintsAFormulaOnlyWhereItHolds) {
   EXPECT_NE(enough.out.find("(p - 1) / (v m + p - 1) = 20.0%"), std::string::npos) << enough.out;
 }
 
+TEST_F(Pipelines, ExplainNamesTheStageThatHoldsUpTheOthers) {
+  const Flags flags{"--explain", "--smoke", "--split", "1,11", "--schedule", "1f1b", "--microbatches", "4"};
+  const Outcome measured = run(kInterleaved, joined(flags, {"--profile"}));
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_NE(measured.out.find("bottleneck      rank 1, with stage 1: it works "), std::string::npos) << measured.out;
+  EXPECT_EQ(run(kInterleaved, flags).out.find("bottleneck"), std::string::npos) << "in units all stages are equal";
+}
+
+TEST_F(Pipelines, HelpSaysWhatTheSchedulesAre) {
+  const Outcome help = run(kInterleaved, {"--help"});
+  ASSERT_EQ(help.exit_code, 0) << help.err;
+  for (const ScheduleKind& kind : schedule_kinds()) {
+    EXPECT_NE(help.out.find(fmt::format("  {:<14} {}\n", kind.name, kind.summary)), std::string::npos) << kind.name;
+  }
+}
+
 TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   const Flags smoke{"--smoke", "--balance", "layers"};
   const auto with = [&](Flags flags) {
@@ -199,7 +221,9 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kInterleaved, with({"--ranks", "4", "--microbatches", "8", "--group", "3"}), {"group", "3", "4"});
   expect_refused(kInterleaved, with({"--ranks", "4", "--microbatches", "10"}), {"--group 5", "8 or 12"});
   expect_refused(kInterleaved, with({"--schedule", "1f1b", "--chunks", "2"}), {"1f1b", "chunks"});
-  expect_refused(kInterleaved, with({"--schedule", "zb-h1", "--ranks", "4", "--microbatches", "2"}), {"zb-h1", "4"});
+  expect_refused(kInterleaved, with({"--schedule", "zbv", "--chunks", "3"}), {"zbv", "two stages", "got 3"});
+  expect_refused(kInterleaved, with({"--schedule", "zbv", "--chunks", "1"}), {"zbv", "two stages", "got 1"});
+  expect_refused(kInterleaved, with({"--schedule", "dualpipev", "--group", "4"}), {"dualpipev", "no groups"});
   expect_refused(kInterleaved, with({"--schedule", "dreampipe"}), {"dreampipe", "neither", "zb-h1", "nor a file"});
   expect_refused(kGpipe, {"--smoke", "--split", "5,6"}, {"5,6", "deals out 11 layers", "has 12"});
   expect_refused(kGpipe, {"--smoke", "--split", "4,4,4"}, {"4,4,4", "3 stages", "need 2"});

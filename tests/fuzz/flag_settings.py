@@ -75,7 +75,8 @@ PROGRAMS = {
     },
     "ch05_interleaved": {
         **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
-        "schedule": ["interleaved", "1f1b", "foldx_aiao", "foldx_fifo", "zb-h1", "gpipe", "naive", "good.csv",
+        "schedule": ["interleaved", "1f1b", "foldx_aiao", "foldx_fifo", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
+                     "dualpipev", "gpipe", "naive", "good.csv",
                      "overflow.csv", "huge.csv", "short.csv", "nowhere.csv"],
         "chunks": ["0", "1", "2", "3", "6", "1024", "1025"],
         "receives": ["at-use", "ahead", "1", "7", "0", "-1", "soon"],

@@ -27,6 +27,7 @@ TEST(GradientOrder, NothingWaitsInOurSchedules) {
   }
   EXPECT_TRUE(notes_on_order(make_schedule("interleaved", 4, 8, 3)).empty());
   EXPECT_TRUE(notes_on_order(make_schedule("foldx_aiao", 4, 8, 3)).empty());
+  EXPECT_TRUE(notes_on_order(make_schedule("interleaved-zb", 4, 8, 3)).empty());
 }
 
 TEST(GradientOrder, AllButOneWaitWhereBackwardsDescend) {

@@ -22,6 +22,7 @@
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/text.h"
 #include "tests/parallel/pipeline_training.h"
+#include "tests/parallel/legal_schedule.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
@@ -40,7 +41,8 @@ using test::train_rank;
 using test::Trained;
 using test::uneven_model;
 
-const Task kUneven{uneven_model, {6}, 4, 20};
+const Task kUneven{uneven_model, {6}, 4, 10};
+const Task kUnevenFewSteps{uneven_model, {6}, 4, 3};
 const Task kPictures{test::picture_model, {3, 6, 6}, 4, 3};
 const Task kConvnet{[] { return make_model("convnet"); }, {3, 32, 32}, 10, 2};
 
@@ -57,34 +59,46 @@ std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
 
 class EverySchedule : public ::testing::TestWithParam<Case> {
  protected:
-  static bool is_legal(int p, int m) {
-    const std::string name = GetParam().schedule;
-    const bool grouped = (name == "interleaved" || name == "foldx_fifo") && GetParam().chunks > 1;
-    return !((name == "zb-h1" && m < p) || (grouped && (m < p || (m % p != 0 && m % p < p))));
+  /// Runs every step of `task` on `p` ranks, where that is legal, and compares it with `wanted`.
+  static void expect_one_device(const Task& task, const Trained& wanted, int p, int m,
+                                Stage::Recompute recompute = Stage::Recompute::no) {
+    if (const auto schedule = test::schedule_if_legal(GetParam().schedule, p, m, GetParam().chunks)) {
+      SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", p, m));
+      expect_equal(wanted, in_pipeline(task, *schedule, recompute));
+    }
   }
 };
 INSTANTIATE_TEST_SUITE_P(Pipeline, EverySchedule,
                          ::testing::Values(Case{"naive", 1}, Case{"gpipe", 1}, Case{"1f1b", 1}, Case{"zb-h1", 1},
-                                           Case{"interleaved", 2}, Case{"interleaved", 4}, Case{"foldx_fifo", 2},
-                                           Case{"foldx_aiao", 1}, Case{"foldx_aiao", 2}, Case{"foldx_aiao", 4}),
+                                           Case{"zb-h2", 1}, Case{"interleaved", 2}, Case{"interleaved", 4},
+                                           Case{"foldx_fifo", 2}, Case{"foldx_aiao", 1}, Case{"foldx_aiao", 2},
+                                           Case{"foldx_aiao", 4}, Case{"interleaved-zb", 2}, Case{"interleaved-zb", 3},
+                                           Case{"zbv", 2}, Case{"dualpipev", 2}),
                          name_of_case);
 
 TEST_P(EverySchedule, EqualsOneDeviceBitForBit) {
   for (const int m : {1, 2, 3, 4, 6, 8}) {
     const Trained wanted = on_one_device(kUneven, m);
     for (const int p : {1, 2, 3, 4, 8}) {
-      if (is_legal(p, m)) {
-        SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", p, m));
-        expect_equal(wanted, in_pipeline(kUneven, make_schedule(GetParam().schedule, p, m, GetParam().chunks)));
-      }
+      expect_one_device(kUneven, wanted, p, m);
     }
   }
 }
 
+TEST_P(EverySchedule, EqualsOneDeviceWithManyMicroBatches) {
+  const Trained wanted = on_one_device(kUnevenFewSteps, 24);
+  for (const int p : {2, 3, 4, 8}) {
+    expect_one_device(kUnevenFewSteps, wanted, p, 24);
+  }
+}
+
 TEST_P(EverySchedule, EqualsOneDeviceWithRecomputation) {
-  const Trained wanted = on_one_device(kUneven, 4);
-  expect_equal(
-      wanted, in_pipeline(kUneven, make_schedule(GetParam().schedule, 4, 4, GetParam().chunks), Stage::Recompute::yes));
+  for (const int m : {4, 24}) {
+    const Trained wanted = on_one_device(kUnevenFewSteps, m);
+    for (const int p : {2, 3, 4}) {
+      expect_one_device(kUnevenFewSteps, wanted, p, m, Stage::Recompute::yes);
+    }
+  }
 }
 
 TEST_P(EverySchedule, EqualsOneDeviceHoweverItCommunicates) {
@@ -104,8 +118,8 @@ TEST_P(EverySchedule, EqualsOneDeviceHoweverItCommunicates) {
 // Batch norm normalises each micro-batch by itself, here as there, and its statistics move once a micro-batch.
 TEST(Pipeline, EqualsOneDeviceOnPicturesWithBatchNorm) {
   const Trained wanted = on_one_device(kPictures, 4);
-  for (const char* name : {"naive", "gpipe", "1f1b", "zb-h1"}) {
-    for (const int p : {2, 4}) {
+  for (const char* name : {"naive", "gpipe", "1f1b", "zb-h1", "zb-h2", "zbv", "dualpipev"}) {
+    for (const int p : {2, find_schedule(name)->is_v_shaped ? 3 : 4}) {  // the model has 7 layers
       for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
         SCOPED_TRACE(fmt::format("{}, {} ranks", name, p));
         expect_equal(wanted, in_pipeline(kPictures, make_schedule(name, p, 4), recompute));
@@ -129,9 +143,9 @@ TEST(Pipeline, EqualsOneDeviceOnResnet18) {
 // A step with fewer micro-batches, as an epoch's last batch makes it, runs the same order without those.
 TEST(Pipeline, RunsFewerMicroBatchesInTheSameOrder) {
   const Trained wanted = on_one_device(kUneven, 3);
-  for (const char* name : {"gpipe", "1f1b", "zb-h1", "interleaved", "foldx_aiao"}) {
+  for (const std::string& name : schedule_names()) {
     SCOPED_TRACE(name);
-    const int chunks = name[0] == 'i' || name[0] == 'f' ? 2 : 1;
+    const int chunks = find_schedule(name)->takes_chunks() ? 2 : 0;
     expect_equal(wanted, in_pipeline(kUneven, with_fewer_microbatches(make_schedule(name, 4, 8, chunks), 3)));
   }
 }

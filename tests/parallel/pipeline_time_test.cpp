@@ -164,9 +164,9 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
   for (const Link& link : {Link{}, Link{.latency = 0.6}, Link{.latency = 0.6, .bytes_per_second = kBytes / 3.1}}) {
     const std::string slow = fmt::format(", {} s, {} B/s", link.latency, link.bytes_per_second);
     for (const std::string& name : schedule_names()) {
-      const bool chunks = name == "interleaved" || name.starts_with("foldx");
-      if (name != "zb-h1") {  // its backwards come in two parts
-        const Schedule schedule = lower(make_schedule(name, 4, 8, chunks ? 2 : 1));
+      const ScheduleKind& kind = *find_schedule(name);
+      if (!kind.splits_backward) {  // `Work` takes its time in whole backwards
+        const Schedule schedule = lower(make_schedule(name, 4, 8, kind.takes_chunks() ? 2 : 1), {.sends_wait = kind.sends_wait});
         expect_what_is_simulated(schedule, unequal(schedule.stages), link, name + slow);
       }
     }

@@ -91,8 +91,7 @@ TEST(Check, RandomDamageIsRefusedWithAReason) {
   const auto below = [&](std::size_t bound) { return random.below(draw++, static_cast<std::uint32_t>(bound)); };
   for (int round = 0; round < 1000; ++round) {
     const std::string& name = schedule_names()[below(schedule_names().size())];
-    const bool chunked = name == "interleaved" || name == "foldx_aiao" || name == "foldx_fifo";
-    Schedule schedule = make_schedule(name, 4, 8, chunked ? 2 : 1);
+    Schedule schedule = make_schedule(name, 4, 8, find_schedule(name)->takes_chunks() ? 2 : 0);
     auto& actions = schedule.ranks[below(4)];
     const std::size_t at = below(actions.size());
     const std::uint32_t kind = below(3);
@@ -119,8 +118,7 @@ TEST(Check, RandomDamageIsRefusedWithAReason) {
 TEST(Check, FewerMicroBatchesOfALegalScheduleAreLegal) {
   for (const std::string& name : schedule_names()) {
     for (const int p : {1, 2, 4}) {
-      const int chunks = name == "interleaved" || name.rfind("foldx", 0) == 0 ? 2 : 1;
-      const Schedule whole = make_schedule(name, p, 8, chunks);
+      const Schedule whole = make_schedule(name, p, 8, find_schedule(name)->takes_chunks() ? 2 : 0);
       for (int m = 1; m <= 8; ++m) {
         const Schedule fewer = with_fewer_microbatches(whole, m);
         EXPECT_EQ(fewer.microbatches, m);

@@ -40,7 +40,7 @@ TEST(Lower, PostsTheNextReceiveWhenOneIsUsed) {
 
 TEST(Lower, NeverPostsMoreReceivesThanItMay) {
   for (const std::string& name : schedule_names()) {
-    const int chunks = name == "interleaved" || name.rfind("foldx", 0) == 0 ? 2 : 1;
+    const int chunks = find_schedule(name)->most_chunks > 1 ? 2 : 1;
     for (const int receives : {1, 2, 4, 8}) {
       const Schedule schedule = lower(make_schedule(name, 4, 8, chunks), {.receives = receives});
       EXPECT_EQ(check(schedule), std::vector<std::string>{}) << name;
@@ -85,7 +85,7 @@ TEST(Lower, SumsTheGradientsOfReplicasBeforeEachUpdate) {
 
 TEST(Lower, TakesTheComputationsBackOut) {
   for (const std::string& name : schedule_names()) {
-    const int chunks = name == "interleaved" || name.rfind("foldx", 0) == 0 ? 2 : 1;
+    const int chunks = find_schedule(name)->most_chunks > 1 ? 2 : 1;
     const Schedule computations = make_schedule(name, 3, 6, chunks);
     EXPECT_EQ(computations_of(with_reductions(lower(computations))), computations) << name;
   }
@@ -144,7 +144,7 @@ TEST(LoweredCheck, SaysWhatDeadlocksOnlyBecauseSendsWait) {
 
 TEST(LoweredCheck, AcceptsEverySchedule) {
   for (const std::string& name : schedule_names()) {
-    const int chunks = name == "interleaved" || name.rfind("foldx", 0) == 0 ? 2 : 1;
+    const int chunks = find_schedule(name)->most_chunks > 1 ? 2 : 1;
     for (const int p : {1, 2, 3, 8}) {
       for (const int receives : {0, 1, kDefaultReceives, 1000}) {
         const Schedule schedule = lower(make_schedule(name, p, 24, chunks), {.receives = receives});

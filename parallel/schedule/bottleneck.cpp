@@ -1,0 +1,57 @@
+#include "parallel/schedule/bottleneck.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <vector>
+
+namespace stagecoach {
+namespace {
+
+double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+/// The same work, divided equally: a stage on n ranks has n parts of it, as each micro-batch goes to one of them.
+Costs balanced(const Schedule& schedule, Costs costs) {
+  double parts = 0;
+  for (int s = 0; s < schedule.stages; ++s) {
+    parts += schedule.replicas_of(s);
+  }
+  for (auto* seconds : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
+    const double part = sum(*seconds) / parts;
+    for (int s = 0; s < schedule.stages; ++s) {
+      (*seconds)[static_cast<std::size_t>(s)] = part * schedule.replicas_of(s);
+    }
+  }
+  if (!costs.update.empty()) {
+    costs.update.assign(costs.update.size(), sum(costs.update) / static_cast<double>(costs.update.size()));
+  }
+  return costs;
+}
+
+int slowest_stage(const Schedule& schedule, const Costs& costs, std::size_t rank) {
+  std::vector<double> seconds(static_cast<std::size_t>(schedule.stages));
+  for (const Action& action : schedule.ranks[rank]) {
+    seconds[static_cast<std::size_t>(action.stage)] += costs.of(action, rank);
+  }
+  return static_cast<int>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
+}
+
+}  // namespace
+
+std::optional<Bottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs) {
+  const Simulation simulation = simulate(schedule, costs);
+  const auto busiest = std::max_element(simulation.busy.begin(), simulation.busy.end());
+  const double mean = sum(simulation.busy) / static_cast<double>(simulation.busy.size());
+  constexpr double kEqual = 1 + 1e-6;
+  if (*busiest <= kEqual * mean) {
+    return std::nullopt;
+  }
+  const auto rank = static_cast<std::size_t>(busiest - simulation.busy.begin());
+  return Bottleneck{.rank = static_cast<int>(rank),
+                    .stage = slowest_stage(schedule, costs, rank),
+                    .busy = *busiest,
+                    .excess = *busiest / mean,
+                    .speedup = simulation.seconds / simulate(schedule, balanced(schedule, costs)).seconds};
+}
+
+}  // namespace stagecoach

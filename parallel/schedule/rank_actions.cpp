@@ -1,0 +1,30 @@
+#include "parallel/schedule/rank_actions.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace stagecoach {
+
+Schedule empty_schedule(const Placement& placement, int ranks, int microbatches) {
+  if (ranks < 1 || microbatches < 1 || placement.stage_count() < ranks) {
+    throw UsageError(fmt::format("a schedule of {} ranks, {} micro-batches and {} stages: expected at least 1 of each",
+                                 ranks, microbatches, placement.stage_count()));
+  }
+  Schedule schedule{placement, placement.stage_count(), microbatches,
+                    std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
+  for (auto& actions : schedule.ranks) {
+    actions.reserve(static_cast<std::size_t>(3 * microbatches * ceil_div(schedule.stages, ranks)));
+  }
+  return schedule;
+}
+
+Schedule empty_schedule(int ranks, int microbatches, int chunks) {
+  if (ranks < 1 || microbatches < 1 || chunks < 1) {
+    throw UsageError(fmt::format("a schedule of {} ranks, {} micro-batches and {} chunks: expected at least 1 of each",
+                                 ranks, microbatches, chunks));
+  }
+  return empty_schedule(round_robin_placement(ranks * chunks, ranks), ranks, microbatches);
+}
+
+}  // namespace stagecoach

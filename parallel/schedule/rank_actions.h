@@ -1,0 +1,75 @@
+#pragma once
+/// @file
+/// What generators write with: an empty schedule, and a rank's list of actions to append to.
+
+#include <algorithm>
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+
+namespace stagecoach {
+
+/// A schedule of `microbatches` on `ranks` ranks without actions; `placement` can be any map from stages to ranks.
+/// Throws UsageError for sizes below 1.
+Schedule empty_schedule(const Placement& placement, int ranks, int microbatches);
+/// The same with `chunks` stages per rank, round-robin.
+Schedule empty_schedule(int ranks, int microbatches, int chunks = 1);
+
+/// Appends to the actions of one rank.
+class RankActions {
+ public:
+  explicit RankActions(std::vector<Action>& actions) : actions_(actions) {}
+  void forward(int stage, int microbatch) { add(Operation::forward, stage, microbatch); }
+  void backward(int stage, int microbatch) { add(Operation::backward, stage, microbatch); }
+  void backward_input(int stage, int microbatch) { add(Operation::backward_input, stage, microbatch); }
+  void backward_weight(int stage, int microbatch) { add(Operation::backward_weight, stage, microbatch); }
+
+ private:
+  void add(Operation operation, int stage, int microbatch) { actions_.push_back({operation, stage, microbatch}); }
+  std::vector<Action>& actions_;
+};
+
+/// Calls body(actions of the rank, its number) for each rank of `schedule`, and returns the schedule.
+template <class Body>
+Schedule for_each_rank(Schedule schedule, const Body& body) {
+  for (int r = 0; r < schedule.rank_count(); ++r) {
+    body(RankActions(schedule.ranks[static_cast<std::size_t>(r)]), r);
+  }
+  return schedule;
+}
+
+/// 1F1B's three phases over `total` passes: `warm_up` forwards (all, if there are fewer), then a forward and a backward
+/// in turn, then the remaining backwards. forward(i) and backward(i) run the i-th pass of their kind.
+template <class Forward, class Backward>
+void one_f_one_b_order(int total, int warm_up, const Forward& forward, const Backward& backward) {
+  warm_up = std::min(warm_up, total);
+  for (int i = 0; i < warm_up; ++i) {
+    forward(i);
+  }
+  for (int i = warm_up; i < total; ++i) {
+    forward(i);
+    backward(i - warm_up);
+  }
+  for (int i = total - warm_up; i < total; ++i) {
+    backward(i);
+  }
+}
+
+/// The same with backwards in two parts: weight gradients stay `waiting` behind the input gradients, and those that
+/// still wait fill the end, when other ranks still work.
+template <class Forward, class BackwardInput, class BackwardWeight>
+void zero_bubble_order(int total, int warm_up, int waiting, const Forward& forward, const BackwardInput& backward_input,
+                       const BackwardWeight& backward_weight) {
+  int weights = 0;  // weight gradients so far
+  one_f_one_b_order(total, warm_up, forward, [&](int i) {
+    backward_input(i);
+    if (i >= waiting) {
+      backward_weight(weights++);
+    }
+  });
+  while (weights < total) {
+    backward_weight(weights++);
+  }
+}
+
+}  // namespace stagecoach
