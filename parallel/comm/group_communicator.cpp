@@ -23,6 +23,12 @@ std::string GroupCommunicator::doing(const char* operation, const char* directio
   return doing(operation, fmt::format(" {} rank {}, tag {}", direction, member(peer), tag));
 }
 
+std::string GroupCommunicator::doing_receive(int from, int tag, const Activity::Work& posted) const {
+  const std::string words = doing("receive", "from", from, tag);
+  const std::string then = to_string(posted);
+  return then.empty() || then == current_activity() ? words : fmt::format("{} (posted in the {})", words, then);
+}
+
 void GroupCommunicator::require_peer(const char* operation, int peer, int tag) const {
   STAGECOACH_CHECK(peer >= 0 && peer < size() && peer != rank() && tag >= 0 && tag <= kMaxTag,
                    "{}: rank {} of a group of {} and tag {} (another rank and a tag from 0 to {} are needed)",

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/flight_recorder.h"
 
@@ -50,6 +51,8 @@ class GroupCommunicator : public Communicator {
   std::string doing(const char* operation, const std::string& details) const;
   /// `direction` is "to" or "from".
   std::string doing(const char* operation, const char* direction, int peer, int tag) const;
+  /// The same of a receive that is waited for now, and was `posted` in other work.
+  std::string doing_receive(int from, int tag, const Activity::Work& posted) const;
 
   // Errors of ranks that disagree.
   /// Rank `other` of the group is in another operation, named `theirs`.
