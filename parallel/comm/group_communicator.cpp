@@ -64,14 +64,6 @@ CommError GroupCommunicator::unexpected(const std::string& words, const std::str
   return CommError(fmt::format("{}: {} was expected, {} came", words, wanted, came));
 }
 
-double GroupCommunicator::arrival_of(std::size_t bytes, int to) {
-  const Link& link = clock().link();
-  const double transfer = link.transfer_seconds(static_cast<double>(bytes));
-  double& through = links_[to];
-  through = std::max(through, clock().now()) + transfer;
-  return through + link.latency;
-}
-
 FlightRecorder::Event GroupCommunicator::message_event(const char* operation, int peer, int tag, DType dtype,
                                                        const Shape& shape) const {
   return {

@@ -4,7 +4,6 @@
 /// record of what they did.
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,10 +61,6 @@ class GroupCommunicator : public Communicator {
   /// A message is of another type than the receiver expects; `words` names the call.
   static CommError unexpected(const std::string& words, const std::string& wanted, const std::string& came);
 
-  /// By a virtual clock: when a message that is sent now arrives. It takes the link as soon as those before it, to the
-  /// same rank, are through.
-  double arrival_of(std::size_t bytes, int to);
-
   /// A message for the flight record.
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;
   /// An operation of all.
@@ -84,7 +79,6 @@ class GroupCommunicator : public Communicator {
 
  private:
   Group group_;
-  std::map<int, double> links_;  // when the last message to a rank is through
   int splits_ = 0;
   int duplicates_ = 0;
 };
