@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/device.h"
 #include "core/stream.h"
@@ -55,8 +56,9 @@ void wait(const Mark& mark, const Stream& stream);
 void synchronize(const Mark& mark);
 double seconds_between(const Mark& start, const Mark& end);
 
-/// Copies on the copy stream, after the work that the compute streams of both sides have so far.
-void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+/// Copies on the copy stream, after the events `after`. Throws Error within work that is recorded.
+void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes,
+                const std::vector<Event>& after);
 
 /// Work that was recorded as a CUDA graph.
 class Graph {

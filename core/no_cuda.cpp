@@ -31,7 +31,7 @@ std::shared_ptr<Mark> mark(const Stream& stream, bool) { absent("event on " + to
 void wait(const Mark&, const Stream& stream) { absent("event on " + to_string(stream.device)); }
 void synchronize(const Mark&) { absent("event of cuda"); }
 double seconds_between(const Mark&, const Mark&) { absent("events of cuda"); }
-void copy_async(void*, Device to_device, const void*, Device, std::size_t) {
+void copy_async(void*, Device to_device, const void*, Device, std::size_t, const std::vector<Event>&) {
   absent("copy to " + to_string(to_device));
 }
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>&) {

@@ -10,7 +10,22 @@ Tensor staging_tensor(const Shape& shape, DType dtype, Device device) {
                                         : Tensor::empty_in(cuda::pinned_allocator(device), shape, dtype);
 }
 
+namespace {
+
+/// What the compute stream of `device` has so far.
+Event work_of(Device device) {
+  Event event;
+  event.record({device, Stream::kCompute});
+  return event;
+}
+
+}  // namespace
+
 Event copy_async(const Tensor& source, Tensor& out) {
+  return copy_async(source, out, work_of(source.device()), work_of(out.device()));
+}
+
+Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& room) {
   STAGECOACH_CHECK(source.shape() == out.shape() && source.dtype() == out.dtype(), "copy_async: from {} to {}",
                    describe(source), describe(out));
   const Device mover = out.device().type == DeviceType::cuda ? out.device() : source.device();
@@ -20,7 +35,8 @@ Event copy_async(const Tensor& source, Tensor& out) {
     done.record({mover, Stream::kCopies});
     return done;
   }
-  cuda::copy_async(out.raw_mutable_data(), out.device(), source.raw_data(), source.device(), out.bytes());
+  cuda::copy_async(out.raw_mutable_data(), out.device(), source.raw_data(), source.device(), out.bytes(),
+                   {ready, room});
   done.record({mover, Stream::kCopies});
   source.storage()->note_use(done);
   out.storage()->note_use(done);

@@ -15,4 +15,8 @@ Tensor staging_tensor(const Shape& shape, DType dtype, Device device);
 /// that this returns. Not within work that is recorded (core/replay.h): that throws.
 Event copy_async(const Tensor& source, Tensor& out);
 
+/// The same, but only after `ready`, when the source has its elements, and `room`, when the memory of `out` is free:
+/// not after all that the device of the source was given since.
+Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& room);
+
 }  // namespace stagecoach

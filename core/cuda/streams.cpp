@@ -40,14 +40,12 @@ double seconds_between(const Mark& start, const Mark& end) {
   return 1e-3 * static_cast<double>(milliseconds);
 }
 
-void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes,
+                const std::vector<Event>& after) {
   STAGECOACH_CHECK(!is_recording(), "copy_async: not within work that is recorded; copy before it");
-  const Device mover = to_device.type == DeviceType::cuda ? to_device : from_device;
-  const Stream copies{mover, Stream::kCopies};
-  for (const Device side : {to_device, from_device}) {
-    if (side.type == DeviceType::cuda) {
-      wait(Mark({side, Stream::kCompute}, false), copies);
-    }
+  const Stream copies{to_device.type == DeviceType::cuda ? to_device : from_device, Stream::kCopies};
+  for (const Event& event : after) {
+    event.wait(copies);
   }
   STAGECOACH_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, raw(copies)));
 }

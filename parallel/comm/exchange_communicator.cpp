@@ -187,13 +187,13 @@ Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
 
 /// In each round a rank hears of twice as many others.
 void ExchangeCommunicator::barrier() {
-  const Tensor nothing_to_say = Tensor::empty({0}, DType::uint8, device());
-  const Meeting meeting(*this, "barrier", nothing_to_say, tree_broadcast_seconds(clock().link(), size(), 0));
+  const Tensor word = Tensor::zeros({1}, DType::uint8, device());  // not nothing, which some wires do not send
+  const Meeting meeting(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0));
   for (int heard = 1; heard < size(); heard *= 2) {
     Parcels parcels = nothing();
-    with(parcels, (rank() + heard) % size()).out = nothing_to_say;
-    with(parcels, (rank() - heard + size()) % size()).in = room_for(nothing_to_say);
-    exchange("barrier", nothing_to_say, parcels);
+    with(parcels, (rank() + heard) % size()).out = word;
+    with(parcels, (rank() - heard + size()) % size()).in = room_for(word);
+    exchange("barrier", word, parcels);
   }
 }
 

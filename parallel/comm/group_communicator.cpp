@@ -23,6 +23,12 @@ std::string GroupCommunicator::doing(const char* operation, const char* directio
   return doing(operation, fmt::format(" {} rank {}, tag {}", direction, member(peer), tag));
 }
 
+std::string GroupCommunicator::doing_receive(int from, int tag, const Activity::Work& posted) const {
+  const std::string words = doing("receive", "from", from, tag);
+  const std::string then = to_string(posted);
+  return then.empty() || then == current_activity() ? words : fmt::format("{} (posted in the {})", words, then);
+}
+
 void GroupCommunicator::require_peer(const char* operation, int peer, int tag) const {
   STAGECOACH_CHECK(peer >= 0 && peer < size() && peer != rank() && tag >= 0 && tag <= kMaxTag,
                    "{}: rank {} of a group of {} and tag {} (another rank and a tag from 0 to {} are needed)",
@@ -56,14 +62,6 @@ CommError GroupCommunicator::other_type(const char* operation, const Tensor& min
 
 CommError GroupCommunicator::unexpected(const std::string& words, const std::string& wanted, const std::string& came) {
   return CommError(fmt::format("{}: {} was expected, {} came", words, wanted, came));
-}
-
-double GroupCommunicator::arrival_of(std::size_t bytes, int to) {
-  const Link& link = clock().link();
-  const double transfer = link.transfer_seconds(static_cast<double>(bytes));
-  double& through = links_[to];
-  through = std::max(through, clock().now()) + transfer;
-  return through + link.latency;
 }
 
 FlightRecorder::Event GroupCommunicator::message_event(const char* operation, int peer, int tag, DType dtype,

@@ -4,11 +4,11 @@
 /// record of what they did.
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/flight_recorder.h"
 
@@ -50,6 +50,8 @@ class GroupCommunicator : public Communicator {
   std::string doing(const char* operation, const std::string& details) const;
   /// `direction` is "to" or "from".
   std::string doing(const char* operation, const char* direction, int peer, int tag) const;
+  /// The same of a receive that is waited for now, and was `posted` in other work.
+  std::string doing_receive(int from, int tag, const Activity::Work& posted) const;
 
   // Errors of ranks that disagree.
   /// Rank `other` of the group is in another operation, named `theirs`.
@@ -58,10 +60,6 @@ class GroupCommunicator : public Communicator {
   CommError other_type(const char* operation, const Tensor& mine, int other, const std::string& theirs) const;
   /// A message is of another type than the receiver expects; `words` names the call.
   static CommError unexpected(const std::string& words, const std::string& wanted, const std::string& came);
-
-  /// By a virtual clock: when a message that is sent now arrives. It takes the link as soon as those before it, to the
-  /// same rank, are through.
-  double arrival_of(std::size_t bytes, int to);
 
   /// A message for the flight record.
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;
@@ -81,7 +79,6 @@ class GroupCommunicator : public Communicator {
 
  private:
   Group group_;
-  std::map<int, double> links_;  // when the last message to a rank is through
   int splits_ = 0;
   int duplicates_ = 0;
 };

@@ -8,8 +8,8 @@
 
 namespace stagecoach {
 
-/// What connects two ranks. A message of n bytes takes latency + n / bytes_per_second, from the moment when the one
-/// before it, the same way, is through.
+/// What connects two ranks. A message of n bytes takes latency + n / bytes_per_second from its start, which is when it
+/// is sent, its receive is posted and those before it, the same way, are through (link_direction.h says it exactly).
 struct Link {
   double latency = 0;           ///< seconds
   double bytes_per_second = 0;  ///< one way; 0: without limit

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -17,8 +19,9 @@ class WireError : public Error {
   using Error::Error;
 };
 
-/// One rank's end. It has two lanes, and each carries one transfer after another: one that has begun keeps those behind
-/// it waiting until the other rank has begun it too.
+/// One rank's end. It has a channel for each direction between two ranks, for messages, and one for what all ranks do
+/// together. A channel carries one transfer after another: one that has begun keeps those behind it waiting until the
+/// other rank has begun it too. So both ends of a channel begin their transfers in the same order.
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -32,19 +35,33 @@ class Wire {
     Way way;
     Tensor tensor;
     int peer;
+    int tag = 0;  ///< is not sent; a test's wire looks whether both ends have the same
   };
-  enum class Lane { up, down };
-  /// Moves that began together.
+  /// What began at once.
   class Transfer {
    public:
     virtual ~Transfer() = default;
-    /// Whether all of them are done. Does not wait. Throws WireError.
+    /// Whether all of it is done. Does not wait. Throws WireError.
     virtual bool is_done() = 0;
   };
 
-  /// Begins `moves` when the lane is free and the device has done what it was given so far. Does not wait.
-  virtual std::shared_ptr<Transfer> start(Lane lane, std::vector<Move> moves) = 0;
+  /// How a rank tells another one what the first message between them needs, once per direction.
+  struct Introductions {
+    std::function<void(int to, const std::string& text)> tell;
+    std::function<std::optional<std::string>(int from)> heard;  ///< nothing as long as that has told nothing
+  };
+  /// Before the first message.
+  virtual void introduce_by(Introductions introductions) = 0;
 
+  // These begin when their channel is free and the device has done what it was given so far. They do not wait.
+  virtual std::shared_ptr<Transfer> start(Move message) = 0;
+  /// All ranks call these two, in the same order.
+  virtual std::shared_ptr<Transfer> exchange(std::vector<Move> moves) = 0;
+  /// Replaces `tensor` by the sum over all ranks, in the wire's own order.
+  virtual std::shared_ptr<Transfer> all_reduce(Tensor tensor) = 0;
+
+  /// Moves on what has begun, as far as it can without waiting. Is called again and again during a wait.
+  virtual void advance() = 0;
   /// Is called again and again during a wait, and throws to end it.
   using Look = std::function<void()>;
   /// The wire of those that give the same `colour`, which is not negative, ordered by `key`. All ranks call it.

@@ -97,4 +97,69 @@ inline void expect_order(Rank& rank) {
   EXPECT_EQ(next(0), 3);
 }
 
+// Receives that are posted: tags are waited for in another order than they were posted in.
+inline void expect_posted_receives_get_their_messages(Launch launch, const World& world) {
+  launch(world, [](Rank& rank) {
+    const int other = 1 - rank.index;
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{900}, Shape{300, 1000}}) {
+      std::vector<PendingReceive> receives;
+      std::vector<PendingSend> sends;
+      for (int tag = 0; tag < 4; ++tag) {
+        receives.push_back(rank.comm.receive_async(shape, DType::float32, other, tag));
+      }
+      for (int tag = 0; tag < 4; ++tag) {
+        sends.push_back(rank.comm.send_async(Tensor::full(shape, tag, DType::float32, rank.device), other, tag));
+      }
+      for (const int tag : {2, 0, 3, 1}) {
+        const Tensor got = receives[static_cast<std::size_t>(tag)].wait();
+        EXPECT_EQ(got.device(), rank.device);
+        const auto values = got.to_vector<float>();
+        EXPECT_EQ(values, std::vector<float>(values.size(), static_cast<float>(tag)));
+        EXPECT_EQ(got.shape(), shape);
+      }
+      for (const PendingSend& send : sends) {
+        send.wait();
+      }
+    }
+  });
+}
+
+// A send that waits until its receiver has taken the message ends while that waits for something else.
+inline void expect_posted_receives_end_sends(Launch launch, const World& world) {
+  launch(world, [](Rank& rank) {
+    const Shape shape{300, 1000};  // more than what a transport keeps for a receiver that has not asked for it
+    if (rank.index == 0) {
+      rank.comm.send(Tensor::full(shape, 3, DType::float32, rank.device), 1, 0);
+      rank.comm.send_number(7, 1, 1);
+    } else {
+      const PendingReceive receive = rank.comm.receive_async(shape, DType::float32, 0, 0);
+      EXPECT_EQ(rank.comm.receive_number(0, 1), 7);
+      EXPECT_EQ(receive.wait().to_vector<float>()[299999], 3);
+    }
+  });
+}
+
+// A receive that nobody waits for is withdrawn, and the messages that follow go to those that do.
+inline void expect_withdrawn_receives_swallow_nothing(Launch launch, const World& world) {
+  launch(world, [](Rank& rank) {
+    for (const Shape& shape : {Shape{2}, Shape{300, 1000}}) {
+      if (rank.index == 0) {
+        rank.comm.barrier();
+        for (const int value : {1, 2}) {
+          rank.comm.send(Tensor::full(shape, value, DType::float32, rank.device), 1, 0);
+        }
+      } else {
+        for (int unused = 0; unused < 3; ++unused) {
+          static_cast<void>(rank.comm.receive_async(shape, DType::float32, 0, 0));
+        }
+        rank.comm.barrier();
+        const auto next = [&] { return rank.comm.receive(shape, DType::float32, 0, 0).to_vector<float>()[0]; };
+        EXPECT_EQ(next(), 1);
+        EXPECT_EQ(next(), 2);
+      }
+      rank.comm.barrier();
+    }
+  });
+}
+
 }  // namespace stagecoach::test

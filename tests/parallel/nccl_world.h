@@ -13,8 +13,11 @@
 
 namespace stagecoach::test {
 
-inline void launch_wired(const World& world, const std::function<void(Rank&)>& body) {
+/// `see` gets the store over which the ranks find each other, before they start.
+inline void launch_wired(const World& world, const std::function<void(Rank&)>& body,
+                         const std::function<void(const TcpStoreServer&)>& see) {
   const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"}, {.clients = 2 * world.ranks});
+  see(server);
   const auto hub = std::make_shared<TestHub>();
   const auto start = start_wall_time();
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
@@ -32,6 +35,10 @@ inline void launch_wired(const World& world, const std::function<void(Rank&)>& b
     body(rank);
   };
   run_on_threads(world, run, [&](int r, const std::string& why) { mails[static_cast<std::size_t>(r)]->fail(why); });
+}
+
+inline void launch_wired(const World& world, const std::function<void(Rank&)>& body) {
+  launch_wired(world, body, [](const TcpStoreServer&) {});
 }
 
 }  // namespace stagecoach::test

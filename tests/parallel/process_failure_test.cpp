@@ -38,6 +38,21 @@ TEST_F(ProcessFailure, AMessageOfAnotherTypeNamesBoth) {
                   : fails_with<CommError>({"rank 0: barrier: stopped, as rank 1 has failed (rank 1: receive"}, run));
 }
 
+// Longer than the memory that the receive has for it, or shorter: MPI alone would cut it short, or leave a part unset.
+TEST_F(ProcessFailure, AMessageOfAnotherLengthNamesBoth) {
+  const auto body = [](Rank& rank) {
+    const Shape mine{100000 + 100 * (1 - rank.index)};
+    const PendingReceive receive = rank.comm.receive_async(mine, DType::float32, 1 - rank.index, 4);
+    rank.comm.send_async(Tensor::zeros(mine, DType::float32, rank.device), 1 - rank.index, 4);
+    static_cast<void>(receive.wait());
+  };
+  const auto run = [&] { launch(test::world_of(2), body); };
+  EXPECT_TRUE(
+      is_rank(0)
+          ? fails_with<CommError>({"rank 0: receive from rank 1, tag 4", "float32[100100]", "float32[100000]"}, run)
+          : fails_with<CommError>({"rank 1: receive from rank 0, tag 4", "float32[100000]", "float32[100100]"}, run));
+}
+
 TEST_F(ProcessFailure, RanksThatDisagreeNameBothCalls) {
   const auto body = [](Rank& rank) {
     Tensor tensor = Tensor::zeros({2}, DType::float32, rank.device);

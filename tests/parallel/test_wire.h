@@ -1,19 +1,23 @@
 #pragma once
 /// @file
 /// A wire between threads, for tests of what runs over NCCL without a GPU. It is as strict as a wire may be: nothing is
-/// kept on the way, so a transfer goes on only when both its ranks have it at the head of a lane.
+/// kept on the way, so a transfer goes on only when both its ranks have it at the head of a channel, and both ends of a
+/// message must have given it the same tag.
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/ordered_sum.h"
 #include "parallel/comm/wire.h"
 
 namespace stagecoach::test {
@@ -21,19 +25,24 @@ namespace stagecoach::test {
 /// What the ends of all wires of a world share.
 class TestHub {
  public:
+  /// From one rank to another; or, for what all ranks do, of nobody.
+  using Channel = std::pair<int, int>;
+  static constexpr Channel kAll{-1, -1};
   struct Transfer {
     std::vector<Wire::Move> moves;
     std::vector<bool> done;
-    bool is_done() const { return std::count(done.begin(), done.end(), false) == 0; }
+    Tensor sum;  // that is to be replaced by the sum over all ranks; or undefined
+    bool is_done() const { return !sum.defined() && std::count(done.begin(), done.end(), false) == 0; }
   };
   struct Choice {
     int colour;
     int key;
     int rank;
   };
-  /// Lanes of a group's ranks, and who has come to its splits.
+  /// Channels of a group's ranks, and who has come to its splits.
   struct Group {
-    std::map<std::pair<int, Wire::Lane>, std::deque<std::shared_ptr<Transfer>>> lanes;
+    int size = 0;
+    std::map<Channel, std::map<int, std::deque<std::shared_ptr<Transfer>>>> channels;  // by channel and rank
     std::vector<std::vector<Choice>> splits;
   };
 
@@ -41,15 +50,14 @@ class TestHub {
   std::map<std::string, Group> groups;
 
   /// Moves all that can move. The caller holds the mutex.
-  static void advance(Group& group, Wire::Lane lane) {
+  static void advance(Group& group, Channel channel) {
+    auto& queues = group.channels[channel];
     for (bool moved = true; moved;) {
-      moved = false;
-      for (auto& [end, queue] : group.lanes) {
-        if (end.second == lane && !queue.empty()) {
-          moved = advance(group, lane, end.first, *queue.front()) || moved;
-        }
+      moved = sum_up(group, queues);
+      for (auto& [rank, queue] : queues) {
+        moved = (!queue.empty() && advance(queues, rank, *queue.front())) || moved;
       }
-      for (auto& [end, queue] : group.lanes) {
+      for (auto& [rank, queue] : queues) {
         if (!queue.empty() && queue.front()->is_done()) {
           queue.pop_front();
           moved = true;
@@ -59,11 +67,13 @@ class TestHub {
   }
 
  private:
-  static bool advance(Group& group, Wire::Lane lane, int from, Transfer& sending) {
+  using Queues = std::map<int, std::deque<std::shared_ptr<Transfer>>>;
+
+  static bool advance(Queues& queues, int from, Transfer& sending) {
     bool moved = false;
     for (std::size_t i = 0; i < sending.moves.size(); ++i) {
       const Wire::Move& out = sending.moves[i];
-      auto& other = group.lanes[{out.peer, lane}];
+      auto& other = queues[out.peer];
       if (sending.done[i] || out.way == Wire::Move::Way::in || other.empty()) {
         continue;
       }
@@ -71,8 +81,8 @@ class TestHub {
       for (std::size_t j = 0; j < receiving.moves.size(); ++j) {
         Wire::Move& in = receiving.moves[j];
         if (!receiving.done[j] && in.way == Wire::Move::Way::in && in.peer == from) {
-          if (in.tensor.bytes() != out.tensor.bytes()) {
-            throw WireError("test wire: tensors of different sizes");
+          if (in.tensor.bytes() != out.tensor.bytes() || in.tag != out.tag) {
+            throw WireError("test wire: a tensor of another size or tag");
           }
           std::memcpy(in.tensor.raw_mutable_data(), out.tensor.raw_data(), in.tensor.bytes());
           sending.done[i] = receiving.done[j] = moved = true;
@@ -82,21 +92,83 @@ class TestHub {
     }
     return moved;
   }
+
+  /// When all ranks have come to a sum: adds up in an order of its own, from the last rank to the first.
+  static bool sum_up(const Group& group, Queues& queues) {
+    std::vector<Transfer*> all;
+    for (auto& [rank, queue] : queues) {
+      if (!queue.empty() && queue.front()->sum.defined()) {
+        all.push_back(queue.front().get());
+      }
+    }
+    if (all.empty() || all.size() < static_cast<std::size_t>(group.size)) {
+      return false;
+    }
+    std::vector<Tensor> parts;
+    std::transform(all.rbegin(), all.rend(), std::back_inserter(parts),
+                   [](const Transfer* transfer) { return transfer->sum.clone().to(Device{}); });
+    const Tensor sum = ordered_sum(parts);
+    for (Transfer* transfer : all) {
+      std::exchange(transfer->sum, {}).copy_from(sum);
+    }
+    return true;
+  }
 };
 
 class TestWire final : public Wire {
  public:
   TestWire(std::shared_ptr<TestHub> hub, std::string group, int rank, int size)
-      : hub_(std::move(hub)), group_(std::move(group)), rank_(rank), size_(size) {}
-
-  std::shared_ptr<Transfer> start(Lane lane, std::vector<Move> moves) override {
+      : hub_(std::move(hub)), group_(std::move(group)), rank_(rank), size_(size) {
     const std::lock_guard lock(hub_->mutex);
+    this->group().size = size;
+  }
+
+  void introduce_by(Introductions introductions) override { introductions_ = std::move(introductions); }
+
+  /// As with NCCL a direction between two ranks needs to be introduced, before anything moves there.
+  std::shared_ptr<Transfer> start(Move message) override {
+    const bool sends = message.way == Move::Way::out;
+    const int peer = message.peer;
+    if (sends && told_.insert(peer).second) {
+      introductions_.tell(peer, "hello\nfrom " + group_);
+    }
+    const TestHub::Channel channel = sends ? std::pair(rank_, peer) : std::pair(peer, rank_);
+    auto transfer = std::make_shared<TestHub::Transfer>();
+    transfer->moves.push_back(std::move(message));
+    transfer->done.resize(1);
+    if (sends || heard_.contains(peer)) {
+      begin(channel, transfer);
+    } else {
+      waiting_[peer].push_back(transfer);
+      advance();
+    }
+    return std::make_shared<Pending>(hub_, transfer);
+  }
+
+  std::shared_ptr<Transfer> exchange(std::vector<Move> moves) override {
     auto transfer = std::make_shared<TestHub::Transfer>();
     transfer->done.resize(moves.size());
     transfer->moves = std::move(moves);
-    group().lanes[{rank_, lane}].push_back(transfer);
-    TestHub::advance(group(), lane);
+    begin(TestHub::kAll, transfer);
     return std::make_shared<Pending>(hub_, transfer);
+  }
+
+  std::shared_ptr<Transfer> all_reduce(Tensor tensor) override {
+    auto transfer = std::make_shared<TestHub::Transfer>();
+    transfer->sum = std::move(tensor);
+    begin(TestHub::kAll, transfer);
+    return std::make_shared<Pending>(hub_, transfer);
+  }
+
+  void advance() override {
+    for (auto& [peer, transfers] : waiting_) {
+      if (heard_.contains(peer) || (!transfers.empty() && introductions_.heard(peer).has_value())) {
+        heard_.insert(peer);
+        for (const auto& transfer : std::exchange(transfers, {})) {
+          begin({peer, rank_}, transfer);
+        }
+      }
+    }
   }
 
   std::unique_ptr<Wire> split(int colour, int key, const Look& look) override {
@@ -127,8 +199,8 @@ class TestWire final : public Wire {
 
   void abort() noexcept override {
     const std::lock_guard lock(hub_->mutex);
-    for (const Lane lane : {Lane::up, Lane::down}) {
-      group().lanes[{rank_, lane}].clear();
+    for (auto& [channel, queues] : group().channels) {
+      queues[rank_].clear();
     }
   }
   void close() noexcept override {}
@@ -148,12 +220,21 @@ class TestWire final : public Wire {
     std::shared_ptr<TestHub::Transfer> transfer_;
   };
   TestHub::Group& group() { return hub_->groups[group_]; }
+  void begin(TestHub::Channel channel, const std::shared_ptr<TestHub::Transfer>& transfer) {
+    const std::lock_guard lock(hub_->mutex);
+    group().channels[channel][rank_].push_back(transfer);
+    TestHub::advance(group(), channel);
+  }
 
   std::shared_ptr<TestHub> hub_;
   std::string group_;
   int rank_;
   int size_;
   std::size_t splits_ = 0;
+  Introductions introductions_;
+  std::set<int> told_;
+  std::set<int> heard_;
+  std::map<int, std::vector<std::shared_ptr<TestHub::Transfer>>> waiting_;  // for an introduction, by the sender
 };
 
 }  // namespace stagecoach::test

@@ -16,20 +16,16 @@ enum Kind { kMessage, kTaken, kMeeting, kKinds };  // messages of different kind
 
 int mpi_tag(int tag, Kind kind) { return tag * kKinds + kind; }
 
-/// The spare message, or a new one; without requests.
-template <class Message>
-std::shared_ptr<Message> unused(std::shared_ptr<Message>& spare) {
-  auto message = spare ? std::exchange(spare, nullptr) : std::make_shared_for_overwrite<Message>();
-  message->requests.clear();
-  return message;
-}
+double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits, bool has_core)
+MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives,
+                                 Waits waits, bool has_core)
     : ExchangeCommunicator(std::move(group)),
       world_(world),
       comm_(comm),
+      receives_(std::move(receives)),
       patience_{waits, abandoned_.get_token(), has_core},
       exchange_(std::make_shared<Exchange>()) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -53,7 +49,7 @@ MpiCommunicator::~MpiCommunicator() {
 void MpiCommunicator::exchange(const char* operation, const Tensor& like, Parcels& parcels) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
   const MpiWorld::Words words = [&] { return doing(operation); };
-  const MpiHeader header(operation, like, 0);
+  const MpiHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
   // The next rank first: then not all talk to the same one at once.
@@ -68,20 +64,20 @@ void MpiCommunicator::exchange(const char* operation, const Tensor& like, Parcel
       exchange_->out[place].start(address, header, parcels[place].out, requests, words);
     }
   }
-  world_.wait(requests, patience_, words);
+  wait(requests, words);
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
     const auto place = static_cast<std::size_t>(r);
     if (parcels[place].in.defined()) {
       require_same(operation, like, exchange_->in[place].header(), r);
-      exchange_->in[place].end();
+      static_cast<void>(exchange_->in[place].end());
     }
     exchange_->out[place].end();
   }
 }
 
 void MpiCommunicator::require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const {
-  const MpiHeader mine(operation, like, 0);
+  const MpiHeader mine(operation, like);
   if (theirs.operation != mine.operation) {
     throw other_operation(operation, from, theirs.operation.data());
   }
@@ -90,10 +86,26 @@ void MpiCommunicator::require_same(const char* operation, const Tensor& like, co
   }
 }
 
+void MpiCommunicator::wait(std::span<MPI_Request> requests, const MpiWorld::Words& words) {
+  if (is_virtual()) {
+    world_.wait(requests, patience_, words, [this] { receives_->advance(); });
+  } else {
+    world_.wait(requests, patience_, words);
+  }
+}
+
+LinkDirection& MpiCommunicator::direction(std::map<int, LinkDirection>& directions, int peer) {
+  return directions.try_emplace(peer, clock().link()).first->second;
+}
+
+std::shared_ptr<void> MpiCommunicator::keep_moving(const Tensor& tensor) {
+  return is_virtual() || bytes_of(tensor) <= kEagerBytes ? nullptr : world_.keep_moving();
+}
+
 /// What was sent completely needs no memory any more.
 void MpiCommunicator::forget_sent() {
   while (!sent_.empty() && world_.are_done(sent_.front()->requests)) {
-    sent_.front()->message.end();
+    sent_.front()->end();
     if (sent_.front().use_count() == 1) {
       spare_sent_ = std::move(sent_.front());
     }
@@ -105,11 +117,14 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
                                                                    int tag) {
   forget_sent();
   synchronize({device(), Stream::kCompute});
-  const auto sent = unused(spare_sent_);
+  const auto sent = spare_sent_ ? std::exchange(spare_sent_, nullptr) : std::make_shared_for_overwrite<Sent>();
+  sent->requests.clear();
   sent->taken_at = 0;
-  const double arrival = is_virtual() ? arrival_of(tensor.bytes(), to) : 0;
+  const LinkDirection::Send when =
+      is_virtual() ? direction(directions_out_, to).send(bytes_of(tensor), clock().now()) : LinkDirection::Send{};
   const MpiWorld::Words words = [&] { return doing(operation, "to", to, tag); };
-  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, arrival}, tensor, sent->requests, words);
+  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, sent->requests, words);
+  sent->moving = keep_moving(tensor);
   if (is_virtual()) {  // the receiver tells when it took it
     MpiWorld::check(MPI_Irecv(&sent->taken_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kTaken), comm_,
                               &sent->requests.emplace_back(MPI_REQUEST_NULL)),
@@ -125,19 +140,22 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
   const auto sent = start_send("send", tensor.detach(), to, tag);
   const auto end = [this, sent, number] {
-    sent->message.end();
+    sent->end();
     group().recorder->end(number);
   };
-  const auto wait = [this, sent, to, tag, work = current_work(), end] {
+  const auto wait_taken = [this, sent, to, tag, work = current_work(), end] {
     Waiting waiting(clock());
-    world_.wait(sent->requests, patience_, [&] {
+    wait(sent->requests, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
       return doing("send", "to", to, tag);
     });
     waiting.until(sent->taken_at);
     end();
   };
-  return {wait, [this, sent, end] {
+  return {wait_taken, [this, sent, end] {
+            if (is_virtual()) {
+              receives_->advance();
+            }
             const bool is_taken = world_.are_done(sent->requests);
             if (is_taken) {
               end();
@@ -146,40 +164,65 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
           }};
 }
 
-Tensor MpiCommunicator::take(const char* operation, const Tensor& tensor, int from, int tag) {
-  const Recorded recorded(*group().recorder, message_event(operation, from, tag, tensor.dtype(), tensor.shape()));
-  const Span span("receive", "wait");
-  const MpiWorld::Words words = [&] { return doing(operation, "from", from, tag); };
-  const double now = is_virtual() ? clock().now() : 0;
-  Waiting waiting(clock());
-  const auto expected = unused(spare_expected_);
-  expected->message.start({comm_, from, mpi_tag(tag, kMessage)}, tensor, expected->requests, words);
-  try {
-    world_.wait(std::span(expected->requests).first(1), patience_, words);
-    if (!expected->message.header().is_of_same_type({operation, tensor, 0})) {
-      throw unexpected(words(), type_of(tensor), expected->message.header().type());
+/// A receive that was posted; withdrawn at the end, in case that nobody has waited for it.
+class MpiCommunicator::Receive {
+ public:
+  Receive(MpiCommunicator& comm, const char* operation, const Tensor& tensor, int from, int tag,
+          const MpiWorld::Words& words)
+      : like_(operation, tensor),
+        receives_(comm.receives_),
+        posted_(receives_->post({comm.comm_, from, mpi_tag(tag, kMessage)}, tensor, words)),
+        moving_(comm.keep_moving(tensor)) {
+    if (comm.is_virtual()) {
+      receives_->expect(posted_, comm.direction(comm.directions_in_, from), comm.clock().now(),
+                        {comm.comm_, from, mpi_tag(tag, kTaken)});
     }
-    world_.wait(expected->requests, patience_, words);
-  } catch (...) {
-    world_.bury(expected);  // MPI may still write there
-    throw;
   }
-  expected->message.end();
-  spare_expected_ = expected;
+  ~Receive() {
+    if (posted_ != nullptr) {
+      receives_->cancel(posted_);
+    }
+  }
+  Receive(const Receive&) = delete;
+  Receive& operator=(const Receive&) = delete;
+
+  const MpiHeader& like() const { return like_; }
+  MpiReceives::Posted& posted() { return *posted_; }
+  Tensor finish() { return receives_->finish(std::exchange(posted_, nullptr)); }
+
+ private:
+  MpiHeader like_;  // what is expected
+  std::shared_ptr<MpiReceives> receives_;
+  std::shared_ptr<MpiReceives::Posted> posted_;
+  std::shared_ptr<void> moving_;
+};
+
+Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::Words& words) {
+  const Span span("receive", "wait");
+  Waiting waiting(clock());
+  MpiReceives::Posted& posted = receive.posted();
+  wait(std::span(posted.requests).first(1), words);
+  if (const MpiHeader came = posted.message.header(); !came.is_of_same_type(receive.like())) {
+    throw unexpected(words(), receive.like().type(), came.type());
+  }
+  wait(posted.requests, words);
   if (is_virtual()) {
-    const double taken_at = std::max(now, expected->message.header().arrival);
-    waiting.until(taken_at);
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(&taken_at, 1, MPI_DOUBLE, from, mpi_tag(tag, kTaken), comm_, &request);
-    world_.wait({&request, 1}, patience_, words);  // short: MPI has it at once
+    receives_->advance();
+    waiting.until(posted.arrival);
   }
-  return tensor;
+  return receive.finish();
 }
 
 PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  return PendingReceive(
-      [this, shape, dtype, from, tag] { return take("receive", Tensor::empty(shape, dtype, device()), from, tag); });
+  const auto words = [&] { return doing("receive", "from", from, tag); };
+  synchronize({device(), Stream::kCompute});  // MPI writes to memory that the device may still have in use
+  const auto receive =
+      std::make_shared<Receive>(*this, "receive", Tensor::empty(shape, dtype, device()), from, tag, words);
+  return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
+    const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
+    return wait_for(*receive, [&] { return doing_receive(from, tag, work); });
+  });
 }
 
 void MpiCommunicator::send_number(double number, int to, int tag) {
@@ -190,7 +233,10 @@ void MpiCommunicator::send_number(double number, int to, int tag) {
 
 double MpiCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
-  return take("receive_number", Tensor::empty({1}, DType::float64), from, tag).item();
+  const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
+  const auto words = [&] { return doing("receive_number", "from", from, tag); };
+  Receive receive(*this, "receive_number", Tensor::empty({1}, DType::float64), from, tag, words);
+  return wait_for(receive, words).item();
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
@@ -198,14 +244,16 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
   MPI_Comm comm = MPI_COMM_NULL;
   // MPI takes colours from 0, so the first member stands for the group's. All have come by now.
   world_.guard("MPI_Comm_split", [&] { MPI_Comm_split(comm_, part.members[0], part.rank, &comm); });
-  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), patience_.waits, patience_.has_core);
+  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), receives_, patience_.waits,
+                                           patience_.has_core);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   MPI_Comm comm = MPI_COMM_NULL;
   world_.guard("MPI_Comm_dup", [&] { MPI_Comm_dup(comm_, &comm); });
   constexpr bool kHasCore = false;
-  return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), patience_.waits, kHasCore);
+  return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), std::make_shared<MpiReceives>(world_),
+                                           patience_.waits, kHasCore);
 }
 
 }  // namespace stagecoach

@@ -5,12 +5,15 @@
 #include <mpi.h>
 
 #include <deque>
+#include <map>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <vector>
 
 #include "parallel/comm/exchange_communicator.h"
 #include "parallel/comm/mpi/mpi_message.h"
+#include "parallel/comm/mpi/mpi_receives.h"
 #include "parallel/comm/mpi/mpi_world.h"
 
 namespace stagecoach {
@@ -18,7 +21,9 @@ namespace stagecoach {
 class MpiCommunicator final : public ExchangeCommunicator {
  public:
   /// `comm` is this group's alone; it is freed at the end unless the world has failed.
-  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, Waits waits, bool has_core = true);
+  /// `receives` are those of the thread that uses it.
+  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives, Waits waits,
+                  bool has_core = true);
   ~MpiCommunicator() override;
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
@@ -36,11 +41,13 @@ class MpiCommunicator final : public ExchangeCommunicator {
     MpiOutgoing message;
     MpiRequests requests;
     double taken_at = 0;  // by a virtual clock, the receiver's
+    std::shared_ptr<void> moving;
+    void end() {
+      message.end();
+      moving = nullptr;
+    }
   };
-  struct Expected {
-    MpiIncoming message;
-    MpiRequests requests;
-  };
+  class Receive;
   /// One exchange at a time has these. An empty place is for this rank itself.
   struct Exchange {
     std::vector<MpiOutgoing> out;
@@ -53,19 +60,25 @@ class MpiCommunicator final : public ExchangeCommunicator {
   void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
   /// Starts to send, and keeps the memory until it is sent.
   std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);
-  /// Waits for a message like `tensor`, and gives it; by a virtual clock, tells the sender when it was taken.
-  Tensor take(const char* operation, const Tensor& tensor, int from, int tag);
+  Tensor wait_for(Receive& receive, const MpiWorld::Words& words);
+  /// Waits until all of `requests` are done; meanwhile answers senders, by a virtual clock.
+  void wait(std::span<MPI_Request> requests, const MpiWorld::Words& words);
   void forget_sent();
+  LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer);
+  /// Where `tensor` is long, lets it go on while this rank computes.
+  std::shared_ptr<void> keep_moving(const Tensor& tensor);
   bool is_virtual() { return clock().kind() == ClockKind::virtual_time; }
 
   MpiWorld& world_;
   MPI_Comm comm_;
+  std::shared_ptr<MpiReceives> receives_;
   std::stop_source abandoned_;
   Patience patience_;
   std::deque<std::shared_ptr<Sent>> sent_;
-  // Messages that are through, for the next ones: to make one takes longer than to send a few bytes.
-  std::shared_ptr<Sent> spare_sent_;
-  std::shared_ptr<Expected> spare_expected_;
+  std::shared_ptr<Sent> spare_sent_;  // for the next one: to make one takes longer than to send a few bytes
+  // By a virtual clock, a rank each.
+  std::map<int, LinkDirection> directions_out_;
+  std::map<int, LinkDirection> directions_in_;
   std::shared_ptr<Exchange> exchange_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "parallel/comm/group_communicator.h"
 
@@ -28,8 +29,8 @@ void for_each_rest(const Tensor& tensor, const Call& call) {
 
 }  // namespace
 
-MpiHeader::MpiHeader(const char* name, const Tensor& about, double arrives)
-    : dtype(static_cast<std::int32_t>(about.dtype())), dims(about.dims()), arrival(arrives) {
+MpiHeader::MpiHeader(const char* name, const Tensor& about, const LinkDirection::Send& when)
+    : dtype(static_cast<std::int32_t>(about.dtype())), dims(about.dims()), send(when) {
   std::strncpy(operation.data(), name, operation.size() - 1);
   std::copy(about.shape().begin(), about.shape().end(), extents.begin());
 }
@@ -72,11 +73,11 @@ MpiHeader MpiIncoming::header() const {
   return header;
 }
 
-void MpiIncoming::end() {
+Tensor MpiIncoming::end() {
   if (const std::size_t in_first = bytes_in_first(tensor_); in_first > 0) {
     std::memcpy(tensor_.raw_mutable_data(), first_.data() + sizeof(MpiHeader), in_first);
   }
-  tensor_ = {};
+  return std::exchange(tensor_, {});
 }
 
 }  // namespace stagecoach

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "parallel/comm/link_direction.h"
 #include "parallel/comm/mpi/mpi_world.h"
 
 namespace stagecoach {
@@ -21,10 +22,10 @@ struct MpiHeader {
   std::int32_t dtype = 0;            ///< with dims and extents: of the tensor that the operation is about
   std::int32_t dims = 0;
   std::array<std::int64_t, Shape::kMaxDims> extents{};
-  double arrival = 0;  ///< by the sender's clock and the link; 0 by the wall
+  LinkDirection::Send send = {};  ///< by a virtual clock
 
   MpiHeader() = default;
-  MpiHeader(const char* operation, const Tensor& about, double arrival);
+  MpiHeader(const char* operation, const Tensor& about, const LinkDirection::Send& send = {});
   /// "float32[2, 3]"
   std::string type() const;
   bool is_of_same_type(const MpiHeader& other) const {
@@ -64,8 +65,8 @@ class MpiIncoming {
   void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const MpiWorld::Words& doing);
   /// What came, when the first request is done.
   MpiHeader header() const;
-  /// It is all there: completes the tensor.
-  void end();
+  /// It is all there: completes the tensor, and returns it.
+  Tensor end();
 
  private:
   std::array<std::byte, kFirstMessage> first_;

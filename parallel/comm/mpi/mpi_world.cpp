@@ -28,9 +28,23 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenLooks(1);  // at other ranks' news
-constexpr int kPollsBetweenLooks = 16;                 // at the clock, which takes as long as a poll
+// A link of 1 Gbit/s fills 25 KB meanwhile, which the system keeps for the process.
+constexpr std::chrono::microseconds kBetweenMoves(200);
+constexpr int kPollsBetweenLooks = 16;  // at the clock, which takes as long as a poll
 constexpr std::chrono::milliseconds kBetweenLooksForDead(20);
 constexpr std::chrono::seconds kFarewell(1);
+
+/// Counts as one until the end of the scope.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
 
 /// Two processes with the same see each other by their process numbers.
 std::string machine() {
@@ -91,6 +105,7 @@ MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
 }
 
 MpiWorld::~MpiWorld() {
+  mover_ = {};
   if (failed()) {
     return;  // MPI would wait for ranks that are gone; the launcher cleans up
   }
@@ -169,8 +184,12 @@ bool MpiWorld::are_done(std::span<MPI_Request> requests) {
   return done != 0;
 }
 
-void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing) {
+void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing,
+                    const std::function<void()>& meanwhile) {
   const auto test = [&] {
+    if (meanwhile) {
+      meanwhile();
+    }
     int done = 0;
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), doing);
     return done != 0;
@@ -178,6 +197,7 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
   if (test()) {
     return;
   }
+  const Counted waiting(waiting_);
   const auto began = SteadyClock::now();
   auto next_look = began + kBetweenLooks;
   auto rests_since = began;
@@ -210,6 +230,32 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
     } else {
       rest(now - rests_since);
     }
+  }
+}
+
+std::shared_ptr<void> MpiWorld::keep_moving() {
+  const std::lock_guard lock(moving_mutex_);
+  if (!mover_.joinable()) {
+    mover_ =
+        start_thread("the thread that moves messages", [this](const std::stop_token& stop) { move_messages(stop); });
+  }
+  ++moving_;
+  moving_changed_.notify_one();
+  return {this, [](MpiWorld* world) {
+            const std::lock_guard done(world->moving_mutex_);
+            --world->moving_;
+          }};
+}
+
+void MpiWorld::move_messages(const std::stop_token& stop) {
+  std::unique_lock lock(moving_mutex_);
+  while (moving_changed_.wait(lock, stop, [this] { return moving_ > 0; })) {
+    lock.unlock();
+    if (waiting_ == 0) {
+      look();  // any call moves all messages
+    }
+    std::this_thread::sleep_for(kBetweenMoves);
+    lock.lock();
   }
 }
 

@@ -11,12 +11,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "parallel/comm/patience.h"
@@ -45,11 +47,17 @@ class MpiWorld {
   using Words = std::function<std::string()>;
   /// Returns when all of `requests` are done. Throws CommError, which begins with what `doing` gives, after the timeout
   /// and when a rank has failed.
-  void wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing);
+  /// Meanwhile `meanwhile` is called again and again, if it is there.
+  void wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing,
+            const std::function<void()>& meanwhile = {});
   /// Whether they are.
   bool are_done(std::span<MPI_Request> requests);
   /// Throws CommError when `code` is no success.
   static void check(int code, const Words& doing);
+
+  /// A long message goes on only while a thread of each of its ranks is in a call of MPI. As long as the result lives,
+  /// a thread besides the rank's own sees to that.
+  std::shared_ptr<void> keep_moving();
 
   /// For calls of MPI that wait and that no rank can give up: ends the process when the timeout passes.
   void guard(const char* call, const std::function<void()>& body) const;
@@ -64,6 +72,7 @@ class MpiWorld {
  private:
   explicit MpiWorld(std::chrono::duration<double> timeout);
   void find_neighbours();
+  void move_messages(const std::stop_token& stop);
   void listen();
   /// Looks for what others tell about themselves.
   void look();
@@ -94,9 +103,14 @@ class MpiWorld {
   std::vector<bool> gone_;  // ranks that have failed or died
   std::chrono::steady_clock::time_point looked_for_dead_;
   std::atomic<bool> has_failed_ = false;
+  std::atomic<int> waiting_ = 0;  // threads in wait(), which move messages themselves
+  std::mutex moving_mutex_;       // guards the next
+  int moving_ = 0;                // long messages under way
+  std::condition_variable_any moving_changed_;
   mutable std::mutex mutex_;  // guards what follows
   std::string failure_;
   std::vector<std::shared_ptr<void>> buried_;
+  std::jthread mover_;
 };
 
 }  // namespace stagecoach

@@ -2,26 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "core/stream.h"
 #include "core/trace.h"
 
 namespace stagecoach {
-namespace {
-
-constexpr const char* kNumber = "number";
-
-Wire::Lane lane_between(int from, int to) { return from < to ? Wire::Lane::up : Wire::Lane::down; }
-
-/// Numbers of messages come back as they were posted.
-std::int64_t number_from(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
-
-}  // namespace
 
 NcclCommunicator::NcclCommunicator(Mail& mail, std::unique_ptr<Wire> wire, Group group)
     : ExchangeCommunicator(std::move(group)),
@@ -29,6 +19,10 @@ NcclCommunicator::NcclCommunicator(Mail& mail, std::unique_ptr<Wire> wire, Group
       wire_(std::move(wire)),
       exceptions_before_(std::uncaught_exceptions()) {
   STAGECOACH_CHECK(clock().kind() == ClockKind::wall, "transport nccl: a virtual clock");
+  wire_->introduce_by(
+      {.tell = [this](int to,
+                      const std::string& text) { mail_.post(member(to), key(fmt::format("wire/{}", rank())), text); },
+       .heard = [this](int from) { return mail_.take(key(fmt::format("wire/{}", from))); }});
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -39,7 +33,7 @@ NcclCommunicator::~NcclCommunicator() {
   }
   try {
     wait([this] { return outbox_.empty(); }, [this] { return doing("end of the group"); });
-    wire_->close();
+    unwanted_.empty() ? wire_->close() : wire_->abort();
   } catch (const Error&) {  // what was sent is not wanted; wait() has ended it
   }
 }
@@ -63,146 +57,117 @@ void NcclCommunicator::wait(const Done& done, const Words& words) {
 }
 
 void NcclCommunicator::serve() {
-  while (const auto wanted = mail_.take(key("go"))) {
-    Sent& sent = *outbox_.at(number_from(*wanted));
-    sent.taken = sent.tensor.bytes() == 0;
-    if (!sent.taken) {
-      sent.transfer = wire_->start(lane_between(rank(), sent.to), {{Wire::Move::Way::out, sent.tensor, sent.to}});
+  wire_->advance();
+  std::erase_if(outbox_, [](const std::shared_ptr<Message>& sent) {
+    const bool is_done = sent->is_done();
+    if (is_done) {
+      *sent = {};
     }
-  }
-  std::erase_if(outbox_, [](const auto& entry) {
-    Sent& sent = *entry.second;
-    sent.taken = sent.taken || (sent.transfer != nullptr && sent.transfer->is_done());
-    if (sent.taken) {
-      sent.tensor = {};
-    }
-    return sent.taken;
+    return is_done;
   });
 }
 
-std::string NcclCommunicator::message_key(int from, int tag) const {
-  return key(fmt::format("message/{}/{}", from, tag));
-}
-
-void NcclCommunicator::announce(int to, int tag, const std::string& what, const std::string& type) {
-  mail_.post(member(to), message_key(rank(), tag), what + " " + type);
-}
-
-NcclCommunicator::Announced NcclCommunicator::wait_for_announcement(int from, int tag, const Words& words) {
-  const std::string wanted = message_key(from, tag);
-  std::optional<std::string> text;
-  wait([&] { return (text = mail_.take(wanted)).has_value(); }, words);
-  const auto space = text->find(' ');
-  return {text->substr(0, space), text->substr(space + 1)};
+NcclCommunicator::Message NcclCommunicator::start(Wire::Move::Way way, const Tensor& tensor, int peer, int tag) {
+  return {tensor, tensor.bytes() > 0 ? wire_->start({way, tensor, peer, tag}) : nullptr};
 }
 
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
   const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  const auto sent = std::make_shared<Sent>(Sent{tensor.detach(), to});
-  outbox_.emplace(next_, sent);
-  announce(to, tag, std::to_string(next_++), type_of(tensor));
-  const auto wait_taken = [this, sent, event, words = doing("send", "to", to, tag)] {
+  const auto sent = std::make_shared<Message>(start(Wire::Move::Way::out, tensor.detach(), to, tag));
+  outbox_.push_back(sent);
+  const auto wait_taken = [this, sent, event, to, tag, work = current_work()] {
     const Waiting waiting(clock());
-    wait([&] { return sent->taken; }, [&] { return words; });
+    wait([&] { return sent->is_done(); },
+         [&] {
+           const Activity then(work.operation, work.stage, work.microbatch);
+           return doing("send", "to", to, tag);
+         });
     group().recorder->end(event);
   };
   return {wait_taken, [this, sent, event] {
-            serve();
-            if (sent->taken) {
+            const bool taken = sent->is_done();
+            if (taken) {
               group().recorder->end(event);
             }
-            return sent->taken;
+            return taken;
           }};
 }
 
-Tensor NcclCommunicator::take(const Tensor& tensor, int from, int tag) {
-  const Recorded recorded(*group().recorder, message_event("receive", from, tag, tensor.dtype(), tensor.shape()));
-  const Span span("receive", "wait");
-  const Waiting waiting(clock());
-  const Words words = [&] { return doing("receive", "from", from, tag); };
-  const Announced announced = wait_for_announcement(from, tag, words);
-  if (announced.type != type_of(tensor)) {
-    throw unexpected(words(), type_of(tensor), announced.type);
+/// A receive that was posted; left to the next one at the end, in case that nobody has waited for it.
+class NcclCommunicator::Receive {
+ public:
+  Receive(NcclCommunicator& comm, const Shape& shape, DType dtype, int from, int tag)
+      : comm_(comm), from_(from), message_(comm.post(shape, dtype, from, tag)) {}
+  ~Receive() {
+    if (message_.tensor.defined()) {
+      comm_.unwanted_[from_].push_back(std::move(message_));
+    }
   }
-  mail_.post(member(from), key("go"), announced.what);
-  if (tensor.bytes() > 0) {
-    const auto transfer = wire_->start(lane_between(from, rank()), {{Wire::Move::Way::in, tensor, from}});
-    wait([&] { return transfer->is_done(); }, words);
+  Receive(const Receive&) = delete;
+  Receive& operator=(const Receive&) = delete;
+  Message& message() { return message_; }
+
+ private:
+  NcclCommunicator& comm_;
+  int from_;
+  Message message_;
+};
+
+NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype, int from, int tag) {
+  const auto found = unwanted_.find(from);
+  if (found == unwanted_.end()) {
+    return start(Wire::Move::Way::in, Tensor::empty(shape, dtype, device()), from, tag);
   }
-  return tensor;
+  Message message = std::move(found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) {
+    unwanted_.erase(found);
+  }
+  if (message.tensor.shape() != shape || message.tensor.dtype() != dtype) {
+    throw CommError(
+        fmt::format("{}: a receive of {} was posted before and nobody has waited for it, so it gets the "
+                    "next message: expected one of the same type, got {}; NCCL withdraws no receive",
+                    doing("receive", "from", from, tag), type_of(message.tensor), type_of(shape, dtype)));
+  }
+  return message;
 }
 
 PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  return PendingReceive(
-      [this, shape, dtype, from, tag] { return take(Tensor::empty(shape, dtype, device()), from, tag); });
+  const auto receive = std::make_shared<Receive>(*this, shape, dtype, from, tag);
+  return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
+    const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
+    return wait_for(receive->message(), [&] { return doing_receive(from, tag, work); });
+  });
+}
+
+Tensor NcclCommunicator::wait_for(Message& message, const Words& words) {
+  const Span span("receive", "wait");
+  const Waiting waiting(clock());
+  wait([&] { return message.is_done(); }, words);
+  return std::exchange(message, {}).tensor;
 }
 
 void NcclCommunicator::send_number(double number, int to, int tag) {
   require_peer("send_number", to, tag);
   const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  announce(to, tag, fmt::format("{:.17g}", number), kNumber);
+  mail_.post(member(to), key(fmt::format("number/{}/{}", rank(), tag)), fmt::format("{:.17g}", number));
 }
 
 double NcclCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
   const Waiting waiting(clock());
-  const Words words = [&] { return doing("receive_number", "from", from, tag); };
-  const Announced announced = wait_for_announcement(from, tag, words);
-  if (announced.type != kNumber) {
-    throw unexpected(words(), "a number", announced.type);
-  }
-  return std::strtod(announced.what.c_str(), nullptr);
+  const std::string wanted = key(fmt::format("number/{}/{}", from, tag));
+  std::optional<std::string> text;
+  wait([&] { return (text = mail_.take(wanted)).has_value(); },
+       [&] { return doing("receive_number", "from", from, tag); });
+  return std::strtod(text->c_str(), nullptr);
 }
 
-std::vector<std::string> NcclCommunicator::gather_words(const char* operation, const std::string& mine) {
-  const auto next = [&](const std::string& from, const Words& words) {
-    std::optional<std::string> text;
-    wait([&] { return (text = mail_.take(key(from))).has_value(); }, words);
-    return *text;
-  };
-  std::string all = mine;  // a line a rank
-  if (rank() > 0) {
-    mail_.post(member(0), key(fmt::format("here/{}", rank())), mine);
-    all = next("all", [&] { return doing(operation); });
-  } else {
-    for (int r = 1; r < size(); ++r) {
-      all += '\n' + next(fmt::format("here/{}", r),
-                         [&] { return fmt::format("{} (not yet there: rank {})", doing(operation), member(r)); });
-    }
-    for (int r = 1; r < size(); ++r) {
-      mail_.post(member(r), key("all"), all);
-    }
-  }
-  std::vector<std::string> lines;
-  std::istringstream stream(all);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
-
-void NcclCommunicator::meet(const char* operation, const Tensor& like) {
-  const std::string called = operation;
-  const std::string type = type_of(like);
-  const auto all = gather_words(operation, called + ";" + type);
-  for (int r = 0; r < size(); ++r) {
-    const std::string& words = all[static_cast<std::size_t>(r)];
-    const auto end = words.find(';');
-    if (words.substr(0, end) != called) {
-      throw other_operation(operation, r, words.substr(0, end));
-    }
-    if (words.substr(end + 1) != type) {
-      throw other_type(operation, like, r, words.substr(end + 1));
-    }
-  }
-}
-
-void NcclCommunicator::exchange(const char* operation, const Tensor& like, Parcels& parcels) {
-  meet(operation, like);
+void NcclCommunicator::exchange(const char* operation, const Tensor& /*like*/, Parcels& parcels) {
   std::vector<Wire::Move> moves;
   for (int r = 0; r < size(); ++r) {
     const Parcel& parcel = parcels[static_cast<std::size_t>(r)];
@@ -216,7 +181,7 @@ void NcclCommunicator::exchange(const char* operation, const Tensor& like, Parce
   if (moves.empty()) {
     return synchronize({device(), Stream::kCompute});
   }
-  const auto transfer = wire_->start(Wire::Lane::up, std::move(moves));
+  const auto transfer = wire_->exchange(std::move(moves));
   wait([&] { return transfer->is_done(); }, [&] { return doing(operation); });
 }
 
@@ -224,7 +189,10 @@ std::unique_ptr<Wire> NcclCommunicator::split_wire(int colour, int key, const ch
   const auto words = [&] { return doing(operation); };
   MailWait patience(mail_, abandoned_.get_token(), words);
   try {
-    return wire_->split(colour, key, [&] { patience.look(); });
+    return wire_->split(colour, key, [&] {
+      serve();  // a rank that comes later may still need a message before it does
+      patience.look();
+    });
   } catch (const WireError& error) {
     broken_ = true;
     throw CommError(fmt::format("{}: {}", words(), error.what()));
@@ -242,8 +210,6 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::duplicate() {
-  static_cast<void>(
-      gather_words("duplicate", "duplicate"));  // a rank that comes later may still need a message before it does
   auto wire = split_wire(0, rank(), "duplicate");
   return std::make_unique<NcclCommunicator>(mail_, std::move(wire), duplicated());
 }

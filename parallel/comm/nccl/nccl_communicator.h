@@ -1,22 +1,23 @@
 #pragma once
 /// @file
-/// The communicator of ranks that have a GPU each: tensors go over a wire, which is NCCL's, and what is said about them
-/// goes by mail. Nothing here needs a GPU, so tests run it over a wire of their own.
+/// The communicator of ranks that have a GPU each: tensors go over a wire, which is NCCL's. Nothing here needs a GPU,
+/// so tests run it over a wire of their own.
 ///
-/// NCCL knows neither tags nor types nor deadlines, and a transfer holds its stream until the other rank has begun it
-/// too. So a transfer begins only when both ranks are there:
-///
-///   sender                                    receiver
-///   send_async: posts number and type         receive: waits for that, and checks the type
-///                                             posts "go" with the number, and begins to receive
-///   while it waits for anything: sees "go",
-///   begins to send
-///
-/// A rank receives one message at a time. Messages to higher ranks go on one lane, those to lower ranks on the other:
-/// then there is always a transfer that both its ranks have at the head of a lane, and no ring of ranks can wait for
-/// each other. Operations of all begin when all ranks have said that they are in the same one.
+/// NCCL knows neither tags nor types nor deadlines.
+///  - A message goes without being announced: both ranks begin it when they come to it, the receiver when it posts its
+///    receive. Each direction between two ranks is a channel of its own, so that a receive that is posted early holds
+///    up nothing but later messages of that direction. Receives must be posted in the order in which the other rank
+///    sends. Schedules are checked for that before they run; what disagrees nevertheless ends at the deadline, or in
+///    the wrong tensor where shapes are the same.
+///  - A rank that waits looks again and again whether it is over, whether another rank has failed or died, and what
+///  time
+///    it is; to end the wait it aborts NCCL's communicators (ncclCommAbort).
+///  - A receive that was posted cannot be withdrawn. One that nobody waits for is taken over by the next receive from
+///    that rank.
+/// The store of the run is asked for a constant number of things per communicator and direction (to connect), for
+/// numbers of the program itself (send_number), and for nothing per tensor.
 
-#include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <stop_token>
@@ -45,42 +46,33 @@ class NcclCommunicator final : public ExchangeCommunicator {
   void abandon() override { abandoned_.request_stop(); }
 
  private:
-  /// A message that has not arrived yet.
-  struct Sent {
+  /// A message under way. One without bytes is through at once.
+  struct Message {
     Tensor tensor;
-    int to;
-    std::shared_ptr<Wire::Transfer> transfer = nullptr;  // null before the receiver asks for it
-    bool taken = false;
+    std::shared_ptr<Wire::Transfer> transfer = nullptr;
+    bool is_done() const { return transfer == nullptr || transfer->is_done(); }
   };
-  /// What is said about a message before it comes.
-  struct Announced {
-    std::string what;  // its number; or, without a tensor, the number that is the message
-    std::string type;  // "float32[2, 3]"; or "number"
-  };
+  class Receive;
   using Words = MailWait::Words;
 
   void exchange(const char* operation, const Tensor& like, Parcels& parcels) override;
-  /// Returns when all ranks have called it. Throws CommError unless they did it for the same.
-  void meet(const char* operation, const Tensor& like);
-  /// What each rank says here, in a line. They say it to the first of the group, which tells all.
-  std::vector<std::string> gather_words(const char* operation, const std::string& mine);
-  void announce(int to, int tag, const std::string& what, const std::string& type);
-  Announced wait_for_announcement(int from, int tag, const Words& words);
-  Tensor take(const Tensor& tensor, int from, int tag);
-  /// Begins to send what others have asked for, and forgets what has arrived.
+  Message start(Wire::Move::Way way, const Tensor& tensor, int peer, int tag);
+  /// The oldest receive from rank `from` that nobody waits for, or a new one.
+  Message post(const Shape& shape, DType dtype, int from, int tag);
+  Tensor wait_for(Message& message, const Words& words);
+  /// Moves on what was sent, and forgets what has arrived.
   void serve();
   /// Serves others until `done` holds. When that fails, the wire's transfers are ended.
   template <class Done>
   void wait(const Done& done, const Words& words);
   std::unique_ptr<Wire> split_wire(int colour, int key, const char* operation);
   std::string key(const std::string& rest) const { return group().name + "/" + rest; }
-  std::string message_key(int from, int tag) const;
 
   Mail& mail_;
   std::unique_ptr<Wire> wire_;
   std::stop_source abandoned_;
-  std::map<std::int64_t, std::shared_ptr<Sent>> outbox_;
-  std::int64_t next_ = 0;  // number of a message
+  std::deque<std::shared_ptr<Message>> outbox_;
+  std::map<int, std::deque<Message>> unwanted_;  // receives that nobody waits for, by the rank that sends
   bool broken_ = false;
   int exceptions_before_;
 };

@@ -1,6 +1,3 @@
-// All communicators of NCCL here are of its kind that does not block: a call begins something, and asking for the
-// communicator's state tells whether it has ended or failed. While one is busy no other call may be made on it.
-
 #include "parallel/comm/nccl/nccl_wire.h"
 
 #include <cuda_runtime.h>
@@ -8,199 +5,138 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
-#include <cstring>
 #include <deque>
-#include <thread>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "core/cuda/handles.h"
 #include "core/cuda/queues.h"
+#include "parallel/comm/nccl/nccl_comm.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr std::chrono::seconds kFarewell(1);
-constexpr std::chrono::microseconds kRest(100);
-
-void require(ncclResult_t result, const char* call, ncclComm_t comm) {
-  if (result != ncclSuccess && result != ncclInProgress) {
-    throw WireError(fmt::format("NCCL: {}: {} ({})", call, ncclGetErrorString(result), ncclGetLastError(comm)));
+ncclDataType_t nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return ncclFloat32;
+    case DType::float64:
+      return ncclFloat64;
+    case DType::float16:
+      return ncclFloat16;
+    case DType::int32:
+      return ncclInt32;
+    case DType::uint8:
+      return ncclUint8;
   }
-}
-
-ncclConfig_t config() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
-
-/// Owns a communicator of NCCL.
-class NcclComm {
- public:
-  explicit NcclComm(ncclComm_t raw) : raw_(raw) {}
-  ~NcclComm() { abort(); }
-  NcclComm(NcclComm&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  NcclComm& operator=(NcclComm&&) = delete;
-
-  ncclComm_t raw() const {
-    if (raw_ == nullptr) {
-      throw WireError("NCCL: the communicator was ended before");
-    }
-    return raw_;
-  }
-  /// Whether what was begun has ended. Throws WireError when it has failed, on this rank or another.
-  bool is_ready() const {
-    ncclResult_t state = ncclSuccess;
-    require(ncclCommGetAsyncError(raw(), &state), "ncclCommGetAsyncError", raw_);
-    require(state, "a call that was under way", raw_);
-    return state == ncclSuccess;
-  }
-  void abort() noexcept {
-    if (raw_ != nullptr) {
-      static_cast<void>(ncclCommAbort(std::exchange(raw_, nullptr)));
-    }
-  }
-  void close() {
-    require(ncclCommFinalize(raw()), "ncclCommFinalize", raw_);
-    for (const auto end = std::chrono::steady_clock::now() + kFarewell; !is_ready();) {
-      if (std::chrono::steady_clock::now() > end) {
-        return abort();
-      }
-      std::this_thread::sleep_for(kRest);
-    }
-    static_cast<void>(ncclCommDestroy(std::exchange(raw_, nullptr)));
-  }
-
- private:
-  ncclComm_t raw_;
-};
-
-/// Begins to make a communicator with `call`, and waits for it and for `parent`, which is busy meanwhile.
-template <class Call>
-NcclComm make_comm(const char* name, const NcclComm* parent, const Wire::Look& look, const Call& call) {
-  // NCCL may write there later than this rank gives up, so then the memory is left to it.
-  auto* slot = new std::atomic<ncclComm_t>(nullptr);
-  static_assert(sizeof(*slot) == sizeof(ncclComm_t), "NCCL writes a plain pointer");
-  ncclConfig_t settings = config();
-  require(call(reinterpret_cast<ncclComm_t*>(slot), &settings), name, nullptr);
-  while ((parent != nullptr && !parent->is_ready()) || slot->load() == nullptr) {
-    look();
-  }
-  NcclComm comm(slot->load());
-  while (!comm.is_ready()) {
-    look();
-  }
-  delete slot;
-  return comm;
-}
-
-NcclComm split_comm(const NcclComm& parent, int colour, int key, const Wire::Look& look) {
-  return make_comm("ncclCommSplit", &parent, look, [&](ncclComm_t* into, ncclConfig_t* settings) {
-    return ncclCommSplit(parent.raw(), colour, key, into, settings);
-  });
+  fail("nccl: unknown dtype");
 }
 
 /// A communicator and the stream on which its transfers run, beside the device's other work.
-class NcclLane {
+class NcclChannel {
  public:
-  NcclLane(Device device, NcclComm comm) : device_(device), comm_(std::move(comm)) {
+  /// Gives one transfer to NCCL.
+  using Calls = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
+  /// The communicator, as soon as it can be made; until then one that does not exist.
+  using Connect = std::function<NcclComm()>;
+
+  NcclChannel(Device device, NcclComm comm) : device_(device), comm_(std::move(comm)) {
     cuda::select(device_);
     stream_ = cuda::make_stream();
   }
+  NcclChannel(Device device, Connect connect) : NcclChannel(device, NcclComm()) { connect_ = std::move(connect); }
 
   NcclComm& comm() { return comm_; }
-  std::shared_ptr<Wire::Transfer> start(std::vector<Wire::Move> moves) {
-    last_ = std::make_shared<Transfer>(*this, std::move(moves));
+  std::shared_ptr<Wire::Transfer> start(Calls calls, std::vector<Tensor> tensors) {
+    last_ = std::make_shared<Transfer>(*this, std::move(calls), std::move(tensors));
     queue_.push_back(last_);
     advance();
     return last_;
   }
   bool is_idle() const { return last_ == nullptr || last_->is_done(); }
 
+  /// Gives to NCCL what waits, as far as NCCL is not busy: to connect two ranks lasts until both have begun.
+  void advance() {
+    if (has_ended_) {
+      throw WireError("NCCL: the communicator was ended before");
+    }
+    cuda::select(device_);
+    if (!comm_.exists() && !queue_.empty()) {
+      comm_ = connect_();
+    }
+    while (comm_.exists() && !queue_.empty() && comm_.is_ready()) {
+      if (queue_.front()->is_waiting()) {
+        queue_.front()->launch();
+      } else {
+        queue_.front()->mark();
+        queue_.pop_front();
+      }
+    }
+  }
+  void abort() noexcept {
+    has_ended_ = true;
+    comm_.abort();
+  }
+
  private:
   class Transfer final : public Wire::Transfer {
    public:
-    Transfer(NcclLane& lane, std::vector<Wire::Move> moves) : lane_(lane), moves_(std::move(moves)) {
-      const cudaStream_t compute = cuda::compute_stream(lane_.device_);
+    Transfer(NcclChannel& channel, Calls calls, std::vector<Tensor> tensors)
+        : channel_(channel), calls_(std::move(calls)), tensors_(std::move(tensors)) {
       ready_ = cuda::make_event(false);
-      STAGECOACH_CUDA(cudaEventRecord(ready_.get(), compute));
+      STAGECOACH_CUDA(cudaEventRecord(ready_.get(), cuda::compute_stream(channel_.device_)));
     }
     bool is_done() override;
     /// Gives it to NCCL.
-    void launch();
+    void launch() {
+      const cudaStream_t stream = channel_.stream_.get();
+      STAGECOACH_CUDA(cudaStreamWaitEvent(stream, ready_.get(), 0));
+      const ncclComm_t comm = channel_.comm_.raw();
+      require_nccl_call(calls_(comm, stream), "a transfer", comm);
+      state_ = State::launching;
+    }
     /// NCCL has given it to the stream.
     void mark() {
       done_ = cuda::make_event(false);
-      STAGECOACH_CUDA(cudaEventRecord(done_.get(), lane_.stream_.get()));
+      STAGECOACH_CUDA(cudaEventRecord(done_.get(), channel_.stream_.get()));
       state_ = State::running;
     }
     bool is_waiting() const { return state_ == State::waiting; }
 
    private:
     enum class State { waiting, launching, running, done };
-    NcclLane& lane_;
-    std::vector<Wire::Move> moves_;
+    NcclChannel& channel_;
+    Calls calls_;
+    std::vector<Tensor> tensors_;  // in use until it is done
     cuda::EventHandle ready_;
     cuda::EventHandle done_;
     State state_ = State::waiting;
   };
 
-  /// Gives to NCCL what waits, as far as NCCL is not busy: the first transfer between two ranks connects them, which
-  /// lasts until both have begun.
-  void advance() {
-    cuda::select(device_);
-    while (!queue_.empty()) {
-      if (queue_.front()->is_waiting()) {
-        queue_.front()->launch();
-      }
-      if (!comm_.is_ready()) {
-        return;
-      }
-      queue_.front()->mark();
-      queue_.pop_front();
-    }
-  }
-
   Device device_;
   NcclComm comm_;
+  Connect connect_;
   cuda::StreamHandle stream_;
+  bool has_ended_ = false;
   std::deque<std::shared_ptr<Transfer>> queue_;  // what the stream does not have yet
   std::shared_ptr<Transfer> last_;
 };
 
-void NcclLane::Transfer::launch() {
-  const ncclComm_t comm = lane_.comm_.raw();
-  const cudaStream_t stream = lane_.stream_.get();
-  STAGECOACH_CUDA(cudaStreamWaitEvent(stream, ready_.get(), 0));
-  ncclResult_t failed = ncclSuccess;
-  const auto note = [&](ncclResult_t result) {
-    failed = failed == ncclSuccess && result != ncclInProgress ? result : failed;
-  };
-  note(ncclGroupStart());
-  for (const Wire::Move& move : moves_) {
-    Tensor tensor = move.tensor;
-    note(move.way == Wire::Move::Way::out
-             ? ncclSend(tensor.raw_data(), tensor.bytes(), ncclUint8, move.peer, comm, stream)
-             : ncclRecv(tensor.raw_mutable_data(), tensor.bytes(), ncclUint8, move.peer, comm, stream));
-  }
-  note(ncclGroupEnd());  // also after an error: groups are counted
-  require(failed, "ncclSend and ncclRecv", comm);
-  state_ = State::launching;
-}
-
-bool NcclLane::Transfer::is_done() {
-  lane_.advance();
+bool NcclChannel::Transfer::is_done() {
+  channel_.advance();
   if (state_ == State::running) {
     const cudaError_t state = cudaEventQuery(done_.get());
     if (state == cudaSuccess) {
       state_ = State::done;
-      moves_.clear();
+      tensors_.clear();
     } else if (state == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());      // the next launch would take it for its own error
-      static_cast<void>(lane_.comm_.is_ready());  // throws when another rank is lost
+      static_cast<void>(cudaGetLastError());         // the next launch would take it for its own error
+      static_cast<void>(channel_.comm_.is_ready());  // throws when another rank is lost
     } else {
       throw WireError(fmt::format("the GPU fails: {} ({})", cudaGetErrorString(state), cudaGetErrorName(state)));
     }
@@ -210,62 +146,136 @@ bool NcclLane::Transfer::is_done() {
 
 class NcclWire final : public Wire {
  public:
-  NcclWire(Device device, NcclComm up, NcclComm down)
-      : device_(device), up_(device, std::move(up)), down_(device, std::move(down)) {}
+  NcclWire(Device device, NcclComm comm) : device_(device), all_(device, std::move(comm)) {}
 
-  std::shared_ptr<Transfer> start(Lane lane, std::vector<Move> moves) override {
-    return (lane == Lane::up ? up_ : down_).start(std::move(moves));
+  void introduce_by(Introductions introductions) override { introductions_ = std::move(introductions); }
+
+  std::shared_ptr<Transfer> start(Move message) override {
+    return channel_of(message).start(calls_of({message}, message.way == Move::Way::out ? kReceiver : kSender),
+                                     {message.tensor});
+  }
+
+  std::shared_ptr<Transfer> exchange(std::vector<Move> moves) override {
+    std::vector<Tensor> tensors;
+    std::transform(moves.begin(), moves.end(), std::back_inserter(tensors),
+                   [](const Move& move) { return move.tensor; });
+    return all_.start(calls_of(std::move(moves), std::nullopt), std::move(tensors));
+  }
+
+  std::shared_ptr<Transfer> all_reduce(Tensor tensor) override {
+    const auto calls = [tensor](ncclComm_t comm, cudaStream_t stream) mutable {
+      void* data = tensor.raw_mutable_data();
+      return ncclAllReduce(data, data, static_cast<std::size_t>(tensor.numel()), nccl_type(tensor.dtype()), ncclSum,
+                           comm, stream);
+    };
+    return all_.start(calls, {tensor});
+  }
+
+  void advance() override {
+    all_.advance();
+    for (auto& [direction, channel] : messages_) {
+      channel->advance();
+    }
   }
 
   std::unique_ptr<Wire> split(int colour, int key, const Look& look) override {
     cuda::select(device_);
-    while (!up_.is_idle() || !down_.is_idle()) {
+    while (!all_.is_idle()) {
       look();
     }
-    NcclComm up = split_comm(up_.comm(), colour, key, look);
-    NcclComm down = split_comm(down_.comm(), colour, key, look);
-    return std::make_unique<NcclWire>(device_, std::move(up), std::move(down));
+    const NcclComm& parent = all_.comm();
+    NcclComm part("ncclCommSplit", &parent, [&](ncclComm_t* into, ncclConfig_t* settings) {
+      return ncclCommSplit(parent.raw(), colour, key, into, settings);
+    });
+    wait_for_comm(part, look);
+    return std::make_unique<NcclWire>(device_, std::move(part));
   }
 
   void abort() noexcept override {
-    up_.comm().abort();
-    down_.comm().abort();
+    all_.abort();
+    for (auto& [direction, channel] : messages_) {
+      channel->abort();
+    }
   }
 
   void close() noexcept override {
     try {
       cuda::select(device_);
-      up_.comm().close();
-      down_.comm().close();
+      for (auto& [direction, channel] : messages_) {
+        if (channel->comm().exists()) {
+          channel->comm().close();
+        }
+      }
+      all_.comm().close();
     } catch (const Error&) {
       abort();
     }
   }
 
  private:
+  // A direction between two ranks is a communicator of two: NCCL runs what one communicator does one after another, in
+  // whatever streams, so a receive that waits would hold up all that follows.
+  static constexpr int kSender = 0;
+  static constexpr int kReceiver = 1;
+
+  NcclChannel& channel_of(const Move& message) {
+    const bool sends = message.way == Move::Way::out;
+    auto& channel = messages_[{message.peer, sends}];
+    if (channel == nullptr) {
+      const int peer = message.peer;
+      const auto connect = [this, peer, sends]() -> NcclComm {
+        if (sends) {
+          const std::string id = new_nccl_id();
+          introductions_.tell(peer, id);
+          return init_nccl_comm(id, kSender, 2);
+        }
+        const auto id = introductions_.heard(peer);
+        return id ? init_nccl_comm(*id, kReceiver, 2) : NcclComm();
+      };
+      channel = std::make_unique<NcclChannel>(device_, connect);
+    }
+    return *channel;
+  }
+
+  /// Sends and receives at once. All go to or come from `peer`, or each to or from its own.
+  static NcclChannel::Calls calls_of(std::vector<Move> moves, std::optional<int> peer) {
+    return [moves = std::move(moves), peer](ncclComm_t comm, cudaStream_t stream) mutable {
+      ncclResult_t failed = ncclSuccess;
+      const auto note = [&](ncclResult_t result) {
+        failed = failed == ncclSuccess && result != ncclInProgress ? result : failed;
+      };
+      note(ncclGroupStart());
+      for (Move& move : moves) {
+        const int other = peer.value_or(move.peer);
+        note(move.way == Move::Way::out
+                 ? ncclSend(move.tensor.raw_data(), move.tensor.bytes(), ncclUint8, other, comm, stream)
+                 : ncclRecv(move.tensor.raw_mutable_data(), move.tensor.bytes(), ncclUint8, other, comm, stream));
+      }
+      note(ncclGroupEnd());  // also after an error: groups are counted
+      return failed;
+    };
+  }
+
   Device device_;
-  NcclLane up_;
-  NcclLane down_;
+  NcclChannel all_;
+  Introductions introductions_;
+  std::map<std::pair<int, bool>, std::unique_ptr<NcclChannel>>
+      messages_;  // by the other rank and whether it is sent to
 };
 
 }  // namespace
 
 std::string new_nccl_id() {
   ncclUniqueId id;
-  require(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
+  require_nccl_call(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
   return {id.internal, sizeof(id.internal)};
 }
 
 std::unique_ptr<Wire> make_nccl_wire(Device device, const std::string& id, int rank, int size, const Wire::Look& look) {
-  STAGECOACH_CHECK(id.size() == sizeof(ncclUniqueId), "an id of NCCL with {} bytes", id.size());
   cuda::select(device);
-  ncclUniqueId unique;
-  std::memcpy(&unique, id.data(), sizeof(unique));
-  NcclComm up = make_comm("ncclCommInitRankConfig", nullptr, look, [&](ncclComm_t* into, ncclConfig_t* settings) {
-    return ncclCommInitRankConfig(into, size, unique, rank, settings);
-  });
-  NcclComm down = split_comm(up, 0, rank, look);
-  return std::make_unique<NcclWire>(device, std::move(up), std::move(down));
+  NcclComm comm = init_nccl_comm(id, rank, size);
+  wait_for_comm(comm, look);
+  return std::make_unique<NcclWire>(device, std::move(comm));
 }
 
 std::string gpu_name(Device device) {

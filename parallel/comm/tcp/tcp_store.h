@@ -52,6 +52,8 @@ class TcpStoreServer {
 
   /// For clients: the port is the one that is listened at.
   const TcpStoreAddress& address() const;
+  /// That clients have made so far.
+  std::int64_t requests() const;
 
  private:
   class Service;

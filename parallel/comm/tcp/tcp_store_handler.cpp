@@ -100,6 +100,7 @@ void TcpStoreHandler::admit(TcpStoreClient& client, const TcpStoreGreeting& gree
 }
 
 void TcpStoreHandler::follow(TcpStoreClient& client, const TcpStoreCommand& command) {
+  ++requests_;
   const std::string_view key = command.key;
   const auto stored = [&] { return std::make_shared<StoredText>(key, command.value, client.budget); };
   const bool asks =

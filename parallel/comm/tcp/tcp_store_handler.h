@@ -2,8 +2,10 @@
 /// @file
 /// What a store's server does with the messages of its clients: lets them in, keeps what they send, answers.
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
@@ -56,6 +58,8 @@ class TcpStoreHandler {
   void answer_waiting(std::list<TcpStoreClient>& clients);
 
   int admitted() const { return admitted_; }
+  /// Requests of admitted clients so far. Any thread may ask.
+  std::int64_t requests() const { return requests_; }
 
  private:
   void greet(TcpStoreClient& client);
@@ -68,6 +72,7 @@ class TcpStoreHandler {
   TcpStoreContents contents_;
   std::map<std::string, StoredTextPtr, std::less<>> names_;  // and the address of who has taken it
   int admitted_ = 0;                                         // clients that are here now
+  std::atomic<std::int64_t> requests_ = 0;
 };
 
 }  // namespace stagecoach

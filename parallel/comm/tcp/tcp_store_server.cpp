@@ -58,6 +58,7 @@ class TcpStoreServer::Service {
   }
 
   const TcpStoreAddress& address() const { return address_; }
+  std::int64_t requests() const { return handler_.requests(); }
 
  private:
   void run();
@@ -234,6 +235,7 @@ void TcpStoreServer::Service::send_away(Client& client, const std::string& why) 
 TcpStoreServer::TcpStoreServer(const TcpStoreAddress& address, const TcpStoreLimits& limits, Report report)
     : service_(std::make_unique<Service>(address, limits, std::move(report))) {}
 TcpStoreServer::~TcpStoreServer() = default;
+std::int64_t TcpStoreServer::requests() const { return service_->requests(); }
 const TcpStoreAddress& TcpStoreServer::address() const { return service_->address(); }
 
 void TcpStoreServer::report_on_stderr(const std::string& line) {

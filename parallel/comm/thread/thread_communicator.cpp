@@ -31,16 +31,20 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   require_peer("send", to, tag);
   require_here("send", tensor);
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  const double arrival = arrival_of(tensor.bytes(), to);
-  const ThreadWorld::Address address = address_of(rank(), to, tag);
-  const auto message = world_->leave(address, tensor.detach(), arrival);
-  const auto wait = [this, address, message, number, words = doing("send", "to", to, tag)] {
+  const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), clock().link());
+  const auto wait = [this, sent, number, to, tag, work = current_work()] {
     Waiting waiting(clock());
-    waiting.until(world_->wait_taken(address, *message, patience_, [&] { return words; }));
+    waiting.until(world_->wait_taken(member(rank()), *sent, patience_, [&] {
+      const Activity then(work.operation, work.stage, work.microbatch);
+      return doing("send", "to", to, tag);
+    }));
+    if (sent->copied.recorded()) {
+      sent->copied.wait({device(), Stream::kCompute});  // what follows may write to the tensor
+    }
     group().recorder->end(number);
   };
-  return {wait, [this, message, number] {
-            const bool taken = world_->is_taken(*message);
+  return {wait, [this, sent, number] {
+            const bool taken = world_->is_taken(*sent);
             if (taken) {
               group().recorder->end(number);
             }
@@ -48,45 +52,66 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
           }};
 }
 
+/// Withdraws its receive at the end, in case that nobody has waited for it.
+class ThreadCommunicator::Receive {
+ public:
+  Receive(std::shared_ptr<ThreadWorld> world, std::shared_ptr<ThreadWorld::Posted> posted)
+      : world_(std::move(world)), posted_(std::move(posted)) {}
+  ~Receive() { world_->cancel(posted_); }
+  Receive(const Receive&) = delete;
+  Receive& operator=(const Receive&) = delete;
+  ThreadWorld::Posted& posted() { return *posted_; }
+
+ private:
+  std::shared_ptr<ThreadWorld> world_;
+  std::shared_ptr<ThreadWorld::Posted> posted_;
+};
+
+std::shared_ptr<ThreadCommunicator::Receive> ThreadCommunicator::post(int from, int tag, const Tensor& room) {
+  return std::make_shared<Receive>(world_,
+                                   world_->post(address_of(from, rank(), tag), room, clock().now(), clock().link()));
+}
+
 PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  return PendingReceive([this, shape, dtype, from, tag, words = doing("receive", "from", from, tag)] {
+  const bool is_copied = device().type == DeviceType::cuda;
+  const auto receive = post(from, tag, is_copied ? Tensor::empty(shape, dtype, device()) : Tensor{});
+  return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const ThreadWorld::Message message = wait_for(from, tag, words);
-    const Tensor& tensor = message.tensor;
+    const auto words = [&] { return doing_receive(from, tag, work); };
+    const Tensor tensor = wait_for(receive->posted(), words);
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
-      throw unexpected(words, type_of(shape, dtype), type_of(tensor));
+      throw unexpected(words(), type_of(shape, dtype), type_of(tensor));
     }
     if (device().type == DeviceType::cuda) {
-      message.ready.wait({device(), Stream::kCompute});
+      receive->posted().ready.wait({device(), Stream::kCompute});
     }
     return here(tensor);
   });
 }
 
-ThreadWorld::Message ThreadCommunicator::wait_for(int from, int tag, const std::string& words) {
+Tensor ThreadCommunicator::wait_for(ThreadWorld::Posted& posted, const ThreadWorld::Words& words) {
   const Span span("receive", "wait");
-  const double now = clock().now();
   Waiting waiting(clock());
-  ThreadWorld::Message message = world_->take(address_of(from, rank(), tag), now, patience_, [&] { return words; });
-  waiting.until(message.arrival);
-  return message;
+  world_->wait_matched(posted, patience_, words);
+  waiting.until(posted.arrival);
+  posted.room = {};
+  return std::exchange(posted.tensor, {});
 }
 
 void ThreadCommunicator::send_number(double number, int to, int tag) {
   require_peer("send_number", to, tag);
   const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  const double arrival = arrival_of(sizeof(number), to);
-  world_->leave(address_of(rank(), to, tag), Tensor::from(std::vector{number}, {1}), arrival);
+  world_->send(address_of(rank(), to, tag), Tensor::from(std::vector{number}, {1}), clock().now(), clock().link());
 }
 
 double ThreadCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const std::string words = doing("receive_number", "from", from, tag);
-  const Tensor tensor = wait_for(from, tag, words).tensor;
+  const auto words = [&] { return doing("receive_number", "from", from, tag); };
+  const Tensor tensor = wait_for(post(from, tag, {})->posted(), words);
   if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
-    throw unexpected(words, "a number", type_of(tensor));
+    throw unexpected(words(), "a number", type_of(tensor));
   }
   return tensor.to_vector<double>()[0];
 }

@@ -34,9 +34,14 @@ class ThreadCommunicator final : public GroupCommunicator {
   void abandon() override;
 
  private:
+  class Receive;
+
   /// `from` and `to` are ranks of this group.
   ThreadWorld::Address address_of(int from, int to, int tag) const;
-  ThreadWorld::Message wait_for(int from, int tag, const std::string& words);
+  /// Posts a receive, into `room` where it is defined.
+  std::shared_ptr<Receive> post(int from, int tag, const Tensor& room);
+  /// Waits for the message of `posted`, which is a tensor as its sender made it or as it was copied here.
+  Tensor wait_for(ThreadWorld::Posted& posted, const ThreadWorld::Words& words);
   /// Brings `mine` to the group's next meeting, and returns what all brought. By a virtual clock that takes `seconds`
   /// from the moment when the last has come.
   template <class T>

@@ -35,7 +35,7 @@ void ThreadWorld::poll(int rank, std::unique_lock<std::mutex>& lock) const {
 
 template <class Done>
 void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const Patience& patience,
-                       const std::function<std::string()>& doing) {
+                       const Words& doing) {
   const auto has_ended = [&] { return !failure_.empty() || patience.stop.stop_requested() || done(); };
   const auto deadline = deadline_after(timeout_);
   const auto poll_until = std::min(deadline, std::chrono::steady_clock::now() + kLongestPoll);
@@ -59,50 +59,51 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
   throw no_answer(doing(), timeout_);
 }
 
-std::shared_ptr<ThreadWorld::Message> ThreadWorld::leave(const Address& address, const Tensor& tensor, double arrival) {
-  auto message = std::make_shared<Message>();
-  message->arrival = arrival;
-  message->tensor = tensor;
-  message->ready.record({tensor.device(), Stream::kCompute});
+std::shared_ptr<ThreadWorld::Sent> ThreadWorld::send(const Address& address, const Tensor& tensor, double now,
+                                                     const Link& link) {
   const std::lock_guard lock(mutex_);
-  messages_[address].push_back(message);
-  wake(std::get<2>(address));
-  return message;
-}
-
-bool ThreadWorld::is_taken(const Message& message) {
-  const std::lock_guard lock(mutex_);
-  return message.taken;
-}
-
-double ThreadWorld::wait_taken(const Address& address, const Message& message, const Patience& patience,
-                               const std::function<std::string()>& doing) {
-  std::unique_lock lock(mutex_);
-  wait(
-      std::get<1>(address), lock, [&] { return message.taken; }, patience, doing);
-  return message.taken_at;
-}
-
-ThreadWorld::Message ThreadWorld::take(const Address& address, double now, const Patience& patience,
-                                       const std::function<std::string()>& doing) {
-  std::unique_lock lock(mutex_);
-  wait(
-      std::get<2>(address), lock, [&] { return messages_.contains(address); }, patience, doing);
-  const auto found = messages_.find(address);
-  const std::shared_ptr<Message> message = std::move(found->second.front());
-  found->second.pop_front();
-  if (found->second.empty()) {
-    messages_.erase(found);
+  auto sent = messages_.send(address, tensor, now, link);
+  if (sent->taken) {
+    wake(address.to);
   }
-  wake(std::get<1>(address));
-  Message taken = *message;
-  *message = {.tensor = {}, .ready = {}, .taken = true, .taken_at = std::max(now, taken.arrival)};
-  return taken;
+  return sent;
+}
+
+double ThreadWorld::wait_taken(int rank, const Sent& sent, const Patience& patience, const Words& doing) {
+  std::unique_lock lock(mutex_);
+  wait(
+      rank, lock, [&] { return sent.taken; }, patience, doing);
+  return sent.taken_at;
+}
+
+bool ThreadWorld::is_taken(const Sent& sent) {
+  const std::lock_guard lock(mutex_);
+  return sent.taken;
+}
+
+std::shared_ptr<ThreadWorld::Posted> ThreadWorld::post(const Address& address, const Tensor& room, double now,
+                                                       const Link& link) {
+  const std::lock_guard lock(mutex_);
+  auto posted = messages_.post(address, room, now, link);
+  if (posted->matched) {
+    wake(address.from);
+  }
+  return posted;
+}
+
+void ThreadWorld::wait_matched(const Posted& posted, const Patience& patience, const Words& doing) {
+  std::unique_lock lock(mutex_);
+  wait(
+      posted.address.to, lock, [&] { return posted.matched; }, patience, doing);
+}
+
+void ThreadWorld::cancel(const std::shared_ptr<Posted>& posted) noexcept {
+  const std::lock_guard lock(mutex_);
+  messages_.cancel(posted);
 }
 
 std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, const std::vector<int>& members,
-                                        std::any mine, const Patience& patience,
-                                        const std::function<std::string()>& doing) {
+                                        std::any mine, const Patience& patience, const Words& doing) {
   const int size = static_cast<int>(members.size());
   std::unique_lock lock(mutex_);
   Meeting& here = meetings_[meeting];

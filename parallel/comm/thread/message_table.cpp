@@ -1,0 +1,82 @@
+#include "parallel/comm/thread/message_table.h"
+
+#include <algorithm>
+
+#include "core/transfer.h"
+
+namespace stagecoach {
+namespace {
+
+/// The oldest of `queue`, taken out of it.
+template <class Entry>
+std::shared_ptr<Entry> take_first(std::deque<std::shared_ptr<Entry>>& queue) {
+  std::shared_ptr<Entry> first = std::move(queue.front());
+  queue.pop_front();
+  return first;
+}
+
+Event work_so_far(Device device) {
+  Event event;
+  event.record({device, Stream::kCompute});
+  return event;
+}
+
+}  // namespace
+
+MessageTable::Direction& MessageTable::direction(const Address& address, const Link& link) {
+  return directions_.try_emplace({address.group, address.from, address.to}, link).first->second;
+}
+
+std::shared_ptr<MessageTable::Sent> MessageTable::send(const Address& address, const Tensor& tensor, double now,
+                                                       const Link& link) {
+  Direction& way = direction(address, link);
+  const auto sent = std::make_shared<Sent>(
+      Sent{tensor, work_so_far(tensor.device()), way.link.send(static_cast<double>(tensor.bytes()), now)});
+  Queue& queue = way.queues[address.tag];
+  if (queue.posted.empty()) {
+    queue.sent.push_back(sent);
+  } else {
+    match(way.link, *sent, *take_first(queue.posted));
+  }
+  return sent;
+}
+
+std::shared_ptr<MessageTable::Posted> MessageTable::post(const Address& address, const Tensor& room, double now,
+                                                         const Link& link) {
+  Direction& way = direction(address, link);
+  const auto posted = std::make_shared<Posted>(
+      Posted{address, way.link.post(now), room, room.defined() ? work_so_far(room.device()) : Event{}});
+  Queue& queue = way.queues[address.tag];
+  if (queue.sent.empty()) {
+    queue.posted.push_back(posted);
+  } else {
+    match(way.link, *take_first(queue.sent), *posted);
+  }
+  return posted;
+}
+
+void MessageTable::cancel(const std::shared_ptr<Posted>& posted) {
+  if (posted->matched) {
+    return;
+  }
+  const Address& address = posted->address;
+  Direction& way = directions_.at({address.group, address.from, address.to});
+  std::erase(way.queues.at(address.tag).posted, posted);
+  way.link.cancel(posted->post);
+}
+
+void MessageTable::match(LinkDirection& link, Sent& sent, Posted& posted) {
+  posted.arrival = link.match(sent.send, posted.post);
+  posted.tensor = std::move(sent.tensor);
+  posted.ready = sent.ready;
+  const Tensor& room = posted.room;
+  if (room.defined() && room.shape() == posted.tensor.shape() && room.dtype() == posted.tensor.dtype()) {
+    sent.copied = posted.ready = copy_async(posted.tensor, posted.room, sent.ready, posted.room_free);
+    posted.tensor = room;
+  }
+  posted.matched = true;
+  sent.taken = true;
+  sent.taken_at = std::max(posted.arrival, posted.post.time);
+}
+
+}  // namespace stagecoach
