@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/ops.h"
 #include "parallel/comm/link.h"
+#include "parallel/comm/link_direction.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
@@ -70,8 +71,8 @@ Transport transport_named(const std::string& name) {
 
 Schedule lowered(const Settings& settings, const Schedule& computations) {
   const ScheduleKind* kind = find_schedule(settings.schedule);  // none, if it is a file
-  return lower(computations, {.receives = receives_from_text(settings.receives),
-                              .sends_wait = kind != nullptr && kind->sends_wait});
+  return lower(computations,
+               {.receives = receives_from_text(settings.receives), .sends_wait = kind != nullptr && kind->sends_wait});
 }
 
 World open_world(const Settings& settings) {
@@ -163,6 +164,7 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
     const auto bytes = static_cast<double>(shape.numel() * sizeof(float));
     costs.message[s] = plan.world.link.seconds(bytes);
     costs.transfer.push_back(plan.world.link.transfer_seconds(bytes));
+    costs.is_short.push_back(bytes <= kEagerBytes);
   }
   return costs;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/comm/link_direction.h"
+
 namespace stagecoach {
 namespace {
 
@@ -82,6 +84,7 @@ Costs ActionLog::mean_costs() const {
       const double bytes = mean(stages * kComputations + s);
       costs.message.push_back(travels ? comm_.clock().link().seconds(bytes) : 0);
       costs.transfer.push_back(travels ? comm_.clock().link().transfer_seconds(bytes) : 0);
+      costs.is_short.push_back(bytes <= kEagerBytes);
     }
   }
   for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) {

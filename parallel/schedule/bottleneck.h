@@ -17,7 +17,7 @@ struct Bottleneck {
   double speedup = 1;  ///< how much faster a step would be if the same work was divided equally among the ranks
 };
 
-/// None where all ranks work equally long, to a millionth. `schedule` must be legal and list computations only. Throws
+/// None where all ranks work equally long, to a millionth. `schedule` must be lowered and legal. Throws
 /// Error unless there are costs for every stage.
 std::optional<Bottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs);
 

@@ -18,7 +18,8 @@ inline constexpr int kDefaultReceives = 4;
 
 struct LowerOptions {
   /// How many receives a rank may have posted and not yet used. Each takes the memory of its message. A receive is
-  /// posted as early as this allows; with 0 only at its use, right before the computation that waits for it.
+  /// posted as early as this allows; with 0 only at its use, right before the computation that waits for it. One that
+  /// is sent before a message that is used earlier is posted before that, whatever the number.
   int receives = kDefaultReceives;
   /// Whether a send ends only when its receiver has taken the message.
   bool sends_wait = false;

@@ -21,8 +21,8 @@
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/text.h"
-#include "tests/parallel/pipeline_training.h"
 #include "tests/parallel/legal_schedule.h"
+#include "tests/parallel/pipeline_training.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {

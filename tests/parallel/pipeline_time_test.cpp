@@ -15,9 +15,11 @@
 #include "core/autograd/node.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
+#include "parallel/comm/link_direction.h"
 #include "parallel/comm/thread/thread_communicator.h"
 #include "parallel/launch/launch.h"
 #include "parallel/pipeline/pipeline.h"
+#include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
@@ -84,9 +86,13 @@ struct Times {
   }
 };
 
-/// Runs `schedule` by the library, with work that takes `costs`. Its messages have kBytes each.
-constexpr double kBytes = 2 * sizeof(float);
-Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}) {
+/// Micro-batches of so many samples: messages that are sent at once, and some that wait for their receive.
+constexpr std::int64_t kShort = 1;
+constexpr std::int64_t kLong = 600;
+double bytes_of(std::int64_t samples) { return static_cast<double>(samples) * 2 * sizeof(float); }
+
+/// Runs `schedule` by the library, with work that takes `costs`, on micro-batches of `samples`.
+Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, std::int64_t samples = kShort) {
   const int ranks = schedule.rank_count();
   Times times{std::vector<double>(static_cast<std::size_t>(ranks)),
               std::vector<double>(static_cast<std::size_t>(ranks))};
@@ -112,10 +118,10 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}) {
     const auto entering = std::vector<Shape>(static_cast<std::size_t>(schedule.stages), Shape{1, 2});
     Pipeline pipeline(std::move(stages), entering, schedule, comm);
     const StepData data{[&](int) {
-                          return Tensor::zeros({1, 2}, DType::float32, rank.device);
+                          return Tensor::zeros({samples, 2}, DType::float32, rank.device);
                         },
-                        [&](int) { return Tensor::zeros({1}, DType::int32, rank.device); },
-                        std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), 1)};
+                        [&](int) { return Tensor::zeros({samples}, DType::int32, rank.device); },
+                        std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), samples)};
     const auto replicas = comm.split(schedule.stage_of(rank.index), rank.index);
     const auto reduce = [&](std::size_t) { replicas->barrier(); };  // where they average their gradients
     const auto update = [&](std::size_t) { clock->work(costs.update_of(r)); };
@@ -126,12 +132,14 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}) {
   return times;
 }
 
-void expect_what_is_simulated(const Schedule& schedule, Costs costs, const Link& link, const std::string& what) {
+void expect_what_is_simulated(const Schedule& schedule, Costs costs, const Link& link, const std::string& what,
+                              std::int64_t samples = kShort) {
   const auto borders = static_cast<std::size_t>(schedule.stages) - 1;
-  costs.message.assign(borders, link.seconds(kBytes));
-  costs.transfer.assign(borders, link.transfer_seconds(kBytes));
+  costs.message.assign(borders, link.seconds(bytes_of(samples)));
+  costs.transfer.assign(borders, link.transfer_seconds(bytes_of(samples)));
+  costs.is_short.assign(borders, bytes_of(samples) <= kEagerBytes);
   const Simulation simulated = simulate(schedule, costs);
-  const Times times = run(schedule, costs, link);
+  const Times times = run(schedule, costs, link, samples);
   EXPECT_NEAR(times.seconds(), simulated.seconds, 1e-9 * simulated.seconds) << what;
   EXPECT_NEAR(times.idle(), simulated.idle, 1e-9) << what;
 }
@@ -161,12 +169,14 @@ Costs unequal(int stages) {
 
 TEST(PipelineTime, IsThatOfTheSimulation) {
   // Free; with a latency; and so narrow that messages queue.
-  for (const Link& link : {Link{}, Link{.latency = 0.6}, Link{.latency = 0.6, .bytes_per_second = kBytes / 3.1}}) {
+  for (const Link& link :
+       {Link{}, Link{.latency = 0.6}, Link{.latency = 0.6, .bytes_per_second = bytes_of(kShort) / 3.1}}) {
     const std::string slow = fmt::format(", {} s, {} B/s", link.latency, link.bytes_per_second);
     for (const std::string& name : schedule_names()) {
       const ScheduleKind& kind = *find_schedule(name);
       if (!kind.splits_backward) {  // `Work` takes its time in whole backwards
-        const Schedule schedule = lower(make_schedule(name, 4, 8, kind.takes_chunks() ? 2 : 1), {.sends_wait = kind.sends_wait});
+        const Schedule schedule =
+            lower(make_schedule(name, 4, 8, kind.takes_chunks() ? 2 : 1), {.sends_wait = kind.sends_wait});
         expect_what_is_simulated(schedule, unequal(schedule.stages), link, name + slow);
       }
     }
@@ -175,6 +185,23 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
     for (const Versions versions : {Versions::stash, Versions::flush}) {
       const Schedule schedule = lower(pipedream_schedule({1, 1, 1, 1}, 50, 2, versions));
       expect_what_is_simulated(schedule, costs, link, to_string(versions) + slow);
+    }
+  }
+}
+
+// Long messages start when their receive is posted, so it matters when that is, and whether the sender waits.
+TEST(PipelineTime, OfLongMessagesIsThatOfTheSimulation) {
+  const Link link{.latency = 0.6, .bytes_per_second = bytes_of(kLong) / 3.1};
+  for (const char* name : {"gpipe", "1f1b", "interleaved", "foldx_aiao"}) {
+    const Schedule computations = make_schedule(name, 4, 8, find_schedule(name)->takes_chunks() ? 2 : 1);
+    for (const int receives : {0, 1, kDefaultReceives}) {
+      for (const bool sends_wait : {false, true}) {
+        const Schedule schedule = lower(computations, {.receives = receives, .sends_wait = sends_wait});
+        if (check(schedule).empty()) {
+          const std::string what = fmt::format("{}, {} receives, sends wait: {}", name, receives, sends_wait);
+          expect_what_is_simulated(schedule, unequal(schedule.stages), link, what, kLong);
+        }
+      }
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 #include "parallel/schedule/simulate.h"
 #include "tests/parallel/legal_schedule.h"
 #include "tests/support/errors.h"
@@ -20,8 +21,8 @@ using test::schedule_if_legal;
 
 Simulation simulated(const Schedule& schedule, const PassTimes& times = {}) {
   const double chunks = static_cast<double>(schedule.stages) / schedule.rank_count();
-  return simulate(schedule, Costs::uniform(schedule.stages, times.forward / chunks, times.backward_input / chunks,
-                                           times.backward_weight / chunks));
+  return simulate(lower(schedule), Costs::uniform(schedule.stages, times.forward / chunks,
+                                                  times.backward_input / chunks, times.backward_weight / chunks));
 }
 Simulation simulated(const std::string& name, int p, int m, int v = 0) {
   return simulated(make_schedule(name, p, m, v));
@@ -158,7 +159,8 @@ TEST(ScheduleKinds, ZeroBubblesAreZeroInTheSteadyState) {
         SCOPED_TRACE(fmt::format("p = {}, m = {}, {} stages", p, m, schedule.stages));
         EXPECT_NEAR(simulated(schedule).idle_in_span, 0, 1e-12);
         const double part = static_cast<double>(p) / schedule.stages;
-        const SteadyState steady = simulate_steady_state(schedule, Costs::uniform(schedule.stages, part, part, part));
+        const SteadyState steady =
+            simulate_steady_state(lower(schedule), Costs::uniform(schedule.stages, part, part, part));
         EXPECT_NEAR(steady.seconds, 3 * m, 1e-9);
         EXPECT_NEAR(steady.idle, 0, 1e-12);
       }
