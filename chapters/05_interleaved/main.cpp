@@ -37,7 +37,8 @@ void train(const Settings& settings) {
 /// Every schedule there is; interleaved is the default.
 std::vector<std::string> schedules() {
   std::vector<std::string> names = schedule_names();
-  std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name == "interleaved"; });
+  const auto standard = std::find(names.begin(), names.end(), "interleaved");
+  std::rotate(names.begin(), standard, standard + 1);
   return names;
 }
 

@@ -14,8 +14,6 @@ using Idle = std::optional<double>;
 Idle where(bool holds, double idle) { return holds ? Idle(idle) : std::nullopt; }
 
 double others(const ScheduleSizes& s) { return s.ranks - 1; }
-/// tF + tB.
-double both(const PassTimes& t) { return t.total(); }
 /// tF + tI - tW, and what the zero bubble orders need for it: weight gradients that fit where they are put.
 double without_weight(const PassTimes& t) { return t.forward + t.backward_input - t.backward_weight; }
 bool weights_fit(const PassTimes& t) { return t.backward_weight <= std::min(t.forward, t.backward_input); }
@@ -27,9 +25,9 @@ int v_peak(const ScheduleSizes& s, int rank, int most) {
   return std::min({most, 2 * s.microbatches, s.microbatches + rank + 1});
 }
 
-Idle idle_of_1f1b(const ScheduleSizes& s, const PassTimes& t) { return others(s) * both(t); }
+Idle idle_of_1f1b(const ScheduleSizes& s, const PassTimes& t) { return others(s) * t.total(); }
 Idle idle_of_chunks(const ScheduleSizes& s, const PassTimes& t) {
-  return where(s.microbatches >= s.ranks || s.chunks == 1, others(s) * both(t) / s.chunks);
+  return where(s.microbatches >= s.ranks || s.chunks == 1, others(s) * t.total() / s.chunks);
 }
 int peak_of_interleaved(const ScheduleSizes& s, int rank) {
   const int warm_up = 2 * (s.ranks - rank - 1) + (s.chunks - 1) * group_of(s);
@@ -61,7 +59,7 @@ const std::vector<ScheduleKind>& schedule_kinds() {
       {.name = "naive",
        .summary = "one micro-batch at a time",
        .idle_share = "(p - 1) / p",
-       .idle = [](const ScheduleSizes& s, const PassTimes& t) { return Idle(others(s) * s.microbatches * both(t)); },
+       .idle = [](const ScheduleSizes& s, const PassTimes& t) { return Idle(others(s) * s.microbatches * t.total()); },
        .peak_activations = [](const ScheduleSizes&, int) { return 1; },
        .make = [](const ScheduleSizes& s) { return naive_schedule(s.ranks, s.microbatches); }},
       {.name = "gpipe",

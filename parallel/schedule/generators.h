@@ -57,7 +57,7 @@ Schedule zero_bubble_h1_schedule(int p, int m);
 /// m >= 2 p - 1 no rank waits between its first and its last action, at the price of 2 p - 1 activations. Rank r begins
 /// and ends r tF after rank 0, so a step alone is as long as that of ZB-H1, and steps that follow each other are not.
 /// Source: Qi et al., 2023, section 2.2 (ZB-H2). sail-sg's handcrafted order (`Graph.manual_order`, with memory for
-/// 2 p - 1 activations) is equal for m = 2 p - 1; with more micro-batches it takes some input gradients earlier, and
+/// 2 p - 1 activations) is equal for m <= 2 p - 1; with more micro-batches it takes some input gradients earlier, and
 /// needs the same time and memory.
 Schedule zero_bubble_h2_schedule(int p, int m);
 

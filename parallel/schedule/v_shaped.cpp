@@ -53,10 +53,10 @@ Schedule v_schedule(int p, int m, int least, const Body& body) {
     return empty_schedule(p, m, 2);  // throws
   }
   const int n = std::max(m, least);
-  return with_fewer_microbatches(
-      for_each_rank(empty_schedule(v_placement(p), p, n),
-                    [&](RankActions rank, int r) { body(Arm(rank, r), Arm(rank, 2 * p - 1 - r), r, n); }),
-      m);
+  const Schedule whole = for_each_rank(empty_schedule(v_placement(p), p, n), [&](RankActions rank, int r) {
+    body(Arm(rank, r), Arm(rank, 2 * p - 1 - r), r, n);
+  });
+  return n == m ? whole : with_fewer_microbatches(whole, m);
 }
 
 }  // namespace
@@ -124,7 +124,11 @@ Schedule dualpipe_v_schedule(int p, int m) {
     // The last backwards of this rank, up and down in turn: the second half of them leaves its weight gradients.
     for (int i = 0; i <= 2 * r + 1; ++i) {
       Arm& arm = i % 2 == 0 ? up : down;
-      i > r ? backward_input(arm) : arm.backward();
+      if (i > r) {
+        backward_input(arm);
+      } else {
+        arm.backward();
+      }
     }
     repeat(p - r - 1, [&] {
       backward_weight();

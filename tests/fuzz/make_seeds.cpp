@@ -93,6 +93,7 @@ void make_schedules(const Corpus& corpus) {
   corpus.add("gpipe", to_text(gpipe_schedule(3, 4)));
   corpus.add("interleaved", to_text(interleaved_schedule(2, 4, 2)));
   corpus.add("zb-h1", to_text(zero_bubble_h1_schedule(2, 3)));
+  corpus.add("dualpipev", to_text(dualpipe_v_schedule(2, 4)));
   corpus.add("quoted", "\"0F0\",,0F1\r\n,1F0,1F1,1B0,1B1\r\n0B0,0B1\r\n");
 }
 

@@ -72,6 +72,14 @@ TEST(Generators, ZeroBubbleH2) {
             "1F0,1I0,1F1,1I1,1F2,1I2,1W0,1F3,1I3,1W1,1W2,1W3\n");
 }
 
+// Fewer micro-batches than fill it: a rank lets fewer weight gradients wait, as in sail-sg's order.
+TEST(Generators, ZeroBubbleH2WithFewMicrobatches) {
+  EXPECT_EQ(to_text(zero_bubble_h2_schedule(3, 4)),
+            "0F0,0F1,0F2,0F3,0I0,0W0,0I1,0W1,0I2,0W2,0I3,0W3\n"
+            "1F0,1F1,1F2,1I0,1F3,1I1,1W0,1I2,1W1,1I3,1W2,1W3\n"
+            "2F0,2I0,2F1,2I1,2F2,2I2,2F3,2I3,2W0,2W1,2W2,2W3\n");
+}
+
 // The next three are rows of PyTorch 2.15's tables.
 TEST(Generators, InterleavedZeroBubble) {
   EXPECT_EQ(to_text(interleaved_zero_bubble_schedule(2, 2, 2)),

@@ -151,6 +151,15 @@ TEST(ScheduleKinds, ZeroBubbleOrdersAreIdleWithinARanksSpanAsThePaperHasIt) {
   }
 }
 
+// The longer warm-up costs no time where there are too few micro-batches for it.
+TEST(ScheduleKinds, ZeroBubbleH2IsNeverSlowerThanH1) {
+  for (int p = 2; p <= 8; ++p) {
+    for (int m = 1; m <= 2 * p; ++m) {
+      EXPECT_NEAR(simulated("zb-h2", p, m).seconds, simulated("zb-h1", p, m).seconds, 1e-9) << p << ", " << m;
+    }
+  }
+}
+
 // No rank waits between its first and its last action; without a barrier between steps, none waits at all.
 TEST(ScheduleKinds, ZeroBubblesAreZeroInTheSteadyState) {
   for (int p = 2; p <= 8; ++p) {
