@@ -1,0 +1,70 @@
+// A process that is killed while another one waits for it, as ranks that talk by NCCL are told of it.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+
+#include "tests/parallel/every_transport.h"
+#include "tests/parallel/nccl_world.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+constexpr double kTimeout = 20;  // seconds; the news of a death is faster
+
+TcpStoreAddress at(int port) { return {{"127.0.0.1", port}, "a token of tests"}; }
+
+class WiredDeath : public ::testing::TestWithParam<test::Wait> {};
+INSTANTIATE_TEST_SUITE_P(Waiting, WiredDeath, ::testing::ValuesIn(test::kWaits),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(WiredDeath, OfARankEndsTheWaitsOfOthers) {
+  const std::chrono::duration<double> timeout(kTimeout);
+  const int port = TcpStoreServer(at(0)).address().at.port;  // free again
+  const pid_t zero = ::fork();
+  if (zero == 0) {
+    try {
+      Mail mail(at(port), "test", 0, 2, timeout);
+      MailWait patience(mail, {}, [] { return "rank 0"; });
+      while (!mail.take("die")) {
+        patience.look();
+      }
+      ::raise(SIGKILL);  // without a farewell
+    } catch (...) {
+      ::_exit(1);
+    }
+  }
+  const TcpStoreServer server(at(port));
+  Mail mail(at(port), "test", 1, 2, timeout);
+  const auto start = std::chrono::steady_clock::now();
+  const auto body = [&] {
+    NcclCommunicator comm(mail, std::make_unique<test::TestWire>(std::make_shared<test::TestHub>(), "world", 1, 2),
+                          {"world",
+                           1,
+                           {0, 1},
+                           {},
+                           make_clock(ClockKind::wall, {}, {}, start_wall_time()),
+                           std::make_shared<FlightRecorder>()});
+    Rank rank{1, 2, {}, comm};
+    mail.post(0, "die", "");
+    const Activity activity("backward", 3, 9);
+    GetParam().run(rank);
+  };
+  EXPECT_TRUE(fails_with<CommError>({"rank 1: ", GetParam().name, "in the backward of stage 3, micro-batch 9",
+                                     "stopped, as the process of rank 0 has died"},
+                                    body));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, timeout);
+  int status = 0;
+  ::waitpid(zero, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+}  // namespace
+}  // namespace stagecoach
