@@ -81,10 +81,15 @@ void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
 }
 
 const Tensor& Module::own(const std::string& name) const {
+  const Tensor& tensor = slot(name).tensor;
+  require_memory(tensor, name);
+  return tensor;
+}
+
+const Module::Slot& Module::slot(const std::string& name) const {
   const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.name == name; });
   STAGECOACH_CHECK(found != slots_.end(), "module: it has no '{}'", name);
-  require_memory(found->tensor, name);
-  return found->tensor;
+  return *found;
 }
 
 void Module::add_slot(Slot slot) {
