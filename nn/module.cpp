@@ -36,6 +36,29 @@ void Module::materialize(std::uint64_t seed, Device device, DType dtype, const s
   allocate(seed, device, dtype, prefix);
 }
 
+void Module::deallocate() {
+  for (Slot& slot : slots_) {
+    slot.tensor = {};
+  }
+  for (const auto& [name, child] : children_) {
+    child->deallocate();
+  }
+}
+
+std::vector<Shape> Module::parameter_shapes() const {
+  std::vector<Shape> shapes;
+  for (const Slot& slot : slots_) {
+    if (slot.role == Role::parameter) {
+      shapes.push_back(slot.shape);
+    }
+  }
+  for (const auto& [name, child] : children_) {
+    const std::vector<Shape> of_child = child->parameter_shapes();
+    shapes.insert(shapes.end(), of_child.begin(), of_child.end());
+  }
+  return shapes;
+}
+
 NamedTensors Module::named_parameters(const std::string& prefix) const {
   NamedTensors found;
   collect(Role::parameter, prefix, found);

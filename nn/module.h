@@ -52,10 +52,16 @@ class Module {
   void materialize(std::uint64_t seed, Device device = {}, DType dtype = DType::float32,
                    const std::string& prefix = "");
 
+  /// Drops all parameters and buffers: the module is without memory again, as when it was made.
+  void deallocate();
+
   /// All parameters (or buffers: tensors that training updates without gradients), in registration order, own
   /// ones before those of children, under full dotted names: "conv1.weight". Throws Error without memory.
   NamedTensors named_parameters(const std::string& prefix = "") const;
   NamedTensors named_buffers(const std::string& prefix = "") const;
+
+  /// The shapes of the same parameters in the same order, with or without memory.
+  std::vector<Shape> parameter_shapes() const;
 
   /// Training (the default) or evaluation, for this module and all below it.
   void train(bool on = true);

@@ -24,10 +24,10 @@ struct LayerProfile {
   double seconds() const { return forward + backward_input + backward_weight; }
 };
 
-/// Runs each layer of `model` on its device for a micro-batch `input` [n, …]: `repeats` times, or fewer when they take
-/// more than some seconds. Times are medians. The running statistics of batch norm move; parameters and gradients stay
-/// as they were. Throws Error without memory.
-std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input, int repeats = 5);
+/// Runs each layer of `model` on `device` for a micro-batch of shape `input` [n, …]: `repeats` times, or fewer when
+/// they take more than some seconds. Times are medians. One layer has memory at a time, and works on numbers of its
+/// own: the model has none before and after. Throws Error if it has.
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5);
 
 /// The profile as numbers, [layers, 7] float64, to send; and from them.
 Tensor numbers_of(const std::vector<LayerProfile>& layers);
