@@ -20,6 +20,7 @@
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/pipeline/split.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach {
@@ -53,6 +54,42 @@ TEST(Gather, PutsLayersInTheModelsOrder) {
       EXPECT_TRUE(same_bytes(all[i].second.to(Device{}), wanted[i].second)) << all[i].first;
     }
   });
+}
+
+/// Stages of different layers, whose weights rank 0 has no room for.
+TEST(Gather, SavesWhatOneDeviceWouldWithOneForeignTensorAtATime) {
+  const test::TemporaryFolder folder;
+  const auto make = [] {
+    auto model = std::make_shared<Sequential>();
+    model->add("conv", std::make_shared<Conv2d>(3, 4, 3)).add("bn", std::make_shared<BatchNorm2d>(4));
+    for (int i = 0; i < 8; ++i) {
+      model->add(fmt::format("fc{}", i), std::make_shared<Linear>(256, 256));
+    }
+    return model;
+  };
+  const auto whole = make();
+  whole->materialize(3);
+  save_weights(folder.file("one"), *whole);
+  LayerRanks layers;
+  for (int i = 0; i < whole->size(); ++i) {
+    layers.emplace_back(whole->name(i), i < 2 ? 0 : 1 + i % 2);
+  }
+  launch({.ranks = 3}, [&](Rank& rank) {
+    Sequential mine;
+    const auto model = make();
+    for (int i = 0; i < model->size(); ++i) {
+      if (layers[static_cast<std::size_t>(i)].second == rank.index) {
+        mine.add(model->name(i), model->layer(i));
+      }
+    }
+    mine.materialize(3, rank.device);
+    Allocator& memory = allocator(rank.device);
+    memory.reset_peak();
+    const std::size_t before = memory.stats().peak_bytes;
+    save_gathered_weights(rank.comm, layers, mine, folder.file("three"));
+    EXPECT_LT(memory.stats().peak_bytes - before, std::size_t{3 * 256 * 256 * 4}) << "rank " << rank.index;
+  });
+  EXPECT_EQ(test::read_bytes(folder.file("three")), test::read_bytes(folder.file("one")));
 }
 
 TEST(Gather, BringsTextsOfAnyLength) {
