@@ -143,7 +143,7 @@ void skip(InputFile& file, std::uint64_t count, Checksum& checksum) {
   }
 }
 
-TensorFile read_file(const std::string& path, const KeepTensor& keep) {
+TensorFile read_file(const std::string& path, const KeepTensor& keep, Device device) {
   InputFile file(path);
   const std::string text = read_header_text(file);
   Header header = safetensors::from_text(text, file.bytes_left());
@@ -165,7 +165,7 @@ TensorFile read_file(const std::string& path, const KeepTensor& keep) {
       skip(file, entry.end - entry.begin, checksum);
       continue;
     }
-    Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
+    Tensor tensor = Tensor::empty(entry.shape, entry.dtype, device);
     void* data = tensor.raw_mutable_data();
     file.read(data, tensor.bytes());
     checksum.add(data, tensor.bytes());
@@ -255,9 +255,9 @@ void save_tensors(const std::string& path, const TensorFile& file) {
   writer.commit();
 }
 
-TensorFile load_tensors(const std::string& path, const KeepTensor& keep) {
+TensorFile load_tensors(const std::string& path, const KeepTensor& keep, Device device) {
   try {
-    return read_file(path, keep);
+    return read_file(path, keep, device);
   } catch (const DataError& error) {
     throw DataError(fmt::format("cannot read '{}': {}", path, error.what()));
   }

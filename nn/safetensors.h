@@ -67,7 +67,8 @@ using KeepTensor = std::function<bool(const std::string& name)>;
 /// Reads a file of ours or another program's, into CPU memory, in the order of the data. Throws DataError with
 /// path and reason when it is missing, breaks a rule of the format, holds a type that Stagecoach has not, or, in a
 /// file of ours, when any bit has changed.
-/// With `keep`, only the tensors that it accepts take memory; the others are read for the checksum alone.
-TensorFile load_tensors(const std::string& path, const KeepTensor& keep = {});
+/// With `keep`, only the tensors that it accepts take memory, that of `device`, a CPU; the others are read for the
+/// checksum alone.
+TensorFile load_tensors(const std::string& path, const KeepTensor& keep = {}, Device device = {});
 
 }  // namespace stagecoach

@@ -265,7 +265,8 @@ Checkpoints::Found Checkpoints::read(const fs::path& place, const StatePart& par
   }
   for (const int rank : ranks_in(manifest.metadata, path)) {
     const fs::path shard = place / shard_name(rank);
-    const TensorFile file = load_tensors(shard.string(), [&](const std::string& name) { return is_kept(part, name); });
+    const TensorFile file = load_tensors(
+        shard.string(), [&](const std::string& name) { return is_kept(part, name); }, part.device);
     if (to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress)) {
       throw DataError(fmt::format("{}: belongs to another checkpoint", shard.string()));
     }

@@ -157,7 +157,7 @@ Checkpoints::Misfit RunLog::misfit_with_run() const {
 /// All ranks take the one that rank 0 finds.
 Checkpoints::Found RunLog::newest_checkpoint() {
   const Checkpoints checkpoints = folder_.resumed();
-  const StatePart mine = part_of_rank(layers_, part_, shard_);
+  const StatePart mine = part_of_rank(layers_, part_, shard_, comm_.device());
   Tensor place = Tensor::zeros({2}, DType::float64, comm_.device());  // epoch, step
   if (comm_.rank() != 0) {
     comm_.broadcast(place, 0);

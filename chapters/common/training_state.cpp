@@ -23,10 +23,10 @@ StateContents contents_of(const TrainingState& state) {
 
 StatePart no_part() {
   const auto none = [](const std::string&) { return false; };
-  return {none, none, none};
+  return {none, none, none, {}};
 }
 
-StatePart part_of_rank(const LayerRanks& layers, int rank, int shard) {
+StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device) {
   const auto is_mine = [layers, rank](const std::string& name) { return is_of_rank(layers, rank, name); };
   const auto is_mine_or_of_no_layer = [layers, is_mine](const std::string& name) {  // such as the count of steps
     const auto is_of_layer = [&](const auto& of_layer) { return name.starts_with(of_layer.first + "."); };
@@ -35,7 +35,7 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, int shard) {
   const auto is_mine_of_shard = [is_mine, prefix = fmt::format("{}.", shard)](const std::string& name) {
     return name.starts_with(prefix) && is_mine(name.substr(prefix.size()));
   };
-  return {is_mine, is_mine_or_of_no_layer, is_mine_of_shard};
+  return {is_mine, is_mine_or_of_no_layer, is_mine_of_shard, device.type == DeviceType::cpu ? device : Device{}};
 }
 
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer) {

@@ -33,10 +33,12 @@ struct StatePart {
   KeepTensor weights = {};
   KeepTensor optimizer = {};
   KeepTensor memory = {};
+  Device device = {};  ///< a CPU, whose memory it is
 };
 StatePart no_part();
-/// What take_state and take_memory need for rank `rank`.
-StatePart part_of_rank(const LayerRanks& layers, int rank, int shard);
+/// What take_state and take_memory need for rank `rank`. On a CPU it takes the memory of the rank's own `device`: there
+/// the training uses it again for gradients and activations.
+StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
 
 /// What rank `rank` holds of weights and optimizer: handles on its tensors. `model` and `optimizer` are its own.
 /// Without `layers` there is one rank, which holds all. What belongs to no layer, rank 0 has.

@@ -16,7 +16,7 @@ namespace stagecoach {
 namespace {
 
 constexpr std::chrono::seconds kLongest(2);
-constexpr std::int64_t kNumbers = 7;  // of a LayerProfile
+constexpr std::int64_t kNumbers = 8;  // of a LayerProfile
 
 double seconds_of(Device device, const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -110,6 +110,25 @@ bool measure_memory(Module& layer, Tensor x, bool first, bool input_is_kept, Lay
   return in_use() == without_input || (is_view && input_is_kept);
 }
 
+/// What the layer takes besides its input, what it keeps for the backward, its weights and their gradients: gradients
+/// on their way, and the workspace of its operations.
+std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, std::int64_t kept_bytes) {
+  Allocator& memory = allocator(input.device());
+  std::int64_t workspace = 0;
+  for (int microbatch = 0; microbatch < 2; ++microbatch) {  // the gradients of the first are there in the second
+    Tensor x = input.detach();
+    x.set_requires_grad(!first);
+    memory.reset_peak();
+    const auto before = static_cast<std::int64_t>(memory.stats().current_bytes);
+    const Tensor y = layer.forward(x);
+    if (y.requires_grad()) {
+      backward(y, Tensor::full(y.shape(), 1, y.dtype(), y.device()));
+    }
+    workspace = static_cast<std::int64_t>(memory.stats().peak_bytes) - before - kept_bytes;
+  }
+  return std::max<std::int64_t>(workspace, 0);
+}
+
 }  // namespace
 
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats) {
@@ -128,6 +147,8 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
       measure_times(layer, numbers, first, kLongest / model.size(), repeats, profile);
     }
     input_is_kept = measure_memory(layer, Tensor::zeros(shape, DType::float32, device), first, input_is_kept, profile);
+    profile.workspace_bytes =
+        measure_workspace(layer, Tensor::zeros(shape, DType::float32, device), first, profile.kept_bytes);
     layer.deallocate();
     allocator(device).empty_cache();
     shape = layer.output_shape(shape);
@@ -141,7 +162,8 @@ Tensor numbers_of(const std::vector<LayerProfile>& layers) {
     for (const double number : {layer.forward, layer.backward_input, layer.backward_weight}) {
       numbers.push_back(number);
     }
-    for (const std::int64_t bytes : {layer.kept_bytes, layer.freed_bytes, layer.output_bytes, layer.parameter_bytes}) {
+    for (const std::int64_t bytes :
+         {layer.kept_bytes, layer.freed_bytes, layer.output_bytes, layer.parameter_bytes, layer.workspace_bytes}) {
       numbers.push_back(static_cast<double>(bytes));
     }
   }
@@ -159,7 +181,8 @@ std::vector<LayerProfile> layers_from(const Tensor& numbers) {
                       .kept_bytes = bytes(3),
                       .freed_bytes = bytes(4),
                       .output_bytes = bytes(5),
-                      .parameter_bytes = bytes(6)});
+                      .parameter_bytes = bytes(6),
+                      .workspace_bytes = bytes(7)});
   }
   return layers;
 }
@@ -186,6 +209,18 @@ std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& laye
     bytes.push_back(0);
     for (int i = 0; i < count; ++i) {
       bytes.back() += static_cast<double>(layers.at(layer++).parameter_bytes);
+    }
+  }
+  return bytes;
+}
+
+std::vector<double> workspace_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
+  std::vector<double> bytes;
+  std::size_t layer = 0;
+  for (const int count : split) {
+    bytes.push_back(0);
+    for (int i = 0; i < count; ++i) {
+      bytes.back() = std::max(bytes.back(), static_cast<double>(layers.at(layer++).workspace_bytes));
     }
   }
   return bytes;

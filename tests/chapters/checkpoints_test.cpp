@@ -308,9 +308,10 @@ TEST_F(CheckpointsOfTwoRanks, AManifestOfWrongContentsMakesTheOlderOneCount) {
 TEST_F(CheckpointsOfTwoRanks, AreReadByARankForItsOwnLayers) {
   save(1);
   const LayerRanks layers{{"layer0", 0}, {"layer1", 1}};
-  const Checkpoints::Found found = checkpoints_.newest(misfit, part_of_rank(layers, 1, 1));
+  const Checkpoints::Found found = checkpoints_.newest(misfit, part_of_rank(layers, 1, 1, Device{DeviceType::cpu, 1}));
   ASSERT_EQ(found.state.weights.size(), 1U);
   EXPECT_EQ(found.state.weights[0].first, "layer1.weight");
+  EXPECT_EQ(found.state.weights[0].second.device(), (Device{DeviceType::cpu, 1}));
   ASSERT_EQ(found.state.optimizer.size(), 1U);
   EXPECT_EQ(found.state.optimizer[0].first, "layer1.weight.velocity");
   EXPECT_TRUE(found.state.memory.empty()) << "its memory is of another layer";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "core/allocator.h"
 #include "core/error.h"
@@ -68,6 +69,20 @@ TEST(Safetensors, LoadsOnlyWhatIsKeptAndVerifiesAll) {
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   test::write_bytes(folder.file("t"), damaged);
   EXPECT_TRUE(fails_with<DataError>({"damaged"}, [&] { load_tensors(folder.file("t"), keep); }));
+}
+
+TEST(Safetensors, WhatIsKeptMustFitIntoMemory) {
+  const TemporaryFolder folder;
+  std::string header = R"({"huge":{"dtype":"U8","shape":[824902156288],"data_offsets":[0,824902156288]}})";
+  header.resize(120, ' ');
+  test::write_bytes(folder.file("t"), std::string("\x78\0\0\0\0\0\0\0", 8) + header);
+  std::error_code error;
+  std::filesystem::resize_file(folder.file("t"), 824'902'156'288 + 128, error);
+  if (error) {
+    GTEST_SKIP() << "this file system has no sparse files of 800 GB";
+  }
+  EXPECT_TRUE(
+      fails_with<DataError>({"does not fit into memory", "824902156288"}, [&] { load_tensors(folder.file("t")); }));
 }
 
 /// The layout that the format's description asks for, byte by byte. The checksum was computed by Python's zlib.crc32.
