@@ -9,17 +9,14 @@
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
-namespace {
 
-/// Numbers that the optimizer keeps per weight.
-double optimizer_numbers(const Settings& settings) {
+double optimizer_bytes_per_weight_byte(const Settings& settings) {
   if (settings.optimizer == "adam") {
     return 2;  // the first and the second moment
   }
   return settings.momentum != 0 ? 1 : 0;
 }
 
-/// What enters each stage from another rank with one micro-batch.
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   std::vector<double> bytes(plan.shapes.size(), 0);
   for (std::size_t s = 1; s < bytes.size(); ++s) {
@@ -30,8 +27,6 @@ std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   }
   return bytes;
 }
-
-}  // namespace
 
 std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
   const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
@@ -52,7 +47,7 @@ std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& pla
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].gradients = ranks[r].weights + waiting[r];
-    ranks[r].optimizer = optimizer_numbers(settings) * ranks[r].weights;
+    ranks[r].optimizer = optimizer_bytes_per_weight_byte(settings) * ranks[r].weights;
     ranks[r].activations += activations[r];
     ranks[r].received = received[r];
   }

@@ -1,7 +1,10 @@
 // Each process of a pipeline takes the memory of its own stages, as predicted, and less than one device does.
 
+#include <algorithm>
 #include <fstream>
-#include <sstream>
+#include <regex>
+#include <string>
+#include <vector>
 
 #include "tests/chapters/processes.h"
 
@@ -27,18 +30,14 @@ class ResidentMemory : public ProcessTest {
     EXPECT_GT(kib, 0) << file;
     return kib / 1024;
   }
-  /// The totals that --explain --profile predicts for each rank, in MiB.
-  std::vector<double> predicted(const std::string& program, const Flags& flags) {
+  /// The totals that --explain --profile predicts for each rank, in MiB: `form` finds one of them.
+  std::vector<double> predicted(const std::string& program, const Flags& flags, const std::regex& form) {
     const Outcome outcome = run(program, joined(flags, {"--explain", "--profile"}));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    std::istringstream table(outcome.out.substr(std::min(outcome.out.find("Predicted resident"), outcome.out.size())));
-    std::string line;
-    std::getline(table, line);  // what it is
-    std::getline(table, line);  // its columns
+    const std::string table = outcome.out.substr(std::min(outcome.out.rfind("in MiB"), outcome.out.size()));
     std::vector<double> totals;
-    int rank = 0;
-    for (double total = 0; std::getline(table, line) && std::istringstream(line) >> rank >> total;) {
-      totals.push_back(total);
+    for (std::sregex_iterator line(table.begin(), table.end(), form); line != std::sregex_iterator(); ++line) {
+      totals.push_back(std::stod(line->str(1)));
     }
     return totals;
   }
@@ -58,7 +57,7 @@ class ResidentMemory : public ProcessTest {
   }
 };
 
-// Training, testing and saving; then all that again from a checkpoint.
+// Training, testing and saving; with several versions of the weights; and from a checkpoint.
 TEST_F(ResidentMemory, OfEachProcessIsThatOfItsOwnStages) {
   make_data(128, 32);
   const Flags one{"--data", "data", "--model", "resnet50", "--batch-size", "64", "--microbatches", "4"};
@@ -66,9 +65,12 @@ TEST_F(ResidentMemory, OfEachProcessIsThatOfItsOwnStages) {
   const Outcome alone = run(kPeakMemory, joined({"one", kCh01, "--epochs", "1", "--out", "one_run"}, one));
   ASSERT_EQ(alone.exit_code, 0) << alone.err;
   const double one_device = peak("one");
-  const auto wanted = predicted(kCh03, four);
+  const auto wanted = predicted(kCh03, four, std::regex("\n  [0-9]+ +([0-9.]+)"));
   expect_predicted("trained", kCh03, joined(four, {"--epochs", "1"}), wanted, one_device);
   EXPECT_TRUE(bytes("trained_run/weights.safetensors") == bytes("one_run/weights.safetensors"));
+  const Flags stash = joined(four, {"--epochs", "1"});
+  expect_predicted("stashed", kCh04, stash, predicted(kCh04, four, std::regex("resident memory ([0-9.]+)")),
+                   one_device);
   expect_predicted("resumed", kCh03, {"--resume", "trained_run", "--epochs", "2", "--ranks", "4", "--split", "4,6,6,6"},
                    wanted, one_device);
 }
