@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/ops/output_shapes.h"
 #include "nn/running_statistics.h"
 
 namespace stagecoach {
@@ -10,6 +11,11 @@ namespace {
 
 /// PyTorch's default for linear and convolutional layers (there written as Kaiming's rule with a = sqrt(5)).
 Init fan_in_init(std::int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
+
+/// For batch norm over pictures; the operation takes [N, C] too.
+void require_planes(const Shape& x) {
+  STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: input {} is not [N, C, H, W]", to_string(x));
+}
 
 }  // namespace
 
@@ -24,6 +30,8 @@ Linear::Linear(std::int64_t inputs, std::int64_t outputs, Bias bias) : bias_(bia
 Tensor Linear::forward(const Tensor& x) {
   return linear(x, own("weight"), bias_ == Bias::yes ? own("bias") : Tensor());
 }
+
+Shape Linear::output_shape(const Shape& input) const { return linear_shape(input, own_shape("weight")); }
 
 Conv2d::Conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, const Conv2dSettings& settings,
                Bias bias)
@@ -41,15 +49,27 @@ Tensor Conv2d::forward(const Tensor& x) {
   return conv2d(x, own("weight"), bias_ == Bias::yes ? own("bias") : Tensor(), settings_);
 }
 
+Shape Conv2d::output_shape(const Shape& input) const { return conv2d_shape(input, own_shape("weight"), settings_); }
+
 Tensor ReLU::forward(const Tensor& x) { return relu(x); }
+
+Shape ReLU::output_shape(const Shape& input) const { return input; }
 
 Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, window_); }
 
+Shape MaxPool2d::output_shape(const Shape& input) const { return max_pool2d_shape(input, window_); }
+
 Tensor GlobalAveragePool::forward(const Tensor& x) { return global_average_pool(x); }
+
+Shape GlobalAveragePool::output_shape(const Shape& input) const { return global_average_pool_shape(input); }
 
 Tensor Flatten::forward(const Tensor& x) { return flatten(x); }
 
+Shape Flatten::output_shape(const Shape& input) const { return flatten_shape(input); }
+
 Tensor Softmax::forward(const Tensor& x) { return softmax(x); }
+
+Shape Softmax::output_shape(const Shape& input) const { return rows_shape("softmax", input); }
 
 BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
     : momentum_(momentum), epsilon_(epsilon) {
@@ -61,13 +81,18 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
 }
 
 Tensor BatchNorm2d::forward(const Tensor& x) {
-  STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: input {} is not [N, C, H, W]", describe(x));
+  require_planes(x.shape());
   return batch_norm(x, own("weight"), own("bias"), own("running_mean"), own("running_var"),
                     {.training = is_training(),
                      .update = running_statistics_move(),
                      .momentum = momentum_,
                      .epsilon = epsilon_,
                      .sum_over_ranks = sum_over_ranks_});
+}
+
+Shape BatchNorm2d::output_shape(const Shape& input) const {
+  require_planes(input);
+  return batch_norm_shape(input, own_shape("weight")[0]);
 }
 
 }  // namespace stagecoach

@@ -19,6 +19,7 @@ class Linear final : public Module {
  public:
   Linear(std::int64_t inputs, std::int64_t outputs, Bias bias = Bias::yes);
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 
  private:
   Bias bias_;
@@ -30,6 +31,7 @@ class Conv2d final : public Module {
   Conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, const Conv2dSettings& settings = {},
          Bias bias = Bias::yes);
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 
  private:
   Conv2dSettings settings_;
@@ -39,6 +41,7 @@ class Conv2d final : public Module {
 class ReLU final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 };
 
 /// The largest of each window; the stride is the kernel's width unless given.
@@ -47,6 +50,7 @@ class MaxPool2d final : public Module {
   explicit MaxPool2d(std::int64_t kernel) : MaxPool2d(Window{kernel, kernel, 0}) {}
   explicit MaxPool2d(const Window& window) : window_(window) {}
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 
  private:
   Window window_;
@@ -56,18 +60,21 @@ class MaxPool2d final : public Module {
 class GlobalAveragePool final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 };
 
 /// [N, …] to [N, the product of the rest]
 class Flatten final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 };
 
 /// Over the rows of [N, C].
 class Softmax final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 };
 
 /// Batch norm over [N, channels, H, W]. In training it normalises by the batch and moves the buffers
@@ -76,6 +83,7 @@ class BatchNorm2d final : public Module {
  public:
   explicit BatchNorm2d(std::int64_t channels, double momentum = 0.1, double epsilon = 1e-5);
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
   /// From now on the batch is only part of a larger one; see BatchNormSettings::sum_over_ranks. Empty: no longer.
   void share_batch(std::function<void(Tensor& tensor)> sum_over_ranks) { sum_over_ranks_ = std::move(sum_over_ranks); }
 

@@ -36,6 +36,29 @@ void Module::materialize(std::uint64_t seed, Device device, DType dtype, const s
   allocate(seed, device, dtype, prefix);
 }
 
+void Module::deallocate() {
+  for (Slot& slot : slots_) {
+    slot.tensor = {};
+  }
+  for (const auto& [name, child] : children_) {
+    child->deallocate();
+  }
+}
+
+std::vector<Shape> Module::parameter_shapes() const {
+  std::vector<Shape> shapes;
+  for (const Slot& slot : slots_) {
+    if (slot.role == Role::parameter) {
+      shapes.push_back(slot.shape);
+    }
+  }
+  for (const auto& [name, child] : children_) {
+    const std::vector<Shape> of_child = child->parameter_shapes();
+    shapes.insert(shapes.end(), of_child.begin(), of_child.end());
+  }
+  return shapes;
+}
+
 NamedTensors Module::named_parameters(const std::string& prefix) const {
   NamedTensors found;
   collect(Role::parameter, prefix, found);
@@ -81,10 +104,15 @@ void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
 }
 
 const Tensor& Module::own(const std::string& name) const {
+  const Tensor& tensor = slot(name).tensor;
+  require_memory(tensor, name);
+  return tensor;
+}
+
+const Module::Slot& Module::slot(const std::string& name) const {
   const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.name == name; });
   STAGECOACH_CHECK(found != slots_.end(), "module: it has no '{}'", name);
-  require_memory(found->tensor, name);
-  return found->tensor;
+  return *found;
 }
 
 void Module::add_slot(Slot slot) {

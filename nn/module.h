@@ -40,6 +40,10 @@ class Module {
 
   /// The output for input x. Throws Error while the module has no memory.
   virtual Tensor forward(const Tensor& x) = 0;
+  /// The shape of forward's output for an input of shape `input`. Needs no memory, computes nothing. Throws Error for
+  /// an input that forward refuses because of its shape; that of a Sequential names the layer. (That batch norm needs
+  /// more than one value per channel in training is a matter of the batch: only forward refuses it.)
+  virtual Shape output_shape(const Shape& input) const = 0;
 
   /// Allocates all parameters and buffers and fills them. Parameters then require gradients.
   /// @param prefix the name of this module in the whole model, with a dot behind it; empty for the root and
@@ -48,10 +52,16 @@ class Module {
   void materialize(std::uint64_t seed, Device device = {}, DType dtype = DType::float32,
                    const std::string& prefix = "");
 
+  /// Drops all parameters and buffers: the module is without memory again, as when it was made.
+  void deallocate();
+
   /// All parameters (or buffers: tensors that training updates without gradients), in registration order, own
   /// ones before those of children, under full dotted names: "conv1.weight". Throws Error without memory.
   NamedTensors named_parameters(const std::string& prefix = "") const;
   NamedTensors named_buffers(const std::string& prefix = "") const;
+
+  /// The shapes of the same parameters in the same order, with or without memory.
+  std::vector<Shape> parameter_shapes() const;
 
   /// Training (the default) or evaluation, for this module and all below it.
   void train(bool on = true);
@@ -70,6 +80,8 @@ class Module {
   void add_child(const std::string& name, std::shared_ptr<Module> child);
   /// This module's own parameter or buffer. Throws Error while it has no memory.
   const Tensor& own(const std::string& name) const;
+  /// Its shape, with or without memory.
+  const Shape& own_shape(const std::string& name) const { return slot(name).shape; }
 
  private:
   enum class Role { parameter, buffer };
@@ -81,6 +93,7 @@ class Module {
     Tensor tensor;  // undefined until materialize
   };
   void add_slot(Slot slot);
+  const Slot& slot(const std::string& name) const;
   void require_new_name(const std::string& name) const;
   bool has_memory() const;
   void allocate(std::uint64_t seed, Device device, DType dtype, const std::string& prefix);

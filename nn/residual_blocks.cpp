@@ -1,6 +1,7 @@
 #include "nn/residual_blocks.h"
 
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
 
@@ -48,6 +49,12 @@ Tensor BasicBlock::forward(const Tensor& x) {
   return relu(add(z, shortcut_ ? shortcut_->forward(x) : x));
 }
 
+Shape BasicBlock::output_shape(const Shape& input) const {
+  const Shape y = bn1_->output_shape(conv1_->output_shape(input));
+  const Shape z = bn2_->output_shape(conv2_->output_shape(y));
+  return add_shape(z, shortcut_ ? shortcut_->output_shape(input) : input);
+}
+
 Bottleneck::Bottleneck(std::int64_t inputs, std::int64_t width, std::int64_t stride)
     : conv1_(conv(inputs, width, 1, 1)),
       bn1_(norm(width)),
@@ -72,6 +79,13 @@ Tensor Bottleneck::forward(const Tensor& x) {
   const Tensor z = relu(bn2_->forward(conv2_->forward(y)));
   const Tensor w = bn3_->forward(conv3_->forward(z));
   return relu(add(w, shortcut_ ? shortcut_->forward(x) : x));
+}
+
+Shape Bottleneck::output_shape(const Shape& input) const {
+  const Shape y = bn1_->output_shape(conv1_->output_shape(input));
+  const Shape z = bn2_->output_shape(conv2_->output_shape(y));
+  const Shape w = bn3_->output_shape(conv3_->output_shape(z));
+  return add_shape(w, shortcut_ ? shortcut_->output_shape(input) : input);
 }
 
 }  // namespace stagecoach

@@ -13,6 +13,7 @@ class BasicBlock final : public Module {
  public:
   BasicBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride);
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 
  private:
   std::shared_ptr<Module> conv1_, bn1_, conv2_, bn2_, shortcut_;
@@ -25,6 +26,7 @@ class Bottleneck final : public Module {
   static constexpr std::int64_t kExpansion = 4;
   Bottleneck(std::int64_t inputs, std::int64_t width, std::int64_t stride);
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 
  private:
   std::shared_ptr<Module> conv1_, bn1_, conv2_, bn2_, conv3_, bn3_, shortcut_;

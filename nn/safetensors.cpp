@@ -5,9 +5,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -24,6 +26,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kDigits = 8;
+constexpr std::uint64_t kChunkBytes = 1 << 20;
 
 /// CRC-32 (zlib's) of what was added so far. It finds every single changed bit.
 class Checksum {
@@ -38,6 +41,11 @@ class Checksum {
     add(&length, kLengthBytes);
     add(text.data(), text.size());
   }
+  /// What was added after something else, by its own checksum.
+  void append(std::uint32_t checksum, std::uint64_t count) {
+    value_ = ::crc32_combine(value_, checksum, static_cast<z_off_t>(count));
+  }
+  std::uint32_t value() const { return static_cast<std::uint32_t>(value_); }
   std::string digits() const { return fmt::format("{:08x}", value_); }
 
  private:
@@ -124,11 +132,27 @@ void require_checksum(const Checksum& computed, const std::string& text) {
   }
 }
 
-TensorFile read_file(const std::string& path) {
+/// Reads what nobody keeps, for the checksum alone.
+void skip(InputFile& file, std::uint64_t count, Checksum& checksum) {
+  std::vector<char> chunk(std::min<std::uint64_t>(count, kChunkBytes));
+  while (count > 0) {
+    const std::uint64_t part = std::min<std::uint64_t>(count, chunk.size());
+    file.read(chunk.data(), part);
+    checksum.add(chunk.data(), part);
+    count -= part;
+  }
+}
+
+TensorFile read_file(const std::string& path, const KeepTensor& keep, Device device) {
   InputFile file(path);
-  require_memory_for("it", file.bytes_left());
   const std::string text = read_header_text(file);
   Header header = safetensors::from_text(text, file.bytes_left());
+  const auto is_kept = [&](const Entry& entry) { return !keep || keep(entry.name); };
+  std::uint64_t kept_bytes = 0;
+  for (const Entry& entry : header.entries) {
+    kept_bytes += is_kept(entry) ? entry.end - entry.begin : 0;
+  }
+  require_memory_for("it", kept_bytes);
   const bool ours = is_ours(header, text);
   Checksum checksum;
   if (ours) {
@@ -136,7 +160,12 @@ TensorFile read_file(const std::string& path) {
   }
   TensorFile result;
   for (const Entry& entry : header.entries) {  // their sizes add up to the file's, so no allocation is wild
-    Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
+    result.contents.push_back({entry.name, entry.dtype, entry.shape});
+    if (!is_kept(entry)) {
+      skip(file, entry.end - entry.begin, checksum);
+      continue;
+    }
+    Tensor tensor = Tensor::empty(entry.shape, entry.dtype, device);
     void* data = tensor.raw_mutable_data();
     file.read(data, tensor.bytes());
     checksum.add(data, tensor.bytes());
@@ -151,40 +180,84 @@ TensorFile read_file(const std::string& path) {
   return result;
 }
 
+/// The tensor itself where the CPU can read it, or a copy.
+Tensor readable(const Tensor& tensor) { return tensor.device().type == DeviceType::cpu ? tensor : tensor.to(Device{}); }
+
 }  // namespace
 
-void save_tensors(const std::string& path, const TensorFile& file) {
+std::uint32_t crc32_of(const Tensor& tensor) {
+  const Tensor here = readable(tensor);
+  Checksum checksum;
+  checksum.add(here.raw_data(), here.bytes());
+  return checksum.value();
+}
+
+struct TensorFileWriter::State {
+  AtomicFile file;
+  std::vector<Announced> tensors;
+  std::size_t added = 0;
+};
+
+TensorFileWriter::TensorFileWriter(const std::string& path, const std::vector<Announced>& tensors,
+                                   const std::map<std::string, std::string>& metadata) {
   Header header;
-  header.metadata = file.metadata;
-  std::vector<Tensor> tensors;  // keeps copies of those on other devices alive
+  header.metadata = metadata;
   std::uint64_t offset = 0;
-  for (const auto& [name, tensor] : file.tensors) {
-    tensors.push_back(tensor.to(Device{}));
-    header.entries.push_back({name, tensor.dtype(), tensor.shape(), offset, offset + tensor.bytes()});
-    offset += tensor.bytes();
+  for (const auto& [info, crc] : tensors) {
+    const std::uint64_t end = offset + static_cast<std::uint64_t>(info.shape.numel()) * size_of(info.dtype);
+    header.entries.push_back({info.name, info.dtype, info.shape, offset, end});
+    offset = end;
   }
   std::string text = safetensors::to_text(header);
   STAGECOACH_CHECK(text.size() <= safetensors::kMaxHeaderBytes, "safetensors: a header of {} bytes", text.size());
   Checksum checksum;
   checksum.add_header(text);
-  for (const Tensor& tensor : tensors) {
-    checksum.add(tensor.raw_data(), tensor.bytes());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    checksum.append(tensors[i].crc, header.entries[i].end - header.entries[i].begin);
   }
   text.replace(safetensors::text_before_checksum().size(), kDigits, checksum.digits());
 
-  AtomicFile out(path);
+  state_ = std::unique_ptr<State>(new State{AtomicFile(path), tensors});
   const std::uint64_t length = text.size();
-  out.write(&length, kLengthBytes);
-  out.write(text);
-  for (const Tensor& tensor : tensors) {
-    out.write(tensor.raw_data(), tensor.bytes());
-  }
-  out.commit();
+  state_->file.write(&length, kLengthBytes);
+  state_->file.write(text);
 }
 
-TensorFile load_tensors(const std::string& path) {
+TensorFileWriter::~TensorFileWriter() = default;
+
+void TensorFileWriter::add(const Tensor& tensor) {
+  STAGECOACH_CHECK(state_->added < state_->tensors.size(), "safetensors: {} after all {} tensors that were announced",
+                   describe(tensor), state_->tensors.size());
+  const auto& [info, crc] = state_->tensors[state_->added];
+  const Tensor here = readable(tensor);
+  STAGECOACH_CHECK(here.dtype() == info.dtype && here.shape() == info.shape && crc32_of(here) == crc,
+                   "safetensors: '{}' is {}, and not what was announced: {}{} with the checksum {:08x}", info.name,
+                   describe(tensor), name_of(info.dtype), to_string(info.shape), crc);
+  state_->file.write(here.raw_data(), here.bytes());
+  ++state_->added;
+}
+
+void TensorFileWriter::commit() {
+  STAGECOACH_CHECK(state_->added == state_->tensors.size(), "safetensors: {} of {} tensors were written", state_->added,
+                   state_->tensors.size());
+  state_->file.commit();
+}
+
+void save_tensors(const std::string& path, const TensorFile& file) {
+  std::vector<TensorFileWriter::Announced> announced;
+  for (const auto& [name, tensor] : file.tensors) {
+    announced.push_back({{name, tensor.dtype(), tensor.shape()}, crc32_of(tensor)});
+  }
+  TensorFileWriter writer(path, announced, file.metadata);
+  for (const auto& [name, tensor] : file.tensors) {
+    writer.add(tensor);
+  }
+  writer.commit();
+}
+
+TensorFile load_tensors(const std::string& path, const KeepTensor& keep, Device device) {
   try {
-    return read_file(path);
+    return read_file(path, keep, device);
   } catch (const DataError& error) {
     throw DataError(fmt::format("cannot read '{}': {}", path, error.what()));
   }

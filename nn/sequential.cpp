@@ -17,6 +17,18 @@ Tensor Sequential::forward(const Tensor& x) {
   return y;
 }
 
+Shape Sequential::output_shape(const Shape& input) const {
+  Shape shape = input;
+  for (const auto& [name, layer] : children()) {
+    try {
+      shape = layer->output_shape(shape);
+    } catch (const Error& error) {
+      throw Error(fmt::format("layer '{}': {}", name, error.what()));
+    }
+  }
+  return shape;
+}
+
 std::shared_ptr<Sequential> Sequential::slice(int begin, int end) const {
   STAGECOACH_CHECK(0 <= begin && begin <= end && end <= size(), "slice: layers {} to {} of {}", begin, end, size());
   auto part = std::make_shared<Sequential>();

@@ -13,6 +13,7 @@ class Sequential final : public Module {
 
   /// Each layer in turn; without layers x itself.
   Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
 
   int size() const { return static_cast<int>(children().size()); }
   const std::shared_ptr<Module>& layer(int index) const { return at(index).second; }

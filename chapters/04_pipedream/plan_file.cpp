@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "chapters/common/bounds.h"
@@ -16,6 +18,8 @@ namespace stagecoach {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kWorkspace = "workspace_bytes";  // older plans do not tell it
 
 std::int64_t microbatch_of(const Settings& settings) {
   return micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
@@ -31,20 +35,24 @@ void for_each_figure(Profile& layer, const Visit& visit) {
   visit("freed_bytes", layer.freed_bytes);
   visit("output_bytes", layer.output_bytes);
   visit("parameter_bytes", layer.parameter_bytes);
+  visit(kWorkspace, layer.workspace_bytes);
 }
 
 Json json_of(const std::string& name, const LayerProfile& layer) {
   Json json{{"name", name}};
-  for_each_figure(layer, [&](const char* key, const auto& value) { json[key] = value; });
+  for_each_figure(layer, [&](std::string_view key, const auto& value) { json[std::string(key)] = value; });
   return json;
 }
 
 LayerProfile layer_of(const Json& json, const std::string& path) {
   LayerProfile layer;
-  for_each_figure(layer, [&](const char* key, auto& value) {
+  for_each_figure(layer, [&](std::string_view key, auto& value) {
+    if (key == kWorkspace && !json.contains(std::string(key))) {
+      return;
+    }
     constexpr bool kIsBytes = std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>;
     constexpr double kMax = kIsBytes ? 1LL << 40 : 1e6;
-    const Json& figure = json.at(key);
+    const Json& figure = json.at(std::string(key));
     const bool is_number = kIsBytes ? figure.is_number_integer() : figure.is_number();
     if (!is_number || !(figure >= 0 && figure <= kMax)) {
       throw DataError(fmt::format("{}: '{}' of layer {}: expected {} from 0 to {:.0f}, got {}", path, key,

@@ -63,9 +63,9 @@ std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& 
   for (const auto& stage : stages_of(model, plan.split)) {
     const int replicas = plan.schedule.replicas_of(static_cast<int>(seconds.size()));
     double sum = 0;
-    for (const auto& [name, parameter] : stage->named_parameters()) {
-      sum +=
-          replicas > 1 ? ring_all_reduce_seconds(plan.world.link, replicas, static_cast<double>(parameter.bytes())) : 0;
+    for (const Shape& parameter : stage->parameter_shapes()) {
+      const auto bytes = static_cast<double>(parameter.numel()) * sizeof(float);
+      sum += replicas > 1 ? ring_all_reduce_seconds(plan.world.link, replicas, bytes) : 0;
     }
     seconds.push_back(sum);
   }
@@ -89,8 +89,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.versions = versions_from_text(settings.versions);
   plan.batch_size = settings.batch_size;
   plan.receives = receives_from_text(settings.receives);
-  const Device device{plan.world.device};
-  const auto model = open_model(settings, data, device);
+  const auto model = make_model_of(settings, data);
   PlanFile measured = measured_layers(settings, plan.world, data, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_folder.h"
@@ -68,14 +69,22 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
+  const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
+  const auto received =
+      peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, pictures));
   fmt::print(
-      "\nMemory, in MiB: versions of the weights, gradients, activations in flight; the optimizer's state comes on "
-      "top\n");
+      "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
+      "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double again = settings.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
-    fmt::print("  rank {} (stage {}): a version {:.3f}, a micro-batch {:.3f}, at most {:.3f} in all\n", r, s,
-               weights[s] / kMiB, activations[s] / kMiB, (peaks[r] + again) / kMiB);
+    const double peak = peaks[r] + again;
+    const double process = peak + optimizer_bytes_per_weight_byte(settings) * weights[s] + received[r] + workspace[s];
+    fmt::print(
+        "  rank {} (stage {}): a version {:.3f}, a micro-batch {:.3f}, at most {:.3f} in all; predicted resident "
+        "memory "
+        "{:.3f}\n",
+        r, s, weights[s] / kMiB, activations[s] / kMiB, peak / kMiB, process / kMiB);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <regex>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "core/atomic_file.h"
@@ -133,9 +134,33 @@ std::vector<int> ranks_in(const Metadata& metadata, const fs::path& path) try {
   throw DataError(fmt::format("{}: its list of ranks is damaged", path.string()));
 }
 
-void append(NamedTensors& all, const std::string& prefix, const NamedTensors& some) {
+void append(NamedTensors& all, std::string_view prefix, const NamedTensors& some) {
   for (const auto& [name, tensor] : some) {
-    all.emplace_back(prefix + name, tensor);
+    all.emplace_back(std::string(prefix) + name, tensor);
+  }
+}
+
+/// The kinds of tensors in a shard: their names begin so.
+constexpr std::string_view kModel = "model.";
+constexpr std::string_view kOptimizer = "optimizer.";
+constexpr std::string_view kMemory = "memory.";
+
+/// Whether `part` keeps the tensor of that name in a shard.
+bool is_kept(const StatePart& part, const std::string& name) {
+  for (const auto& [kind, keep] :
+       {std::pair{kModel, &part.weights}, std::pair{kOptimizer, &part.optimizer}, std::pair{kMemory, &part.memory}}) {
+    if (name.starts_with(kind)) {
+      return !*keep || (*keep)(name.substr(kind.size()));
+    }
+  }
+  return false;
+}
+
+void append_below(std::vector<TensorInfo>& all, std::string_view kind, const std::vector<TensorInfo>& some) {
+  for (const TensorInfo& info : some) {
+    if (info.name.starts_with(kind)) {
+      all.push_back({info.name.substr(kind.size()), info.dtype, info.shape});
+    }
   }
 }
 
@@ -183,9 +208,9 @@ void Checkpoints::begin(const Progress& progress) const {
 
 void Checkpoints::write_shard(const Progress& progress, int rank, const TrainingState& part) const {
   TensorFile file{{}, to_metadata(progress)};
-  append(file.tensors, "model.", part.weights);
-  append(file.tensors, "optimizer.", part.optimizer);
-  append(file.tensors, "memory.", part.memory);
+  append(file.tensors, kModel, part.weights);
+  append(file.tensors, kOptimizer, part.optimizer);
+  append(file.tensors, kMemory, part.memory);
   save_tensors((place_of(progress) / shard_name(rank)).string(), file);
 }
 
@@ -227,26 +252,30 @@ std::vector<fs::path> Checkpoints::places() const {
   return found;
 }
 
-Checkpoints::Found Checkpoints::read(const fs::path& place) const {
+Checkpoints::Found Checkpoints::read(const fs::path& place, const StatePart& part) const {
   const fs::path path = place / kManifest;
   if (!with_reasons(path, [&] { return fs::exists(path); })) {
     throw NeverFinished(fmt::format("{}: was never finished", place.string()));
   }
   const TensorFile manifest = load_tensors(path.string());
-  Found found{from_metadata(manifest.metadata, path), {}, {}};
+  Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
   if (std::pair(found.progress.epoch, found.progress.step) != number_of(place)) {
     throw DataError(fmt::format("{}: is of epoch {}, step {}, and not of what its folder is called", path.string(),
                                 found.progress.epoch, found.progress.step));
   }
   for (const int rank : ranks_in(manifest.metadata, path)) {
     const fs::path shard = place / shard_name(rank);
-    const TensorFile file = load_tensors(shard.string());
+    const TensorFile file = load_tensors(
+        shard.string(), [&](const std::string& name) { return is_kept(part, name); }, part.device);
     if (to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress)) {
       throw DataError(fmt::format("{}: belongs to another checkpoint", shard.string()));
     }
-    append(found.state.weights, "", below("model.", file.tensors));
-    append(found.state.optimizer, "", below("optimizer.", file.tensors));
-    append(found.state.memory, "", below("memory.", file.tensors));
+    append(found.state.weights, "", below(std::string(kModel), file.tensors));
+    append(found.state.optimizer, "", below(std::string(kOptimizer), file.tensors));
+    append(found.state.memory, "", below(std::string(kMemory), file.tensors));
+    append_below(found.contents.weights, kModel, file.contents);
+    append_below(found.contents.optimizer, kOptimizer, file.contents);
+    append_below(found.contents.memory, kMemory, file.contents);
   }
   if (text_of(manifest.metadata, "training", path) != training_) {
     throw DataError(fmt::format(
@@ -255,13 +284,13 @@ Checkpoints::Found Checkpoints::read(const fs::path& place) const {
   return found;
 }
 
-Checkpoints::Found Checkpoints::newest(const Misfit& misfit) const {
+Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& part) const {
   std::vector<std::string> skipped;
   bool was_one = false;  // which is damaged now
   for (const fs::path& place : places()) {
     try {
-      Found found = read(place);
-      const std::string reason = misfit ? misfit(found.state) : "";
+      Found found = read(place, part);
+      const std::string reason = misfit ? misfit(found.contents) : "";
       if (!reason.empty()) {
         throw DataError(fmt::format("{}: does not fit the model: it {}", place.string(), reason));
       }
@@ -281,6 +310,8 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit) const {
   throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));
 }
 
-Checkpoints::Found Checkpoints::at(std::int64_t epoch, std::int64_t step) const { return read(place_of(epoch, step)); }
+Checkpoints::Found Checkpoints::at(std::int64_t epoch, std::int64_t step, const StatePart& part) const {
+  return read(place_of(epoch, step), part);
+}
 
 }  // namespace stagecoach

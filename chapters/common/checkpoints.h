@@ -51,21 +51,22 @@ class Checkpoints {
   // Reading one.
   struct Found {
     Progress progress;
-    TrainingState state;               ///< of the whole model
+    StateContents contents;            ///< of the whole model
+    TrainingState state;               ///< those of its tensors that were to be kept
     std::vector<std::string> skipped;  ///< why newer ones were not taken
   };
   /// Says why a state is not that of the training; empty if it is.
-  using Misfit = std::function<std::string(const TrainingState& state)>;
+  using Misfit = std::function<std::string(const StateContents& state)>;
   /// The newest that is whole, of the same training, and without a misfit. Throws DataError that says what is wrong
-  /// with each when there is none.
-  Found newest(const Misfit& misfit = {}) const;
+  /// with each when there is none. All of it is verified, and `part` of it kept.
+  Found newest(const Misfit& misfit = {}, const StatePart& part = {}) const;
   /// The one of that epoch and step. Throws DataError when it is not whole.
-  Found at(std::int64_t epoch, std::int64_t step) const;
+  Found at(std::int64_t epoch, std::int64_t step, const StatePart& part = {}) const;
 
  private:
   std::filesystem::path place_of(std::int64_t epoch, std::int64_t step) const;
   std::filesystem::path place_of(const Progress& progress) const { return place_of(progress.epoch, progress.step); }
-  Found read(const std::filesystem::path& place) const;
+  Found read(const std::filesystem::path& place, const StatePart& part) const;
   /// The folders of checkpoints, also of unfinished ones, the newest first.
   std::vector<std::filesystem::path> places() const;
 

@@ -11,7 +11,6 @@
 #include "chapters/common/run_folder.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
-#include "core/ops.h"
 #include "parallel/comm/link.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/schedule/check.h"
@@ -58,9 +57,9 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
       fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(schedule_names(), ", ")));
 }
 
-/// Pictures as the first stage takes them: float32 [count, 3, H, W].
-Tensor sample_pictures(const Settings& settings, std::int64_t count, Device device) {
-  return normalize(Tensor::zeros({count, 3, settings.image_size, settings.image_size}, DType::uint8, device));
+/// What the first stage takes for `count` images.
+Shape images_shape(const Settings& settings, std::int64_t count) {
+  return {count, 3, settings.image_size, settings.image_size};
 }
 
 Transport transport_named(const std::string& name) {
@@ -96,7 +95,7 @@ std::vector<LayerProfile> measure_layers(const Settings& settings, const World& 
                                          Sequential& model) {
   const std::int64_t batch = std::min(settings.batch_size, data.size());
   const std::int64_t largest = micro_batch_sizes(batch, settings.microbatches)[0];
-  auto layers = profile_layers(model, sample_pictures(settings, largest, Device{world.device}));
+  auto layers = profile_layers(model, images_shape(settings, largest), Device{world.device});
   Tensor numbers = numbers_of(layers);
   agree_on(world, numbers);
   return layers_from(numbers);
@@ -127,8 +126,8 @@ Split split_of(const Settings& settings, const Sequential& model, int stages, co
   return split_by_costs(seconds, stages, replicas);
 }
 
-void place_layers(Plan& plan, const Settings& settings, Sequential& model) {
-  plan.shapes = shapes_entering(model, plan.split, sample_pictures(settings, 1, Device{plan.world.device}).shape());
+void place_layers(Plan& plan, const Settings& settings, const Sequential& model) {
+  plan.shapes = shapes_entering(model, plan.split, images_shape(settings, 1));
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
     for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
@@ -140,14 +139,13 @@ void place_layers(Plan& plan, const Settings& settings, Sequential& model) {
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
   Plan plan;
   plan.world = open_world(settings);
-  plan.schedule = schedule_of(settings, schedule, make_model_of(settings, data)->size(), plan.notes);
+  const auto model = make_model_of(settings, data);
+  plan.schedule = schedule_of(settings, schedule, model->size(), plan.notes);
   if (!plan.schedule.lowered) {
     plan.schedule = lowered(settings, plan.schedule);
   }
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
-  const Device device{plan.world.device};
-  const auto model = open_model(settings, data, device);
   const bool split_by_time = settings.balance == "time" && settings.split.empty();
   if (split_by_time || (settings.explain && settings.profile)) {
     plan.profile = measure_layers(settings, plan.world, data, *model);

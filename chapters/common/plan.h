@@ -41,7 +41,8 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
 // The parts of make_plan, for a chapter that deals its stages to ranks in another way.
 /// The ranks that the flags ask for. Prepares their devices too.
 World open_world(const Settings& settings);
-/// What each layer of `model` costs for the largest micro-batch that can be cut out of `data`, on its device.
+/// What each layer of `model` costs for the largest micro-batch that can be cut out of `data`, on the ranks' devices.
+/// Here and below the model needs no memory.
 std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, const Dataset& data,
                                          Sequential& model);
 /// Layers a stage, by --split or --balance; `replicas` are those of each stage, one each if empty.
@@ -50,7 +51,7 @@ Split split_of(const Settings& settings, const Sequential& model, int stages, co
 /// `computations` with the messages that they need, as --receives says.
 Schedule lowered(const Settings& settings, const Schedule& computations);
 /// Fills in what follows from the plan's split and schedule: its shapes and layers.
-void place_layers(Plan& plan, const Settings& settings, Sequential& model);
+void place_layers(Plan& plan, const Settings& settings, const Sequential& model);
 
 /// What the plan's stages cost by its profile, with messages of `microbatch` pictures.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);

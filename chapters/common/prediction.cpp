@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
 #include "core/printable.h"
@@ -166,6 +167,7 @@ void explain(const Settings& settings, const Plan& plan) {
   print_messages(plan, largest);
   if (measured) {
     print_memory(settings, plan, largest);
+    print_predicted_memory(predict_memory(settings, plan, largest));
   }
   if (!settings.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.out);

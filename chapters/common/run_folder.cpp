@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/printable.h"
-#include "nn/safetensors.h"
+#include "nn/weights.h"
 
 namespace stagecoach {
 namespace {
@@ -164,7 +164,6 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   }
   const std::vector<int> model_ranks = holders(layers);
   const std::vector<int> writers = memory ? all_ranks(comm) : model_ranks;
-  const NamedTensors weights = gather_weights(comm, layers, model);
   if (rank_ == 0) {
     keep_hold();
     checkpoints().begin(next);
@@ -178,14 +177,20 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     checkpoints().write_shard(next, rank_, part);
   }
   comm.barrier();
-  if (rank_ != 0) {
-    return;
-  }
   if (result != nullptr) {
     metrics_ += epoch_json(*result) + "\n";
   }
-  write_text(folder_ / kMetrics, metrics_);
-  save_tensors((folder_ / kWeights).string(), {weights, {}});
+  if (rank_ == 0) {
+    write_text(folder_ / kMetrics, metrics_);
+  }
+  if (!layers.empty()) {
+    save_gathered_weights(comm, layers, model, (folder_ / kWeights).string());
+  } else if (rank_ == 0) {
+    save_weights((folder_ / kWeights).string(), model);
+  }
+  if (rank_ != 0) {
+    return;
+  }
   checkpoints().commit(next, writers);
   if (!lock_.holds(folder_)) {
     throw DataError(
@@ -203,7 +208,7 @@ void RunFolder::require_resumable(const Progress& progress, const Checkpoints::M
     throw DataError(
         fmt::format("--out {}: {} was changed or removed; --resume would refuse it", folder_.string(), kConfig));
   }
-  const Checkpoints::Found found = checkpoints().newest(misfit);
+  const Checkpoints::Found found = checkpoints().newest(misfit, no_part());
   if (std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step)) {
     throw DataError(
         fmt::format("--out {}: the checkpoint that was just written cannot be read back ({}); --resume "

@@ -151,19 +151,20 @@ void RunLog::save(const Module& model, const Optimizer& optimizer, const EpochRe
 }
 
 Checkpoints::Misfit RunLog::misfit_with_run() const {
-  return [this](const TrainingState& state) { return misfit(outline_, state); };
+  return [this](const StateContents& state) { return misfit(outline_, state); };
 }
 
 /// All ranks take the one that rank 0 finds.
 Checkpoints::Found RunLog::newest_checkpoint() {
   const Checkpoints checkpoints = folder_.resumed();
+  const StatePart mine = part_of_rank(layers_, part_, shard_, comm_.device());
   Tensor place = Tensor::zeros({2}, DType::float64, comm_.device());  // epoch, step
   if (comm_.rank() != 0) {
     comm_.broadcast(place, 0);
     const auto numbers = place.to_vector<double>();
-    return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]));
+    return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
   }
-  Checkpoints::Found found = checkpoints.newest(misfit_with_run());
+  Checkpoints::Found found = checkpoints.newest(misfit_with_run(), mine);
   for (const std::string& reason : found.skipped) {
     fmt::print("Left out: {}\n", printable(reason));
   }

@@ -17,17 +17,17 @@ using Lines = std::multiset<std::string>;
 
 constexpr const char* kMemory = "memory ";  // before the shard's number, in what a rank sends
 
-std::string line_of(const std::string& name, const Tensor& tensor) {
-  return fmt::format("{} {}{}", name, name_of(tensor.dtype()), to_string(tensor.shape()));
+std::string line_of(const std::string& name, const TensorInfo& info) {
+  return fmt::format("{} {}{}", name, name_of(info.dtype), to_string(info.shape));
 }
 
-Lines lines_of(const TrainingState& state) {
+Lines lines_of(const StateContents& state) {
   Lines lines;
-  for (const auto& [name, tensor] : state.weights) {
-    lines.insert(line_of("weights " + name, tensor));
+  for (const TensorInfo& info : state.weights) {
+    lines.insert(line_of("weights " + info.name, info));
   }
-  for (const auto& [name, tensor] : state.optimizer) {
-    lines.insert(line_of("optimizer " + name, tensor));
+  for (const TensorInfo& info : state.optimizer) {
+    lines.insert(line_of("optimizer " + info.name, info));
   }
   return lines;
 }
@@ -44,16 +44,16 @@ std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
 }
 
 /// What compressions keep: the tensors of each shard of the batches.
-std::map<std::string, Lines> memory_by_shard(const NamedTensors& memory) {
+std::map<std::string, Lines> memory_by_shard(const std::vector<TensorInfo>& memory) {
   std::map<std::string, Lines> shards;
-  for (const auto& [name, tensor] : memory) {
-    const auto dot = name.find('.');
-    shards[name.substr(0, dot)].insert(line_of(name.substr(dot + 1), tensor));
+  for (const TensorInfo& info : memory) {
+    const auto dot = info.name.find('.');
+    shards[info.name.substr(0, dot)].insert(line_of(info.name.substr(dot + 1), info));
   }
   return shards;
 }
 
-std::string memory_misfit(const std::set<std::string>& expected, const NamedTensors& memory) {
+std::string memory_misfit(const std::set<std::string>& expected, const std::vector<TensorInfo>& memory) {
   const std::map<std::string, Lines> shards = memory_by_shard(memory);
   for (const auto& [shard, lines] : shards) {
     if (!expected.contains(shard)) {
@@ -75,7 +75,7 @@ std::string memory_misfit(const std::set<std::string>& expected, const NamedTens
 
 StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard) {
   std::string text = memory_shard.empty() ? "" : kMemory + memory_shard + "\n";
-  for (const std::string& line : lines_of(mine)) {
+  for (const std::string& line : lines_of(contents_of(mine))) {
     text += line + "\n";
   }
   StateOutline all;
@@ -92,7 +92,7 @@ StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const
   return all;
 }
 
-std::string misfit(const StateOutline& expected, const TrainingState& state) {
+std::string misfit(const StateOutline& expected, const StateContents& state) {
   const Lines lines = lines_of(state);
   for (const std::string& reason :
        {missing_from(expected.tensors, lines, "lacks"), missing_from(lines, expected.tensors, "has an extra"),

@@ -24,6 +24,6 @@ StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const
 
 /// Why `state` is not the state of the training that `expected` is of; empty if it can be. What compressions keep is
 /// known only after a step, so it is compared from shard to shard.
-std::string misfit(const StateOutline& expected, const TrainingState& state);
+std::string misfit(const StateOutline& expected, const StateContents& state);
 
 }  // namespace stagecoach

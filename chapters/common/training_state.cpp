@@ -10,6 +10,34 @@
 
 namespace stagecoach {
 
+StateContents contents_of(const TrainingState& state) {
+  const auto infos = [](const NamedTensors& tensors) {
+    std::vector<TensorInfo> found;
+    for (const auto& [name, tensor] : tensors) {
+      found.push_back({name, tensor.dtype(), tensor.shape()});
+    }
+    return found;
+  };
+  return {infos(state.weights), infos(state.optimizer), infos(state.memory)};
+}
+
+StatePart no_part() {
+  const auto none = [](const std::string&) { return false; };
+  return {none, none, none, {}};
+}
+
+StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device) {
+  const auto is_mine = [layers, rank](const std::string& name) { return is_of_rank(layers, rank, name); };
+  const auto is_mine_or_of_no_layer = [layers, is_mine](const std::string& name) {  // such as the count of steps
+    const auto is_of_layer = [&](const auto& of_layer) { return name.starts_with(of_layer.first + "."); };
+    return is_mine(name) || std::none_of(layers.begin(), layers.end(), is_of_layer);
+  };
+  const auto is_mine_of_shard = [is_mine, prefix = fmt::format("{}.", shard)](const std::string& name) {
+    return name.starts_with(prefix) && is_mine(name.substr(prefix.size()));
+  };
+  return {is_mine, is_mine_or_of_no_layer, is_mine_of_shard, device.type == DeviceType::cpu ? device : Device{}};
+}
+
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer) {
   TrainingState state{
       tensors_of_rank(layers, rank, weights_of(model)), tensors_of_rank(layers, rank, optimizer.state()), {}};
@@ -25,16 +53,6 @@ std::vector<int> holders(const LayerRanks& layers) {
     ranks.insert(rank);
   }
   return {ranks.begin(), ranks.end()};
-}
-
-NamedTensors gather_weights(Communicator& comm, const LayerRanks& layers, const Module& model) {
-  if (layers.empty()) {
-    return weights_of(model);
-  }
-  NamedTensors weights = gather_tensors(comm, layers, model.named_parameters());
-  const NamedTensors buffers = gather_tensors(comm, layers, model.named_buffers());
-  weights.insert(weights.end(), buffers.begin(), buffers.end());
-  return weights;
 }
 
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,

@@ -7,6 +7,7 @@
 
 #include "nn/module.h"
 #include "nn/optimizer.h"
+#include "nn/safetensors.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/pipeline/gather.h"
 
@@ -19,15 +20,32 @@ struct TrainingState {
   NamedTensors memory;     ///< what compressions keep: that of shard S of the batches as "S.NAME"
 };
 
+/// The tensors of a TrainingState without their elements.
+struct StateContents {
+  std::vector<TensorInfo> weights = {};
+  std::vector<TensorInfo> optimizer = {};
+  std::vector<TensorInfo> memory = {};
+};
+StateContents contents_of(const TrainingState& state);
+
+/// Which tensors of a saved state take memory when it is read: by their names there; all, where nothing is said.
+struct StatePart {
+  KeepTensor weights = {};
+  KeepTensor optimizer = {};
+  KeepTensor memory = {};
+  Device device = {};  ///< a CPU, whose memory it is
+};
+StatePart no_part();
+/// What take_state and take_memory need for rank `rank`. On a CPU it takes the memory of the rank's own `device`: there
+/// the training uses it again for gradients and activations.
+StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
+
 /// What rank `rank` holds of weights and optimizer: handles on its tensors. `model` and `optimizer` are its own.
 /// Without `layers` there is one rank, which holds all. What belongs to no layer, rank 0 has.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
 /// The ranks that hold some of it, in their order.
 std::vector<int> holders(const LayerRanks& layers);
-
-/// Rank 0 gets the weights of all ranks; the others nothing. All ranks call it together.
-NamedTensors gather_weights(Communicator& comm, const LayerRanks& layers, const Module& model);
 
 /// Copies a rank's part of `state` into its model and optimizer. Throws DataError, which begins with `what`, where they
 /// do not fit.

@@ -1,4 +1,5 @@
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
@@ -29,9 +30,9 @@ class ScaleNode final : public Node {
 
 Tensor add(const Tensor& a, const Tensor& b) {
   const Span span("add", "forward");
-  STAGECOACH_CHECK(a.shape() == b.shape(), "add: {} and {} differ", describe(a), describe(b));
+  const Shape shape = add_shape(a.shape(), b.shape());
   check_beside("add", a, b);
-  Tensor sum = empty_beside(a, a.shape());
+  Tensor sum = empty_beside(a, shape);
   kernels(a.device()).add(a, b, sum);
   if (should_record({&a, &b})) {
     sum.set_grad_node(std::make_shared<AddNode>(a, b));

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
@@ -109,8 +110,9 @@ class BatchNormNode final : public Node {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean,
                   Tensor running_variance, const BatchNormSettings& settings) {
   const Span span("batch_norm", "forward");
-  STAGECOACH_CHECK(x.dims() == 2 || x.dims() == 4, "batch_norm: input {} is not [N, C] or [N, C, H, W]", describe(x));
-  STAGECOACH_CHECK(x.size(1) > 0, "batch_norm: input {} has no channels", describe(x));
+  STAGECOACH_CHECK(weight.defined() && weight.dims() == 1, "batch_norm: {} does not fit input {}", describe(weight),
+                   describe(x));
+  const Shape shape = batch_norm_shape(x.shape(), weight.size(0));
   const Shape channels{x.size(1)};
   for (const Tensor* each :
        {&weight, &bias, static_cast<const Tensor*>(&running_mean), static_cast<const Tensor*>(&running_variance)}) {
@@ -128,7 +130,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   }
   Tensor inverse_deviation = empty_beside(x, channels);
   on.inverse_deviation(by.variance, settings.epsilon, inverse_deviation);
-  Tensor y = empty_beside(x, x.shape());
+  Tensor y = empty_beside(x, shape);
   on.batch_norm(x, by.mean, inverse_deviation, weight, bias, y);
   if (should_record({&x, &weight, &bias})) {
     y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, by, inverse_deviation, settings));

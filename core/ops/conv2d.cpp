@@ -1,4 +1,5 @@
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
@@ -42,21 +43,13 @@ class Conv2dNode final : public Node {
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dSettings& settings) {
   const Span span("conv2d", "forward");
-  STAGECOACH_CHECK(
-      x.dims() == 4 && weight.dims() == 4 && x.size(1) == weight.size(1) && weight.size(2) == weight.size(3),
-      "conv2d: input {} does not fit weight {} (wanted [N, C, H, W] and [O, C, K, K])", describe(x), describe(weight));
+  const Shape shape = conv2d_shape(x.shape(), weight.shape(), settings);
   STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)}, "conv2d: bias {} does not fit weight {}",
                    describe(bias), describe(weight));
   const Window window{weight.size(2), settings.stride, settings.padding};
-  STAGECOACH_CHECK(window.kernel >= 1 && window.stride >= 1 && window.padding >= 0,
-                   "conv2d: weight {}, stride {} and padding {}", describe(weight), window.stride, window.padding);
-  STAGECOACH_CHECK(x.size(2) >= 1 && x.size(3) >= 1, "conv2d: input {} has no pixels", describe(x));
-  STAGECOACH_CHECK(x.size(2) + 2 * window.padding >= window.kernel && x.size(3) + 2 * window.padding >= window.kernel,
-                   "conv2d: input {} with padding {} is smaller than the kernel of weight {}", describe(x),
-                   window.padding, describe(weight));
   check_beside("conv2d", x, weight);
   check_beside("conv2d", x, bias);
-  Tensor y = empty_beside(x, {x.size(0), weight.size(0), window.positions(x.size(2)), window.positions(x.size(3))});
+  Tensor y = empty_beside(x, shape);
   kernels(x.device()).conv2d(x, weight, bias, window, y);
   if (should_record({&x, &weight, &bias})) {
     y.set_grad_node(std::make_shared<Conv2dNode>(x, weight, bias, window));

@@ -1,4 +1,5 @@
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
@@ -41,13 +42,12 @@ class LinearNode final : public Node {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Span span("linear", "forward");
-  STAGECOACH_CHECK(x.dims() == 2 && weight.dims() == 2 && x.size(1) == weight.size(1),
-                   "linear: input {} does not fit weight {} (wanted [N, I] and [O, I])", describe(x), describe(weight));
+  const Shape shape = linear_shape(x.shape(), weight.shape());
   STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)}, "linear: bias {} does not fit weight {}",
                    describe(bias), describe(weight));
   check_beside("linear", x, weight);
   check_beside("linear", x, bias);
-  Tensor y = empty_beside(x, {x.size(0), weight.size(0)});
+  Tensor y = empty_beside(x, shape);
   kernels(x.device()).linear(x, weight, bias, y);
   if (should_record({&x, &weight, &bias})) {
     y.set_grad_node(std::make_shared<LinearNode>(x, weight, bias));

@@ -1,4 +1,5 @@
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
@@ -26,8 +27,7 @@ class SoftmaxNode final : public Node {
 
 Tensor over_rows(const char* name, const Tensor& x, ForwardKernel forward, BackwardKernel backward) {
   const Span span(name, "forward");
-  STAGECOACH_CHECK(x.dims() == 2 && x.size(1) > 0, "{}: input {} is not [N, C]", name, describe(x));
-  Tensor y = empty_beside(x, x.shape());
+  Tensor y = empty_beside(x, rows_shape(name, x.shape()));
   (kernels(x.device()).*forward)(x, y);
   if (should_record({&x})) {
     y.set_grad_node(std::make_shared<SoftmaxNode>(name, x, y, backward));

@@ -1,4 +1,5 @@
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {
@@ -74,12 +75,6 @@ Tensor Tensor::narrow(std::int64_t start, std::int64_t length) const {
   return view;
 }
 
-Tensor flatten(const Tensor& x) {
-  std::int64_t rest = 1;  // not -1: an empty batch has rows too
-  for (int dim = 1; dim < x.dims(); ++dim) {
-    rest *= x.size(dim);
-  }
-  return x.reshape(Shape{x.size(0), rest});
-}
+Tensor flatten(const Tensor& x) { return x.reshape(flatten_shape(x.shape())); }
 
 }  // namespace stagecoach

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <sstream>
+
+#include "nn/safetensors.h"
 
 namespace stagecoach {
 namespace {
@@ -35,61 +38,127 @@ std::string receive_text(Communicator& comm, int from) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// A line a tensor: its name, type and extents.
-std::string list_of(const NamedTensors& tensors) {
+using Announced = TensorFileWriter::Announced;
+
+/// One line per tensor: its name, checksum, type and extents.
+std::string text_of(const std::vector<Announced>& tensors) {
   std::ostringstream list;
-  for (const auto& [name, tensor] : tensors) {
-    list << name << ' ' << static_cast<int>(tensor.dtype()) << ' ' << tensor.dims();
-    for (int d = 0; d < tensor.dims(); ++d) {
-      list << ' ' << tensor.size(d);
+  for (const auto& [info, crc] : tensors) {
+    list << info.name << ' ' << crc << ' ' << static_cast<int>(info.dtype) << ' ' << info.shape.dims();
+    for (const std::int64_t extent : info.shape) {
+      list << ' ' << extent;
     }
     list << '\n';
   }
   return list.str();
 }
 
-void send_tensors(Communicator& comm, const NamedTensors& tensors, int to) {
-  send_text(comm, list_of(tensors), to);
-  for (const auto& [name, tensor] : tensors) {
-    comm.send(tensor.clone(), to, kTag);  // the receiver keeps what it gets, and training goes on here
-  }
-}
-
-NamedTensors receive_tensors(Communicator& comm, int from) {
-  NamedTensors tensors;
-  std::istringstream list(receive_text(comm, from));
+std::vector<Announced> announced_from(const std::string& text) {
+  std::vector<Announced> tensors;
+  std::istringstream list(text);
+  std::uint32_t crc = 0;
   int dtype = 0;
   int dims = 0;
-  for (std::string name; list >> name >> dtype >> dims;) {
+  for (std::string name; list >> name >> crc >> dtype >> dims;) {
     std::int64_t extents[Shape::kMaxDims] = {};
     for (int d = 0; d < dims; ++d) {
       list >> extents[d];
     }
-    tensors.emplace_back(name, comm.receive(Shape(extents, dims), static_cast<DType>(dtype), from, kTag).to(Device{}));
+    tensors.push_back({{name, static_cast<DType>(dtype), Shape(extents, dims)}, crc});
   }
   return tensors;
 }
 
+enum class Checksums { no, yes };
+
+std::vector<Announced> announce(const NamedTensors& tensors, Checksums checksums) {
+  std::vector<Announced> announced;
+  for (const auto& [name, tensor] : tensors) {
+    announced.push_back({{name, tensor.dtype(), tensor.shape()}, checksums == Checksums::yes ? crc32_of(tensor) : 0});
+  }
+  return announced;
+}
+
+/// Calls `of_mine` on each rank for each layer that it holds, and on rank 0 in the same order `of_other`, with the
+/// holder, for those that it does not.
+void for_each_layer(const Communicator& comm, const LayerRanks& layers, const NamedTensors& mine,
+                    const std::function<void(const NamedTensors& tensors)>& of_mine,
+                    const std::function<void(int holder)>& of_other) {
+  for (const auto& [layer, holder] : layers) {
+    if (holder == comm.rank()) {
+      of_mine(tensors_of_layer(layer, mine));
+    } else if (comm.rank() == 0) {
+      of_other(holder);
+    }
+  }
+}
+
+/// What gather_each will give, on rank 0.
+std::vector<Announced> gather_announced(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine) {
+  std::vector<Announced> all;
+  const auto append = [&](const std::vector<Announced>& some) { all.insert(all.end(), some.begin(), some.end()); };
+  for_each_layer(
+      comm, layers, mine,
+      [&](const NamedTensors& tensors) {
+        const auto announced = announce(tensors, Checksums::yes);
+        if (comm.rank() == 0) {
+          append(announced);
+        } else {
+          send_text(comm, text_of(announced), 0);
+        }
+      },
+      [&](int holder) { append(announced_from(receive_text(comm, holder))); });
+  return all;
+}
+
 }  // namespace
+
+void gather_each(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine,
+                 const std::function<void(const std::string& name, const Tensor& tensor)>& take) {
+  for_each_layer(
+      comm, layers, mine,
+      [&](const NamedTensors& tensors) {
+        if (comm.rank() != 0) {
+          send_text(comm, text_of(announce(tensors, Checksums::no)), 0);
+        }
+        for (const auto& [name, tensor] : tensors) {
+          if (comm.rank() == 0) {
+            take(name, tensor.to(Device{}));
+          } else {
+            comm.send(tensor.clone(), 0, kTag);  // the receiver keeps what it gets, and training goes on here
+          }
+        }
+      },
+      [&](int holder) {
+        for (const auto& [info, crc] : announced_from(receive_text(comm, holder))) {
+          take(info.name, comm.receive(info.shape, info.dtype, holder, kTag).to(Device{}));
+        }
+      });
+}
 
 NamedTensors gather_tensors(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine) {
   NamedTensors all;
-  for (const auto& [layer, holder] : layers) {
-    if (holder == comm.rank()) {
-      const NamedTensors tensors = tensors_of_layer(layer, mine);
-      if (comm.rank() == 0) {
-        for (const auto& [name, tensor] : tensors) {
-          all.emplace_back(name, tensor.to(Device{}));
-        }
-      } else {
-        send_tensors(comm, tensors, 0);
-      }
-    } else if (comm.rank() == 0) {
-      const NamedTensors tensors = receive_tensors(comm, holder);
-      all.insert(all.end(), tensors.begin(), tensors.end());
-    }
-  }
+  gather_each(comm, layers, mine,
+              [&](const std::string& name, const Tensor& tensor) { all.emplace_back(name, tensor); });
   return all;
+}
+
+void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const Module& model, const std::string& path) {
+  std::vector<Announced> all;
+  for (const NamedTensors& mine : {model.named_parameters(), model.named_buffers()}) {
+    const std::vector<Announced> some = gather_announced(comm, layers, mine);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  std::optional<TensorFileWriter> file;
+  if (comm.rank() == 0) {
+    file.emplace(path, all);
+  }
+  for (const NamedTensors& mine : {model.named_parameters(), model.named_buffers()}) {
+    gather_each(comm, layers, mine, [&](const std::string&, const Tensor& tensor) { file->add(tensor); });
+  }
+  if (file) {
+    file->commit();
+  }
 }
 
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& mine) {
@@ -102,6 +171,13 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
     all.push_back(receive_text(comm, r));
   }
   return all;
+}
+
+bool is_of_rank(const LayerRanks& layers, int rank, const std::string& tensor) {
+  return layers.empty() || std::any_of(layers.begin(), layers.end(), [&](const auto& of_layer) {
+           const auto& [layer, holder] = of_layer;
+           return holder == rank && tensor.rfind(layer + ".", 0) == 0;
+         });
 }
 
 NamedTensors tensors_of_rank(const LayerRanks& layers, int rank, const NamedTensors& tensors) {

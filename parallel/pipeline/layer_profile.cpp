@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "core/allocator.h"
 #include "core/autograd/backward.h"
+#include "core/autograd/node.h"
 #include "core/error.h"
 #include "core/stream.h"
 
@@ -14,7 +16,7 @@ namespace stagecoach {
 namespace {
 
 constexpr std::chrono::seconds kLongest(2);
-constexpr std::int64_t kNumbers = 7;  // of a LayerProfile
+constexpr std::int64_t kNumbers = 8;  // of a LayerProfile
 
 double seconds_of(Device device, const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -35,14 +37,13 @@ struct Measured {
   std::vector<double> backward_weight;
 };
 
-/// One layer, forward and backward. Gives the output, without history.
-Tensor time_layer(Module& layer, const Tensor& x, Measured& times) {
+/// One layer, forward and backward.
+void time_layer(Module& layer, const Tensor& x, Measured& times) {
   const Device device = x.device();
   Tensor y;
   times.forward.push_back(seconds_of(device, [&] { y = layer.forward(x); }));
-  const Tensor output = y.detach();
   if (!y.requires_grad()) {
-    return output;  // nothing before it wants a gradient, and it has no weights
+    return;  // nothing before it wants a gradient, and it has no weights
   }
   const Tensor grad = Tensor::full(y.shape(), 1, y.dtype(), device);
   DeferredGradients weights;
@@ -55,60 +56,103 @@ Tensor time_layer(Module& layer, const Tensor& x, Measured& times) {
   for (auto [name, parameter] : layer.named_parameters()) {
     parameter.zero_grad();
   }
-  return output;
 }
 
-/// Runs all layers forward in one graph, and looks at the memory in use after each.
-void measure_memory(Sequential& model, const Tensor& input, std::vector<LayerProfile>& profiles) {
-  const auto in_use = [&] { return static_cast<std::int64_t>(allocator(input.device()).stats().current_bytes); };
-  Tensor x = input.detach();
-  for (int i = 0; i < model.size(); ++i) {
-    LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
-    const std::int64_t before = in_use();
-    Tensor y = model.layer(i)->forward(x);
-    const std::int64_t after = in_use();
-    x = std::move(y);
-    profile.kept_bytes = after - before;
-    profile.freed_bytes = after - in_use();
-    profile.output_bytes = static_cast<std::int64_t>(x.bytes());
-    for (const auto& [name, parameter] : model.layer(i)->named_parameters()) {
-      profile.parameter_bytes += static_cast<std::int64_t>(parameter.bytes());
+/// The median times of a layer for an input of that shape.
+void measure_times(Module& layer, const Tensor& input, bool first, std::chrono::steady_clock::duration longest,
+                   int repeats, LayerProfile& profile) {
+  Measured times;
+  const auto start = std::chrono::steady_clock::now();
+  for (int repeat = 0; repeat <= repeats; ++repeat) {
+    if (repeat >= 2 && std::chrono::steady_clock::now() - start > longest) {
+      break;
     }
+    if (repeat == 1) {
+      times = {};  // the first one fills the caches, and does not count
+    }
+    Tensor x = input.detach();
+    x.set_requires_grad(!first);
+    time_layer(layer, x, times);
   }
+  profile.forward = median(times.forward);
+  if (!times.backward_weight.empty()) {
+    profile.backward_input = first ? 0 : median(times.backward_input);
+    profile.backward_weight = median(times.backward_weight);
+  }
+}
+
+/// What a tensor in the middle of a model was made by: so no graph keeps it as a leaf that collects a gradient.
+class EarlierLayer final : public Node {
+ public:
+  EarlierLayer() : Node("earlier layer", {}) {}
+  Gradients backward(const Tensor&, const Wanted&) override { return {}; }
+};
+
+/// Runs a layer forward, and looks at the memory in use as one tensor after another is dropped. `input_is_kept` says
+/// whether something before the layer keeps what enters it. Returns the same of what leaves it.
+bool measure_memory(Module& layer, Tensor x, bool first, bool input_is_kept, LayerProfile& profile) {
+  const Device device = x.device();
+  const auto in_use = [&] { return static_cast<std::int64_t>(allocator(device).stats().current_bytes); };
+  if (!first) {
+    x.set_grad_node(std::make_shared<EarlierLayer>());
+  }
+  const std::int64_t before = in_use();
+  Tensor y = layer.forward(x);
+  const std::int64_t with_both = in_use();
+  const bool is_view = y.storage() == x.storage();
+  x = {};
+  const std::int64_t without_input = in_use();
+  profile.kept_bytes = with_both - before;
+  profile.freed_bytes = input_is_kept ? 0 : with_both - without_input;
+  profile.output_bytes = static_cast<std::int64_t>(y.bytes());
+  const std::shared_ptr<Node> graph = y.grad_node();
+  y = {};
+  return in_use() == without_input || (is_view && input_is_kept);
+}
+
+/// What the layer takes besides its input, what it keeps for the backward, its weights and their gradients: gradients
+/// on their way, and the workspace of its operations.
+std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, std::int64_t kept_bytes) {
+  Allocator& memory = allocator(input.device());
+  std::int64_t workspace = 0;
+  for (int microbatch = 0; microbatch < 2; ++microbatch) {  // the gradients of the first are there in the second
+    Tensor x = input.detach();
+    x.set_requires_grad(!first);
+    memory.reset_peak();
+    const auto before = static_cast<std::int64_t>(memory.stats().current_bytes);
+    const Tensor y = layer.forward(x);
+    if (y.requires_grad()) {
+      backward(y, Tensor::full(y.shape(), 1, y.dtype(), y.device()));
+    }
+    workspace = static_cast<std::int64_t>(memory.stats().peak_bytes) - before - kept_bytes;
+  }
+  return std::max<std::int64_t>(workspace, 0);
 }
 
 }  // namespace
 
-std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input, int repeats) {
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats) {
   STAGECOACH_CHECK(repeats >= 1, "profile: {} repeats", repeats);
-  const auto layers = static_cast<std::size_t>(model.size());
-  std::vector<LayerProfile> profiles(layers);
-  std::vector<Measured> times(layers);
-  const auto start = std::chrono::steady_clock::now();
-  for (int repeat = 0; repeat <= repeats; ++repeat) {  // the first one fills the caches, and does not count
-    if (repeat >= 2 && std::chrono::steady_clock::now() - start > kLongest) {
-      break;
+  std::vector<LayerProfile> profiles(static_cast<std::size_t>(model.size()));
+  Shape shape = input;
+  bool input_is_kept = true;  // by whoever has the micro-batch
+  for (int i = 0; i < model.size(); ++i) {
+    const bool first = i == 0;
+    LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
+    Module& layer = *model.layer(i);
+    layer.materialize(0, device, DType::float32, model.name(i) + ".");
+    profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(sizeof(float));
+    {
+      const Tensor numbers = Init::uniform(1).make(shape, DType::float32, 0, "input").to(device);
+      measure_times(layer, numbers, first, kLongest / model.size(), repeats, profile);
     }
-    Tensor x = input.detach();
-    for (std::size_t i = 0; i < layers; ++i) {
-      if (repeat == 1) {
-        times[i] = {};
-      }
-      Module& layer = *model.layer(static_cast<int>(i));
-      if (i > 0) {
-        x.set_requires_grad(true);
-      }
-      x = time_layer(layer, x, times[i]);
-    }
+    input_is_kept = measure_memory(layer, Tensor::zeros(shape, DType::float32, device), first, input_is_kept, profile);
+    profile.workspace_bytes =
+        measure_workspace(layer, Tensor::zeros(shape, DType::float32, device), first, profile.kept_bytes);
+    layer.deallocate();
+    allocator(device).empty_cache();
+    shape = layer.output_shape(shape);
   }
-  for (std::size_t i = 0; i < layers; ++i) {
-    profiles[i].forward = median(times[i].forward);
-    if (!times[i].backward_weight.empty()) {
-      profiles[i].backward_input = i > 0 ? median(times[i].backward_input) : 0;
-      profiles[i].backward_weight = median(times[i].backward_weight);
-    }
-  }
-  measure_memory(model, input, profiles);
   return profiles;
 }
 
@@ -118,7 +162,8 @@ Tensor numbers_of(const std::vector<LayerProfile>& layers) {
     for (const double number : {layer.forward, layer.backward_input, layer.backward_weight}) {
       numbers.push_back(number);
     }
-    for (const std::int64_t bytes : {layer.kept_bytes, layer.freed_bytes, layer.output_bytes, layer.parameter_bytes}) {
+    for (const std::int64_t bytes :
+         {layer.kept_bytes, layer.freed_bytes, layer.output_bytes, layer.parameter_bytes, layer.workspace_bytes}) {
       numbers.push_back(static_cast<double>(bytes));
     }
   }
@@ -136,7 +181,8 @@ std::vector<LayerProfile> layers_from(const Tensor& numbers) {
                       .kept_bytes = bytes(3),
                       .freed_bytes = bytes(4),
                       .output_bytes = bytes(5),
-                      .parameter_bytes = bytes(6)});
+                      .parameter_bytes = bytes(6),
+                      .workspace_bytes = bytes(7)});
   }
   return layers;
 }
@@ -163,6 +209,18 @@ std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& laye
     bytes.push_back(0);
     for (int i = 0; i < count; ++i) {
       bytes.back() += static_cast<double>(layers.at(layer++).parameter_bytes);
+    }
+  }
+  return bytes;
+}
+
+std::vector<double> workspace_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
+  std::vector<double> bytes;
+  std::size_t layer = 0;
+  for (const int count : split) {
+    bytes.push_back(0);
+    for (int i = 0; i < count; ++i) {
+      bytes.back() = std::max(bytes.back(), static_cast<double>(layers.at(layer++).workspace_bytes));
     }
   }
   return bytes;

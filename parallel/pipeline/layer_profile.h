@@ -20,16 +20,17 @@ struct LayerProfile {
   std::int64_t freed_bytes = 0;      ///< of its input, which nobody needs any more when the layer has run
   std::int64_t output_bytes = 0;     ///< what it hands to the next layer
   std::int64_t parameter_bytes = 0;  ///< its weights
+  std::int64_t workspace_bytes = 0;  ///< what its forward and backward take at most, beyond all that
 
   double seconds() const { return forward + backward_input + backward_weight; }
 };
 
-/// Runs each layer of `model` on its device for a micro-batch `input` [n, …]: `repeats` times, or fewer when they take
-/// more than some seconds. Times are medians. The running statistics of batch norm move; parameters and gradients stay
-/// as they were. Throws Error without memory.
-std::vector<LayerProfile> profile_layers(Sequential& model, const Tensor& input, int repeats = 5);
+/// Runs each layer of `model` on `device` for a micro-batch of shape `input` [n, …]: `repeats` times, or fewer when
+/// they take more than some seconds. Times are medians. One layer has memory at a time, and works on numbers of its
+/// own: the model has none before and after. Throws Error if it has.
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5);
 
-/// The profile as numbers, [layers, 7] float64, to send; and from them.
+/// The profile as numbers, [layers, 8] float64, to send; and from them.
 Tensor numbers_of(const std::vector<LayerProfile>& layers);
 std::vector<LayerProfile> layers_from(const Tensor& numbers);
 
@@ -38,6 +39,9 @@ Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& spli
 
 /// The bytes of each stage's weights.
 std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split);
+
+/// The most workspace of a layer of each stage: layers of a rank run one after the other.
+std::vector<double> workspace_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split);
 
 /// The bytes of one micro-batch in flight through each stage, on the allocator of its rank: with recomputation only
 /// what leaves it. What enters a stage was made, and is counted, by the stage before; `input_bytes`, that of the model,

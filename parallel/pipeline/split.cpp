@@ -8,7 +8,6 @@
 #include <limits>
 #include <numeric>
 
-#include "core/autograd/grad_mode.h"
 #include "core/error.h"
 
 namespace stagecoach {
@@ -118,18 +117,13 @@ std::vector<int> replicas_from_text(const std::string& text) {
   return replicas;
 }
 
-std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample) {
-  const NoGrad no_grad;
-  const bool was_training = model.is_training();
-  model.train(false);  // no running statistics move, and one sample is enough for batch norm
-  const auto parameters = model.named_parameters();
-  Tensor x = Tensor::zeros(sample, DType::float32, parameters.empty() ? Device{} : parameters[0].second.device());
+std::vector<Shape> shapes_entering(const Sequential& model, const Split& split, const Shape& sample) {
   std::vector<Shape> shapes;
+  Shape shape = sample;
   for (const auto& stage : stages_of(model, split)) {
-    shapes.push_back(x.shape());
-    x = stage->forward(x);
+    shapes.push_back(shape);
+    shape = stage->output_shape(shape);
   }
-  model.train(was_training);
   return shapes;
 }
 

@@ -29,8 +29,9 @@ Split split_from_text(const std::string& text);
 /// "2,1,1": the ranks of each stage. Throws likewise.
 std::vector<int> replicas_from_text(const std::string& text);
 
-/// What enters each stage for one sample: [1, …], the first of them `sample`. The model must have memory: it runs once.
-std::vector<Shape> shapes_entering(Sequential& model, const Split& split, const Shape& sample);
+/// What enters each stage for one sample: [1, …], the first of them `sample`. Nothing is allocated or computed. Throws
+/// Error, naming the layer, where one refuses what the layers before it give.
+std::vector<Shape> shapes_entering(const Sequential& model, const Split& split, const Shape& sample);
 
 /// The stages of `model`, each a slice that shares its layers. Throws UsageError, naming the sums, unless every layer
 /// is in exactly one stage and every stage has one.

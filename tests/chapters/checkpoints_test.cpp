@@ -66,7 +66,7 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
   }
 
   /// What the training of these checkpoints expects to find in one.
-  static std::string misfit(const TrainingState& found) {
+  static std::string misfit(const StateContents& found) {
     StateOutline expected;
     const auto communicator = alone(Device{});
     for (const int rank : {0, 1}) {
@@ -303,6 +303,22 @@ TEST_F(CheckpointsOfTwoRanks, AManifestOfWrongContentsMakesTheOlderOneCount) {
     save_tensors(path, wrong);
     EXPECT_EQ(checkpoints_.newest(misfit).progress.epoch, 1) << ranks;
   }
+}
+
+TEST_F(CheckpointsOfTwoRanks, AreReadByARankForItsOwnLayers) {
+  save(1);
+  const LayerRanks layers{{"layer0", 0}, {"layer1", 1}};
+  const Checkpoints::Found found = checkpoints_.newest(misfit, part_of_rank(layers, 1, 1, Device{DeviceType::cpu, 1}));
+  ASSERT_EQ(found.state.weights.size(), 1U);
+  EXPECT_EQ(found.state.weights[0].first, "layer1.weight");
+  EXPECT_EQ(found.state.weights[0].second.device(), (Device{DeviceType::cpu, 1}));
+  ASSERT_EQ(found.state.optimizer.size(), 1U);
+  EXPECT_EQ(found.state.optimizer[0].first, "layer1.weight.velocity");
+  EXPECT_TRUE(found.state.memory.empty()) << "its memory is of another layer";
+  EXPECT_EQ(found.contents.weights.size(), 2U);
+  EXPECT_EQ(found.contents.memory.size(), 2U);
+  const Checkpoints::Found none = checkpoints_.newest(misfit, no_part());
+  EXPECT_TRUE(none.state.weights.empty() && none.state.optimizer.empty() && none.state.memory.empty());
 }
 
 // A run went on from an older one, as a newer one was damaged: what it saves counts.

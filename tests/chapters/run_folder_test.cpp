@@ -167,7 +167,7 @@ TEST_F(RunFolders, WhatCannotBeReadBackIsNotCalledSaved) {
   save(folder, 2);
   const auto read_back = [&] { folder.require_resumable({.epoch = 3}, {}); };
   EXPECT_NO_THROW(read_back());
-  const auto misfit = [](const TrainingState&) { return std::string("lacks all"); };
+  const auto misfit = [](const StateContents&) { return std::string("lacks all"); };
   EXPECT_TRUE(fails_with<DataError>({"lacks all"}, [&] { folder.require_resumable({.epoch = 3}, misfit); }));
   const std::string good = read_bytes(file("checkpoints/epoch-3-step-0/shard_0.safetensors"));
   write_bytes(file("checkpoints/epoch-3-step-0/shard_0.safetensors"), "damaged");

@@ -1,8 +1,11 @@
 #include "nn/safetensors.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -19,6 +22,67 @@ using test::TemporaryFolder;
 
 Tensor bytes(const std::vector<std::uint8_t>& values) {
   return Tensor::from<std::uint8_t>(values, {static_cast<std::int64_t>(values.size())});
+}
+
+TEST(Safetensors, TheWriterAddsOneTensorAfterTheOther) {
+  const TemporaryFolder folder;
+  const TensorFile file{{{"a", random_tensor({3, 5}, "a")}, {"empty", Tensor::empty({0, 2})}, {"b", bytes({7, 8})}},
+                        {{"k", "v"}}};
+  save_tensors(folder.file("whole"), file);
+  std::vector<TensorFileWriter::Announced> announced;
+  for (const auto& [name, tensor] : file.tensors) {
+    announced.push_back({{name, tensor.dtype(), tensor.shape()}, crc32_of(tensor)});
+  }
+  {
+    TensorFileWriter writer(folder.file("parts"), announced, file.metadata);
+    writer.add(file.tensors[0].second.clone());
+    EXPECT_TRUE(fails_with<Error>({"'empty'", "float32[0, 2]"}, [&] { writer.add(file.tensors[2].second); }));
+    writer.add(file.tensors[1].second);
+    EXPECT_TRUE(fails_with<Error>({"2 of 3"}, [&] { writer.commit(); }));
+    EXPECT_TRUE(fails_with<Error>({"'b'", "not what was announced"}, [&] { writer.add(bytes({7, 9})); }));
+    writer.add(file.tensors[2].second);
+    EXPECT_TRUE(fails_with<Error>({"after all 3"}, [&] { writer.add(bytes({})); }));
+    EXPECT_FALSE(std::filesystem::exists(folder.file("parts")));
+    writer.commit();
+  }
+  EXPECT_EQ(read_bytes(folder.file("parts")), read_bytes(folder.file("whole")));
+  { TensorFileWriter writer(folder.file("left"), announced); }
+  EXPECT_FALSE(std::filesystem::exists(folder.file("left")));
+}
+
+TEST(Safetensors, LoadsOnlyWhatIsKeptAndVerifiesAll) {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kLarge = 1 << 20;  // numbers
+  save_tensors(folder.file("t"), {{{"a", random_tensor({3}, "a")}, {"b", random_tensor({kLarge}, "b")}}, {}});
+  const auto keep = [](const std::string& name) { return name == "a"; };
+  Allocator& memory = allocator(Device{});
+  memory.reset_peak();
+  const std::size_t before = memory.stats().peak_bytes;
+  const TensorFile loaded = load_tensors(folder.file("t"), keep);
+  EXPECT_LT(memory.stats().peak_bytes - before, static_cast<std::size_t>(kLarge));
+  ASSERT_EQ(loaded.tensors.size(), 1U);
+  EXPECT_TRUE(same_bytes(loaded.tensors[0].second, random_tensor({3}, "a")));
+  ASSERT_EQ(loaded.contents.size(), 2U);
+  EXPECT_EQ(loaded.contents[1].name, "b");
+  EXPECT_EQ(loaded.contents[1].shape, Shape{kLarge});
+  std::string damaged = read_bytes(folder.file("t"));
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  test::write_bytes(folder.file("t"), damaged);
+  EXPECT_TRUE(fails_with<DataError>({"damaged"}, [&] { load_tensors(folder.file("t"), keep); }));
+}
+
+TEST(Safetensors, WhatIsKeptMustFitIntoMemory) {
+  const TemporaryFolder folder;
+  std::string header = R"({"huge":{"dtype":"U8","shape":[824902156288],"data_offsets":[0,824902156288]}})";
+  header.resize(120, ' ');
+  test::write_bytes(folder.file("t"), std::string("\x78\0\0\0\0\0\0\0", 8) + header);
+  std::error_code error;
+  std::filesystem::resize_file(folder.file("t"), 824'902'156'288 + 128, error);
+  if (error) {
+    GTEST_SKIP() << "this file system has no sparse files of 800 GB";
+  }
+  EXPECT_TRUE(
+      fails_with<DataError>({"does not fit into memory", "824902156288"}, [&] { load_tensors(folder.file("t")); }));
 }
 
 /// The layout that the format's description asks for, byte by byte. The checksum was computed by Python's zlib.crc32.

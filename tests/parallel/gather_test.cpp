@@ -5,12 +5,22 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/allocator.h"
+#include "nn/layers.h"
 #include "nn/models.h"
 #include "nn/weights.h"
 #include "parallel/launch/launch.h"
 #include "parallel/pipeline/action_log.h"
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/pipeline/split.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach {
@@ -44,6 +54,42 @@ TEST(Gather, PutsLayersInTheModelsOrder) {
       EXPECT_TRUE(same_bytes(all[i].second.to(Device{}), wanted[i].second)) << all[i].first;
     }
   });
+}
+
+/// Stages of different layers, whose weights rank 0 has no room for.
+TEST(Gather, SavesWhatOneDeviceWouldWithOneForeignTensorAtATime) {
+  const test::TemporaryFolder folder;
+  const auto make = [] {
+    auto model = std::make_shared<Sequential>();
+    model->add("conv", std::make_shared<Conv2d>(3, 4, 3)).add("bn", std::make_shared<BatchNorm2d>(4));
+    for (int i = 0; i < 8; ++i) {
+      model->add(fmt::format("fc{}", i), std::make_shared<Linear>(256, 256));
+    }
+    return model;
+  };
+  const auto whole = make();
+  whole->materialize(3);
+  save_weights(folder.file("one"), *whole);
+  LayerRanks layers;
+  for (int i = 0; i < whole->size(); ++i) {
+    layers.emplace_back(whole->name(i), i < 2 ? 0 : 1 + i % 2);
+  }
+  launch({.ranks = 3}, [&](Rank& rank) {
+    Sequential mine;
+    const auto model = make();
+    for (int i = 0; i < model->size(); ++i) {
+      if (layers[static_cast<std::size_t>(i)].second == rank.index) {
+        mine.add(model->name(i), model->layer(i));
+      }
+    }
+    mine.materialize(3, rank.device);
+    Allocator& memory = allocator(rank.device);
+    memory.reset_peak();
+    const std::size_t before = memory.stats().peak_bytes;
+    save_gathered_weights(rank.comm, layers, mine, folder.file("three"));
+    EXPECT_LT(memory.stats().peak_bytes - before, std::size_t{3 * 256 * 256 * 4}) << "rank " << rank.index;
+  });
+  EXPECT_EQ(test::read_bytes(folder.file("three")), test::read_bytes(folder.file("one")));
 }
 
 TEST(Gather, BringsTextsOfAnyLength) {
@@ -85,9 +131,76 @@ TEST(ActionLog, AveragesOverAllRanks) {
   });
 }
 
+/// What is in use after each layer of one graph through the whole model, in pairs: before and after the layer's input
+/// is dropped.
+std::vector<std::pair<std::int64_t, std::int64_t>> bytes_in_one_graph(Sequential& model, const Shape& input) {
+  const auto in_use = [] { return static_cast<std::int64_t>(allocator(Device{}).stats().current_bytes); };
+  model.materialize(0);
+  const Tensor images = Tensor::zeros(input);
+  const std::int64_t before = in_use();
+  std::vector<std::pair<std::int64_t, std::int64_t>> bytes;
+  Tensor x = images.detach();
+  for (int i = 0; i < model.size(); ++i) {
+    Tensor y = model.layer(i)->forward(x);
+    const std::int64_t with_input = in_use() - before;
+    x = std::move(y);
+    bytes.emplace_back(with_input, in_use() - before);
+  }
+  return bytes;
+}
+
+std::shared_ptr<Sequential> views_and_relus() {
+  auto model = std::make_shared<Sequential>();
+  model->add("conv", std::make_shared<Conv2d>(3, 4, 3)).add("pool", std::make_shared<MaxPool2d>(2));
+  model->add("flatten1", std::make_shared<Flatten>()).add("flatten2", std::make_shared<Flatten>());
+  model->add("relu1", std::make_shared<ReLU>()).add("relu2", std::make_shared<ReLU>());
+  model->add("flatten3", std::make_shared<Flatten>()).add("relu3", std::make_shared<ReLU>());
+  return model;
+}
+
+TEST(LayerProfile, OfSingleLayersAddsUpToOneGraphThroughAll) {
+  const std::vector<std::pair<std::function<std::shared_ptr<Sequential>()>, Shape>> models{
+      {[] { return make_model("convnet"); }, {4, 3, 32, 32}},
+      {[] { return make_model("resnet18", {.softmax_head = true, .image_size = 16}); }, {3, 3, 16, 16}},
+      {views_and_relus, {5, 3, 10, 10}}};
+  for (const auto& [make, input] : models) {
+    const auto profile = profile_layers(*make(), input, {}, 1);
+    const auto model = make();
+    const auto bytes = bytes_in_one_graph(*model, input);
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < profile.size(); ++i) {
+      const std::string& name = model->name(static_cast<int>(i));
+      sum += profile[i].kept_bytes;
+      EXPECT_EQ(sum, bytes[i].first) << name;
+      sum -= profile[i].freed_bytes;
+      EXPECT_EQ(sum, bytes[i].second) << name;
+    }
+  }
+}
+
+TEST(LayerProfile, GivesMemoryToOneLayerAtATime) {
+  constexpr std::int64_t kWidth = 512;
+  constexpr std::size_t kLayer = (kWidth * kWidth + kWidth) * sizeof(float);
+  Sequential model;
+  for (int i = 0; i < 16; ++i) {
+    model.add(fmt::format("fc{}", i), std::make_shared<Linear>(kWidth, kWidth));
+  }
+  Allocator& memory = allocator(Device{});
+  memory.empty_cache();
+  memory.reset_peak();
+  const MemoryStats before = memory.stats();
+  const auto profile = profile_layers(model, {2, kWidth}, {}, 1);
+  EXPECT_EQ(profile[15].parameter_bytes, static_cast<std::int64_t>(kLayer));
+  EXPECT_GT(memory.stats().peak_bytes - before.peak_bytes, 2 * kLayer) << "its weights and their gradients";
+  EXPECT_LT(memory.stats().peak_bytes - before.peak_bytes, 4 * kLayer) << "and those of the next micro-batch";
+  EXPECT_EQ(memory.stats().current_bytes, before.current_bytes);
+  EXPECT_LE(memory.stats().reserved_bytes, before.reserved_bytes);
+  EXPECT_TRUE(test::fails_with({"no memory"}, [&] { model.named_parameters(); }));
+}
+
 TEST(LayerProfile, MeasuresEveryLayer) {
-  const auto model = model_on({});
-  const auto profile = profile_layers(*model, test::random_tensor({4, 3, 32, 32}, "x", DType::float32), 3);
+  const auto model = make_model("convnet");
+  const auto profile = profile_layers(*model, {4, 3, 32, 32}, {}, 3);
   ASSERT_EQ(profile.size(), static_cast<std::size_t>(model->size()));
   EXPECT_EQ(profile[0].backward_input, 0) << "nobody asks for the gradient of the pictures";
   EXPECT_GT(profile[0].backward_weight, 0);
@@ -96,19 +209,19 @@ TEST(LayerProfile, MeasuresEveryLayer) {
   EXPECT_EQ(profile[0].parameter_bytes, (6 * 75 + 6) * 4);
   EXPECT_GE(profile[0].kept_bytes, profile[0].output_bytes);
   EXPECT_EQ(profile[1].parameter_bytes, 0);
-  for (const auto& [name, parameter] : model->named_parameters()) {
-    EXPECT_FALSE(parameter.grad().defined()) << name;
-  }
+  const std::int64_t gradients = profile[3].output_bytes + profile[2].output_bytes;
+  EXPECT_GE(profile[3].workspace_bytes, gradients + profile[3].parameter_bytes) << "of output, input and weights";
+  const auto copies = layers_from(numbers_of(profile));
+  EXPECT_EQ(copies[3].workspace_bytes, profile[3].workspace_bytes);
+  EXPECT_EQ(copies[3].parameter_bytes, profile[3].parameter_bytes);
   const Costs costs = costs_of_stages(profile, {3, 9});
   EXPECT_DOUBLE_EQ(costs.forward[0], profile[0].forward + profile[1].forward + profile[2].forward);
   EXPECT_EQ(costs.message.size(), 1U);
 }
 
 TEST(Split, SaysWhatEntersEachStage) {
-  const auto model = model_on({});
-  const auto shapes = shapes_entering(*model, {3, 4, 5}, {1, 3, 32, 32});
+  const auto shapes = shapes_entering(*make_model("convnet"), {3, 4, 5}, {1, 3, 32, 32});
   EXPECT_EQ(shapes, (std::vector<Shape>{{1, 3, 32, 32}, {1, 6, 14, 14}, {1, 400}}));
-  EXPECT_TRUE(model->is_training());
 }
 
 }  // namespace

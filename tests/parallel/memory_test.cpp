@@ -66,8 +66,7 @@ std::vector<double> measured(const Schedule& schedule, Stage::Recompute recomput
 
 /// Bytes of a micro-batch in flight, a stage.
 std::vector<double> predicted_bytes(Stage::Recompute recompute) {
-  const auto profile =
-      profile_layers(*convnet(), test::random_tensor(kPicture.with(0, kPictures), "x", DType::float32), 1);
+  const auto profile = profile_layers(*make_model("convnet"), kPicture.with(0, kPictures), {}, 1);
   return bytes_of_stages(profile, kSplit, kPictures * kPicture.numel() * 4, recompute);
 }
 

@@ -54,6 +54,7 @@ class Work final : public Module {
     y.set_grad_node(std::make_shared<WorkNode>(x, clock_, backward_));
     return y;
   }
+  Shape output_shape(const Shape& input) const override { return input; }
 
  private:
   class WorkNode final : public Node {

@@ -59,6 +59,7 @@ class Branches final : public Module {
     }
     return head_->forward(y);
   }
+  Shape output_shape(const Shape& input) const override { return head_->output_shape(trunk_->output_shape(input)); }
   std::string use = "abc";
 
  private:

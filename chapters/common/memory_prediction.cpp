@@ -1,0 +1,71 @@
+#include "chapters/common/memory_prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/simulate.h"
+
+namespace stagecoach {
+
+double optimizer_bytes_per_weight_byte(const Settings& settings) {
+  if (settings.optimizer == "adam") {
+    return 2;  // the first and the second moment
+  }
+  return settings.momentum != 0 ? 1 : 0;
+}
+
+std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
+  std::vector<double> bytes(plan.shapes.size(), 0);
+  for (std::size_t s = 1; s < bytes.size(); ++s) {
+    const auto stage = static_cast<int>(s);
+    if (plan.holder(stage) != plan.holder(stage - 1)) {
+      bytes[s] = static_cast<double>(plan.shapes[s].with(0, microbatch).numel() * sizeof(float));
+    }
+  }
+  return bytes;
+}
+
+std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
+  const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
+  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
+  const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
+  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
+  const auto activations = peak_bytes(plan.schedule, bytes_of_stages(plan.profile, plan.split, images, recompute));
+  const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch));
+  const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
+  std::vector<RankMemory> ranks(activations.size());
+  for (std::size_t s = 0; s < weights.size(); ++s) {
+    RankMemory& rank = ranks[static_cast<std::size_t>(plan.holder(static_cast<int>(s)))];
+    rank.weights += weights[s];
+    const double again = settings.recompute ? graph[s] : 0;  // built for the backward of one stage at a time
+    rank.activations = std::max(rank.activations, again);
+    rank.workspace = std::max(rank.workspace, workspace[s]);
+  }
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].gradients = ranks[r].weights + waiting[r];
+    ranks[r].optimizer = optimizer_bytes_per_weight_byte(settings) * ranks[r].weights;
+    ranks[r].activations += activations[r];
+    ranks[r].received = received[r];
+  }
+  return ranks;
+}
+
+void print_predicted_memory(const std::vector<RankMemory>& ranks) {
+  constexpr double kMiB = 1 << 20;
+  fmt::print(
+      "\nPredicted resident memory of each rank as a process of its own, in MiB, beside the program and the images of "
+      "--data\n  {:<6} {:>9} {:>9} {:>9} {:>9} {:>12} {:>9} {:>9}\n",
+      "rank", "total", "weights", "gradients", "optimizer", "activations", "received", "workspace");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const RankMemory& rank = ranks[r];
+    fmt::print("  {:<6} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>12.3f} {:>9.3f} {:>9.3f}\n", r, rank.total() / kMiB,
+               rank.weights / kMiB, rank.gradients / kMiB, rank.optimizer / kMiB, rank.activations / kMiB,
+               rank.received / kMiB, rank.workspace / kMiB);
+  }
+}
+
+}  // namespace stagecoach
