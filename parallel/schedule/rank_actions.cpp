@@ -13,8 +13,10 @@ Schedule empty_schedule(const Placement& placement, int ranks, int microbatches)
   }
   Schedule schedule{placement, placement.stage_count(), microbatches,
                     std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
+  const auto passes =
+      static_cast<std::size_t>(microbatches) * static_cast<std::size_t>(ceil_div(schedule.stages, ranks));
   for (auto& actions : schedule.ranks) {
-    actions.reserve(static_cast<std::size_t>(3 * microbatches * ceil_div(schedule.stages, ranks)));
+    actions.reserve(3 * passes);
   }
   return schedule;
 }

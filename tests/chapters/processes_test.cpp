@@ -64,6 +64,7 @@ TEST_F(Processes, TrainTheBytesThatThreadsTrain) {
   }
   expect_threads_bytes(2, kCh03, {"--microbatches", "4", "--schedule", "by-hand"});
   expect_threads_bytes(4, kCh05, {"--microbatches", "4", "--schedule", "zb-h1"});
+  expect_threads_bytes(4, kCh05, {"--microbatches", "4", "--schedule", "zbv"});  // rank 0 has both ends
   expect_threads_bytes(4, kCh04, {"--balance", "layers", "--versions", "2bw"});
   expect_threads_bytes(4, kCh04, {"--replicas", "2,1,1", "--balance", "layers"});
 }
