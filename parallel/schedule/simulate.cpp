@@ -284,7 +284,8 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
     const double end = clock.update(r);
     result.busy.push_back(busy_seconds(schedule, costs, r, seconds));
     result.seconds = std::max(result.seconds, end);
-    spans += end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end);
+    result.span.push_back(end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end));
+    spans += result.span.back();
   }
   const double whole = result.seconds * static_cast<double>(schedule.ranks.size());
   const double busy = std::accumulate(result.busy.begin(), result.busy.end(), 0.0);

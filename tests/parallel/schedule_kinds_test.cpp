@@ -31,9 +31,8 @@ Simulation simulated(const std::string& name, int p, int m, int v = 0) {
 /// The longest time that a rank is idle between its own first and last action.
 double most_idle_in_span(const Simulation& simulation) {
   double most = 0;
-  for (std::size_t r = 0; r < simulation.timeline.size(); ++r) {
-    const auto& actions = simulation.timeline[r];
-    most = std::max(most, actions.back().end - actions.front().start - simulation.busy[r]);
+  for (std::size_t r = 0; r < simulation.span.size(); ++r) {
+    most = std::max(most, simulation.span[r] - simulation.busy[r]);
   }
   return most;
 }
