@@ -1,4 +1,4 @@
-// The shape that a module foretells is that of what its forward gives, and what one refuses the other refuses too.
+// output_shape returns the shape of the output of forward, and refuses the inputs that forward refuses.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -36,8 +36,8 @@ std::string text(const std::optional<Shape>& shape) { return shape ? to_string(*
 std::optional<Shape> expect_same_shape(Module& module, const Shape& input, const std::string& name) {
   const NoGrad no_grad;
   const auto forward = shape_or_refusal([&] { return module.forward(Tensor::zeros(input)).shape(); });
-  const auto foretold = shape_or_refusal([&] { return module.output_shape(input); });
-  EXPECT_EQ(text(foretold), text(forward)) << name << " for " << to_string(input);
+  const auto predicted = shape_or_refusal([&] { return module.output_shape(input); });
+  EXPECT_EQ(text(predicted), text(forward)) << name << " for " << to_string(input);
   return forward;
 }
 
