@@ -4,6 +4,7 @@
 # too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources too.
 find_package(GTest REQUIRED)
 include(GoogleTest)
+set(STAGECOACH_SLOW_COST 1000)  # slow tests begin first, so that none of them runs alone at the end
 
 function(stagecoach_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
@@ -15,6 +16,10 @@ function(stagecoach_test name)
   if(arg_CUDA)
     target_link_libraries(${name} PRIVATE stagecoach_cuda_half_test)
   endif()
+  set(cost 0)
+  if(slow IN_LIST arg_LABELS)
+    set(cost ${STAGECOACH_SLOW_COST})
+  endif()
   if(NOT arg_WATCHED)
     stagecoach_unwatched(${name})
   endif()
@@ -22,7 +27,7 @@ function(stagecoach_test name)
     target_compile_definitions(${name} PRIVATE STAGECOACH_SANITIZED)  # tests/support/sanitized.h
     stagecoach_test_shards(${name} "${arg_LABELS}")
   else()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${cost} LABELS "${arg_LABELS}")
   endif()
 endfunction()
 
