@@ -43,7 +43,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     stagecoach_compile_options(--param=avoid-fma-max-bits=0)
   endif()
 endif()
+# Sanitizers watch the libraries and the programs. Targets with the property STAGECOACH_UNWATCHED are only linked with
+# them: tests, see stagecoach_unwatched.
 if(STAGECOACH_SANITIZE)
-  stagecoach_compile_options(-fsanitize=${STAGECOACH_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  set(watched $<NOT:$<BOOL:$<TARGET_PROPERTY:STAGECOACH_UNWATCHED>>>)
+  stagecoach_compile_options(
+    $<${watched}:-fsanitize=${STAGECOACH_SANITIZE}> $<${watched}:-fno-omit-frame-pointer>
+    $<${watched}:-fno-sanitize-recover=all>)
   target_link_options(stagecoach_flags INTERFACE -fsanitize=${STAGECOACH_SANITIZE})
 endif()

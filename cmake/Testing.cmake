@@ -1,12 +1,13 @@
-# stagecoach_test(NAME [CUDA] SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds])
+# stagecoach_test(NAME [CUDA] [WATCHED] SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds])
 # One test program per floor. CTest runs every test of it by itself, in any order; with sanitizers, whose programs take
 # longer to start than most tests take to run, several per process and in random order. CUDA: some tests run on a GPU
-# too, and the test Cuda.Half says whether they did.
+# too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources too.
 find_package(GTest REQUIRED)
 include(GoogleTest)
+set(STAGECOACH_SLOW_COST 1000)  # slow tests begin first, so that none of them runs alone at the end
 
 function(stagecoach_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)  # against hangs only; no test measures time
   endif()
@@ -15,12 +16,39 @@ function(stagecoach_test name)
   if(arg_CUDA)
     target_link_libraries(${name} PRIVATE stagecoach_cuda_half_test)
   endif()
+  set(cost 0)
+  if(slow IN_LIST arg_LABELS)
+    set(cost ${STAGECOACH_SLOW_COST})
+  endif()
+  if(NOT arg_WATCHED)
+    stagecoach_unwatched(${name})
+  endif()
   if(STAGECOACH_SANITIZE)
+    target_compile_definitions(${name} PRIVATE STAGECOACH_SANITIZED)  # tests/support/sanitized.h
     stagecoach_test_shards(${name} "${arg_LABELS}")
   else()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${cost} LABELS "${arg_LABELS}")
   endif()
 endfunction()
+
+# stagecoach_unwatched(TARGET…)
+# Compiles the sources of a test without the sanitizers that watch the libraries it calls. That takes a third of the
+# time, or none: the flags are those of the preset release, so ccache has the object already.
+# A function or class of a header has one layout and one meaning with these sanitizers and without, so both kinds of
+# objects can be linked. Of an inline function with two copies the linker takes the first, which shall be the watched one:
+# the libraries are linked whole, before the test. Only the thread sanitizer must know all code of a process.
+function(stagecoach_unwatched)
+  if(NOT STAGECOACH_SANITIZE MATCHES thread)
+    set_target_properties(${ARGN} PROPERTIES STAGECOACH_UNWATCHED ON)
+  endif()
+endfunction()
+if(STAGECOACH_SANITIZE)
+  foreach(library core nn datasets parallel chapter_common plan_file compare)
+    set(unwatched $<BOOL:$<TARGET_PROPERTY:STAGECOACH_UNWATCHED>>)
+    target_link_options(stagecoach_${library} INTERFACE
+      $<${unwatched}:LINKER:--whole-archive,$<TARGET_FILE:stagecoach_${library}>,--no-whole-archive>)
+  endforeach()
+endif()
 
 # Runs the tests of a program in several processes, each with its share of them in random order.
 function(stagecoach_test_shards name labels)

@@ -1,13 +1,5 @@
 #include "tests/fuzz/memory_limit.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define STAGECOACH_HAS_ASAN
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STAGECOACH_HAS_ASAN
-#endif
-#endif
-
 #ifdef STAGECOACH_HAS_ASAN
 
 #include <atomic>

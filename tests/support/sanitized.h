@@ -1,19 +1,13 @@
 #pragma once
 /// @file
-/// Whether a sanitizer watches the programs that are tested: it takes memory, threads and `new` for itself.
-
-#if defined(STAGECOACH_SANITIZED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STAGECOACH_TEST_IS_SANITIZED true
-#elif defined(__has_feature)
-#define STAGECOACH_TEST_IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define STAGECOACH_TEST_IS_SANITIZED false
-#endif
+/// Whether a sanitizer watches what is tested: it takes memory, threads and `new` for itself.
 
 namespace stagecoach::test {
 
-inline constexpr bool kSanitized = STAGECOACH_TEST_IS_SANITIZED;
+#ifdef STAGECOACH_SANITIZED
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
 
 }  // namespace stagecoach::test
-
-#undef STAGECOACH_TEST_IS_SANITIZED

@@ -2,8 +2,7 @@
 /// @file
 /// A second thread of control on the same CPU thread, with a stack of its own.
 
-#include <ucontext.h>
-
+#include <array>
 #include <cstddef>
 #include <memory>
 
@@ -23,14 +22,19 @@ class Fiber {
   void pause();
 
  private:
+  using Place = std::array<void*, 5>;  // what __builtin_setjmp saves: where to go on, and on which stack
+
+  void start();
   static void enter(unsigned high, unsigned low);
+  static void leave(Place& from, Place& to);
 
   static constexpr std::size_t kStackBytes = 128 << 10;
   void (*body_)(void*);
   void* context_;
   std::unique_ptr<char[]> stack_;
-  ucontext_t inside_;
-  ucontext_t outside_;
+  bool started_ = false;
+  Place inside_{};
+  Place outside_{};
   // What the address sanitizer wants to know about the two stacks.
   void* fake_inside_ = nullptr;
   void* fake_outside_ = nullptr;
