@@ -171,10 +171,11 @@ const Chapter kChapter{
               "schedule",     "chunks",      "group",
               "split",        "balance",     "recompute",
               "receives",     "lowered",     "clock",
-              "link",         "transport",   "timeout",
-              "explain"},
+              "link",         "transport",   "reduce",
+              "timeout",      "explain"},
     .defaults = {.ranks = 2, .chunks = 0, .mode = "buckets"},
-    .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo"},
+    .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
+                  "zb-h2", "zbv", "dualpipev"},
     .modes = mode_names(),
 };
 

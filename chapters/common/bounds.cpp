@@ -138,6 +138,7 @@ Bounds::Bounds(const Chapter& chapter) {
       {"clock", Words{"wall", "virtual"}},
       {"link", TextOf{[](const std::string& text) { static_cast<void>(link_from_text(text)); }}},
       {"transport", Words{"thread", "mpi", "nccl"}},
+      {"reduce", Words{"ordered", "native"}},
       {"timeout", Numbers{1e-6, kLongestTimeout}},
       {"device", TextOf{[](const std::string& text) { static_cast<void>(parse_device(text)); }}},
       {"threads", WholeNumbers{1, 1024}},

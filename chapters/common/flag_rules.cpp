@@ -104,7 +104,11 @@ void require_consistent_sharing(const Settings& s) {
       throw UsageError(fmt::format("--{}: {}", flag, why));
     }
   };
+  refuse(s.reduce == "native" && s.transport == "thread", "reduce native",
+         "ranks that are threads add up by themselves, in order; leave it out, or start processes (mpirun -np 2)");
   const bool buckets = s.mode == "buckets";
+  refuse(s.reduce == "native" && (s.mode == "central" || s.mode == "replicate"), "reduce native",
+         fmt::format("--mode {} has no all-reduce; take --mode buckets", s.mode));
   const std::string only_buckets = fmt::format("--mode {} has no buckets; take --mode buckets", s.mode);
   refuse(!buckets && s.find_unused, "find-unused", only_buckets);
   refuse(!buckets && s.compress != "none", "compress", only_buckets);

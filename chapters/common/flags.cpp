@@ -144,6 +144,11 @@ class FlagAdder {
             "How ranks talk: as threads of one process, as processes of mpirun or srun by MPI, or with a GPU each by "
             "NCCL");
     }
+    if (has("reduce")) {
+      offer("reduce", s_.reduce,
+            "How gradients are summed: 'ordered' rank by rank, so that equal runs give equal bytes, or 'native' by "
+            "MPI's or NCCL's own all-reduce, which promises 1e-5");
+    }
     if (has("timeout")) {
       offer("timeout", s_.timeout, "Seconds that a rank waits for another before all give up");
     }

@@ -79,7 +79,8 @@ World open_world(const Settings& settings) {
               .transport = transport_named(settings.transport),
               .threads = settings.threads,
               .timeout = settings.timeout,
-              .link = link_from_text(settings.link)};
+              .link = link_from_text(settings.link),
+              .reduce = settings.reduce == "native" ? ReduceKind::native : ReduceKind::ordered};
   world.clock = clock_kind(settings);
   world.device = open_device(settings).type;
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {

@@ -58,6 +58,7 @@ void for_each_setting(SettingsType& s, const Visit& visit) {
   visit("clock", s.clock, false);
   visit("link", s.link, false);
   visit("transport", s.transport, false);
+  visit("reduce", s.reduce, true);
   visit("timeout", s.timeout, false);
   visit("device", s.device, false);
   visit("threads", s.threads, false);
@@ -100,6 +101,7 @@ const std::map<std::string, std::string>& flags_of_some_chapters() {
       {"clock", "this program measures by the wall clock"},
       {"link", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
       {"transport", "this chapter trains on one device and sends no messages; ranks begin in chapter 2"},
+      {"reduce", "no gradients are summed over ranks here; it belongs to chapter 6 (ch06_ddp)"},
       {"timeout", "this chapter trains on one device and waits for nobody; ranks begin in chapter 2"},
       {"recompute", "this chapter keeps one micro-batch at a time; pipelines begin in chapter 3"},
       {"receives", "this chapter posts a receive where it is written; pipelines from a table begin in chapter 3"},

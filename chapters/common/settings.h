@@ -63,6 +63,7 @@ struct Settings {
   std::string clock = "wall";
   std::string link = "none";
   std::string transport = "thread";
+  std::string reduce = "ordered";
   double timeout = 30;  ///< seconds
 
   std::string device = "cpu";

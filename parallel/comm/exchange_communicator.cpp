@@ -79,7 +79,8 @@ void ExchangeCommunicator::sum_into(const Tensor& mine, const Parcels& parcels) 
 
 void ExchangeCommunicator::all_reduce(Tensor& tensor) {
   const Meeting meeting(*this, "all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
-  if (size() > 1) {
+  const bool native = group().reduce == ReduceKind::native && tensor.numel() > 0;
+  if (size() > 1 && !(native && sum_natively(tensor))) {
     const std::size_t others = static_cast<std::size_t>(size()) - 1;
     others* tensor.bytes() <= kShort ? sum_whole(tensor) : sum_in_parts(tensor);
   }

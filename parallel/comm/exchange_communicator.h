@@ -34,6 +34,10 @@ class ExchangeCommunicator : public GroupCommunicator {
   /// tensors like `like`; where that can be seen to be otherwise this throws CommError.
   virtual void exchange(const char* operation, const Tensor& like, Parcels& parcels) = 0;
 
+  /// Replaces `tensor`, which has elements, by the sum over all ranks as the library makes it. False when it cannot sum
+  /// that type.
+  virtual bool sum_natively(Tensor& tensor) = 0;
+
   /// By a virtual clock: the latest of the ranks' times; by the wall nothing needs to be known.
   double latest_time(const char* operation, const Tensor& like);
   /// What each rank chose, in their order.

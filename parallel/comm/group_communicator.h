@@ -22,6 +22,7 @@ struct Group {
   Device device;
   std::shared_ptr<Clock> clock;  ///< of the thread that uses the communicator
   std::shared_ptr<FlightRecorder> recorder;
+  ReduceKind reduce = ReduceKind::ordered;
 };
 
 class GroupCommunicator : public Communicator {

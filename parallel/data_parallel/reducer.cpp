@@ -243,8 +243,11 @@ Tensor Reducer::sum_of_uses() {
 }
 
 void Reducer::finish() {
-  const bool reduces = std::any_of(states_.begin(), states_.end(), [](const State& state) { return state.ready; });
-  STAGECOACH_CHECK(running_ == Sync::yes || reduces, "reducer: finish() without begin(Sync::yes)");
+  // A stage without parameters has nothing to reduce.
+  const bool reduces = parameters_.empty() ||
+                       std::any_of(states_.begin(), states_.end(), [](const State& state) { return state.ready; });
+  STAGECOACH_CHECK(running_ == Sync::yes || (running_ == Sync::no && reduces),
+                   "reducer: finish() without begin(Sync::yes)");
   const NoGrad no_grad;
   times_.end = comm_.clock().now();
   require_all_ready();

@@ -33,6 +33,7 @@ struct World {
   double timeout = 30;  ///< seconds that a rank waits for another before it gives up
   ClockKind clock = ClockKind::wall;
   Link link = {};  ///< between any two ranks, by the virtual clock
+  ReduceKind reduce = ReduceKind::ordered;
 };
 
 /// The device of rank `rank`.

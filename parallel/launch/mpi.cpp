@@ -100,7 +100,7 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
   const bool enough = static_cast<unsigned>(mpi.neighbours() * world.threads) <= std::thread::hardware_concurrency();
   const Waits waits = enough && world.ranks > 1 ? Waits::polling : Waits::sleeping;
   auto clock = make_clock(world.clock, device, world.link, start_wall_time(start));
-  MpiCommunicator comm(mpi, own, {"world", r, members, device, std::move(clock), recorder},
+  MpiCommunicator comm(mpi, own, {"world", r, members, device, std::move(clock), recorder, world.reduce},
                        std::make_shared<MpiReceives>(mpi), waits);
   Rank rank{r, world.ranks, device, comm};
   body(rank);

@@ -72,7 +72,8 @@ void run_rank(const World& world, int rank, Device device, Mail& mail, const Rec
   std::iota(members.begin(), members.end(), 0);
   // All ranks come from there at about the same time, and begin to count it.
   auto clock = make_clock(world.clock, device, world.link, start_wall_time());
-  NcclCommunicator comm(mail, std::move(wire), {"world", rank, members, device, std::move(clock), recorder});
+  NcclCommunicator comm(mail, std::move(wire),
+                        {"world", rank, members, device, std::move(clock), recorder, world.reduce});
   Rank mine{rank, world.ranks, device, comm};
   body(mine);
 }

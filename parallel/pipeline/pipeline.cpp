@@ -189,7 +189,6 @@ void Pipeline::send(const Action& action, std::size_t) {
 }
 
 void Pipeline::receive(const Action& action, std::size_t) {
-  const Activity activity("receive", action.stage, action.microbatch);
   const bool goes_forward = action.operation == Operation::receive_forward;
   const int label = tag(action.stage, action.microbatch, goes_forward ? Way::forward : Way::backward);
   // A gradient looks like the activation that it belongs to: what enters the next stage.

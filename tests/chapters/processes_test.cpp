@@ -77,6 +77,17 @@ TEST_F(Processes, ShareBatchesAsThreadsDo) {
   expect_threads_bytes(4, kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
 }
 
+TEST_F(Processes, SumNativelyWithinThePromise) {
+  make_data(150, 40);
+  ASSERT_EQ(mpirun(2, kCh06, flags("ordered", "2", {})).exit_code, 0);
+  ASSERT_EQ(mpirun(2, kCh06, flags("native", "2", {"--reduce", "native"})).exit_code, 0);
+  const double wanted = metrics("ordered").back()["loss"];
+  EXPECT_NEAR(metrics("native").back()["loss"].get<double>(), wanted, 1e-5 * wanted);
+  const Outcome threads = run(kCh06, {"--smoke", "--reduce", "native"});
+  EXPECT_EQ(threads.exit_code, 2);
+  EXPECT_NE(threads.err.find("ranks that are threads add up by themselves"), std::string::npos) << threads.err;
+}
+
 TEST_F(Processes, KeepAVirtualClockToo) {
   make_data(64, 32);
   const Flags more{"--microbatches", "4", "--clock", "virtual", "--link", "ethernet100", "--split", "3,9"};

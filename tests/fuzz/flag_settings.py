@@ -85,6 +85,7 @@ PROGRAMS = {
     "ch06_ddp": {
         **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
         "mode": ["buckets", "single", "parameter", "central", "replicate"],
+        "reduce": ["ordered", "native"],
         "mesh": ["dp=2", "dp=2,pp=2", "pp=2", "dp=1,pp=1", "dp=128,pp=2", "dp=2147483647,pp=2", "dp=2,", "dp=2,dp=2"],
         "bucket-size": ["4KiB", "16KiB", "1", "0", "1024GiB", "1099511627777", "16777216TiB", "64kb"],
         "first-bucket-size": ["4KiB", "1", "0", "17179869184GiB"],

@@ -170,6 +170,26 @@ TEST_P(Ranks, BarriersHoldAll) {
   });
 }
 
+// The library's own sum is not that of the ranks in their order, but close to it; halves are summed in order.
+TEST_P(Ranks, NativeSumsAreWithinTheirPromise) {
+  World world = world_of(GetParam());
+  world.reduce = ReduceKind::native;
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{7, 5}, Shape{3, 50021}}) {
+    const auto wanted = sum_over(GetParam(), shape).to_vector<float>();
+    launch(world, [&](Rank& rank) {
+      Tensor tensor = of_rank(rank.index, shape, rank.device);
+      rank.comm.all_reduce(tensor);
+      const auto got = tensor.to_vector<float>();
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], wanted[i], 1e-5 * rank.world) << "element " << i << " on rank " << rank.index;
+      }
+      Tensor half = Tensor::full({3}, 1 + rank.index, DType::float16, rank.device);
+      rank.comm.all_reduce(half);
+      EXPECT_EQ(to_float(half.to_vector<Half>()[2]), rank.world * (rank.world + 1) / 2);
+    });
+  }
+}
+
 TEST(Messages, KeepTheirOrderUnderOneTagAndNotBetweenTags) {
   STAGECOACH_NEEDS_RANKS(2);
   launch(world_of(2), test::expect_order);

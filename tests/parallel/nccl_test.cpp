@@ -146,6 +146,28 @@ TEST(Wired, ReceivesThatNobodyWaitsForSwallowNothing) {
   test::expect_withdrawn_receives_swallow_nothing(launch_wired, {.ranks = 2});
 }
 
+// By its own all-reduce, which the test's wire makes from the last rank to the first.
+TEST(Wired, NativeSumsAreTheWires) {
+  const auto sum_by = [](ReduceKind kind) {
+    std::vector<Tensor> sums(3);
+    launch_wired({.ranks = 3, .reduce = kind}, [&](Rank& rank) {
+      Tensor& sum = sums[static_cast<std::size_t>(rank.index)];
+      sum = of_rank(rank.index, {1000}, rank.device);
+      rank.comm.all_reduce(sum);
+      const auto group = rank.comm.split(0, rank.index);
+      group->all_reduce(sum);  // a group sums as its world does
+    });
+    EXPECT_TRUE(same_bytes(sums[0], sums[2]));
+    return sums[0];
+  };
+  const Tensor ordered = sum_by(ReduceKind::ordered);
+  const Tensor native = sum_by(ReduceKind::native);
+  EXPECT_FALSE(same_bytes(native, ordered));
+  for (std::size_t i = 0; i < 1000; ++i) {
+    EXPECT_NEAR(native.to_vector<float>()[i], ordered.to_vector<float>()[i], 1e-4);
+  }
+}
+
 // The store connects ranks, and is asked for nothing when tensors move.
 TEST(Wired, TensorsMakeNoStoreRequests) {
   // Each rank: what to push when it is lost, and a wait for news. Each direction: an introduction, and a new wait.

@@ -30,7 +30,7 @@ inline void launch_wired(const World& world, const std::function<void(Rank&)>& b
     const Device device = device_of(world, r);
     NcclCommunicator comm(
         *mail, std::make_unique<TestWire>(hub, "world", r, world.ranks),
-        {"world", r, members, device, make_clock(ClockKind::wall, device, world.link, start), recorder});
+        {"world", r, members, device, make_clock(ClockKind::wall, device, world.link, start), recorder, world.reduce});
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   };

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
+#include "core/error.h"
 #include "core/stream.h"
 #include "core/trace.h"
 
@@ -15,6 +17,23 @@ namespace {
 enum Kind { kMessage, kTaken, kMeeting, kKinds };  // messages of different kinds do not meet
 
 int mpi_tag(int tag, Kind kind) { return tag * kKinds + kind; }
+
+/// Null for one that MPI has no sum of.
+MPI_Datatype mpi_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return MPI_FLOAT;
+    case DType::float64:
+      return MPI_DOUBLE;
+    case DType::int32:
+      return MPI_INT32_T;
+    case DType::uint8:
+      return MPI_UINT8_T;
+    case DType::float16:
+      return MPI_DATATYPE_NULL;
+  }
+  fail("mpi: unknown dtype");
+}
 
 double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
@@ -74,6 +93,28 @@ void MpiCommunicator::exchange(const char* operation, const Tensor& like, Parcel
     }
     exchange_->out[place].end();
   }
+}
+
+bool MpiCommunicator::sum_natively(Tensor& tensor) {
+  const MPI_Datatype type = mpi_type(tensor.dtype());
+  if (type == MPI_DATATYPE_NULL || tensor.numel() > std::numeric_limits<int>::max()) {
+    return false;
+  }
+  synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
+  const MpiWorld::Words words = [&] { return doing("all_reduce"); };
+  const auto sum = std::make_shared<Tensor>(tensor);
+  MPI_Request request = MPI_REQUEST_NULL;
+  // MPI_Allreduce of the kind that returns at once: then the wait has a deadline.
+  MpiWorld::check(MPI_Iallreduce(MPI_IN_PLACE, tensor.raw_mutable_data(), static_cast<int>(tensor.numel()), type,
+                                 MPI_SUM, comm_, &request),
+                  words);
+  try {
+    wait({&request, 1}, words);
+  } catch (...) {
+    world_.bury(sum);  // MPI may still write there
+    throw;
+  }
+  return true;
 }
 
 void MpiCommunicator::require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const {

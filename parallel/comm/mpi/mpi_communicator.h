@@ -56,6 +56,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   };
 
   void exchange(const char* operation, const Tensor& like, Parcels& parcels) override;
+  bool sum_natively(Tensor& tensor) override;
   /// Throws CommError unless rank `from` is in the same exchange as this one.
   void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
   /// Starts to send, and keeps the memory until it is sent.

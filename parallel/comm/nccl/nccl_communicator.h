@@ -56,6 +56,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   using Words = MailWait::Words;
 
   void exchange(const char* operation, const Tensor& like, Parcels& parcels) override;
+  bool sum_natively(Tensor& tensor) override;
   Message start(Wire::Move::Way way, const Tensor& tensor, int peer, int tag);
   /// The oldest receive from rank `from` that nobody waits for, or a new one.
   Message post(const Shape& shape, DType dtype, int from, int tag);
