@@ -37,9 +37,7 @@ Team make_team(const Settings& settings, const Dataset& data) {
     of_one.batch_size = share_of(settings.batch_size, 0, team.mesh.data).count;
     of_one.microbatches = std::min(settings.microbatches, of_one.batch_size);
     team.pipeline = make_plan(of_one, data, settings.schedule);
-    if (team.mesh.data > 1) {
-      team.pipeline->schedule = with_reductions(team.pipeline->schedule);
-    }
+    team.pipeline->schedule = with_reductions(team.pipeline->schedule);
     team.layers = team.pipeline->layers;
     return team;
   }

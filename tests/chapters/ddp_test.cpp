@@ -124,6 +124,12 @@ TEST_F(Ddp, PipelinesSideBySideEqualReplicas) {
     expect_same_weights("mesh-" + schedule, "replicas");
   }
   EXPECT_EQ(metrics("mesh-1f1b").back()["peak_bytes"].size(), 4U);
+  // Several stages per rank, each with a reduction of its own where the schedule has it.
+  const Flags chunked{"--mesh", "dp=2,pp=2", "--microbatches", "3", "--split", "3,3,3,3"};
+  for (const Flags& schedule : {Flags{"interleaved", "--group", "3"}, {"foldx_aiao"}, {"zbv"}}) {
+    ddp("mesh-" + schedule[0], joined(joined(chunked, {"--schedule"}), schedule));
+    expect_same_weights("mesh-" + schedule[0], "replicas");
+  }
 }
 
 TEST_F(Ddp, GoesOnExactly) {
