@@ -249,7 +249,7 @@ std::shared_ptr<void> MpiWorld::keep_moving() {
 
 void MpiWorld::move_messages(const std::stop_token& stop) {
   std::unique_lock lock(moving_mutex_);
-  while (moving_changed_.wait(lock, stop, [this] { return moving_ > 0; })) {
+  while (moving_changed_.wait(lock, stop, [this] { return moving_ > 0; }) && !stop.stop_requested()) {
     lock.unlock();
     if (waiting_ == 0) {
       look();  // any call moves all messages
