@@ -70,8 +70,15 @@ Transport transport_named(const std::string& name) {
 
 Schedule lowered(const Settings& settings, const Schedule& computations) {
   const ScheduleKind* kind = find_schedule(settings.schedule);  // none, if it is a file
-  return lower(computations,
-               {.receives = receives_from_text(settings.receives), .sends_wait = kind != nullptr && kind->sends_wait});
+  Schedule schedule = lower(computations, {.receives = receives_from_text(settings.receives),
+                                           .sends_wait = kind != nullptr && kind->sends_wait});
+  if (const auto problems = check(schedule); !problems.empty()) {
+    throw UsageError(fmt::format(
+        "--receives {} with --schedule {}: {}. Post receives earlier (--receives ahead), or take foldx_fifo, the same "
+        "order with sends that do not wait",
+        settings.receives, settings.schedule, problems.front()));
+  }
+  return schedule;
 }
 
 World open_world(const Settings& settings) {

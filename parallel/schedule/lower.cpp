@@ -6,9 +6,11 @@
 #include <charconv>
 #include <cstddef>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
+#include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
 namespace {
@@ -93,6 +95,53 @@ std::vector<Receive> posting_order(std::vector<std::vector<Receive>> by_sender, 
     all[i].post = std::min(all[i].post, std::max(earliest, i > 0 ? all[i - 1].post : 0));
   }
   return all;
+}
+
+/// When each computation that another rank waits for ends, if all stages take equally long and messages no time.
+class EndsOfSenders {
+ public:
+  explicit EndsOfSenders(const Schedule& computations) : lowered_(lower(computations)) {
+    const Simulation simulation = simulate(lowered_, Costs::uniform(lowered_.stages, 1, 1, 1));
+    ends_.resize(lowered_.ranks.size());
+    for (std::size_t r = 0; r < lowered_.ranks.size(); ++r) {
+      for (std::size_t i = 0; i < lowered_.ranks[r].size(); ++i) {
+        const Action& action = lowered_.ranks[r][i];
+        if (!is_communication(action.operation)) {
+          ends_[r].push_back(simulation.timeline[r][i].end);
+        } else if (is_send(action.operation)) {
+          sent_[key_of(receive_of(action))] = simulation.timeline[r][i].start;
+        }
+      }
+    }
+  }
+  /// The first computation of `rank` that does not end before the message of `receive` is sent.
+  std::size_t computation_at(std::size_t rank, const Action& receive) const {
+    const auto& ends = ends_[rank];
+    return static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), sent_.at(key_of(receive))) -
+                                    ends.begin());
+  }
+
+ private:
+  std::size_t key_of(const Action& receive) const {
+    const auto pair = static_cast<std::size_t>(receive.stage) * static_cast<std::size_t>(lowered_.microbatches) +
+                      static_cast<std::size_t>(receive.microbatch);
+    return 2 * pair + (receive.operation == Operation::receive_backward ? 1 : 0);
+  }
+
+  Schedule lowered_;
+  std::vector<std::vector<double>> ends_;  // of what each rank computes, in its order
+  std::unordered_map<std::size_t, double> sent_;
+};
+
+/// Posts receives early enough that a sender that waits goes on at once if all stages take equally long: before the
+/// computation that runs when the message is sent. In that timeline no send waits, so no ranks wait for each other for
+/// ever, whatever the stages take.
+void post_before_sends(std::vector<Receive>& receives, std::size_t rank, const EndsOfSenders& ends) {
+  for (Receive& receive : receives) {
+    receive.post = std::min(receive.post, ends.computation_at(rank, receive.action));
+  }
+  std::stable_sort(receives.begin(), receives.end(),
+                   [](const Receive& a, const Receive& b) { return a.post < b.post; });
 }
 
 std::vector<Action> lower_rank(const Schedule& schedule, const std::vector<Action>& actions,
@@ -193,10 +242,17 @@ Schedule lower(const Schedule& computations, const LowerOptions& options) {
   Schedule lowered = computations;
   lowered.lowered = true;
   lowered.sends_wait = options.sends_wait;
-  auto receives = receives_by_pair(computations);
+  std::optional<EndsOfSenders> ends;
+  if (options.sends_wait && options.receives > 0) {
+    ends.emplace(computations);
+  }
+  auto by_pair = receives_by_pair(computations);
   for (std::size_t r = 0; r < lowered.ranks.size(); ++r) {
-    lowered.ranks[r] =
-        lower_rank(computations, computations.ranks[r], posting_order(std::move(receives[r]), options.receives));
+    auto receives = posting_order(std::move(by_pair[r]), options.receives);
+    if (ends) {
+      post_before_sends(receives, r, *ends);
+    }
+    lowered.ranks[r] = lower_rank(computations, computations.ranks[r], receives);
   }
   return lowered;
 }

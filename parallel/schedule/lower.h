@@ -21,7 +21,10 @@ struct LowerOptions {
   /// posted as early as this allows; with 0 only at its use, right before the computation that waits for it. One that
   /// is sent before a message that is used earlier is posted before that, whatever the number.
   int receives = kDefaultReceives;
-  /// Whether a send ends only when its receiver has taken the message.
+  /// Whether a send ends only when its receiver has posted the receive and the message is there. Then receives are
+  /// posted no later than before the computation during which they are sent, if all stages take equally long, even if
+  /// there are more of them than `receives`. Otherwise ranks that send to each other would wait for each other for
+  /// ever, as they do with receives at their use. Megatron-LM posts them in the same call in which it sends.
   bool sends_wait = false;
 };
 

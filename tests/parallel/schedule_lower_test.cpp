@@ -160,6 +160,30 @@ TEST(LoweredCheck, AcceptsEverySchedule) {
   }
 }
 
+// Ranks of the interleaved order send to each other in circles.
+TEST(LoweredCheck, AcceptsSendsThatWait) {
+  for (int p = 2; p <= 6; ++p) {
+    for (const int v : {1, 2, 3}) {
+      for (const int m : {p, 2 * p, 3 * p}) {
+        for (const int receives : {1, kDefaultReceives}) {
+          const Schedule computations = make_schedule("interleaved", p, m, v);
+          const Schedule waiting = lower(computations, {.receives = receives, .sends_wait = true});
+          EXPECT_EQ(check(waiting), std::vector<std::string>{}) << p << " ranks, " << m << ", " << v << " chunks";
+          for (int fewer = p; fewer < m; ++fewer) {
+            EXPECT_EQ(check(with_fewer_microbatches(waiting, fewer)), std::vector<std::string>{}) << fewer;
+          }
+          const Costs costs = Costs::uniform(p * v, 1, 1, 1);
+          EXPECT_DOUBLE_EQ(simulate(waiting, costs).seconds, simulate(lower(computations), costs).seconds)
+              << "where messages take no time, nobody waits for longer";
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(check(lower(make_schedule("interleaved", 2, 4, 2), {.receives = 0, .sends_wait = true}))
+                  .front()
+                  .starts_with("a deadlock because sends wait"));
+}
+
 TEST(Traffic, CountsMessagesAndBytes) {
   const Schedule schedule = lower(interleaved_schedule(2, 4, 2), {.receives = 2});
   const auto links = link_traffic(schedule, {1, 10, 100});
