@@ -7,8 +7,10 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach::test {
 namespace {
@@ -177,6 +179,61 @@ TEST_F(Pipelines, RunOtherTablesOfPyTorch) {
   EXPECT_NE(comms.out.find("note: 4 actions of comms.csv have no meaning here and are left out"), std::string::npos)
       << comms.out;
   expect_same_training("comms", "two");
+}
+
+/// "send to 1, forward of micro-batch 2": the messages of `rank` in its first step, out of the record that a run leaves
+/// which fails.
+std::vector<std::string> calls_in(const std::string& record, std::size_t count, int tags_per_microbatch) {
+  std::vector<std::string> calls;
+  std::istringstream lines(record);
+  for (std::string line; std::getline(lines, line) && calls.size() < count;) {
+    const Json event = Json::parse(line);
+    const auto operation = event["operation"].get<std::string>();
+    const bool is_message = operation == "send" || operation == "receive";
+    if (is_message && event["in"].get<std::string>().find("micro-batch") != std::string::npos) {
+      const int tag = event["tag"].get<int>();
+      calls.push_back(fmt::format("{} {}, {} of micro-batch {}", operation, event["peer"].get<int>(),
+                                  tag % 2 == 0 ? "forward" : "backward", tag / tags_per_microbatch));
+    }
+  }
+  return calls;
+}
+
+/// The same as a lowered table has them.
+std::vector<std::string> calls_in(const Schedule& schedule, std::size_t rank) {
+  std::vector<std::string> calls;
+  for (const Action& action : schedule.ranks[rank]) {
+    if (is_message(action.operation)) {
+      const Action other = is_send(action.operation) ? receive_of(action) : send_of(action);
+      const bool goes_forward =
+          action.operation == Operation::send_forward || action.operation == Operation::receive_forward;
+      calls.push_back(fmt::format("{} {}, {} of micro-batch {}", is_send(action.operation) ? "send" : "receive",
+                                  schedule.rank_of(other.stage, other.microbatch),
+                                  goes_forward ? "forward" : "backward", action.microbatch));
+    }
+  }
+  return calls;
+}
+
+// Chapter 3 writes its sends and receives by hand, and has them as a table too.
+TEST_F(Pipelines, MakeTheCallsOfTheLoweredTableByHandToo) {
+  make_data(60, 20);
+  constexpr int kRanks = 3;
+  const auto expect_calls = [&](const std::string& name, const Flags& flags, const Schedule& schedule,
+                                int tags_per_microbatch) {
+    // Weights that grow without bound end the second step, and a run that fails leaves its record.
+    const Outcome outcome = train(kCh03, name, joined({"--ranks", "3", "--microbatches", "4", "--lr", "1e30"}, flags));
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      const auto wanted = calls_in(schedule, rank);
+      EXPECT_EQ(calls_in(bytes(fmt::format("{}/flight_{}.jsonl", name, rank)), wanted.size(), tags_per_microbatch),
+                wanted)
+          << name << ", rank " << rank;
+    }
+  };
+  const Schedule gpipe = gpipe_schedule(kRanks, 4);
+  expect_calls("by-hand", {"--schedule", "by-hand"}, lower(gpipe, {.receives = 0}), 2);
+  expect_calls("at-use", {"--schedule", "gpipe", "--receives", "at-use"}, lower(gpipe, {.receives = 0}), 2 * kRanks);
 }
 
 // With fewer micro-batches than ranks a step of looped breadth-first is idle for longer than the formula says.
