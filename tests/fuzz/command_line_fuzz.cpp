@@ -33,7 +33,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   } catch (const HelpShown&) {
     return 0;
   }
-  const std::string json = to_json(settings);
+  std::string json;
+  if (!fuzz::accepts<UsageError>([&] { json = to_json(settings); })) {  // a name that is not UTF-8
+    return 0;
+  }
   fuzz::require(to_json(settings_from_json(json, "config.json", chapter)) == json,
                 "--resume would read other settings");
   return 0;
