@@ -22,6 +22,7 @@ namespace stagecoach {
 namespace {
 
 constexpr double kMiB = 1 << 20;
+constexpr double kNoticed = 1.005;  // a speed-up that two digits show
 
 /// The idle share of a step in theory, where it has a formula that holds.
 std::string theory(const Settings& settings, const Plan& plan) {
@@ -156,10 +157,11 @@ void explain(const Settings& settings, const Plan& plan) {
   fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
              fmt::join(simulation.peak_activations, ", "));
   if (const auto found = measured ? find_bottleneck(plan.schedule, costs) : std::nullopt) {
-    fmt::print(
-        "  bottleneck      rank {}, with stage {}: it works {:.3f} ms, {:.2f} times the mean. With equal ranks a step "
-        "would be {:.2f} times faster\n",
-        found->rank, found->stage, 1e3 * found->busy, found->excess, found->speedup);
+    fmt::print("  bottleneck      rank {}, with stage {}: it works {:.3f} ms, {:.2f} times the mean{}\n", found->rank,
+               found->stage, 1e3 * found->busy, found->excess,
+               found->speedup < kNoticed
+                   ? ""
+                   : fmt::format("; with equal ranks a step would be {:.2f} times as fast", found->speedup));
   }
   for (const std::string& note : plan.notes) {
     fmt::print("  note: {}\n", printable(note));
