@@ -20,7 +20,17 @@ struct Receive {
   Action action;
   std::size_t use;   // the index of the computation that waits for it
   std::size_t post;  // it is posted before this computation
+  std::size_t order = 0;
 };
+
+/// By where they are posted; equal ones keep their order.
+void sort_by_post(std::vector<Receive>& receives) {
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    receives[i].order = i;
+  }
+  std::sort(receives.begin(), receives.end(),
+            [](const Receive& a, const Receive& b) { return std::pair(a.post, a.order) < std::pair(b.post, b.order); });
+}
 
 /// Finds the computation that uses a message.
 class Uses {
@@ -64,7 +74,7 @@ std::vector<std::vector<std::vector<Receive>>> receives_by_pair(const Schedule& 
         const Action receive = receive_of(*send);
         if (const auto use = uses.of(receive)) {
           const auto to = static_cast<std::size_t>(schedule.rank_of(receive.stage, receive.microbatch));
-          from_this[to].push_back({receive, *use, *use});
+          from_this[to].push_back({.action = receive, .use = *use, .post = *use});
         }
       }
     }
@@ -87,7 +97,7 @@ std::vector<Receive> posting_order(std::vector<std::vector<Receive>> by_sender, 
     }
     all.insert(all.end(), receives.begin(), receives.end());
   }
-  std::stable_sort(all.begin(), all.end(), [](const Receive& a, const Receive& b) { return a.post < b.post; });
+  sort_by_post(all);
   // As soon as an earlier one has been used there is room for the next.
   const auto room = static_cast<std::size_t>(most);
   for (std::size_t i = 0; i < all.size() && room > 0; ++i) {
@@ -140,8 +150,7 @@ void post_before_sends(std::vector<Receive>& receives, std::size_t rank, const E
   for (Receive& receive : receives) {
     receive.post = std::min(receive.post, ends.computation_at(rank, receive.action));
   }
-  std::stable_sort(receives.begin(), receives.end(),
-                   [](const Receive& a, const Receive& b) { return a.post < b.post; });
+  sort_by_post(receives);
 }
 
 std::vector<Action> lower_rank(const Schedule& schedule, const std::vector<Action>& actions,
