@@ -170,6 +170,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  versions        {} at most, a rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
   fmt::print("  delays          {} updates at most, a stage\n",
              fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
+  print_messages(plan, micro_batch_sizes(settings.batch_size, settings.microbatches)[0]);
   if (measured) {
     print_memory(settings, plan, of_epoch);
   }

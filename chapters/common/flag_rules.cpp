@@ -214,6 +214,14 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
                     "a larger --batch-size",
                     s.microbatches, s.batch_size, s.batch_size, s.batch_size));
   }
+  if (s.lowered && !s.explain) {
+    throw UsageError("--lowered shows more of what --explain shows; give --explain too, or leave it out");
+  }
+  if (s.schedule == "by-hand" && s.receives != "ahead") {
+    throw UsageError(fmt::format(
+        "--receives {}: the loop by hand posts each receive where it uses it; take --schedule gpipe, or leave it out",
+        s.receives));
+  }
   if (s.optimizer == "adam" && s.momentum != 0) {
     throw UsageError(fmt::format("--momentum {}: --optimizer adam takes none; leave it out", s.momentum));
   }

@@ -109,7 +109,9 @@ class FlagAdder {
     }
     if (has("receives")) {
       offer("receives", s_.receives,
-            "When a receive is posted: 'at-use', 'ahead' (at most 4 not yet used per rank), or at most so many");
+            "When receives are posted: 'at-use', 'ahead' (at most 4 per rank that are not yet used; more where sends "
+            "wait for "
+            "their receivers), or at most so many");
     }
   }
 

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "chapters/common/prediction.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/simulate.h"
+#include "parallel/schedule/traffic.h"
 
 namespace stagecoach {
 
@@ -36,6 +38,7 @@ std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& pla
   const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
   const auto activations = peak_bytes(plan.schedule, bytes_of_stages(plan.profile, plan.split, images, recompute));
   const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch));
+  const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, microbatch));
   const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
   std::vector<RankMemory> ranks(activations.size());
   for (std::size_t s = 0; s < weights.size(); ++s) {
@@ -49,7 +52,7 @@ std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& pla
     ranks[r].gradients = ranks[r].weights + waiting[r];
     ranks[r].optimizer = optimizer_bytes_per_weight_byte(settings) * ranks[r].weights;
     ranks[r].activations += activations[r];
-    ranks[r].received = received[r];
+    ranks[r].received = received[r] + posted[r];
   }
   return ranks;
 }

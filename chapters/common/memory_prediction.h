@@ -15,7 +15,7 @@ struct RankMemory {
   double gradients = 0;    ///< of its weights: those that are summed, and those that wait for their turn
   double optimizer = 0;    ///< its state: sgd's velocity, adam's two moments
   double activations = 0;  ///< of all micro-batches in flight, with the graph of one that is recomputed
-  double received = 0;     ///< activations that entered its stages from other ranks: copies, where ranks are processes
+  double received = 0;     ///< what entered its stages from other ranks, as copies, and the room of posted receives
   double workspace = 0;    ///< of the operations, and gradients on their way through the layers
 
   double total() const { return weights + gradients + optimizer + activations + received + workspace; }

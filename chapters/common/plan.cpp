@@ -27,8 +27,11 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   int left_out = 0;
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
   require_legal(schedule, path);
+  if (schedule.lowered && settings.receives != "ahead") {
+    throw UsageError(fmt::format("--receives {}: {} lists its receives itself; leave it out", settings.receives, path));
+  }
   if (left_out > 0) {
-    notes.push_back(fmt::format("{} actions of {} have no meaning here and are left out", left_out, path));
+    notes.push_back(fmt::format("{} actions of {} (waits, UNSHARD, RESHARD) are ignored", left_out, path));
   }
   if (schedule.rank_count() != settings.ranks || schedule.microbatches != settings.microbatches) {
     throw UsageError(fmt::format(
@@ -70,7 +73,8 @@ Transport transport_named(const std::string& name) {
 
 Schedule lowered(const Settings& settings, const Schedule& computations) {
   const ScheduleKind* kind = find_schedule(settings.schedule);  // none, if it is a file
-  Schedule schedule = lower(computations, {.receives = receives_from_text(settings.receives),
+  const bool is_by_hand = settings.schedule == "by-hand";       // the loop of chapter 3 receives what it uses next
+  Schedule schedule = lower(computations, {.receives = is_by_hand ? 0 : receives_from_text(settings.receives),
                                            .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(fmt::format(

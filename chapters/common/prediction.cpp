@@ -66,7 +66,8 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   }
 }
 
-/// A message's size between each two stages, for a micro-batch of that many images: [stages - 1].
+}  // namespace
+
 std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
   std::vector<double> bytes;
   for (std::size_t s = 1; s < plan.shapes.size(); ++s) {
@@ -75,20 +76,19 @@ std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
   return bytes;
 }
 
-/// How many messages and bytes each link and each rank carries in a step.
 void print_messages(const Plan& plan, std::int64_t microbatch) {
   const auto bytes = message_bytes(plan, microbatch);
   const auto links = link_traffic(plan.schedule, bytes);
   const auto posted = peak_receive_bytes(plan.schedule, bytes);
   const auto most = peak_receives(plan.schedule);
-  fmt::print("\nMessages of one step; bytes are those of the largest micro-batch\n  {:<12} {:>9} {:>11}\n", "link",
-             "messages", "MiB");
+  fmt::print("\nMessages of one {}; bytes are those of the largest micro-batch\n  {:<12} {:>9} {:>11}\n",
+             plan.schedule.batch > 0 ? "epoch" : "step", "link", "messages", "MiB");
   for (const LinkTraffic& link : links) {
     fmt::print("  {:<12} {:>9} {:>11.3f}\n", fmt::format("{} -> {}", link.from, link.to), link.messages,
                link.bytes / kMiB);
   }
-  fmt::print("  {:<12} {:>9} {:>11} {:>14} {:>11} {:>24}\n", "rank", "sends", "MiB sent", "receives", "MiB received",
-             "posted and not yet used");
+  fmt::print("\n  {:<12} {:>9} {:>11} {:>10} {:>14} {:>18}\n", "rank", "sends", "MiB sent", "receives", "MiB received",
+             "posted at most");
   for (int rank = 0; rank < plan.schedule.rank_count(); ++rank) {
     LinkTraffic out;
     LinkTraffic in;
@@ -99,12 +99,10 @@ void print_messages(const Plan& plan, std::int64_t microbatch) {
       in.bytes += link.to == rank ? link.bytes : 0;
     }
     const auto r = static_cast<std::size_t>(rank);
-    fmt::print("  {:<12} {:>9} {:>11.3f} {:>14} {:>11.3f} {:>24}\n", rank, out.messages, out.bytes / kMiB, in.messages,
+    fmt::print("  {:<12} {:>9} {:>11.3f} {:>10} {:>14.3f} {:>18}\n", rank, out.messages, out.bytes / kMiB, in.messages,
                in.bytes / kMiB, fmt::format("{} ({:.3f} MiB)", most[r], posted[r] / kMiB));
   }
 }
-
-}  // namespace
 
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation) {
   const nlohmann::ordered_json prediction{{"step_seconds", simulation.seconds},

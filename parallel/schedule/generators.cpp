@@ -196,8 +196,6 @@ const std::vector<std::string>& schedule_names() {
   return names;
 }
 
-bool sends_wait(const std::string& name) { return name == "interleaved" && false; }
-
 Schedule make_schedule(const std::string& name, int p, int m, int v, int group) {
   const ScheduleKind* kind = find_schedule(name);
   if (kind == nullptr) {

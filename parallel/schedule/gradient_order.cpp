@@ -12,7 +12,7 @@ namespace {
 
 /// A stage's gradients during a step.
 struct Turns {
-  std::vector<int> order;
+  std::vector<int> order = {};
   std::size_t added = 0;
   std::set<int> waiting = {};
 };
@@ -57,7 +57,11 @@ std::vector<double> peak_waiting_bytes(const Schedule& schedule, const std::vect
         continue;
       }
       const double size = bytes[static_cast<std::size_t>(action.stage)];
-      Turns& turns = stages.try_emplace(action.stage, Turns{gradient_order(actions, action.stage)}).first->second;
+      const auto [found, is_first] = stages.try_emplace(action.stage);
+      Turns& turns = found->second;
+      if (is_first) {
+        turns.order = gradient_order(actions, action.stage);
+      }
       turns.waiting.insert(action.microbatch);
       waiting += size;
       if (action.microbatch != turns.order[turns.added]) {

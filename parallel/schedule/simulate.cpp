@@ -289,8 +289,8 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
   }
   const double whole = result.seconds * static_cast<double>(schedule.ranks.size());
   const double busy = std::accumulate(result.busy.begin(), result.busy.end(), 0.0);
-  result.idle = whole > 0 ? 1 - busy / whole : 0;
-  result.idle_in_span = spans > 0 ? 1 - busy / spans : 0;
+  result.idle = whole > 0 ? std::max(1 - busy / whole, 0.0) : 0;
+  result.idle_in_span = spans > 0 ? std::max(1 - busy / spans, 0.0) : 0;
   return result;
 }
 
@@ -312,7 +312,7 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
   }
   const double seconds = ends[kSteps - 1] - ends[kSteps - 2];
   const double whole = seconds * static_cast<double>(schedule.ranks.size());
-  return {seconds, whole > 0 ? 1 - busy / whole : 0};
+  return {seconds, whole > 0 ? std::max(1 - busy / whole, 0.0) : 0};
 }
 
 std::vector<int> peak_activations(const Schedule& schedule) {

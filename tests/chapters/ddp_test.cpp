@@ -257,7 +257,7 @@ TEST_F(Ddp, BadSettingsAreRefused) {
       {{"--bucket-size", "0"}, {"--bucket-size", "from 1 to", "got '0'"}},
       {{"--bucket-size", "large"}, {"--bucket-size"}},
       {{"--chunks", "2"}, {"--chunks", "--mesh"}},
-      {{"--lowered", "--receives", "soon"}, {"--receives", "at-use, ahead"}},
+      {{"--receives", "soon"}, {"--receives", "at-use, ahead"}},
       {{"--sync-batch-norm", "--microbatches", "2"}, {"--sync-batch-norm"}},
   };
   for (const auto& [flags, parts] : wrong) {
