@@ -56,24 +56,34 @@ void Trace::add(const Event& event) {
   events_.push_back(event);
 }
 
+void Trace::add(const ArrowEnd& end) {
+  const std::lock_guard lock(mutex_);
+  arrows_.push_back(end);
+}
+
 std::string Trace::events_json() const {
-  std::string text;
-  const char* separator = "";
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> lines;
   std::set<int> named;
-  for (const Event& event : events()) {
-    fmt::format_to(
-        std::back_inserter(text),
-        "{}{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
-        separator, event.name, event.category, event.track, event.start * 1e6, event.seconds * 1e6);
-    separator = ",\n";
-    if (event.track >= kBeside && named.insert(event.track).second) {
-      fmt::format_to(
-          std::back_inserter(text),
-          ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":{},\"args\":{{\"name\":\"beside {}\"}}}}",
-          event.track, event.track - kBeside);
+  for (const Event& event : events_) {
+    const bool is_labelled = !event.label.empty();
+    lines.push_back(fmt::format(R"({{"name":"{}","cat":"{}","ph":"X","pid":0,"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})",
+                                is_labelled ? event.label : event.name, event.category, event.track, event.start * 1e6,
+                                event.seconds * 1e6,
+                                is_labelled ? fmt::format(R"(,"args":{{"operation":"{}"}})", event.name) : ""));
+    if (named.insert(event.track).second) {
+      const bool is_beside = event.track >= kBeside;
+      lines.push_back(fmt::format(R"({{"name":"thread_name","ph":"M","pid":0,"tid":{},"args":{{"name":"{} {}"}}}})",
+                                  event.track, is_beside ? "beside rank" : "rank",
+                                  is_beside ? event.track - kBeside : event.track));
     }
   }
-  return text;
+  for (const ArrowEnd& end : arrows_) {
+    lines.push_back(
+        fmt::format(R"({{"name":"message","cat":"message","ph":"{}",{}"id":{},"pid":0,"tid":{},"ts":{:.3f}}})",
+                    end.begins ? "s" : "f", end.begins ? "" : R"("bp":"e",)", end.id, end.track, end.time * 1e6));
+  }
+  return fmt::format("{}", fmt::join(lines, ",\n"));
 }
 
 std::string trace_json(const std::vector<std::string>& ranks) {
@@ -90,7 +100,14 @@ std::string trace_json(const std::vector<std::string>& ranks) {
 
 void record_beside(const char* name, const char* category, double start, double seconds) {
   if (current != nullptr) {
-    current->add({name, category, current_track + Trace::kBeside, start, seconds});
+    current->add(Trace::Event{name, category, current_track + Trace::kBeside, start, seconds});
+  }
+}
+
+void record_arrow(std::uint64_t number, int rank, bool begins) {
+  if (current != nullptr) {
+    const auto group = static_cast<std::uint64_t>(current_track - rank);
+    current->add(Trace::ArrowEnd{number * Trace::kBeside + group, begins, current_track, current->now()});
   }
 }
 
@@ -103,7 +120,7 @@ Span::Span(const char* name, const char* category) : name_(name), category_(cate
 Span::~Span() {
   if (trace_ != nullptr && trace_ == current) {
     trace_->wait();
-    trace_->add({name_, category_, current_track, start_, trace_->now() - start_});
+    trace_->add(Trace::Event{name_, category_, current_track, start_, trace_->now() - start_, std::move(label_)});
   }
 }
 

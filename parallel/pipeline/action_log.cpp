@@ -97,7 +97,8 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
     : log_(log),
       activity_(name_of(action.operation), action.stage,
                 is_computation(action.operation) ? action.microbatch : Activity::kNone),
-      span_(name_of(action.operation), is_computation(action.operation) ? "action" : "update"),
+      span_(name_of(action.operation), is_computation(action.operation) ? "action" : "update",
+            [&] { return action.stage < 0 ? std::string() : to_string(action); }),
       sum_(log.sums_[log.slot_of(action)]),
       counts_(action.operation == Operation::reduce_grad ? 0 : 1),
       stopwatch_(log.comm_.clock()) {}

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/trace.h"
 #include "parallel/comm/activity.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/lower.h"
@@ -58,6 +59,7 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
   sends_wait_ = schedule.sends_wait;
   peak_ = 0;
   peak_waiting_ = 0;
+  ++runs_;
   const auto& actions = schedule.ranks[static_cast<std::size_t>(comm_.rank())];
   for (auto& [number, stage] : stages_) {
     stage.add_gradients_in_order(gradient_order(actions, number));
@@ -171,6 +173,7 @@ void Pipeline::reduce(const Action& action, std::size_t index) {
 
 void Pipeline::send(const Action& action, std::size_t) {
   const Activity activity("send", action.stage, action.microbatch);
+  const Span span("send", "message", [&] { return to_string(action); });
   const Action receive = receive_of(action);
   const bool goes_forward = action.operation == Operation::send_forward;
   const int label = tag(receive.stage, receive.microbatch, goes_forward ? Way::forward : Way::backward);
@@ -181,6 +184,7 @@ void Pipeline::send(const Action& action, std::size_t) {
   if (goes_forward) {
     log_.note_message(action.stage, result.mapped().bytes());
   }
+  record_arrow(arrow(label), comm_.rank(), true);
   sends_.push_back(comm_.send_async(result.mapped(), placement_.rank_of(receive.stage, receive.microbatch), label));
   if (sends_wait_) {
     sends_.back().wait();
@@ -223,7 +227,9 @@ void Pipeline::give(Tensor tensor, int number, int microbatch, Way way) {
 Tensor Pipeline::take(int number, int microbatch, Way way) {
   const int label = tag(number, microbatch, way);
   if (auto receive = receives_.extract(label)) {
-    return receive.mapped().wait();
+    Tensor tensor = receive.mapped().wait();
+    record_arrow(arrow(label), comm_.rank(), false);
+    return tensor;
   }
   auto result = results_.extract(label);
   STAGECOACH_CHECK(!result.empty(), "pipeline: what stage {} works on for micro-batch {} is not there", number,

@@ -3,6 +3,7 @@
 /// Runs a lowered schedule on a rank: a table from operation to function, the same for every schedule. It sends and
 /// receives what the schedule lists, and nothing else.
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -91,6 +92,8 @@ class Pipeline {
   void note_peaks();
   void drop_taken_sends();
   int tag(int stage, int microbatch, Way way) const;
+  /// The number of a message for the trace: tags are the same in each run.
+  std::uint64_t arrow(int tag) const { return runs_ * (std::uint64_t{kMaxTag} + 1) + static_cast<std::uint64_t>(tag); }
   bool is_last(int stage) const { return stage + 1 == placement_.stage_count(); }
 
   std::map<int, Stage> stages_;
@@ -105,6 +108,7 @@ class Pipeline {
   std::map<int, Tensor> results_;           // what stages gave, until it is used here or sent; by tag
   std::map<int, PendingReceive> receives_;  // posted and not yet used, by tag
   std::vector<PendingSend> sends_;
+  std::uint64_t runs_ = 0;
   std::size_t peak_ = 0;
   std::size_t peak_waiting_ = 0;
 };

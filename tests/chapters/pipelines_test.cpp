@@ -90,13 +90,22 @@ TEST_F(Pipelines, WriteTheFilesOfTheContract) {
   EXPECT_LT(lines[1]["idle"], 1);
   std::set<int> tracks;
   std::set<std::string> names;
+  std::set<std::uint64_t> begun;
+  std::set<std::uint64_t> ended;
   const Json trace = Json::parse(bytes("run/trace.json"));
   for (const Json& event : trace["traceEvents"]) {
     tracks.insert(event["tid"].get<int>());
-    names.insert(event["name"].get<std::string>() + " " + event["cat"].get<std::string>());
+    if (event["ph"] == "X") {
+      names.insert(event["name"].get<std::string>() + " " + event["cat"].get<std::string>());
+    } else if (event["ph"] == "s" || event["ph"] == "f") {
+      (event["ph"] == "s" ? begun : ended).insert(event["id"].get<std::uint64_t>());
+    }
   }
+  EXPECT_FALSE(begun.empty());
+  EXPECT_EQ(begun, ended) << "each arrow goes from a send to the use of its message";
   EXPECT_EQ(tracks, (std::set<int>{0, 1}));
-  for (const char* name : {"forward action", "backward action", "receive wait", "optimizer update", "conv2d forward"}) {
+  for (const char* name :
+       {"0F0 action", "1B0 action", "0SEND_F0 message", "receive wait", "optimizer update", "conv2d forward"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }

@@ -107,7 +107,7 @@ TEST_F(Processes, TracesOfAllRanksShareOneClock) {
   std::map<std::pair<std::string, int>, std::vector<Json>> actions;  // by name and rank
   for (const Json& event : trace["traceEvents"]) {
     if (event["cat"] == "action") {
-      actions[{event["name"], event["tid"]}].push_back(event);
+      actions[{event["args"]["operation"], event["tid"]}].push_back(event);
     }
   }
   const auto expect_in_order = [&](const std::string& name, int from, int to) {

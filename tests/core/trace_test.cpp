@@ -146,13 +146,21 @@ TEST_F(TraceTest, OperationsAreSpans) {
 }
 
 TEST_F(TraceTest, JsonIsChromesFormat) {
-  trace_.add({"conv2d", "forward", 0, 0.001, 0.0000025});
-  trace_.add({"send", "wait", 12, 1.5, 0});
+  trace_.add(Trace::Event{"conv2d", "forward", 0, 0.001, 0.0000025});
+  trace_.add(Trace::Event{"forward", "action", 12, 1.5, 0, "1F3"});
+  trace_.add(Trace::ArrowEnd{7, true, 0, 0.001});
+  trace_.add(Trace::ArrowEnd{7, false, 12, 1.5});
   EXPECT_EQ(
       trace_.to_json(),
       "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
       "{\"name\":\"conv2d\",\"cat\":\"forward\",\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":1000.000,\"dur\":2.500},\n"
-      "{\"name\":\"send\",\"cat\":\"wait\",\"ph\":\"X\",\"pid\":0,\"tid\":12,\"ts\":1500000.000,\"dur\":0.000}\n"
+      "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"rank 0\"}},\n"
+      "{\"name\":\"1F3\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":0,\"tid\":12,\"ts\":1500000.000,\"dur\":0.000,"
+      "\"args\":{\"operation\":\"forward\"}},\n"
+      "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":12,\"args\":{\"name\":\"rank 12\"}},\n"
+      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"s\",\"id\":7,\"pid\":0,\"tid\":0,\"ts\":1000.000},\n"
+      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"f\",\"bp\":\"e\",\"id\":7,\"pid\":0,\"tid\":12,\"ts\":"
+      "1500000.000}\n"
       "]}\n");
 }
 
