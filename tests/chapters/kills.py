@@ -168,10 +168,11 @@ class Track:
         self.folder = folder
         self.data = data
         began = time.monotonic()
-        code = Running(self, self.begin("whole")).wait()
+        running = Running(self, self.begin("whole"))
+        code = running.wait()
         self.seconds = time.monotonic() - began
         if code != 0:
-            raise Wrong(f"{self}: the untouched run ended with {code}")
+            raise Wrong(f"{self}: the untouched run ended with {code}: {running.texts.get('stderr', '')}")
         self.whole = self.trained("whole")
 
     def __str__(self):
