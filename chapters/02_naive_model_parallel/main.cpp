@@ -144,7 +144,7 @@ const Chapter kChapter{
     .title = "Chapter 2: a model over several ranks, which work one after the other.",
     .example = "ch02_naive_model_parallel --data data/generated --ranks 2 --epochs 5 --out runs/naive",
     .flags = {"ranks", "split", "balance", "clock", "link", "transport", "timeout", "explain"},
-    .defaults = {.ranks = 2, .schedule = "naive"},
+    .defaults = {.ranks = 2, .schedule = "naive", .receives = "at-use"},
 };
 
 }  // namespace

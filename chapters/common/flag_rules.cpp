@@ -121,6 +121,8 @@ void require_consistent_sharing(const Settings& s) {
   refuse(mesh.pipeline == 1 && !s.schedule.empty(), "schedule", no_pipeline);
   refuse(mesh.pipeline == 1 && s.chunks != 1, "chunks", no_pipeline);
   refuse(mesh.pipeline == 1 && s.group != 0, "group", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.receives != "ahead", "receives", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.lowered, "lowered", no_pipeline);
   refuse(mesh.pipeline == 1 && s.balance != "time", "balance", no_pipeline);
   refuse(mesh.pipeline > 1 && s.find_unused, "find-unused", "a stage uses all of its parameters; leave it out");
   refuse(

@@ -59,12 +59,18 @@ double accuracy(Pipeline& pipeline, const Plan& plan, StepLoader& loader, Commun
   pipeline.train(false);
   Tensor correct = Tensor::zeros({}, DType::int32, comm.device());
   std::int64_t pictures = 0;
+  const Schedule forwards = forwards_of(plan.schedule);
   loader.start_epoch(1);
   while (const auto step = loader.next()) {
     const auto see_scores = [&](int i, const Tensor&, const Tensor& scores) {
       count_correct(scores, step->labels[static_cast<std::size_t>(i)], correct);
     };
-    pipeline.run(forwards_of(schedule_for(plan, *step)), data_of(*step), {.see_scores = see_scores});
+    const Hooks hooks{.see_scores = see_scores};
+    if (const auto count = static_cast<int>(step->sizes.size()); count == forwards.microbatches) {
+      pipeline.run(forwards, data_of(*step), hooks);
+    } else {  // a last batch with fewer images
+      pipeline.run(with_fewer_microbatches(forwards, count), data_of(*step), hooks);
+    }
     pictures += step->pictures;
     after_batch();
   }

@@ -98,7 +98,7 @@ void Reducer::rebuild() {
 
 /// What every round begins with.
 void Reducer::start(Sync sync) {
-  STAGECOACH_CHECK(running_ != Sync::yes, "reducer: begin() while a step runs; finish() ends it");
+  STAGECOACH_CHECK(running_ != Sync::yes && pending_.empty(), "reducer: begin() while a step runs; finish() ends it");
   const NoGrad no_grad;
   if (std::exchange(reduced_, false)) {
     for (const auto& [name, parameter] : parameters_) {
@@ -254,6 +254,7 @@ void Reducer::finish() {
   for (const Background::Pending& reduction : pending_) {
     times_.reductions.push_back(reduction.wait());
   }
+  pending_.clear();
   std::vector<float> uses(parameters_.size(), 1);
   if (settings_.find_unused) {
     uses = sum_of_uses().to_vector<float>();

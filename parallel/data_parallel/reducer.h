@@ -51,7 +51,8 @@ class Reducer {
   /// In place of begin and a backward: reduces what backwards with Sync::no have left.
   void reduce_accumulated();
   /// The same for some parameters only, while others still get gradients: after begin(Sync::no), when the last
-  /// gradients of `parameters` have come. finish() wants all parameters to be reduced.
+  /// gradients of `parameters` have come. finish() requires all parameters to
+  /// be reduced. Throws Error unless begin(Sync::no) came before, and for a parameter that was reduced already.
   void reduce_accumulated(const NamedTensors& parameters);
   /// Waits for the reductions. Then all parameters have their sums as gradients; with find_unused those that no rank
   /// used have none. Throws Error that names the parameters for which no gradient came, unless it may be so.

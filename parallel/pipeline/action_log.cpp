@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kComputations = 4;  // all operations but updates, which are counted by rank
+constexpr std::size_t kComputations = 4;  // forward, backward and its two parts; updates are counted by rank
 
 const char* name_of(Operation operation) {
   constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight", "optimizer",
@@ -97,7 +97,10 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
     : log_(log),
       activity_(name_of(action.operation), action.stage,
                 is_computation(action.operation) ? action.microbatch : Activity::kNone),
-      span_(name_of(action.operation), is_computation(action.operation) ? "action" : "update",
+      span_(name_of(action.operation),
+            is_computation(action.operation)             ? "action"
+            : action.operation == Operation::reduce_grad ? "reduction"
+                                                         : "update",
             [&] { return action.stage < 0 ? std::string() : to_string(action); }),
       sum_(log.sums_[log.slot_of(action)]),
       counts_(action.operation == Operation::reduce_grad ? 0 : 1),

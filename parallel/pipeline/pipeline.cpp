@@ -39,8 +39,7 @@ const Pipeline::Perform Pipeline::kPerform[kOperations] = {
     &Pipeline::reduce,           // REDUCE_GRAD
 };
 
-/// What enters `stage` forward, or the gradient of what leaves it: a tag for each micro-batch, whatever their number in
-/// a step.
+/// One tag per message: of the input of `stage`, or of the gradient of its output.
 int Pipeline::tag(int stage, int microbatch, Way way) const {
   const int stages = placement_.stage_count();
   return (microbatch * stages + stage) * 2 + (way == Way::backward ? 1 : 0);
@@ -53,6 +52,12 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
   STAGECOACH_CHECK(static_cast<int>(data.samples.size()) == schedule.microbatches,
                    "pipeline: {} micro-batches for a schedule of {}", data.samples.size(), schedule.microbatches);
   STAGECOACH_CHECK(schedule.lowered, "pipeline: the schedule lists no communication yet; lower() adds it");
+  STAGECOACH_CHECK(2 * std::int64_t{schedule.microbatches} * schedule.stages <= std::int64_t{kMaxTag} + 1,
+                   "pipeline: {} micro-batches of {} stages need more tags than {}; take fewer micro-batches per batch",
+                   schedule.microbatches, schedule.stages, kMaxTag);
+  results_.clear();  // what a run left that failed
+  receives_.clear();
+  sends_.clear();
   data_ = &data;
   hooks_ = &hooks;
   batch_ = schedule.batch > 0 ? schedule.batch : schedule.microbatches;
@@ -65,11 +70,12 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
     stage.add_gradients_in_order(gradient_order(actions, number));
   }
   for (std::size_t i = 0; i < actions.size(); ++i) {
-    if (!is_left_out(actions[i], i)) {
+    if (is_left_out(actions[i], i)) {
+      withdraw_receive(schedule, actions[i]);
+    } else {
       (this->*kPerform[static_cast<std::size_t>(actions[i].operation)])(actions[i], i);
     }
   }
-  receives_.clear();
   for (const PendingSend& send : sends_) {
     send.wait();
   }
@@ -78,10 +84,15 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
 
 /// A message follows its computation: there is nothing to send of what was left out.
 bool Pipeline::is_left_out(const Action& action, std::size_t index) const {
-  if (is_send(action.operation) || is_receive(action.operation)) {
-    return false;
+  return !is_message(action.operation) && hooks_->admits && !hooks_->admits(index);
+}
+
+/// `action` was left out, and so is what it would have received.
+void Pipeline::withdraw_receive(const Schedule& schedule, const Action& action) {
+  if (const auto receive = is_computation(action.operation) ? receive_before(schedule, action) : std::nullopt) {
+    const bool goes_forward = receive->operation == Operation::receive_forward;
+    receives_.erase(tag(receive->stage, receive->microbatch, goes_forward ? Way::forward : Way::backward));
   }
-  return hooks_->admits && !hooks_->admits(index);
 }
 
 void Pipeline::train(bool on) {
@@ -172,8 +183,6 @@ void Pipeline::reduce(const Action& action, std::size_t index) {
 }
 
 void Pipeline::send(const Action& action, std::size_t) {
-  const Activity activity("send", action.stage, action.microbatch);
-  const Span span("send", "message", [&] { return to_string(action); });
   const Action receive = receive_of(action);
   const bool goes_forward = action.operation == Operation::send_forward;
   const int label = tag(receive.stage, receive.microbatch, goes_forward ? Way::forward : Way::backward);
@@ -181,6 +190,8 @@ void Pipeline::send(const Action& action, std::size_t) {
   if (result.empty()) {
     return;  // its computation was left out
   }
+  const Activity activity("send", action.stage, action.microbatch);
+  const Span span("send", "message", [&] { return to_string(action); });
   if (goes_forward) {
     log_.note_message(action.stage, result.mapped().bytes());
   }

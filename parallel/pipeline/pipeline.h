@@ -36,7 +36,8 @@ struct Hooks {
   /// On the rank of the last stage: a micro-batch's summed loss [] and its output.
   std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)> see_scores = {};
   /// Whether to run a computation, a reduction or an update, or to leave it out. What is left out is not sent, and its
-  /// receives are cancelled at the end of the run.
+  /// receive is withdrawn. All ranks must decide alike for a micro-batch, and for a backward as for its forward; else
+  /// one waits for a message that nobody sends.
   std::function<bool(std::size_t action_index)> admits = {};
   /// A computation or an update begins; what this takes counts as part of it.
   std::function<void(std::size_t action_index)> before = {};
@@ -56,7 +57,8 @@ class Pipeline {
 
   /// All actions of this rank. The loss is the mean over all samples of a batch, whatever the micro-batches. Parameters
   /// get their gradients added, always in the order of the micro-batches (see gradient_order.h); updates are left to
-  /// the hooks. The schedule must be lowered and legal (see lower, check), and of these stages and ranks.
+  /// the hooks. The schedule must be legal (see check). Throws Error for a schedule that is not lowered, that is of
+  /// other stages or ranks, or that has another number of micro-batches than `data`; CommError when another rank fails.
   void run(const Schedule& schedule, const StepData& data, const Hooks& hooks = {});
 
   /// The most micro-batches that were alive at once over all stages of this rank, in the last run.
@@ -75,6 +77,7 @@ class Pipeline {
   static const Perform kPerform[kOperations];
 
   bool is_left_out(const Action& action, std::size_t index) const;
+  void withdraw_receive(const Schedule& schedule, const Action& action);
   template <class Body>
   void work(const Action& action, std::size_t index, const Body& body);
   void forward(const Action& action, std::size_t index);

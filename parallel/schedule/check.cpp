@@ -241,7 +241,7 @@ void check_order(const Schedule& s, Problems& problems) {
   }
 }
 
-/// That gradients are summed over replicas once a step, or once before each update, by all ranks or by none.
+/// That a rank sums a stage's gradients at most once per step; or, where updates are listed, once before each of them.
 void check_reductions(const Schedule& s, Problems& problems) {
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     std::map<int, int> reductions;  // of each stage, so far

@@ -59,8 +59,8 @@ std::optional<Action> DependencyReplay::missing(const Action& action) const {
   return std::nullopt;
 }
 
-/// Of what a forward or backward takes from the stage before it: on this rank its computation, of another rank the
-/// receive and the send of the message.
+/// The input of a forward, or the output gradient of a backward, if it is not there: its computation where that is on
+/// this rank, else the receive, then the send.
 std::optional<Action> DependencyReplay::input_missing(const Action& computation) const {
   const auto [operation, stage, microbatch] = computation;
   const bool goes_forward = operation == Operation::forward;
@@ -97,7 +97,7 @@ std::optional<Action> DependencyReplay::gradient_missing(const Action& reduction
   return std::nullopt;
 }
 
-/// Replicas meet in a reduction: what one of them does before it has come there.
+/// All replicas must reach a reduction: returns the next action of one that has not.
 std::optional<Action> DependencyReplay::replica_missing(const Action& reduction) const {
   for (int replica = 0; replica < schedule_.replicas_of(reduction.stage); ++replica) {
     const auto rank = static_cast<std::size_t>(schedule_.rank_of(reduction.stage, replica));

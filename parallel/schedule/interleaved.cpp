@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -21,7 +22,7 @@ struct Turn {
 };
 std::vector<Turn> turns(int m, int v, int group) {
   std::vector<Turn> order;
-  order.reserve(static_cast<std::size_t>(m * v));
+  order.reserve(static_cast<std::size_t>(m) * static_cast<std::size_t>(v));
   for (int first = 0; first < m; first += group) {
     for (int chunk = 0; chunk < v; ++chunk) {
       for (int microbatch = first; microbatch < std::min(first + group, m); ++microbatch) {
@@ -68,7 +69,7 @@ std::string legal_instead(int p, int m, int group) {
 }
 
 void require_legal_group(const char* name, int p, int m, int group) {
-  if (m >= 1 && p >= 1 && !is_legal_group(p, m, group)) {
+  if (!is_legal_group(p, m, group)) {
     throw UsageError(fmt::format(
         "{}: {} micro-batches in groups of {} on {} ranks: a group has at least {} and at most all of them, "
         "and what is left over is nothing or at least {}; {}",
@@ -82,10 +83,11 @@ Schedule interleaved_schedule(int p, int m, int v, int group) {
   if (v == 1) {
     return one_f_one_b_schedule(p, m);
   }
+  Schedule empty = empty_schedule(p, m, v);  // refuses sizes below 1
   const int n = group == 0 ? p : group;
   require_legal_group("interleaved", p, m, n);
   const std::vector<Turn> order = turns(m, v, n);
-  return for_each_rank(empty_schedule(p, m, v), [&](RankActions rank, int r) {
+  return for_each_rank(std::move(empty), [&](RankActions rank, int r) {
     const auto turn = [&](int i) { return order[static_cast<std::size_t>(i)]; };
     one_f_one_b_order(
         m * v, 2 * (p - r - 1) + (v - 1) * n, [&](int i) { rank.forward(turn(i).chunk * p + r, turn(i).microbatch); },
@@ -97,12 +99,13 @@ Schedule interleaved_zero_bubble_schedule(int p, int m, int v, int group) {
   if (v == 1) {
     return zero_bubble_h1_schedule(p, m);
   }
+  Schedule empty = empty_schedule(p, m, v);  // refuses sizes below 1
   const int n = group == 0 ? std::min(p, m) : group;
   if (n != m) {  // with one group of all micro-batches these can be fewer than ranks
     require_legal_group("interleaved-zb", p, m, n);
   }
   const std::vector<Turn> order = turns(m, v, n);
-  return for_each_rank(empty_schedule(p, m, v), [&](RankActions rank, int r) {
+  return for_each_rank(std::move(empty), [&](RankActions rank, int r) {
     const auto turn = [&](int i) { return order[static_cast<std::size_t>(i)]; };
     const auto backward_stage = [&](int i) { return (v - 1 - turn(i).chunk) * p + r; };
     zero_bubble_order(

@@ -37,7 +37,8 @@ int receives_from_text(const std::string& text);
 ///   as transports without tags need it (NCCL);
 /// - a reduction before each update of a stage that has replicas.
 /// Stages on one rank hand over without a message. Every stage, micro-batch and rank of `computations` must be in
-/// range; whether the result can run is for `check` to say. Throws Error when communication is listed already.
+/// range; whether the result can run is for `check` to say. Throws Error when communication is listed already,
+/// and with sends_wait for computations that cannot run.
 Schedule lower(const Schedule& computations, const LowerOptions& options = {});
 
 /// Data parallel: the same pipeline runs several times, each on its part of a batch, so each stage's gradients are

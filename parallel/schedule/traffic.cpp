@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "core/error.h"
 #include "parallel/schedule/lower.h"
 
 namespace stagecoach {
@@ -16,9 +17,16 @@ std::size_t border_of(const Action& message) {
   return static_cast<std::size_t>(from_below ? message.stage : message.stage - 1);
 }
 
+void require_sizes(const Schedule& schedule, const std::vector<double>& message_bytes) {
+  STAGECOACH_CHECK(schedule.lowered && message_bytes.size() + 1 == static_cast<std::size_t>(schedule.stages),
+                   "traffic: sizes of {} messages for {} stages; and the schedule must be lowered",
+                   message_bytes.size(), schedule.stages);
+}
+
 }  // namespace
 
 std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vector<double>& message_bytes) {
+  require_sizes(schedule, message_bytes);
   std::map<std::pair<int, int>, LinkTraffic> links;
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
     for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
@@ -39,6 +47,7 @@ std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vecto
 }
 
 std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes) {
+  require_sizes(schedule, message_bytes);
   std::vector<double> peaks;
   for (const auto& actions : schedule.ranks) {
     double posted = 0;

@@ -18,7 +18,8 @@ struct LinkTraffic {
 };
 
 /// All links that carry messages in one run of `schedule`, ordered by sender and receiver. `message_bytes[s]` is the
-/// size of a message between the stages s and s + 1: [stages - 1]. `schedule` must be lowered.
+/// size of a message between the stages s and s + 1: [stages - 1]. Throws Error unless there is one for each border,
+/// and for a schedule that is not lowered.
 std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vector<double>& message_bytes);
 
 /// The most bytes on each rank of receives that are posted and not yet used: [ranks].

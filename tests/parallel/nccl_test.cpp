@@ -231,7 +231,8 @@ TEST_P(WiredWaits, EndAtTheDeadline) { test::expect_deadline_ends(launch_wired, 
 
 // NCCL knows no types. What it would do to a message of another length nobody knows; here the wire says so.
 TEST(Wired, AMessageOfAnotherLengthEndsTheRun) {
-  EXPECT_TRUE(fails_with<CommError>({"from rank 0, tag 4", "another size"}, [] {
+  // Either end may notice.
+  EXPECT_TRUE(fails_with<CommError>({"rank 0", "tag 4", "another size"}, [] {
     launch_wired({.ranks = 2, .timeout = 30}, [](Rank& rank) {
       rank.index == 0 ? rank.comm.send(number(rank), 1, 4)
                       : static_cast<void>(rank.comm.receive({2}, DType::float64, 0, 4));

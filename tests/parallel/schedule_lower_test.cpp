@@ -96,6 +96,13 @@ TEST(Lower, TakesTheComputationsBackOut) {
   }
 }
 
+TEST(Lower, NeedsComputationsThatAGeneratorTakes) {
+  for (const int p : {-1, 0}) {
+    EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, [&] { interleaved_schedule(p, 4, 2); }));
+    EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, [&] { interleaved_zero_bubble_schedule(p, 4, 2); }));
+  }
+}
+
 TEST(Lower, ReadsHowManyReceivesMayBePosted) {
   EXPECT_EQ(receives_from_text("at-use"), 0);
   EXPECT_EQ(receives_from_text("ahead"), kDefaultReceives);

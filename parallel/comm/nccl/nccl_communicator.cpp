@@ -68,7 +68,15 @@ void NcclCommunicator::serve() {
 }
 
 NcclCommunicator::Message NcclCommunicator::start(Wire::Move::Way way, const Tensor& tensor, int peer, int tag) {
-  return {tensor, tensor.bytes() > 0 ? wire_->start({way, tensor, peer, tag}) : nullptr};
+  try {
+    return {tensor, tensor.bytes() > 0 ? wire_->start({way, tensor, peer, tag}) : nullptr};
+  } catch (const WireError& error) {
+    broken_ = true;
+    wire_->abort();
+    const bool comes_in = way == Wire::Move::Way::in;
+    throw CommError(
+        fmt::format("{}: {}", doing(comes_in ? "receive" : "send", comes_in ? "from" : "to", peer, tag), error.what()));
+  }
 }
 
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
