@@ -16,7 +16,7 @@
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
 namespace {

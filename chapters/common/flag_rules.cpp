@@ -13,8 +13,8 @@
 #include "parallel/launch/mesh.h"
 #include "parallel/launch/nccl.h"
 #include "parallel/pipeline/split.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
 

@@ -13,7 +13,7 @@
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/launch/launched.h"
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/versions.h"
 
 namespace stagecoach {

@@ -14,9 +14,9 @@
 #include "parallel/comm/link.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/schedule/check.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/lower.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {

@@ -13,8 +13,8 @@
 #include "core/printable.h"
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/draw.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "parallel/schedule/traffic.h"
 

@@ -11,8 +11,8 @@
 #include "parallel/launch/launch.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/split.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "chapters/common/flags.h"
 #include "chapters/common/settings.h"
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach::fuzz {
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {

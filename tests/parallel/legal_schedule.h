@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach::test {
 

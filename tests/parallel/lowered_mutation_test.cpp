@@ -10,8 +10,8 @@
 
 #include "core/random.h"
 #include "parallel/schedule/check.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 #include "tests/parallel/pipeline_training.h"

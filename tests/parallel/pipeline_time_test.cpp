@@ -20,9 +20,9 @@
 #include "parallel/launch/launch.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/schedule/check.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {

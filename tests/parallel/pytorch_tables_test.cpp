@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "parallel/schedule/check.h"
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "tests/parallel/pipeline_training.h"
 #include "tests/support/files.h"

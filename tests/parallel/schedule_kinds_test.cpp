@@ -1,5 +1,7 @@
 // The rows of the schedules: what they claim is what the simulation gives, and what the papers give.
 
+#include "parallel/schedule/schedule_kinds.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

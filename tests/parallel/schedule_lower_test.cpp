@@ -11,6 +11,7 @@
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 #include "parallel/schedule/traffic.h"

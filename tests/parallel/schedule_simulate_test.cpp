@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/text.h"
 #include "tests/support/errors.h"

@@ -1,10 +1,11 @@
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/error.h"
+#include "parallel/schedule/generators.h"
 
 namespace stagecoach {
 namespace {
