@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "core/error.h"
 #include "parallel/schedule/dependency_replay.h"
+#include "parallel/schedule/grid.h"
 #include "parallel/schedule/lower.h"
 
 namespace stagecoach {
@@ -67,14 +69,13 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
 /// That every computation is one of the schedule's, on its rank; and how often it is there.
 void check_computations(const Schedule& s, Problems& problems) {
   // For each stage and micro-batch a bit an operation.
-  std::vector<std::uint8_t> seen(static_cast<std::size_t>(s.stages) * static_cast<std::size_t>(s.microbatches));
+  Grid<std::uint8_t> seen(s.stages, s.microbatches);
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
       if (!is_computation(action.operation) || !is_in_range(s, action, rank, problems)) {
         continue;
       }
-      std::uint8_t& bits = seen[static_cast<std::size_t>(action.stage) * static_cast<std::size_t>(s.microbatches) +
-                                static_cast<std::size_t>(action.microbatch)];
+      std::uint8_t& bits = seen.at(action.stage, action.microbatch);
       const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(action.operation));
       if ((bits & bit) != 0) {
         problems.add("rank {}: {} is there twice", rank, to_string(action));
@@ -84,8 +85,7 @@ void check_computations(const Schedule& s, Problems& problems) {
   }
   for (int stage = 0; stage < s.stages; ++stage) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
-      const unsigned bits = seen[static_cast<std::size_t>(stage) * static_cast<std::size_t>(s.microbatches) +
-                                 static_cast<std::size_t>(i)];
+      const unsigned bits = seen.at(stage, i);
       constexpr unsigned kF = 1, kB = 2, kI = 4, kW = 8;
       if ((bits & kF) == 0) {
         problems.add("{} is missing", to_string({Operation::forward, stage, i}));
@@ -166,11 +166,7 @@ void check_messages(const Schedule& s, Problems& problems) {
   const auto bit_of = [](Operation operation) {
     return 1U << (static_cast<unsigned>(operation) - static_cast<unsigned>(Operation::send_forward));
   };
-  std::vector<std::uint8_t> seen(static_cast<std::size_t>(s.stages) * static_cast<std::size_t>(s.microbatches));
-  const auto bits = [&](int stage, int microbatch) -> std::uint8_t& {
-    return seen[static_cast<std::size_t>(stage) * static_cast<std::size_t>(s.microbatches) +
-                static_cast<std::size_t>(microbatch)];
-  };
+  Grid<std::uint8_t> seen(s.stages, s.microbatches);
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
       if (!is_message(action.operation) || !is_in_range(s, action, rank, problems)) {
@@ -178,16 +174,16 @@ void check_messages(const Schedule& s, Problems& problems) {
       }
       if (!is_wanted(s, action)) {
         problems.add("rank {}: {}, but no other rank is at the other end", rank, to_string(action));
-      } else if ((bits(action.stage, action.microbatch) & bit_of(action.operation)) != 0) {
+      } else if ((seen.at(action.stage, action.microbatch) & bit_of(action.operation)) != 0) {
         problems.add("rank {}: {} is there twice", rank, to_string(action));
       }
-      bits(action.stage, action.microbatch) |= static_cast<std::uint8_t>(bit_of(action.operation));
+      seen.at(action.stage, action.microbatch) |= static_cast<std::uint8_t>(bit_of(action.operation));
     }
   }
   for (int stage = 0; stage < s.stages; ++stage) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
       for (const Operation operation : kKinds) {
-        if ((bits(stage, i) & bit_of(operation)) == 0 && is_wanted(s, {operation, stage, i})) {
+        if ((seen.at(stage, i) & bit_of(operation)) == 0 && is_wanted(s, {operation, stage, i})) {
           problems.add("{} is missing", to_string({operation, stage, i}));
         }
       }
@@ -195,14 +191,14 @@ void check_messages(const Schedule& s, Problems& problems) {
   }
 }
 
-/// The receives that match what `rank` sends, and those that are posted for it, in the order of the lists.
-struct Traffic {
-  std::map<std::pair<int, int>, std::vector<Action>> sent = {};  // by sender and receiver
+/// By sender and receiver: the receives of what is sent, in the order of the sends, and as they are posted.
+struct MessageOrder {
+  std::map<std::pair<int, int>, std::vector<Action>> sent = {};
   std::map<std::pair<int, int>, std::vector<Action>> posted = {};
 };
 
-Traffic traffic_of(const Schedule& s) {
-  Traffic traffic;
+MessageOrder message_order(const Schedule& s) {
+  MessageOrder order;
   for (int rank = 0; rank < s.rank_count(); ++rank) {
     std::map<int, std::vector<Action>> to;
     std::map<int, std::vector<Action>> from;
@@ -216,21 +212,21 @@ Traffic traffic_of(const Schedule& s) {
       }
     }
     for (auto& [other, receives] : to) {
-      traffic.sent[{rank, other}] = std::move(receives);
+      order.sent[{rank, other}] = std::move(receives);
     }
     for (auto& [other, receives] : from) {
-      traffic.posted[{other, rank}] = std::move(receives);
+      order.posted[{other, rank}] = std::move(receives);
     }
   }
-  return traffic;
+  return order;
 }
 
 /// That the messages from one rank to another are received in the order in which they are sent. Transports without tags
 /// would pair others.
 void check_order(const Schedule& s, Problems& problems) {
-  const Traffic traffic = traffic_of(s);
-  for (const auto& [ranks, sent] : traffic.sent) {
-    const auto& posted = traffic.posted.at(ranks);
+  const MessageOrder order = message_order(s);
+  for (const auto& [ranks, sent] : order.sent) {
+    const auto& posted = order.posted.at(ranks);
     const auto [sends, receives] = std::mismatch(sent.begin(), sent.end(), posted.begin());
     if (sends != sent.end() && !problems.full()) {
       problems.add(

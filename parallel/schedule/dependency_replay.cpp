@@ -10,7 +10,7 @@ namespace stagecoach {
 DependencyReplay::DependencyReplay(const Schedule& schedule, bool sends_wait)
     : schedule_(schedule),
       sends_wait_(sends_wait),
-      done_(static_cast<std::size_t>(schedule.stages) * static_cast<std::size_t>(schedule.microbatches)),
+      done_(schedule.stages, schedule.microbatches),
       next_(schedule.ranks.size()),
       reductions_(schedule.ranks.size()) {
   STAGECOACH_CHECK(schedule.lowered, "the schedule lists no communication yet; lower() adds it");
@@ -123,7 +123,7 @@ void DependencyReplay::finish(const Action& action, int rank) {
                                            0};
   const unsigned done = kDone[static_cast<std::size_t>(action.operation)];
   if (done != 0) {
-    done_[at(action.stage, action.microbatch)] |= static_cast<std::uint8_t>(done);
+    done_.at(action.stage, action.microbatch) |= static_cast<std::uint8_t>(done);
   } else if (action.operation == Operation::reduce_grad) {
     ++reductions_[static_cast<std::size_t>(rank)];
   }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/schedule/grid.h"
 #include "parallel/schedule/schedule.h"
 
 namespace stagecoach {
@@ -41,11 +42,7 @@ class DependencyReplay {
     kPostedBackward = 64
   };
 
-  std::size_t at(int stage, int microbatch) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.microbatches) +
-           static_cast<std::size_t>(microbatch);
-  }
-  bool has(int stage, int microbatch, Done what) const { return (done_[at(stage, microbatch)] & what) != 0; }
+  bool has(int stage, int microbatch, Done what) const { return (done_.at(stage, microbatch) & what) != 0; }
   /// Notes that `action` is done.
   void finish(const Action& action, int rank);
   std::optional<Action> input_missing(const Action& computation) const;
@@ -56,9 +53,9 @@ class DependencyReplay {
 
   const Schedule& schedule_;
   bool sends_wait_;
-  std::vector<std::uint8_t> done_;  // a stage, then a micro-batch
-  std::vector<std::size_t> next_;   // a rank
-  std::vector<int> reductions_;     // done on a rank; where updates are listed it has one stage
+  Grid<std::uint8_t> done_;
+  std::vector<std::size_t> next_;  // a rank
+  std::vector<int> reductions_;    // done on a rank; where updates are listed it has one stage
 };
 
 template <class Body>

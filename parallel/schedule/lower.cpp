@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
+#include "parallel/schedule/grid.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
@@ -32,56 +33,36 @@ void sort_by_post(std::vector<Receive>& receives) {
             [](const Receive& a, const Receive& b) { return std::pair(a.post, a.order) < std::pair(b.post, b.order); });
 }
 
-/// Finds the computation that uses a message.
-class Uses {
- public:
-  explicit Uses(const Schedule& schedule)
-      : microbatches_(static_cast<std::size_t>(schedule.microbatches)),
-        indices_(2 * static_cast<std::size_t>(schedule.stages) * microbatches_, kNone) {
-    for (const auto& actions : schedule.ranks) {
-      for (std::size_t i = 0; i < actions.size(); ++i) {
-        if (const auto receive = receive_before(schedule, actions[i])) {
-          at(*receive) = static_cast<std::uint32_t>(i);
-        }
+/// The index, in its rank's list, of the computation that uses each message.
+MessageGrid<std::optional<std::uint32_t>> uses_of_messages(const Schedule& schedule) {
+  MessageGrid<std::optional<std::uint32_t>> uses(schedule);
+  for (const auto& actions : schedule.ranks) {
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (const auto receive = receive_before(schedule, actions[i])) {
+        uses.at(*receive) = static_cast<std::uint32_t>(i);
       }
     }
   }
-  std::optional<std::size_t> of(const Action& receive) {
-    return at(receive) == kNone ? std::nullopt : std::optional<std::size_t>(at(receive));
-  }
-
- private:
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  std::uint32_t& at(const Action& receive) {
-    const std::size_t pair =
-        static_cast<std::size_t>(receive.stage) * microbatches_ + static_cast<std::size_t>(receive.microbatch);
-    return indices_[2 * pair + (receive.operation == Operation::receive_backward ? 1 : 0)];
-  }
-
-  std::size_t microbatches_;
-  std::vector<std::uint32_t> indices_;
-};
+  return uses;
+}
 
 /// The receives of each rank from each other rank, in the order in which that one sends.
 std::vector<std::vector<std::vector<Receive>>> receives_by_pair(const Schedule& schedule) {
-  Uses uses(schedule);
+  const auto uses = uses_of_messages(schedule);
   std::vector<std::vector<std::vector<Receive>>> all(schedule.ranks.size());
-  std::vector<std::vector<Receive>> from_this;  // to each rank
   for (const auto& actions : schedule.ranks) {
-    from_this.assign(schedule.ranks.size(), {});
+    std::map<int, std::vector<Receive>> by_receiver;
     for (const Action& action : actions) {
       if (const auto send = send_after(schedule, action)) {
         const Action receive = receive_of(*send);
-        if (const auto use = uses.of(receive)) {
-          const auto to = static_cast<std::size_t>(schedule.rank_of(receive.stage, receive.microbatch));
-          from_this[to].push_back({.action = receive, .use = *use, .post = *use});
+        if (const auto use = uses.at(receive)) {
+          const int to = schedule.rank_of(receive.stage, receive.microbatch);
+          by_receiver[to].push_back({.action = receive, .use = *use, .post = *use});
         }
       }
     }
-    for (std::size_t to = 0; to < from_this.size(); ++to) {
-      if (!from_this[to].empty()) {
-        all[to].push_back(std::move(from_this[to]));
-      }
+    for (auto& [to, receives] : by_receiver) {
+      all[static_cast<std::size_t>(to)].push_back(std::move(receives));
     }
   }
   return all;
@@ -110,16 +91,16 @@ std::vector<Receive> posting_order(std::vector<std::vector<Receive>> by_sender, 
 /// When each computation that another rank waits for ends, if all stages take equally long and messages no time.
 class EndsOfSenders {
  public:
-  explicit EndsOfSenders(const Schedule& computations) : lowered_(lower(computations)) {
-    const Simulation simulation = simulate(lowered_, Costs::uniform(lowered_.stages, 1, 1, 1));
-    ends_.resize(lowered_.ranks.size());
-    for (std::size_t r = 0; r < lowered_.ranks.size(); ++r) {
-      for (std::size_t i = 0; i < lowered_.ranks[r].size(); ++i) {
-        const Action& action = lowered_.ranks[r][i];
+  explicit EndsOfSenders(const Schedule& computations) : ends_(computations.ranks.size()), sent_(computations) {
+    const Schedule lowered = lower(computations);
+    const Simulation simulation = simulate(lowered, Costs::uniform(lowered.stages, 1, 1, 1));
+    for (std::size_t r = 0; r < lowered.ranks.size(); ++r) {
+      for (std::size_t i = 0; i < lowered.ranks[r].size(); ++i) {
+        const Action& action = lowered.ranks[r][i];
         if (!is_communication(action.operation)) {
           ends_[r].push_back(simulation.timeline[r][i].end);
         } else if (is_send(action.operation)) {
-          sent_[key_of(receive_of(action))] = simulation.timeline[r][i].start;
+          sent_.at(receive_of(action)) = simulation.timeline[r][i].start;
         }
       }
     }
@@ -127,20 +108,12 @@ class EndsOfSenders {
   /// The first computation of `rank` that does not end before the message of `receive` is sent.
   std::size_t computation_at(std::size_t rank, const Action& receive) const {
     const auto& ends = ends_[rank];
-    return static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), sent_.at(key_of(receive))) -
-                                    ends.begin());
+    return static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), sent_.at(receive)) - ends.begin());
   }
 
  private:
-  std::size_t key_of(const Action& receive) const {
-    const auto pair = static_cast<std::size_t>(receive.stage) * static_cast<std::size_t>(lowered_.microbatches) +
-                      static_cast<std::size_t>(receive.microbatch);
-    return 2 * pair + (receive.operation == Operation::receive_backward ? 1 : 0);
-  }
-
-  Schedule lowered_;
   std::vector<std::vector<double>> ends_;  // of what each rank computes, in its order
-  std::unordered_map<std::size_t, double> sent_;
+  MessageGrid<double> sent_;
 };
 
 /// Posts receives early enough that a sender that waits goes on at once if all stages take equally long: before the
@@ -174,6 +147,13 @@ std::vector<Action> lower_rank(const Schedule& schedule, const std::vector<Actio
   return lowered;
 }
 
+/// Whether there is a stage `stage` and another rank runs it on the micro-batch of `computation`.
+bool is_elsewhere(const Schedule& schedule, int stage, const Action& computation) {
+  const int microbatch = computation.microbatch;
+  return stage >= 0 && stage < schedule.stages &&
+         schedule.rank_of(stage, microbatch) != schedule.rank_of(computation.stage, microbatch);
+}
+
 /// A reduction of each stage after its last weight gradient, and after the message that this one may have sent.
 std::vector<Action> with_reductions_of_rank(const std::vector<Action>& actions) {
   std::map<int, std::size_t> last;  // weight gradient of each stage
@@ -201,24 +181,24 @@ std::vector<Action> with_reductions_of_rank(const std::vector<Action>& actions) 
 
 std::optional<Action> send_after(const Schedule& schedule, const Action& computation) {
   const auto [operation, stage, microbatch] = computation;
-  const bool goes_forward = operation == Operation::forward;
-  const int to = goes_forward ? stage + 1 : stage - 1;
-  if ((!goes_forward && !gives_input_gradient(operation)) || to < 0 || to >= schedule.stages ||
-      schedule.rank_of(to, microbatch) == schedule.rank_of(stage, microbatch)) {
-    return std::nullopt;
+  if (operation == Operation::forward && is_elsewhere(schedule, stage + 1, computation)) {
+    return Action{Operation::send_forward, stage, microbatch};
   }
-  return Action{goes_forward ? Operation::send_forward : Operation::send_backward, stage, microbatch};
+  if (gives_input_gradient(operation) && is_elsewhere(schedule, stage - 1, computation)) {
+    return Action{Operation::send_backward, stage, microbatch};
+  }
+  return std::nullopt;
 }
 
 std::optional<Action> receive_before(const Schedule& schedule, const Action& computation) {
   const auto [operation, stage, microbatch] = computation;
-  const bool goes_forward = operation == Operation::forward;
-  const int from = goes_forward ? stage - 1 : stage + 1;
-  if ((!goes_forward && !gives_input_gradient(operation)) || from < 0 || from >= schedule.stages ||
-      schedule.rank_of(from, microbatch) == schedule.rank_of(stage, microbatch)) {
-    return std::nullopt;
+  if (operation == Operation::forward && is_elsewhere(schedule, stage - 1, computation)) {
+    return Action{Operation::receive_forward, stage, microbatch};
   }
-  return Action{goes_forward ? Operation::receive_forward : Operation::receive_backward, stage, microbatch};
+  if (gives_input_gradient(operation) && is_elsewhere(schedule, stage + 1, computation)) {
+    return Action{Operation::receive_backward, stage, microbatch};
+  }
+  return std::nullopt;
 }
 
 Action receive_of(const Action& send) {

@@ -7,42 +7,23 @@
 
 #include "core/error.h"
 #include "parallel/schedule/dependency_replay.h"
+#include "parallel/schedule/grid.h"
 #include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {
-
-/// A value for each stage and micro-batch.
-template <class T>
-class Grid {
- public:
-  Grid(int stages, int microbatches)
-      : microbatches_(static_cast<std::size_t>(microbatches)),
-        values_(static_cast<std::size_t>(stages) * microbatches_) {}
-  T& at(int stage, int microbatch) {
-    return values_[static_cast<std::size_t>(stage) * microbatches_ + static_cast<std::size_t>(microbatch)];
-  }
-
- private:
-  std::size_t microbatches_;
-  std::vector<T> values_;
-};
 
 /// The messages of a step. Each starts when it is sent, its receive is posted and the link is free, which carries the
 /// messages of one direction one after the other. A short one does not wait for the receive.
 class Messages {
  public:
   Messages(const Schedule& schedule, const Costs& costs)
-      : schedule_(schedule),
-        costs_(costs),
-        forward_(schedule.stages, schedule.microbatches),
-        backward_(schedule.stages, schedule.microbatches),
-        links_(schedule.ranks.size()) {}
+      : schedule_(schedule), costs_(costs), messages_(schedule), links_(schedule.ranks.size()) {}
 
   void send(const Action& send, double now) { meet(receive_of(send), now, true); }
   void post(const Action& receive, double now) { meet(receive, now, false); }
   /// When the message is there. Both its ends must have come.
-  double arrival(const Action& receive) { return message(receive).time; }
+  double arrival(const Action& receive) const { return messages_.at(receive).time; }
 
  private:
   struct Message {
@@ -54,12 +35,8 @@ class Messages {
     double free_for_short = 0;  // short messages slip in between the packets of a long one
   };
 
-  Message& message(const Action& receive) {
-    return (receive.operation == Operation::receive_forward ? forward_ : backward_)
-        .at(receive.stage, receive.microbatch);
-  }
   void meet(const Action& receive, double now, bool is_sent) {
-    Message& message = this->message(receive);
+    Message& message = messages_.at(receive);
     message.time = message.half ? transfer(receive, is_sent ? now : message.time, is_sent ? message.time : now) : now;
     message.half = !message.half;
   }
@@ -77,8 +54,7 @@ class Messages {
 
   const Schedule& schedule_;
   const Costs& costs_;
-  Grid<Message> forward_;                   // what enters each stage
-  Grid<Message> backward_;                  // the gradients of what leaves it
+  MessageGrid<Message> messages_;
   std::vector<std::map<int, Link>> links_;  // of each rank to others
 };
 

@@ -1,0 +1,52 @@
+#pragma once
+/// @file
+/// A value for each stage and micro-batch, or for each message between stages.
+
+#include <cstddef>
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+
+namespace stagecoach {
+
+/// [stages, microbatches], all `T{}` at first.
+template <class T>
+class Grid {
+ public:
+  Grid(int stages, int microbatches)
+      : microbatches_(static_cast<std::size_t>(microbatches)),
+        values_(static_cast<std::size_t>(stages) * microbatches_) {}
+  T& at(int stage, int microbatch) { return values_[index(stage, microbatch)]; }
+  const T& at(int stage, int microbatch) const { return values_[index(stage, microbatch)]; }
+
+ private:
+  std::size_t index(int stage, int microbatch) const {
+    return static_cast<std::size_t>(stage) * microbatches_ + static_cast<std::size_t>(microbatch);
+  }
+
+  std::size_t microbatches_;
+  std::vector<T> values_;
+};
+
+/// A value for each message, named by its receive: RECV_F is of what enters the stage, RECV_B of the gradient of what
+/// leaves it.
+template <class T>
+class MessageGrid {
+ public:
+  explicit MessageGrid(const Schedule& schedule)
+      : forward_(schedule.stages, schedule.microbatches), backward_(schedule.stages, schedule.microbatches) {}
+  T& at(const Action& receive) {
+    return (goes_forward(receive) ? forward_ : backward_).at(receive.stage, receive.microbatch);
+  }
+  const T& at(const Action& receive) const {
+    return (goes_forward(receive) ? forward_ : backward_).at(receive.stage, receive.microbatch);
+  }
+
+ private:
+  static bool goes_forward(const Action& receive) { return receive.operation == Operation::receive_forward; }
+
+  Grid<T> forward_;
+  Grid<T> backward_;
+};
+
+}  // namespace stagecoach
