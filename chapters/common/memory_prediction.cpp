@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "chapters/common/prediction.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/simulate.h"
 #include "parallel/schedule/traffic.h"
@@ -20,11 +19,11 @@ double optimizer_bytes_per_weight_byte(const Settings& settings) {
 }
 
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
-  std::vector<double> bytes(plan.shapes.size(), 0);
-  for (std::size_t s = 1; s < bytes.size(); ++s) {
-    const auto stage = static_cast<int>(s);
-    if (plan.holder(stage) != plan.holder(stage - 1)) {
-      bytes[s] = static_cast<double>(plan.shapes[s].with(0, microbatch).numel() * sizeof(float));
+  std::vector<double> bytes = message_bytes(plan, microbatch);
+  bytes.insert(bytes.begin(), 0);  // images enter the first stage, and no message
+  for (int stage = 1; stage < plan.stages(); ++stage) {
+    if (plan.holder(stage) == plan.holder(stage - 1)) {
+      bytes[static_cast<std::size_t>(stage)] = 0;
     }
   }
   return bytes;

@@ -167,12 +167,19 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   return plan;
 }
 
+std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
+  std::vector<double> bytes;
+  for (std::size_t s = 1; s < plan.shapes.size(); ++s) {
+    bytes.push_back(static_cast<double>(plan.shapes[s].with(0, microbatch).numel() * sizeof(float)));
+  }
+  return bytes;
+}
+
 Costs costs_of(const Plan& plan, std::int64_t microbatch) {
   Costs costs = costs_of_stages(plan.profile, plan.split);
-  for (std::size_t s = 0; s + 1 < plan.split.size(); ++s) {
-    const Shape shape = plan.shapes[s + 1].with(0, microbatch);
-    const auto bytes = static_cast<double>(shape.numel() * sizeof(float));
-    costs.message[s] = plan.world.link.seconds(bytes);
+  costs.message.clear();
+  for (const double bytes : message_bytes(plan, microbatch)) {
+    costs.message.push_back(plan.world.link.seconds(bytes));
     costs.transfer.push_back(plan.world.link.transfer_seconds(bytes));
     costs.is_short.push_back(bytes <= kEagerBytes);
   }

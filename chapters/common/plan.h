@@ -53,6 +53,8 @@ Schedule lowered(const Settings& settings, const Schedule& computations);
 /// Fills in what follows from the plan's split and schedule: its shapes and layers.
 void place_layers(Plan& plan, const Settings& settings, const Sequential& model);
 
+/// A message's size in bytes between each two stages, for a micro-batch of that many images: [stages - 1].
+std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
 /// What the plan's stages cost by its profile, with messages of `microbatch` pictures.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);
 

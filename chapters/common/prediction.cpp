@@ -68,14 +68,6 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
 
 }  // namespace
 
-std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch) {
-  std::vector<double> bytes;
-  for (std::size_t s = 1; s < plan.shapes.size(); ++s) {
-    bytes.push_back(static_cast<double>(plan.shapes[s].with(0, microbatch).numel() * sizeof(float)));
-  }
-  return bytes;
-}
-
 void print_messages(const Plan& plan, std::int64_t microbatch) {
   const auto bytes = message_bytes(plan, microbatch);
   const auto links = link_traffic(plan.schedule, bytes);

@@ -22,8 +22,6 @@ Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);
 
-/// A message's size in bytes between each two stages, for a micro-batch of that many images: [stages - 1].
-std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
 /// Prints how many messages and bytes each link and each rank carries in a run of the plan's schedule.
 void print_messages(const Plan& plan, std::int64_t microbatch);
 

@@ -9,12 +9,6 @@ namespace {
 
 constexpr std::size_t kComputations = 4;  // forward, backward and its two parts; updates are counted by rank
 
-const char* name_of(Operation operation) {
-  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight", "optimizer",
-                                               "send",    "receive",  "send",           "receive",         "reduce"};
-  return kNames[static_cast<std::size_t>(operation)];
-}
-
 }  // namespace
 
 ActionLog::ActionLog(Communicator& comm, int stages)

@@ -10,16 +10,33 @@ namespace {
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-/// The same work, divided equally: a stage on n ranks has n parts of it, as each micro-batch goes to one of them.
+/// Each stage's share of all work where every rank has equally much of it, and its stages equally much of that. A stage
+/// on n ranks adds up n shares, as each micro-batch goes to one of them.
+std::vector<double> equal_shares(const Schedule& schedule) {
+  const int ranks = schedule.rank_count();
+  std::vector<int> held(schedule.ranks.size());  // stages of each rank
+  const auto for_each_held = [&](const auto& see) {
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (schedule.holds(rank, stage)) {
+          see(static_cast<std::size_t>(stage), static_cast<std::size_t>(rank));
+        }
+      }
+    }
+  };
+  for_each_held([&](std::size_t, std::size_t rank) { ++held[rank]; });
+  std::vector<double> shares(static_cast<std::size_t>(schedule.stages));
+  for_each_held([&](std::size_t stage, std::size_t rank) { shares[stage] += 1.0 / (held[rank] * ranks); });
+  return shares;
+}
+
+/// The same work, divided equally among the ranks.
 Costs balanced(const Schedule& schedule, Costs costs) {
-  double parts = 0;
-  for (int s = 0; s < schedule.stages; ++s) {
-    parts += schedule.replicas_of(s);
-  }
+  const std::vector<double> shares = equal_shares(schedule);
   for (auto* seconds : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {
-    const double part = sum(*seconds) / parts;
-    for (int s = 0; s < schedule.stages; ++s) {
-      (*seconds)[static_cast<std::size_t>(s)] = part * schedule.replicas_of(s);
+    const double all = sum(*seconds);
+    for (std::size_t s = 0; s < shares.size(); ++s) {
+      (*seconds)[s] = all * shares[s];
     }
   }
   if (!costs.update.empty()) {

@@ -55,8 +55,8 @@ void one_f_one_b_order(int total, int warm_up, const Forward& forward, const Bac
   }
 }
 
-/// The same with backwards in two parts: weight gradients stay `waiting` behind the input gradients, and those that
-/// still wait fill the end, when other ranks still work.
+/// The same with backwards in two parts: weight gradients run `waiting` passes after their input gradients, and those
+/// that still wait fill the end, when other ranks still work.
 template <class Forward, class BackwardInput, class BackwardWeight>
 void zero_bubble_order(int total, int warm_up, int waiting, const Forward& forward, const BackwardInput& backward_input,
                        const BackwardWeight& backward_weight) {

@@ -29,6 +29,12 @@ std::string_view symbol_of(Operation operation) {
   return kSymbols[static_cast<std::size_t>(operation)];
 }
 
+const char* name_of(Operation operation) {
+  constexpr const char* kNames[kOperations] = {"forward", "backward", "backward_input", "backward_weight", "optimizer",
+                                               "send",    "receive",  "send",           "receive",         "reduce"};
+  return kNames[static_cast<std::size_t>(operation)];
+}
+
 std::string to_string(const Action& action) {
   return action.microbatch == Action::kAllMicrobatches
              ? fmt::format("{}{}", action.stage, symbol_of(action.operation))

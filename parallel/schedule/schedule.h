@@ -35,6 +35,9 @@ inline constexpr int kOperations = 10;
 
 /// "F", "B", "I", "W", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B" or "REDUCE_GRAD".
 std::string_view symbol_of(Operation operation);
+/// "forward", "backward", "backward_input", "backward_weight", "optimizer", "send", "receive" or "reduce": for errors
+/// and traces.
+const char* name_of(Operation operation);
 /// F, B, I and W: a stage works on a micro-batch.
 constexpr bool is_computation(Operation operation) { return operation <= Operation::backward_weight; }
 /// Sends, receives and reductions.

@@ -7,6 +7,7 @@
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/text.h"
 
 namespace stagecoach {
 namespace {
@@ -44,6 +45,21 @@ TEST(Bottleneck, OfChunksIsTheSlowestOfTheBusiestRank) {
   EXPECT_DOUBLE_EQ(found->busy, 8 * 10);
   EXPECT_DOUBLE_EQ(found->excess, 10 / 8.0);
   EXPECT_GT(found->speedup, 1);
+}
+
+// A student's table may give a rank more stages than another: equal ranks then have unequal stages.
+TEST(Bottleneck, WouldBeGoneWhereRanksAreEqualAndStagesAreNot) {
+  const Schedule schedule = lower(schedule_from_text("0F0,1F0,0F1,1F1,1B0,0B0,1B1,0B1\n2F0,2B0,2F1,2B1\n", "table"));
+  Costs costs = Costs::uniform(3, 1, 1, 1);
+  const auto found = find_bottleneck(schedule, costs);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, 0);
+  Costs equal = Costs::uniform(3, 0.75, 0.75, 0.75);  // a rank has half of 3, rank 0 in two stages
+  for (auto* seconds : {&equal.forward, &equal.backward, &equal.backward_input, &equal.backward_weight}) {
+    seconds->back() *= 2;
+  }
+  EXPECT_FALSE(find_bottleneck(schedule, equal));
+  EXPECT_DOUBLE_EQ(found->speedup, simulate(schedule, costs).seconds / simulate(schedule, equal).seconds);
 }
 
 TEST(Bottleneck, CountsReplicasAsTheyShareTheWork) {

@@ -237,7 +237,7 @@ TEST(SimulateReductions, TravelBesideTheOtherWorkOfAStep) {
   costs.average = {3, 3, 3, 3};
   const Schedule schedule = lower(looped_breadth_first_schedule(2, 4, 2));
   const double alone = simulate(schedule, costs).seconds;
-  // The upper chunk's sum is hidden behind the backwards of the lower one, whose own sum ends the step.
+  // The upper chunk's sum overlaps the backwards of the lower one, whose own sum ends the step.
   EXPECT_DOUBLE_EQ(simulate(with_reductions(schedule), costs).seconds, alone + 3);
 }
 
