@@ -14,7 +14,7 @@
 namespace stagecoach {
 
 class Allocator;
-class Kernels;
+struct Kernels;
 
 namespace cuda {
 

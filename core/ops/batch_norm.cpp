@@ -52,34 +52,34 @@ Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor
 class BatchNormNode final : public Node {
  public:
   BatchNormNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Statistics& statistics,
-                const Tensor& inverse_deviation, const BatchNormSettings& settings)
+                const Tensor& rstd, const BatchNormSettings& settings)
       : Node("batch_norm", {x, weight, bias}), settings_(settings), count_(statistics.count) {
     save("input", x);
     save("weight", weight);
     save("mean", statistics.mean);
-    save("inverse_deviation", inverse_deviation);
+    save("rstd", rstd);
   }
 
   Gradients backward(const Tensor& grad, const Wanted& wanted) override {
     const Kernels& on = kernels(grad.device());
     const Tensor x = saved("input");
     const Tensor mean = saved("mean");
-    const Tensor inverse_deviation = saved("inverse_deviation");
+    const Tensor rstd = saved("rstd");
     const bool statistics_vary = settings_.training;
     Gradients gradients(3);
     if (wanted[1] || wanted[2] || statistics_vary) {
       gradients[1] = empty_beside(grad, {x.size(1)});
       gradients[2] = empty_beside(grad, {x.size(1)});
-      on.batch_norm_grad_weight(grad, x, mean, inverse_deviation, gradients[1], gradients[2]);
+      on.batch_norm_grad_weight(grad, x, mean, rstd, gradients[1], gradients[2]);
     }
     if (wanted[0]) {
       gradients[0] = empty_beside(grad, x.shape());
       if (statistics_vary) {
         const auto [weight_total, bias_total] = over_the_batch(gradients[1], gradients[2]);
-        on.batch_norm_grad_input_of_batch(grad, x, mean, inverse_deviation, saved("weight"), weight_total, bias_total,
-                                          count_, gradients[0]);
+        on.batch_norm_grad_input_of_batch(grad, x, mean, rstd, saved("weight"), weight_total, bias_total, count_,
+                                          gradients[0]);
       } else {
-        on.batch_norm_grad_input(grad, inverse_deviation, saved("weight"), gradients[0]);
+        on.batch_norm_grad_input(grad, rstd, saved("weight"), gradients[0]);
       }
     }
     return gradients;
@@ -128,12 +128,12 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
       on.update_running_statistics(by.mean, by.variance, settings.momentum, by.count, running_mean, running_variance);
     }
   }
-  Tensor inverse_deviation = empty_beside(x, channels);
-  on.inverse_deviation(by.variance, settings.epsilon, inverse_deviation);
+  Tensor rstd = empty_beside(x, channels);
+  on.rstd(by.variance, settings.epsilon, rstd);
   Tensor y = empty_beside(x, shape);
-  on.batch_norm(x, by.mean, inverse_deviation, weight, bias, y);
+  on.batch_norm(x, by.mean, rstd, weight, bias, y);
   if (should_record({&x, &weight, &bias})) {
-    y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, by, inverse_deviation, settings));
+    y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, by, rstd, settings));
   }
   return y;
 }

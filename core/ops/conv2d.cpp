@@ -8,7 +8,7 @@ namespace {
 class Conv2dNode final : public Node {
  public:
   Conv2dNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window)
-      : Node("conv2d", {x, weight, bias}), window_(window), has_bias_(bias.defined()) {
+      : Node("conv2d", {x, weight, bias}), window_(window) {
     save("input", x);
     save("weight", weight);
   }
@@ -26,17 +26,14 @@ class Conv2dNode final : public Node {
     if (wanted[2]) {
       gradients[2] = empty_beside(grad, {grad.size(1)});
     }
-    if (has_bias_ && (wanted[1] || wanted[2])) {
-      on.conv2d_grad_weight_and_bias(grad, saved("input"), window_, gradients[1], gradients[2]);
-    } else if (wanted[1]) {
-      on.conv2d_grad_weight(grad, saved("input"), window_, gradients[1]);
+    if (wanted[1] || wanted[2]) {
+      on.conv2d_grad_weight(grad, saved("input"), window_, gradients[1], gradients[2]);
     }
     return gradients;
   }
 
  private:
   Window window_;
-  bool has_bias_;
 };
 
 }  // namespace

@@ -7,8 +7,7 @@ namespace {
 
 class LinearNode final : public Node {
  public:
-  LinearNode(const Tensor& x, const Tensor& weight, const Tensor& bias)
-      : Node("linear", {x, weight, bias}), has_bias_(bias.defined()) {
+  LinearNode(const Tensor& x, const Tensor& weight, const Tensor& bias) : Node("linear", {x, weight, bias}) {
     save("input", x);
     save("weight", weight);
   }
@@ -26,16 +25,11 @@ class LinearNode final : public Node {
     if (wanted[2]) {
       gradients[2] = empty_beside(grad, {grad.size(1)});
     }
-    if (has_bias_ && (wanted[1] || wanted[2])) {
-      on.linear_grad_weight_and_bias(grad, saved("input"), gradients[1], gradients[2]);
-    } else if (wanted[1]) {
-      on.linear_grad_weight(grad, saved("input"), gradients[1]);
+    if (wanted[1] || wanted[2]) {
+      on.linear_grad_weight(grad, saved("input"), gradients[1], gradients[2]);
     }
     return gradients;
   }
-
- private:
-  bool has_bias_;
 };
 
 }  // namespace

@@ -7,13 +7,13 @@ namespace {
 
 class MaxPool2dNode final : public Node {
  public:
-  MaxPool2dNode(const Tensor& x, const Tensor& picked, const Window& window)
+  MaxPool2dNode(const Tensor& x, const Tensor& argmax, const Window& window)
       : Node("max_pool2d", {x}), shape_(x.shape()), window_(window) {
-    save("picked", picked);
+    save("argmax", argmax);
   }
   Gradients backward(const Tensor& grad, const Wanted&) override {
     Tensor grad_x = empty_beside(grad, shape_);
-    kernels(grad.device()).max_pool2d_grad(grad, saved("picked"), window_, grad_x);
+    kernels(grad.device()).max_pool2d_grad(grad, saved("argmax"), window_, grad_x);
     return {grad_x};
   }
 
@@ -41,10 +41,10 @@ Tensor max_pool2d(const Tensor& x, const Window& window) {
   const Span span("max_pool2d", "forward");
   const Shape shape = max_pool2d_shape(x.shape(), window);
   Tensor y = empty_beside(x, shape);
-  Tensor picked = Tensor::empty(shape, DType::int32, x.device());
-  kernels(x.device()).max_pool2d(x, window, y, picked);
+  Tensor argmax = Tensor::empty(shape, DType::int32, x.device());
+  kernels(x.device()).max_pool2d(x, window, y, argmax);
   if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<MaxPool2dNode>(x, picked, window));
+    y.set_grad_node(std::make_shared<MaxPool2dNode>(x, argmax, window));
   }
   return y;
 }

@@ -5,8 +5,8 @@
 namespace stagecoach {
 namespace {
 
-using ForwardKernel = void (Kernels::*)(const Tensor&, Tensor&) const;
-using BackwardKernel = void (Kernels::*)(const Tensor&, const Tensor&, Tensor&) const;
+using ForwardKernel = void (*Kernels::*)(const Tensor&, Tensor&);
+using BackwardKernel = void (*Kernels::*)(const Tensor&, const Tensor&, Tensor&);
 
 /// Both forms compute their gradient from what they gave.
 class SoftmaxNode final : public Node {

@@ -57,8 +57,9 @@ TEST_P(MatrixTwins, LinearGradInput) {
 TEST_P(MatrixTwins, LinearGradWeight) {
   for_each_linear([](const LinearCase& c) {
     expect_twins(
-        {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs})},
-        [](const Kernels& k, Tensors& t) { k.linear_grad_weight(t[0], t[1], t[2]); }, c.samples);
+        {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs}),
+         Tensor()},
+        [](const Kernels& k, Tensors& t) { k.linear_grad_weight(t[0], t[1], t[2], t[3]); }, c.samples);
   });
 }
 
@@ -67,7 +68,7 @@ TEST_P(MatrixTwins, LinearGradWeightAndBias) {
     expect_twins(
         {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs}),
          unset({c.outputs})},
-        [](const Kernels& k, Tensors& t) { k.linear_grad_weight_and_bias(t[0], t[1], t[2], t[3]); }, c.samples);
+        [](const Kernels& k, Tensors& t) { k.linear_grad_weight(t[0], t[1], t[2], t[3]); }, c.samples);
   });
 }
 
@@ -126,8 +127,8 @@ TEST_P(MatrixTwins, Conv2dGradInput) {
 TEST_P(MatrixTwins, Conv2dGradWeight) {
   for_each_conv([](const ConvCase& c) {
     expect_twins(
-        {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight())},
-        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2]); },
+        {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight()), Tensor()},
+        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2], t[3]); },
         c.y().numel() / c.outputs);
   });
 }
@@ -136,7 +137,7 @@ TEST_P(MatrixTwins, Conv2dGradWeightAndBias) {
   for_each_conv([](const ConvCase& c) {
     expect_twins(
         {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight()), unset({c.outputs})},
-        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight_and_bias(t[0], t[1], c.window, t[2], t[3]); },
+        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2], t[3]); },
         c.y().numel() / c.outputs);
   });
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/shape.h"
+#include "core/tensor.h"
 
 namespace stagecoach::cpu {
 
@@ -18,7 +18,7 @@ struct ChannelLayout {
   std::int64_t samples;
   std::int64_t channels;
   std::int64_t plane = 1;
-  std::int64_t count() const { return samples * plane; }  ///< values a channel
+  std::int64_t count() const { return samples * plane; }  ///< values per channel
   std::int64_t start(std::int64_t sample, std::int64_t channel) const { return (sample * channels + channel) * plane; }
 };
 
@@ -46,5 +46,9 @@ T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& val
   }
   return rest;
 }
+
+/// out [C] = the sums over all but dimension 1 of x [N, C, …]: a row of the table, and the bias gradient of linear
+/// layers and convolutions.
+void channel_sums(const Tensor& x, Tensor& out);
 
 }  // namespace stagecoach::cpu

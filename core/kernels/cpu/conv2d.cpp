@@ -1,16 +1,17 @@
 #include "core/kernels/cpu/conv2d.h"
 
-#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/channels.h"
 #include "core/kernels/cpu/dot_tile.h"
 #include "core/kernels/cpu/padded_images.h"
 #include "core/kernels/cpu/phase.h"
 #include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
 #include "core/kernels/cpu/wide_conv2d.h"
+#include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
-namespace stagecoach {
-namespace cpu::fast {
+namespace stagecoach::cpu {
+namespace fast {
 namespace {
 
 /// The kernel rows that meet something in a row of the result: the others would only add zeros.
@@ -165,38 +166,48 @@ STAGECOACH_INSTANTIATE(float)
 STAGECOACH_INSTANTIATE(double)
 #undef STAGECOACH_INSTANTIATE
 
-}  // namespace cpu::fast
+}  // namespace fast
 
 namespace {
 
-cpu::ConvShape shape_of(const Tensor& x, const Tensor& weight, const Window& window) {
+ConvShape shape_of(const Tensor& x, const Tensor& weight, const Window& window) {
   return {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), window};
+}
+
+void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y) {
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    fast::conv2d<T>(x.device(), shape_of(x, weight, window), x.data<T>(), weight.data<T>(),
+                    bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
+  });
+}
+
+void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
+    fast::conv2d_grad_input<T>(grad_y.device(), shape_of(grad_x, weight, window), grad_y.data<T>(), weight.data<T>(),
+                               grad_x.mutable_data<T>());
+  });
+}
+
+void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
+                        Tensor& grad_bias) {
+  if (grad_bias.defined()) {
+    channel_sums(grad_y, grad_bias);
+  }
+  if (!grad_weight.defined()) {
+    return;
+  }
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
+    fast::conv2d_grad_weight<T>(grad_y.device(), shape_of(x, grad_weight, window), grad_y.data<T>(), x.data<T>(),
+                                grad_weight.mutable_data<T>());
+  });
 }
 
 }  // namespace
 
-void CpuKernels::conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window,
-                        Tensor& y) const {
-  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    cpu::fast::conv2d<T>(x.device(), shape_of(x, weight, window), x.data<T>(), weight.data<T>(),
-                         bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
-  });
+void add_conv2d(Kernels& table) {
+  table.conv2d = conv2d;
+  table.conv2d_grad_input = conv2d_grad_input;
+  table.conv2d_grad_weight = conv2d_grad_weight;
 }
 
-void CpuKernels::conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window,
-                                   Tensor& grad_x) const {
-  dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
-    cpu::fast::conv2d_grad_input<T>(grad_y.device(), shape_of(grad_x, weight, window), grad_y.data<T>(),
-                                    weight.data<T>(), grad_x.mutable_data<T>());
-  });
-}
-
-void CpuKernels::conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window,
-                                    Tensor& grad_weight) const {
-  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
-    cpu::fast::conv2d_grad_weight<T>(grad_y.device(), shape_of(x, grad_weight, window), grad_y.data<T>(), x.data<T>(),
-                                     grad_weight.mutable_data<T>());
-  });
-}
-
-}  // namespace stagecoach
+}  // namespace stagecoach::cpu

@@ -21,7 +21,7 @@ class PoolWindows {
 
   /// The largest of two rows of pixels, and where it lies. Of equal ones the first; one that is not a number wins, and
   /// stays: a diverged run must be seen.
-  void pool(const T* upper, const T* lower, T* y, std::int32_t* picked) const {
+  void pool(const T* upper, const T* lower, T* y, std::int32_t* argmax) const {
     const Pixels above = split(upper, Lane{});
     const Pixels below = split(lower, Lane{});
     Numbers best = above.left;
@@ -35,13 +35,13 @@ class PoolWindows {
     consider(below.left, at_ + below_);
     consider(below.right, at_ + below_ + 1);
     store<T, Lanes>(best, y);
-    store<std::int32_t, Lanes>(__builtin_convertvector(place, Picked), picked);
+    store<std::int32_t, Lanes>(__builtin_convertvector(place, Argmax), argmax);
   }
 
   /// The way back: the gradient goes to where the largest lay, and 0 to the other three.
-  void unpool(const T* grad_y, const std::int32_t* picked, T* upper, T* lower) const {
+  void unpool(const T* grad_y, const std::int32_t* argmax, T* upper, T* lower) const {
     const Numbers grad = load<T, Lanes>(grad_y);
-    const Picked narrow = load<std::int32_t, Lanes>(picked);
+    const Argmax narrow = load<std::int32_t, Lanes>(argmax);
     const Places place = __builtin_convertvector(narrow, Places) - at_;
     const auto where = [&](Place here) { return place == here ? grad : Numbers{}; };
     join({where(0), where(1)}, upper, Lane{});
@@ -53,7 +53,7 @@ class PoolWindows {
   using Place = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
   using Numbers = Vec<T, Lanes>;
   using Places = Vec<Place, Lanes>;
-  using Picked = Vec<std::int32_t, Lanes>;
+  using Argmax = Vec<std::int32_t, Lanes>;
 
   template <int... I>
   static Places places(std::int64_t at, std::integer_sequence<int, I...>) {

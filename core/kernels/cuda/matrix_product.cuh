@@ -7,8 +7,9 @@
 ///    again by every thread that wants it: 2 reads for 2 operations.
 /// 2. tiled: a block of 16 x 16 threads fetches 16 x 16 tiles of both into shared memory, where every value is used
 ///    16 times: one read from memory for 16 operations. Shared memory is now the limit: 2 reads for 2 operations.
-/// 3. registers: a thread computes a small rectangle of the result. For 8 x 8 it reads 16 values from shared memory for
-///    128 operations. The next tile is on its way from memory while the present one is multiplied.
+/// 3. registers: a thread computes a small rectangle of the result. For 4 x 4 it reads 8 values from shared memory for
+/// 32
+///    operations. The next tile is on its way from memory while the present one is multiplied.
 /// 4. tensor cores (tensor_cores.cuh): a warp multiplies 16 x 8 by 8 x 8 at once, with factors rounded to 10 bits.
 ///
 /// docs/convolution_kernel.md tells the story with the arithmetic; docs/measurements/ says what was measured, and on
@@ -30,6 +31,7 @@
 #include <bit>
 
 #include "core/cuda/device_code.h"
+#include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/divisor.cuh"
 #include "core/kernels/cuda/product_parts.cuh"
 #include "core/kernels/cuda/tensor_cores.cuh"
@@ -206,10 +208,6 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
 
 // ---- Which kernel
 
-/// Operands for which the tiled kernel stands for the faster ones, too: these take long to compile.
-template <class Operand>
-inline constexpr bool is_rare = false;
-
 template <class T, class Tile, class A, class B, class Out>
 void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, const Out& out, int depth_of_slice) {
   launch(product_registers<T, Tile, A, B, Out>, grid, Tile::kThreads, 0, stream, a, b, out, depth_of_slice);
@@ -218,7 +216,7 @@ void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, co
 template <class T, class A, class B, class Out>
 void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Out& out) {
   // For float64, which is there for tests, the tiled kernel stands for the faster ones.
-  constexpr bool kAll = sizeof(T) == sizeof(float) && !is_rare<B>;
+  constexpr bool kAll = sizeof(T) == sizeof(float);
   const ProductKernel kernel = kAll ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
   const BlockTile tile = kernel == plan.kernel ? plan.tile : block_tile(kernel, out.e);
   const int depth = plan.depth_of_slice;
@@ -231,37 +229,31 @@ void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, co
       return launch_tensor_cores(stream, grid, tile, a, b, out, depth);
     }
     if (kernel == ProductKernel::registers) {
-      switch (tile.rows) {
-        case 8:
-          return launch_registers<T, RegisterTile<8, 128, 16, 8, 1>>(stream, grid, a, b, out, depth);
-        case 16:
-          return launch_registers<T, RegisterTile<16, 128, 16, 8, 2>>(stream, grid, a, b, out, depth);
-        case 32:
-          return launch_registers<T, RegisterTile<32, 32, 32, 2, 2>>(stream, grid, a, b, out, depth);
-        case 64:
-          return launch_registers<T, RegisterTile<64, 64, 16, 4, 4>>(stream, grid, a, b, out, depth);
-        default:
-          return launch_registers<T, RegisterTile<128, 128, 8, 8, 8>>(stream, grid, a, b, out, depth);
+      if (tile.rows == 16) {
+        return launch_registers<T, RegisterTile<16, 128, 16, 8, 2>>(stream, grid, a, b, out, depth);
       }
+      return launch_registers<T, RegisterTile<64, 64, 16, 4, 4>>(stream, grid, a, b, out, depth);
     }
   }
   launch(product_tiled<T, A, B, Out>, grid, kTile * kTile, 0, stream, a, b, out, depth);
 }
 
-/// The whole product, by the plan. `partial` has plan.partial_elements(e) elements.
+/// The whole product, by the plan.
 template <class T, class A, class B, class Result>
-void multiply(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Result& result,
-              const ProductExtents& e, T* partial) {
-  if (e.rows == 0 || e.columns == 0) {
+void multiply(Device device, const ProductPlan& plan, const A& a, const B& b, const Result& result,
+              const ProductExtents& e) {
+  const int elements = to_int(std::int64_t{1} * e.rows * e.columns);
+  if (elements == 0) {
     return;
   }
-  const bool whole = plan.slices == 1;
-  launch_product<T>(stream, plan, a, b, Output<T, Result>{result, whole ? nullptr : partial, e});
-  if (!whole) {
+  Workspace<T> partial(plan.partial_elements(e), device);  // nothing for one slice
+  const cudaStream_t stream = compute_stream(device);
+  launch_product<T>(stream, plan, a, b, Output<T, Result>{result, partial.data(), e});
+  if (plan.slices > 1) {
     const int share = std::min<int>(std::bit_floor(static_cast<unsigned>(std::max(plan.slices / 4, 1))), kSumRows);
-    const int elements = kSumColumns * kSumRows / share;  // of a block
-    const int blocks = (e.rows * e.columns + elements - 1) / elements;
-    launch(add_slices<T, Result>, static_cast<unsigned>(blocks), kSumColumns * kSumRows, 0, stream, partial,
+    const int elements_of_block = kSumColumns * kSumRows / share;
+    const int blocks = (elements + elements_of_block - 1) / elements_of_block;
+    launch(add_slices<T, Result>, static_cast<unsigned>(blocks), kSumColumns * kSumRows, 0, stream, partial.data(),
            plan.slices, share, result, e);
   }
 }

@@ -1,11 +1,12 @@
 #include <algorithm>
 
-#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
-namespace stagecoach {
+namespace stagecoach::cpu {
+namespace {
 
-void CpuKernels::normalize(const Tensor& images, const Normalization& normalization, Tensor& out) const {
+void normalize(const Tensor& images, const Normalization& normalization, Tensor& out) {
   const std::int64_t plane = images.size(2) * images.size(3);
   const auto* pixels = images.data<std::uint8_t>();  // [N, 3, H, W]
   auto* values = out.mutable_data<float>();          // [N, 3, H, W]
@@ -22,18 +23,25 @@ void CpuKernels::normalize(const Tensor& images, const Normalization& normalizat
   });
 }
 
-void CpuKernels::count_correct(const Tensor& scores, const Tensor& labels, Tensor& count) const {
-  dispatch_floating(scores.dtype(), "count_correct", [&]<class T>() {
-    const std::int64_t classes = scores.size(1);
-    const T* score = scores.data<T>();                // [N, C]
+void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
+  dispatch_floating(logits.dtype(), "count_correct", [&]<class T>() {
+    const std::int64_t classes = logits.size(1);
+    const T* logit = logits.data<T>();                // [N, C]
     const auto* label = labels.data<std::int32_t>();  // [N]
     std::int32_t correct = 0;
-    for (std::int64_t n = 0; n < scores.size(0); ++n) {
-      const T* row = score + n * classes;
+    for (std::int64_t n = 0; n < logits.size(0); ++n) {
+      const T* row = logit + n * classes;
       correct += std::max_element(row, row + classes) - row == label[n] ? 1 : 0;
     }
     *count.mutable_data<std::int32_t>() += correct;
   });
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void add_images(Kernels& table) {
+  table.normalize = normalize;
+  table.count_correct = count_correct;
+}
+
+}  // namespace stagecoach::cpu
