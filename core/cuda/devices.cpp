@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <string>
 
-#include "core/cuda/check.h"
+#include "core/cuda/device_code.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 
@@ -77,7 +76,6 @@ std::string description(Device device) {
 namespace {
 
 std::atomic<bool> tf32_allowed{false};
-std::atomic<bool> overlap{std::getenv("STAGECOACH_NO_OVERLAP") == nullptr};
 
 }  // namespace
 
@@ -92,15 +90,6 @@ bool uses_tf32(Device device) {
   return major >= 8;
 }
 
-void allow_overlap(bool on) { overlap = on; }
-bool overlap_allowed() { return overlap; }
-
-bool is_emulated() {
-#ifdef STAGECOACH_EMULATED
-  return true;
-#else
-  return false;
-#endif
-}
+bool is_emulated() { return kIsEmulated; }
 
 }  // namespace stagecoach::cuda

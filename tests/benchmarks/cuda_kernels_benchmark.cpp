@@ -305,8 +305,7 @@ void print_adam(const std::string& model_name) {
 }
 
 /// Seconds of one whole training step from its recording: forward, backward and optimizer.
-double step_seconds(const std::string& model_name, std::int64_t batch, bool overlap) {
-  cuda::allow_overlap(overlap);
+double step_seconds(const std::string& model_name, std::int64_t batch) {
   const auto model = make_model(model_name);
   model->materialize(0, kGpu);
   const auto optimizer = make_optimizer("adam", model->named_parameters(), 0.001);
@@ -337,10 +336,9 @@ double step_seconds(const std::string& model_name, std::int64_t batch, bool over
 
 /// No floor is given.
 void print_step(const std::string& model_name, std::int64_t batch) {
-  const double apart = step_seconds(model_name, batch, false);
-  const double median = step_seconds(model_name, batch, true);
-  fmt::print("\nA whole step of {} with batch {}, replayed: {:.1f} µs, {:.0f} img/s; without overlap {:.1f} µs.\n",
-             model_name, batch, 1e6 * median, static_cast<double>(batch) / median, 1e6 * apart);
+  const double median = step_seconds(model_name, batch);
+  fmt::print("\nA whole step of {} with batch {}, replayed: {:.1f} µs, {:.0f} img/s.\n", model_name, batch,
+             1e6 * median, static_cast<double>(batch) / median);
 }
 
 void try_step(const std::string& model_name, std::int64_t batch) {

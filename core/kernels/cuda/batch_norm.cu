@@ -55,7 +55,6 @@ struct ChannelWalk {
 /// A block sums one part of one channel. If that is the whole channel it is finished here.
 template <class Sums, class Value, class Finish>
 __global__ void sum_part(ChannelWalk walk, Value value, Finish finish, Sums* partial) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<Sums, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const int channel = static_cast<int>(blockIdx.x) / walk.parts;
@@ -79,7 +78,6 @@ __global__ void sum_part(ChannelWalk walk, Value value, Finish finish, Sums* par
 /// A thread adds the parts of one channel, in their order.
 template <class Sums, class Finish>
 __global__ void add_parts(ChannelWalk walk, Finish finish, const Sums* partial) {
-  wait_for_earlier_kernels();
   const auto channel = static_cast<int>(element());
   if (channel < walk.channels) {
     Sums sums{};
@@ -165,7 +163,6 @@ void sum_parameter_gradients(const Tensor& grad_y, const Tensor& x, const Tensor
 template <int kWide, class OfChannel, class T, class... Inputs>
 __global__ void map_elements(int count, Divisor channels, Divisor plane, OfChannel of_channel, T* out,
                              const Inputs*... inputs) {
-  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int row = plane.quotient(at);
@@ -259,7 +256,6 @@ void gradient_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean
 /// Calls body(channel) for each channel.
 template <class Body>
 __global__ void visit_channels(int channels, Body body) {
-  wait_for_earlier_kernels();
   const auto channel = static_cast<int>(element());
   if (channel < channels) {
     body(channel);

@@ -2,41 +2,24 @@
 /// Elementwise operations, by Thrust: each call is one pass over memory. And single numbers that stay on the GPU, so
 /// that the CPU need not wait for them.
 
-#include <thrust/execution_policy.h>
 #include <thrust/fill.h>
-#include <thrust/system_error.h>
 #include <thrust/transform.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "core/cuda/device_code.h"
+#include "core/cuda/thrust.h"
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
 
-/// Calls body(policy) with the Thrust policy that runs on the compute stream of `device` and does not wait. Throws
-/// Error where Thrust fails.
-template <class Body>
-void with_thrust(Device device, const Body& body) {
-  const cudaStream_t stream = compute_stream(device);
-#ifdef STAGECOACH_EMULATED
-  emulation::give(stream, [=] { body(thrust::seq); });
-#else
-  try {
-    body(thrust::cuda::par_nosync.on(stream));
-  } catch (const thrust::system_error& error) {
-    thrust_failed(error.what());
-  }
-#endif
-}
-
 template <class T>
 void fill_with(T value, Tensor& out) {
   T* to = out.mutable_data<T>();
   const std::int64_t count = out.numel();
-  with_thrust(out.device(), [=](const auto& policy) { thrust::fill_n(policy, to, count, value); });
+  with_thrust(compute_stream(out.device()), [=](const auto& policy) { thrust::fill_n(policy, to, count, value); });
 }
 
 /// out[i] = function(x[i])
@@ -45,7 +28,8 @@ void map(const Function& function, const Tensor& x, Tensor& out) {
   const T* from = x.data<T>();
   Out* to = out.mutable_data<Out>();
   const std::int64_t count = out.numel();
-  with_thrust(out.device(), [=](const auto& policy) { thrust::transform(policy, from, from + count, to, function); });
+  with_thrust(compute_stream(out.device()),
+              [=](const auto& policy) { thrust::transform(policy, from, from + count, to, function); });
 }
 
 /// out[i] = function(a[i], b[i])
@@ -55,7 +39,7 @@ void map(const Function& function, const Tensor& a, const Tensor& b, Tensor& out
   const T* right = b.data<T>();
   T* to = out.mutable_data<T>();
   const std::int64_t count = out.numel();
-  with_thrust(out.device(),
+  with_thrust(compute_stream(out.device()),
               [=](const auto& policy) { thrust::transform(policy, left, left + count, right, to, function); });
 }
 
@@ -101,7 +85,6 @@ struct ReluGrad {
 
 template <class T>
 __global__ void accumulate_kernel(const T* x, double* sum) {
-  wait_for_earlier_kernels();
   *sum += static_cast<double>(*x);
 }
 
@@ -113,7 +96,6 @@ struct Counters {
 };
 
 __global__ void increment_kernel(Counters counters) {
-  wait_for_earlier_kernels();
   if (static_cast<int>(threadIdx.x) < counters.count) {
     ++*counters.at[threadIdx.x];
   }

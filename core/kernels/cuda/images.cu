@@ -16,7 +16,6 @@ struct ChannelScale {
 };
 
 __global__ void normalize_kernel(int count, Divisor plane, ChannelScale scale, const std::uint8_t* pixels, float* out) {
-  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int channel = plane.quotient(at) % 3;
@@ -28,7 +27,6 @@ __global__ void normalize_kernel(int count, Divisor plane, ChannelScale scale, c
 template <class T>
 __global__ void count_correct_kernel(int rows, int classes, const T* logits, const std::int32_t* labels,
                                      std::int32_t* count) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<std::int32_t, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   std::int32_t correct = 0;

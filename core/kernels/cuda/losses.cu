@@ -13,7 +13,6 @@ namespace stagecoach::cuda {
 /// out = factor * the sum of values, by one block.
 template <class T>
 __global__ void sum_up(const double* values, int count, double factor, T* out) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<double, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   double sum = 0;
@@ -29,7 +28,6 @@ __global__ void sum_up(const double* values, int count, double factor, T* out) {
 template <int kRowThreads, class T>
 __global__ void cross_entropy_kernel(int classes, const T* logits, const std::int32_t* labels, double* row_losses,
                                      T* probabilities) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kRowThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const long long start = static_cast<long long>(blockIdx.x) * classes;
@@ -47,7 +45,6 @@ __global__ void cross_entropy_kernel(int classes, const T* logits, const std::in
 template <class T>
 __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_loss, const T* probabilities,
                                           const std::int32_t* labels, T factor, T* grad_logits) {
-  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const T weight = factor * *grad_loss;
@@ -59,7 +56,6 @@ __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_
 /// Block b adds up elements b kThreads + thread, and on in steps of all threads.
 template <class T>
 __global__ void squared_error_kernel(const T* a, const T* b, long long count, double* parts) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<double, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   double sum = 0;
@@ -76,7 +72,6 @@ __global__ void squared_error_kernel(const T* a, const T* b, long long count, do
 template <class T>
 __global__ void squared_error_grad_kernel(long long count, const T* grad_loss, const T* a, const T* b, T factor,
                                           T* grad_a) {
-  wait_for_earlier_kernels();
   const long long i = element();
   if (i < count) {
     grad_a[i] = factor * *grad_loss * (a[i] - b[i]);

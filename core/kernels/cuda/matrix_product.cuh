@@ -42,7 +42,6 @@ namespace stagecoach::cuda {
 
 template <class T, class A, class B, class Out>
 __global__ void product_plain(A a, B b, Out out, int depth_of_slice) {
-  wait_for_earlier_kernels();
   const Place place(out.e, 1, static_cast<int>(blockDim.x), depth_of_slice);
   const int m = place.row;
   const int n = place.column + static_cast<int>(threadIdx.x);
@@ -65,7 +64,6 @@ struct SmallTiles {
 
 template <class T, class A, class B, class Out>
 __global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out, int depth_of_slice) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(SmallTiles<T>, tiles);
   const Place place(out.e, kTile, kTile, depth_of_slice);
   const int x = static_cast<int>(threadIdx.x) % kTile;
@@ -144,7 +142,6 @@ struct RegisterShared {
 
 template <class T, class Tile, class A, class B, class Out>
 __global__ void __launch_bounds__(Tile::kThreads) product_registers(A a, B b, Out out, int depth_of_slice) {
-  wait_for_earlier_kernels();
   using Shared = RegisterShared<T, Tile, A, B>;
   STAGECOACH_SHARED(Shared, shared);
   const Place place(out.e, Tile::kRows, Tile::kColumns, depth_of_slice);
@@ -184,7 +181,6 @@ struct PartsOfSums {
 template <class T, class Result>
 __global__ void __launch_bounds__(kSumColumns* kSumRows)
     add_slices(const T* partial, int slices, int share, Result result, ProductExtents e) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(PartsOfSums<T>, parts);
   const int x = static_cast<int>(threadIdx.x) % kSumColumns;
   const int y = static_cast<int>(threadIdx.x) / kSumColumns;

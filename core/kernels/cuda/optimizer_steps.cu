@@ -51,7 +51,6 @@ __device__ const typename OptimizerTable<T>::Entry& entry_of_block(const Optimiz
 
 template <class T>
 __global__ void sgd_kernel(OptimizerTable<T> table, T rate, T momentum, T decay) {
-  wait_for_earlier_kernels();
   const auto& entry = entry_of_block(table);
   const long long i = static_cast<long long>(static_cast<int>(blockIdx.x) - entry.first_block) * kThreads + threadIdx.x;
   if (i >= entry.size) {
@@ -84,7 +83,6 @@ __device__ inline double one_minus_power(double base, double step) { return -exp
 
 template <class T>
 __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(AdamFactors<T>, factors);
   const auto& entry = entry_of_block(table);
   if (threadIdx.x == 0) {

@@ -31,7 +31,6 @@ __device__ bool wins(T value, T best) {
 template <class T>
 __global__ void max_pool2d_kernel(PoolExtents e, Divisor rows, Divisor columns, int count, const T* x, T* y,
                                   std::int32_t* argmax) {
-  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at >= count) {
     return;
@@ -63,7 +62,6 @@ __global__ void max_pool2d_kernel(PoolExtents e, Divisor rows, Divisor columns, 
 template <class T>
 __global__ void max_pool2d_grad_kernel(PoolExtents e, Divisor height, Divisor width, Divisor stride, int count,
                                        const T* grad_y, const std::int32_t* argmax, T* grad_x) {
-  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at >= count) {
     return;
@@ -98,7 +96,6 @@ constexpr int kPlaneThreads = 64;
 /// Planes that are too small for a block of their own: a thread takes a whole one.
 template <class T>
 __global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y) {
-  wait_for_earlier_kernels();
   const auto plane = static_cast<int>(element());
   if (plane < planes) {
     T sum = 0;
@@ -111,7 +108,6 @@ __global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y)
 
 template <class T>
 __global__ void plane_means_kernel(int size, const T* x, T* y) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kPlaneThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const T* plane = x + static_cast<long long>(blockIdx.x) * size;
@@ -127,7 +123,6 @@ __global__ void plane_means_kernel(int size, const T* x, T* y) {
 
 template <class T>
 __global__ void plane_means_grad_kernel(int count, Divisor size, const T* grad_y, T* grad_x) {
-  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     grad_x[at] = grad_y[size.quotient(at)] / static_cast<T>(size.value());

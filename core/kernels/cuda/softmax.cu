@@ -9,7 +9,6 @@ namespace stagecoach::cuda {
 
 template <int kThreads, bool kLogarithm, class T>
 __global__ void softmax_kernel(int classes, const T* x, T* y) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const long long start = static_cast<long long>(blockIdx.x) * classes;
@@ -22,7 +21,6 @@ __global__ void softmax_kernel(int classes, const T* x, T* y) {
 
 template <int kThreads, bool kLogarithm, class T>
 __global__ void softmax_grad_kernel(int classes, const T* grad_y, const T* y, T* grad_x) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const long long start = static_cast<long long>(blockIdx.x) * classes;

@@ -112,7 +112,6 @@ struct TensorCoreShared {
 
 template <class Tile, class A, class B, class Out>
 __global__ void __launch_bounds__(Tile::kThreads, 2) product_tensor_cores(A a, B b, Out out, int depth_of_slice) {
-  wait_for_earlier_kernels();
   using Shared = TensorCoreShared<Tile, A, B>;
   STAGECOACH_SHARED(Shared, shared);
   const Place place(out.e, Tile::kRows, Tile::kColumns, depth_of_slice);

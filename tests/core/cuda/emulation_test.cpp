@@ -22,7 +22,6 @@ struct Numbers {
 
 /// out[t] = t turned around, through shared memory.
 __global__ void turn_around(float* out) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
   __syncthreads();
@@ -30,7 +29,6 @@ __global__ void turn_around(float* out) {
 }
 
 __global__ void turn_around_without_barrier(float* out) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
   out[threadIdx.x] = numbers.at[blockDim.x - 1 - threadIdx.x];
@@ -38,7 +36,6 @@ __global__ void turn_around_without_barrier(float* out) {
 
 /// Each round writes what the next thread reads; the second barrier of a round is missing.
 __global__ void pass_on_without_second_barrier(float* out) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Numbers, numbers);
   float value = static_cast<float>(threadIdx.x);
   for (int round = 0; round < 3; ++round) {
@@ -50,14 +47,12 @@ __global__ void pass_on_without_second_barrier(float* out) {
 }
 
 __global__ void barrier_for_some() {
-  wait_for_earlier_kernels();
   if (threadIdx.x < 5) {
     __syncthreads();
   }
 }
 
 __global__ void two_barriers() {
-  wait_for_earlier_kernels();
   if (threadIdx.x < 5) {
     __syncthreads();
   } else {
@@ -67,7 +62,6 @@ __global__ void two_barriers() {
 
 /// Warps that turn their own numbers around, the second one twice.
 __global__ void turn_warps_around(float* out) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Numbers, numbers);
   const unsigned warp = threadIdx.x / 32;
   const unsigned lane = threadIdx.x % 32;
@@ -83,7 +77,6 @@ __global__ void turn_warps_around(float* out) {
 }
 
 __global__ void warp_barrier_for_some() {
-  wait_for_earlier_kernels();
   if (threadIdx.x != 40) {
     __syncwarp();
   }
@@ -92,7 +85,6 @@ __global__ void warp_barrier_for_some() {
 
 /// out [16, 8] = a [16, 8] b [8, 8], of which the tensor cores see what they see.
 __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* out, bool all) {
-  wait_for_earlier_kernels();
   const unsigned group = threadIdx.x / 4;
   const unsigned place = threadIdx.x % 4;
   const auto bits = [](const float* x, unsigned row, unsigned column) { return __float_as_uint(x[8 * row + column]); };
@@ -108,27 +100,9 @@ __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* 
   }
 }
 
-__global__ void forget_to_wait(float* out) {
-  if (threadIdx.x != 3) {
-    wait_for_earlier_kernels();
-  }
-  out[threadIdx.x] = 1;
-}
-
-__global__ void wait_too_late(float* out) {
-  STAGECOACH_SHARED(Numbers, numbers);
-  wait_for_earlier_kernels();
-  numbers.at[threadIdx.x] = 1;
-  out[threadIdx.x] = 1;
-}
-
-__global__ void read_behind(const float* x, float* out) {
-  wait_for_earlier_kernels();
-  out[threadIdx.x] = x[threadIdx.x + 1];
-}
+__global__ void read_behind(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x + 1]; }
 
 __global__ void read_behind_shared(float* out) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = 1;
   __syncthreads();
@@ -140,13 +114,11 @@ struct Much {
   char bytes[49 << 10];
 };
 __global__ void share_much() {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Much, much);
   much.bytes[threadIdx.x] = 0;
 }
 
 __global__ void write_places(unsigned* out) {
-  wait_for_earlier_kernels();
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   out[block * blockDim.x * blockDim.y * blockDim.z + thread] = 1000 * block + thread;
@@ -264,14 +236,6 @@ TEST(Emulation, TensorCoresRefuseAWarpThatIsNotWhole) {
   EXPECT_TRUE(fails_with({"multiply_on_tensor_cores", "a warp of 8 threads"}, [&] {
     launch(multiply_on_tensor_cores, 1, 8, 0, nullptr, a.data(), b.data(), out.data(), true);
   }));
-}
-
-TEST(Emulation, AKernelThatDoesNotWaitForEarlierOnesIsAnError) {
-  std::vector<float> out(8);
-  EXPECT_TRUE(fails_with({"forget_to_wait", "thread (3, 0, 0) of block (0, 0, 0)", "wait_for_earlier_kernels"},
-                         [&] { launch(forget_to_wait, 2, 8, 0, nullptr, out.data()); }));
-  EXPECT_TRUE(fails_with({"wait_too_late", "thread (0, 0, 0) of block (0, 0, 0)", "wait_for_earlier_kernels"},
-                         [&] { launch(wait_too_late, 2, 8, 0, nullptr, out.data()); }));
 }
 
 /// A stream that records.

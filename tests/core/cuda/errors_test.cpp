@@ -10,11 +10,11 @@
 
 #include "core/allocator.h"
 #include "core/cuda/check.h"
-#include "core/cuda/emulation/machine.h"
 #include "core/cuda_backend.h"
 #include "core/ops.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "tests/emulation/machine.h"
 #include "tests/support/devices.h"
 
 namespace stagecoach {

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <new>
 
-#include "core/cuda/emulation/machine.h"
-#include "core/cuda/emulation/stream.h"
+#include "tests/emulation/machine.h"
+#include "tests/emulation/stream.h"
 
 namespace stagecoach::cuda::emulation {
 

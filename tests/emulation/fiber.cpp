@@ -1,4 +1,4 @@
-#include "core/cuda/emulation/fiber.h"
+#include "tests/emulation/fiber.h"
 
 #include <ucontext.h>
 

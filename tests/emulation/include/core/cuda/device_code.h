@@ -1,18 +1,21 @@
 #pragma once
 /// @file
-/// Device code as plain C++, for a machine without a GPU; see core/cuda/device_code.h.
+/// Device code as plain C++, for a machine without a GPU, in place of the header of this name in core/.
 
-#include <cuda_runtime.h>  // that of emulation/include
+#include <cuda_runtime.h>  // that of the emulation
 
 #include <type_traits>
 
-#include "core/cuda/emulation/block.h"
-#include "core/cuda/emulation/stream.h"
+#include "core/cuda/check.h"
+#include "tests/emulation/block.h"
+#include "tests/emulation/stream.h"
 
 #define STAGECOACH_SHARED(Type, name) \
   Type& name = *static_cast<Type*>(::stagecoach::cuda::emulation::shared(sizeof(Type), alignof(Type)))
 
 namespace stagecoach::cuda {
+
+inline constexpr bool kIsEmulated = true;
 
 template <class... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
@@ -26,8 +29,6 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
     emulation::run(code, grid, block, {&thread, [](const void* body) { (*static_cast<decltype(&thread)>(body))(); }});
   });
 }
-
-inline void wait_for_earlier_kernels() { emulation::wait_for_earlier_kernels(); }
 
 template <class T>
 T load_if(bool inside, const T* address, T outside = 0) {

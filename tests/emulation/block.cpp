@@ -1,4 +1,4 @@
-#include "core/cuda/emulation/block.h"
+#include "tests/emulation/block.h"
 
 #include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda/emulation/fiber.h"
 #include "core/error.h"
+#include "tests/emulation/fiber.h"
 
 thread_local uint3 threadIdx{};
 thread_local uint3 blockIdx{};
@@ -65,7 +65,6 @@ class Runner {
   void run_block(Thread thread, bool backwards);
   void wait(Scope scope, const std::source_location& where);
   void* shared(std::size_t bytes, std::size_t alignment);
-  void wait_for_earlier_kernels() { current_->has_waited = true; }
   int lane() const { return static_cast<int>(current_->at % kWarp); }
   const void* exchange(const void* mine, std::size_t bytes, const std::source_location& where);
 
@@ -80,14 +79,12 @@ class Runner {
     uint3 index{};
     std::size_t shared_objects = 0;  // that its thread has asked for
     std::size_t exchanges = 0;       // that its thread has taken part in
-    bool has_waited = false;         // for earlier kernels
     Scope waits = Scope::nobody;
     std::source_location where;
   };
   using Workers = std::vector<Worker*>;
 
   bool start_next(Worker& worker);
-  void check_has_waited(const Worker& worker) const;
   void resume(Worker& worker);
   void begin_all();
   Workers waiting();
@@ -116,7 +113,6 @@ void Runner::Worker::work(void* self) {
     while (worker.runner.failure_ == nullptr && worker.runner.start_next(worker)) {
       try {
         worker.runner.thread_();
-        worker.runner.check_has_waited(worker);
       } catch (...) {
         worker.runner.failure_ = std::current_exception();
       }
@@ -138,16 +134,8 @@ bool Runner::start_next(Worker& worker) {
                   static_cast<unsigned>(row / blockDim.y)};
   worker.shared_objects = 0;
   worker.exchanges = 0;
-  worker.has_waited = false;
   threadIdx = worker.index;
   return true;
-}
-
-void Runner::check_has_waited(const Worker& worker) const {
-  if (!worker.has_waited) {
-    throw Error(fmt::format("thread {} of block {} did not begin with wait_for_earlier_kernels()",
-                            text_of(worker.index), text_of(blockIdx)));
-  }
 }
 
 void Runner::resume(Worker& worker) {
@@ -267,14 +255,12 @@ void Runner::run_block(Thread thread, bool backwards) {
 }
 
 void Runner::wait(Scope scope, const std::source_location& where) {
-  check_has_waited(*current_);
   current_->waits = scope;
   current_->where = where;
   current_->fiber.pause();
 }
 
 void* Runner::shared(std::size_t bytes, std::size_t alignment) {
-  check_has_waited(*current_);
   const std::size_t index = current_->shared_objects++;
   if (index == shared_.size()) {
     shared_bytes_ += bytes;
@@ -325,8 +311,6 @@ cudaError_t check_launch(dim3 grid, dim3 block, std::size_t shared_bytes) {
   }
   return shared_bytes <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue;
 }
-
-void wait_for_earlier_kernels() { runner().wait_for_earlier_kernels(); }
 
 void run(const void* kernel, dim3 grid, dim3 block, Thread thread) {
   gridDim = grid;

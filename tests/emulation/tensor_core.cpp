@@ -1,4 +1,4 @@
-#include "core/cuda/emulation/tensor_core.h"
+#include "core/cuda/tensor_core.h"
 
 namespace stagecoach::cuda {
 namespace {

@@ -11,9 +11,6 @@
 ///
 /// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call for tensor cores.
 ///
-/// A thread that does not call wait_for_earlier_kernels() is an error too, or calls it only behind a barrier or behind
-/// shared memory.
-///
 /// Not emulated: atomics, warps in step, and anything asynchronous: streams run in order.
 
 #include <cuda_runtime.h>
@@ -38,8 +35,6 @@ void run(const void* kernel, dim3 grid, dim3 block, Thread thread);
 /// all threads of a block is the same one.
 void* shared(std::size_t bytes, std::size_t alignment);
 
-/// The running thread says that it waits; `run` throws Error unless all threads do, before all that this file sees.
-void wait_for_earlier_kernels();
 /// The running thread's number in its warp.
 int lane();
 /// What the 32 threads of the running thread's warp give at this place, one behind the other: `bytes` each, at most 64.

@@ -1,4 +1,4 @@
-#include "core/cuda/emulation/stream.h"
+#include "tests/emulation/stream.h"
 
 #include <chrono>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda/emulation/machine.h"
+#include "tests/emulation/machine.h"
 
 using Jobs = std::vector<std::function<void()>>;
 

@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// Tensor cores on a CPU; see core/cuda/tensor_core.h.
+/// Tensor cores on a CPU, in place of the header of this name in core/.
 
 #include <bit>
 #include <cstdint>
 #include <source_location>
 
-#include "core/cuda/emulation/block.h"
+#include "tests/emulation/block.h"
 
 namespace stagecoach::cuda {
 
