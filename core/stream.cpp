@@ -43,7 +43,7 @@ void Event::synchronize() const {
 }
 
 double Event::seconds_between(const Event& start, const Event& end) {
-  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between needs two recorded times");
+  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between expected two events of record_time, got others");
   if (start.mark_ != nullptr && end.mark_ != nullptr) {
     return cuda::seconds_between(*start.mark_, *end.mark_);
   }

@@ -28,7 +28,7 @@ TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
   }
   throw DataError(
       fmt::format("{} holds no known data. Looked for CIFAR-10 (data_batch_1.bin, test_batch.bin, or the "
-                  "folder cifar-10-batches-bin) and for pictures (train/<class>/*.png or *.jpg and "
+                  "folder cifar-10-batches-bin) and for images (train/<class>/*.png or *.jpg and "
                   "test/<class>/…); {}",
                   where, kHowToGetData));
 }

@@ -14,7 +14,7 @@ namespace stagecoach {
 
 class Optimizer {
  public:
-  /// Every parameter must be a leaf that requires a gradient, and appear once; all lie on one device.
+  /// Every parameter must be a leaf that requires a gradient, and appear once; all are on one device.
   explicit Optimizer(NamedTensors parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
@@ -43,7 +43,7 @@ class Optimizer {
   void add_state(const std::string& part);
   /// Updates the parameters that have a gradient; each one's state is in the order of add_state.
   virtual void update(std::span<ParameterUpdate> updates) = 0;
-  /// Where the parameters lie.
+  /// The device of the parameters.
   Device device() const { return steps_done_.device(); }
 
  private:

@@ -42,7 +42,7 @@ class ByParameter final : public Replica {
  public:
   explicit ByParameter(const Start& start) : Replica(start), background_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].second.on_gradient([this, i](Tensor& parameter) {
+      parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
         if (last_) {
           times_.gradient_came(i);
           pending_.push_back(background_.run(

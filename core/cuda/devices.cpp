@@ -39,12 +39,12 @@ std::string obstacle(int& count) {
 
 namespace {
 
-/// How many GPUs there are; `wanted` is what the error says.
-int require_gpus(const std::string& wanted) {
+/// How many GPUs there are; the error names `requested`.
+int require_gpus(const std::string& requested) {
   int count = 0;
   if (const std::string why = obstacle(count); !why.empty()) {
     cudaGetLastError();
-    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", wanted, why));
+    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", requested, why));
   }
   return count;
 }

@@ -31,7 +31,7 @@ __device__ inline std::uint32_t round_to_tf32(float value) {
 /// sums += a b
 __device__ inline void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
-  // volatile: all threads of the warp must come here together, so it may not be moved behind a branch.
+  // volatile: all threads of the warp must come here together, so it must not be moved into a branch.
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"

@@ -4,7 +4,7 @@
 /// in each of the files core/kernels/cpu/*.cpp and core/kernels/cuda/*.cu, which have equal names. The operations of
 /// `core/ops.h` choose shapes, check them, record gradients, and call a row. Kernels know nothing of autograd.
 ///
-/// Shapes stand beside the arguments. Unless said otherwise all floating tensors of a call have one type, float32 or
+/// Shapes are beside the arguments. Unless said otherwise all floating tensors of a call have one type, float32 or
 /// float64, and outputs (the last arguments) are allocated by the caller and wholly overwritten.
 
 #include <cstdint>

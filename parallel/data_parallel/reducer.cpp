@@ -47,13 +47,13 @@ Reducer::Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSett
   }
   build(bucket_layout(parameters_, reverse_order(parameters_.size()), settings_.caps));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].second.on_gradient([this, i](Tensor&) { take_gradient(i); });
+    parameters_[i].second.set_gradient_hook([this, i](Tensor&) { take_gradient(i); });
   }
 }
 
 Reducer::~Reducer() {
   for (auto& [name, parameter] : parameters_) {
-    parameter.on_gradient({});
+    parameter.set_gradient_hook({});
   }
 }
 

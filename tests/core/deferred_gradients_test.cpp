@@ -182,7 +182,7 @@ TEST(DeferredGradients, CallHooksWhenWhatWasHeldIsAdded) {
   const Tensor x = random_leaf({2, 3}, "x");
   Tensor weight = random_leaf({3, 3}, "weight");
   int calls = 0;
-  weight.on_gradient([&](Tensor& leaf) {
+  weight.set_gradient_hook([&](Tensor& leaf) {
     EXPECT_TRUE(leaf.grad().defined());
     ++calls;
   });

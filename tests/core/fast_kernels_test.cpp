@@ -219,8 +219,8 @@ TEST(FastConv2d, ThreadsDoNotChangeAWideLayer) {
   }
 }
 
-// What a picture gives does not depend on the pictures beside it: a batch may be cut into any micro-batches.
-TEST(FastConv2d, PicturesOfAWideLayerAreAlone) {
+// What an image gives does not depend on the images beside it: a batch may be cut into any micro-batches.
+TEST(FastConv2d, ImagesOfAWideLayerAreAlone) {
   const Device device = test::fresh_device();
   for (const ConvShape& s : kWideShapes) {
     const std::int64_t in = s.channels * s.height * s.width;

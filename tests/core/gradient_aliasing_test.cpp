@@ -77,7 +77,7 @@ TEST(GradientAliasing, ALeafSummandWithAnotherUse) {
 TEST(GradientAliasing, AHookThatChangesItsGradientChangesNoOther) {
   Tensor x = leaf(1);
   Tensor y = leaf(2);
-  x.on_gradient([](Tensor& mine) { mine.grad().fill(0); });
+  x.set_gradient_hook([](Tensor& mine) { mine.grad().fill(0); });
   backward(add(x, y), of({3, 4}, {2}));
   EXPECT_EQ(grad_of(x), (Values{0, 0}));
   EXPECT_EQ(grad_of(y), (Values{3, 4}));

@@ -87,7 +87,7 @@ const ConvCase kConvCases[] = {
     {{2, 17, 6, 5}, 70, {1, 1, 0}}, {{1, 70, 5, 7}, 6, {3, 1, 1}},
     {{1, 3, 9, 4}, 70, {5, 3, 2}},  {{5, 6, 8, 3}, 1, {3, 3, 0}},
     {{2, 1, 2, 13}, 3, {1, 3, 1}},  // padding around a kernel of one: some outputs are the bias alone
-    {{1, 17, 3, 3}, 3, {5, 1, 1}},  // the kernel is larger than the picture
+    {{1, 17, 3, 3}, 3, {5, 1, 1}},  // the kernel is larger than the image
     {{2, 3, 6, 6}, 1, {3, 2, 0}},   {{1, 1, 11, 5}, 1, {5, 1, 0}},
     {{2, 6, 7, 7}, 17, {1, 2, 0}},  // a shortcut of a residual network
     {{5, 3, 1, 1}, 6, {3, 1, 1}},   // nearly all padding

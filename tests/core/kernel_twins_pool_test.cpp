@@ -1,4 +1,4 @@
-// Pooling, and the normalisation of pictures.
+// Pooling, and the normalisation of images.
 
 #include <algorithm>
 #include <cmath>

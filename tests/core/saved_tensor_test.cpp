@@ -94,7 +94,7 @@ TEST(SavedTensor, UncheckedVersionsReadsTheNewValues) {
   graph.weight.fill(2);
   {
     const UncheckedVersions unchecked;
-    backward(graph.y, graph.upstream, Graph::keep);
+    backward(graph.y, graph.upstream, RetainGraph::yes);
   }
   EXPECT_TRUE(same_bytes(graph.x.grad(), [&] {
     Tensor x = graph.x.detach().set_requires_grad(true);
@@ -107,7 +107,7 @@ TEST(SavedTensor, UncheckedVersionsReadsTheNewValues) {
 // Weight stashing: the optimizer's new weights lie in fresh storage, the graph keeps the old ones.
 TEST(SavedTensor, RebindKeepsTheOldValuesForTheGraph) {
   Recorded graph;
-  backward(graph.y, graph.upstream, Graph::keep);
+  backward(graph.y, graph.upstream, RetainGraph::yes);
   const Tensor wanted_x = graph.x.grad().clone();
   const Tensor wanted_weight = graph.weight.grad().clone();
   graph.x.zero_grad();
@@ -138,11 +138,11 @@ TEST(SavedTensor, ASecondBackwardIsRefused) {
 
 TEST(SavedTensor, AKeptGraphRunsAgain) {
   Recorded graph;
-  backward(graph.y, graph.upstream, Graph::keep);
+  backward(graph.y, graph.upstream, RetainGraph::yes);
   const Tensor once = graph.x.grad().clone();
-  backward(graph.y, graph.upstream, Graph::keep);
+  backward(graph.y, graph.upstream, RetainGraph::yes);
   EXPECT_TRUE(same_bytes(graph.x.grad(), add(once, once)));
-  auto deferred = backward_inputs(graph.y, graph.upstream, std::vector{graph.x}, Graph::keep);
+  auto deferred = backward_inputs(graph.y, graph.upstream, std::vector{graph.x}, RetainGraph::yes);
   deferred.run();
   backward(graph.y, graph.upstream);
   EXPECT_TRUE(same_bytes(graph.weight.grad(), [&] {

@@ -19,7 +19,7 @@ using test::same_bytes;
 
 class DeviceLoaderOn : public ::testing::TestWithParam<Device> {
  protected:
-  /// 23 pictures in batches of 5: the last one is ragged.
+  /// 23 images in batches of 5: the last one is ragged.
   Loader loader(bool prefetch = true) const {
     return Loader(data_.train, {.batch_size = 5, .seed = 3, .augment = true, .prefetch = prefetch});
   }

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kMaxThreads = 1024;
 constexpr std::size_t kWarp = 32;
-constexpr std::size_t kMostExchanged = 64;         // bytes a thread
+constexpr std::size_t kMaxExchanged = 64;          // bytes a thread
 constexpr std::size_t kMaxSharedBytes = 48 << 10;  // what a block has without asking for more
 
 std::string text_of(const uint3& at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }
@@ -278,12 +278,12 @@ void* Runner::shared(std::size_t bytes, std::size_t alignment) {
 /// A thread may still read the last round while another writes the next, but not the one after that.
 const void* Runner::exchange(const void* mine, std::size_t bytes, const std::source_location& where) {
   const std::size_t warp = current_->at / kWarp;
-  if (bytes > kMostExchanged || threads_of_warp(warp) != kWarp) {
+  if (bytes > kMaxExchanged || threads_of_warp(warp) != kWarp) {
     throw Error(fmt::format("an exchange of {} bytes by a warp of {} threads", bytes, threads_of_warp(warp)));
   }
   const std::size_t round = current_->exchanges++ % 2;
-  exchanged_.resize(std::max(exchanged_.size(), 2 * kMaxThreads * kMostExchanged));
-  char* of_warp = exchanged_.data() + (round * kMaxThreads + warp * kWarp) * kMostExchanged;
+  exchanged_.resize(std::max(exchanged_.size(), 2 * kMaxThreads * kMaxExchanged));
+  char* of_warp = exchanged_.data() + (round * kMaxThreads + warp * kWarp) * kMaxExchanged;
   std::memcpy(of_warp + current_->at % kWarp * bytes, mine, bytes);
   wait(Scope::warp, where);
   return of_warp;

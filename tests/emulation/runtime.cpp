@@ -41,7 +41,7 @@ class Heap {
     blocks_[memory] = {current_device, bytes};
     return memory;
   }
-  bool give_back(void* memory) {
+  bool deallocate(void* memory) {
     const std::lock_guard lock(mutex_);
     const auto block = blocks_.find(memory);
     if (block == blocks_.end()) {
@@ -207,7 +207,7 @@ cudaError_t cudaFree(void* memory) {
   if (const cudaError_t error = unless_recording(); error != cudaSuccess) {
     return error;
   }
-  return heap().give_back(memory) ? cudaSuccess : cudaErrorInvalidValue;
+  return heap().deallocate(memory) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {

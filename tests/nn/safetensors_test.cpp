@@ -183,8 +183,8 @@ TEST(Safetensors, RefusesNamesThatTheFileCouldNotHold) {
 TEST(Safetensors, RefusesWhatIsNoFile) {
   const TemporaryFolder folder;
   EXPECT_TRUE(fails_with<DataError>({folder.file("none").c_str()}, [&] { load_tensors(folder.file("none")); }));
-  EXPECT_TRUE(fails_with<DataError>({"not a plain file"}, [&] { load_tensors(folder.path().string()); }));
-  EXPECT_TRUE(fails_with<DataError>({"not a plain file"}, [&] { load_tensors("/dev/null"); }));
+  EXPECT_TRUE(fails_with<DataError>({"not a regular file"}, [&] { load_tensors(folder.path().string()); }));
+  EXPECT_TRUE(fails_with<DataError>({"not a regular file"}, [&] { load_tensors("/dev/null"); }));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace stagecoach::cpu {
 namespace {
 
-/// Calls body(i) for every place of channel `c`, plane by plane.
+/// Calls body(i) for every index of channel `c`, plane by plane.
 template <class Body>
 void for_each_in_channel(const ChannelLayout& layout, std::int64_t c, const Body& body) {
   for (std::int64_t n = 0; n < layout.samples; ++n) {

@@ -22,7 +22,7 @@ struct ChannelLayout {
   std::int64_t start(std::int64_t sample, std::int64_t channel) const { return (sample * channels + channel) * plane; }
 };
 
-/// The sum of value(i) over the places i of channel `c`: a fixed order, in lanes that the compiler can
+/// The sum of value(i) over the indices i of channel `c`: a fixed order, in lanes that the compiler can
 /// keep in one vector, so the result depends on nothing but the shape.
 template <class T, class Value>
 T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& value) {

@@ -84,7 +84,7 @@ void relu(const Tensor& x, Tensor& out) {
   dispatch_floating(out.dtype(), "relu", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = out.mutable_data<T>();
-    // Written so that a value that is not a number stays one: a diverged run must be seen.
+    // Written so that NaN stays NaN: a diverged run must be seen.
     for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = from[i] < 0 ? T(0) : from[i]; });
   });
 }

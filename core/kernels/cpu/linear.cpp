@@ -3,22 +3,22 @@
 #include "core/kernels/cpu/channels.h"
 #include "core/kernels/cpu/lanes.h"
 #include "core/kernels/cpu/matrix_product.h"
-#include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
+#include "core/kernels/cpu/workspace.h"
 #include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
 namespace fast {
 
-/// Lanes are samples: a group of samples is turned to [I, lanes], so that a weight meets a vector of samples.
+/// Lanes are samples: a group of samples is transposed to [I, lanes], so that a weight multiplies a vector of samples.
 template <class T>
 void linear(Device device, const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y) {
   const std::int64_t groups = groups_of<T>(shape.samples);
   const std::int64_t x_group = shape.inputs * kLanes<T>;
   const std::int64_t y_group = shape.outputs * kLanes<T>;
-  Scratch<T> x_lanes(device, groups * x_group);  // [G, I, lanes]
-  Scratch<T> y_lanes(device, groups * y_group);  // [G, O, lanes]
+  Workspace<T> x_lanes(device, groups * x_group);  // [G, I, lanes]
+  Workspace<T> y_lanes(device, groups * y_group);  // [G, O, lanes]
   const auto samples_from = [&](std::int64_t group) { return shape.samples - group * kLanes<T>; };
   parallel_for(device, groups, [&](std::int64_t group) {
     rows_to_lanes(x + group * x_group, shape.inputs, samples_from(group), shape.inputs,

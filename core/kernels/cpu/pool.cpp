@@ -7,7 +7,7 @@
 namespace stagecoach::cpu {
 namespace {
 
-/// A value that is not a number wins, and stays: a diverged run must be seen.
+/// NaN wins, and stays: a diverged run must be seen.
 template <class T>
 bool wins(T value, T best) {
   return (static_cast<int>(value > best) | static_cast<int>(value != value)) != 0;
@@ -48,7 +48,7 @@ void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int6
   });
 }
 
-/// The way back where windows do not overlap: grad_y [P, Q] goes to grad_x [H, W], which is 0 elsewhere.
+/// The backward where windows do not overlap: grad_y [P, Q] goes to grad_x [H, W], which is 0 elsewhere.
 template <class T>
 void unpool_plane_2x2(const T* grad_y, const std::int32_t* argmax, std::int64_t height, std::int64_t width,
                       std::int64_t rows, std::int64_t columns, T* grad_x) {
@@ -80,18 +80,18 @@ void max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& argmax
     const std::int64_t width = x.size(3);
     const std::int64_t rows = y.size(2);
     const std::int64_t columns = y.size(3);
-    const T* from = x.data<T>();                         // [N, C, H, W]
-    T* to = y.mutable_data<T>();                         // [N, C, P, Q]
-    auto* places = argmax.mutable_data<std::int32_t>();  // [N, C, P, Q]
+    const T* from = x.data<T>();                          // [N, C, H, W]
+    T* to = y.mutable_data<T>();                          // [N, C, P, Q]
+    auto* indices = argmax.mutable_data<std::int32_t>();  // [N, C, P, Q]
     parallel_for(x.device(), x.size(0), [&](std::int64_t n) {
       for (std::int64_t plane = n * channels; plane < (n + 1) * channels; ++plane) {
         const T* in = from + plane * height * width;
         T* out = to + plane * rows * columns;
-        std::int32_t* place = places + plane * rows * columns;
+        std::int32_t* index = indices + plane * rows * columns;
         if (is_2x2(window)) {
-          pool_plane_2x2(in, width, rows, columns, out, place);
+          pool_plane_2x2(in, width, rows, columns, out, index);
         } else {
-          pool_plane(in, height, width, window, rows, columns, out, place);
+          pool_plane(in, height, width, window, rows, columns, out, index);
         }
       }
     });
@@ -105,18 +105,18 @@ void max_pool2d_grad(const Tensor& grad_y, const Tensor& argmax, const Window& w
     const std::int64_t columns = grad_y.size(3);
     const std::int64_t height = grad_x.size(2);
     const std::int64_t width = grad_x.size(3);
-    const T* from = grad_y.data<T>();                  // [N, C, P, Q]
-    const auto* places = argmax.data<std::int32_t>();  // [N, C, P, Q]
-    T* to = grad_x.mutable_data<T>();                  // [N, C, H, W]
+    const T* from = grad_y.data<T>();                   // [N, C, P, Q]
+    const auto* indices = argmax.data<std::int32_t>();  // [N, C, P, Q]
+    T* to = grad_x.mutable_data<T>();                   // [N, C, H, W]
     parallel_for(grad_y.device(), grad_y.size(0), [&](std::int64_t n) {
       for (std::int64_t plane = n * channels; plane < (n + 1) * channels; ++plane) {
         const T* grad = from + plane * rows * columns;
-        const std::int32_t* place = places + plane * rows * columns;
+        const std::int32_t* index = indices + plane * rows * columns;
         T* into = to + plane * height * width;
         if (is_2x2(window)) {
-          unpool_plane_2x2(grad, place, height, width, rows, columns, into);
+          unpool_plane_2x2(grad, index, height, width, rows, columns, into);
         } else {
-          unpool_plane(grad, place, rows * columns, height * width, into);
+          unpool_plane(grad, index, rows * columns, height * width, into);
         }
       }
     });

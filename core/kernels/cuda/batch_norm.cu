@@ -1,14 +1,14 @@
 /// @file
-/// Channel by channel: sums over all but dimension 1 of [N, C, S], by CUB blocks, and batch norm, which needs them.
+/// Sums over all but dimension 1 of [N, C, S], by CUB, and batch norm, which needs them.
 
 #include <algorithm>
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
-#include "core/kernels/cuda/divisor.cuh"
-#include "core/kernels/cuda/neighbours.cuh"
+#include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/product_plan.h"
 #include "core/kernels/cuda/threads.cuh"
+#include "core/kernels/cuda/vectorized.cuh"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
@@ -32,21 +32,21 @@ struct ChannelExtents {
 inline int parts_of(const ChannelExtents& e) {
   constexpr long long kMinPart = 2048;  // values: eight per thread
   constexpr int kMaxParts = 128;
-  constexpr int kWanted = 8 * kEnoughBlocks;  // an SM runs eight blocks at once, and memory wants many readers
+  constexpr int kMaxBlocks = 8 * kTargetBlocks;  // an SM runs eight blocks at once, and memory needs many loads at once
   const long long values = 1LL * e.samples * e.plane;
-  const long long wanted = std::min<long long>(kWanted / std::max(e.channels, 1), values / kMinPart);
-  return static_cast<int>(std::clamp<long long>(wanted, 1, kMaxParts));
+  const long long parts = std::min<long long>(kMaxBlocks / std::max(e.channels, 1), values / kMinPart);
+  return static_cast<int>(std::clamp<long long>(parts, 1, kMaxParts));
 }
 
-/// Where the values of a channel lie.
-struct ChannelWalk {
-  explicit ChannelWalk(const ChannelExtents& e)
+/// The values of each channel in memory.
+struct ChannelLayout {
+  explicit ChannelLayout(const ChannelExtents& e)
       : channels(e.channels), values(e.samples * e.plane), parts(parts_of(e)), plane(std::max(e.plane, 1)) {}
   int channels;
   int values;  // N S
   int parts;
-  Divisor plane;  // S
-  __device__ int place(int channel, int value) const {
+  FastDivmod plane;  // S
+  __device__ int index(int channel, int value) const {
     const int n = plane.quotient(value);
     return (n * channels + channel) * plane.value() + plane.remainder(value, n);
   }
@@ -54,20 +54,20 @@ struct ChannelWalk {
 
 /// A block sums one part of one channel. If that is the whole channel it is finished here.
 template <class Sums, class Value, class Finish>
-__global__ void sum_part(ChannelWalk walk, Value value, Finish finish, Sums* partial) {
+__global__ void sum_part(ChannelLayout layout, Value value, Finish finish, Sums* partial) {
   using Reduction = BlockReduction<Sums, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const int channel = static_cast<int>(blockIdx.x) / walk.parts;
-  const int part = static_cast<int>(blockIdx.x) % walk.parts;
-  const int size = (walk.values + walk.parts - 1) / walk.parts;
-  const int end = (part + 1) * size < walk.values ? (part + 1) * size : walk.values;
+  const int channel = static_cast<int>(blockIdx.x) / layout.parts;
+  const int part = static_cast<int>(blockIdx.x) % layout.parts;
+  const int size = (layout.values + layout.parts - 1) / layout.parts;
+  const int end = (part + 1) * size < layout.values ? (part + 1) * size : layout.values;
   Sums sums{};
   for (int v = part * size + static_cast<int>(threadIdx.x); v < end; v += kThreads) {
-    sums = sums + value(channel, walk.place(channel, v));
+    sums = sums + value(channel, layout.index(channel, v));
   }
   sums = reduce_block(reduction, sums, Sum{});
   if (threadIdx.x == 0) {
-    if (walk.parts == 1) {
+    if (layout.parts == 1) {
       finish(channel, sums);
     } else {
       partial[blockIdx.x] = sums;
@@ -77,32 +77,32 @@ __global__ void sum_part(ChannelWalk walk, Value value, Finish finish, Sums* par
 
 /// A thread adds the parts of one channel, in their order.
 template <class Sums, class Finish>
-__global__ void add_parts(ChannelWalk walk, Finish finish, const Sums* partial) {
+__global__ void add_parts(ChannelLayout layout, Finish finish, const Sums* partial) {
   const auto channel = static_cast<int>(element());
-  if (channel < walk.channels) {
+  if (channel < layout.channels) {
     Sums sums{};
-    for (int part = 0; part < walk.parts; ++part) {
-      sums = sums + partial[channel * walk.parts + part];
+    for (int part = 0; part < layout.parts; ++part) {
+      sums = sums + partial[channel * layout.parts + part];
     }
     finish(channel, sums);
   }
 }
 
-/// Calls finish(channel, the sum of value(channel, place) over its places in x) once per channel.
+/// Calls finish(channel, the sum of value(channel, index) over its indices in x) once per channel.
 template <class T, class Sums = T, class Value, class Finish>
 void sum_channels(const Tensor& x, const Value& value, const Finish& finish) {
-  const ChannelWalk walk{ChannelExtents(x)};
-  if (walk.channels == 0) {
+  const ChannelLayout layout{ChannelExtents(x)};
+  if (layout.channels == 0) {
     return;
   }
-  const int blocks = walk.channels * walk.parts;
+  const int blocks = layout.channels * layout.parts;
   Workspace<T> workspace(std::int64_t{1} * blocks * (sizeof(Sums) / sizeof(T)), x.device());
   auto* partial = reinterpret_cast<Sums*>(workspace.data());
   const cudaStream_t stream = compute_stream(x.device());
-  launch(sum_part<Sums, Value, Finish>, static_cast<unsigned>(blocks), kThreads, 0, stream, walk, value, finish,
+  launch(sum_part<Sums, Value, Finish>, static_cast<unsigned>(blocks), kThreads, 0, stream, layout, value, finish,
          partial);
-  if (walk.parts > 1) {
-    launch(add_parts<Sums, Finish>, blocks_for(walk.channels), kThreads, 0, stream, walk, finish, partial);
+  if (layout.parts > 1) {
+    launch(add_parts<Sums, Finish>, blocks_for(layout.channels), kThreads, 0, stream, layout, finish, partial);
   }
 }
 
@@ -158,17 +158,18 @@ void sum_parameter_gradients(const Tensor& grad_y, const Tensor& x, const Tensor
 
 // ---- Element by element
 
-/// out = of_channel(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread takes kWide neighbours,
-/// all of one channel: what depends on the channel is worked out once for them. `plane` counts in kWide elements.
+/// out = of_channel(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread takes kWide
+/// elements side by side, all of one channel: what depends on the channel is computed once for them. `plane` counts in
+/// kWide elements.
 template <int kWide, class OfChannel, class T, class... Inputs>
-__global__ void map_elements(int count, Divisor channels, Divisor plane, OfChannel of_channel, T* out,
+__global__ void map_elements(int count, FastDivmod channels, FastDivmod plane, OfChannel of_channel, T* out,
                              const Inputs*... inputs) {
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int row = plane.quotient(at);
     const auto function = of_channel(channels.remainder(row, channels.quotient(row)));
-    reinterpret_cast<Neighbours<T, kWide>*>(out)[at] =
-        map_neighbours<T, kWide>(function, reinterpret_cast<const Neighbours<T, kWide>*>(inputs)[at]...);
+    reinterpret_cast<Vector<T, kWide>*>(out)[at] =
+        map_vector<T, kWide>(function, reinterpret_cast<const Vector<T, kWide>*>(inputs)[at]...);
   }
 }
 
@@ -180,10 +181,10 @@ void for_each_element(const Tensor& x, const OfChannel& of_channel, T* out, cons
     const int count = e.samples * e.channels * plane;
     if (count > 0) {
       launch(map_elements<kWide, OfChannel, T, Inputs...>, blocks_for(count), kThreads, 0, compute_stream(x.device()),
-             count, Divisor(e.channels), Divisor(plane), of_channel, out, inputs...);
+             count, FastDivmod(e.channels), FastDivmod(plane), of_channel, out, inputs...);
     }
   };
-  in_fours_or_ones(e.plane, body, out, inputs...);
+  with_vector_width(e.plane, body, out, inputs...);
 }
 
 template <class T>

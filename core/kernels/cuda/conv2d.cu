@@ -1,8 +1,7 @@
 /// @file
-/// Convolutions as matrix products whose second operand is never written down: its elements are looked up in the
-/// picture when they are needed ("implicit" products; Chetlur et al., "cuDNN: Efficient primitives for deep learning",
-/// 2014, section 3). The kernels, from plain to tensor cores, are in matrix_product.cuh, which names the page of their
-/// measured speeds.
+/// Convolutions as matrix products by implicit im2col: the second operand is never stored, its elements are loaded from
+/// the image when they are needed (Chetlur et al., "cuDNN: Efficient primitives for deep learning", 2014, section 3).
+/// The kernels, from plain to tensor cores, are in matrix_product.cuh, which names the page of their measured speeds.
 ///
 ///   forward      y[o, (n, p, q)]            = sum over (c, i, j) of weight[o, (c, i, j)] x[n, c, h, w]
 ///   grad_input   grad_x[c, (n, h, w)]       = sum over (o, i, j) of weight[o, c, i, j]   grad_y[n, o, p, q]
@@ -12,7 +11,7 @@
 /// where h = p stride + i - padding and w = q stride + j - padding throughout.
 
 #include "core/kernels/cuda/arguments.h"
-#include "core/kernels/cuda/divisor.cuh"
+#include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/matrix_product.cuh"
 #include "core/kernels/cuda/products.h"
 #include "core/kernels/groups.h"
@@ -51,16 +50,16 @@ struct ConvExtents {
   int columns;  // Q
 };
 
-/// Cuts one number into three: at = (first * middle.value() + second) * last.value() + third.
-struct Three {
+struct Index3 {
   int first;
   int second;
   int third;
 };
-struct Cut {
-  Divisor middle;
-  Divisor last;
-  __device__ Three operator()(int at) const {
+/// Unflattens an index: at = (first * middle.value() + second) * last.value() + third.
+struct Unflatten {
+  FastDivmod middle;
+  FastDivmod last;
+  __device__ Index3 operator()(int at) const {
     const int rest = last.quotient(at);
     const int first = middle.quotient(rest);
     return {first, middle.remainder(rest, first), last.remainder(at, rest)};
@@ -69,12 +68,12 @@ struct Cut {
 
 // ---- Windows
 //
-// An element of a picture is found by two indices: where the window lies, and the tap, which is a place in the window.
-// Its place in memory is the sum of two numbers, one from each. Whether there is a pixel at all takes one instruction:
-// a window's mask says which of its rows and columns look at none, and a tap's mask is its row and its column.
+// An element of an image has two indices: the position of the window, and the tap within the window. Its address is the
+// sum of two numbers, one from each. Whether there is a pixel at all is one instruction on validity masks: a window's
+// mask has the rows and columns that are outside the image, a tap's mask its own row and column.
 
-/// Bits 0 to kMaxKernel - 1 stand for the rows of a window, the next kMaxKernel ones for its columns; one more bit is
-/// in the mask of every window, and one in that of a tap that is in no window and stands for the number 1.
+/// Bits 0 to kMaxKernel - 1 are the rows of a window, the next kMaxKernel ones its columns; one more bit is in the mask
+/// of every window, and one in that of a tap that is in no window and stands for the number 1.
 constexpr std::uint32_t kNowhere = std::uint32_t{1} << (2 * kMaxKernel);
 constexpr std::uint32_t kOne = std::uint32_t{1} << (2 * kMaxKernel + 1);
 
@@ -95,7 +94,7 @@ struct WindowAt {
   const T* corner;  // where its first tap would be
   std::uint32_t mask;
 };
-/// A tap of all windows, kept in tables.
+/// A tap of all windows.
 struct alignas(8) Tap {
   int offset;  // from the corner
   std::uint32_t mask;
@@ -110,39 +109,39 @@ __device__ inline Tap no_tap() { return {0, kNowhere}; }
 
 template <class T>
 __device__ T load_tap(const WindowAt<T>& window, const Tap& tap, T outside = 0) {
-  return load_if((window.mask & tap.mask) == 0, window.corner + tap.offset, outside);
+  return predicated_load((window.mask & tap.mask) == 0, window.corner + tap.offset, outside);
 }
 
-/// x seen from the positions (n, p, q), along the taps (c, i, j).
+/// x as the operand [C K K, N P Q]: taps (c, i, j) by positions (n, p, q).
 template <class T>
-struct PicturePatches {
-  static constexpr bool kDepthInARow = false;
-  using Outer = WindowAt<T>;
-  using Depth = Tap;
+struct Im2col {
+  static constexpr bool kContiguousK = false;
+  using Mn = WindowAt<T>;
+  using K = Tap;
   const T* x;
   int positions;
   ConvExtents e;
-  Cut position;  // (n, p, q)
-  Cut tap;       // (c, i, j)
+  Unflatten position;  // (n, p, q)
+  Unflatten tap;       // (c, i, j)
 
-  __device__ Outer outer(int index) const {
+  __device__ Mn mn(int index) const {
     if (index >= positions) {
       return no_window(x);
     }
-    const Three at = position(index);
+    const Index3 at = position(index);
     const int top = at.second * e.stride - e.padding;
     const int left = at.third * e.stride - e.padding;
     return {x + (at.first * e.channels * e.pixels() + top * e.width + left),
             window_mask(outside(top, e.height), outside(left, e.width))};
   }
-  __device__ Depth depth(int k, int end) const {
-    if (k >= end) {
+  __device__ K k(int index, int end) const {
+    if (index >= end) {
       return no_tap();
     }
-    const Three at = tap(k);
+    const Index3 at = tap(index);
     return {at.first * e.pixels() + at.second * e.width + at.third, tap_mask(at.second, at.third)};
   }
-  __device__ static T load(const Outer& window, const Depth& tap) { return load_tap(window, tap); }
+  __device__ static T load(const Mn& window, const K& tap) { return load_tap(window, tap); }
 
  private:
   /// The rows of a window that begins at `start` which are not among 0 to extent - 1.
@@ -151,47 +150,44 @@ struct PicturePatches {
   }
 };
 
-/// x seen from the taps (c, i, j), and behind the last one from a column of ones, along the positions (n, p, q): the
-/// same elements, turned over.
+/// The same transposed, with one more column: [N P Q, C K K + 1], of which the last column is ones.
 template <class T>
-struct TurnedPatches {
-  static constexpr bool kDepthInARow = true;
-  using Outer = Tap;
-  using Depth = WindowAt<T>;
-  PicturePatches<T> patches;
+struct TransposedIm2col {
+  static constexpr bool kContiguousK = true;
+  using Mn = Tap;
+  using K = WindowAt<T>;
+  Im2col<T> im2col;
   int taps;  // C K K
 
-  __device__ Outer outer(int index) const {
-    return index == taps ? Outer{0, kNowhere | kOne} : patches.depth(index, taps);
-  }
-  __device__ Depth depth(int k, int end) const { return k < end ? patches.outer(k) : no_window(patches.x); }
-  __device__ static T load(const Outer& tap, const Depth& window) {
+  __device__ Mn mn(int index) const { return index == taps ? Mn{0, kNowhere | kOne} : im2col.k(index, taps); }
+  __device__ K k(int index, int end) const { return index < end ? im2col.mn(index) : no_window(im2col.x); }
+  __device__ static T load(const Mn& tap, const K& window) {
     return load_tap(window, tap, (tap.mask & kOne) != 0 ? T(1) : T(0));
   }
 };
 
-/// grad_y seen from the pixels (n, h, w), along (o, i, j): the outputs in whose window the pixel is at place (i, j).
+/// grad_y as the operand [O K K, N H W]: for pixel (n, h, w), the outputs in whose window the pixel is tap (i, j).
 ///
-/// With r = h + padding that is output row p = (r - i) / stride, if there is one: if r and i leave the same remainder.
-/// Then p is the difference of the two quotients, again a number from each index.
+/// With r = h + padding that is output row p = (r - i) / stride, if r and i have the same remainder. Then p is the
+/// difference of the two quotients, again a number from each index.
 template <class T>
-struct GradientPatches {
-  static constexpr bool kDepthInARow = false;
-  using Outer = WindowAt<T>;
-  using Depth = Tap;
+struct GradientIm2col {
+  static constexpr bool kContiguousK = false;
+  using Mn = WindowAt<T>;
+  using K = Tap;
   const T* grad_y;
   int pixels;
   ConvExtents e;
-  Divisor stride;
+  FastDivmod stride;
   std::uint32_t every;  // bits 0, stride, 2 stride and so on
-  Cut pixel;            // (n, h, w)
-  Cut tap;              // (o, i, j)
+  Unflatten pixel;      // (n, h, w)
+  Unflatten tap;        // (o, i, j)
 
-  __device__ Outer outer(int index) const {
+  __device__ Mn mn(int index) const {
     if (index >= pixels) {
       return no_window(grad_y);
     }
-    const Three at = pixel(index);
+    const Index3 at = pixel(index);
     const int row = at.second + e.padding;
     const int column = at.third + e.padding;
     const int p = stride.quotient(row);
@@ -199,43 +195,43 @@ struct GradientPatches {
     return {grad_y + (at.first * e.outputs * e.positions() + p * e.columns + q),
             window_mask(outside(row, p, e.rows), outside(column, q, e.columns))};
   }
-  __device__ Depth depth(int k, int end) const {
-    if (k >= end) {
+  __device__ K k(int index, int end) const {
+    if (index >= end) {
       return no_tap();
     }
-    const Three at = tap(k);
+    const Index3 at = tap(index);
     return {at.first * e.positions() - stride.quotient(at.second) * e.columns - stride.quotient(at.third),
             tap_mask(at.second, at.third)};
   }
-  __device__ static T load(const Outer& pixel, const Depth& tap) { return load_tap(pixel, tap); }
+  __device__ static T load(const Mn& pixel, const K& tap) { return load_tap(pixel, tap); }
 
  private:
-  /// The places i of the window at which a pixel in `row` belongs to no output; `quotient` is row / stride. There are
-  /// outputs 0 to count - 1: row - i is from 0 to (count - 1) stride, and a multiple of the stride.
+  /// The taps i at which a pixel in `row` belongs to no output; `quotient` is row / stride. Outputs are 0 to count - 1:
+  /// row - i is from 0 to (count - 1) stride, and a multiple of the stride.
   __device__ std::uint32_t outside(int row, int quotient, int count) const {
     const int first = row - (count - 1) * e.stride;
     const int remainder = stride.remainder(row, quotient);
-    const std::uint32_t meeting = remainder < kMaxKernel ? every << remainder : 0;
-    return low_bits(kMaxKernel) & ~(meeting & low_bits(row + 1) & ~low_bits(first));
+    const std::uint32_t taps = remainder < kMaxKernel ? every << remainder : 0;
+    return low_bits(kMaxKernel) & ~(taps & low_bits(row + 1) & ~low_bits(first));
   }
 };
 
-/// Planes [N, M, S]: the product's row m and column (n, s).
+/// The product [M, N S] stored as planes [N, M, S].
 template <class T>
 struct PlanesResult {
   T* data;
-  int channels;   // M
-  Divisor plane;  // S
-  const T* bias;  // [M] or null
-  __device__ bool in_twos() const { return plane.value() % 2 == 0 && is_aligned<2>(data); }
+  int channels;      // M
+  FastDivmod plane;  // S
+  const T* bias;     // [M] or null
+  __device__ bool takes_pairs() const { return plane.value() % 2 == 0 && is_aligned<2>(data); }
   __device__ void store(int m, int column, T value) const { at(m, column) = bias == nullptr ? value : value + bias[m]; }
-  __device__ void store(int m, int column, Two<T> values) const {
+  __device__ void store(int m, int column, Vector2<T> values) const {
     if (bias != nullptr) {
       for (T& value : values.at) {
         value += bias[m];
       }
     }
-    reinterpret_cast<Two<T>&>(at(m, column)) = values;
+    reinterpret_cast<Vector2<T>&>(at(m, column)) = values;
   }
 
  private:
@@ -246,13 +242,13 @@ struct PlanesResult {
 };
 
 template <class T>
-PicturePatches<T> patches_of(const ConvExtents& e, const T* x) {
-  return {x, e.samples * e.positions(), e, Cut{Divisor(e.rows), Divisor(e.columns)},
-          Cut{Divisor(e.kernel), Divisor(e.kernel)}};
+Im2col<T> im2col_of(const ConvExtents& e, const T* x) {
+  return {x, e.samples * e.positions(), e, Unflatten{FastDivmod(e.rows), FastDivmod(e.columns)},
+          Unflatten{FastDivmod(e.kernel), FastDivmod(e.kernel)}};
 }
 
 template <class T>
-GradientPatches<T> gradient_patches_of(const ConvExtents& e, const T* grad_y) {
+GradientIm2col<T> gradient_im2col_of(const ConvExtents& e, const T* grad_y) {
   std::uint32_t every = 0;
   for (int i = 0; i < kMaxKernel; i += e.stride) {
     every |= std::uint32_t{1} << i;
@@ -260,10 +256,10 @@ GradientPatches<T> gradient_patches_of(const ConvExtents& e, const T* grad_y) {
   return {grad_y,
           e.samples * e.pixels(),
           e,
-          Divisor(e.stride),
+          FastDivmod(e.stride),
           every,
-          Cut{Divisor(e.height), Divisor(e.width)},
-          Cut{Divisor(e.kernel), Divisor(e.kernel)}};
+          Unflatten{FastDivmod(e.height), FastDivmod(e.width)},
+          Unflatten{FastDivmod(e.kernel), FastDivmod(e.kernel)}};
 }
 
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y,
@@ -272,9 +268,9 @@ void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Win
     const ConvExtents e(x, y, window);
     const ProductExtents product{e.outputs, e.samples * e.positions(), e.channels * e.taps()};
     const ProductPlan plan = planner(product, x.dtype(), x.device());
-    const MatrixOperand<T, true> a{weight.data<T>(), e.outputs, product.depth, 1};
-    const PlanesResult<T> result{y.mutable_data<T>(), e.outputs, Divisor(e.positions()), data_or_null<T>(bias)};
-    multiply<T>(x.device(), plan, a, patches_of(e, x.data<T>()), result, product);
+    const MatrixOperand<T, true> a{weight.data<T>(), e.outputs, product.k, 1};
+    const PlanesResult<T> result{y.mutable_data<T>(), e.outputs, FastDivmod(e.positions()), data_or_null<T>(bias)};
+    multiply<T>(x.device(), plan, a, im2col_of(e, x.data<T>()), result, product);
   });
 }
 
@@ -284,9 +280,9 @@ void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window&
     const ConvExtents e(grad_x, grad_y, window);
     const ProductExtents product{e.channels, e.samples * e.pixels(), e.outputs * e.taps()};
     const ProductPlan plan = planner(product, grad_y.dtype(), grad_y.device());
-    const PlanesOperand<T> a{weight.data<T>(), e.channels, Divisor(e.taps())};  // [O, C, K K]
-    const PlanesResult<T> result{grad_x.mutable_data<T>(), e.channels, Divisor(e.pixels()), nullptr};
-    multiply<T>(grad_y.device(), plan, a, gradient_patches_of(e, grad_y.data<T>()), result, product);
+    const PlanesOperand<T> a{weight.data<T>(), e.channels, FastDivmod(e.taps())};  // [O, C, K K]
+    const PlanesResult<T> result{grad_x.mutable_data<T>(), e.channels, FastDivmod(e.pixels()), nullptr};
+    multiply<T>(grad_y.device(), plan, a, gradient_im2col_of(e, grad_y.data<T>()), result, product);
   });
 }
 
@@ -298,10 +294,10 @@ void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& win
     const int taps = e.channels * e.taps();
     ProductExtents product{e.outputs, taps, e.samples * e.positions()};
     const ProductPlan plan = planner(product, x.dtype(), x.device());
-    product.columns += grad_bias.defined() ? 1 : 0;
-    const PlanesOperand<T> a{grad_y.data<T>(), e.outputs, Divisor(e.positions())};  // [N, O, P Q]
+    product.n += grad_bias.defined() ? 1 : 0;
+    const PlanesOperand<T> a{grad_y.data<T>(), e.outputs, FastDivmod(e.positions())};  // [N, O, P Q]
     const WeightResult<T> result{mutable_data_or_null<T>(grad_weight), mutable_data_or_null<T>(grad_bias), taps};
-    const TurnedPatches<T> b{patches_of(e, x.data<T>()), taps};
+    const TransposedIm2col<T> b{im2col_of(e, x.data<T>()), taps};
     multiply<T>(x.device(), plan, a, b, result, product);
   });
 }

@@ -3,7 +3,7 @@
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
-#include "core/kernels/cuda/divisor.cuh"
+#include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/threads.cuh"
 #include "core/kernels/groups.h"
 
@@ -15,7 +15,8 @@ struct ChannelScale {
   float shift[3];
 };
 
-__global__ void normalize_kernel(int count, Divisor plane, ChannelScale scale, const std::uint8_t* pixels, float* out) {
+__global__ void normalize_kernel(int count, FastDivmod plane, ChannelScale scale, const std::uint8_t* pixels,
+                                 float* out) {
   const auto at = static_cast<int>(element());
   if (at < count) {
     const int channel = plane.quotient(at) % 3;
@@ -54,7 +55,7 @@ void normalize(const Tensor& images, const Normalization& normalization, Tensor&
   }
   const int count = to_int(images.numel());
   if (count > 0) {
-    const Divisor plane(to_int(images.size(2) * images.size(3)));
+    const FastDivmod plane(to_int(images.size(2) * images.size(3)));
     launch(normalize_kernel, blocks_for(count), kThreads, 0, compute_stream(images.device()), count, plane, scale,
            images.data<std::uint8_t>(), out.mutable_data<float>());
   }

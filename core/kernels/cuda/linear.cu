@@ -1,6 +1,6 @@
 /// @file
-/// Linear layers: three matrix products, which differ in where their operands lie. The kernels, from plain to tensor
-/// cores, are in matrix_product.cuh, which names the page of their measured speeds.
+/// Linear layers: three matrix products, which differ in the layout of their operands. The kernels, from plain to
+/// tensor cores, are in matrix_product.cuh, which names the page of their measured speeds.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/matrix_product.cuh"
@@ -45,20 +45,18 @@ void linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_
   });
 }
 
-/// x [N, I] seen from the inputs, and behind the last one from a column of ones, along the samples.
+/// x [N, I] as the second operand [N, I + 1]: after the last input comes a column of ones.
 template <class T>
 struct InputsAndOnes {
-  static constexpr bool kDepthInARow = false;
+  static constexpr bool kContiguousK = false;
   static constexpr int kOnes = kOutside + 1;
-  using Outer = int;
-  using Depth = int;  // where the sample begins
+  using Mn = int;
+  using K = int;  // offset of the sample
   const T* x;
   int inputs;
-  __device__ Outer outer(int index) const { return index < inputs ? index : index == inputs ? kOnes : kOutside; }
-  __device__ Depth depth(int n, int end) const { return n < end ? n * inputs : kOutside; }
-  __device__ T load(Outer input, Depth sample) const {
-    return load_at(x, input + sample, input == kOnes ? T(1) : T(0));
-  }
+  __device__ Mn mn(int index) const { return index < inputs ? index : index == inputs ? kOnes : kOutside; }
+  __device__ K k(int n, int end) const { return n < end ? n * inputs : kOutside; }
+  __device__ T load(Mn input, K sample) const { return load_at(x, input + sample, input == kOnes ? T(1) : T(0)); }
 };
 
 /// grad_weight[o, i] = sum over n of grad_y[n, o] x[n, i], and in one more column grad_bias[o] = sum over n of
@@ -69,7 +67,7 @@ void linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weig
     const LinearExtents e(x, grad_y);
     ProductExtents product{e.outputs, e.inputs, e.samples};
     const ProductPlan plan = planner(product, x.dtype(), x.device());
-    product.columns += grad_bias.defined() ? 1 : 0;
+    product.n += grad_bias.defined() ? 1 : 0;
     const MatrixOperand<T, false> a{grad_y.data<T>(), e.outputs, 1, e.outputs};
     const InputsAndOnes<T> b{x.data<T>(), e.inputs};
     const WeightResult<T> result{mutable_data_or_null<T>(grad_weight), mutable_data_or_null<T>(grad_bias), e.inputs};

@@ -1,5 +1,5 @@
 /// @file
-/// Losses. Rows are worked on apart; then one block adds them up, in double and in a fixed order.
+/// Losses. Each row is computed by itself; then one block sums them, in float64 and in a fixed order.
 
 #include <algorithm>
 
@@ -109,7 +109,7 @@ void cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, co
   });
 }
 
-/// Into how many parts a sum is divided: each is made by a block.
+/// Into how many parts a sum is divided: each is summed by a block.
 int parts_of(std::int64_t count) {
   constexpr std::int64_t kMinPart = 8 * kThreads;
   return static_cast<int>(std::clamp<std::int64_t>(count / kMinPart, 1, 256));

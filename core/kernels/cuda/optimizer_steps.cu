@@ -23,7 +23,7 @@ struct OptimizerTable {
   Entry entries[kMax];
   int count = 0;
   int blocks = 0;
-  /// Appends a parameter and deals its elements to blocks.
+  /// Appends a parameter and assigns its elements to blocks.
   void add(ParameterUpdate& update) {
     const auto state = [&](std::size_t i) {
       return i < update.state.size() ? update.state[i].mutable_data<T>() : nullptr;
@@ -39,7 +39,7 @@ struct OptimizerTable {
   }
 };
 
-/// The entry that this block works on. An entry without elements has no blocks, and is passed over.
+/// The entry that this block works on. An entry without elements has no blocks.
 template <class T>
 __device__ const typename OptimizerTable<T>::Entry& entry_of_block(const OptimizerTable<T>& table) {
   int found = table.count - 1;
@@ -66,7 +66,7 @@ __global__ void sgd_kernel(OptimizerTable<T> table, T rate, T momentum, T decay)
   entry.parameter[i] -= rate * velocity;
 }
 
-/// What is worked out in double, once per block. The bias corrections depend on the step: m / (1 - beta1^t) and
+/// What is computed in float64, once per block. The bias corrections depend on the step: m / (1 - beta1^t) and
 /// sqrt(v / (1 - beta2^t)). And 1 - beta2 of a beta2 that is rounded to float32 would be 1.3e-5 too small, as most of
 /// its digits cancel.
 template <class T>

@@ -1,10 +1,10 @@
 /// @file
-/// Pooling. Forward a thread makes one output; backward it makes one input, from all windows that it was in: so no two
-/// threads write to one place, and the order of the sum is fixed.
+/// Pooling. In the forward a thread computes one output, in the backward the gradient of one input, from all windows
+/// that contain it: so no two threads write to one element, and the order of the sum is fixed.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
-#include "core/kernels/cuda/divisor.cuh"
+#include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/threads.cuh"
 #include "core/kernels/groups.h"
 
@@ -29,7 +29,7 @@ __device__ bool wins(T value, T best) {
 }
 
 template <class T>
-__global__ void max_pool2d_kernel(PoolExtents e, Divisor rows, Divisor columns, int count, const T* x, T* y,
+__global__ void max_pool2d_kernel(PoolExtents e, FastDivmod rows, FastDivmod columns, int count, const T* x, T* y,
                                   std::int32_t* argmax) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
@@ -45,22 +45,22 @@ __global__ void max_pool2d_kernel(PoolExtents e, Divisor rows, Divisor columns, 
   const int end_column = left + e.kernel < e.width ? left + e.kernel : e.width;
   const T* from = x + static_cast<long long>(plane) * e.height * e.width;
   int best = first_row * e.width + first_column;
-  T largest = from[best];
+  T max = from[best];
   for (int i = first_row; i < end_row; ++i) {
     for (int j = first_column; j < end_column; ++j) {
       const T value = from[i * e.width + j];
-      if (wins(value, largest)) {
-        largest = value;
+      if (wins(value, max)) {
+        max = value;
         best = i * e.width + j;
       }
     }
   }
-  y[at] = largest;
+  y[at] = max;
   argmax[at] = best;
 }
 
 template <class T>
-__global__ void max_pool2d_grad_kernel(PoolExtents e, Divisor height, Divisor width, Divisor stride, int count,
+__global__ void max_pool2d_grad_kernel(PoolExtents e, FastDivmod height, FastDivmod width, FastDivmod stride, int count,
                                        const T* grad_y, const std::int32_t* argmax, T* grad_x) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
@@ -93,7 +93,7 @@ __global__ void max_pool2d_grad_kernel(PoolExtents e, Divisor height, Divisor wi
 
 constexpr int kPlaneThreads = 64;
 
-/// Planes that are too small for a block of their own: a thread takes a whole one.
+/// For planes that are too small for a block each: one thread per plane.
 template <class T>
 __global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y) {
   const auto plane = static_cast<int>(element());
@@ -122,7 +122,7 @@ __global__ void plane_means_kernel(int size, const T* x, T* y) {
 }
 
 template <class T>
-__global__ void plane_means_grad_kernel(int count, Divisor size, const T* grad_y, T* grad_x) {
+__global__ void plane_means_grad_kernel(int count, FastDivmod size, const T* grad_y, T* grad_x) {
   const auto at = static_cast<int>(element());
   if (at < count) {
     grad_x[at] = grad_y[size.quotient(at)] / static_cast<T>(size.value());
@@ -144,8 +144,8 @@ void max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& argmax
     const PoolExtents e = extents_of(x, y, window);
     const int count = e.planes * e.rows * e.columns;
     if (count > 0) {
-      launch(max_pool2d_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), e, Divisor(e.rows),
-             Divisor(e.columns), count, x.data<T>(), y.mutable_data<T>(), argmax.mutable_data<std::int32_t>());
+      launch(max_pool2d_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), e, FastDivmod(e.rows),
+             FastDivmod(e.columns), count, x.data<T>(), y.mutable_data<T>(), argmax.mutable_data<std::int32_t>());
     }
   });
 }
@@ -156,7 +156,7 @@ void max_pool2d_grad(const Tensor& grad_y, const Tensor& argmax, const Window& w
     const int count = e.planes * e.height * e.width;
     if (count > 0) {
       launch(max_pool2d_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), e,
-             Divisor(e.height), Divisor(e.width), Divisor(e.stride), count, grad_y.data<T>(),
+             FastDivmod(e.height), FastDivmod(e.width), FastDivmod(e.stride), count, grad_y.data<T>(),
              argmax.data<std::int32_t>(), grad_x.mutable_data<T>());
     }
   });
@@ -182,7 +182,7 @@ void global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "global_average_pool_grad", [&]<class T>() {
     const int count = to_int(grad_x.numel());
     if (count > 0) {
-      const Divisor plane(to_int(grad_x.size(2) * grad_x.size(3)));
+      const FastDivmod plane(to_int(grad_x.size(2) * grad_x.size(3)));
       launch(plane_means_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), count, plane,
              grad_y.data<T>(), grad_x.mutable_data<T>());
     }

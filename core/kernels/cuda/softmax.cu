@@ -1,5 +1,5 @@
 /// @file
-/// Softmax and its logarithm over rows [N, C]: a block a row.
+/// Softmax and its logarithm over rows [N, C], one block per row.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/rows.cuh"

@@ -1,4 +1,4 @@
-#include "picture_writer.h"
+#include "image_writer.h"
 
 #include <stdexcept>
 
@@ -16,7 +16,7 @@ Pixels plain_pixels(int height, int width, const std::vector<std::uint8_t>& chan
   return pixels;
 }
 
-void write_picture(const std::filesystem::path& path, const Pixels& pixels) {
+void write_image(const std::filesystem::path& path, const Pixels& pixels) {
   std::filesystem::create_directories(path.parent_path());
   const auto [height, width, channels, bytes] = pixels;
   const bool png = path.extension() == ".png" || path.extension() == ".PNG";

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Writes pictures as files, for the tests that read them.
+/// Writes images as files, for the tests that read them.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,10 +16,10 @@ struct Pixels {
   std::vector<std::uint8_t> bytes;
 };
 
-/// A picture in which every pixel has the same channels.
+/// An image in which every pixel has the same channels.
 Pixels plain_pixels(int height, int width, const std::vector<std::uint8_t>& channels);
 
 /// As PNG, or as JPEG of high quality if the name ends in .jpg, .jpeg or .JPG. Makes the folders.
-void write_picture(const std::filesystem::path& path, const Pixels& pixels);
+void write_image(const std::filesystem::path& path, const Pixels& pixels);
 
 }  // namespace stagecoach

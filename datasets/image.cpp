@@ -1,4 +1,4 @@
-#include "datasets/picture.h"
+#include "datasets/image.h"
 
 #include <vector>
 
@@ -21,7 +21,7 @@ auto with_name(const std::string& name, const Action& action) {
   }
 }
 
-PictureSize read_size(Bytes bytes) {
+ImageSize read_size(Bytes bytes) {
   if (is_png(bytes)) {
     return read_png_size(bytes);
   }
@@ -32,7 +32,7 @@ PictureSize read_size(Bytes bytes) {
 }
 
 /// To [3, size.height, size.width]; `size` is the image's own.
-void decode(Bytes bytes, PictureSize size, std::uint8_t* planes) {
+void decode(Bytes bytes, ImageSize size, std::uint8_t* planes) {
   if (is_png(bytes)) {
     decode_png(bytes, size, planes);
   } else {
@@ -42,8 +42,8 @@ void decode(Bytes bytes, PictureSize size, std::uint8_t* planes) {
 
 }  // namespace
 
-PictureSize read_picture_size(Bytes bytes, const std::string& name, std::int64_t max_pixels) {
-  const PictureSize size = with_name(name, [&] { return read_size(bytes); });
+ImageSize read_image_size(Bytes bytes, const std::string& name, std::int64_t max_pixels) {
+  const ImageSize size = with_name(name, [&] { return read_size(bytes); });
   constexpr double kMega = 1e6;
   if (size.height * size.width > max_pixels) {
     throw DataError(fmt::format(
@@ -55,16 +55,15 @@ PictureSize read_picture_size(Bytes bytes, const std::string& name, std::int64_t
   return size;
 }
 
-void decode_picture(Bytes bytes, const std::string& name, std::uint8_t* target, PictureSize size,
-                    std::int64_t max_pixels) {
-  const PictureSize stored = read_picture_size(bytes, name, max_pixels);
+void decode_image(Bytes bytes, const std::string& name, std::uint8_t* target, ImageSize size, std::int64_t max_pixels) {
+  const ImageSize stored = read_image_size(bytes, name, max_pixels);
   if (stored == size) {
     with_name(name, [&] { decode(bytes, stored, target); });
     return;
   }
   std::vector<std::uint8_t> planes(static_cast<std::size_t>(3 * stored.height * stored.width));
   with_name(name, [&] { decode(bytes, stored, planes.data()); });
-  resize_picture(planes.data(), stored, target, size);
+  resize_image(planes.data(), stored, target, size);
 }
 
 }  // namespace stagecoach

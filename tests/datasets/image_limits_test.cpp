@@ -3,8 +3,8 @@
 
 #include <zlib.h>
 
-#include "datasets/picture.h"
-#include "picture_writer.h"
+#include "datasets/image.h"
+#include "image_writer.h"
 #include "support.h"
 
 namespace stagecoach {
@@ -41,8 +41,8 @@ std::string png(std::size_t width, std::size_t height, const std::string& chunks
 
 std::vector<std::uint8_t> decode(const std::string& file, std::int64_t max_pixels = kMaxPixels) {
   std::vector<std::uint8_t> planes(3);
-  decode_picture({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, "it.png", planes.data(), {1, 1},
-                 max_pixels);
+  decode_image({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, "it.png", planes.data(), {1, 1},
+               max_pixels);
   return planes;
 }
 
@@ -52,7 +52,7 @@ void expect_refusal(const std::string& file, const std::string& reason, std::int
 
 const std::string kOnePixel("\0\x4d", 2);  // its row's filter, and its grey
 
-TEST(PictureLimits, PixelsAreCountedBeforeTheyAreDecoded) {
+TEST(ImageLimits, PixelsAreCountedBeforeTheyAreDecoded) {
   const std::string few = chunk("IDAT", packed(kOnePixel));
   EXPECT_EQ(decode(png(1, 1, few)), std::vector<std::uint8_t>(3, 0x4d));
   expect_refusal(png(8001, 8000, few), "too large: expected at most 64 megapixels, got 8001 x 8000 pixels (64.0 ");
@@ -68,11 +68,11 @@ TEST(PictureLimits, PixelsAreCountedBeforeTheyAreDecoded) {
   expect_refusal(jpeg, "too large: expected at most 64 megapixels, got 65500 x 65500 pixels");
 }
 
-TEST(PictureLimits, DataThatUnpackToMoreThanThePixelsAreRefused) {
+TEST(ImageLimits, DataThatUnpackToMoreThanThePixelsAreRefused) {
   expect_refusal(png(1, 1, chunk("IDAT", packed(std::string(50'000'000, '\0')))), "its data unpack to more");
 }
 
-TEST(PictureLimits, ChunksThatLieAreRefused) {
+TEST(ImageLimits, ChunksThatLieAreRefused) {
   const std::string good = png(1, 1, chunk("IDAT", packed(kOnePixel)));
   std::string longer = good;
   longer.replace(33, 4, number(0x40000000));
@@ -84,7 +84,7 @@ TEST(PictureLimits, ChunksThatLieAreRefused) {
   expect_refusal("\x89PNG\r\n\x1a\n" + chunk("IDAT", packed(kOnePixel)), "does not begin with a PNG header");
 }
 
-TEST(PictureLimits, EveryChangedBitOfAPngIsNoticed) {
+TEST(ImageLimits, EveryChangedBitOfAPngIsNoticed) {
   const std::string good = png(1, 1, chunk("IDAT", packed(kOnePixel)));
   for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
     std::string damaged = good;
@@ -93,12 +93,12 @@ TEST(PictureLimits, EveryChangedBitOfAPngIsNoticed) {
   }
 }
 
-TEST(PictureLimits, HuffmanTablesOfTooManyCodesAreRefused) {
+TEST(ImageLimits, HuffmanTablesOfTooManyCodesAreRefused) {
   const std::string table = "\xff\xc4" + std::string("\x01\x13\0", 3) + std::string(272, '\xff');
   expect_refusal("\xff\xd8" + table + std::string("\xff\xd9"), "Bogus Huffman table definition");
 }
 
-TEST(PictureLimits, EndlessRefinementsAreRefused) {
+TEST(ImageLimits, EndlessRefinementsAreRefused) {
   const std::string file = read_text(STAGECOACH_TEST_IMAGES "/two_scans.jpg");  // a scan of means, one of the rest
   const std::size_t begin = file.find("\xff\xda");
   const std::string scan = file.substr(begin, file.find("\xff\xc4", begin) - begin);
@@ -113,7 +113,7 @@ TEST(PictureLimits, EndlessRefinementsAreRefused) {
   expect_refusal(with_scans(99), "it has more than 100 scans");
 }
 
-TEST(PictureLimits, JpegsThatAreCutOffAreRefused) {
+TEST(ImageLimits, JpegsThatAreCutOffAreRefused) {
   const std::string file = read_text(STAGECOACH_TEST_IMAGES "/progressive.jpg");
   for (std::size_t size = 3; size < file.size(); ++size) {
     EXPECT_THROW(decode(file.substr(0, size)), DataError) << size << " bytes";

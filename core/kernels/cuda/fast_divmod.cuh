@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Division by a number that is known before the kernel starts: a multiplication, an addition and a shift in place of
+/// Division by a number that is known before the kernel starts: a multiplication, an addition and a shift instead of
 /// some 20 instructions. Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
 
 #include "core/cuda/device_code.h"
@@ -8,9 +8,9 @@
 namespace stagecoach::cuda {
 
 /// For dividends from 0 to 2^31 - 1.
-class Divisor {
+class FastDivmod {
  public:
-  explicit Divisor(int divisor) : divisor_(static_cast<unsigned>(divisor)) {
+  explicit FastDivmod(int divisor) : divisor_(static_cast<unsigned>(divisor)) {
     while ((1ULL << shift_) < divisor_) {
       ++shift_;
     }

@@ -9,14 +9,14 @@
 namespace stagecoach::cpu {
 
 template <class T>
-class Scratch {
+class Workspace {
  public:
-  Scratch(Device device, std::int64_t count)
+  Workspace(Device device, std::int64_t count)
       : allocator_(allocator(device)),
         data_(static_cast<T*>(allocator_.allocate(static_cast<std::size_t>(count) * sizeof(T)))) {}
-  ~Scratch() { allocator_.release(data_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ~Workspace() { allocator_.release(data_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
   T* data() const { return data_; }
 
  private:
