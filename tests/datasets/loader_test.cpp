@@ -236,14 +236,14 @@ TEST(Loader, WhatCannotBeFollowedIsRefused) {
     expect_error<UsageError>([&] { Loader(dataset, settings); }, {part});
   };
   expect_refused(samples(5), {.batch_size = 0}, "batch size of at least 1, got 0");
-  expect_refused(samples(5), {.batch_size = -3}, "batch size -3");
+  expect_refused(samples(5), {.batch_size = -3}, "got -3");
   expect_refused(samples(5), {.shard = 2, .shards = 2}, "got 2 of 2");
-  expect_refused(samples(5), {.shard = -1, .shards = 2}, "shard -1 of 2");
+  expect_refused(samples(5), {.shard = -1, .shards = 2}, "got -1 of 2");
   expect_refused(samples(5), {.shards = 0}, "got 0 of 0");
   expect_refused(samples(5), {.image_size = -1}, "got -1");
   expect_refused(samples(5), {.image_size = 100000}, "got 100000");
-  expect_refused(samples(0), {}, "dataset is empty");
-  expect_refused({}, {}, "dataset is empty");
+  expect_refused(samples(0), {}, "got an empty dataset");
+  expect_refused({}, {}, "got an empty dataset");
   Dataset mixed = samples(5);
   mixed.labels = samples(4).labels;
   expect_error<Error>([&] { Loader(mixed, {}); }, {"uint8[5, 3, 8, 8]", "int32[4]"});
