@@ -144,6 +144,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
              open_optimizer(settings, *layers),
              open_pipeline(settings, plan, stages, rank.comm)};
   log.restore(*here.layers, *here.optimizer);
+  log.predict_by([&] { return predict_traced(plan, here.pipeline.log()); });
   StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
   StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

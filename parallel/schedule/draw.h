@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Timelines of a schedule: for a terminal, as a picture, and as a trace.
+/// Timelines of a schedule: for a terminal and as a picture.
 
 #include <string>
 
@@ -27,9 +27,5 @@ std::string draw_svg(const Schedule& schedule, const Simulation& simulation, con
 /// more.
 std::string draw_versions_svg(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger,
                               const std::string& title, const std::string& unit);
-
-/// The same in Chrome's trace format, one track per rank: what a trace of a real run can be compared with (Perfetto
-/// opens both).
-std::string draw_trace(const Schedule& schedule, const Simulation& simulation);
 
 }  // namespace stagecoach
