@@ -3,14 +3,14 @@
 /// What an asynchronous pipeline should take: shown by --explain, and printed beside what was measured.
 
 #include "chapters/04_pipedream/stream_plan.h"
-#include "chapters/common/run_log.h"
+#include "chapters/common/epoch_log.h"
 #include "parallel/pipeline/action_log.h"
 
 namespace stagecoach {
 
 /// What an epoch should have been like, by what was measured in it: the means, and each action's own time. All ranks
 /// call it together.
-Expected expect_epoch(const StreamPlan& plan, const ActionLog& log);
+Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log);
 
 /// Prints which version each action uses, and the delays, for the first micro-batches of an epoch.
 void print_ledger(const StreamPlan& plan);

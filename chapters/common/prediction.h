@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
+#include "chapters/common/epoch_log.h"
 #include "chapters/common/plan.h"
-#include "chapters/common/run_log.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
@@ -17,7 +17,7 @@ Costs unit_costs(int stages);
 bool measures_actions(const Plan& plan);
 
 /// What an epoch of `steps` steps should have taken, by the costs that were measured in it.
-Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
+Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps);
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);
