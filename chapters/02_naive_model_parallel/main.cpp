@@ -92,6 +92,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto optimizer = open_optimizer(settings, *layers);
   run.restore(*layers, *optimizer);  // with --resume from its checkpoint
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
+  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

@@ -76,6 +76,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto optimizer = open_optimizer(settings, *layers);
   run.restore(*layers, *optimizer);  // with --resume from its checkpoint
   Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);
+  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

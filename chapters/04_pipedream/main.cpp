@@ -142,6 +142,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
              open_optimizer(settings, *layers),
              open_pipeline(settings, plan, stages, rank.comm)};
   run.restore(*here.layers, *here.optimizer);
+  run.predict_by([&] { return predict_traced(plan, here.pipeline.log()); });
   MicroBatchLoader training = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader testing = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

@@ -138,6 +138,7 @@ void train_rank(const Settings& settings, const Team& team, const TrainTest& dat
   const auto way = open_way({settings, team, data, rank});
   run.restore(way->model(), way->optimizer(), way->memory());
   way->start();
+  run.predict_by([&] { return way->predicted_step(); });
   MicroBatchLoader train_batches = way->loader(LoaderFor::training);
   MicroBatchLoader test_batches = way->loader(LoaderFor::testing);
 

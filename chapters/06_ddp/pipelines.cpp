@@ -62,9 +62,7 @@ class Pipelines final : public Way {
   Prediction finish_epoch(std::int64_t steps) override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
-    Costs costs = pipeline_.log().mean_costs();
-    costs.average = reduction_seconds();
-    Prediction prediction = predict(*team_.pipeline, costs, steps);
+    Prediction prediction = predict(*team_.pipeline, measured_costs(), steps);
     if (settings_.data_parallel.compress != "none") {
       prediction.predicted_seconds.reset();
       prediction.predicted_idle.reset();
@@ -73,11 +71,19 @@ class Pipelines final : public Way {
     return prediction;
   }
 
+  std::optional<PredictedStep> predicted_step() override { return predict_step(*team_.pipeline, measured_costs()); }
+
   void evaluate(Epoch& epoch, MicroBatchLoader& batches) override {
     stagecoach::evaluate(pipeline_, *team_.pipeline, epoch, batches);
   }
 
  private:
+  Costs measured_costs() {
+    Costs costs = pipeline_.log().mean_costs();
+    costs.average = reduction_seconds();
+    return costs;
+  }
+
   /// What the reduction of each stage takes on the link: a ring over the column. [stages]
   std::vector<double> reduction_seconds() {
     std::vector<double> bytes(static_cast<std::size_t>(team_.pipeline->stages()));

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "chapters/06_ddp/team.h"
 #include "chapters/common/micro_batch_loader.h"
@@ -11,6 +12,7 @@
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/step_times.h"
+#include "parallel/pipeline/run_trace.h"
 
 namespace stagecoach {
 
@@ -45,6 +47,8 @@ class Way {
   /// The steps of an epoch are over. Throws Error where replicas' weights differ. Says what the steps should have
   /// taken.
   virtual Prediction finish_epoch(std::int64_t steps) = 0;
+  /// The step to show beside the trace; nothing where no pipeline runs.
+  virtual std::optional<PredictedStep> predicted_step() { return std::nullopt; }
   /// Tests the model: each rank counts correct predictions for its part of the test batches.
   virtual void evaluate(Epoch& epoch, MicroBatchLoader& batches) = 0;
 };

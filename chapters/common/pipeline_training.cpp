@@ -16,6 +16,7 @@ void train_pipeline(const Settings& settings, const Plan& plan, const TrainTest&
   const auto optimizer = open_optimizer(settings, *layers);
   run.restore(*layers, *optimizer);
   Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);
+  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

@@ -12,20 +12,21 @@
 ///   }
 ///
 /// What is measured is in epoch_meter.h, what is printed in console.h and epoch_log.h, what is saved in run_state.h and
-/// run_folder.h, how all ranks stop together in stop_protocol.h, and the trace in run_trace.h.
+/// run_folder.h, how all ranks stop together in stop_protocol.h, and the trace in step_trace.h.
 
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chapters/common/console.h"
 #include "chapters/common/epoch_meter.h"
 #include "chapters/common/pull_range.h"
 #include "chapters/common/run_state.h"
-#include "chapters/common/run_trace.h"
+#include "chapters/common/step_trace.h"
 #include "chapters/common/stop_protocol.h"
 #include "core/trace.h"
 #include "nn/module.h"
@@ -49,6 +50,8 @@ class Run {
   /// epoch, and read from the checkpoint with --resume. They must outlive the run. Throws UsageError when no epoch is
   /// left to train.
   void restore(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
+  /// At the end of the trace `predict` returns what to show beside it in trace.json. All ranks call it together.
+  void predict_by(StepTrace::Predict predict) { trace_.predict_by(std::move(predict)); }
   /// The epochs that are left to train.
   Epochs epochs();
 
@@ -65,7 +68,7 @@ class Run {
   RunState state_;
   EpochMeter meter_;
   StopProtocol stop_;
-  RunTrace trace_;
+  StepTrace trace_;
 };
 
 template <class AnyLoader>

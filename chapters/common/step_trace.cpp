@@ -1,4 +1,4 @@
-#include "chapters/common/run_trace.h"
+#include "chapters/common/step_trace.h"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,8 @@
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
-namespace {
 
-constexpr std::int64_t kTracedSteps = 100;
-
-}  // namespace
-
-RunTrace::RunTrace(Communicator& comm, bool profile) : comm_(comm), profile_(profile) {
+StepTrace::StepTrace(Communicator& comm, bool profile) : comm_(comm), profile_(profile) {
   if (profile) {
     trace_->wait_for(comm.device());
   }
@@ -28,20 +23,20 @@ RunTrace::RunTrace(Communicator& comm, bool profile) : comm_(comm), profile_(pro
   }
 }
 
-void RunTrace::add_step() {
-  if (trace_ != nullptr && steps_ < kTracedSteps && ++steps_ == kTracedSteps) {
+void StepTrace::add_step() {
+  if (trace_ != nullptr && steps_ < kSteps && ++steps_ == kSteps) {
     Trace::detach();
   }
 }
 
-void RunTrace::finish(RunFolder& folder) {
+void StepTrace::finish(RunFolder& folder) {
   if (trace_ == nullptr) {
     return;
   }
   Trace::detach();
-  const std::vector<std::string> events = gather_texts(comm_, trace_->events_json());
+  const std::string json = gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt);
   if (comm_.rank() == 0) {
-    folder.save_trace(trace_json(events));
+    folder.save_trace(json);
   }
   if (profile_ && steps_ > 0) {
     const std::vector<std::string> tables = gather_texts(comm_, profile_table(*trace_, steps_));
