@@ -1,7 +1,6 @@
 #include "chapters/04_pipedream/stream_prediction.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -95,9 +94,10 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   const std::filesystem::path folder = make_folder(settings.run.out);
   write_prediction(folder, shown, simulation);
   write_text(folder / "ledger.csv", to_csv(shown, ledger));
-  write_text(
-      folder / "schedule.svg",
-      draw_versions_svg(shown, simulation, ledger, fmt::format("{}: a colour a version", settings.pipeline.versions)));
+  write_text(folder / "schedule.svg",
+             draw_versions_svg(shown, simulation, ledger,
+                               fmt::format("Versions of the weights: {}", settings.pipeline.versions),
+                               settings.run.profile ? "s" : "units"));
   fmt::print(
       "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
       "prediction.json\n",
@@ -160,7 +160,6 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Ledger ledger = make_ledger(shown, plan.versions);
   const Simulation beginning = simulate(shown, costs);
   const Simulation epoch = simulate(plan.schedule, costs);
-  const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
              settings.training.model, settings.pipeline.versions, plan.schedule.microbatches, plan.batch(),
@@ -174,7 +173,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here"
                       : "where each rank's share of a forward takes 1 and of a backward 2",
-             draw_text(shown, beginning, 100, colours, ledger));
+             draw_text(shown, beginning, standard_output(), ledger));
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -134,7 +133,6 @@ void explain(const Settings& settings, const Plan& plan) {
   const std::int64_t largest = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
   const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan.stages());
   const Simulation simulation = simulate(plan.schedule, costs);
-  const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
   fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
              settings.training.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
@@ -143,7 +141,7 @@ void explain(const Settings& settings, const Plan& plan) {
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
-             draw_text(plan.schedule, simulation, 100, colours));
+             draw_text(plan.schedule, simulation, standard_output()));
   fmt::print("\n  step            {}\n", measured ? fmt::format("{:.3f} ms", 1e3 * simulation.seconds)
                                                   : fmt::format("{} units", simulation.seconds));
   fmt::print(
@@ -170,7 +168,8 @@ void explain(const Settings& settings, const Plan& plan) {
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
     write_prediction(folder, plan.schedule, simulation);
-    write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.pipeline.schedule));
+    write_text(folder / "schedule.svg",
+               draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(
         "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json\n",
         printable(folder.string()));
