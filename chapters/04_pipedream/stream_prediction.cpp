@@ -112,23 +112,23 @@ std::size_t count_timed(const std::vector<Action>& actions) {
 
 }  // namespace
 
-Expected expect_epoch(const StreamPlan& plan, const ActionLog& log) {
+Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = log.mean_costs();
   costs.average = plan.averaging;
   const ActionSeconds seconds = log.seconds();
   const Simulation predicted = simulate(plan.schedule, costs);
-  Expected expected{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
-                    .versions = peak_versions(plan.schedule, ledger)};
+  Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
+                        .versions = peak_versions(plan.schedule, ledger)};
   if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped behind the last batch
-    expected.predicted_idle = predicted.idle;
-    expected.predicted_seconds = predicted.seconds;
-    expected.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
+    prediction.predicted_idle = predicted.idle;
+    prediction.predicted_seconds = predicted.seconds;
+    prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
     if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // the epoch was not resumed within
-      expected.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
+      prediction.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
     }
   }
-  return expected;
+  return prediction;
 }
 
 std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log) {
@@ -137,7 +137,7 @@ std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const Action
     return std::nullopt;
   }
   costs.average = plan.averaging;
-  const std::int64_t traced = std::min<std::int64_t>(RunLog::kTracedSteps * plan.batch(), plan.schedule.microbatches);
+  const std::int64_t traced = std::min<std::int64_t>(StepTrace::kSteps * plan.batch(), plan.schedule.microbatches);
   const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
   return PredictedStep{schedule, simulate(schedule, costs)};
 }

@@ -113,14 +113,14 @@ bool measures_actions(const Plan& plan) {
 
 Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
 
-Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps) {
-  Expected expected{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
+Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps) {
+  Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that is resumed at its end measured nothing
-    expected.predicted_idle = predicted.idle;
-    expected.predicted_seconds = predicted.seconds * static_cast<double>(steps);
+    prediction.predicted_idle = predicted.idle;
+    prediction.predicted_seconds = predicted.seconds * static_cast<double>(steps);
   }
-  return expected;
+  return prediction;
 }
 
 std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs) {
