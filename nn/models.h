@@ -6,7 +6,7 @@
 /// |------------|------------------|-------------------------|-------------------------------------------------|
 /// | `toy`      | [N, 4]           | 44 (2 outputs)          | linear, relu, linear: small enough to print     |
 /// | `convnet`  | [N, 3, 32, 32]   | 62,006                  | two convolutions and three linear layers        |
-/// | `resnet18` | [N, 3, 32, 32]   | 11,173,962              | He et al. 2015 in its form for small images   |
+/// | `resnet18` | [N, 3, 32, 32]   | 11,173,962              | He et al. 2015 in its form for small images     |
 /// | `resnet50` | [N, 3, 64, 64]   | 23,528,522              | He et al. 2015 with bottlenecks                 |
 
 #include <memory>

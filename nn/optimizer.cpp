@@ -154,14 +154,4 @@ double sum_of_squares(const Tensor& tensor) {
   });
 }
 
-double gradient_norm(const NamedTensors& parameters) {
-  double sum = 0;
-  for (const auto& [name, tensor] : parameters) {
-    if (const Tensor grad = tensor.grad(); grad.defined()) {
-      sum += sum_of_squares(grad);
-    }
-  }
-  return std::sqrt(sum);
-}
-
 }  // namespace stagecoach

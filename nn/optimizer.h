@@ -82,10 +82,8 @@ class Adam final : public Optimizer {
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
                                           double momentum = 0, double weight_decay = 0);
 
-/// The sum of the squares of all elements, in double and in the order of the elements.
+/// The sum of the squares of all elements, in float64 and in the order of the elements: part of a norm over a model,
+/// which has the same bits however the model is split, as long as the sums are added parameter by parameter.
 double sum_of_squares(const Tensor& tensor);
-/// The L2 norm over the gradients of all parameters; those without one count as zero. It adds up sum_of_squares
-/// parameter by parameter, so a split model gets the same bits by adding its parts' sums in the same order.
-double gradient_norm(const NamedTensors& parameters);
 
 }  // namespace stagecoach

@@ -6,8 +6,8 @@
 /// Both forms define
 ///   kIsEmulated: whether kernels run on the CPU,
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
-///   load_if(inside, address, outside = 0): the value there, in the GPU's memory, or `outside` (a predicated load),
-///   STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first.
+///   predicated_load(inside, address, outside = 0): the value there, in the GPU's memory, or `outside` (a predicated
+///   load), STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first.
 
 #include <cuda_runtime.h>
 
@@ -38,7 +38,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 namespace stagecoach::cuda {
 
 template <class T>
-__device__ T load_if(bool inside, const T* address, T outside = 0) {
+__device__ T predicated_load(bool inside, const T* address, T outside = 0) {
   __builtin_assume(__isGlobal(address));  // else each load might have to ask which memory it is
   return inside ? *address : outside;
 }

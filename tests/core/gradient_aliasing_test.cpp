@@ -1,5 +1,5 @@
 // Gradients are handed on without copying. Wherever two receivers get the same one, a later sum in place would change
-// what the other sees; each test here puts such a sum right behind a shared gradient.
+// what the other sees; each test here puts such a sum right after a shared gradient.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Linear layers and convolutions. The sizes lie around the tiles that GPU kernels cut matrices into.
+// Linear layers and convolutions. The sizes are around the tiles into which GPU kernels divide matrices.
 
 #include <algorithm>
 

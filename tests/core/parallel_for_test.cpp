@@ -80,7 +80,7 @@ TEST_P(ParallelFor, OfManyExceptionsOneComesOut) {
     EXPECT_THROW(parallel_for(device_, 50, [](std::int64_t i) { throw std::out_of_range(std::to_string(i)); }),
                  std::out_of_range);
     std::atomic<int> runs{0};
-    EXPECT_NO_THROW(parallel_for(device_, 50, [&](std::int64_t) { ++runs; })) << "an old exception came out again";
+    EXPECT_NO_THROW(parallel_for(device_, 50, [&](std::int64_t) { ++runs; })) << "an old exception was thrown again";
     EXPECT_EQ(runs, 50);
   }
 }

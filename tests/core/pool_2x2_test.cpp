@@ -12,7 +12,7 @@ namespace {
 
 const Window kWindow{2, 2, 0};
 
-/// Planes with few different numbers, so that windows have several largest; every eleventh is not a number.
+/// Planes with few different numbers, so that windows have several largest; every eleventh is NaN.
 template <class T>
 Tensor planes(std::int64_t height, std::int64_t width) {
   Tensor x = test::random_tensor({2, 3, height, width}, "x", dtype_of<T>);
@@ -23,7 +23,7 @@ Tensor planes(std::int64_t height, std::int64_t width) {
   return x;
 }
 
-/// Where the largest pixel of window (p, q) lies: the first of equal ones, the last that is not a number.
+/// The index of the largest pixel of window (p, q): the first among equals, the last NaN.
 template <class T>
 std::int64_t largest(const T* plane, std::int64_t width, std::int64_t p, std::int64_t q) {
   const std::int64_t at = 2 * (p * width + q);

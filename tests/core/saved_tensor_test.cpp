@@ -73,20 +73,20 @@ TEST(SavedTensor, EveryOperationNamesItselfAndWhatChanged) {
   }
 }
 
-// Weights that are not needed for the wanted gradients may change: nothing reads them.
+// Weights that are not needed for these gradients may change: nothing reads them.
 TEST(SavedTensor, WhatBackwardDoesNotReadMayChange) {
   const Tensor x = random_tensor({2, 3}, "x");
   Tensor weight = random_leaf({4, 3}, "weight");
   const Tensor y = linear(x, weight);
   const Tensor upstream = random_tensor({2, 4}, "upstream");
   backward(linear(x, weight), upstream);
-  const Tensor wanted = weight.grad().clone();
+  const Tensor expected = weight.grad().clone();
   weight.zero_grad();
   Tensor bystander = random_tensor({2, 4}, "bystander");
   const Tensor sum = add(y, bystander);
   bystander.fill(0);
   backward(sum, upstream);
-  EXPECT_TRUE(same_bytes(weight.grad(), wanted));
+  EXPECT_TRUE(same_bytes(weight.grad(), expected));
 }
 
 TEST(SavedTensor, UncheckedVersionsReadsTheNewValues) {
@@ -104,7 +104,7 @@ TEST(SavedTensor, UncheckedVersionsReadsTheNewValues) {
   EXPECT_TRUE(fails_with({"linear"}, [&] { backward(graph.y, graph.upstream); })) << "the scope has ended";
 }
 
-// Weight stashing: the optimizer's new weights lie in fresh storage, the graph keeps the old ones.
+// Weight stashing: the optimizer's new weights are in fresh storage, the graph keeps the old ones.
 TEST(SavedTensor, RebindKeepsTheOldValuesForTheGraph) {
   Recorded graph;
   backward(graph.y, graph.upstream, RetainGraph::yes);

@@ -105,7 +105,7 @@ TEST_P(Streams, TimeWhatLiesBetween) {
   Event start, end;
   const auto before = std::chrono::steady_clock::now();
   start.record_time(compute_);
-  start.synchronize();  // it is behind us, however busy the GPU is
+  start.synchronize();  // it is reached, however busy the GPU is
   std::this_thread::sleep_for(5ms);
   end.record_time(compute_);
   end.synchronize();

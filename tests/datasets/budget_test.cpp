@@ -33,7 +33,7 @@ TEST(Budget, ThreadsNeverHoldMoreThanThereIs) {
     }
   }
   EXPECT_FALSE(exceeded);
-  const Budget::Share all = budget.take(kTotal);  // all shares came back
+  const Budget::Share all = budget.take(kTotal);  // all shares were returned
 }
 
 TEST(Budget, MoreThanThereIsInAllIsRefused) {

@@ -94,9 +94,9 @@ TEST(Loader, LabelsAloneAreThoseOfTheWhole) {
   LoaderSettings alone = settings;
   alone.images = false;
   Loader labels(samples(61), alone);
-  const std::vector<Batch> wanted = epoch_of(whole, 2);
+  const std::vector<Batch> expected = epoch_of(whole, 2);
   const std::vector<Batch> got = epoch_of(labels, 2);
-  EXPECT_EQ(numbers(wanted), numbers(got));
+  EXPECT_EQ(numbers(expected), numbers(got));
   EXPECT_EQ(got.back().images.shape(), (Shape{1, 3, 0, 0}));
 }
 
@@ -153,7 +153,7 @@ TEST(Loader, PrefetchingChangesNothing) {
 }
 
 TEST(Loader, AugmentationDependsOnSampleAndEpochAlone) {
-  // By batch size 1 and 50 the samples stand at other places.
+  // By batch size 1 and 50 the samples have other indices.
   const auto images = [](std::int64_t batch_size, std::int64_t epoch, bool shuffle) {
     Loader loader(samples(50), {.batch_size = batch_size, .seed = 2, .shuffle = shuffle, .augment = true});
     std::vector<std::vector<std::uint8_t>> by_sample(50);

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kMaxThreads = 1024;
 constexpr std::size_t kWarp = 32;
-constexpr std::size_t kMaxExchanged = 64;          // bytes a thread
+constexpr std::size_t kMaxExchanged = 64;          // bytes per thread
 constexpr std::size_t kMaxSharedBytes = 48 << 10;  // what a block has without asking for more
 
 std::string text_of(const uint3& at) { return fmt::format("({}, {}, {})", at.x, at.y, at.z); }

@@ -4,7 +4,7 @@
 /// a barrier, then the next one does. That finds, for certain, what a GPU shows only sometimes:
 ///
 /// - a barrier that not all threads of a block reach, or that is not the same one for all, is an error;
-/// - shared memory begins as bytes 0xff (a float read before it is written is not a number), in a heap block of its own
+/// - shared memory begins as bytes 0xff (a float read before it is written is NaN), in a heap block of its own
 ///   (the address sanitizer finds an index outside it);
 /// - without a barrier between them a thread's write and another's read are a whole pass apart, and the order of the
 ///   threads is turned from block to block, so the results are wrong.
@@ -37,8 +37,8 @@ void* shared(std::size_t bytes, std::size_t alignment);
 
 /// The running thread's number in its warp.
 int lane();
-/// What the 32 threads of the running thread's warp give at this place, one behind the other: `bytes` each, at most 64.
-/// It stands until the warp's next exchange. An error unless the warp is whole, and all its threads come here.
+/// What the 32 threads of the running thread's warp pass here, one after the other: `bytes` each, at most 64. Valid
+/// until the warp's next exchange. An error unless the warp is whole, and all its threads call it.
 const void* exchange(const void* mine, std::size_t bytes, const std::source_location& where);
 
 }  // namespace stagecoach::cuda::emulation

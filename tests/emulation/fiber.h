@@ -18,7 +18,7 @@ class Fiber {
 
   /// Called from outside: goes on in the fiber until it pauses.
   void resume();
-  /// Called from inside: goes on behind resume().
+  /// Called from inside: continues after resume().
   void pause();
 
  private:

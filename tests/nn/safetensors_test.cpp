@@ -120,7 +120,7 @@ TEST(Safetensors, RoundTripOfAllTypes) {
     // The empty tensor shares its place with its neighbour, so their order may turn.
     const auto& [name, tensor] = file.tensors[i];
     const auto found = std::find_if(loaded.tensors.begin(), loaded.tensors.end(),
-                                    [&, wanted = name](const auto& each) { return each.first == wanted; });
+                                    [&, expected = name](const auto& each) { return each.first == expected; });
     ASSERT_NE(found, loaded.tensors.end()) << name;
     EXPECT_TRUE(same_bytes(found->second, tensor)) << name;
   }

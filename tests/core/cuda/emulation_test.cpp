@@ -20,15 +20,15 @@ struct Numbers {
   float at[64];
 };
 
-/// out[t] = t turned around, through shared memory.
-__global__ void turn_around(float* out) {
+/// out[t] = t reversed, through shared memory.
+__global__ void reverse(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
   __syncthreads();
   out[threadIdx.x] = numbers.at[blockDim.x - 1 - threadIdx.x];
 }
 
-__global__ void turn_around_without_barrier(float* out) {
+__global__ void reverse_without_barrier(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
   out[threadIdx.x] = numbers.at[blockDim.x - 1 - threadIdx.x];
@@ -60,8 +60,8 @@ __global__ void two_barriers() {
   }
 }
 
-/// Warps that turn their own numbers around, the second one twice.
-__global__ void turn_warps_around(float* out) {
+/// Warps that reverse their own numbers, the second one twice.
+__global__ void reverse_warps(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   const unsigned warp = threadIdx.x / 32;
   const unsigned lane = threadIdx.x % 32;
@@ -100,14 +100,14 @@ __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* 
   }
 }
 
-__global__ void read_behind(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x + 1]; }
+__global__ void read_beyond(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x + 1]; }
 
-__global__ void read_behind_shared(float* out) {
+__global__ void read_beyond_shared(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = 1;
   __syncthreads();
-  const float* behind = &numbers.at[0] + 64;
-  out[threadIdx.x] = *behind;
+  const float* beyond = &numbers.at[0] + 64;
+  out[threadIdx.x] = *beyond;
 }
 
 struct Much {
@@ -128,7 +128,7 @@ namespace {
 
 using test::fails_with;
 
-std::vector<float> turned(int threads) {
+std::vector<float> reversed(int threads) {
   std::vector<float> values;
   for (int t = threads - 1; t >= 0; --t) {
     values.push_back(static_cast<float>(t));
@@ -147,8 +147,8 @@ TEST(Emulation, RunsEveryThreadOfEveryBlockOnce) {
 TEST(Emulation, BarriersHoldThreadsTogether) {
   for (const int threads : {1, 2, 33, 64}) {
     std::vector<float> out(static_cast<std::size_t>(threads));
-    launch(turn_around, 3, static_cast<unsigned>(threads), 0, nullptr, out.data());
-    EXPECT_EQ(out, turned(threads));
+    launch(reverse, 3, static_cast<unsigned>(threads), 0, nullptr, out.data());
+    EXPECT_EQ(out, reversed(threads));
   }
 }
 
@@ -156,8 +156,8 @@ TEST(Emulation, BarriersHoldThreadsTogether) {
 TEST(Emulation, AMissingBarrierGivesWrongResults) {
   for (const unsigned blocks : {1U, 2U}) {
     std::vector<float> out(64);
-    launch(turn_around_without_barrier, blocks, 64, 0, nullptr, out.data());
-    EXPECT_NE(out, turned(64));
+    launch(reverse_without_barrier, blocks, 64, 0, nullptr, out.data());
+    EXPECT_NE(out, reversed(64));
   }
 }
 
@@ -178,8 +178,8 @@ TEST(Emulation, ABarrierThatNotAllReachIsAnError) {
   EXPECT_TRUE(fails_with({"barrier_for_some", "5 of 8 threads", "emulation_test.cpp", "others have returned"}, run));
   EXPECT_TRUE(fails_with({"barrier_for_some"}, run)) << "again: nothing of the first run is left";
   std::vector<float> out(8);
-  launch(turn_around, 1, 8, 0, nullptr, out.data());
-  EXPECT_EQ(out, turned(8)) << "and other kernels work";
+  launch(reverse, 1, 8, 0, nullptr, out.data());
+  EXPECT_EQ(out, reversed(8)) << "and other kernels work";
 }
 
 TEST(Emulation, BarriersInTwoPlacesAreAnError) {
@@ -189,10 +189,10 @@ TEST(Emulation, BarriersInTwoPlacesAreAnError) {
 
 TEST(Emulation, AWarpWaitsForItselfOnly) {
   std::vector<float> out(64);
-  launch(turn_warps_around, 1, 64, 0, nullptr, out.data());
+  launch(reverse_warps, 1, 64, 0, nullptr, out.data());
   for (std::size_t lane = 0; lane < 32; ++lane) {
     EXPECT_EQ(out[lane], static_cast<float>(31 - lane));
-    EXPECT_EQ(out[32 + lane], static_cast<float>(lane)) << "turned twice";
+    EXPECT_EQ(out[32 + lane], static_cast<float>(lane)) << "reversed twice";
   }
 }
 
@@ -259,7 +259,7 @@ class Recorded {
 TEST(Emulation, ARecordedStreamDoesItsWorkWhenTheGraphIsLaunched) {
   std::vector<float> out(8), copy(8);
   Recorded recorded;
-  launch(turn_around, 1, 8, 0, recorded.stream, out.data());
+  launch(reverse, 1, 8, 0, recorded.stream, out.data());
   cudaMemcpyAsync(copy.data(), out.data(), 8 * sizeof(float), cudaMemcpyDefault, recorded.stream);
   ASSERT_EQ(cudaStreamEndCapture(recorded.stream, &recorded.graph), cudaSuccess);
   EXPECT_EQ(out, std::vector<float>(8)) << "not yet";
@@ -268,8 +268,8 @@ TEST(Emulation, ARecordedStreamDoesItsWorkWhenTheGraphIsLaunched) {
   for (int run = 0; run < 2; ++run) {
     std::fill(out.begin(), out.end(), 0.0F);
     ASSERT_EQ(cudaGraphLaunch(executable, recorded.stream), cudaSuccess);
-    EXPECT_EQ(out, turned(8));
-    EXPECT_EQ(copy, turned(8));
+    EXPECT_EQ(out, reversed(8));
+    EXPECT_EQ(copy, reversed(8));
   }
   cudaGraphExecDestroy(executable);
 }
@@ -296,13 +296,13 @@ TEST(Emulation, AThreadThatRecordsAsksForMemoryOnlyIfItInsists) {
 TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {
   float out = 0;
   const auto with = [&](dim3 grid, dim3 block, std::size_t shared) {
-    return [=, &out] { launch(turn_around, grid, block, shared, nullptr, &out); };
+    return [=, &out] { launch(reverse, grid, block, shared, nullptr, &out); };
   };
   for (const auto& run :
        {with(0, 1, 0), with(1, 0, 0), with(1, 1025, 0), with(1, dim3(32, 33), 0), with(dim3(1, 70000), 1, 0)}) {
-    EXPECT_TRUE(fails_with({"kernel stagecoach::cuda::turn_around", "invalid configuration", "grid", "block"}, run));
+    EXPECT_TRUE(fails_with({"kernel stagecoach::cuda::reverse", "invalid configuration", "grid", "block"}, run));
   }
-  EXPECT_TRUE(fails_with({"turn_around", "invalid argument", "50000 bytes"}, with(1, 1, 50000)));
+  EXPECT_TRUE(fails_with({"reverse", "invalid argument", "50000 bytes"}, with(1, 1, 50000)));
   EXPECT_TRUE(fails_with({"share_much", "50176 bytes", "49152"}, [] { launch(share_much, 1, 1, 0, nullptr); }));
 }
 
@@ -310,12 +310,12 @@ TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {
 TEST(EmulationDeathTest, AReadBehindAnArrayIsFound) {
   const std::vector<float> x(8);
   std::vector<float> out(8);
-  EXPECT_DEATH(launch(read_behind, 1, 8, 0, nullptr, x.data(), out.data()), "heap-buffer-overflow.*\n.*READ");
+  EXPECT_DEATH(launch(read_beyond, 1, 8, 0, nullptr, x.data(), out.data()), "heap-buffer-overflow.*\n.*READ");
 }
 
 TEST(EmulationDeathTest, AReadBehindSharedMemoryIsFound) {
   std::vector<float> out(8);
-  EXPECT_DEATH(launch(read_behind_shared, 1, 8, 0, nullptr, out.data()), "heap-buffer-overflow");
+  EXPECT_DEATH(launch(read_beyond_shared, 1, 8, 0, nullptr, out.data()), "heap-buffer-overflow");
 }
 #endif
 

@@ -36,10 +36,10 @@ const Device kGpu = test::kCuda;
 struct Trial {
   cuda::Planner planner;
   std::function<Tensor(const Shape&, const char* name)> operand;
-  std::function<::testing::AssertionResult(const Tensor& got, const Tensor& wanted, std::int64_t terms)> same;
+  std::function<::testing::AssertionResult(const Tensor& got, const Tensor& expected, std::int64_t terms)> same;
 
-  void expect(const Tensor& got, const Tensor& wanted, std::int64_t terms) const {
-    EXPECT_TRUE(same(got.to(Device{}), wanted, terms));
+  void expect(const Tensor& got, const Tensor& expected, std::int64_t terms) const {
+    EXPECT_TRUE(same(got.to(Device{}), expected, terms));
   }
 };
 

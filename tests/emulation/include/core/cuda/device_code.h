@@ -31,7 +31,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
 }
 
 template <class T>
-T load_if(bool inside, const T* address, T outside = 0) {
+T predicated_load(bool inside, const T* address, T outside = 0) {
   return inside ? *address : outside;
 }
 

@@ -16,7 +16,7 @@ inline std::uint32_t round_to_tf32(float value) {
   return is_number ? (bits + 0xfffU + (bits >> 13 & 1U)) & ~0x1fffU : bits;
 }
 
-/// What a tensor core sees of a factor: the bits behind the 10th of the fraction are dropped.
+/// A factor as a tensor core reads it: the bits after the 10th of the fraction are dropped.
 inline float seen_as_tf32(std::uint32_t bits) { return std::bit_cast<float>(bits & ~0x1fffU); }
 
 /// An error unless all threads of the warp call it, at the same place.
