@@ -31,7 +31,7 @@ struct Allocator::Block {
   std::size_t bytes = 0;
   bool free = false;
   bool starts_segment = false;    // the block before it in address order is in another segment
-  FreeBlocks::node_type entry{};  // of a block in use: to be free takes no memory, so that nothing can fail then
+  FreeBlocks::node_type entry{};  // of a block in use: so freeing allocates nothing and cannot fail
 };
 
 Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)

@@ -26,7 +26,7 @@ Storage::~Storage() {
     try {
       use.wait({device_, Stream::kCompute});  // the next owner's work comes later on that stream
     } catch (const std::exception&) {
-      return;  // the device has failed, as the next call will say; the memory is never given to anyone again
+      return;  // the device has failed, as the next call will report; the memory is not reused
     }
   }
   if (memory_ != nullptr) {

@@ -17,7 +17,7 @@ void Event::record_time(const Stream& stream) { record(stream, true); }
 
 void Event::record(const Stream& stream, bool timed) {
   if (stream.device.type == DeviceType::cpu) {
-    require_device(stream.device);  // the mark of a GPU does it too
+    require_device(stream.device);  // so does the mark of a GPU
   }
   stream_ = stream;
   time_ = std::chrono::steady_clock::now();

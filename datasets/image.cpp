@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// Runs `action`; to the reason of its DataError come the name and what to do.
+/// Runs `action`; adds the name and what to do to the reason of its DataError.
 template <class Action>
 auto with_name(const std::string& name, const Action& action) {
   try {

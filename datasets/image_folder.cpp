@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kSide = 32;
 constexpr std::int64_t kPixels = 3 * kSide * kSide;
 
-/// What is at `path`, links followed. Throws when that cannot be found out, as for a link that leads nowhere.
+/// The kind of file at `path`, links followed. Throws DataError where that fails, as for a dangling link.
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -31,7 +31,7 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// Whether `path` names an image. Folders of such a name do not; anything else is one, and opening it says what it is.
+/// Whether `path` names an image. A folder of such a name is not one; anything else is, and opening it tells more.
 bool is_image(const fs::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),

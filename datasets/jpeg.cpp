@@ -29,8 +29,8 @@ bool is_harmless(int warning) {
          warning == JWRN_NOT_SEQUENTIAL;
 }
 
-/// libjpeg's decoder. Its errors must not return and its frames know no exceptions, so they jump back into the member
-/// functions below, which hold nothing that needs a destructor and give false.
+/// libjpeg's decoder. Its errors must not return and exceptions cannot pass its frames, so they jump back into the
+/// member functions below, which hold nothing that needs a destructor and return false.
 class Decoder {
  public:
   explicit Decoder(Bytes bytes) : bytes_(bytes) {
@@ -73,7 +73,7 @@ class Decoder {
     }
     info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
     info_.dct_method = JDCT_ISLOW;
-    info_.do_block_smoothing = FALSE;  // it only guesses what a file lacks
+    info_.do_block_smoothing = FALSE;  // it only guesses what is missing in a file
     jpeg_start_decompress(&info_);
     return true;
   }

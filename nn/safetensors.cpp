@@ -132,7 +132,7 @@ void require_checksum(const Checksum& computed, const std::string& text) {
   }
 }
 
-/// Reads what nobody keeps, for the checksum alone.
+/// Reads what is not kept, for the checksum alone.
 void skip(InputFile& file, std::uint64_t count, Checksum& checksum) {
   std::vector<char> chunk(std::min<std::uint64_t>(count, kChunkBytes));
   while (count > 0) {

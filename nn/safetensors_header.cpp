@@ -34,7 +34,7 @@ void require(bool condition, const std::string& what) {
   }
 }
 
-/// JSON text of a string. What is no UTF-8 is a mistake of the caller.
+/// JSON text of a string. Text that is not UTF-8 is an error of the caller.
 std::string quoted(const std::string& text) {
   try {
     return Json(text).dump();

@@ -49,7 +49,7 @@ Tensor upstream_gradient(const Tensor& output, const Tensor& grad) {
   return grad;
 }
 
-/// sum + gradient. Gradients are handed on without copying, so `sum` may be seen elsewhere too.
+/// sum + gradient. Gradients are passed on without copying, so `sum` may have other handles.
 Tensor summed(Tensor sum, const Tensor& gradient) {
   if (sum.is_donatable()) {
     kernels(sum.device()).add_scaled(gradient, 1, sum);
@@ -69,10 +69,10 @@ bool any(const NeedsInputGrad& needs_input_grad) {
   return std::find(needs_input_grad.begin(), needs_input_grad.end(), true) != needs_input_grad.end();
 }
 
-/// One walk. It runs nodes last-recorded-first, and so meets a node only after everything made from it.
+/// One pass over the graph. It runs nodes last-recorded-first, so each after everything that was made from it.
 class Walk {
  public:
-  /// What comes to leaves is added at once, or goes into `held`.
+  /// Gradients of leaves are added at once, or collected in `held`.
   explicit Walk(HeldGradients* held = nullptr) : held_(held) {}
 
   /// Announces one contribution to a leaf, so that its hook is called after the last.
@@ -100,7 +100,7 @@ class Walk {
     return {first.key(), std::move(first.mapped())};
   }
 
-  /// Runs `node` and hands its gradients on: to earlier nodes, or into leaves.
+  /// Runs `node` and passes its gradients on: to earlier nodes, or to leaves.
   void run(Node& node, const Tensor& grad_output, const NeedsInputGrad& needs_input_grad) {
     STAGECOACH_CHECK(
         !node.released(),

@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-/// What a channel is normalised by, and how many values it was made of.
+/// What a channel is normalised by, and the number of values that it was computed from.
 struct Statistics {
   Tensor mean;      // [C]
   Tensor variance;  // [C]
@@ -27,8 +27,8 @@ Statistics statistics_of(const Tensor& x) {
   return batch;
 }
 
-/// Those of a batch of which x is one part. Two passes, as over one part: the squares wait for the mean of all. A part
-/// without samples adds zeros.
+/// The statistics of a batch of which x is one part. Two passes, as over one part: the squares need the mean of the
+/// whole. A part without samples adds zeros.
 Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor&)>& sum_over_ranks) {
   const Kernels& on = kernels(x.device());
   const std::int64_t channels = x.size(1);

@@ -198,8 +198,8 @@ TEST_P(CudaProducts, Linear) {
   }
 }
 
-// Few results of many terms: the depth is cut into slices.
-TEST_P(CudaProducts, LinearThatIsDeep) {
+// Few results of many terms: K is split.
+TEST_P(CudaProducts, LinearOfManyTerms) {
   check_linear<float>(trial<float>(), 2, 700, 3);
   check_linear<float>(trial<float>(), 300, 2, 5);
 }
@@ -235,7 +235,7 @@ const KernelAndTile kAllTiles[] = {
 
 std::string name_of_tile(const ::testing::TestParamInfo<KernelAndTile>& info) {
   const auto& [kernel, tile] = info.param;
-  return fmt::format("{}_{}x{}", kKernelNames[static_cast<std::size_t>(kernel)], tile.rows, tile.columns);
+  return fmt::format("{}_{}x{}", kKernelNames[static_cast<std::size_t>(kernel)], tile.m, tile.n);
 }
 
 /// Every tile on results that do not fill it, and on results of several. With whole numbers: tensor cores round
@@ -277,20 +277,20 @@ TEST_P(CudaTiles, Conv2d) {
 }
 
 TEST(ProductPlan, TakesTheLowTileForFewRows) {
-  const auto rows_of = [](int rows) { return cuda::block_tile(ProductKernel::registers, {rows, 100, 10}).rows; };
+  const auto rows_of = [](int rows) { return cuda::block_tile(ProductKernel::registers, {rows, 100, 10}).m; };
   EXPECT_EQ(rows_of(6), 16);
   EXPECT_EQ(rows_of(16), 16);
   EXPECT_EQ(rows_of(17), 64);
 }
 
-TEST(ProductPlan, SlicesOnlyWhatIsDeepAndSmall) {
+TEST(ProductPlan, SplitsOnlySmallResultsOfManyTerms) {
   const cuda::ProductPlan deep = plan_product(ProductKernel::registers, {6, 75, 50176});
-  EXPECT_EQ(deep.depth_of_slice, 128) << "512 slices of 98, rounded up to whole tiles";
-  EXPECT_EQ(deep.slices, 392) << "none is empty";
-  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 50176, 75}).slices, 1);
-  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 12544, 400}).slices, 5) << "low tiles: four times the blocks";
-  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 63}).slices, 1);
-  EXPECT_EQ(plan_product(ProductKernel::plain, {6, 75, 50176}).slices, 1);
+  EXPECT_EQ(deep.k_per_split, 128) << "512 splits of 98, rounded up to whole tiles";
+  EXPECT_EQ(deep.splits, 392) << "none is empty";
+  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 50176, 75}).splits, 1);
+  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 12544, 400}).splits, 5) << "low tiles: four times the blocks";
+  EXPECT_EQ(plan_product(ProductKernel::registers, {6, 75, 63}).splits, 1);
+  EXPECT_EQ(plan_product(ProductKernel::plain, {6, 75, 50176}).splits, 1);
 }
 
 }  // namespace
