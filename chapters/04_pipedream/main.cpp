@@ -129,7 +129,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   }
   const int stage = plan.schedule.stage_of(rank.index);
   const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
-  RunLog log(settings, rank.comm, plan.layers, plan.last_rank(), plan.holder(stage));
+  RunLog log(settings, rank.comm, plan.layers, plan.last_rank(), plan.first_rank(stage));
   if (plan.schedule.replicas_of(plan.stages() - 1) > 1) {
     log.spread_losses();
   }

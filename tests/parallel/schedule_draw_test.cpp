@@ -6,15 +6,15 @@
 #include <algorithm>
 
 #include "parallel/schedule/draw.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
 namespace {
 
 TEST(DrawSchedule, ShowsLettersNumbersAndIdleMoments) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   EXPECT_EQ(draw_text(schedule, simulation, 18),
             "rank 0   F0F1......B0--B1--\n"
@@ -22,7 +22,7 @@ TEST(DrawSchedule, ShowsLettersNumbersAndIdleMoments) {
 }
 
 TEST(DrawSchedule, LeavesOutNumbersWithoutRoom) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   EXPECT_EQ(draw_text(schedule, simulation, 9),
             "rank 0   FF...B0B1\n"
@@ -30,7 +30,7 @@ TEST(DrawSchedule, LeavesOutNumbersWithoutRoom) {
 }
 
 TEST(DrawSchedule, ColoursLeaveTheTextAsItIs) {
-  const Schedule schedule = lower(interleaved_schedule(2, 4, 2));
+  const Schedule schedule = lower(make_schedule("interleaved", 2, 4, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(4, 1, 1, 1));
   std::string coloured = draw_text(schedule, simulation, 80, Colours::terminal);
   EXPECT_NE(coloured.find("\033[48;5;"), std::string::npos);
@@ -41,7 +41,7 @@ TEST(DrawSchedule, ColoursLeaveTheTextAsItIs) {
 }
 
 TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
-  const Schedule schedule = lower(zero_bubble_h1_schedule(3, 4));
+  const Schedule schedule = lower(make_schedule("zb-h1", 3, 4));
   const Simulation simulation = simulate(schedule, Costs::uniform(3, 1, 1, 1));
   const std::string svg = draw_svg(schedule, simulation, "zb-h1");
   std::size_t rectangles = 0;
@@ -54,7 +54,7 @@ TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
 }
 
 TEST(DrawSchedule, ATitleIsNoMarkup) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   const std::string svg = draw_svg(schedule, simulation, "</text><script>\033.csv");
   EXPECT_NE(svg.find("&lt;/text&gt;&lt;script&gt;\\x1b.csv: idle"), std::string::npos) << svg.substr(0, 400);
