@@ -34,7 +34,7 @@ Costs balanced_costs(const StreamPlan& plan) {
 Schedule beginning_of(const StreamPlan& plan) {
   int shown = 3 * plan.world.ranks;
   for (int s = 0; s < plan.stages(); ++s) {
-    shown = std::max(shown, 3 * plan.schedule.unit(s));
+    shown = std::max(shown, 3 * plan.schedule.microbatches_per_update(s));
   }
   return plan.schedule_for(static_cast<std::size_t>(std::min(shown, plan.schedule.microbatches)));
 }

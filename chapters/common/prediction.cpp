@@ -53,13 +53,13 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   for (std::size_t s = 0; s < kept.size(); ++s) {
     layer += static_cast<std::size_t>(plan.split[s]);
     const std::int64_t sent = s + 1 < kept.size() ? plan.profile[layer - 1].output_bytes : 0;
-    fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.holder[s], plan.split[s],
+    fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.stage_to_rank[s], plan.split[s],
                weights[s] / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
   }
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     double again = 0;  // the graph that a recomputation builds for its backward
     for (std::size_t s = 0; settings.pipeline.recompute && s < kept.size(); ++s) {
-      again = std::max(again, plan.schedule.holder[s] == static_cast<int>(r) ? graph[s] : 0);
+      again = std::max(again, plan.schedule.stage_to_rank[s] == static_cast<int>(r) ? graph[s] : 0);
     }
     fmt::print(
         "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, (peaks[r] + again) / kMiB,
