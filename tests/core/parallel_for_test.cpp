@@ -126,7 +126,7 @@ TEST(ThreadPool, CanBeStoppedWithoutEverHavingWorked) {
 TEST(ThreadPool, NeedsAtLeastOneThread) {
   const Device device = fresh_device();
   for (const int count : {0, -1}) {
-    EXPECT_TRUE(fails_with<UsageError>({std::to_string(count).c_str(), to_string(device).c_str(), "at least 1"},
+    EXPECT_TRUE(fails_with<UsageError>({std::to_string(count).c_str(), to_string(device).c_str(), "expected 1 to"},
                                        [&] { set_threads(device, count); }));
   }
   EXPECT_EQ(threads(device), 1);

@@ -105,8 +105,8 @@ TEST(Generated, TheWrittenSetIsTheOneInMemory) {
 
 TEST(Generated, WhatCannotBeMadeIsRefused) {
   expect_error<UsageError>([] { generate({.train = 0}); }, {"0 train images"});
-  expect_error<UsageError>([] { generate({.test = -1}); }, {"-1 test images"});
-  expect_error<UsageError>([] { generate({.train = 1'000'001}); }, {"1000001 train"});
+  expect_error<UsageError>([] { generate({.test = -1}); }, {"1 … 1000000 test images, got -1"});
+  expect_error<UsageError>([] { generate({.train = 1'000'001}); }, {"train images, got 1000001"});
   const TemporaryFolder folder;
   const GeneratedSettings small{.train = 1, .test = 1};
   write_text(folder / "real/data_batch_2.bin", "");
