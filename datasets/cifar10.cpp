@@ -86,10 +86,10 @@ void read_records(FileReader& file, const fs::path& path, std::int64_t count, st
     for (std::int64_t i = 0; i < records; ++i) {
       const std::uint8_t* record = chunk.data() + i * kRecord;
       if (record[0] >= kClasses) {
-        throw DataError(fmt::format(
-            "{}: the file is damaged or not CIFAR-10: record {} (at byte {}) has label {}, expected 0 to {}; "
-            "download it again: {}",
-            path.string(), start + i, (start + i) * kRecord, record[0], kClasses - 1, kHowToGetData));
+        throw DataError(
+            fmt::format("{}: record {} (at byte {}) has label {}, expected 0 to {}: the file is damaged or not "
+                        "CIFAR-10; download it again: {}",
+                        path.string(), start + i, (start + i) * kRecord, record[0], kClasses - 1, kHowToGetData));
       }
       labels[start + i] = record[0];
       std::memcpy(images + (start + i) * kPixels, record + 1, static_cast<std::size_t>(kPixels));
