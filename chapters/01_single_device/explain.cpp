@@ -61,12 +61,13 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   Loader loader = training_loader(settings, data.train);
   loader.start_epoch(1);
   const Batch batch = *loader.next();
-  const Tensor images = micro_batches(batch.images, settings.microbatches)[0];
-  const Tensor labels = micro_batches(batch.labels, settings.microbatches)[0];
-  const auto count = static_cast<std::int64_t>(micro_batch_sizes(batch.images.size(0), settings.microbatches).size());
+  const Tensor images = micro_batches(batch.images, settings.training.microbatches)[0];
+  const Tensor labels = micro_batches(batch.labels, settings.training.microbatches)[0];
+  const auto count =
+      static_cast<std::int64_t>(micro_batch_sizes(batch.images.size(0), settings.training.microbatches).size());
 
   fmt::print("One step of {} on {}: {} pictures in {} micro-batch(es)\n  schedule  {}\n  timeline  {}\n",
-             settings.model, to_string(device), batch.images.size(0), count, schedule_row(count),
+             settings.training.model, to_string(device), batch.images.size(0), count, schedule_row(count),
              timeline(std::min<std::int64_t>(count, 8)));
   fmt::print("  idle 0.0% (one device always has work), {} activation set(s) alive at once\n", 1);
 
@@ -87,8 +88,8 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
       "The graph keeps {:.1f} times as much as the weights\n",
       weights, weights, state, static_cast<double>(kept) / static_cast<double>(weights));
 
-  if (!settings.out.empty()) {
-    const std::filesystem::path folder = make_folder(settings.out);
+  if (!settings.run.out.empty()) {
+    const std::filesystem::path folder = make_folder(settings.run.out);
     write_text(folder / "schedule.csv", schedule_row(count) + "\n");
     write_text(
         folder / "prediction.json",

@@ -63,7 +63,7 @@ double accuracy(DeviceLoader& loader, const Dataset& data, Module& model, Device
 void train(const Settings& settings) {
   const Device device = open_device(settings);
   const TrainTest data = open_data(settings);
-  if (settings.explain) {
+  if (settings.run.explain) {
     return explain(settings, data, device);
   }
 
@@ -73,14 +73,14 @@ void train(const Settings& settings) {
   log.restore(*model, *optimizer);
   DeviceLoader training(training_loader(settings, data.train), device);
   DeviceLoader testing(test_loader(settings, data.test), device);
-  Replay replay(device, settings.graph && !settings.profile);  // one launch a step, where the device can
+  Replay replay(device, settings.world.graph && !settings.run.profile);  // one launch a step, where the device can
 
   while (log.epochs_left()) {
     training.start_epoch(log.progress().epoch, log.progress().step);
     log.start_epoch(training.batches());
     while (const auto batch = log.next(training)) {
       replay.run({batch->images, batch->labels}, [&](std::span<const Tensor> in) {
-        train_step(in[0], in[1], settings.microbatches, *model, *optimizer, log.sums());
+        train_step(in[0], in[1], settings.training.microbatches, *model, *optimizer, log.sums());
       });
       log.add_step(batch->images.size(0), *model, *optimizer);
     }

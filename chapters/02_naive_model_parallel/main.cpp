@@ -122,8 +122,9 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 }
 
 void train(const Settings& settings) {
-  if (settings.model == "toy") {
-    if (!settings.out.empty() || !settings.resume.empty() || settings.explain || settings.ranks != 2) {
+  if (settings.training.model == "toy") {
+    if (!settings.run.out.empty() || !settings.run.resume.empty() || settings.run.explain ||
+        settings.world.ranks != 2) {
       throw UsageError(
           "--model toy makes one step on two ranks, and prints it; it takes no --out, --resume, --explain, and no "
           "--ranks but 2");
@@ -132,7 +133,7 @@ void train(const Settings& settings) {
   }
   const TrainTest data = open_data(settings);
   const Plan plan = make_plan(settings, data.train, "naive");
-  if (settings.explain) {
+  if (settings.run.explain) {
     return explain(settings, plan);
   }
   show_toy(settings);
@@ -144,7 +145,7 @@ const Chapter kChapter{
     .title = "Chapter 2: a model over several ranks, which work one after the other.",
     .example = "ch02_naive_model_parallel --data data/generated --ranks 2 --epochs 5 --out runs/naive",
     .flags = {"ranks", "split", "balance", "clock", "link", "transport", "timeout", "explain"},
-    .defaults = {.ranks = 2, .schedule = "naive", .receives = "at-use"},
+    .defaults = {.pipeline = {.schedule = "naive", .receives = "at-use"}, .world = {.ranks = 2}},
 };
 
 }  // namespace

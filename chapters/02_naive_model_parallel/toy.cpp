@@ -38,7 +38,7 @@ void print(const char* when, const NamedTensors& weights) {
 /// What each of the two ranks does: the chapter's two messages, activations and their gradient.
 void step_on_two_ranks(const Settings& settings, Rank& rank, NamedTensors& after) {
   const auto layers = stages_of(*make_model("toy"), {2, 1})[static_cast<std::size_t>(rank.index)];
-  layers->materialize(settings.seed, rank.device);
+  layers->materialize(settings.training.seed, rank.device);
   const NamedTensors before = gather_tensors(rank.comm, kLayers, layers->named_parameters());
   if (rank.index == 0) {
     print("before the step (fc1 on rank 0, fc2 on rank 1)", before);
@@ -67,7 +67,7 @@ void step_on_two_ranks(const Settings& settings, Rank& rank, NamedTensors& after
 
 NamedTensors step_on_one_device(const Settings& settings) {
   const auto model = make_model("toy");
-  model->materialize(settings.seed);
+  model->materialize(settings.training.seed);
   Sgd optimizer(model->named_parameters(), {.learning_rate = kLearningRate});
   backward(mean_squared_error(model->forward(inputs({})), targets({})));
   optimizer.step();
@@ -85,7 +85,8 @@ bool same_bytes(const NamedTensors& a, const NamedTensors& b) {
 void show_toy(const Settings& settings) {
   fmt::print("The toy model (4 numbers to 6 to 2) on two ranks, one step\n");
   NamedTensors after;
-  launch({.ranks = 2, .timeout = settings.timeout}, [&](Rank& rank) { step_on_two_ranks(settings, rank, after); });
+  launch({.ranks = 2, .timeout = settings.world.timeout},
+         [&](Rank& rank) { step_on_two_ranks(settings, rank, after); });
   fmt::print("  one device gets {} weights\n\n",
              same_bytes(after, step_on_one_device(settings)) ? "the same" : "OTHER");
 }

@@ -68,13 +68,14 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const Step& step, Co
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Plan plan = make_plan(settings, data.train, settings.schedule == "by-hand" ? "gpipe" : settings.schedule);
-  if (settings.explain) {
+  const Plan plan =
+      make_plan(settings, data.train, settings.pipeline.schedule == "by-hand" ? "gpipe" : settings.pipeline.schedule);
+  if (settings.run.explain) {
     return explain(settings, plan);
   }
   launch(plan.world, [&](Rank& rank) {
     train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const Step& step, EpochSums& sums) {
-      if (settings.schedule == "by-hand") {
+      if (settings.pipeline.schedule == "by-hand") {
         run_step_by_hand(pipeline, plan, step, rank.comm, sums);
       } else {
         run_step(pipeline, plan, step, sums);  // the same from the table that --explain prints
@@ -89,7 +90,7 @@ const Chapter kChapter{
     .example = "ch03_gpipe --data data/generated --ranks 2 --microbatches 8 --epochs 5 --out runs/gpipe",
     .flags = {"microbatches", "ranks", "schedule", "split", "balance", "recompute", "receives", "lowered", "clock",
               "link", "transport", "timeout", "explain"},
-    .defaults = {.microbatches = 4, .ranks = 2},
+    .defaults = {.training = {.microbatches = 4}, .world = {.ranks = 2}},
     .schedules = {"gpipe", "by-hand"},
 };
 

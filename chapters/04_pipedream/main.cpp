@@ -55,7 +55,8 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
   const Ledger ledger = make_ledger(schedule, here.plan.versions);
   const auto& actions = schedule.ranks[static_cast<std::size_t>(here.rank.index)];
   const NamedTensors parameters = here.layers->named_parameters();
-  const RateSettings rate{here.settings.lr, here.settings.lr_warmup, here.settings.lr_discount};
+  const RateSettings rate{here.settings.training.lr, here.settings.training.lr_warmup,
+                          here.settings.training.lr_discount};
   WeightVersions weights(parameters, schedule, ledger, here.rank.index);
   Admission admission(schedule, here.rank.index, first_batch, loader.batches(), log);
   BatchStream stream([&] { return log.next(loader); }, here.plan.batch());
@@ -76,7 +77,8 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
             weights.end(place);  // versions that nobody needs any more are freed
             if (actions[place].operation == Operation::update) {
               for (const std::int64_t batch : admission.batches_of(place)) {
-                log.note_step(std::min(here.settings.batch_size, pictures - batch * here.settings.batch_size));
+                log.note_step(
+                    std::min(here.settings.training.batch_size, pictures - batch * here.settings.training.batch_size));
               }
             }
           },
@@ -109,7 +111,7 @@ double accuracy(Place& here, StepLoader& loader, std::int64_t pictures, const st
   };
   const std::int64_t at_once = std::int64_t{2} * here.rank.world;  // batches
   for (std::int64_t first = 0; first < loader.batches(); first += at_once) {
-    const std::int64_t end = std::min(pictures, (first + at_once) * here.settings.batch_size);
+    const std::int64_t end = std::min(pictures, (first + at_once) * here.settings.training.batch_size);
     const std::vector<std::int64_t> sizes = here.plan.sizes(end, first);
     here.pipeline.run(forwards_of(here.plan.schedule_for(sizes.size())), stream.data(sizes, first),
                       {.see_scores = see_scores});
@@ -122,7 +124,7 @@ double accuracy(Place& here, StepLoader& loader, std::int64_t pictures, const st
 /// What each rank does.
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
   std::optional<UncheckedVersions> unchecked;
-  if (!settings.version_check) {
+  if (!settings.pipeline.version_check) {
     unchecked.emplace();
   }
   const int stage = plan.schedule.stage_of(rank.index);
@@ -166,15 +168,15 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const StreamPlan plan = make_stream_plan(settings, data.train);
-  if (settings.explain) {
+  if (settings.run.explain) {
     return explain_stream(settings, plan);
   }
-  if (settings.versions == "none" && settings.version_check) {
+  if (settings.pipeline.versions == "none" && settings.pipeline.version_check) {
     fmt::print(
         "--versions none writes over weights that backwards still need. The version check will stop the run; "
         "--no-version-check lets it go on, with gradients that are wrong\n");
   }
-  if (settings.ledger) {
+  if (settings.run.ledger) {
     print_ledger(plan);
   }
   const Settings chosen = with_stages_of(plan, settings);
@@ -188,7 +190,7 @@ const Chapter kChapter{
     .flags = {"microbatches", "ranks",       "versions", "replicas", "ledger",    "version-check", "no-version-check",
               "lr-warmup",    "lr-discount", "split",    "balance",  "plan",      "save-plan",     "recompute",
               "receives",     "lowered",     "clock",    "link",     "transport", "timeout",       "explain"},
-    .defaults = {.ranks = 2, .versions = "stash"},
+    .defaults = {.pipeline = {.versions = "stash"}, .world = {.ranks = 2}},
 };
 
 }  // namespace

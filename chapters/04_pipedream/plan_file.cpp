@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kWorkspace = "workspace_bytes";  // older plans do not tell it
 
 std::int64_t microbatch_of(const Settings& settings) {
-  return micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+  return micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
 }
 
 /// Calls visit(key, value) for each figure of a layer.
@@ -66,7 +66,7 @@ LayerProfile layer_of(const Json& json, const std::string& path) {
 void require_model(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
   const auto& layers = json.at("layers");
   const auto of = json.at("model").get<std::string>();
-  bool same = of == settings.model && static_cast<int>(layers.size()) == model.size();
+  bool same = of == settings.training.model && static_cast<int>(layers.size()) == model.size();
   for (int i = 0; same && i < model.size(); ++i) {
     same = layers[static_cast<std::size_t>(i)].at("name").get<std::string>() == model.name(i);
   }
@@ -74,13 +74,13 @@ void require_model(const Json& json, const std::string& path, const Settings& se
     throw UsageError(fmt::format(
         "--plan {}: it is of the model {} with {} layers, the run trains {} with {}; give --model {}, or make a plan "
         "for this one with --save-plan",
-        path, of, layers.size(), settings.model, model.size(), of));
+        path, of, layers.size(), settings.training.model, model.size(), of));
   }
-  if (const auto device = json.at("device").get<std::string>(); device != settings.device) {
+  if (const auto device = json.at("device").get<std::string>(); device != settings.world.device) {
     throw UsageError(fmt::format(
         "--plan {}: its layers were measured on {}, the run uses {}; give --device {}, or make another plan "
         "with --save-plan",
-        path, device, settings.device, device));
+        path, device, settings.world.device, device));
   }
   const Json& pictures = json.at("microbatch");
   if (!pictures.is_number_integer() || pictures < 1 || pictures > kMaxBatchSize) {
@@ -91,7 +91,7 @@ void require_model(const Json& json, const std::string& path, const Settings& se
     throw UsageError(fmt::format(
         "--plan {}: its layers were measured with micro-batches of {} pictures, the run has {}; give --batch-size {}, "
         "or make another plan with --save-plan",
-        path, pictures.dump(), microbatch_of(settings), pictures.get<std::int64_t>() * settings.microbatches));
+        path, pictures.dump(), microbatch_of(settings), pictures.get<std::int64_t>() * settings.training.microbatches));
   }
 }
 
@@ -120,11 +120,11 @@ Partition stages_in(const Json& json, const std::string& path, const Settings& s
                                 stages.replicas.size()));
   }
   const int ranks = std::accumulate(stages.replicas.begin(), stages.replicas.end(), 0);
-  if (ranks != settings.ranks) {
+  if (ranks != settings.world.ranks) {
     throw UsageError(
         fmt::format("--plan {}: its stages are for {} ranks, the run has {}; give --ranks {}, or --balance pipedream "
                     "to choose anew",
-                    path, ranks, settings.ranks, ranks));
+                    path, ranks, settings.world.ranks, ranks));
   }
   return stages;
 }
@@ -137,9 +137,9 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
     layers.push_back(json_of(model.name(i), plan.layers[static_cast<std::size_t>(i)]));
   }
   const Json json{
-      {"model", settings.model},
+      {"model", settings.training.model},
       {"microbatch", microbatch_of(settings)},
-      {"device", settings.device},
+      {"device", settings.world.device},
       {"layers", layers},
       {"stages", {{"split", plan.stages.split}, {"replicas", plan.stages.replicas}, {"seconds", plan.stages.seconds}}}};
   write_text(path, json.dump(2) + "\n");
@@ -154,7 +154,7 @@ PlanFile read_plan(const std::string& path, const Settings& settings, const Sequ
     for (const Json& layer : json.at("layers")) {
       plan.layers.push_back(layer_of(layer, path));
     }
-    if (settings.balance == "plan") {
+    if (settings.pipeline.balance == "plan") {
       plan.stages = stages_in(json.at("stages"), path, settings, model);
     }
     return plan;

@@ -19,25 +19,26 @@ namespace {
 /// Which layers and how many ranks each stage has.
 Partition choose_stages(const Settings& settings, const Sequential& model, const World& world,
                         const std::vector<LayerProfile>& profile) {
-  if (settings.balance == "pipedream" && settings.split.empty()) {
-    return partition(layer_costs(profile), settings.ranks, world.link);
+  if (settings.pipeline.balance == "pipedream" && settings.pipeline.split.empty()) {
+    return partition(layer_costs(profile), settings.world.ranks, world.link);
   }
-  const std::vector<int> replicas = settings.replicas.empty()
-                                        ? std::vector<int>(static_cast<std::size_t>(settings.ranks), 1)
-                                        : replicas_from_text(settings.replicas);
+  const std::vector<int> replicas = settings.pipeline.replicas.empty()
+                                        ? std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1)
+                                        : replicas_from_text(settings.pipeline.replicas);
   return {split_of(settings, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
 }
 
 /// Whether the layers must be measured to choose the stages, or to show what they take.
 bool needs_profile(const Settings& settings) {
-  const bool by_time = settings.split.empty() && (settings.balance == "time" || settings.balance == "pipedream");
-  return by_time || !settings.save_plan.empty() || (settings.explain && settings.profile);
+  const bool by_time = settings.pipeline.split.empty() &&
+                       (settings.pipeline.balance == "time" || settings.pipeline.balance == "pipedream");
+  return by_time || !settings.pipeline.save_plan.empty() || (settings.run.explain && settings.run.profile);
 }
 
 /// Read from --plan, or measured. With --plan and no other wish also the stages.
 PlanFile measured_layers(const Settings& settings, const World& world, const Dataset& data, Sequential& model) {
-  if (!settings.plan.empty()) {
-    return read_plan(settings.plan, settings, model);
+  if (!settings.pipeline.plan.empty()) {
+    return read_plan(settings.pipeline.plan, settings, model);
   }
   PlanFile measured;
   if (needs_profile(settings)) {
@@ -86,30 +87,31 @@ Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
 StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   StreamPlan plan;
   plan.world = open_world(settings);
-  plan.versions = versions_from_text(settings.versions);
-  plan.batch_size = settings.batch_size;
-  plan.receives = receives_from_text(settings.receives);
+  plan.versions = versions_from_text(settings.pipeline.versions);
+  plan.batch_size = settings.training.batch_size;
+  plan.receives = receives_from_text(settings.pipeline.receives);
   const auto model = make_model_of(settings, data);
   PlanFile measured = measured_layers(settings, plan.world, data, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
-  const auto sizes = sizes_of_batches(data.size(), 0, settings.batch_size, settings.microbatches);
-  plan.schedule = lowered(settings, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
-                                                       static_cast<int>(settings.microbatches), plan.versions));
+  const auto sizes = sizes_of_batches(data.size(), 0, settings.training.batch_size, settings.training.microbatches);
+  plan.schedule =
+      lowered(settings, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
+                                           static_cast<int>(settings.training.microbatches), plan.versions));
   plan.split = stages.split;
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);
   place_layers(plan, settings, *model);
   plan.averaging = averaging_seconds(plan, *model);
-  if (!settings.save_plan.empty() && speaks()) {
-    save_plan(settings.save_plan, settings, *model, {plan.profile, std::move(stages)});
+  if (!settings.pipeline.save_plan.empty() && speaks()) {
+    save_plan(settings.pipeline.save_plan, settings, *model, {plan.profile, std::move(stages)});
   }
   return plan;
 }
 
 Settings with_stages_of(const StreamPlan& plan, Settings settings) {
-  settings.split = fmt::format("{}", fmt::join(plan.split, ","));
-  settings.replicas = fmt::format("{}", fmt::join(plan.replicas(), ","));
+  settings.pipeline.split = fmt::format("{}", fmt::join(plan.split, ","));
+  settings.pipeline.replicas = fmt::format("{}", fmt::join(plan.replicas(), ","));
   return settings;
 }
 

@@ -43,7 +43,7 @@ void print_stages(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  stages    --split {} --replicas {}{}\n  link      {}\n", fmt::join(plan.split, ","),
              fmt::join(plan.replicas(), ","),
              plan.seconds > 0 ? fmt::format(": {:.3f} ms from one micro-batch to the next", 1e3 * plan.seconds) : "",
-             settings.link);
+             settings.world.link);
 }
 
 /// What was measured of each layer, and which stage it went to.
@@ -62,9 +62,9 @@ void print_profile(const StreamPlan& plan) {
 }
 
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
-  const std::int64_t pictures = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+  const std::int64_t pictures = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
   const std::int64_t input_bytes = plan.shapes[0].numel() * pictures * static_cast<std::int64_t>(sizeof(float));
-  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto activations = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
@@ -77,7 +77,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
       "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
-    const double again = settings.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
+    const double again = settings.pipeline.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
     const double peak = peaks[r] + again;
     const double process = peak + optimizer_bytes_per_weight_byte(settings) * weights[s] + received[r] + workspace[s];
     fmt::print(
@@ -89,14 +89,15 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
 }
 
 void write_files(const Settings& settings, const Schedule& shown, const Ledger& ledger, const Simulation& simulation) {
-  if (settings.out.empty()) {
+  if (settings.run.out.empty()) {
     return;
   }
-  const std::filesystem::path folder = make_folder(settings.out);
+  const std::filesystem::path folder = make_folder(settings.run.out);
   write_prediction(folder, shown, simulation);
   write_text(folder / "ledger.csv", to_csv(shown, ledger));
-  write_text(folder / "schedule.svg",
-             draw_versions_svg(shown, simulation, ledger, fmt::format("{}: a colour a version", settings.versions)));
+  write_text(
+      folder / "schedule.svg",
+      draw_versions_svg(shown, simulation, ledger, fmt::format("{}: a colour a version", settings.pipeline.versions)));
   fmt::print(
       "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
       "prediction.json\n",
@@ -138,10 +139,10 @@ void print_ledger(const StreamPlan& plan) {
 }
 
 void explain_stream(const Settings& settings, const StreamPlan& plan) {
-  const bool measured = settings.profile;
+  const bool measured = settings.run.profile;
   Costs costs = balanced_costs(plan);
   if (measured) {
-    costs = costs_of(plan, micro_batch_sizes(settings.batch_size, settings.microbatches)[0]);
+    costs = costs_of(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
     costs.average = plan.averaging;
   }
   const Schedule shown = beginning_of(plan);
@@ -151,14 +152,14 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
-             settings.model, settings.versions, plan.schedule.microbatches, plan.batch(), plan.stages(),
-             plan.world.ranks);
+             settings.training.model, settings.pipeline.versions, plan.schedule.microbatches, plan.batch(),
+             plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
     print_profile(plan);
   }
   fmt::print("\nSchedule of the first {} micro-batches, one line per rank\n{}", shown.microbatches,
-             to_text(settings.lowered ? shown : computations_of(shown)));
+             to_text(settings.run.lowered ? shown : computations_of(shown)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here"
                       : "where each rank's share of a forward takes 1 and of a backward 2",
@@ -170,11 +171,11 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  versions        {} at most, a rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
   fmt::print("  delays          {} updates at most, a stage\n",
              fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
-  print_messages(plan, micro_batch_sizes(settings.batch_size, settings.microbatches)[0]);
+  print_messages(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
   if (measured) {
     print_memory(settings, plan, of_epoch);
   }
-  if (settings.ledger) {
+  if (settings.run.ledger) {
     print_ledger(plan);
   }
   write_files(settings, shown, ledger, beginning);

@@ -23,8 +23,8 @@ namespace {
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Plan plan = make_plan(settings, data.train, settings.schedule);
-  if (settings.explain) {
+  const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
+  if (settings.run.explain) {
     return explain(settings, plan);
   }
   launch(plan.world, [&](Rank& rank) {
@@ -48,7 +48,7 @@ const Chapter kChapter{
     .example = "ch05_interleaved --data data/generated --ranks 2 --chunks 2 --microbatches 8 --epochs 5 --out runs/il",
     .flags = {"microbatches", "ranks", "schedule", "chunks", "group", "split", "balance", "recompute", "receives",
               "lowered", "clock", "link", "transport", "timeout", "explain"},
-    .defaults = {.microbatches = 4, .ranks = 2, .chunks = 0},
+    .defaults = {.training = {.microbatches = 4}, .pipeline = {.chunks = 0}, .world = {.ranks = 2}},
     .schedules = schedules(),
 };
 

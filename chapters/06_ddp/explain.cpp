@@ -39,9 +39,10 @@ StepCosts measure_step(const Settings& settings, const Team& team, const Dataset
       }
     });
   }
-  const std::int64_t count = share_of(settings.batch_size, 0, team.world.ranks).count;
-  const Tensor images = Tensor::zeros({count, 3, settings.image_size, settings.image_size}, DType::uint8, device);
-  const std::vector<Tensor> parts = micro_batches(images, settings.microbatches);
+  const std::int64_t count = share_of(settings.training.batch_size, 0, team.world.ranks).count;
+  const Tensor images =
+      Tensor::zeros({count, 3, settings.training.image_size, settings.training.image_size}, DType::uint8, device);
+  const std::vector<Tensor> parts = micro_batches(images, settings.training.microbatches);
   for (int i = 0; i < kWarmUps + kSteps; ++i) {
     if (i == kWarmUps) {
       times.clear();
@@ -135,21 +136,21 @@ void print_sweep(StepModel step, const std::string& unit) {
 }
 
 void write_files(const Settings& settings, const NamedTimelines& timelines) {
-  const std::filesystem::path folder = make_folder(settings.out);
+  const std::filesystem::path folder = make_folder(settings.run.out);
   nlohmann::ordered_json prediction;
   std::string table;
-  for (int r = 0; r < settings.ranks; ++r) {
-    for (std::int64_t i = r * settings.microbatches; i < (r + 1) * settings.microbatches; ++i) {
-      table += fmt::format("{}0F{},0B{}", i == r * settings.microbatches ? "" : ",", i, i);
+  for (int r = 0; r < settings.world.ranks; ++r) {
+    for (std::int64_t i = r * settings.training.microbatches; i < (r + 1) * settings.training.microbatches; ++i) {
+      table += fmt::format("{}0F{},0B{}", i == r * settings.training.microbatches ? "" : ",", i, i);
     }
     table += "\n";
   }
   for (const auto& [mode, timeline] : timelines) {
-    if (mode == settings.mode) {
+    if (mode == settings.data_parallel.mode) {
       prediction = {{"step_seconds", timeline.seconds},
                     {"idle", timeline.idle()},
                     {"idle_in_span", timeline.idle()},
-                    {"peak_activations", std::vector<int>(static_cast<std::size_t>(settings.ranks), 1)}};
+                    {"peak_activations", std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1)}};
     }
   }
   for (const auto& [mode, timeline] : timelines) {
@@ -159,7 +160,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
   write_text(folder / "schedule.csv", table);
   write_text(folder / "prediction.json", prediction.dump() + "\n");
   write_text(folder / "timelines.svg",
-             draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.ranks)));
+             draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.world.ranks)));
   fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));
 }
 
@@ -177,7 +178,7 @@ void explain_ways(const Settings& settings, const Team& team, const Dataset& dat
   const auto model = open_model(settings, data, device);
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
-  const bool measured = settings.profile;
+  const bool measured = settings.run.profile;
   StepModel step = step_of(settings, team, parameters,
                            measured ? measure_step(settings, team, data, device) : unit_costs_of(parameters));
   if (!measured) {
@@ -185,12 +186,13 @@ void explain_ways(const Settings& settings, const Team& team, const Dataset& dat
   }
   const std::string unit = measured ? "seconds" : "units";
 
-  fmt::print("One step of {}: {} pictures on {} ranks, gradients of {:.1f} KiB\n  link      {}\n", settings.model,
-             settings.batch_size, team.world.ranks, bytes / kKiB,
-             measured ? settings.link
+  fmt::print("One step of {}: {} pictures on {} ranks, gradients of {:.1f} KiB\n  link      {}\n",
+             settings.training.model, settings.training.batch_size, team.world.ranks, bytes / kKiB,
+             measured ? settings.world.link
                       : "a ring over all gradients takes 1, of that 0.05 for latency (--profile takes --link)");
-  if (settings.compress != "none") {
-    fmt::print("  compress  {}\n", settings.compress == "half" ? "half the bytes a bucket" : "left out here");
+  if (settings.data_parallel.compress != "none") {
+    fmt::print("  compress  {}\n",
+               settings.data_parallel.compress == "half" ? "half the bytes a bucket" : "left out here");
   }
   print_buckets(step);
   NamedTimelines timelines;
@@ -207,7 +209,7 @@ void explain_ways(const Settings& settings, const Team& team, const Dataset& dat
   }
   print_sweep(step, unit);
   print_reductions(step.link, team.world.ranks, bytes, unit);
-  if (!settings.out.empty()) {
+  if (!settings.run.out.empty()) {
     write_files(settings, timelines);
   }
 }

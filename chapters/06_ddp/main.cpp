@@ -75,10 +75,10 @@ class InBuckets final : public Replica {
  public:
   explicit InBuckets(const Start& start)
       : Replica(start),
-        compression_(make_compression(settings_.compress)),
+        compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(parameters_, rank_.comm,
-                 {.caps = {settings_.first_bucket_size, settings_.bucket_size},
-                  .find_unused = settings_.find_unused,
+                 {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
+                  .find_unused = settings_.data_parallel.find_unused,
                   .reduce = compression_.reduce}) {}
 
   CompressionMemory* memory() override { return compression_.memory.get(); }
@@ -105,7 +105,7 @@ std::unique_ptr<Way> open_way(const Start& start) {
   if (start.team.pipeline) {
     return make_pipelines(start);
   }
-  const std::string& mode = start.settings.mode;
+  const std::string& mode = start.settings.data_parallel.mode;
   if (mode == "single") {
     return std::make_unique<Single>(start);
   }
@@ -124,7 +124,8 @@ std::unique_ptr<Way> open_way(const Start& start) {
 
 /// What each rank does.
 void train_rank(const Settings& settings, const Team& team, const TrainTest& data, Rank& rank) {
-  const bool owned = settings.mode == "central" || settings.mode == "replicate";  // by rank 0; the others save nothing
+  const bool owned = settings.data_parallel.mode == "central" ||
+                     settings.data_parallel.mode == "replicate";  // by rank 0; the others save nothing
   RunLog log(settings, rank.comm, team.layers, 0, owned ? rank.index : team.part_of(rank.index));
   if (team.pipeline) {
     log.print_notes(team.pipeline->notes);
@@ -155,7 +156,7 @@ void train_rank(const Settings& settings, const Team& team, const TrainTest& dat
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const Team team = make_team(settings, data.train);
-  if (settings.explain) {
+  if (settings.run.explain) {
     return explain_ways(settings, team, data.train);
   }
   launch(team.world, [&](Rank& rank) { train_rank(settings, team, data, rank); });
@@ -173,7 +174,7 @@ const Chapter kChapter{
               "receives",     "lowered",     "clock",
               "link",         "transport",   "reduce",
               "timeout",      "explain"},
-    .defaults = {.ranks = 2, .chunks = 0, .mode = "buckets"},
+    .defaults = {.pipeline = {.chunks = 0}, .data_parallel = {.mode = "buckets"}, .world = {.ranks = 2}},
     .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
                   "zb-h2", "zbv", "dualpipev"},
     .modes = mode_names(),

@@ -8,8 +8,8 @@
 namespace stagecoach {
 
 void Owned::open_owners_optimizer(NamedTensors parameters) {
-  optimizer_ = make_optimizer(settings_.optimizer, owns() ? std::move(parameters) : NamedTensors{}, settings_.lr,
-                              settings_.momentum, settings_.weight_decay);
+  optimizer_ = make_optimizer(settings_.training.optimizer, owns() ? std::move(parameters) : NamedTensors{},
+                              settings_.training.lr, settings_.training.momentum, settings_.training.weight_decay);
 }
 
 Tensor Owned::gather_gradients() {

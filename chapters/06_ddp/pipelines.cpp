@@ -31,10 +31,11 @@ class Pipelines final : public Way {
         layers_(joined(stages_)),
         optimizer_(open_optimizer(settings_, *layers_)),
         pipeline_(open_pipeline(settings_, *team_.pipeline, stages_, rank_.comm)),
-        compression_(make_compression(settings_.compress)),
+        compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(layers_->named_parameters(), mesh_.data(),
-                 {.caps = {settings_.first_bucket_size, settings_.bucket_size}, .reduce = compression_.reduce}) {
-    if (settings_.sync_batch_norm) {
+                 {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
+                  .reduce = compression_.reduce}) {
+    if (settings_.data_parallel.sync_batch_norm) {
       synchronise_batch_norm(*layers_, mesh_.data());
     }
   }
@@ -66,7 +67,7 @@ class Pipelines final : public Way {
     Costs costs = pipeline_.log().mean_costs();
     costs.average = reduction_seconds();
     Expected expected = expect(*team_.pipeline, costs, steps);
-    if (settings_.compress != "none") {
+    if (settings_.data_parallel.compress != "none") {
       expected.predicted_seconds.reset();
       expected.predicted_idle.reset();
     }

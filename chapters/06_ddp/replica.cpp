@@ -22,7 +22,7 @@ Replica::Replica(const Start& start)
       optimizer_(open_optimizer(settings_, *model_)),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
-  if (settings_.sync_batch_norm) {
+  if (settings_.data_parallel.sync_batch_norm) {
     synchronise_batch_norm(*model_, rank_.comm);
   }
 }
@@ -32,8 +32,13 @@ StepLoader Replica::loader(LoaderFor purpose) {
   const bool trains = purpose == LoaderFor::training;
   const Dataset& data = trains ? training_ : testing_;
   Loader loader = trains ? training_loader(settings_, data, true, shard) : test_loader(settings_, data, true, shard);
-  return {std::move(loader),       data.size(), settings_.batch_size, trains ? settings_.microbatches : 1, rank_.device,
-          StepLoader::Needs::data, shard};
+  return {std::move(loader),
+          data.size(),
+          settings_.training.batch_size,
+          trains ? settings_.training.microbatches : 1,
+          rank_.device,
+          StepLoader::Needs::data,
+          shard};
 }
 
 void Replica::start() { start_alike(*model_, rank_.comm); }
@@ -82,9 +87,9 @@ Expected Replica::finish_epoch(std::int64_t steps) {
   const StepCosts costs = times_.mean();
   times_.clear();
   Expected expected{.overlap = costs.overlap};
-  const Timeline step = timeline_of(settings_.mode, step_of(settings_, team_, parameters_, costs));
+  const Timeline step = timeline_of(settings_.data_parallel.mode, step_of(settings_, team_, parameters_, costs));
   // An epoch that is resumed at its end measured nothing. What PowerSGD sends differs from matrix to matrix.
-  if (costs.backward > 0 && settings_.compress != "powersgd") {
+  if (costs.backward > 0 && settings_.data_parallel.compress != "powersgd") {
     expected.predicted_idle = step.idle();
     expected.predicted_seconds = step.seconds * static_cast<double>(steps);
   }

@@ -28,7 +28,7 @@ class Replicate final : public Owned {
     const Dataset& data = trains ? training_ : testing_;
     return {trains ? training_loader(settings_, data, owns()) : test_loader(settings_, data, owns()),
             data.size(),
-            settings_.batch_size,
+            settings_.training.batch_size,
             1,
             rank_.device,
             owns() ? StepLoader::Needs::data : StepLoader::Needs::nothing};
@@ -80,7 +80,7 @@ class Replicate final : public Owned {
   /// This rank's part [n, 3, H, W] of the pictures, which the owner deals out.
   Tensor part_of_images(const Step& step) {
     const auto part = [&](int r) { return share_of(step.pictures, r, rank_.world); };
-    const std::int64_t size = settings_.image_size;
+    const std::int64_t size = settings_.training.image_size;
     if (!owns()) {
       return rank_.comm.receive(Shape{part(rank_.index).count, 3, size, size}, DType::uint8, kOwner, kImages);
     }

@@ -3,14 +3,14 @@
 namespace stagecoach {
 
 StepModel step_of(const Settings& settings, const Team& team, const NamedTensors& parameters, const StepCosts& costs) {
-  const auto share = static_cast<double>(settings.batch_size) / team.world.ranks;
+  const auto share = static_cast<double>(settings.training.batch_size) / team.world.ranks;
   return {.costs = costs,
           .parameters = parameters,
-          .caps = {settings.first_bucket_size, settings.bucket_size},
+          .caps = {settings.data_parallel.first_bucket_size, settings.data_parallel.bucket_size},
           .link = team.world.link,
           .ranks = team.world.ranks,
-          .compressed = settings.compress == "half" ? 0.5 : 1,
-          .picture_bytes = share * 3 * static_cast<double>(settings.image_size * settings.image_size),
+          .compressed = settings.data_parallel.compress == "half" ? 0.5 : 1,
+          .picture_bytes = share * 3 * static_cast<double>(settings.training.image_size * settings.training.image_size),
           .score_bytes = share * static_cast<double>(sizeof(float) * parameters.back().second.numel())};
 }
 

@@ -14,13 +14,13 @@ namespace {
 
 /// Batch norm cannot normalise no pictures at all, unless it does so over all ranks.
 void require_pictures_for_all(const Settings& settings, const Sequential& model, const Dataset& data, int shards) {
-  const std::int64_t rest = data.size() % settings.batch_size;
-  const std::int64_t least = rest == 0 ? std::min(settings.batch_size, data.size()) : rest;
-  if (least < shards && !settings.sync_batch_norm && batch_norm_layers(model) > 0) {
+  const std::int64_t rest = data.size() % settings.training.batch_size;
+  const std::int64_t least = rest == 0 ? std::min(settings.training.batch_size, data.size()) : rest;
+  if (least < shards && !settings.data_parallel.sync_batch_norm && batch_norm_layers(model) > 0) {
     throw UsageError(fmt::format(
         "model {}: an epoch's last batch has {} pictures for {} ranks, and batch norm needs some on each; give "
         "--sync-batch-norm, another --batch-size than {}, or fewer ranks",
-        settings.model, least, shards, settings.batch_size));
+        settings.training.model, least, shards, settings.training.batch_size));
   }
 }
 
@@ -28,15 +28,16 @@ void require_pictures_for_all(const Settings& settings, const Sequential& model,
 
 Team make_team(const Settings& settings, const Dataset& data) {
   Team team{.world = open_world(settings)};
-  team.mesh = settings.mesh.empty() ? MeshSizes{.data = settings.ranks} : mesh_from_text(settings.mesh);
+  team.mesh = settings.data_parallel.mesh.empty() ? MeshSizes{.data = settings.world.ranks}
+                                                  : mesh_from_text(settings.data_parallel.mesh);
   const auto model = make_model_of(settings, data);
   require_pictures_for_all(settings, *model, data, team.mesh.data);
   if (team.mesh.pipeline > 1) {
     Settings& of_one = team.of_pipeline = settings;
-    of_one.ranks = team.mesh.pipeline;
-    of_one.batch_size = share_of(settings.batch_size, 0, team.mesh.data).count;
-    of_one.microbatches = std::min(settings.microbatches, of_one.batch_size);
-    team.pipeline = make_plan(of_one, data, settings.schedule);
+    of_one.world.ranks = team.mesh.pipeline;
+    of_one.training.batch_size = share_of(settings.training.batch_size, 0, team.mesh.data).count;
+    of_one.training.microbatches = std::min(settings.training.microbatches, of_one.training.batch_size);
+    team.pipeline = make_plan(of_one, data, settings.pipeline.schedule);
     team.pipeline->schedule = with_reductions(team.pipeline->schedule);
     team.layers = team.pipeline->layers;
     return team;

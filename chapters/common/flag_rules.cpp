@@ -19,44 +19,47 @@
 namespace stagecoach {
 
 void fill_in_defaults(Settings& s, const WasGiven& was_given) {
-  if (s.smoke) {
-    s.data = "generated";
+  if (s.data.smoke) {
+    s.data.source = "generated";
   }
-  if (s.lr == 0) {
-    s.lr = s.optimizer == "adam" ? 0.001 : 0.01;
+  if (s.training.lr == 0) {
+    s.training.lr = s.training.optimizer == "adam" ? 0.001 : 0.01;
   }
-  if (s.momentum < 0) {
-    s.momentum = s.optimizer == "sgd" ? 0.9 : 0;
+  if (s.training.momentum < 0) {
+    s.training.momentum = s.training.optimizer == "sgd" ? 0.9 : 0;
   }
-  if (s.chunks == 0) {
-    const ScheduleKind* kind = find_schedule(s.schedule);  // none: a file, or a chapter's own loop
-    s.chunks = kind == nullptr ? 1 : std::clamp(2, kind->least_chunks, kind->most_chunks);
+  if (s.pipeline.chunks == 0) {
+    const ScheduleKind* kind = find_schedule(s.pipeline.schedule);  // none: a file, or a chapter's own loop
+    s.pipeline.chunks = kind == nullptr ? 1 : std::clamp(2, kind->least_chunks, kind->most_chunks);
   }
-  const bool has_pipeline = s.mode.empty() || (!s.mesh.empty() && mesh_from_text(s.mesh).pipeline > 1);
+  const bool has_pipeline = s.data_parallel.mode.empty() ||
+                            (!s.data_parallel.mesh.empty() && mesh_from_text(s.data_parallel.mesh).pipeline > 1);
   if (!has_pipeline && !was_given("schedule")) {
-    s.schedule.clear();
+    s.pipeline.schedule.clear();
   }
-  if (!s.mesh.empty() && !was_given("ranks")) {
-    s.ranks = mesh_from_text(s.mesh).ranks();
+  if (!s.data_parallel.mesh.empty() && !was_given("ranks")) {
+    s.world.ranks = mesh_from_text(s.data_parallel.mesh).ranks();
   }
-  if (!s.replicas.empty() && !was_given("ranks")) {
-    const std::vector<int> replicas = replicas_from_text(s.replicas);
-    s.ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
+  if (!s.pipeline.replicas.empty() && !was_given("ranks")) {
+    const std::vector<int> replicas = replicas_from_text(s.pipeline.replicas);
+    s.world.ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
   }
-  if ((s.versions == "2bw" || s.versions == "flush") && !was_given("microbatches") && s.resume.empty()) {
-    const std::vector<int> replicas =
-        s.replicas.empty() ? std::vector<int>(static_cast<std::size_t>(s.ranks), 1) : replicas_from_text(s.replicas);
-    const int least = least_batch(replicas, versions_from_text(s.versions));
-    s.microbatches = ceil_div(s.ranks, least) * least;  // one a rank, or the next number that can be
+  if ((s.pipeline.versions == "2bw" || s.pipeline.versions == "flush") && !was_given("microbatches") &&
+      s.run.resume.empty()) {
+    const std::vector<int> replicas = s.pipeline.replicas.empty()
+                                          ? std::vector<int>(static_cast<std::size_t>(s.world.ranks), 1)
+                                          : replicas_from_text(s.pipeline.replicas);
+    const int least = least_batch(replicas, versions_from_text(s.pipeline.versions));
+    s.training.microbatches = ceil_div(s.world.ranks, least) * least;  // one a rank, or the next number that can be
   }
-  if (!s.plan.empty() && !was_given("balance") && !was_given("split") && !was_given("replicas")) {
-    s.balance = "plan";
+  if (!s.pipeline.plan.empty() && !was_given("balance") && !was_given("split") && !was_given("replicas")) {
+    s.pipeline.balance = "plan";
   }
   if (!was_given("microbatches")) {
-    s.microbatches = std::min(s.microbatches, s.batch_size);
+    s.training.microbatches = std::min(s.training.microbatches, s.training.batch_size);
   }
-  if (s.image_size == 0) {
-    s.image_size = default_image_size(s.model);
+  if (s.training.image_size == 0) {
+    s.training.image_size = default_image_size(s.training.model);
   }
 }
 
@@ -64,28 +67,30 @@ namespace {
 
 /// What an asynchronous pipeline is asked for.
 void require_consistent_versions(const Settings& s) {
-  const std::vector<int> replicas = s.replicas.empty() ? std::vector<int>{} : replicas_from_text(s.replicas);
+  const std::vector<int> replicas =
+      s.pipeline.replicas.empty() ? std::vector<int>{} : replicas_from_text(s.pipeline.replicas);
   const int sum = std::accumulate(replicas.begin(), replicas.end(), 0);
-  if (!replicas.empty() && sum != s.ranks) {
+  if (!replicas.empty() && sum != s.world.ranks) {
     throw UsageError(fmt::format("--replicas {} is for {} ranks, the run has {}; give --ranks {}, or leave it out",
-                                 s.replicas, sum, s.ranks, sum));
+                                 s.pipeline.replicas, sum, s.world.ranks, sum));
   }
-  if (s.balance == "pipedream" && s.resume.empty() && (!s.replicas.empty() || !s.split.empty())) {
+  if (s.pipeline.balance == "pipedream" && s.run.resume.empty() &&
+      (!s.pipeline.replicas.empty() || !s.pipeline.split.empty())) {
     throw UsageError("--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
   }
-  if (s.balance == "plan" && s.resume.empty() && s.plan.empty()) {
+  if (s.pipeline.balance == "plan" && s.run.resume.empty() && s.pipeline.plan.empty()) {
     throw UsageError("--balance plan takes the stages out of a file; give --plan FILE");
   }
-  if (!s.resume.empty() && !s.plan.empty()) {
+  if (!s.run.resume.empty() && !s.pipeline.plan.empty()) {
     throw UsageError("--plan with --resume: a resumed run goes on with the stages that it had; leave --plan out");
   }
-  if (!s.version_check && s.versions != "none") {
+  if (!s.pipeline.version_check && s.pipeline.versions != "none") {
     throw UsageError(fmt::format(
         "--no-version-check with --versions {}: this policy keeps the weights that backwards need; the check is in the "
         "way of --versions none only",
-        s.versions));
+        s.pipeline.versions));
   }
-  if (s.recompute && s.versions == "none") {
+  if (s.pipeline.recompute && s.pipeline.versions == "none") {
     throw UsageError(
         "--recompute with --versions none: the forward would run again with the new weights, which the version check "
         "cannot see; leave --recompute out");
@@ -94,42 +99,45 @@ void require_consistent_versions(const Settings& s) {
 
 /// What ranks that share batches are asked for.
 void require_consistent_sharing(const Settings& s) {
-  const MeshSizes mesh = s.mesh.empty() ? MeshSizes{.data = s.ranks} : mesh_from_text(s.mesh);
-  if (mesh.ranks() != s.ranks) {
-    throw UsageError(fmt::format("--mesh {} is for {} ranks, the run has {}; give --ranks {}, or leave it out", s.mesh,
-                                 mesh.ranks(), s.ranks, mesh.ranks()));
+  const MeshSizes mesh =
+      s.data_parallel.mesh.empty() ? MeshSizes{.data = s.world.ranks} : mesh_from_text(s.data_parallel.mesh);
+  if (mesh.ranks() != s.world.ranks) {
+    throw UsageError(fmt::format("--mesh {} is for {} ranks, the run has {}; give --ranks {}, or leave it out",
+                                 s.data_parallel.mesh, mesh.ranks(), s.world.ranks, mesh.ranks()));
   }
   const auto refuse = [&](bool wrong, const char* flag, const std::string& why) {
     if (wrong) {
       throw UsageError(fmt::format("--{}: {}", flag, why));
     }
   };
-  refuse(s.reduce == "native" && s.transport == "thread", "reduce native",
+  refuse(s.world.reduce == "native" && s.world.transport == "thread", "reduce native",
          "ranks that are threads add up by themselves, in order; leave it out, or start processes (mpirun -np 2)");
-  const bool buckets = s.mode == "buckets";
-  refuse(s.reduce == "native" && (s.mode == "central" || s.mode == "replicate"), "reduce native",
-         fmt::format("--mode {} has no all-reduce; take --mode buckets", s.mode));
-  const std::string only_buckets = fmt::format("--mode {} has no buckets; take --mode buckets", s.mode);
-  refuse(!buckets && s.find_unused, "find-unused", only_buckets);
-  refuse(!buckets && s.compress != "none", "compress", only_buckets);
-  refuse(!buckets && s.bucket_size != BucketCaps{}.rest, "bucket-size", only_buckets);
-  refuse(!buckets && s.first_bucket_size != BucketCaps{}.first, "first-bucket-size", only_buckets);
-  refuse(!buckets && mesh.pipeline > 1, "mesh", fmt::format("pipelines reduce in buckets, not by --mode {}", s.mode));
+  const bool buckets = s.data_parallel.mode == "buckets";
+  refuse(s.world.reduce == "native" && (s.data_parallel.mode == "central" || s.data_parallel.mode == "replicate"),
+         "reduce native", fmt::format("--mode {} has no all-reduce; take --mode buckets", s.data_parallel.mode));
+  const std::string only_buckets = fmt::format("--mode {} has no buckets; take --mode buckets", s.data_parallel.mode);
+  refuse(!buckets && s.data_parallel.find_unused, "find-unused", only_buckets);
+  refuse(!buckets && s.data_parallel.compress != "none", "compress", only_buckets);
+  refuse(!buckets && s.data_parallel.bucket_size != BucketCaps{}.rest, "bucket-size", only_buckets);
+  refuse(!buckets && s.data_parallel.first_bucket_size != BucketCaps{}.first, "first-bucket-size", only_buckets);
+  refuse(!buckets && mesh.pipeline > 1, "mesh",
+         fmt::format("pipelines reduce in buckets, not by --mode {}", s.data_parallel.mode));
   const std::string no_pipeline = "here no pipeline is cut; --mesh dp=2,pp=2 has some";
-  refuse(mesh.pipeline == 1 && !s.split.empty(), "split", no_pipeline);
-  refuse(mesh.pipeline == 1 && s.recompute, "recompute", no_pipeline);
-  refuse(mesh.pipeline == 1 && !s.schedule.empty(), "schedule", no_pipeline);
-  refuse(mesh.pipeline == 1 && s.chunks != 1, "chunks", no_pipeline);
-  refuse(mesh.pipeline == 1 && s.group != 0, "group", no_pipeline);
-  refuse(mesh.pipeline == 1 && s.receives != "ahead", "receives", no_pipeline);
-  refuse(mesh.pipeline == 1 && s.lowered, "lowered", no_pipeline);
-  refuse(mesh.pipeline == 1 && s.balance != "time", "balance", no_pipeline);
-  refuse(mesh.pipeline > 1 && s.find_unused, "find-unused", "a stage uses all of its parameters; leave it out");
+  refuse(mesh.pipeline == 1 && !s.pipeline.split.empty(), "split", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.pipeline.recompute, "recompute", no_pipeline);
+  refuse(mesh.pipeline == 1 && !s.pipeline.schedule.empty(), "schedule", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.pipeline.chunks != 1, "chunks", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.pipeline.group != 0, "group", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.pipeline.receives != "ahead", "receives", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.run.lowered, "lowered", no_pipeline);
+  refuse(mesh.pipeline == 1 && s.pipeline.balance != "time", "balance", no_pipeline);
+  refuse(mesh.pipeline > 1 && s.data_parallel.find_unused, "find-unused",
+         "a stage uses all of its parameters; leave it out");
   refuse(
-      s.sync_batch_norm && s.microbatches > 1, "sync-batch-norm",
+      s.data_parallel.sync_batch_norm && s.training.microbatches > 1, "sync-batch-norm",
       "it sums over ranks once a micro-batch, and ranks with fewer pictures have fewer of these; give --microbatches "
       "1");
-  refuse(s.mode == "replicate" && s.microbatches > 1, "microbatches",
+  refuse(s.data_parallel.mode == "replicate" && s.training.microbatches > 1, "microbatches",
          "--mode replicate copies the model for every batch, and runs it as one; give --microbatches 1");
 }
 
@@ -138,7 +146,7 @@ void require_consistent_sharing(const Settings& s) {
 void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_given) {
   const std::optional<Launched>& process = launched();
   if (!process) {
-    s.transport = was_given("transport") ? s.transport : "thread";
+    s.world.transport = was_given("transport") ? s.world.transport : "thread";
     return;
   }
   if (process->size > kMaxDevices) {
@@ -152,7 +160,7 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
     }
     return;
   }
-  if (was_given("transport") && s.transport == "thread") {
+  if (was_given("transport") && s.world.transport == "thread") {
     if (process->size > 1) {
       throw UsageError(fmt::format(
           "--transport thread: {} started {} processes, and each would train alone; leave the flag out, or start one",
@@ -162,44 +170,45 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
   }
   // One task of srun may be a shell: as without a launcher, ranks are threads.
   if (process->by == "srun" && process->size == 1 && !was_given("transport")) {
-    s.transport = "thread";
+    s.world.transport = "thread";
     return;
   }
-  if (was_given("ranks") && s.ranks != process->size) {
+  if (was_given("ranks") && s.world.ranks != process->size) {
     throw UsageError(fmt::format("--ranks {}: {} started {} process(es), a rank each; start {}, or leave out the flag",
-                                 s.ranks, process->by, process->size, s.ranks));
+                                 s.world.ranks, process->by, process->size, s.world.ranks));
   }
-  s.ranks = process->size;
-  s.transport = was_given("transport") ? s.transport : "mpi";
+  s.world.ranks = process->size;
+  s.world.transport = was_given("transport") ? s.world.transport : "mpi";
 }
 
 void choose_transport(Settings& s, const WasGiven& was_given) {
-  const bool on_gpus = parse_device(s.device).type == DeviceType::cuda;
+  const bool on_gpus = parse_device(s.world.device).type == DeviceType::cuda;
   const bool by_torchrun = launched() && launched()->by == "torchrun";
-  if (s.transport == "nccl" && !on_gpus) {
+  if (s.world.transport == "nccl" && !on_gpus) {
     throw UsageError(
         fmt::format("--transport nccl with --device {}: NCCL sends what lies on GPUs; give --device cuda, or another "
                     "transport",
-                    s.device));
+                    s.world.device));
   }
-  if (s.transport == "mpi" && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
-    s.transport = "nccl";
+  if (s.world.transport == "mpi" && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
+    s.world.transport = "nccl";
   }
-  if (s.transport == "mpi" && by_torchrun && launched()->size == 1 && !was_given("transport")) {
-    s.transport = "thread";  // one rank talks to nobody
+  if (s.world.transport == "mpi" && by_torchrun && launched()->size == 1 && !was_given("transport")) {
+    s.world.transport = "thread";  // one rank talks to nobody
   }
-  if (s.transport == "mpi" && by_torchrun) {
+  if (s.world.transport == "mpi" && by_torchrun) {
     throw UsageError(
         "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
   }
   // NCCL's processes meet at MASTER_ADDR, or by MPI. What is missing is told before anything starts.
-  const bool meets_by_mpi = s.transport == "mpi" || (s.transport == "nccl" && launched() && !master(*launched()));
+  const bool meets_by_mpi =
+      s.world.transport == "mpi" || (s.world.transport == "nccl" && launched() && !master(*launched()));
   if (meets_by_mpi && launched() && !launched()->has_pmix && !was_given("transport")) {
     throw UsageError(
         fmt::format("srun started {} processes, and Open MPI cannot bring them together without PMIx; give srun "
                     "--mpi=pmix (srun --mpi=list says whether there is one), or use mpirun in the job. --transport {} "
                     "tries all the same",
-                    s.ranks, s.transport));
+                    s.world.ranks, s.world.transport));
   }
 }
 
@@ -210,41 +219,42 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   if (chapter.flags.contains("mode")) {
     require_consistent_sharing(s);
   }
-  if (s.microbatches > s.batch_size) {
+  if (s.training.microbatches > s.training.batch_size) {
     throw UsageError(
         fmt::format("--microbatches {}: a batch of {} pictures can be cut into at most {} parts; take {} or fewer, or "
                     "a larger --batch-size",
-                    s.microbatches, s.batch_size, s.batch_size, s.batch_size));
+                    s.training.microbatches, s.training.batch_size, s.training.batch_size, s.training.batch_size));
   }
-  if (s.lowered && !s.explain) {
+  if (s.run.lowered && !s.run.explain) {
     throw UsageError("--lowered shows more of what --explain shows; give --explain too, or leave it out");
   }
-  if (s.schedule == "by-hand" && s.receives != "ahead") {
+  if (s.pipeline.schedule == "by-hand" && s.pipeline.receives != "ahead") {
     throw UsageError(fmt::format(
         "--receives {}: the loop by hand posts each receive where it uses it; take --schedule gpipe, or leave it out",
-        s.receives));
+        s.pipeline.receives));
   }
-  if (s.optimizer == "adam" && s.momentum != 0) {
-    throw UsageError(fmt::format("--momentum {}: --optimizer adam takes none; leave it out", s.momentum));
+  if (s.training.optimizer == "adam" && s.training.momentum != 0) {
+    throw UsageError(fmt::format("--momentum {}: --optimizer adam takes none; leave it out", s.training.momentum));
   }
-  if (s.clock == "wall" && s.link != "none") {
+  if (s.world.clock == "wall" && s.world.link != "none") {
     throw UsageError(fmt::format(
-        "--link {} is for --clock virtual: by the wall clock messages take the time that they take", s.link));
+        "--link {} is for --clock virtual: by the wall clock messages take the time that they take", s.world.link));
   }
-  if (s.clock == "virtual" && s.threads > 1 && parse_device(s.device).type == DeviceType::cpu) {
+  if (s.world.clock == "virtual" && s.world.threads > 1 && parse_device(s.world.device).type == DeviceType::cpu) {
     throw UsageError(
         fmt::format("--threads {} with --clock virtual: that clock counts the time of one core a rank; leave --threads "
                     "out",
-                    s.threads));
+                    s.world.threads));
   }
-  if (!chapter.schedules.empty() && !s.schedule.empty() && !std::filesystem::is_regular_file(s.schedule) &&
-      std::find(chapter.schedules.begin(), chapter.schedules.end(), s.schedule) == chapter.schedules.end()) {
-    throw UsageError(fmt::format("--schedule {}: neither a schedule of {} ({}) nor a file", s.schedule, chapter.program,
-                                 fmt::join(chapter.schedules, ", ")));
+  if (!chapter.schedules.empty() && !s.pipeline.schedule.empty() &&
+      !std::filesystem::is_regular_file(s.pipeline.schedule) &&
+      std::find(chapter.schedules.begin(), chapter.schedules.end(), s.pipeline.schedule) == chapter.schedules.end()) {
+    throw UsageError(fmt::format("--schedule {}: neither a schedule of {} ({}) nor a file", s.pipeline.schedule,
+                                 chapter.program, fmt::join(chapter.schedules, ", ")));
   }
-  if (chapter.flags.contains("ranks") && s.device != "cpu" && s.device != "cuda") {
-    throw UsageError(
-        fmt::format("--device {} names one device; {} ranks take theirs in turn from cpu or cuda", s.device, s.ranks));
+  if (chapter.flags.contains("ranks") && s.world.device != "cpu" && s.world.device != "cuda") {
+    throw UsageError(fmt::format("--device {} names one device; {} ranks take theirs in turn from cpu or cuda",
+                                 s.world.device, s.world.ranks));
   }
 }
 

@@ -27,17 +27,18 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   int left_out = 0;
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
   require_legal(schedule, path);
-  if (schedule.lowered && settings.receives != "ahead") {
-    throw UsageError(fmt::format("--receives {}: {} lists its receives itself; leave it out", settings.receives, path));
+  if (schedule.lowered && settings.pipeline.receives != "ahead") {
+    throw UsageError(
+        fmt::format("--receives {}: {} lists its receives itself; leave it out", settings.pipeline.receives, path));
   }
   if (left_out > 0) {
     notes.push_back(fmt::format("{} actions of {} (waits, UNSHARD, RESHARD) are ignored", left_out, path));
   }
-  if (schedule.rank_count() != settings.ranks || schedule.microbatches != settings.microbatches) {
+  if (schedule.rank_count() != settings.world.ranks || schedule.microbatches != settings.training.microbatches) {
     throw UsageError(fmt::format(
         "--schedule {}: its table is for {} ranks and {} micro-batches, the run has {} and {}; give --ranks "
         "{} --microbatches {}",
-        path, schedule.rank_count(), schedule.microbatches, settings.ranks, settings.microbatches,
+        path, schedule.rank_count(), schedule.microbatches, settings.world.ranks, settings.training.microbatches,
         schedule.rank_count(), schedule.microbatches));
   }
   return schedule;
@@ -45,10 +46,11 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
 
 Schedule schedule_of(const Settings& settings, const std::string& name, int layers, std::vector<std::string>& notes) {
   if (find_schedule(name) != nullptr) {
-    static_cast<void>(split_by_layers(layers, settings.ranks * settings.chunks));  // refuses too many stages early
+    static_cast<void>(
+        split_by_layers(layers, settings.world.ranks * settings.pipeline.chunks));  // refuses too many stages early
     try {
-      return make_schedule(name, settings.ranks, static_cast<int>(settings.microbatches), settings.chunks,
-                           settings.group);
+      return make_schedule(name, settings.world.ranks, static_cast<int>(settings.training.microbatches),
+                           settings.pipeline.chunks, settings.pipeline.group);
     } catch (const UsageError& error) {
       throw UsageError(fmt::format("--schedule {}", error.what()));
     }
@@ -62,7 +64,7 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
 
 /// What the first stage takes for `count` images.
 Shape images_shape(const Settings& settings, std::int64_t count) {
-  return {count, 3, settings.image_size, settings.image_size};
+  return {count, 3, settings.training.image_size, settings.training.image_size};
 }
 
 Transport transport_named(const std::string& name) {
@@ -72,30 +74,30 @@ Transport transport_named(const std::string& name) {
 }  // namespace
 
 Schedule lowered(const Settings& settings, const Schedule& computations) {
-  const ScheduleKind* kind = find_schedule(settings.schedule);  // none, if it is a file
-  const bool is_by_hand = settings.schedule == "by-hand";       // the loop of chapter 3 receives what it uses next
-  Schedule schedule = lower(computations, {.receives = is_by_hand ? 0 : receives_from_text(settings.receives),
+  const ScheduleKind* kind = find_schedule(settings.pipeline.schedule);  // none, if it is a file
+  const bool is_by_hand = settings.pipeline.schedule == "by-hand";  // the loop of chapter 3 receives what it uses next
+  Schedule schedule = lower(computations, {.receives = is_by_hand ? 0 : receives_from_text(settings.pipeline.receives),
                                            .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(fmt::format(
         "--receives {} with --schedule {}: {}. Post receives earlier (--receives ahead), or take foldx_fifo, the same "
         "order with sends that do not wait",
-        settings.receives, settings.schedule, problems.front()));
+        settings.pipeline.receives, settings.pipeline.schedule, problems.front()));
   }
   return schedule;
 }
 
 World open_world(const Settings& settings) {
-  World world{.ranks = settings.ranks,
-              .transport = transport_named(settings.transport),
-              .threads = settings.threads,
-              .timeout = settings.timeout,
-              .link = link_from_text(settings.link),
-              .reduce = settings.reduce == "native" ? ReduceKind::native : ReduceKind::ordered};
+  World world{.ranks = settings.world.ranks,
+              .transport = transport_named(settings.world.transport),
+              .threads = settings.world.threads,
+              .timeout = settings.world.timeout,
+              .link = link_from_text(settings.world.link),
+              .reduce = settings.world.reduce == "native" ? ReduceKind::native : ReduceKind::ordered};
   world.clock = clock_kind(settings);
   world.device = open_device(settings).type;
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
-    set_threads({DeviceType::cpu, r}, settings.threads);  // here, so that they are not bound to a rank's core
+    set_threads({DeviceType::cpu, r}, settings.world.threads);  // here, so that they are not bound to a rank's core
   }
   if (world.device == DeviceType::cuda) {
     world.gpus = cuda::gpu_count();
@@ -105,8 +107,8 @@ World open_world(const Settings& settings) {
 
 std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, const Dataset& data,
                                          Sequential& model) {
-  const std::int64_t batch = std::min(settings.batch_size, data.size());
-  const std::int64_t largest = micro_batch_sizes(batch, settings.microbatches)[0];
+  const std::int64_t batch = std::min(settings.training.batch_size, data.size());
+  const std::int64_t largest = micro_batch_sizes(batch, settings.training.microbatches)[0];
   auto layers = profile_layers(model, images_shape(settings, largest), Device{world.device});
   Tensor numbers = numbers_of(layers);
   agree_on(world, numbers);
@@ -115,20 +117,20 @@ std::vector<LayerProfile> measure_layers(const Settings& settings, const World& 
 
 Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
                const std::vector<int>& replicas) {
-  if (!settings.split.empty()) {
-    Split split = split_from_text(settings.split);
+  if (!settings.pipeline.split.empty()) {
+    Split split = split_from_text(settings.pipeline.split);
     if (static_cast<int>(split.size()) != stages) {
-      throw UsageError(fmt::format("--split {} has {} stages; {} need {}", settings.split, split.size(),
-                                   replicas.empty() ? fmt::format("{} rank(s) with this schedule", settings.ranks)
+      throw UsageError(fmt::format("--split {} has {} stages; {} need {}", settings.pipeline.split, split.size(),
+                                   replicas.empty() ? fmt::format("{} rank(s) with this schedule", settings.world.ranks)
                                                     : fmt::format("--replicas {}", fmt::join(replicas, ",")),
                                    stages));
     }
     return split;
   }
-  if (settings.balance == "layers") {
+  if (settings.pipeline.balance == "layers") {
     return split_by_layers(model.size(), stages);
   }
-  if (settings.balance == "params") {
+  if (settings.pipeline.balance == "params") {
     return split_by_costs(parameter_costs(model), stages, replicas);
   }
   std::vector<double> seconds;
@@ -158,8 +160,8 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   }
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
-  const bool split_by_time = settings.balance == "time" && settings.split.empty();
-  if (split_by_time || (settings.explain && settings.profile)) {
+  const bool split_by_time = settings.pipeline.balance == "time" && settings.pipeline.split.empty();
+  if (split_by_time || (settings.run.explain && settings.run.profile)) {
     plan.profile = measure_layers(settings, plan.world, data, *model);
   }
   plan.split = split_of(settings, *model, plan.schedule.stages, plan.profile);
@@ -193,7 +195,7 @@ std::map<int, std::shared_ptr<Sequential>> open_stages(const Settings& settings,
   for (int s = 0; s < plan.stages(); ++s) {
     if (plan.schedule.holds(rank.index, s)) {
       const auto& part = parts[static_cast<std::size_t>(s)];
-      part->materialize(settings.seed, rank.device);
+      part->materialize(settings.training.seed, rank.device);
       mine.emplace(s, part);
     }
   }
@@ -218,8 +220,8 @@ StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset
                                                  : test_loader(settings, data, pictures, shard);
   return {std::move(loader),
           data.size(),
-          settings.batch_size,
-          settings.microbatches,
+          settings.training.batch_size,
+          settings.training.microbatches,
           rank.device,
           needs_data ? StepLoader::Needs::data : StepLoader::Needs::nothing,
           shard};

@@ -26,8 +26,8 @@ constexpr double kNoticed = 1.005;  // a speed-up that two digits show
 
 /// The idle share of a step in theory, where it has a formula that holds.
 std::string theory(const Settings& settings, const Plan& plan) {
-  const std::string name = settings.schedule == "by-hand" ? "gpipe" : settings.schedule;
-  const auto formula = idle_formula(name, plan.world.ranks, plan.schedule.microbatches, settings.chunks);
+  const std::string name = settings.pipeline.schedule == "by-hand" ? "gpipe" : settings.pipeline.schedule;
+  const auto formula = idle_formula(name, plan.world.ranks, plan.schedule.microbatches, settings.pipeline.chunks);
   if (!formula) {
     return "none: this table is your own";
   }
@@ -35,12 +35,12 @@ std::string theory(const Settings& settings, const Plan& plan) {
     return fmt::format("none here: {} holds for {}", formula->text, formula->domain);
   }
   return fmt::format("{} = {:.1f}%{}", formula->text, 100 * *formula->share,
-                     settings.profile ? ", if all stages took equally long" : "");
+                     settings.run.profile ? ", if all stages took equally long" : "");
 }
 
 void print_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
   const std::int64_t input_bytes = plan.shapes[0].numel() * microbatch * static_cast<std::int64_t>(sizeof(float));
-  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto kept = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
   const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
   auto peaks = peak_bytes(plan.schedule, kept);
@@ -57,7 +57,7 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   }
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     double again = 0;  // the graph that a recomputation builds for its backward
-    for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
+    for (std::size_t s = 0; settings.pipeline.recompute && s < kept.size(); ++s) {
       again = std::max(again, plan.schedule.holder[s] == static_cast<int>(r) ? graph[s] : 0);
     }
     fmt::print(
@@ -124,17 +124,17 @@ Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps) {
 }
 
 void explain(const Settings& settings, const Plan& plan) {
-  const bool measured = settings.profile;
-  const std::int64_t largest = micro_batch_sizes(settings.batch_size, settings.microbatches)[0];
+  const bool measured = settings.run.profile;
+  const std::int64_t largest = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
   const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan.stages());
   const Simulation simulation = simulate(plan.schedule, costs);
   const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
-  fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.model,
-             settings.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
-  fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.link);
-  fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.schedule),
-             to_text(settings.lowered ? plan.schedule : computations_of(plan.schedule)));
+  fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
+             settings.training.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
+  fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.world.link);
+  fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.pipeline.schedule),
+             to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
              draw_text(plan.schedule, simulation, 100, colours));
@@ -161,10 +161,10 @@ void explain(const Settings& settings, const Plan& plan) {
     print_memory(settings, plan, largest);
     print_predicted_memory(predict_memory(settings, plan, largest));
   }
-  if (!settings.out.empty()) {
-    const std::filesystem::path folder = make_folder(settings.out);
+  if (!settings.run.out.empty()) {
+    const std::filesystem::path folder = make_folder(settings.run.out);
     write_prediction(folder, plan.schedule, simulation);
-    write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.schedule));
+    write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.pipeline.schedule));
     fmt::print(
         "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json\n",
         printable(folder.string()));

@@ -99,9 +99,10 @@ fs::path make_folder(const std::string& out) {
   return out;
 }
 
-RunFolder::RunFolder(const Settings& settings, int rank) : settings_(settings), rank_(rank), resumed_(settings.resume) {
-  if (!settings.out.empty()) {
-    folder_ = make_folder(settings.out);
+RunFolder::RunFolder(const Settings& settings, int rank)
+    : settings_(settings), rank_(rank), resumed_(settings.run.resume) {
+  if (!settings.run.out.empty()) {
+    folder_ = make_folder(settings.run.out);
   }
 }
 
@@ -139,7 +140,7 @@ bool RunFolder::has_settings() const try {
 
 void RunFolder::keep_hold() {
   if (!lock_.holds(folder_)) {
-    make_folder(settings_.out);
+    make_folder(settings_.run.out);
     try {
       lock_.take(folder_);
     } catch (const UsageError&) {

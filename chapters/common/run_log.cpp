@@ -27,7 +27,7 @@ constexpr std::int64_t kTracedSteps = 100;
 constexpr int kStopTag = kMaxTag;  // no other message has it
 
 bool ranks_share_cores(const Settings& settings, Communicator& comm) {
-  return settings.transport == "thread" && comm.device().type == DeviceType::cpu &&
+  return settings.world.transport == "thread" && comm.device().type == DeviceType::cpu &&
          comm.clock().kind() == ClockKind::wall && static_cast<std::size_t>(comm.size()) > usable_cores().size();
 }
 
@@ -64,7 +64,7 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
       sums_(comm.device()),
       trace_(std::make_unique<Trace>()),
       held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {
-  if (writes_and_prints() || settings.transport != "thread") {
+  if (writes_and_prints() || settings.world.transport != "thread") {
     catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
   }
   if (writes_and_prints()) {
@@ -81,7 +81,7 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
     }
     std::fflush(stdout);
   }
-  if (settings.profile) {
+  if (settings.run.profile) {
     trace_->wait_for(comm.device());
   }
   if (comm.size() > 1) {
@@ -111,16 +111,16 @@ void RunLog::restore(Module& model, Optimizer& optimizer) {
   folder_.lock();
   outline_ = gather_outline(comm_, state_of_rank(layers_, comm_.rank(), model, optimizer),
                             memory_ == nullptr ? "" : std::to_string(shard_));
-  if (!settings_.resume.empty()) {
+  if (!settings_.run.resume.empty()) {
     const Checkpoints::Found saved = newest_checkpoint();
     progress_ = saved.progress;
-    take_state(layers_, part_, saved.state, model, optimizer, settings_.resume);
+    take_state(layers_, part_, saved.state, model, optimizer, settings_.run.resume);
     if (memory_ != nullptr) {
       take_memory(layers_, part_, shard_, saved.state, comm_.device(), *memory_);
     }
     if (!epochs_left()) {
       throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
-                                   settings_.resume, progress_.epoch - 1, progress_.epoch + 4));
+                                   settings_.run.resume, progress_.epoch - 1, progress_.epoch + 4));
     }
     if (writes_and_prints()) {
       fmt::print("Goes on in epoch {} after {} steps of it\n", progress_.epoch, progress_.step);
@@ -331,9 +331,9 @@ UsageError RunLog::diverged(const char* what) const {
   return UsageError(
       fmt::format("a {} is not a finite number in epoch {}, step {}: training has diverged; try a smaller "
                   "--lr than {}. {}",
-                  what, progress_.epoch, progress_.step, settings_.lr,
-                  settings_.out.empty() ? "Nothing was saved, as there is no --out"
-                                        : "What was saved before stays in " + settings_.out));
+                  what, progress_.epoch, progress_.step, settings_.training.lr,
+                  settings_.run.out.empty() ? "Nothing was saved, as there is no --out"
+                                            : "What was saved before stays in " + settings_.run.out));
 }
 
 /// The loss tells of the weights before the last step only.
@@ -403,7 +403,7 @@ void RunLog::finish_trace() {
   if (writes_and_prints()) {
     folder_.save_trace(trace_json(events));
   }
-  if (settings_.profile && traced_steps_ > 0) {
+  if (settings_.run.profile && traced_steps_ > 0) {
     const std::vector<std::string> tables = gather_texts(comm_, profile_table(*trace_, traced_steps_));
     for (std::size_t rank = 0; rank < tables.size(); ++rank) {
       fmt::print("{}{}", comm_.size() > 1 ? fmt::format("Rank {}. ", rank) : "", tables[rank]);

@@ -49,7 +49,7 @@ class RunLog {
   void restore(Module& model, Optimizer& optimizer);
   /// Where the run stands.
   const Progress& progress() const { return progress_; }
-  bool epochs_left() const { return progress_.epoch <= settings_.epochs; }
+  bool epochs_left() const { return progress_.epoch <= settings_.training.epochs; }
   /// Where the training adds up its losses and right answers, on the device.
   EpochSums& sums() { return sums_; }
 

@@ -19,52 +19,53 @@ using Json = nlohmann::ordered_json;
 /// training when another value gives other weights.
 template <class SettingsType, class Visit>
 void for_each_setting(SettingsType& s, const Visit& visit) {
-  const bool asynchronous = !s.versions.empty();  // then stages and replicas may decide how late a gradient comes
-  const bool shared = !s.mode.empty();            // then gradients are summed rank by rank
-  visit("data", s.data, false);                   // the same pictures may lie elsewhere
-  visit("max-megapixels", s.max_megapixels, false);
-  visit("augment", s.augment, true);
-  visit("image-size", s.image_size, true);
-  visit("model", s.model, true);
-  visit("head", s.head, true);
-  visit("epochs", s.epochs, false);
-  visit("batch-size", s.batch_size, true);
-  visit("microbatches", s.microbatches, true);
-  visit("optimizer", s.optimizer, true);
-  visit("lr", s.lr, true);
-  visit("momentum", s.momentum, true);
-  visit("weight-decay", s.weight_decay, true);
-  visit("lr-warmup", s.lr_warmup, true);
-  visit("lr-discount", s.lr_discount, true);
-  visit("seed", s.seed, true);
-  visit("ranks", s.ranks, asynchronous || shared);
-  visit("mode", s.mode, false);
-  visit("mesh", s.mesh, true);
-  visit("bucket-size", s.bucket_size, false);
-  visit("first-bucket-size", s.first_bucket_size, false);
-  visit("find-unused", s.find_unused, false);
-  visit("compress", s.compress, true);
-  visit("sync-batch-norm", s.sync_batch_norm, true);
-  visit("versions", s.versions, true);
-  visit("version-check", s.version_check, false);
-  visit("replicas", s.replicas, true);
-  visit("schedule", s.schedule, false);
-  visit("chunks", s.chunks, false);
-  visit("group", s.group, false);
-  visit("split", s.split, asynchronous);
-  visit("balance", s.balance, false);
-  visit("recompute", s.recompute, false);
-  visit("receives", s.receives, false);
-  visit("clock", s.clock, false);
-  visit("link", s.link, false);
-  visit("transport", s.transport, false);
-  visit("reduce", s.reduce, true);
-  visit("timeout", s.timeout, false);
-  visit("device", s.device, false);
-  visit("threads", s.threads, false);
-  visit("graph", s.graph, false);
-  visit("tf32", s.tf32, true);
-  visit("smoke", s.smoke, true);
+  const bool asynchronous =
+      !s.pipeline.versions.empty();                   // then stages and replicas may decide how late a gradient comes
+  const bool shared = !s.data_parallel.mode.empty();  // then gradients are summed rank by rank
+  visit("data", s.data.source, false);                // the same pictures may lie elsewhere
+  visit("max-megapixels", s.data.max_megapixels, false);
+  visit("augment", s.training.augment, true);
+  visit("image-size", s.training.image_size, true);
+  visit("model", s.training.model, true);
+  visit("head", s.training.head, true);
+  visit("epochs", s.training.epochs, false);
+  visit("batch-size", s.training.batch_size, true);
+  visit("microbatches", s.training.microbatches, true);
+  visit("optimizer", s.training.optimizer, true);
+  visit("lr", s.training.lr, true);
+  visit("momentum", s.training.momentum, true);
+  visit("weight-decay", s.training.weight_decay, true);
+  visit("lr-warmup", s.training.lr_warmup, true);
+  visit("lr-discount", s.training.lr_discount, true);
+  visit("seed", s.training.seed, true);
+  visit("ranks", s.world.ranks, asynchronous || shared);
+  visit("mode", s.data_parallel.mode, false);
+  visit("mesh", s.data_parallel.mesh, true);
+  visit("bucket-size", s.data_parallel.bucket_size, false);
+  visit("first-bucket-size", s.data_parallel.first_bucket_size, false);
+  visit("find-unused", s.data_parallel.find_unused, false);
+  visit("compress", s.data_parallel.compress, true);
+  visit("sync-batch-norm", s.data_parallel.sync_batch_norm, true);
+  visit("versions", s.pipeline.versions, true);
+  visit("version-check", s.pipeline.version_check, false);
+  visit("replicas", s.pipeline.replicas, true);
+  visit("schedule", s.pipeline.schedule, false);
+  visit("chunks", s.pipeline.chunks, false);
+  visit("group", s.pipeline.group, false);
+  visit("split", s.pipeline.split, asynchronous);
+  visit("balance", s.pipeline.balance, false);
+  visit("recompute", s.pipeline.recompute, false);
+  visit("receives", s.pipeline.receives, false);
+  visit("clock", s.world.clock, false);
+  visit("link", s.world.link, false);
+  visit("transport", s.world.transport, false);
+  visit("reduce", s.world.reduce, true);
+  visit("timeout", s.world.timeout, false);
+  visit("device", s.world.device, false);
+  visit("threads", s.world.threads, false);
+  visit("graph", s.world.graph, false);
+  visit("tf32", s.world.tf32, true);
+  visit("smoke", s.data.smoke, true);
 }
 
 Json json_of(const Settings& settings) {

@@ -25,7 +25,9 @@ Chapter whole_chapter() {
                   .title = "",
                   .example = "",
                   .flags = {},
-                  .defaults = {.momentum = 0.9, .versions = "stash", .mode = "buckets"},
+                  .defaults = {.training = {.momentum = 0.9},
+                               .pipeline = {.versions = "stash"},
+                               .data_parallel = {.mode = "buckets"}},
                   .modes = {"buckets", "single"}};
   for (const auto& [flag, reason] : flags_of_some_chapters()) {
     chapter.flags.insert(flag);
@@ -107,9 +109,9 @@ TEST(Bounds, DependOnTheChapter) {
 
 TEST(SettingsFile, IsReadAsItWasWritten) {
   Settings settings = whole_chapter().defaults;
-  settings.seed = 18446744073709551615U;
-  settings.lr = 0.1;
-  settings.balance = "plan";
+  settings.training.seed = 18446744073709551615U;
+  settings.training.lr = 0.1;
+  settings.pipeline.balance = "plan";
   EXPECT_EQ(to_json(settings_from_json(to_json(settings), "here", whole_chapter())), to_json(settings));
 }
 

@@ -17,11 +17,12 @@ double waited(Loader loader) {
 
 TEST(Open, LoadersHaveAThreadWhereItTakesNoRanksCore) {
   const Dataset data = generate({.train = 64, .test = 1}).train;
-  const Settings all_cores{.batch_size = 8, .ranks = 128, .threads = 1024};
+  const Settings all_cores{.training = {.batch_size = 8}, .world = {.ranks = 128, .threads = 1024}};
   EXPECT_EQ(waited(training_loader(all_cores, data)), 0);
   EXPECT_EQ(waited(test_loader(all_cores, data)), 0);
-  for (const Settings& settings : {Settings{.batch_size = 8, .ranks = 128, .clock = "virtual", .threads = 1024},
-                                   Settings{.batch_size = 8, .ranks = 128, .device = "cuda", .threads = 1024}}) {
+  for (const WorldSettings& world : {WorldSettings{.ranks = 128, .clock = "virtual", .threads = 1024},
+                                     WorldSettings{.ranks = 128, .device = "cuda", .threads = 1024}}) {
+    const Settings settings{.training = {.batch_size = 8}, .world = world};
     EXPECT_GT(waited(training_loader(settings, data)), 0);
     EXPECT_GT(waited(test_loader(settings, data)), 0);
   }

@@ -41,7 +41,7 @@ class RunFolders : public ::testing::Test {
     model_.materialize(1);
     optimizer_ = make_optimizer("sgd", model_.named_parameters(), 0.01, 0.9);
     settings_.program = "ch01_single_device";
-    settings_.out = out().string();
+    settings_.run.out = out().string();
   }
   fs::path out() const { return temporary_.path() / "run"; }
   fs::path file(const std::string& name) const { return out() / name; }
@@ -183,7 +183,7 @@ TEST_F(RunFolders, WhatKilledProgramsLeftIsRemovedBelowToo) {
     begin(folder);
     save(folder, 1);
   }
-  settings_.resume = settings_.out;
+  settings_.run.resume = settings_.run.out;
   for (const char* name :
        {".stagecoach-1-1", "checkpoints/.stagecoach-1-1", "checkpoints/epoch-2-step-0/.stagecoach-1-1"}) {
     write_bytes(file(name), "half");

@@ -36,7 +36,7 @@ void compute_for_a_moment() {
 
 /// An epoch in which rank 0 works and the others wait for it. A stop is asked for in step `stop`.
 void train(const Settings& settings, int stop) {
-  launch({.ranks = settings.ranks, .clock = ClockKind::virtual_time}, [&](Rank& rank) {
+  launch({.ranks = settings.world.ranks, .clock = ClockKind::virtual_time}, [&](Rank& rank) {
     RunLog log(settings, rank.comm, {{"fc", 0}}, 0);
     Sequential model;
     if (rank.index == 0) {
@@ -63,11 +63,12 @@ void train(const Settings& settings, int stop) {
 
 TEST(RunLog, IdleCountsTheRanksThatThereWere) {
   const TemporaryFolder folder;
-  Settings settings{.program = "ch02_naive_model_parallel", .epochs = 1, .ranks = 4, .clock = "virtual"};
-  settings.out = folder.file("run");
+  Settings settings{
+      .program = "ch02_naive_model_parallel", .training = {.epochs = 1}, .world = {.ranks = 4, .clock = "virtual"}};
+  settings.run.out = folder.file("run");
   EXPECT_THROW(train(settings, 7), Interrupted);
-  settings.ranks = 1;
-  settings.resume = settings.out;
+  settings.world.ranks = 1;
+  settings.run.resume = settings.run.out;
   train(settings, kSteps);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     std::signal(signal, SIG_DFL);

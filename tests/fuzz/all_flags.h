@@ -15,9 +15,9 @@ inline Chapter chapter_of_all_flags() {
   }
   chapter.schedules = schedule_names();
   chapter.modes = {"buckets", "single", "parameter", "central", "replicate"};
-  chapter.defaults.mode = "buckets";
-  chapter.defaults.ranks = 4;
-  chapter.defaults.mesh = "dp=2,pp=2";
+  chapter.defaults.data_parallel.mode = "buckets";
+  chapter.defaults.world.ranks = 4;
+  chapter.defaults.data_parallel.mesh = "dp=2,pp=2";
   return chapter;
 }
 

@@ -73,19 +73,19 @@ void make_settings(const Corpus& corpus) {
   const Chapter chapter = fuzz::chapter_of_all_flags();
   Settings settings = chapter.defaults;
   settings.program = chapter.program;
-  settings.momentum = 0.9;
+  settings.training.momentum = 0.9;
   const auto add = [&](const std::string& name) {
     const std::string text = to_json(settings);
     settings_from_json(text, name, chapter);  // throws unless it is one that the reader accepts
     corpus.add(name, text);
   };
   add("defaults");
-  settings.microbatches = 8;
-  settings.schedule = "interleaved";
-  settings.chunks = 2;
-  settings.split = "2,2,2,1,1,1,2,1";
-  settings.clock = "virtual";
-  settings.link = "20us,12.5GB/s";
+  settings.training.microbatches = 8;
+  settings.pipeline.schedule = "interleaved";
+  settings.pipeline.chunks = 2;
+  settings.pipeline.split = "2,2,2,1,1,1,2,1";
+  settings.world.clock = "virtual";
+  settings.world.link = "20us,12.5GB/s";
   add("pipeline");
 }
 
@@ -99,7 +99,7 @@ void make_schedules(const Corpus& corpus) {
 
 void make_plan(const Corpus& corpus) {
   const auto model = make_model("toy");
-  const Settings settings{.model = "toy", .batch_size = 64, .microbatches = 4, .ranks = 3};
+  const Settings settings{.training = {.model = "toy", .batch_size = 64, .microbatches = 4}, .world = {.ranks = 3}};
   const std::vector<LayerProfile> layers(static_cast<std::size_t>(model->size()), {1e-3, 1e-3, 2e-3, 64, 32, 32, 128});
   save_plan(corpus.path("plan").string(), settings, *model, {layers, {{2, 1}, {2, 1}, 3e-3}});
 }
@@ -122,7 +122,7 @@ void make_logs(const Corpus& metrics, const Corpus& text_log) {
   metrics.add("metrics", epoch_json(epoch_called(1)) + "\n" + epoch_json(epoch_called(2)) + "\n");
   metrics.add("unknown",
               "{\"event\": \"note\"}\n{\"event\": \"epoch\", \"epoch\": 0, \"loss\": null, \"seconds\": 2}\n");
-  metrics.add("config", to_json({.program = "ch03_gpipe", .ranks = 3, .schedule = "gpipe"}));
+  metrics.add("config", to_json({.program = "ch03_gpipe", .pipeline = {.schedule = "gpipe"}, .world = {.ranks = 3}}));
   text_log.add("ours", settings_table({.program = "ch01_single_device"}) + epoch_line(epoch_called(1)) + "\n" +
                            epoch_line(epoch_called(2)) + "\n");
   text_log.add("foreign", "\033[32mstart\033[0m\n10%\r20%\rEpoch: 0, Loss: nan, acc: 0.1, time cost: 2s, lr 1e-3\n");

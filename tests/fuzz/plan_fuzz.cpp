@@ -11,7 +11,9 @@ using namespace stagecoach;
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const fuzz::InputFile file("plan");
   static const auto model = make_model("toy");
-  static const Settings settings{.model = "toy", .batch_size = 64, .microbatches = 4, .ranks = 3, .balance = "plan"};
+  static const Settings settings{.training = {.model = "toy", .batch_size = 64, .microbatches = 4},
+                                 .pipeline = {.balance = "plan"},
+                                 .world = {.ranks = 3}};
   file.write(fuzz::text_of(data, size));
   PlanFile plan;
   if (fuzz::accepts<DataError, UsageError>([&] { plan = read_plan(file.path(), settings, *model); })) {
