@@ -38,16 +38,15 @@ void run_step(Pipeline& pipeline, const Plan& plan, const Step& step, EpochSums&
   const bool is_whole = static_cast<int>(step.sizes.size()) == plan.schedule.microbatches;
   const Schedule rest = is_whole ? Schedule{} : schedule_for(plan, step);  // a last batch with fewer images
   const Schedule& schedule = is_whole ? plan.schedule : rest;
-  const auto& actions = schedule.ranks[static_cast<std::size_t>(pipeline.rank())];
-  const Hooks hooks{.see_scores =
-                        [&](int i, const Tensor& loss, const Tensor& scores) {
+  const Hooks hooks{.see_logits =
+                        [&](int i, const Tensor& loss, const Tensor& logits) {
                           accumulate(loss, sums.loss);
-                          count_correct(scores, step.labels[static_cast<std::size_t>(i)], sums.correct);
+                          count_correct(logits, step.labels[static_cast<std::size_t>(i)], sums.correct);
                         },
                     .reduce =
-                        [&](std::size_t action_index) {
+                        [&](const Action& reduction) {
                           if (reduce) {
-                            reduce(actions[action_index].stage);
+                            reduce(reduction.stage);
                           }
                         }};
   pipeline.run(schedule, data_of(step), hooks);
@@ -62,10 +61,10 @@ double accuracy(Pipeline& pipeline, const Plan& plan, StepLoader& loader, Commun
   const Schedule forwards = forwards_of(plan.schedule);
   loader.start_epoch(1);
   while (const auto step = loader.next()) {
-    const auto see_scores = [&](int i, const Tensor&, const Tensor& scores) {
-      count_correct(scores, step->labels[static_cast<std::size_t>(i)], correct);
+    const auto see_logits = [&](int i, const Tensor&, const Tensor& logits) {
+      count_correct(logits, step->labels[static_cast<std::size_t>(i)], correct);
     };
-    const Hooks hooks{.see_scores = see_scores};
+    const Hooks hooks{.see_logits = see_logits};
     if (const auto count = static_cast<int>(step->sizes.size()); count == forwards.microbatches) {
       pipeline.run(forwards, data_of(*step), hooks);
     } else {  // a last batch with fewer images
