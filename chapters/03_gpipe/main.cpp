@@ -68,14 +68,13 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const Step& step, Co
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Plan plan =
-      make_plan(settings, data.train, settings.pipeline.schedule == "by-hand" ? "gpipe" : settings.pipeline.schedule);
+  const Plan plan = make_plan(settings, data.train, is_by_hand(settings) ? "gpipe" : settings.pipeline.schedule);
   if (settings.run.explain) {
     return explain(settings, plan);
   }
   launch(plan.world, [&](Rank& rank) {
     train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const Step& step, EpochSums& sums) {
-      if (settings.pipeline.schedule == "by-hand") {
+      if (is_by_hand(settings)) {
         run_step_by_hand(pipeline, plan, step, rank.comm, sums);
       } else {
         run_step(pipeline, plan, step, sums);  // the same from the table that --explain prints
