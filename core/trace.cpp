@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "core/stream.h"
@@ -15,11 +18,57 @@ thread_local Trace* current = nullptr;
 thread_local int current_track = 0;
 thread_local std::function<double()> current_clock;
 
+/// The id of a track in the file.
+using Track = std::int64_t;
+constexpr Track kLinks = 1'000'000;  // greater than any other track
+
+std::string name_line(const char* what, int process, Track track, const std::string& name) {
+  return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", what, process, track,
+                     name);
+}
+
+std::string track_name(int track) {
+  return track < Trace::kBeside ? fmt::format("rank {}", track) : fmt::format("beside rank {}", track - Trace::kBeside);
+}
+
+std::string span_line(const std::string& name, const char* category, int process, Track track, double start,
+                      double seconds, const std::string& operation = "") {
+  return fmt::format(R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})", name,
+                     category, process, track, start * 1e6, seconds * 1e6,
+                     operation.empty() ? "" : fmt::format(R"(,"args":{{"operation":"{}"}})", operation));
+}
+
+/// A message that was sent and used.
+struct Message {
+  const Trace::MessageEnd* send = nullptr;
+  const Trace::MessageEnd* use = nullptr;
+  bool is_whole() const { return send != nullptr && use != nullptr; }
+};
+
+/// The whole messages of each link direction, by sender and receiver, in the order in which they arrived.
+std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std::vector<Trace::MessageEnd>& ends) {
+  std::map<std::uint64_t, Message> messages;
+  for (const Trace::MessageEnd& end : ends) {
+    (end.is_send ? messages[end.id].send : messages[end.id].use) = &end;
+  }
+  std::map<std::pair<int, int>, std::vector<Message>> links;
+  for (const auto& [id, message] : messages) {
+    if (message.is_whole()) {
+      links[{message.send->track, message.use->track}].push_back(message);
+    }
+  }
+  for (auto& [ranks, of_link] : links) {
+    std::sort(of_link.begin(), of_link.end(),
+              [](const Message& a, const Message& b) { return a.use->arrival < b.use->arrival; });
+  }
+  return links;
+}
+
 }  // namespace
 
 static_assert(Trace::kBeside >= kMaxDevices);
 
-Trace::Trace() : start_(std::chrono::steady_clock::now()) {}
+Trace::Trace(Process process) : process_(process), start_(std::chrono::steady_clock::now()) {}
 
 void Trace::attach(int track, std::function<double()> clock) {
   current = this;
@@ -56,42 +105,78 @@ void Trace::add(const Event& event) {
   events_.push_back(event);
 }
 
-void Trace::add(const ArrowEnd& end) {
+void Trace::add(const MessageEnd& end) {
   const std::lock_guard lock(mutex_);
-  arrows_.push_back(end);
+  message_ends_.push_back(end);
 }
 
 std::string Trace::events_json() const {
   const std::lock_guard lock(mutex_);
+  const int process = static_cast<int>(process_);
   std::vector<std::string> lines;
+  if (process_ == Process::predicted) {  // else there is one process, which needs no name
+    lines.push_back(name_line("process_name", static_cast<int>(Process::measured), 0, "measured"));
+    lines.push_back(name_line("process_name", process, 0, "predicted"));
+  }
   std::set<int> named;
   for (const Event& event : events_) {
     const bool is_labelled = !event.label.empty();
-    lines.push_back(fmt::format(R"({{"name":"{}","cat":"{}","ph":"X","pid":0,"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})",
-                                is_labelled ? event.label : event.name, event.category, event.track, event.start * 1e6,
-                                event.seconds * 1e6,
-                                is_labelled ? fmt::format(R"(,"args":{{"operation":"{}"}})", event.name) : ""));
+    lines.push_back(span_line(is_labelled ? event.label : event.name, event.category, process, event.track, event.start,
+                              event.seconds, is_labelled ? event.name : ""));
     if (named.insert(event.track).second) {
-      const bool is_beside = event.track >= kBeside;
-      lines.push_back(fmt::format(R"({{"name":"thread_name","ph":"M","pid":0,"tid":{},"args":{{"name":"{} {}"}}}})",
-                                  event.track, is_beside ? "beside rank" : "rank",
-                                  is_beside ? event.track - kBeside : event.track));
+      lines.push_back(name_line("thread_name", process, event.track, track_name(event.track)));
     }
-  }
-  for (const ArrowEnd& end : arrows_) {
-    lines.push_back(
-        fmt::format(R"({{"name":"message","cat":"message","ph":"{}",{}"id":{},"pid":0,"tid":{},"ts":{:.3f}}})",
-                    end.begins ? "s" : "f", end.begins ? "" : R"("bp":"e",)", end.id, end.track, end.time * 1e6));
   }
   return fmt::format("{}", fmt::join(lines, ",\n"));
 }
 
-std::string trace_json(const std::vector<std::string>& ranks) {
+std::string Trace::messages_json() const {
+  const std::lock_guard lock(mutex_);
+  const int process = static_cast<int>(process_);
+  // Viewers find the two ends of an arrow by category and id, whatever the process.
+  const char* category = process_ == Process::measured ? "message" : "predicted message";
+  std::vector<std::string> lines;
+  for (const auto& [ranks, messages] : messages_of_links(message_ends_)) {
+    const Track link = kLinks + Track{ranks.first} * kBeside + ranks.second;
+    lines.push_back(name_line("thread_name", process, link, fmt::format("link {} -> {}", ranks.first, ranks.second)));
+    double end = 0;
+    for (const auto& [send, use] : messages) {
+      const double start = std::max(send->time, end);
+      end = std::max(start, use->arrival);
+      lines.push_back(span_line(send->label, "link", process, link, start, end - start));
+      for (const MessageEnd* at : {send, use}) {
+        lines.push_back(fmt::format(
+            R"({{"name":"message","cat":"{}","ph":"{}",{}"id":{},"pid":{},"tid":{},"ts":{:.3f}}})", category,
+            at->is_send ? "s" : "f", at->is_send ? "" : R"("bp":"e",)", at->id, process, at->track, at->time * 1e6));
+      }
+    }
+  }
+  return fmt::format("{}", fmt::join(lines, ",\n"));
+}
+
+std::string Trace::message_ends_text() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& [id, is_send, track, time, arrival, label] : message_ends_) {
+    fmt::format_to(std::back_inserter(text), "{} {:d} {} {} {} {}\n", id, is_send, track, time, arrival,
+                   label.empty() ? "-" : label);
+  }
+  return text;
+}
+
+void Trace::add_message_ends(const std::string& text) {
+  std::istringstream in(text);
+  for (MessageEnd end{}; in >> end.id >> end.is_send >> end.track >> end.time >> end.arrival >> end.label;) {
+    add(end);
+  }
+}
+
+std::string trace_json(const std::vector<std::string>& parts) {
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   const char* separator = "\n";
-  for (const std::string& events : ranks) {
-    if (!events.empty()) {
-      text += separator + events;
+  for (const std::string& part : parts) {
+    if (!part.empty()) {
+      text += separator + part;
       separator = ",\n";
     }
   }
@@ -104,10 +189,24 @@ void record_beside(const char* name, const char* category, double start, double 
   }
 }
 
-void record_arrow(std::uint64_t number, int rank, bool begins) {
+namespace {
+
+/// Different for messages with one number in different groups.
+std::uint64_t message_id(std::uint64_t number, int rank) {
+  return number * Trace::kBeside + static_cast<std::uint64_t>(current_track - rank);
+}
+
+}  // namespace
+
+void record_send(std::uint64_t number, int rank, const std::string& label) {
   if (current != nullptr) {
-    const auto group = static_cast<std::uint64_t>(current_track - rank);
-    current->add(Trace::ArrowEnd{number * Trace::kBeside + group, begins, current_track, current->now()});
+    current->add(Trace::MessageEnd{message_id(number, rank), true, current_track, current->now(), 0, label});
+  }
+}
+
+void record_use(std::uint64_t number, int rank, double arrival) {
+  if (current != nullptr) {
+    current->add(Trace::MessageEnd{message_id(number, rank), false, current_track, current->now(), arrival});
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// A record of what a rank did when: one track a rank, spans nested on it.
+/// A record of what each rank did and when: one track per rank with nested spans, one per link direction with the
+/// messages that it carried, and an arrow from each send to the use of its message.
 
 #include <chrono>
 #include <cstdint>
@@ -14,69 +15,84 @@
 
 namespace stagecoach {
 
-/// One file of Chrome's trace format with the events of several ranks, each as events_json gives them.
-std::string trace_json(const std::vector<std::string>& ranks);
+/// One file of Chrome's trace format (Perfetto opens it), made of what events_json and messages_json return.
+std::string trace_json(const std::vector<std::string>& parts);
 
-/// Collects spans while it is attached to a thread. Attach one rank's thread to one track.
+/// Collects spans while it is attached to a thread. Attach the thread of each rank to a track of its own.
 class Trace {
  public:
-  static constexpr int kBeside = 1000;  ///< above all ranks
+  /// A file can show a run and its prediction, each as a group of tracks.
+  enum class Process { measured, predicted };
+
+  static constexpr int kBeside = 1000;  ///< greater than any rank
   struct Event {
     const char* name;      ///< a string literal: an operation, "forward", …
     const char* category;  ///< a string literal
-    int track;             ///< the rank; kBeside more for what goes on beside its own work
+    int track;             ///< the rank, or kBeside + the rank for what goes on beside its own work
     double start;          ///< seconds since the trace was made
     double seconds;
-    std::string label = {};  ///< which one of these, such as "1F3"; empty: the name says it all
+    std::string label = {};  ///< which one of these, such as "1F3"; may be empty
   };
-  /// One end of an arrow from a message's send to its use, within spans of two tracks.
-  struct ArrowEnd {
+  /// The send of a message, or its use by the receiver, within a span on the track of that rank.
+  struct MessageEnd {
     std::uint64_t id;  ///< the same at both ends
-    bool begins;
+    bool is_send;
     int track;
-    double time;  ///< seconds since the trace was made
+    double time;             ///< seconds since the trace was made
+    double arrival;          ///< at the use: when the message arrived
+    std::string label = {};  ///< at the send: the message's name, without blanks
   };
 
-  Trace();
+  explicit Trace(Process process = Process::measured);
   /// Until detach(), spans of the calling thread are recorded here, on `track`; by `clock` (seconds) if it is given.
   void attach(int track, std::function<double()> clock = {});
   static void detach();
-  /// From now on each span waits at its end for the work that `device` was given: then it shows how long that took,
-  /// and not how long it took to ask for it.
+  /// From now on each span waits at its end for the work that `device` was given, so that it shows how long that work
+  /// took and not how long it took to launch it.
   void wait_for(Device device) { awaited_ = device; }
-  /// Waits, if it was told to. A device that has failed says so at the next call that needs it.
+  /// Waits if wait_for was called. A device that has failed reports that at the next call that needs it.
   void wait() const noexcept;
   /// What was recorded so far.
   std::vector<Event> events() const;
-  /// Seconds since the trace was made, or those of the calling thread's own clock.
+  /// Seconds since the trace was made, or by the calling thread's own clock.
   double now() const;
   void add(const Event& event);
-  void add(const ArrowEnd& end);
-  /// The events in Chrome's trace format (Perfetto opens it); times in microseconds.
-  std::string to_json() const { return trace_json({events_json()}); }
-  /// The same without its frame, for trace_json.
+  void add(const MessageEnd& end);
+
+  /// Everything in Chrome's trace format; times in microseconds.
+  std::string to_json() const { return trace_json({events_json(), messages_json()}); }
+  /// The spans, for trace_json.
   std::string events_json() const;
+  /// The messages whose two ends are both here: the arrows, and the tracks of the link directions. A message is on its
+  /// link from its send until it arrived; it is drawn after the one before it where the two overlap.
+  std::string messages_json() const;
+  /// The ends of messages as text, and their way back: so traces of several processes are brought together.
+  std::string message_ends_text() const;
+  void add_message_ends(const std::string& text);
 
  private:
+  Process process_;
   std::chrono::steady_clock::time_point start_;
   std::optional<Device> awaited_;
   mutable std::mutex mutex_;
   std::vector<Event> events_;
-  std::vector<ArrowEnd> arrows_;
+  std::vector<MessageEnd> message_ends_;
 };
 
-/// Enters in the trace of this thread, if there is one, what went on beside its work: on a track of its own.
+/// Records on a track of its own, in the trace of this thread, if there is one, what went on beside its work.
 void record_beside(const char* name, const char* category, double start, double seconds);
 
-/// Enters one end of an arrow in the trace of this thread, if there is one, within the span under way. `number` is the
-/// message's among those of a group of ranks, in which this one is `rank`; groups are ranks of consecutive tracks.
-void record_arrow(std::uint64_t number, int rank, bool begins);
+/// Record, in the trace of this thread, if there is one, that a message is sent or used within the span under way.
+/// `number` identifies the message in a group of ranks, of which this one is `rank`; the ranks of a group have
+/// consecutive tracks. `arrival` is the time of its arrival by the thread's clock.
+void record_send(std::uint64_t number, int rank, const std::string& label);
+void record_use(std::uint64_t number, int rank, double arrival);
 
 /// Records its own scope in the trace of this thread; costs one branch when there is none.
 class Span {
  public:
   Span(const char* name, const char* category);
-  /// `label()` says which one of these it is. It is called only where there is a trace.
+  /// `label()` returns which one of these it is. It is called only where there is a trace.
   template <class Label>
   Span(const char* name, const char* category, const Label& label) : Span(name, category) {
     if (trace_ != nullptr) {

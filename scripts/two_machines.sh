@@ -5,7 +5,7 @@
 #   scripts/two_machines.sh PROCESSES COMMAND…
 #
 # LINK=SECONDS,BYTES_PER_SECOND slows the link: 0.02,12.5e6 is 20 ms and 100 Mbit/s. Without it, it is as fast as the
-# system hands packets over.
+# system hands packets over. EAGER=BYTES, 16 MiB by default: larger messages wait until their receive is posted.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,6 +18,7 @@ if [[ $# -lt 2 || $1 == -* ]]; then
   exit 2
 fi
 processes=$1
+eager=${EAGER:-16777216}
 shift
 
 clean_up() {
@@ -42,17 +43,24 @@ else
     ip -n "stagecoach-${end%:*}" link set lo up
   done
 fi
-# A connection that paused keeps its speed: else every step would begin slowly.
+# A connection that paused keeps its speed: else every step would begin slowly. A socket takes a whole message, so that
+# it leaves while its sender computes.
 for end in a b; do
-  ip netns exec "stagecoach-$end" sh -c 'echo 0 > /proc/sys/net/ipv4/tcp_slow_start_after_idle'
+  ip netns exec "stagecoach-$end" sh -c '
+    cd /proc/sys/net/ipv4
+    echo 0 > tcp_slow_start_after_idle
+    echo 4096 16777216 67108864 > tcp_wmem
+    echo 4096 16777216 67108864 > tcp_rmem'
 done
 
-# Both machines are this one: their ranks must not be bound to the same cores. The agent is this script. A link with a
-# latency wants whole messages at once, and not a question first whether the receiver is ready.
+# Both machines are this one: their ranks must not be bound to the same cores. The agent is this script. Messages of up to
+# EAGER bytes are sent at once; for larger ones MPI first asks whether their receive is posted, and the answer queues
+# after the data that go the same way. A thread of MPI's own reads the sockets while the ranks compute.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ip netns exec stagecoach-a unshare --uts bash -c 'hostname stagecoach-a; exec "$@"' two-machines \
   mpirun -np "$processes" --host "10.77.0.1:$((processes / 2)),10.77.0.2:$(((processes + 1) / 2))" --bind-to none \
   --mca plm_rsh_agent "$PWD/scripts/two_machines.sh --agent" --mca btl tcp,self \
   --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 \
-  --mca btl_tcp_eager_limit 4194304 --mca btl_tcp_rndv_eager_limit 4194304 --mca btl_tcp_max_send_size 4194304 \
+  --mca btl_tcp_eager_limit "$eager" --mca btl_tcp_rndv_eager_limit "$eager" --mca btl_tcp_max_send_size 16777216 \
+  --mca btl_tcp_flags 1 --mca btl_tcp_sndbuf 0 --mca btl_tcp_rcvbuf 0 --mca btl_tcp_progress_thread 1 \
   "$@"

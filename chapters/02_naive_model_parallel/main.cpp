@@ -96,6 +96,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto optimizer = open_optimizer(settings, *layers);
   log.restore(*layers, *optimizer);
   Place here{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
+  log.predict_by([&] { return predict_step(plan, here.log.mean_costs()); });
   StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
   StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

@@ -168,6 +168,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   }
   StageWorker worker = open_stage_worker(settings, plan, data.train, rank);
   log.restore(*worker.layers, *worker.optimizer);
+  log.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });
   StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
   StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

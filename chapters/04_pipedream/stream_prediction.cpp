@@ -131,6 +131,17 @@ Expected expect_epoch(const StreamPlan& plan, const ActionLog& log) {
   return expected;
 }
 
+std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log) {
+  Costs costs = log.mean_costs();
+  if (!measures_actions(plan)) {
+    return std::nullopt;
+  }
+  costs.average = plan.averaging;
+  const std::int64_t traced = std::min<std::int64_t>(RunLog::kTracedSteps * plan.batch(), plan.schedule.microbatches);
+  const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
+  return PredictedStep{schedule, simulate(schedule, costs)};
+}
+
 void print_ledger(const StreamPlan& plan) {
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);

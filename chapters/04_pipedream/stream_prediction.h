@@ -2,6 +2,8 @@
 /// @file
 /// What an asynchronous pipeline should take: shown by --explain, and printed beside what was measured.
 
+#include <optional>
+
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/common/run_log.h"
 #include "parallel/pipeline/action_log.h"
@@ -11,6 +13,9 @@ namespace stagecoach {
 /// What an epoch should have been like, by what was measured in it: the means, and each action's own time. All ranks
 /// call it together.
 Expected expect_epoch(const StreamPlan& plan, const ActionLog& log);
+
+/// The traced beginning of an epoch, as the costs that were measured so far predict it. All ranks call it together.
+std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log);
 
 /// Prints which version each action uses, and the delays, for the first micro-batches of an epoch.
 void print_ledger(const StreamPlan& plan);

@@ -135,6 +135,7 @@ void train_rank(const Settings& settings, const Team& team, const TrainTest& dat
   log.keep(way->memory(), team.shard_of(rank.index).index);
   log.restore(way->model(), way->optimizer());
   way->start();
+  log.predict_by([&] { return way->predicted_step(); });
   StepLoader training = way->loader(LoaderFor::training);
   StepLoader testing = way->loader(LoaderFor::testing);
 

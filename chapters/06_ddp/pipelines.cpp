@@ -64,9 +64,7 @@ class Pipelines final : public Way {
   Expected finish_epoch(std::int64_t steps) override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
-    Costs costs = pipeline_.log().mean_costs();
-    costs.average = reduction_seconds();
-    Expected expected = expect(*team_.pipeline, costs, steps);
+    Expected expected = expect(*team_.pipeline, measured_costs(), steps);
     if (settings_.data_parallel.compress != "none") {
       expected.predicted_seconds.reset();
       expected.predicted_idle.reset();
@@ -75,11 +73,19 @@ class Pipelines final : public Way {
     return expected;
   }
 
+  std::optional<PredictedStep> predicted_step() override { return predict_step(*team_.pipeline, measured_costs()); }
+
   double accuracy(StepLoader& testing, const std::function<void()>& after_batch) override {
     return stagecoach::accuracy(pipeline_, *team_.pipeline, testing, rank_.comm, after_batch);
   }
 
  private:
+  Costs measured_costs() {
+    Costs costs = pipeline_.log().mean_costs();
+    costs.average = reduction_seconds();
+    return costs;
+  }
+
   /// What the reduction of each stage takes on the link: a ring over the column. [stages]
   std::vector<double> reduction_seconds() {
     std::vector<double> bytes(static_cast<std::size_t>(team_.pipeline->stages()));

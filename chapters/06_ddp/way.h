@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "chapters/06_ddp/team.h"
 #include "chapters/common/epoch_log.h"
@@ -12,6 +13,7 @@
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/step_times.h"
+#include "parallel/pipeline/run_trace.h"
 
 namespace stagecoach {
 
@@ -46,6 +48,8 @@ class Way {
   /// The steps of an epoch are over. Throws Error where replicas' weights differ. Says what the steps should have
   /// taken.
   virtual Expected finish_epoch(std::int64_t steps) = 0;
+  /// The step to lay beside the trace; nothing where no pipeline runs.
+  virtual std::optional<PredictedStep> predicted_step() { return std::nullopt; }
   /// This rank's share in the accuracy on the test pictures; the sum over the ranks is the whole.
   virtual double accuracy(StepLoader& testing, const std::function<void()>& after_batch) = 0;
 };

@@ -16,6 +16,7 @@ void train_pipeline(const Settings& settings, const Plan& plan, const TrainTest&
   const auto optimizer = open_optimizer(settings, *layers);
   log.restore(*layers, *optimizer);
   Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);
+  log.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });
   StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
   StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
 

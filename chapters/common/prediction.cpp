@@ -14,6 +14,7 @@
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/gradient_order.h"
+#include "parallel/schedule/predicted_trace.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "parallel/schedule/traffic.h"
@@ -104,7 +105,7 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
   write_text(folder / "schedule.csv", to_text(computations_of(schedule)));
   write_text(folder / "schedule_lowered.csv", to_text(schedule));
   write_text(folder / "prediction.json", prediction.dump() + "\n");
-  write_text(folder / "schedule_trace.json", draw_trace(schedule, simulation));
+  write_text(folder / "schedule_trace.json", predicted_trace(schedule, simulation));
 }
 
 bool measures_actions(const Plan& plan) {
@@ -121,6 +122,11 @@ Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps) {
     expected.predicted_seconds = predicted.seconds * static_cast<double>(steps);
   }
   return expected;
+}
+
+std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs) {
+  return measures_actions(plan) ? std::optional(PredictedStep{plan.schedule, simulate(plan.schedule, costs)})
+                                : std::nullopt;
 }
 
 void explain(const Settings& settings, const Plan& plan) {

@@ -3,6 +3,7 @@
 /// What a plan should take, before and after it was tried: shown by --explain, and printed beside what was measured.
 
 #include <filesystem>
+#include <optional>
 
 #include "chapters/common/plan.h"
 #include "chapters/common/run_log.h"
@@ -18,6 +19,9 @@ bool measures_actions(const Plan& plan);
 
 /// What an epoch of `steps` steps should have taken, by the costs that were measured in it.
 Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
+
+/// The step that `costs` predict, for the trace; nothing where they cannot be measured.
+std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs);
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);

@@ -23,7 +23,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::int64_t kTracedSteps = 100;
 constexpr int kStopTag = kMaxTag;  // no other message has it
 
 bool ranks_share_cores(const Settings& settings, Communicator& comm) {
@@ -399,9 +398,9 @@ void RunLog::finish() const {
 
 void RunLog::finish_trace() {
   Trace::detach();
-  const std::vector<std::string> events = gather_texts(comm_, trace_->events_json());
+  const std::string json = gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt);
   if (writes_and_prints()) {
-    folder_.save_trace(trace_json(events));
+    folder_.save_trace(json);
   }
   if (settings_.run.profile && traced_steps_ > 0) {
     const std::vector<std::string> tables = gather_texts(comm_, profile_table(*trace_, traced_steps_));

@@ -4,9 +4,11 @@
 /// do when a loss is no number or a stop is asked for. The training loop itself stays in the chapter's main.cpp.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chapters/common/epoch_log.h"
@@ -20,11 +22,14 @@
 #include "parallel/data_parallel/compression.h"
 #include "parallel/launch/launch.h"
 #include "parallel/pipeline/gather.h"
+#include "parallel/pipeline/run_trace.h"
 
 namespace stagecoach {
 
 class RunLog {
  public:
+  static constexpr std::int64_t kTracedSteps = 100;  ///< of the first epoch that is trained
+
   /// Call it before the model is made: memory is counted from here. Prints the settings, opens the --out folder, and
   /// starts the trace of the first steps.
   RunLog(const Settings& settings, Device device);
@@ -39,6 +44,9 @@ class RunLog {
 
   /// Prints `notes` on what will be run, one line each.
   void print_notes(const std::vector<std::string>& notes) const;
+  /// At the end of the trace `predict` returns what to lay beside it in trace.json. All ranks call it together.
+  using Predict = std::function<std::optional<PredictedStep>()>;
+  void predict_by(Predict predict) { predict_ = std::move(predict); }
   /// No rank has all losses, so the progress bar shows none.
   void spread_losses() { shows_loss_ = false; }
   /// What `memory` holds, of the rank's shard of the batches, is restored and saved too; nothing if it is null. All
@@ -122,6 +130,7 @@ class RunLog {
   std::unique_ptr<ProgressBar> bar_;
   std::unique_ptr<Trace> trace_;
   std::int64_t traced_steps_ = 0;
+  Predict predict_;
   std::int64_t admitted_ = 0;  // batches of the epoch that may begin
   bool refused_ = false;       // the others may not
   std::int64_t unasked_ = 0;   // steps that end without a question whether to stop

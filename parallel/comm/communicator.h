@@ -44,12 +44,17 @@ class PendingSend {
 /// nothing: the next receive from that rank takes its place.)
 class PendingReceive {
  public:
-  explicit PendingReceive(std::function<Tensor()> wait) : wait_(std::move(wait)) {}
-  /// Returns the tensor when it is there. Once.
-  Tensor wait() const { return wait_(); }
+  struct Arrived {
+    Tensor tensor;
+    double time;  ///< of its arrival, by this rank's clock. Between processes, by the wall clock: when the wait ended.
+  };
+  explicit PendingReceive(std::function<Arrived()> wait) : wait_(std::move(wait)) {}
+  /// Returns the tensor when it is there. Call one of the two, once.
+  Tensor wait() const { return wait_().tensor; }
+  Arrived wait_for_arrival() const { return wait_(); }
 
  private:
-  std::function<Tensor()> wait_;
+  std::function<Arrived()> wait_;
 };
 
 /// How all_reduce adds up.

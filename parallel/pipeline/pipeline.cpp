@@ -178,7 +178,7 @@ void Pipeline::send(const Action& action) {
   if (goes_forward) {
     log_.note_message(action.stage, result.mapped().bytes());
   }
-  record_arrow(arrow(label), comm_.rank(), true);
+  record_send(message_number(label), comm_.rank(), to_string(action));
   sends_.push_back(comm_.send_async(result.mapped(), placement_.rank_of(receive.stage, receive.microbatch), label));
   if (sends_wait_) {
     sends_.back().wait();
@@ -221,8 +221,8 @@ void Pipeline::give(Tensor tensor, int number, int microbatch, Way way) {
 Tensor Pipeline::take(int number, int microbatch, Way way) {
   const int label = tag(number, microbatch, way);
   if (auto receive = receives_.extract(label)) {
-    Tensor tensor = receive.mapped().wait();
-    record_arrow(arrow(label), comm_.rank(), false);
+    const auto [tensor, arrival] = receive.mapped().wait_for_arrival();
+    record_use(message_number(label), comm_.rank(), arrival);
     return tensor;
   }
   auto result = results_.extract(label);

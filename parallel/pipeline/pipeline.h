@@ -92,7 +92,9 @@ class Pipeline {
   void note_peaks();
   int tag(int stage, int microbatch, Way way) const;
   /// The number of a message for the trace: tags are the same in each run.
-  std::uint64_t arrow(int tag) const { return runs_ * (std::uint64_t{kMaxTag} + 1) + static_cast<std::uint64_t>(tag); }
+  std::uint64_t message_number(int tag) const {
+    return runs_ * (std::uint64_t{kMaxTag} + 1) + static_cast<std::uint64_t>(tag);
+  }
   bool is_last(int stage) const { return stage + 1 == placement_.stage_count(); }
 
   std::map<int, Stage> stages_;

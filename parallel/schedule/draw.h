@@ -27,8 +27,4 @@ std::string draw_svg(const Schedule& schedule, const Simulation& simulation, con
 std::string draw_versions_svg(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger,
                               const std::string& title);
 
-/// The same in Chrome's trace format, a track a rank: what a trace of a real run can be laid beside (Perfetto opens
-/// both).
-std::string draw_trace(const Schedule& schedule, const Simulation& simulation);
-
 }  // namespace stagecoach

@@ -53,6 +53,8 @@ struct Simulation {
   };
   /// Of each rank's actions, in their order. A receive takes no time; a send takes some where it waits.
   std::vector<std::vector<Timed>> timeline;
+  /// Of each rank's receives, in their order: when the message has arrived.
+  std::vector<std::vector<double>> arrivals;
 };
 
 /// `schedule` must be lowered and legal (see lower, check). Throws Error unless there are costs for every stage. What a

@@ -53,8 +53,9 @@ int open_end(const std::string& space, const std::string& address) {
   std::strncpy(request.ifr_name, "wire", IFNAMSIZ - 1);
   request.ifr_flags = IFF_TUN | IFF_NO_PI;
   check(::ioctl(tun, TUNSETIFF, &request), "making a device in " + space);
+  // Jumbo frames: each packet costs this process a read and a write.
   const std::string commands =
-      fmt::format("ip addr add {}/24 dev wire && ip link set wire up && ip link set lo up", address);
+      fmt::format("ip addr add {}/24 dev wire && ip link set wire mtu 9000 up && ip link set lo up", address);
   if (std::system(commands.c_str()) != 0) {
     throw std::runtime_error("setting up the device in " + space);
   }
@@ -66,10 +67,9 @@ struct Packet {
   Clock::time_point arrival;
 };
 
-/// One direction.
-class Way {
+class Direction {
  public:
-  Way(int from, int to, Seconds latency, double bytes_per_second)
+  Direction(int from, int to, Seconds latency, double bytes_per_second)
       : reader_([=, this] { read(from, latency, bytes_per_second); }), writer_([=, this] { write(to); }) {}
 
  private:
@@ -124,8 +124,8 @@ int main(int argc, char** argv) try {
   const int b = open_end(argv[3], argv[4]);
   const Seconds latency(std::atof(argv[5]));
   const double bytes_per_second = std::atof(argv[6]);
-  Way there(a, b, latency, bytes_per_second);
-  Way back(b, a, latency, bytes_per_second);
+  Direction there(a, b, latency, bytes_per_second);
+  Direction back(b, a, latency, bytes_per_second);
   fmt::print("ready\n");
   std::fflush(stdout);
   ::pause();

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
@@ -89,26 +91,57 @@ TEST_F(Pipelines, WriteTheFilesOfTheContract) {
   EXPECT_GT(lines[1]["predicted_seconds"], 0);
   EXPECT_GT(lines[1]["idle"], 0);
   EXPECT_LT(lines[1]["idle"], 1);
-  std::set<int> tracks;
-  std::set<std::string> names;
-  std::set<std::uint64_t> begun;
-  std::set<std::uint64_t> ended;
-  const Json trace = Json::parse(bytes("run/trace.json"));
+}
+
+/// What a process of a trace shows, by its number.
+struct TraceContents {
+  std::set<std::string> tracks;
+  std::set<std::string> names;  // with their categories
+  std::vector<double> steps;    // when each began, in microseconds
+  std::multiset<std::uint64_t> begun;
+  std::multiset<std::uint64_t> ended;
+};
+
+std::map<int, TraceContents> contents_of(const Json& trace) {
+  std::map<int, TraceContents> processes;
   for (const Json& event : trace["traceEvents"]) {
-    tracks.insert(event["tid"].get<int>());
-    if (event["ph"] == "X") {
-      names.insert(event["name"].get<std::string>() + " " + event["cat"].get<std::string>());
+    TraceContents& process = processes[event["pid"].get<int>()];
+    if (event["name"] == "thread_name") {
+      process.tracks.insert(event["args"]["name"].get<std::string>());
+    } else if (event["ph"] == "X") {
+      process.names.insert(event["name"].get<std::string>() + " " + event["cat"].get<std::string>());
+      if (event["name"] == "0F0") {
+        process.steps.push_back(event["ts"].get<double>());
+      }
     } else if (event["ph"] == "s" || event["ph"] == "f") {
-      (event["ph"] == "s" ? begun : ended).insert(event["id"].get<std::uint64_t>());
+      (event["ph"] == "s" ? process.begun : process.ended).insert(event["id"].get<std::uint64_t>());
     }
   }
-  EXPECT_FALSE(begun.empty());
-  EXPECT_EQ(begun, ended) << "each arrow goes from a send to the use of its message";
-  EXPECT_EQ(tracks, (std::set<int>{0, 1}));
-  for (const char* name :
-       {"0F0 action", "1B0 action", "0SEND_F0 message", "receive wait", "optimizer update", "conv2d forward"}) {
-    EXPECT_TRUE(names.contains(name)) << name;
+  return processes;
+}
+
+TEST_F(Pipelines, TheTraceShowsTheRunAndItsPrediction) {
+  make_data(128, 16);
+  ASSERT_EQ(run(kInterleaved, {"--data", "data", "--out", "run", "--batch-size", "32", "--epochs", "1", "--chunks", "2",
+                               "--microbatches", "4", "--clock", "virtual", "--link", "ethernet100"})
+                .exit_code,
+            0);
+  const auto processes = contents_of(Json::parse(bytes("run/trace.json")));
+  ASSERT_EQ(processes.size(), 2U) << "measured and predicted";
+  for (const auto& [number, process] : processes) {
+    EXPECT_EQ(process.tracks, (std::set<std::string>{"rank 0", "rank 1", "link 0 -> 1", "link 1 -> 0"}));
+    EXPECT_EQ(process.steps.size(), 4U);
+    EXPECT_EQ(process.begun, process.ended) << "each arrow goes from a send to the use of its message";
+    EXPECT_EQ(process.begun.size(), 4U * 4 * 3 * 2) << "steps, micro-batches, borders and directions";
+    for (const char* name : {"0F0 action", "3B0 action", "0SEND_F0 message", "0SEND_F0 link"}) {
+      EXPECT_TRUE(process.names.contains(name)) << name;
+    }
   }
+  EXPECT_EQ(processes.at(0).steps, processes.at(1).steps) << "a predicted step begins when the measured one began";
+  for (const char* name : {"receive wait", "optimizer update", "conv2d forward"}) {
+    EXPECT_TRUE(processes.at(0).names.contains(name)) << name;
+  }
+  EXPECT_TRUE(processes.at(1).names.contains("wait for 1F0 wait"));
 }
 
 TEST_F(Pipelines, ExplainPredictsAndTrainsNothing) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -148,8 +149,8 @@ TEST_F(TraceTest, OperationsAreSpans) {
 TEST_F(TraceTest, JsonIsChromesFormat) {
   trace_.add(Trace::Event{"conv2d", "forward", 0, 0.001, 0.0000025});
   trace_.add(Trace::Event{"forward", "action", 12, 1.5, 0, "1F3"});
-  trace_.add(Trace::ArrowEnd{7, true, 0, 0.001});
-  trace_.add(Trace::ArrowEnd{7, false, 12, 1.5});
+  trace_.add(Trace::MessageEnd{7, true, 0, 0.001, 0, "0SEND_F3"});
+  trace_.add(Trace::MessageEnd{7, false, 12, 1.5, 0.5});
   EXPECT_EQ(
       trace_.to_json(),
       "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
@@ -158,10 +159,52 @@ TEST_F(TraceTest, JsonIsChromesFormat) {
       "{\"name\":\"1F3\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":0,\"tid\":12,\"ts\":1500000.000,\"dur\":0.000,"
       "\"args\":{\"operation\":\"forward\"}},\n"
       "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":12,\"args\":{\"name\":\"rank 12\"}},\n"
+      "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":1000012,\"args\":{\"name\":\"link 0 -> 12\"}},\n"
+      "{\"name\":\"0SEND_F3\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000012,\"ts\":1000.000,"
+      "\"dur\":499000.000},\n"
       "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"s\",\"id\":7,\"pid\":0,\"tid\":0,\"ts\":1000.000},\n"
       "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"f\",\"bp\":\"e\",\"id\":7,\"pid\":0,\"tid\":12,\"ts\":"
       "1500000.000}\n"
       "]}\n");
+}
+
+TEST_F(TraceTest, MessagesOfOneLinkFollowEachOther) {
+  for (const std::uint64_t id : {0U, 1U}) {  // both are sent at 1 s; they arrive after 2 s and 3 s
+    trace_.add(Trace::MessageEnd{id, true, 0, 1, 0, "0SEND_F" + std::to_string(id)});
+    trace_.add(Trace::MessageEnd{id, false, 1, 9, 3 - static_cast<double>(id)});
+  }
+  trace_.add(Trace::MessageEnd{2, true, 0, 1, 0, "0SEND_F2"});  // not used: neither an arrow nor a span
+  const std::string json = trace_.messages_json();
+  EXPECT_NE(json.find("\"0SEND_F1\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000001,\"ts\":1000000.000,"
+                      "\"dur\":1000000.000}"),
+            std::string::npos)
+      << json;
+  EXPECT_NE(json.find("\"ts\":2000000.000,\"dur\":1000000.000}"), std::string::npos) << json;
+  EXPECT_EQ(json.find("SEND_F2"), std::string::npos);
+  EXPECT_EQ(json.find("\"id\":2,"), std::string::npos);
+}
+
+// So traces of processes are brought together.
+TEST_F(TraceTest, EndsOfMessagesSurviveAsText) {
+  trace_.add(Trace::MessageEnd{7, true, 0, 0.1, 0, "0SEND_F3"});
+  trace_.add(Trace::MessageEnd{7, false, 2, 1.0 / 3, 0.25});
+  Trace other;
+  other.add_message_ends(trace_.message_ends_text());
+  EXPECT_EQ(other.messages_json(), trace_.messages_json());
+}
+
+TEST_F(TraceTest, APredictionIsAProcessOfItsOwn) {
+  Trace predicted(Trace::Process::predicted);
+  predicted.add(Trace::Event{"forward", "action", 0, 0, 1, "0F0"});
+  predicted.add(Trace::MessageEnd{7, true, 0, 1, 0, "0SEND_F0"});
+  predicted.add(Trace::MessageEnd{7, false, 1, 2, 2});
+  const std::string json = predicted.to_json();
+  EXPECT_NE(json.find("\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"predicted\"}"),
+            std::string::npos)
+      << json;
+  EXPECT_NE(json.find("\"0F0\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":1,"), std::string::npos);
+  EXPECT_NE(json.find("\"cat\":\"predicted message\",\"ph\":\"s\""), std::string::npos)
+      << "its arrows do not end in the run";
 }
 
 TEST_F(TraceTest, JsonOfNoEventsIsAnEmptyList) {

@@ -81,28 +81,5 @@ TEST(DrawVersions, HasABarForEveryVersionAndAColourForEach) {
   EXPECT_NE(coloured.find("48;5;39m"), std::string::npos);
 }
 
-TEST(Draw, ATraceHasEveryActionOnItsTrack) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
-  const std::string trace = draw_trace(schedule, simulate(schedule, Costs::uniform(2, 1, 1, 1)));
-  EXPECT_EQ(trace.rfind("{\"displayTimeUnit\"", 0), 0U);
-  EXPECT_NE(trace.find("\"name\":\"1B1\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":0,\"tid\":1,"
-                       "\"ts\":5000000.000,\"dur\":2000000.000,\"args\":{\"operation\":\"backward\"}}"),
-            std::string::npos)
-      << trace;
-  EXPECT_NE(trace.find("\"args\":{\"name\":\"rank 1\"}"), std::string::npos);
-  const auto count = [&](const std::string& part) {
-    int found = 0;
-    for (std::size_t at = trace.find(part); at != std::string::npos; at = trace.find(part, at + 1)) {
-      ++found;
-    }
-    return found;
-  };
-  EXPECT_EQ(count("\"cat\":\"action\""), 8);
-  EXPECT_EQ(count("\"operation\":\"send\""), 4);
-  EXPECT_EQ(count("\"ph\":\"s\""), 4) << "arrows begin at sends";
-  EXPECT_EQ(count("\"ph\":\"f\""), 4) << "and end where the message is used";
-  EXPECT_EQ(count("wait for"), 2) << "rank 1 at its beginning, rank 0 for the first gradient";
-}
-
 }  // namespace
 }  // namespace stagecoach

@@ -229,13 +229,19 @@ class MpiCommunicator::Receive {
 
   const MpiHeader& like() const { return like_; }
   MpiReceives::Posted& posted() { return *posted_; }
-  Tensor finish() { return receives_->finish(std::exchange(posted_, nullptr)); }
+  /// By a virtual clock, when the message arrived.
+  double arrival() const { return arrival_; }
+  Tensor finish() {
+    arrival_ = posted_->arrival;
+    return receives_->finish(std::exchange(posted_, nullptr));
+  }
 
  private:
   MpiHeader like_;  // what is expected
   std::shared_ptr<MpiReceives> receives_;
   std::shared_ptr<MpiReceives::Posted> posted_;
   std::shared_ptr<void> moving_;
+  double arrival_ = 0;
 };
 
 Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::Words& words) {
@@ -262,7 +268,8 @@ PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, i
       std::make_shared<Receive>(*this, "receive", Tensor::empty(shape, dtype, device()), from, tag, words);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    return wait_for(*receive, [&] { return doing_receive(from, tag, work); });
+    const Tensor tensor = wait_for(*receive, [&] { return doing_receive(from, tag, work); });
+    return PendingReceive::Arrived{tensor, is_virtual() ? receive->arrival() : clock().now()};
   });
 }
 

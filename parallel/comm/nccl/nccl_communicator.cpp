@@ -147,7 +147,8 @@ PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, 
   const auto receive = std::make_shared<Receive>(*this, shape, dtype, from, tag);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    return wait_for(receive->message(), [&] { return doing_receive(from, tag, work); });
+    const Tensor tensor = wait_for(receive->message(), [&] { return doing_receive(from, tag, work); });
+    return PendingReceive::Arrived{tensor, clock().now()};
   });
 }
 

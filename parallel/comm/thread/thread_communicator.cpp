@@ -86,7 +86,7 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
     if (device().type == DeviceType::cuda) {
       receive->posted().ready.wait({device(), Stream::kCompute});
     }
-    return here(tensor);
+    return PendingReceive::Arrived{here(tensor), receive->posted().arrival};
   });
 }
 

@@ -1,0 +1,55 @@
+#include "parallel/pipeline/run_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "parallel/pipeline/gather.h"
+#include "parallel/schedule/predicted_trace.h"
+
+namespace stagecoach {
+namespace {
+
+/// When this rank began each step, if it has the first stage: seconds, one per line.
+std::string step_starts_text(const Trace& trace) {
+  const std::string first = to_string(Action{Operation::forward, 0, 0});
+  std::string text;
+  for (const Trace::Event& event : trace.events()) {
+    if (std::string_view(event.category) == "action" && event.label == first) {
+      fmt::format_to(std::back_inserter(text), "{}\n", event.start);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string gather_trace(Communicator& comm, const Trace& mine, const std::optional<PredictedStep>& predicted) {
+  std::vector<std::string> parts = gather_texts(comm, mine.events_json());
+  const std::vector<std::string> message_ends = gather_texts(comm, mine.message_ends_text());
+  const std::vector<std::string> step_starts = gather_texts(comm, step_starts_text(mine));
+  if (comm.rank() != 0) {
+    return "";
+  }
+  Trace messages;
+  for (const std::string& ends : message_ends) {
+    messages.add_message_ends(ends);
+  }
+  parts.push_back(messages.messages_json());
+  if (predicted) {
+    std::vector<double> starts;
+    for (int rank = 0; rank < predicted->schedule.rank_count(); ++rank) {
+      std::istringstream in(step_starts[static_cast<std::size_t>(rank)]);
+      std::copy(std::istream_iterator<double>(in), {}, std::back_inserter(starts));
+    }
+    const auto events = predicted_events(predicted->schedule, predicted->simulation, starts);
+    parts.insert(parts.end(), events.begin(), events.end());
+  }
+  return trace_json(parts);
+}
+
+}  // namespace stagecoach

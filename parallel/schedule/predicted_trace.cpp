@@ -1,0 +1,105 @@
+#include "parallel/schedule/predicted_trace.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/trace.h"
+#include "parallel/schedule/grid.h"
+#include "parallel/schedule/lower.h"
+
+namespace stagecoach {
+namespace {
+
+/// Enters a simulated step, which begins at `start`, in a trace.
+class StepWriter {
+ public:
+  StepWriter(const Schedule& schedule, const Simulation& simulation, std::size_t step, double start, Trace& trace)
+      : schedule_(schedule), simulation_(simulation), step_(step), start_(start), trace_(trace), arrivals_(schedule) {
+    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+      auto next = simulation.arrivals[r].begin();
+      for (const Action& action : schedule.ranks[r]) {
+        if (is_receive(action.operation)) {
+          arrivals_.at(action) = *next++;
+        }
+      }
+    }
+  }
+
+  void write() {
+    for (int rank = 0; rank < schedule_.rank_count(); ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      double free = 0;
+      for (std::size_t i = 0; i < schedule_.ranks[r].size(); ++i) {
+        const Action& action = schedule_.ranks[r][i];
+        const Simulation::Timed& times = simulation_.timeline[r][i];
+        if (!is_communication(action.operation) && times.start > free) {
+          add_span(rank, "wait", "wait", {free, times.start}, "wait for " + to_string(action));
+        }
+        write_action(rank, action, times);
+        if (action.operation != Operation::reduce_grad || schedule_.batch > 0) {
+          free = times.end;  // at the end of a step reductions travel beside other work
+        }
+      }
+    }
+  }
+
+ private:
+  void add_span(int rank, const char* name, const char* category, const Simulation::Timed& times, std::string label) {
+    trace_.add(Trace::Event{name, category, rank, start_ + times.start, times.end - times.start, std::move(label)});
+  }
+
+  void write_action(int rank, const Action& action, const Simulation::Timed& times) {
+    if (is_receive(action.operation)) {
+      return;  // posting takes no time; the arrow ends where the message is used
+    }
+    add_span(rank, name_of(action.operation),
+             is_send(action.operation)                    ? "message"
+             : action.operation == Operation::reduce_grad ? "reduction"
+                                                          : "action",
+             times, to_string(action));
+    const double start = start_ + times.start;
+    if (is_send(action.operation)) {
+      trace_.add(Trace::MessageEnd{message_id(receive_of(action)), true, rank, start, 0, to_string(action)});
+    } else if (const auto receive =
+                   is_computation(action.operation) ? receive_before(schedule_, action) : std::nullopt) {
+      trace_.add(Trace::MessageEnd{message_id(*receive), false, rank, start, start_ + arrivals_.at(*receive)});
+    }
+  }
+
+  /// The same at both ends of a message.
+  std::uint64_t message_id(const Action& receive) const {
+    const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
+    const std::uint64_t stages = step_ * static_cast<std::uint64_t>(schedule_.stages);
+    const std::uint64_t pair = (stages + static_cast<std::uint64_t>(receive.stage)) * microbatches +
+                               static_cast<std::uint64_t>(receive.microbatch);
+    return 2 * pair + (receive.operation == Operation::receive_backward ? 1 : 0);
+  }
+
+  const Schedule& schedule_;
+  const Simulation& simulation_;
+  std::size_t step_;
+  double start_;
+  Trace& trace_;
+  MessageGrid<double> arrivals_;
+};
+
+}  // namespace
+
+std::string predicted_trace(const Schedule& schedule, const Simulation& simulation) {
+  Trace trace;
+  StepWriter(schedule, simulation, 0, 0, trace).write();
+  return trace.to_json();
+}
+
+std::vector<std::string> predicted_events(const Schedule& schedule, const Simulation& simulation,
+                                          const std::vector<double>& starts) {
+  Trace trace(Trace::Process::predicted);
+  for (std::size_t step = 0; step < starts.size(); ++step) {
+    StepWriter(schedule, simulation, step, starts[step], trace).write();
+  }
+  return {trace.events_json(), trace.messages_json()};
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,94 @@
+// Simulations as traces.
+
+#include "parallel/schedule/predicted_trace.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "core/trace.h"
+#include "parallel/schedule/generators.h"
+#include "parallel/schedule/lower.h"
+
+namespace stagecoach {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(PredictedTrace, HasEveryActionOnItsTrack) {
+  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const std::string trace = predicted_trace(schedule, simulate(schedule, Costs::uniform(2, 1, 1, 1)));
+  EXPECT_EQ(trace.rfind("{\"displayTimeUnit\"", 0), 0U);
+  EXPECT_NE(trace.find("\"name\":\"1B1\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":0,\"tid\":1,"
+                       "\"ts\":5000000.000,\"dur\":2000000.000,\"args\":{\"operation\":\"backward\"}}"),
+            std::string::npos)
+      << trace;
+  EXPECT_NE(trace.find("\"args\":{\"name\":\"rank 1\"}"), std::string::npos);
+  const auto count = [&](const std::string& part) {
+    int found = 0;
+    for (std::size_t at = trace.find(part); at != std::string::npos; at = trace.find(part, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count("\"cat\":\"action\""), 8);
+  EXPECT_EQ(count("\"operation\":\"send\""), 4);
+  EXPECT_EQ(count("\"ph\":\"s\""), 4) << "arrows begin at sends";
+  EXPECT_EQ(count("\"ph\":\"f\""), 4) << "and end where the message is used";
+  EXPECT_EQ(count("\"cat\":\"link\""), 4) << "a message each way for each micro-batch";
+  for (const char* link : {"link 0 -> 1", "link 1 -> 0"}) {
+    EXPECT_EQ(count(link), 1) << link;
+  }
+  EXPECT_EQ(count("wait for"), 2) << "rank 1 at its beginning, rank 0 for the first gradient";
+}
+
+
+/// Two stages whose messages take 3, and the link 2 of that.
+Costs slow_link() {
+  Costs costs = Costs::uniform(2, 1, 1, 1);
+  costs.message = {3};
+  costs.transfer = {2};
+  return costs;
+}
+
+TEST(PredictedTrace, AMessageIsOnItsLinkUntilItArrives) {
+  const Schedule schedule = lower(gpipe_schedule(2, 1));
+  const Json trace = Json::parse(predicted_trace(schedule, simulate(schedule, slow_link())));
+  int links = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event.value("cat", "") == "link") {
+      ++links;
+      EXPECT_EQ(event["dur"], 3e6) << event;
+      EXPECT_EQ(event["ts"], event["name"] == "0SEND_F0" ? 1e6 : 7e6) << event;
+    }
+  }
+  EXPECT_EQ(links, 2);
+}
+
+TEST(PredictedTrace, BesideARunEachStepBeginsWithTheRuns) {
+  const Schedule schedule = lower(gpipe_schedule(2, 3));
+  const Json trace = Json::parse(trace_json(predicted_events(schedule, simulate(schedule, slow_link()), {0.5, 40})));
+  std::set<double> starts;
+  std::multiset<std::uint64_t> begun;
+  std::multiset<std::uint64_t> ended;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] != "M") {
+      EXPECT_EQ(event["pid"], 1) << event;
+    }
+    if (event["name"] == "0F0") {
+      starts.insert(event["ts"].get<double>());
+    } else if (event["ph"] == "s" || event["ph"] == "f") {
+      (event["ph"] == "s" ? begun : ended).insert(event["id"].get<std::uint64_t>());
+    }
+  }
+  EXPECT_EQ(starts, (std::set<double>{0.5e6, 40e6}));
+  EXPECT_EQ(begun, ended);
+  EXPECT_EQ(begun.size(), 2U * 3 * 2) << "steps, micro-batches and directions";
+  EXPECT_EQ(std::set<std::uint64_t>(begun.begin(), begun.end()).size(), begun.size()) << "no arrow joins two steps";
+}
+
+}  // namespace
+}  // namespace stagecoach
