@@ -4,15 +4,15 @@
 
 namespace stagecoach {
 
-DrainControl::DrainControl(const Schedule& schedule, std::int64_t first_batch, std::int64_t batches, RunLog& log)
+DrainControl::DrainControl(const Schedule& schedule, std::int64_t first_batch, std::int64_t batches, Epoch& epoch)
     : schedule_(schedule),
       first_batch_(first_batch),
       last_batch_(batches - 1),
       ahead_(batches_ahead(schedule)),
-      log_(log) {}
+      epoch_(epoch) {}
 
 bool DrainControl::may_begin(int batch) {
-  return log_.admits(in_epoch(batch), std::min(in_epoch(batch) + ahead_, last_batch_));
+  return epoch_.may_begin(in_epoch(batch), std::min(in_epoch(batch) + ahead_, last_batch_));
 }
 
 BatchRange DrainControl::let_in_of(const Action& action) {
@@ -23,6 +23,6 @@ BatchRange DrainControl::let_in_of(const Action& action) {
   return batches;
 }
 
-void DrainControl::finish() { static_cast<void>(log_.admits(last_batch_, last_batch_)); }
+void DrainControl::finish() { static_cast<void>(epoch_.may_begin(last_batch_, last_batch_)); }
 
 }  // namespace stagecoach

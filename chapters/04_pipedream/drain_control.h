@@ -6,15 +6,16 @@
 
 #include <cstdint>
 
-#include "chapters/common/run_log.h"
+#include "chapters/common/run.h"
 #include "parallel/schedule/pipedream.h"
 
 namespace stagecoach {
 
 class DrainControl {
  public:
-  /// For a run of `schedule`, from batch `first_batch` on of an epoch of `batches`. All must outlive this object.
-  DrainControl(const Schedule& schedule, std::int64_t first_batch, std::int64_t batches, RunLog& log);
+  /// For a run of `schedule`, from batch `first_batch` on of `epoch`, which has `batches`. All must outlive this
+  /// object.
+  DrainControl(const Schedule& schedule, std::int64_t first_batch, std::int64_t batches, Epoch& epoch);
 
   /// Whether to run an action, a message too; otherwise its batch is after the stop. Rank 0 decides, and says so ahead
   /// of time (see batches_ahead), so that this hardly ever waits.
@@ -33,7 +34,7 @@ class DrainControl {
   std::int64_t first_batch_;
   std::int64_t last_batch_;
   int ahead_;
-  RunLog& log_;
+  Epoch& epoch_;
 };
 
 }  // namespace stagecoach

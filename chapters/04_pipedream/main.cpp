@@ -2,10 +2,11 @@
 /// Chapter 4: 1F1B, and PipeDream, which takes the flush out of it.
 ///
 /// GPipe runs all forwards before the first backward. 1F1B runs a backward as soon as it can, then a forward, and so
-/// on in turn: `run_batch_by_hand`. Like GPipe it drains, or flushes, the pipeline before each update. `run_stream`
-/// does not: batches follow each other, and each stage updates its weights as soon as it has a gradient. Then a
-/// micro-batch meets one version of a stage's weights on its way forward, and there is a newer one when it comes back.
-/// A backward through other weights than those of its forward is no gradient. So a stage keeps old versions, and
+/// on in turn: `run_batch_by_hand`. Like GPipe it drains, or flushes, the pipeline before each update.
+/// `train_without_flush` does not: batches follow each other, and each stage updates its weights as soon as it has a
+/// gradient. Then a micro-batch meets one version of a stage's weights on its way forward, and there is a newer one
+/// when it comes back. A backward through other weights than those of its forward is no gradient. So a stage keeps old
+/// versions, and
 /// --versions says which one a forward takes.
 
 #include <fmt/format.h>
@@ -31,33 +32,33 @@ namespace stagecoach {
 namespace {
 
 /// 1F1B by hand: what rank r of p does with a batch in its micro-batches. Stage r is on rank r.
-void run_batch_by_hand(StageWorker& worker, const Step& step, EpochSums& sums) {
+void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
   Communicator& comm = worker.rank.comm;
   const int r = comm.rank();
   const int p = comm.size();
-  const int m = static_cast<int>(step.sizes.size());
+  const int m = static_cast<int>(batch.sizes.size());
   Stage& stage = worker.pipeline.stage(r);
   std::vector<PendingSend> sends;
 
   // What enters stage `number` with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
   const auto shape = [&](int number, int i) {
-    return worker.plan.shapes[static_cast<std::size_t>(number)].with(0, step.sizes[static_cast<std::size_t>(i)]);
+    return worker.plan.shapes[static_cast<std::size_t>(number)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
   };
   const auto forward = [&](int i) {
     const ActionLog::Scope scope(worker.pipeline.log(), {Operation::forward, r, i});
     const auto number = static_cast<std::size_t>(i);
-    const Tensor x = r == 0 ? normalize(step.images[number]) : comm.receive(shape(r, i), DType::float32, r - 1, 2 * i);
+    const Tensor x = r == 0 ? normalize(batch.images[number]) : comm.receive(shape(r, i), DType::float32, r - 1, 2 * i);
     if (r == p - 1) {
       Tensor logits;
-      accumulate(stage.forward_with_loss(i, x, step.labels[number], r > 0, &logits), sums.loss);
-      count_correct(logits, step.labels[number], sums.correct);
+      const Tensor loss = stage.forward_with_loss(i, x, batch.labels[number], r > 0, &logits);
+      sums.add(loss, logits, batch.labels[number]);
     } else {
       const Tensor y = stage.forward(i, x, r > 0);
       worker.pipeline.log().note_message(r, y.bytes());
       sends.push_back(comm.send_async(y, r + 1, 2 * i));
     }
   };
-  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(step.pictures), DType::float32, comm.device());
+  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
   const auto backward = [&](int i) {
     const ActionLog::Scope scope(worker.pipeline.log(), {Operation::backward, r, i});
     const Tensor grad = r == p - 1 ? share : comm.receive(shape(r + 1, i), DType::float32, r + 1, 2 * i + 1);
@@ -92,37 +93,34 @@ void update(StageWorker& worker, std::int64_t batch) {
   worker.optimizer->zero_grad();
 }
 
-void run_epoch_by_hand(StageWorker& worker, StepLoader& loader, RunLog& log) {
-  while (const auto step = log.next(loader)) {
-    run_batch_by_hand(worker, *step, log.sums());
-    {
-      const int number = static_cast<int>(log.progress().step);
-      const ActionLog::Scope scope(worker.pipeline.log(), {Operation::update, worker.stage, number});
-      update(worker, (log.progress().epoch - 1) * loader.batches() + number);
-    }
-    log.add_step(step->pictures, *worker.layers, *worker.optimizer);
+void train_by_hand(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
+  for (const MicroBatches& batch : epoch.train(loader)) {
+    run_batch_by_hand(worker, batch, epoch.train_sums());
+    const std::int64_t number = epoch.steps_done();
+    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::update, worker.stage, static_cast<int>(number)});
+    update(worker, (epoch.number() - 1) * loader.batches() + number);
   }
 }
 
 /// Without the flush: all batches that are left of the epoch follow each other, as their table of actions says.
-void run_stream(StageWorker& worker, StepLoader& loader, std::int64_t images, RunLog& log) {
+void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
   const StreamPlan& plan = worker.plan;
   Pipeline& pipeline = worker.pipeline;
-  const std::int64_t first_batch = log.progress().step;
-  const std::int64_t batches_before = (log.progress().epoch - 1) * loader.batches();  // in earlier epochs
+  epoch.start_training(loader);
+  const std::int64_t first_batch = epoch.steps_done();
+  const std::int64_t batches_before = (epoch.number() - 1) * loader.batches();  // in earlier epochs
   const std::vector<std::int64_t> sizes = plan.sizes(images, first_batch);
   if (sizes.empty()) {
-    return;  // a run that was stopped after the last batch
+    return epoch.finish_training();  // of a run that was stopped after the last batch
   }
   const Schedule schedule = plan.schedule_for(sizes.size());
   const auto& actions = schedule.ranks[static_cast<std::size_t>(worker.rank.index)];
   const NamedTensors parameters = worker.layers->named_parameters();
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
-  DrainControl drain(schedule, first_batch, loader.batches(), log);
-  MicrobatchIterator microbatches([&] { return log.next(loader); }, plan.batch());
+  DrainControl drain(schedule, first_batch, loader.batches(), epoch);
+  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.batch());
   const auto see_logits = [&](int i, const Tensor& loss, const Tensor& logits) {
-    accumulate(loss, log.sums().loss);
-    count_correct(logits, microbatches.labels(i), log.sums().correct);
+    epoch.train_sums().add(loss, logits, microbatches.labels(i));
   };
 
   pipeline.begin(schedule, microbatches.data(sizes), {.see_logits = see_logits});
@@ -143,7 +141,7 @@ void run_stream(StageWorker& worker, StepLoader& loader, std::int64_t images, Ru
         update(worker, batches_before + drain.in_epoch(first));
       }
       for (std::int64_t batch = drain.in_epoch(first); batch < drain.in_epoch(end); ++batch) {
-        log.note_step(std::min(plan.batch_size, images - batch * plan.batch_size));
+        epoch.add_step(std::min(plan.batch_size, images - batch * plan.batch_size));
       }
     } else {
       weights.choose(i);         // of a forward as --versions says, of a backward that of its forward
@@ -153,7 +151,8 @@ void run_stream(StageWorker& worker, StepLoader& loader, std::int64_t images, Ru
   }
   pipeline.finish();
   drain.finish();
-  log.stop_if_refused(*worker.layers, *worker.optimizer);
+  epoch.stop_if_refused();
+  epoch.finish_training();
 }
 
 /// What each rank does.
@@ -162,36 +161,31 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   if (!settings.pipeline.version_check) {
     unchecked.emplace();
   }
-  RunLog log(settings, rank.comm, plan.layers, plan.last_rank(), plan.holder(plan.schedule.stage_of(rank.index)));
-  if (plan.schedule.replicas_of(plan.stages() - 1) > 1) {
-    log.spread_losses();
-  }
+  Run run(settings, rank.comm,
+          {.layers = plan.layers,
+           .replica_of = plan.holder(plan.schedule.stage_of(rank.index)),
+           .loss_rank = plan.last_rank(),
+           .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});
   StageWorker worker = open_stage_worker(settings, plan, data.train, rank);
-  log.restore(*worker.layers, *worker.optimizer);
-  log.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });
-  StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
-  StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  run.restore(*worker.layers, *worker.optimizer);
+  run.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });
+  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
-  while (log.epochs_left()) {
-    training.start_epoch(log.progress().epoch, log.progress().step);
-    log.start_epoch(training.batches());
+  for (Epoch& epoch : run.epochs()) {
     worker.pipeline.log().clear();
     if (is_by_hand(settings)) {
-      run_epoch_by_hand(worker, training, log);
+      train_by_hand(worker, epoch, train_batches);
     } else {
-      run_stream(worker, training, data.train.size(), log);
+      train_without_flush(worker, epoch, train_batches, data.train.size());
     }
-    log.stop_clock();
     require_equal_replicas(worker.layers->named_parameters(), *worker.replicas);
     for (auto [name, statistics] : worker.layers->named_buffers()) {
       worker.replicas->broadcast(statistics, 0);  // batch norm's are of the micro-batches that a replica has had
     }
-    const Expected expected = expect_epoch(plan, worker.pipeline.log());
-    const double share =
-        accuracy(worker, testing, data.test.size(), [&] { log.stop_if_asked(*worker.layers, *worker.optimizer); });
-    log.finish_epoch(share, *worker.layers, *worker.optimizer, expected);
+    epoch.set_prediction(predict_epoch(plan, worker.pipeline.log()));
+    evaluate(worker, epoch, test_batches, data.test.size());
   }
-  log.finish();
 }
 
 void train(const Settings& settings) {

@@ -7,11 +7,11 @@
 
 namespace stagecoach {
 
-MicrobatchIterator::MicrobatchIterator(std::function<std::optional<Step>()> next, std::int64_t microbatches)
+MicrobatchIterator::MicrobatchIterator(std::function<std::optional<MicroBatches>()> next, std::int64_t microbatches)
     : next_(std::move(next)), microbatches_(microbatches) {}
 
 /// Skips batches before it of which other replicas have the micro-batches.
-const Step& MicrobatchIterator::batch_of(int microbatch) {
+const MicroBatches& MicrobatchIterator::batch_of(int microbatch) {
   const std::int64_t wanted = first_batch_ + microbatch / microbatches_;
   STAGECOACH_CHECK(wanted + 1 >= batches_,
                    "micro-batches must be taken in rising order: expected batch {} or a later one, got {}",

@@ -27,25 +27,25 @@ StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, 
           .pipeline = open_pipeline(settings, plan, stages, rank.comm)};
 }
 
-double accuracy(StageWorker& worker, StepLoader& loader, std::int64_t images, const std::function<void()>& after_each) {
+void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
   const StreamPlan& plan = worker.plan;
   const NoGrad no_grad;
   worker.pipeline.train(false);
-  Tensor correct = Tensor::zeros({}, DType::int32, worker.rank.device);
+  epoch.start_test();
   loader.start_epoch(1);
   MicrobatchIterator microbatches([&] { return loader.next(); }, plan.batch());
   const auto see_logits = [&](int i, const Tensor&, const Tensor& logits) {
-    count_correct(logits, microbatches.labels(i), correct);
+    count_correct(logits, microbatches.labels(i), epoch.test_sums().correct);
   };
   const std::int64_t at_once = std::int64_t{2} * worker.rank.world;  // batches
   for (std::int64_t first = 0; first < loader.batches(); first += at_once) {
     const std::vector<std::int64_t> sizes = plan.sizes(std::min(images, (first + at_once) * plan.batch_size), first);
     worker.pipeline.run(forwards_of(plan.schedule_for(sizes.size())), microbatches.data(sizes, first),
                         {.see_logits = see_logits});
-    after_each();
+    epoch.stop_if_asked();
   }
+  epoch.add_test_images(images);
   worker.pipeline.train(true);
-  return correct.item() / static_cast<double>(images);
 }
 
 }  // namespace stagecoach

@@ -114,7 +114,7 @@ EpochResult epoch_called(std::int64_t epoch) {
                      .images_per_second = 27310,
                      .idle = 0.214,
                      .peak_bytes = {4096, 2048}};
-  result.expected = {.ideal_idle = 0.2, .predicted_idle = 0.21, .predicted_seconds = 1.8, .versions = {2, 1}};
+  result.prediction = {.ideal_idle = 0.2, .predicted_idle = 0.21, .predicted_seconds = 1.8, .versions = {2, 1}};
   return result;
 }
 
