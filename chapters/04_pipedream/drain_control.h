@@ -13,22 +13,22 @@ namespace stagecoach {
 
 class DrainControl {
  public:
-  /// For a run of `schedule`, from batch `first_batch` on of `epoch`, which has `batches`. All must outlive this
-  /// object.
-  DrainControl(const Schedule& schedule, std::int64_t first_batch, std::int64_t batches, Epoch& epoch);
+  /// `schedule` is that of the batches that `epoch` has left. Both must outlive this object.
+  DrainControl(const Schedule& schedule, Epoch& epoch);
 
-  /// Whether to run an action, a message too; otherwise its batch is after the stop. Rank 0 decides, and says so ahead
-  /// of time (see batches_ahead), so that this hardly ever waits.
-  bool lets_in(const Action& action) { return may_begin(batches_of(schedule_, action).first); }
-  /// Those of the batches of an update or reduction that were let in.
-  BatchRange let_in_of(const Action& action);
-  /// The number, in the epoch, of a batch of the schedule.
-  std::int64_t in_epoch(int batch) const { return first_batch_ + batch; }
+  /// Batches of an epoch, counted in it.
+  struct Batches {
+    std::int64_t first;
+    std::int64_t end;
+  };
+  /// Those of the batches of `action`, which may be a message, that come before the stop: none if it is to be left out.
+  /// Rank 0 decides, and says so ahead of time (see batches_ahead), so that this hardly ever waits.
+  Batches admitted(const Action& action);
   /// All actions have run or were left out. Each rank calls it, so that each has heard rank 0's last word.
   void finish();
 
  private:
-  bool may_begin(int batch);
+  bool may_begin(std::int64_t batch);
 
   const Schedule& schedule_;
   std::int64_t first_batch_;

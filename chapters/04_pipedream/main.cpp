@@ -9,8 +9,6 @@
 /// versions, and
 /// --versions says which one a forward takes.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -21,10 +19,10 @@
 #include "chapters/04_pipedream/stream_prediction.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
+#include "chapters/common/run.h"
 #include "core/autograd/node.h"
 #include "core/ops.h"
 #include "parallel/data_parallel/average_gradients.h"
-#include "parallel/pipeline/delayed_rate.h"
 #include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/ledger.h"
 
@@ -68,7 +66,7 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
     }
   };
 
-  const int warm_up = std::min(p - r - 1, m);  // until its first micro-batch is back: that many are on later ranks
+  const int warm_up = std::min(p - r - 1, m);  // forwards, one for each later rank
   for (int i = 0; i < warm_up; ++i) {
     forward(i);
   }
@@ -76,7 +74,7 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
     forward(i);
     backward(i - warm_up);
   }
-  for (int i = m - warm_up; i < m; ++i) {  // the flush: no forward of the next batch fills these gaps
+  for (int i = m - warm_up; i < m; ++i) {  // the flush: no forward of the next batch fills the gaps
     backward(i);
   }
   for (const PendingSend& send : sends) {
@@ -84,21 +82,12 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
   }
 }
 
-/// The optimizer's step with the gradients of batch number `batch`, counted over all epochs.
-void update(StageWorker& worker, std::int64_t batch) {
-  const TrainingSettings& training = worker.settings.training;
-  worker.optimizer->set_learning_rate(
-      delayed_rate({training.lr, training.lr_warmup, training.lr_discount}, worker.delay, batch));
-  worker.optimizer->step();
-  worker.optimizer->zero_grad();
-}
-
 void train_by_hand(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
   for (const MicroBatches& batch : epoch.train(loader)) {
     run_batch_by_hand(worker, batch, epoch.train_sums());
-    const std::int64_t number = epoch.steps_done();
-    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::update, worker.stage, static_cast<int>(number)});
-    update(worker, (epoch.number() - 1) * loader.batches() + number);
+    const auto number = static_cast<int>(epoch.steps_done());
+    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::update, worker.stage, number});
+    update(worker, epoch, number);
   }
 }
 
@@ -107,9 +96,7 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   const StreamPlan& plan = worker.plan;
   Pipeline& pipeline = worker.pipeline;
   epoch.start_training(loader);
-  const std::int64_t first_batch = epoch.steps_done();
-  const std::int64_t batches_before = (epoch.number() - 1) * loader.batches();  // in earlier epochs
-  const std::vector<std::int64_t> sizes = plan.sizes(images, first_batch);
+  const std::vector<std::int64_t> sizes = plan.sizes(images, epoch.steps_done());
   if (sizes.empty()) {
     return epoch.finish_training();  // of a run that was stopped after the last batch
   }
@@ -117,7 +104,7 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   const auto& actions = schedule.ranks[static_cast<std::size_t>(worker.rank.index)];
   const NamedTensors parameters = worker.layers->named_parameters();
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
-  DrainControl drain(schedule, first_batch, loader.batches(), epoch);
+  DrainControl drain(schedule, epoch);
   MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.batch());
   const auto see_logits = [&](int i, const Tensor& loss, const Tensor& logits) {
     epoch.train_sums().add(loss, logits, microbatches.labels(i));
@@ -126,21 +113,20 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   pipeline.begin(schedule, microbatches.data(sizes), {.see_logits = see_logits});
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
-    if (!drain.lets_in(action)) {
+    const auto [first, end] = drain.admitted(action);  // batches, counted in the epoch
+    if (first == end) {
       continue;  // a stop was asked for: what is left of the batches before it drains the pipeline
     }
     if (action.operation == Operation::reduce_grad) {
       const ActionLog::Scope scope(pipeline.log(), action);
-      const auto [first, end] = drain.let_in_of(action);
-      average_gradients(parameters, end - first, *worker.replicas);
+      average_gradients(parameters, static_cast<int>(end - first), *worker.replicas);
     } else if (action.operation == Operation::update) {
-      const auto [first, end] = drain.let_in_of(action);
       {
         const ActionLog::Scope scope(pipeline.log(), action);
         weights.choose(i);  // a new version; the old one stays beside it if a backward still needs it
-        update(worker, batches_before + drain.in_epoch(first));
+        update(worker, epoch, first);
       }
-      for (std::int64_t batch = drain.in_epoch(first); batch < drain.in_epoch(end); ++batch) {
+      for (std::int64_t batch = first; batch < end; ++batch) {
         epoch.add_step(std::min(plan.batch_size, images - batch * plan.batch_size));
       }
     } else {
@@ -179,10 +165,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
     } else {
       train_without_flush(worker, epoch, train_batches, data.train.size());
     }
-    require_equal_replicas(worker.layers->named_parameters(), *worker.replicas);
-    for (auto [name, statistics] : worker.layers->named_buffers()) {
-      worker.replicas->broadcast(statistics, 0);  // batch norm's are of the micro-batches that a replica has had
-    }
+    agree_with_replicas(worker);
     epoch.set_prediction(predict_epoch(plan, worker.pipeline.log()));
     evaluate(worker, epoch, test_batches, data.test.size());
   }
@@ -194,14 +177,7 @@ void train(const Settings& settings) {
   if (settings.run.explain) {
     return explain_stream(settings, plan);
   }
-  if (settings.pipeline.versions == "none" && settings.pipeline.version_check) {
-    fmt::print(
-        "--versions none writes over weights that backwards still need. The version check will stop the run; "
-        "--no-version-check lets it go on, with gradients that are wrong\n");
-  }
-  if (settings.run.ledger) {
-    print_ledger(plan);
-  }
+  introduce(settings, plan);
   const Settings chosen = with_stages_of(plan, settings);
   launch(plan.world, [&](Rank& rank) { train_rank(chosen, plan, data, rank); });
 }

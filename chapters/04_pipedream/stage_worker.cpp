@@ -7,6 +7,8 @@
 #include "chapters/common/pipeline_steps.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
+#include "parallel/data_parallel/average_gradients.h"
+#include "parallel/pipeline/delayed_rate.h"
 #include "parallel/schedule/ledger.h"
 
 namespace stagecoach {
@@ -25,6 +27,22 @@ StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, 
           .layers = layers,
           .optimizer = open_optimizer(settings, *layers),
           .pipeline = open_pipeline(settings, plan, stages, rank.comm)};
+}
+
+void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch) {
+  const TrainingSettings& training = worker.settings.training;
+  const std::int64_t batches_before = (epoch.number() - 1) * worker.plan.batches() + batch;
+  worker.optimizer->set_learning_rate(
+      delayed_rate({training.lr, training.lr_warmup, training.lr_discount}, worker.delay, batches_before));
+  worker.optimizer->step();
+  worker.optimizer->zero_grad();
+}
+
+void agree_with_replicas(StageWorker& worker) {
+  require_equal_replicas(worker.layers->named_parameters(), *worker.replicas);
+  for (auto [name, statistics] : worker.layers->named_buffers()) {
+    worker.replicas->broadcast(statistics, 0);
+  }
 }
 
 void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {

@@ -27,6 +27,13 @@ struct StageWorker {
 /// All ranks of the plan make theirs together; what is given must outlive it.
 StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
 
+/// The optimizer's step after batch `batch` of the epoch. The learning rate may depend on how late gradients come.
+void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch);
+
+/// At the end of an epoch: throws Error unless all replicas of the stage have the same weights, and gives them the same
+/// statistics of batch norm, which are those of the micro-batches that each has had.
+void agree_with_replicas(StageWorker& worker);
+
 /// Tests the model on `images` images: ranks that hold the last stage count correct predictions. A few batches at a
 /// time are on their way: without backwards nothing else holds the first stage back.
 void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images);
