@@ -27,7 +27,7 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   int left_out = 0;
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
   require_legal(schedule, path);
-  if (schedule.lowered && settings.pipeline.receives != "ahead") {
+  if (schedule.is_lowered && settings.pipeline.receives != "ahead") {
     throw UsageError(
         fmt::format("--receives {}: {} lists its receives itself; leave it out", settings.pipeline.receives, path));
   }
@@ -79,7 +79,7 @@ int receives_of(const Settings& settings) {
   return is_by_hand(settings) ? 0 : receives_from_text(settings.pipeline.receives);
 }
 
-Schedule lowered(const Settings& settings, const Schedule& computations) {
+Schedule lower_for(const Settings& settings, const Schedule& computations) {
   const ScheduleKind* kind = find_schedule(settings.pipeline.schedule);  // none, if it is a file
   Schedule schedule =
       lower(computations, {.receives = receives_of(settings), .sends_wait = kind != nullptr && kind->sends_wait});
@@ -150,7 +150,7 @@ void place_layers(Plan& plan, const Settings& settings, const Sequential& model)
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
     for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
-      plan.layers.emplace_back(model.name(layer), plan.holder(s));
+      plan.layers.emplace_back(model.name(layer), plan.first_rank(s));
     }
   }
 }
@@ -160,8 +160,8 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   plan.world = open_world(settings);
   const auto model = make_model_of(settings, data);
   plan.schedule = schedule_of(settings, schedule, model->size(), plan.notes);
-  if (!plan.schedule.lowered) {
-    plan.schedule = lowered(settings, plan.schedule);
+  if (!plan.schedule.is_lowered) {
+    plan.schedule = lower_for(settings, plan.schedule);
   }
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
@@ -169,7 +169,7 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   if (split_by_time || (settings.run.explain && settings.run.profile)) {
     plan.profile = measure_layers(settings, plan.world, data, *model);
   }
-  plan.split = split_of(settings, *model, plan.schedule.stages, plan.profile);
+  plan.split = split_of(settings, *model, plan.schedule.stage_count(), plan.profile);
   place_layers(plan, settings, *model);
   return plan;
 }

@@ -28,10 +28,10 @@ struct Plan {
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
   std::vector<std::string> notes;     ///< what there is to say about the schedule: sentences, without a full stop
 
-  int stages() const { return schedule.stages; }
-  int holder(int stage) const { return schedule.holder[static_cast<std::size_t>(stage)]; }
+  int stages() const { return schedule.stage_count(); }
+  int first_rank(int stage) const { return schedule.stage_to_rank[static_cast<std::size_t>(stage)]; }
   /// The rank of the last stage.
-  int last_rank() const { return schedule.holder.back(); }
+  int last_rank() const { return schedule.stage_to_rank.back(); }
 };
 
 /// Whether the chapter runs the loop that it writes out, in place of a table. That loop posts each receive at its use.
@@ -54,7 +54,7 @@ Split split_of(const Settings& settings, const Sequential& model, int stages, co
 /// How many receives a rank may have posted (see LowerOptions): what --receives says.
 int receives_of(const Settings& settings);
 /// `computations` with the messages that they need.
-Schedule lowered(const Settings& settings, const Schedule& computations);
+Schedule lower_for(const Settings& settings, const Schedule& computations);
 /// Fills in what follows from the plan's split and schedule: its shapes and layers.
 void place_layers(Plan& plan, const Settings& settings, const Sequential& model);
 

@@ -11,7 +11,6 @@
 #include <sstream>
 #include <vector>
 
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 
@@ -275,12 +274,12 @@ TEST_F(Pipelines, MakeTheCallsOfTheLoweredTableByHandToo) {
           << name << ", rank " << rank;
     }
   };
-  const Schedule gpipe = gpipe_schedule(kRanks, 4);
+  const Schedule gpipe = make_schedule("gpipe", kRanks, 4);
   expect_calls(kCh03, "by-hand", {"--schedule", "by-hand"}, lower(gpipe, {.receives = 0}), 2);
   expect_calls(kCh03, "at-use", {"--schedule", "gpipe", "--receives", "at-use"}, lower(gpipe, {.receives = 0}),
                2 * kRanks);
   expect_calls(kCh04, "1f1b", {"--schedule", "by-hand", "--versions", "flush"},
-               lower(one_f_one_b_schedule(kRanks, 4), {.receives = 0}), 2);
+               lower(make_schedule("1f1b", kRanks, 4), {.receives = 0}), 2);
 }
 
 // With fewer micro-batches than ranks a step of looped breadth-first is idle for longer than the formula says.

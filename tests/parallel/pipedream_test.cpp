@@ -217,7 +217,7 @@ void train_rank(const Training& training, const Schedule& schedule, const Ledger
     result.losses[i] = loss.item();
   };
   hooks.reduce = [&](const Action& reduction) {
-    const int unit = schedule.unit(number);
+    const int unit = schedule.microbatches_per_update(number);
     const int left = training.microbatches - reduction.microbatch * unit;
     average_gradients(parameters, (std::min(unit, left) + training.batch - 1) / training.batch, *replicas);
   };
