@@ -10,7 +10,7 @@
 
 #include "core/device.h"
 #include "datasets/image.h"
-#include "parallel/data_parallel/bucket_layout.h"
+#include "parallel/data_parallel/buckets.h"
 
 namespace stagecoach {
 
