@@ -127,14 +127,13 @@ void Adam::set_learning_rate(double rate) {
 
 void Adam::update(std::span<ParameterUpdate> updates) { kernels(device()).adam_step(updates, settings_); }
 
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
+std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum, double weight_decay) {
-  if (name == "sgd") {
+  if (kind == OptimizerKind::sgd) {
     return std::make_unique<Sgd>(
         std::move(parameters),
         SgdSettings{.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay});
   }
-  require(name == "adam", fmt::format("unknown optimizer '{}'; known are sgd, adam", name));
   require(momentum == 0, fmt::format("optimizer adam takes no momentum, {} was given", momentum));
   return std::make_unique<Adam>(std::move(parameters),
                                 AdamSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});

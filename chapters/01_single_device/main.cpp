@@ -61,18 +61,18 @@ double accuracy(DeviceLoader& loader, const Dataset& data, Module& model, Device
 }
 
 void train(const Settings& settings) {
-  const Device device = open_device(settings);
+  const Device device = open_device(settings.world);
   const TrainTest data = open_data(settings);
   if (settings.run.explain) {
     return explain(settings, data, device);
   }
 
   RunLog log(settings, device);
-  const auto model = open_model(settings, data.train, device);
-  const auto optimizer = open_optimizer(settings, *model);
+  const auto model = open_model(settings.training, data.train, device);
+  const auto optimizer = open_optimizer(settings.training, model->named_parameters());
   log.restore(*model, *optimizer);
-  DeviceLoader training(training_loader(settings, data.train), device);
-  DeviceLoader testing(test_loader(settings, data.test), device);
+  DeviceLoader training(training_loader(settings.training, settings.world, data.train), device);
+  DeviceLoader testing(test_loader(settings.training, settings.world, data.test), device);
   Replay replay(device, settings.world.graph && !settings.run.profile);  // one launch a step, where the device can
 
   while (log.epochs_left()) {
@@ -92,10 +92,10 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 1,
     .program = "ch01_single_device",
     .title = "Chapter 1: one device trains a model on pictures.",
     .example = "ch01_single_device --data data/generated --epochs 5 --optimizer adam --out runs/first",
-    .flags = {"microbatches", "clock", "graph", "no-graph", "explain"},
 };
 
 }  // namespace

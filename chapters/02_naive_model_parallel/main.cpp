@@ -92,8 +92,8 @@ double accuracy(Place& here, StepLoader& loader, const std::function<void()>& af
 /// What each rank does.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   RunLog log(settings, rank.comm, plan.layers, plan.last_rank());
-  const auto layers = open_stages(settings, plan, data.train, rank).at(rank.index);
-  const auto optimizer = open_optimizer(settings, *layers);
+  const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);
+  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   log.restore(*layers, *optimizer);
   Place here{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
   log.predict_by([&] { return predict_step(plan, here.log.mean_costs()); });
@@ -142,10 +142,10 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 2,
     .program = "ch02_naive_model_parallel",
     .title = "Chapter 2: a model over several ranks, which work one after the other.",
     .example = "ch02_naive_model_parallel --data data/generated --ranks 2 --epochs 5 --out runs/naive",
-    .flags = {"ranks", "split", "balance", "clock", "link", "transport", "timeout", "explain"},
     .defaults = {.pipeline = {.schedule = "naive", .receives = "at-use"}, .world = {.ranks = 2}},
 };
 

@@ -85,11 +85,10 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 3,
     .program = "ch03_gpipe",
     .title = "Chapter 3: GPipe, micro-batches that follow each other through the ranks.",
     .example = "ch03_gpipe --data data/generated --ranks 2 --microbatches 8 --epochs 5 --out runs/gpipe",
-    .flags = {"microbatches", "ranks", "schedule", "split", "balance", "recompute", "receives", "lowered", "clock",
-              "link", "transport", "timeout", "explain"},
     .defaults = {.training = {.microbatches = 4}, .world = {.ranks = 2}},
     .schedules = {"gpipe", "by-hand"},
 };

@@ -133,7 +133,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   if (plan.schedule.replicas_of(plan.stages() - 1) > 1) {
     log.spread_losses();
   }
-  const auto stages = open_stages(settings, plan, data.train, rank);
+  const auto stages = open_stages(settings.training, plan, data.train, rank);
   const auto layers = joined(stages);
   Place here{settings,
              plan,
@@ -141,8 +141,8 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
              delays[static_cast<std::size_t>(stage)],
              rank.comm.split(stage, rank.index),
              layers,
-             open_optimizer(settings, *layers),
-             open_pipeline(settings, plan, stages, rank.comm)};
+             open_optimizer(settings.training, layers->named_parameters()),
+             open_pipeline(settings.pipeline, plan, stages, rank.comm)};
   log.restore(*here.layers, *here.optimizer);
   log.predict_by([&] { return predict_traced(plan, here.pipeline.log()); });
   StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
@@ -172,7 +172,7 @@ void train(const Settings& settings) {
   if (settings.run.explain) {
     return explain_stream(settings, plan);
   }
-  if (settings.pipeline.versions == "none" && settings.pipeline.version_check) {
+  if (settings.pipeline.versions == Versions::none && settings.pipeline.version_check) {
     fmt::print(
         "--versions none writes over weights that backwards still need. The version check will stop the run; "
         "--no-version-check lets it go on, with gradients that are wrong\n");
@@ -185,13 +185,11 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 4,
     .program = "ch04_pipedream",
     .title = "Chapter 4: PipeDream, a pipeline that never drains, and versions of its weights.",
     .example = "ch04_pipedream --data data/generated --ranks 2 --versions stash --epochs 5 --out runs/pipedream",
-    .flags = {"microbatches", "ranks",       "versions", "replicas", "ledger",    "version-check", "no-version-check",
-              "lr-warmup",    "lr-discount", "split",    "balance",  "plan",      "save-plan",     "recompute",
-              "receives",     "lowered",     "clock",    "link",     "transport", "timeout",       "explain"},
-    .defaults = {.pipeline = {.versions = "stash"}, .world = {.ranks = 2}},
+    .defaults = {.pipeline = {.versions = Versions::stash}, .world = {.ranks = 2}},
 };
 
 }  // namespace

@@ -43,7 +43,7 @@ void print_stages(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  stages    --split {} --replicas {}{}\n  link      {}\n", fmt::join(plan.split, ","),
              fmt::join(plan.replicas(), ","),
              plan.seconds > 0 ? fmt::format(": {:.3f} ms from one micro-batch to the next", 1e3 * plan.seconds) : "",
-             settings.world.link);
+             settings.world.link.text());
 }
 
 /// What was measured of each layer, and which stage it went to.
@@ -79,7 +79,8 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double again = settings.pipeline.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
     const double peak = peaks[r] + again;
-    const double process = peak + optimizer_bytes_per_weight_byte(settings) * weights[s] + received[r] + workspace[s];
+    const double process =
+        peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(
         "  rank {} (stage {}): a version {:.3f}, a micro-batch {:.3f}, at most {:.3f} in all; predicted resident "
         "memory "
@@ -95,9 +96,9 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   const std::filesystem::path folder = make_folder(settings.run.out);
   write_prediction(folder, shown, simulation);
   write_text(folder / "ledger.csv", to_csv(shown, ledger));
-  write_text(
-      folder / "schedule.svg",
-      draw_versions_svg(shown, simulation, ledger, fmt::format("{}: a colour a version", settings.pipeline.versions)));
+  write_text(folder / "schedule.svg",
+             draw_versions_svg(shown, simulation, ledger,
+                               fmt::format("{}: a colour per version", name_of(settings.pipeline.versions))));
   fmt::print(
       "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
       "prediction.json\n",
@@ -163,7 +164,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
-             settings.training.model, settings.pipeline.versions, plan.schedule.microbatches, plan.batch(),
+             settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches, plan.batch(),
              plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {

@@ -77,7 +77,7 @@ class InBuckets final : public Replica {
       : Replica(start),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(parameters_, rank_.comm,
-                 {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
+                 {.caps = settings_.data_parallel.caps(),
                   .find_unused = settings_.data_parallel.find_unused,
                   .reduce = compression_.reduce}) {}
 
@@ -105,27 +105,26 @@ std::unique_ptr<Way> open_way(const Start& start) {
   if (start.team.pipeline) {
     return make_pipelines(start);
   }
-  const std::string& mode = start.settings.data_parallel.mode;
-  if (mode == "single") {
-    return std::make_unique<Single>(start);
+  switch (*start.settings.data_parallel.mode) {
+    case DataParallelMode::single:
+      return std::make_unique<Single>(start);
+    case DataParallelMode::parameter:
+      return std::make_unique<ByParameter>(start);
+    case DataParallelMode::buckets:
+      return std::make_unique<InBuckets>(start);
+    case DataParallelMode::central:
+      return make_central(start);
+    case DataParallelMode::replicate:
+      return make_replicate(start);
   }
-  if (mode == "parameter") {
-    return std::make_unique<ByParameter>(start);
-  }
-  if (mode == "buckets") {
-    return std::make_unique<InBuckets>(start);
-  }
-  if (mode == "central") {
-    return make_central(start);
-  }
-  STAGECOACH_CHECK(mode == "replicate", "mode {}: no program for it", mode);
-  return make_replicate(start);
+  throw Error("--mode has a value without a program");
 }
 
 /// What each rank does.
 void train_rank(const Settings& settings, const Team& team, const TrainTest& data, Rank& rank) {
-  const bool owned = settings.data_parallel.mode == "central" ||
-                     settings.data_parallel.mode == "replicate";  // by rank 0; the others save nothing
+  const auto mode = settings.data_parallel.mode;
+  const bool owned =
+      mode == DataParallelMode::central || mode == DataParallelMode::replicate;  // the others save nothing
   RunLog log(settings, rank.comm, team.layers, 0, owned ? rank.index : team.part_of(rank.index));
   if (team.pipeline) {
     log.print_notes(team.pipeline->notes);
@@ -164,21 +163,15 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 6,
     .program = "ch06_ddp",
     .title = "Chapter 6: data parallel training, with gradients that are summed while the backward goes on.",
     .example = "ch06_ddp --data data/generated --ranks 2 --batch-size 128 --epochs 5 --out runs/ddp",
-    .flags = {"microbatches", "ranks",       "mode",
-              "mesh",         "bucket-size", "first-bucket-size",
-              "find-unused",  "compress",    "sync-batch-norm",
-              "schedule",     "chunks",      "group",
-              "split",        "balance",     "recompute",
-              "receives",     "lowered",     "clock",
-              "link",         "transport",   "reduce",
-              "timeout",      "explain"},
-    .defaults = {.pipeline = {.chunks = 0}, .data_parallel = {.mode = "buckets"}, .world = {.ranks = 2}},
+    .defaults = {.pipeline = {.chunks = 0},
+                 .data_parallel = {.mode = DataParallelMode::buckets},
+                 .world = {.ranks = 2}},
     .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
                   "zb-h2", "zbv", "dualpipev"},
-    .modes = mode_names(),
 };
 
 }  // namespace

@@ -27,14 +27,13 @@ class Pipelines final : public Way {
         mesh_(start.rank.comm, team_.mesh),
         rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), start.rank.device, mesh_.pipeline()},
         shard_(team_.shard_of(start.rank.index)),
-        stages_(open_stages(settings_, *team_.pipeline, data_.train, rank_)),
+        stages_(open_stages(settings_.training, *team_.pipeline, data_.train, rank_)),
         layers_(joined(stages_)),
-        optimizer_(open_optimizer(settings_, *layers_)),
-        pipeline_(open_pipeline(settings_, *team_.pipeline, stages_, rank_.comm)),
+        optimizer_(open_optimizer(settings_.training, layers_->named_parameters())),
+        pipeline_(open_pipeline(settings_.pipeline, *team_.pipeline, stages_, rank_.comm)),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(layers_->named_parameters(), mesh_.data(),
-                 {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
-                  .reduce = compression_.reduce}) {
+                 {.caps = settings_.data_parallel.caps(), .reduce = compression_.reduce}) {
     if (settings_.data_parallel.sync_batch_norm) {
       synchronise_batch_norm(*layers_, mesh_.data());
     }
@@ -65,7 +64,7 @@ class Pipelines final : public Way {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
     Expected expected = expect(*team_.pipeline, measured_costs(), steps);
-    if (settings_.data_parallel.compress != "none") {
+    if (settings_.data_parallel.compress != CompressionKind::none) {
       expected.predicted_seconds.reset();
       expected.predicted_idle.reset();
     }

@@ -18,8 +18,8 @@ Replica::Replica(const Start& start)
       training_(start.data.train),
       testing_(start.data.test),
       rank_(start.rank),
-      model_(open_model(settings_, training_, rank_.device)),
-      optimizer_(open_optimizer(settings_, *model_)),
+      model_(open_model(settings_.training, training_, rank_.device)),
+      optimizer_(open_optimizer(settings_.training, model_->named_parameters())),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
   if (settings_.data_parallel.sync_batch_norm) {
@@ -31,7 +31,8 @@ StepLoader Replica::loader(LoaderFor purpose) {
   const Shard shard = team_.shard_of(rank_.index);
   const bool trains = purpose == LoaderFor::training;
   const Dataset& data = trains ? training_ : testing_;
-  Loader loader = trains ? training_loader(settings_, data, true, shard) : test_loader(settings_, data, true, shard);
+  Loader loader = trains ? training_loader(settings_.training, settings_.world, data, true, shard)
+                         : test_loader(settings_.training, settings_.world, data, true, shard);
   return {std::move(loader),
           data.size(),
           settings_.training.batch_size,
@@ -87,9 +88,9 @@ Expected Replica::finish_epoch(std::int64_t steps) {
   const StepCosts costs = times_.mean();
   times_.clear();
   Expected expected{.overlap = costs.overlap};
-  const Timeline step = timeline_of(settings_.data_parallel.mode, step_of(settings_, team_, parameters_, costs));
+  const Timeline step = timeline_of(*settings_.data_parallel.mode, step_of(settings_, team_, parameters_, costs));
   // An epoch that is resumed at its end measured nothing. What PowerSGD sends differs from matrix to matrix.
-  if (costs.backward > 0 && settings_.data_parallel.compress != "powersgd") {
+  if (costs.backward > 0 && settings_.data_parallel.compress != CompressionKind::powersgd) {
     expected.predicted_idle = step.idle();
     expected.predicted_seconds = step.seconds * static_cast<double>(steps);
   }

@@ -26,7 +26,8 @@ class Replicate final : public Owned {
   StepLoader loader(LoaderFor purpose) override {
     const bool trains = purpose == LoaderFor::training;
     const Dataset& data = trains ? training_ : testing_;
-    return {trains ? training_loader(settings_, data, owns()) : test_loader(settings_, data, owns()),
+    return {trains ? training_loader(settings_.training, settings_.world, data, owns())
+                   : test_loader(settings_.training, settings_.world, data, owns()),
             data.size(),
             settings_.training.batch_size,
             1,

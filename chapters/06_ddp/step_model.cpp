@@ -6,10 +6,10 @@ StepModel step_of(const Settings& settings, const Team& team, const NamedTensors
   const auto share = static_cast<double>(settings.training.batch_size) / team.world.ranks;
   return {.costs = costs,
           .parameters = parameters,
-          .caps = {settings.data_parallel.first_bucket_size, settings.data_parallel.bucket_size},
+          .caps = settings.data_parallel.caps(),
           .link = team.world.link,
           .ranks = team.world.ranks,
-          .compressed = settings.data_parallel.compress == "half" ? 0.5 : 1,
+          .compressed = settings.data_parallel.compress == CompressionKind::half ? 0.5 : 1,
           .picture_bytes = share * 3 * static_cast<double>(settings.training.image_size * settings.training.image_size),
           .score_bytes = share * static_cast<double>(sizeof(float) * parameters.back().second.numel())};
 }

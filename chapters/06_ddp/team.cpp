@@ -27,10 +27,9 @@ void require_pictures_for_all(const Settings& settings, const Sequential& model,
 }  // namespace
 
 Team make_team(const Settings& settings, const Dataset& data) {
-  Team team{.world = open_world(settings)};
-  team.mesh = settings.data_parallel.mesh.empty() ? MeshSizes{.data = settings.world.ranks}
-                                                  : mesh_from_text(settings.data_parallel.mesh);
-  const auto model = make_model_of(settings, data);
+  Team team{.world = open_world(settings.world)};
+  team.mesh = mesh_of(settings);
+  const auto model = make_model_of(settings.training, data);
   require_pictures_for_all(settings, *model, data, team.mesh.data);
   if (team.mesh.pipeline > 1) {
     Settings& of_one = team.of_pipeline = settings;

@@ -32,7 +32,7 @@ struct Progress {
 /// and rank 0 does the rest.
 class Checkpoints {
  public:
-  /// `training` is what the run trains, as text: a checkpoint is for the same training only.
+  /// `training` is what the run trains, as text: a checkpoint is for the same training only (trains_alike).
   Checkpoints(std::filesystem::path folder, std::string training)
       : folder_(std::move(folder)), training_(std::move(training)) {}
 

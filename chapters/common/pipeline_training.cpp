@@ -11,11 +11,11 @@ void train_pipeline(const Settings& settings, const Plan& plan, const TrainTest&
                     const RunStep& run_step) {
   RunLog log(settings, rank.comm, plan.layers, plan.last_rank());
   log.print_notes(plan.notes);
-  const auto stages = open_stages(settings, plan, data.train, rank);
+  const auto stages = open_stages(settings.training, plan, data.train, rank);
   const auto layers = joined(stages);
-  const auto optimizer = open_optimizer(settings, *layers);
+  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   log.restore(*layers, *optimizer);
-  Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);
+  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);
   log.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });
   StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
   StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);

@@ -26,7 +26,7 @@ namespace {
 constexpr int kStopTag = kMaxTag;  // no other message has it
 
 bool ranks_share_cores(const Settings& settings, Communicator& comm) {
-  return settings.world.transport == "thread" && comm.device().type == DeviceType::cpu &&
+  return settings.world.transport == Transport::thread && comm.device().type == DeviceType::cpu &&
          comm.clock().kind() == ClockKind::wall && static_cast<std::size_t>(comm.size()) > usable_cores().size();
 }
 
@@ -47,7 +47,7 @@ std::string stages_line(const LayerRanks& layers, int size) {
 
 }  // namespace
 
-RunLog::RunLog(const Settings& settings, Device device) : RunLog(settings, alone(device, clock_kind(settings))) {}
+RunLog::RunLog(const Settings& settings, Device device) : RunLog(settings, alone(device, settings.world.clock)) {}
 
 RunLog::RunLog(const Settings& settings, std::unique_ptr<Communicator> alone) : RunLog(settings, *alone, {}, 0) {
   alone_ = std::move(alone);
@@ -63,7 +63,7 @@ RunLog::RunLog(const Settings& settings, Communicator& comm, LayerRanks layers, 
       sums_(comm.device()),
       trace_(std::make_unique<Trace>()),
       held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {
-  if (writes_and_prints() || settings.world.transport != "thread") {
+  if (writes_and_prints() || settings.world.transport != Transport::thread) {
     catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
   }
   if (writes_and_prints()) {

@@ -129,24 +129,23 @@ double Timeline::overlap() const {
   return all > 0 ? hidden / all : 0;
 }
 
-Timeline timeline_of(const std::string& mode, const StepModel& step) {
-  if (mode == "central") {
+Timeline timeline_of(DataParallelMode mode, const StepModel& step) {
+  if (mode == DataParallelMode::central) {
     return central(step);
   }
-  if (mode == "replicate") {
+  if (mode == DataParallelMode::replicate) {
     return replicate(step);
   }
   Sketch sketch(step);
-  if (mode == "single") {
+  if (mode == DataParallelMode::single) {
     sketch.compute("forward", step.costs.forward);
     sketch.compute("backward", step.costs.backward);
     sketch.send_and_wait("all gradients", ring_all_reduce_seconds(step.link, step.ranks, bytes_of(step.parameters)));
     sketch.update();
     return sketch.finish();
   }
-  STAGECOACH_CHECK(mode == "parameter" || mode == "buckets", "mode {}: it has no timeline", mode);
   const std::vector<std::size_t> order = order_of_arrival(step.costs.arrivals);
-  if (mode == "parameter") {
+  if (mode == DataParallelMode::parameter) {
     sketch.reduce(bucket_layout(step.parameters, order, {1, 1}), 1);
   } else {
     sketch.reduce(bucket_layout(step.parameters, order, step.caps), step.compressed);

@@ -43,10 +43,12 @@ struct Timeline {
   double overlap() const;
 };
 
-/// The ways of --mode, in the order in which the chapter teaches them.
+/// How ranks share batches, in the order in which the chapter teaches it.
+enum class DataParallelMode { single, parameter, buckets, central, replicate };
+
+/// Their names, in this order.
 const std::vector<std::string>& mode_names();
 
-/// `mode` is one of mode_names().
-Timeline timeline_of(const std::string& mode, const StepModel& step);
+Timeline timeline_of(DataParallelMode mode, const StepModel& step);
 
 }  // namespace stagecoach

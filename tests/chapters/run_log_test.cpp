@@ -43,7 +43,7 @@ void train(const Settings& settings, int stop) {
       model.add("fc", std::make_shared<Linear>(2, 2));
       model.materialize(1, rank.device);
     }
-    const auto optimizer = make_optimizer("sgd", model.named_parameters(), 0.1);
+    const auto optimizer = make_optimizer(OptimizerKind::sgd, model.named_parameters(), 0.1);
     log.restore(model, *optimizer);
     log.start_epoch(kSteps);
     while (log.progress().step < kSteps) {
@@ -63,8 +63,9 @@ void train(const Settings& settings, int stop) {
 
 TEST(RunLog, IdleCountsTheRanksThatThereWere) {
   const TemporaryFolder folder;
-  Settings settings{
-      .program = "ch02_naive_model_parallel", .training = {.epochs = 1}, .world = {.ranks = 4, .clock = "virtual"}};
+  Settings settings{.program = "ch02_naive_model_parallel",
+                    .training = {.epochs = 1},
+                    .world = {.ranks = 4, .clock = ClockKind::virtual_time}};
   settings.run.out = folder.file("run");
   EXPECT_THROW(train(settings, 7), Interrupted);
   settings.world.ranks = 1;

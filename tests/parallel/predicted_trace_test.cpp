@@ -45,7 +45,6 @@ TEST(PredictedTrace, HasEveryActionOnItsTrack) {
   EXPECT_EQ(count("wait for"), 2) << "rank 1 at its beginning, rank 0 for the first gradient";
 }
 
-
 /// Two stages whose messages take 3, and the link 2 of that.
 Costs slow_link() {
   Costs costs = Costs::uniform(2, 1, 1, 1);
