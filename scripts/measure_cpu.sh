@@ -68,6 +68,6 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)' \
     "$program" --data "$data" --optimizer adam --epochs 1)
   printf 'With all of CIFAR-10 loaded, one epoch: %s MiB for the whole process.\n' "$peak"
 } >> "$out/ch01_cifar10.md"
-scripts/plot_epochs.py "$runs/softmax" "$runs/logits" > docs/figures/ch01_heads.svg
+build/benchmarks/bin/compare "$runs/softmax" "$runs/logits" --svg docs/figures/ch01_heads.svg > /dev/null
 
 echo "measured: $out/cpu_kernels.md, $out/cpu_epoch.md, $out/ch01_cifar10.md, docs/figures/ch01_heads.svg"

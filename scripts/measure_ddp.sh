@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes docs/measurements/ddp.md and the figures of chapter 6: all ways to share batches on CIFAR-10 beside one device, two
+# Makes docs/measurements/ddp.md and its figures: all ways to share batches on CIFAR-10 beside one device, two
 # ranks beside one and beside PyTorch, and modes and bucket sizes beside their prediction.
 #
 #   scripts/measure_ddp.sh DATA [PYTHON]      DATA has CIFAR-10, PYTHON has torch (without it PyTorch is left out)
@@ -61,7 +61,4 @@ echo "measuring: two ranks on two cores"
   printf '`limit, step by step` is what the two cores give then, if talking takes no time. What lies between the two limits '
   printf 'is the unrest of the machine; what lies between the second and a mode is the work of that mode.\n'
 } >> "$page"
-
-"$programs/ch06_ddp" --smoke --explain --ranks 8 "${small[@]}" --out "$runs/ways" > /dev/null
-cp "$runs/ways/timelines.svg" docs/figures/ch06_modes.svg
 echo "written: $page"

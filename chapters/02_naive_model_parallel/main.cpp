@@ -1,16 +1,17 @@
 /// @file
 /// Chapter 2: a model over several ranks, one after the other.
 ///
-/// The layers are dealt to ranks. A batch goes through them from the first rank to the last, and its gradient comes
-/// back the same way. Each rank then needs memory for its own layers only. But while one rank works, all others wait:
-/// this is model parallelism without any speed-up, and the next chapter's reason.
+/// The layers are divided among the ranks. A batch goes through them from the first rank to the last, and its gradient
+/// comes back the same way. Each rank then needs memory for its own layers only. But while one rank works, all others
+/// wait: this is model parallelism without any speed-up, and the next chapter's reason.
 
 #include "chapters/02_naive_model_parallel/toy.h"
 #include "chapters/common/open.h"
+#include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
-#include "chapters/common/run_log.h"
+#include "chapters/common/run.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 #include "parallel/pipeline/action_log.h"
@@ -21,105 +22,90 @@ namespace {
 
 enum Tag { kActivations, kGradients };  // what a message is
 
-/// A rank with the stage that it holds; its neighbours are the ranks beside it.
-struct Place {
+/// A rank with the stage that it holds; the stages before and after are on the ranks before and after.
+struct StageWorker {
   Rank& rank;
   const Plan& plan;
   Stage stage;
-  ActionLog log;
+  ActionLog log;  // how long forwards, backwards and updates take
 
   bool is_first() const { return rank.index == 0; }
   bool is_last() const { return rank.index + 1 == rank.world; }
-  /// [pictures, …]: what enters stage `number`.
-  Shape entering(int number, std::int64_t pictures) const {
-    return plan.shapes[static_cast<std::size_t>(number)].with(0, pictures);
+  /// [images, …]: what enters stage `number`.
+  Shape input_shape(int number, std::int64_t images) const {
+    return plan.shapes[static_cast<std::size_t>(number)].with(0, images);
   }
 };
 
-/// A batch through this rank's stage, forward. On the last rank `loss` [] and `correct` [] get their sums.
-void forward(Place& here, const Step& batch, Tensor& loss, Tensor& correct) {
-  const ActionLog::Scope scope(here.log, {Operation::forward, here.rank.index, 0});
-  Communicator& comm = here.rank.comm;
+/// A batch through this rank's stage, forward. The last rank adds its loss and correct predictions to `sums`.
+void forward(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
+  const int me = worker.rank.index;
+  const ActionLog::Scope scope(worker.log, {Operation::forward, me, 0});
+  Communicator& comm = worker.rank.comm;
 
-  // Pictures enter at the first rank; the others get what the rank before them made of them.
-  const Tensor x = here.is_first() ? normalize(batch.images[0])
-                                   : comm.receive(here.entering(here.rank.index, batch.pictures), DType::float32,
-                                                  here.rank.index - 1, kActivations);
-  if (here.is_last()) {
-    Tensor scores;
-    accumulate(here.stage.forward_with_loss(0, x, batch.labels[0], !here.is_first(), &scores), loss);
-    count_correct(scores, batch.labels[0], correct);
+  // Images enter at the first rank; the others receive the activations of the rank before them.
+  const Tensor x = worker.is_first()
+                       ? normalize(batch.images[0])
+                       : comm.receive(worker.input_shape(me, batch.global_size), DType::float32, me - 1, kActivations);
+  if (worker.is_last()) {
+    Tensor logits;
+    const Tensor loss = worker.stage.forward_with_loss(0, x, batch.labels[0], !worker.is_first(), &logits);
+    sums.add(loss, logits, batch.labels[0]);
   } else {
-    const Tensor y = here.stage.forward(0, x, !here.is_first());
-    here.log.note_message(here.rank.index, y.bytes());
-    comm.send(y, here.rank.index + 1, kActivations);
+    const Tensor y = worker.stage.forward(0, x, !worker.is_first());
+    worker.log.note_message(me, y.bytes());
+    comm.send(y, me + 1, kActivations);
   }
 }
 
 /// Its gradient, back.
-void backward(Place& here, const Step& batch) {
-  const ActionLog::Scope scope(here.log, {Operation::backward, here.rank.index, 0});
-  Communicator& comm = here.rank.comm;
+void backward(StageWorker& worker, const MicroBatches& batch) {
+  const int me = worker.rank.index;
+  const ActionLog::Scope scope(worker.log, {Operation::backward, me, 0});
+  Communicator& comm = worker.rank.comm;
 
-  // The loss is the mean over the batch; the last stage gave the sum.
-  const double share = 1.0 / static_cast<double>(batch.pictures);
-  const Tensor grad = here.is_last() ? Tensor::full({}, share, DType::float32, comm.device())
-                                     : comm.receive(here.entering(here.rank.index + 1, batch.pictures), DType::float32,
-                                                    here.rank.index + 1, kGradients);
-  const Tensor grad_x = here.stage.backward(0, grad);
-  if (!here.is_first()) {
-    comm.send(grad_x, here.rank.index - 1, kGradients);
+  // The loss is the mean over the batch; the last stage has computed the sum.
+  const double share = 1.0 / static_cast<double>(batch.global_size);
+  const Tensor grad = worker.is_last() ? Tensor::full({}, share, DType::float32, comm.device())
+                                       : comm.receive(worker.input_shape(me + 1, batch.global_size), DType::float32,
+                                                      me + 1, kGradients);
+  const Tensor grad_x = worker.stage.backward(0, grad);
+  if (!worker.is_first()) {
+    comm.send(grad_x, me - 1, kGradients);
   }
 }
 
-/// The share of the test pictures that are right: on the last rank; 0 on the others.
-double accuracy(Place& here, StepLoader& loader, const std::function<void()>& after_batch) {
+/// Tests the model: forwards alone.
+void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
   const NoGrad no_grad;  // nothing is kept for a backward
-  here.stage.layers().train(false);
-  Tensor loss = Tensor::zeros({}, DType::float64, here.rank.device);
-  Tensor correct = Tensor::zeros({}, DType::int32, here.rank.device);
-  std::int64_t pictures = 0;
-  loader.start_epoch(1);
-  while (const auto batch = loader.next()) {
-    forward(here, *batch, loss, correct);
-    pictures += batch->pictures;
-    after_batch();
+  worker.stage.layers().train(false);
+  for (const MicroBatches& batch : epoch.test(batches)) {
+    forward(worker, batch, epoch.test_sums());
   }
-  here.stage.layers().train(true);
-  return correct.item() / static_cast<double>(pictures);
+  worker.stage.layers().train(true);
 }
 
 /// What each rank does.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  RunLog log(settings, rank.comm, plan.layers, plan.last_rank());
+  Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
   const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);
   const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
-  log.restore(*layers, *optimizer);
-  Place here{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
-  log.predict_by([&] { return predict_step(plan, here.log.mean_costs()); });
-  StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
-  StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  run.restore(*layers, *optimizer);  // with --resume from its checkpoint
+  StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
+  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });
+  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
-  while (log.epochs_left()) {
-    training.start_epoch(log.progress().epoch, log.progress().step);
-    log.start_epoch(training.batches());
-    here.log.clear();
-    while (const auto batch = log.next(training)) {
-      forward(here, *batch, log.sums().loss, log.sums().correct);
-      backward(here, *batch);
-      {
-        const ActionLog::Scope update(here.log);
-        optimizer->step();  // each rank its own layers
-        optimizer->zero_grad();
-      }
-      log.add_step(batch->pictures, *layers, *optimizer);
+  for (Epoch& epoch : run.epochs()) {
+    worker.log.clear();
+    for (const MicroBatches& batch : epoch.train(train_batches)) {  // one micro-batch each: the whole batch
+      forward(worker, batch, epoch.train_sums());
+      backward(worker, batch);
+      update(worker.log, *optimizer);  // each rank its own layers
     }
-    log.stop_clock();
-    const Expected expected = expect(plan, here.log.mean_costs(), training.batches());
-    const double share = accuracy(here, testing, [&] { log.stop_if_asked(*layers, *optimizer); });
-    log.finish_epoch(share, *layers, *optimizer, expected);
+    epoch.set_prediction(predict(plan, worker.log.mean_costs(), train_batches.batches()));
+    evaluate(worker, epoch, test_batches);
   }
-  log.finish();
 }
 
 void train(const Settings& settings) {

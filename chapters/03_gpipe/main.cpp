@@ -1,48 +1,49 @@
 /// @file
-/// Chapter 3: GPipe. A batch is cut into micro-batches, which follow each other through the ranks.
+/// Chapter 3: GPipe. A batch is split into micro-batches, which follow each other through the ranks.
 ///
 /// While the second rank works on the first micro-batch, the first rank works on the second. First all micro-batches go
 /// forward, then all go backward; then each rank updates its layers. The program has this order twice: written out by
 /// hand, as sends and receives in two loops, and as a table of actions that one executor runs. Both train the same
-/// bytes, and from here on the table is the way.
+/// bytes, and from here on the chapters use the table.
 
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
-#include "chapters/common/pipeline_training.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
+#include "chapters/common/run.h"
 #include "core/ops.h"
 
 namespace stagecoach {
 namespace {
 
 /// The order by hand: what rank `comm.rank()` does with a batch in its micro-batches.
-void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const Step& step, Communicator& comm, EpochSums& sums) {
+void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, Communicator& comm,
+                      EpochSums& sums) {
   const int me = comm.rank();
   const bool first = me == 0;
   const bool last = me + 1 == comm.size();
-  const int m = static_cast<int>(step.sizes.size());
+  const int m = static_cast<int>(batch.sizes.size());
   Stage& stage = pipeline.stage(me);
   std::vector<PendingSend> sends;
 
-  // What enters stage `number` with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
+  // The input of stage `number` for micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
   const auto shape = [&](int number, int i) {
-    return plan.shapes[static_cast<std::size_t>(number)].with(0, step.sizes[static_cast<std::size_t>(i)]);
+    return plan.shapes[static_cast<std::size_t>(number)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
   };
   const auto forward_tag = [](int i) { return 2 * i; };
   const auto backward_tag = [](int i) { return 2 * i + 1; };
 
-  // All forwards. A send does not wait: the next micro-batch is begun while this one is on its way.
+  // All forwards. A send does not wait: the next micro-batch begins while this one is on its way.
   for (int i = 0; i < m; ++i) {
     const ActionLog::Scope scope(pipeline.log(), {Operation::forward, me, i});
     const auto number = static_cast<std::size_t>(i);
     const Tensor x =
-        first ? normalize(step.images[number]) : comm.receive(shape(me, i), DType::float32, me - 1, forward_tag(i));
+        first ? normalize(batch.images[number]) : comm.receive(shape(me, i), DType::float32, me - 1, forward_tag(i));
     if (last) {
-      Tensor scores;
-      accumulate(stage.forward_with_loss(i, x, step.labels[number], !first, &scores), sums.loss);
-      count_correct(scores, step.labels[number], sums.correct);
+      Tensor logits;
+      const Tensor loss = stage.forward_with_loss(i, x, batch.labels[number], !first, &logits);
+      sums.add(loss, logits, batch.labels[number]);
     } else {
       const Tensor y = stage.forward(i, x, !first);
       pipeline.log().note_message(me, y.bytes());
@@ -50,9 +51,9 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const Step& step, Co
     }
   }
 
-  // All backwards, in the same order, so that gradients add up as on one device. Each picture has its share of the
-  // whole batch's mean, not of its micro-batch's.
-  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(step.pictures), DType::float32, comm.device());
+  // All backwards, in the same order, so that gradients add up as on one device. Each image has its share of the whole
+  // batch's mean loss, not of its micro-batch's.
+  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
   for (int i = 0; i < m; ++i) {
     const ActionLog::Scope scope(pipeline.log(), {Operation::backward, me, i});
     const Tensor grad = last ? share : comm.receive(shape(me + 1, i), DType::float32, me + 1, backward_tag(i));
@@ -66,22 +67,42 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const Step& step, Co
   }
 }
 
+/// What each rank does.
+void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
+  Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
+  run.print_notes(plan.notes);
+  const auto stages = open_stages(settings.training, plan, data.train, rank);
+  const auto layers = joined(stages);
+  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
+  run.restore(*layers, *optimizer);  // with --resume from its checkpoint
+  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);
+  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });
+  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+
+  for (Epoch& epoch : run.epochs()) {
+    pipeline.log().clear();
+    for (const MicroBatches& batch : epoch.train(train_batches)) {
+      if (settings.pipeline.schedule == "by-hand") {
+        run_step_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
+      } else {
+        run_step(pipeline, plan, batch, epoch.train_sums());  // the same from the table that --explain prints
+      }
+      update(pipeline.log(), *optimizer);  // each rank its own layers
+    }
+    epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
+    evaluate(pipeline, plan, epoch, test_batches);
+  }
+}
+
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Plan plan =
-      make_plan(settings, data.train, settings.pipeline.schedule == "by-hand" ? "gpipe" : settings.pipeline.schedule);
+  const std::string& schedule = settings.pipeline.schedule;
+  const Plan plan = make_plan(settings, data.train, schedule == "by-hand" ? "gpipe" : schedule);
   if (settings.run.explain) {
     return explain(settings, plan);
   }
-  launch(plan.world, [&](Rank& rank) {
-    train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const Step& step, EpochSums& sums) {
-      if (settings.pipeline.schedule == "by-hand") {
-        run_step_by_hand(pipeline, plan, step, rank.comm, sums);
-      } else {
-        run_step(pipeline, plan, step, sums);  // the same from the table that --explain prints
-      }
-    });
-  });
+  launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

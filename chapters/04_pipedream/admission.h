@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "chapters/04_pipedream/stream_plan.h"
-#include "chapters/common/run_log.h"
+#include "chapters/common/run.h"
 
 namespace stagecoach {
 
 class Admission {
  public:
-  /// For one run of `schedule`, from batch `first_batch` of an epoch of `batches` on. All must outlive this object.
-  Admission(const Schedule& schedule, int rank, std::int64_t first_batch, std::int64_t batches, RunLog& log);
+  /// For one run of `schedule`, from batch `first_batch` of `epoch`, which has `batches`, on. All must outlive this
+  /// object.
+  Admission(const Schedule& schedule, int rank, std::int64_t first_batch, std::int64_t batches, Epoch& epoch);
 
   /// Whether to run the action at `place` in the rank's list.
   bool admits(std::size_t place);
@@ -30,7 +31,7 @@ class Admission {
   const std::vector<Action>& actions_;
   std::int64_t first_batch_;
   std::int64_t batches_;
-  RunLog& log_;
+  Epoch& epoch_;
 };
 
 }  // namespace stagecoach

@@ -7,11 +7,11 @@
 
 namespace stagecoach {
 
-BatchStream::BatchStream(std::function<std::optional<Step>()> next, std::int64_t microbatches)
+BatchStream::BatchStream(std::function<std::optional<MicroBatches>()> next, std::int64_t microbatches)
     : next_(std::move(next)), microbatches_(microbatches) {}
 
 /// Batches before it that were not asked for, as other replicas have them, are passed over.
-const Step& BatchStream::batch_of(int microbatch) {
+const MicroBatches& BatchStream::batch_of(int microbatch) {
   const std::int64_t wanted = first_batch_ + microbatch / microbatches_;
   STAGECOACH_CHECK(wanted + 1 >= batches_, "stream: batch {} was asked for after batch {}", wanted, batches_ - 1);
   while (batches_ <= wanted) {

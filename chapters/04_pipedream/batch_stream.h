@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "chapters/common/step_loader.h"
+#include "chapters/common/micro_batch_loader.h"
 #include "parallel/pipeline/pipeline.h"
 
 namespace stagecoach {
@@ -15,7 +15,7 @@ namespace stagecoach {
 class BatchStream {
  public:
   /// `next` gives the next batch, cut into `microbatches`; it is called only when a micro-batch of it is asked for.
-  BatchStream(std::function<std::optional<Step>()> next, std::int64_t microbatches);
+  BatchStream(std::function<std::optional<MicroBatches>()> next, std::int64_t microbatches);
 
   /// What a run of a pipeline takes: micro-batches from batch `first_batch` on, of these sizes. They must be asked for
   /// in rising order, also from run to run. This object must outlive the result.
@@ -25,13 +25,13 @@ class BatchStream {
 
  private:
   std::size_t within_batch(int microbatch) const { return static_cast<std::size_t>(microbatch % microbatches_); }
-  const Step& batch_of(int microbatch);
+  const MicroBatches& batch_of(int microbatch);
 
-  std::function<std::optional<Step>()> next_;
+  std::function<std::optional<MicroBatches>()> next_;
   std::int64_t microbatches_;
   std::int64_t first_batch_ = 0;  // of the present run
   std::int64_t batches_ = 0;      // taken so far
-  Step present_;                  // the last of them
+  MicroBatches present_;          // the last of them
 };
 
 }  // namespace stagecoach

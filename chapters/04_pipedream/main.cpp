@@ -43,10 +43,10 @@ struct Place {
   Pipeline pipeline;
 };
 
-/// Trains from where `log` stands to the end of the epoch, and lets the pipeline drain.
-void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& log) {
-  const std::int64_t first_batch = log.progress().step;
-  const std::int64_t batches_before = (log.progress().epoch - 1) * loader.batches();  // in earlier epochs
+/// Trains to the end of the epoch, and lets the pipeline drain.
+void run_epoch(Place& here, MicroBatchLoader& loader, std::int64_t pictures, Epoch& epoch) {
+  const std::int64_t first_batch = epoch.steps_done();
+  const std::int64_t batches_before = (epoch.number() - 1) * loader.batches();  // in earlier epochs
   const std::vector<std::int64_t> sizes = here.plan.sizes(pictures, first_batch);
   if (sizes.empty()) {
     return;  // a run that was stopped behind the last batch
@@ -58,15 +58,12 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
   const RateSettings rate{here.settings.training.lr, here.settings.training.lr_warmup,
                           here.settings.training.lr_discount};
   WeightVersions weights(parameters, schedule, ledger, here.rank.index);
-  Admission admission(schedule, here.rank.index, first_batch, loader.batches(), log);
-  BatchStream stream([&] { return log.next(loader); }, here.plan.batch());
+  Admission admission(schedule, here.rank.index, first_batch, loader.batches(), epoch);
+  BatchStream stream([&] { return epoch.next_batch(loader); }, here.plan.batch());
 
   const Hooks hooks{
-      .see_scores =
-          [&](int i, const Tensor& loss, const Tensor& scores) {
-            accumulate(loss, log.sums().loss);
-            count_correct(scores, stream.labels(i), log.sums().correct);
-          },
+      .see_scores = [&](int i, const Tensor& loss,
+                        const Tensor& scores) { epoch.train_sums().add(loss, scores, stream.labels(i)); },
       .admits = [&](std::size_t place) { return admission.admits(place); },
       .before =
           [&](std::size_t place) {
@@ -77,7 +74,7 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
             weights.end(place);  // versions that nobody needs any more are freed
             if (actions[place].operation == Operation::update) {
               for (const std::int64_t batch : admission.batches_of(place)) {
-                log.note_step(
+                epoch.add_step(
                     std::min(here.settings.training.batch_size, pictures - batch * here.settings.training.batch_size));
               }
             }
@@ -95,19 +92,19 @@ void run_epoch(Place& here, StepLoader& loader, std::int64_t pictures, RunLog& l
           }};
   here.pipeline.run(schedule, stream.data(sizes), hooks);
   admission.finish();
-  log.stop_if_refused(*here.layers, *here.optimizer);
+  epoch.stop_if_refused();
 }
 
-/// The share of the test pictures that are right, as far as this rank has the last stage for them. A few batches at a
-/// time are on their way: without backwards nothing else holds the first stage back. `after_each` is called in between.
-double accuracy(Place& here, StepLoader& loader, std::int64_t pictures, const std::function<void()>& after_each) {
+/// Tests the model: ranks that hold the last stage count correct predictions. A few batches at a time are on their way:
+/// without backwards nothing else holds the first stage back.
+void evaluate(Place& here, Epoch& epoch, MicroBatchLoader& loader, std::int64_t pictures) {
   const NoGrad no_grad;
   here.pipeline.train(false);
-  Tensor correct = Tensor::zeros({}, DType::int32, here.rank.device);
+  epoch.start_test();
   loader.start_epoch(1);
   BatchStream stream([&] { return loader.next(); }, here.plan.batch());
   const auto see_scores = [&](int i, const Tensor&, const Tensor& scores) {
-    count_correct(scores, stream.labels(i), correct);
+    count_correct(scores, stream.labels(i), epoch.test_sums().correct);
   };
   const std::int64_t at_once = std::int64_t{2} * here.rank.world;  // batches
   for (std::int64_t first = 0; first < loader.batches(); first += at_once) {
@@ -115,10 +112,10 @@ double accuracy(Place& here, StepLoader& loader, std::int64_t pictures, const st
     const std::vector<std::int64_t> sizes = here.plan.sizes(end, first);
     here.pipeline.run(forwards_of(here.plan.schedule_for(sizes.size())), stream.data(sizes, first),
                       {.see_scores = see_scores});
-    after_each();
+    epoch.stop_if_asked();
   }
+  epoch.add_test_images(pictures);
   here.pipeline.train(true);
-  return correct.item() / static_cast<double>(pictures);
 }
 
 /// What each rank does.
@@ -129,10 +126,11 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   }
   const int stage = plan.schedule.stage_of(rank.index);
   const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
-  RunLog log(settings, rank.comm, plan.layers, plan.last_rank(), plan.holder(stage));
-  if (plan.schedule.replicas_of(plan.stages() - 1) > 1) {
-    log.spread_losses();
-  }
+  Run run(settings, rank.comm,
+          {.layers = plan.layers,
+           .replica_of = plan.holder(stage),
+           .loss_rank = plan.last_rank(),
+           .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});
   const auto stages = open_stages(settings.training, plan, data.train, rank);
   const auto layers = joined(stages);
   Place here{settings,
@@ -143,27 +141,23 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
              layers,
              open_optimizer(settings.training, layers->named_parameters()),
              open_pipeline(settings.pipeline, plan, stages, rank.comm)};
-  log.restore(*here.layers, *here.optimizer);
-  log.predict_by([&] { return predict_traced(plan, here.pipeline.log()); });
-  StepLoader training = step_loader(settings, plan, data.train, rank, LoaderFor::training);
-  StepLoader testing = step_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  run.restore(*here.layers, *here.optimizer);
+  run.predict_by([&] { return predict_traced(plan, here.pipeline.log()); });
+  MicroBatchLoader training = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader testing = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
-  while (log.epochs_left()) {
-    training.start_epoch(log.progress().epoch, log.progress().step);
-    log.start_epoch(training.batches());
+  for (Epoch& epoch : run.epochs()) {
     here.pipeline.log().clear();
-    run_epoch(here, training, data.train.size(), log);
-    log.stop_clock();
+    epoch.start_training(training);
+    run_epoch(here, training, data.train.size(), epoch);
+    epoch.finish_training();
     require_equal_replicas(here.layers->named_parameters(), *here.replicas);
     for (auto [name, statistics] : here.layers->named_buffers()) {
       here.replicas->broadcast(statistics, 0);  // batch norm's are of the micro-batches that a replica met
     }
-    const Expected expected = expect_epoch(plan, here.pipeline.log());
-    const double share =
-        accuracy(here, testing, data.test.size(), [&] { log.stop_if_asked(*here.layers, *here.optimizer); });
-    log.finish_epoch(share, *here.layers, *here.optimizer, expected);
+    epoch.set_prediction(predict_epoch(plan, here.pipeline.log()));
+    evaluate(here, epoch, testing, data.test.size());
   }
-  log.finish();
 }
 
 void train(const Settings& settings) {

@@ -1,7 +1,6 @@
 #include "chapters/04_pipedream/stream_prediction.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -98,7 +97,8 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   write_text(folder / "ledger.csv", to_csv(shown, ledger));
   write_text(folder / "schedule.svg",
              draw_versions_svg(shown, simulation, ledger,
-                               fmt::format("{}: a colour per version", name_of(settings.pipeline.versions))));
+                               fmt::format("Versions of the weights: {}", name_of(settings.pipeline.versions)),
+                               settings.run.profile ? "s" : "units"));
   fmt::print(
       "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
       "prediction.json\n",
@@ -113,23 +113,23 @@ std::size_t count_timed(const std::vector<Action>& actions) {
 
 }  // namespace
 
-Expected expect_epoch(const StreamPlan& plan, const ActionLog& log) {
+Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = log.mean_costs();
   costs.average = plan.averaging;
   const ActionSeconds seconds = log.seconds();
   const Simulation predicted = simulate(plan.schedule, costs);
-  Expected expected{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
-                    .versions = peak_versions(plan.schedule, ledger)};
+  Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
+                        .versions = peak_versions(plan.schedule, ledger)};
   if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped behind the last batch
-    expected.predicted_idle = predicted.idle;
-    expected.predicted_seconds = predicted.seconds;
-    expected.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
+    prediction.predicted_idle = predicted.idle;
+    prediction.predicted_seconds = predicted.seconds;
+    prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
     if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // the epoch was not resumed within
-      expected.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
+      prediction.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
     }
   }
-  return expected;
+  return prediction;
 }
 
 std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log) {
@@ -138,7 +138,7 @@ std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const Action
     return std::nullopt;
   }
   costs.average = plan.averaging;
-  const std::int64_t traced = std::min<std::int64_t>(RunLog::kTracedSteps * plan.batch(), plan.schedule.microbatches);
+  const std::int64_t traced = std::min<std::int64_t>(StepTrace::kSteps * plan.batch(), plan.schedule.microbatches);
   const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
   return PredictedStep{schedule, simulate(schedule, costs)};
 }
@@ -161,7 +161,6 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Ledger ledger = make_ledger(shown, plan.versions);
   const Simulation beginning = simulate(shown, costs);
   const Simulation epoch = simulate(plan.schedule, costs);
-  const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
              settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches, plan.batch(),
@@ -175,7 +174,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here"
                       : "where each rank's share of a forward takes 1 and of a backward 2",
-             draw_text(shown, beginning, 100, colours, ledger));
+             draw_text(shown, beginning, standard_output(), ledger));
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);

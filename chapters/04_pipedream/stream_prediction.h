@@ -5,14 +5,15 @@
 #include <optional>
 
 #include "chapters/04_pipedream/stream_plan.h"
-#include "chapters/common/run_log.h"
+#include "chapters/common/epoch_log.h"
+#include "chapters/common/step_trace.h"
 #include "parallel/pipeline/action_log.h"
 
 namespace stagecoach {
 
 /// What an epoch should have been like, by what was measured in it: the means, and each action's own time. All ranks
 /// call it together.
-Expected expect_epoch(const StreamPlan& plan, const ActionLog& log);
+Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log);
 
 /// The traced beginning of an epoch, as the costs that were measured so far predict it. All ranks call it together.
 std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log);

@@ -28,8 +28,8 @@ void train(const Settings& settings) {
     return explain(settings, plan);
   }
   launch(plan.world, [&](Rank& rank) {
-    train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const Step& step, EpochSums& sums) {
-      run_step(pipeline, plan, step, sums);  // as the table says
+    train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const MicroBatches& batch, EpochSums& sums) {
+      run_step(pipeline, plan, batch, sums);  // as the table says
     });
   });
 }

@@ -28,8 +28,8 @@ class Central final : public Owned {
     }
   }
 
-  void step(const Step& step, EpochSums& sums) override {
-    run_shard(step, sums, [](bool, const Tensor&) {});
+  void step(const MicroBatches& batch, EpochSums& sums) override {
+    run_shard(batch, sums, [](bool, const Tensor&) {});
     Tensor all = gather_gradients();  // [all parameters]
     if (owns()) {
       step_with(all.to(Device{}));

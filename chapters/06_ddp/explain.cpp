@@ -160,7 +160,8 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
   write_text(folder / "schedule.csv", table);
   write_text(folder / "prediction.json", prediction.dump() + "\n");
   write_text(folder / "timelines.svg",
-             draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.world.ranks)));
+             draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.world.ranks),
+                      settings.run.profile ? "s" : "units"));
   fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));
 }
 
@@ -201,7 +202,7 @@ void explain_ways(const Settings& settings, const Team& team, const Dataset& dat
   }
   fmt::print("\nTimelines, {}\n{}",
              measured ? "with the times that the model takes here" : "where a forward takes 1 and a backward 2",
-             draw_text(timelines, 100));
+             draw_text(timelines, standard_output()));
   fmt::print("\n  {:<10} {:>12} {:>8} {:>8}\n", "mode", unit, "idle", "overlap");
   for (const auto& [mode, timeline] : timelines) {
     fmt::print("  {:<10} {:>12.6g} {:>7.1f}% {:>7.1f}%\n", mode, timeline.seconds, 100 * timeline.idle(),

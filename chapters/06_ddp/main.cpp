@@ -11,7 +11,7 @@
 #include "chapters/06_ddp/replica.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
-#include "chapters/common/run_log.h"
+#include "chapters/common/run.h"
 #include "core/error.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
@@ -25,8 +25,8 @@ class Single final : public Replica {
  public:
   using Replica::Replica;
 
-  void step(const Step& step, EpochSums& sums) override {
-    run_shard(step, sums, [](bool, const Tensor&) {});
+  void step(const MicroBatches& batch, EpochSums& sums) override {
+    run_shard(batch, sums, [](bool, const Tensor&) {});
 
     const std::vector<Tensor> gradients = gradients_of(parameters_);
     Tensor all = flattened(gradients);  // [all parameters]
@@ -52,8 +52,8 @@ class ByParameter final : public Replica {
     }
   }
 
-  void step(const Step& step, EpochSums& sums) override {
-    run_shard(step, sums, [this](bool last, const Tensor&) { last_ = last; });
+  void step(const MicroBatches& batch, EpochSums& sums) override {
+    run_shard(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
 
     std::vector<Background::Span> spans;
     for (const Background::Pending& reduction : pending_) {
@@ -83,8 +83,8 @@ class InBuckets final : public Replica {
 
   CompressionMemory* memory() override { return compression_.memory.get(); }
 
-  void step(const Step& step, EpochSums& sums) override {
-    run_shard(step, sums, [this](bool last, const Tensor& loss) {
+  void step(const MicroBatches& batch, EpochSums& sums) override {
+    run_shard(batch, sums, [this](bool last, const Tensor& loss) {
       reducer_.begin(last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
     });
 
@@ -123,34 +123,31 @@ std::unique_ptr<Way> open_way(const Start& start) {
 /// What each rank does.
 void train_rank(const Settings& settings, const Team& team, const TrainTest& data, Rank& rank) {
   const auto mode = settings.data_parallel.mode;
-  const bool owned =
-      mode == DataParallelMode::central || mode == DataParallelMode::replicate;  // the others save nothing
-  RunLog log(settings, rank.comm, team.layers, 0, owned ? rank.index : team.part_of(rank.index));
+  const bool owned =  // by rank 0; the others save nothing
+      mode == DataParallelMode::central || mode == DataParallelMode::replicate;
+  const std::optional<int> replica_of = owned ? std::nullopt : std::optional(team.part_of(rank.index));
+  Run run(settings, rank.comm,
+          {.layers = team.layers,
+           .replica_of = replica_of,
+           .shard = team.shard_of(rank.index).index,
+           .splits_losses = true});
   if (team.pipeline) {
-    log.print_notes(team.pipeline->notes);
+    run.print_notes(team.pipeline->notes);
   }
-  log.spread_losses();
   const auto way = open_way({settings, team, data, rank});
-  log.keep(way->memory(), team.shard_of(rank.index).index);
-  log.restore(way->model(), way->optimizer());
+  run.restore(way->model(), way->optimizer(), way->memory());
   way->start();
-  log.predict_by([&] { return way->predicted_step(); });
-  StepLoader training = way->loader(LoaderFor::training);
-  StepLoader testing = way->loader(LoaderFor::testing);
+  run.predict_by([&] { return way->predicted_step(); });
+  MicroBatchLoader train_batches = way->loader(LoaderFor::training);
+  MicroBatchLoader test_batches = way->loader(LoaderFor::testing);
 
-  while (log.epochs_left()) {
-    training.start_epoch(log.progress().epoch, log.progress().step);
-    log.start_epoch(training.batches());
-    while (const auto step = log.next(training)) {
-      way->step(*step, log.sums());
-      log.add_step(step->pictures, way->model(), way->optimizer());
+  for (Epoch& epoch : run.epochs()) {
+    for (const MicroBatches& batch : epoch.train(train_batches)) {
+      way->step(batch, epoch.train_sums());
     }
-    log.stop_clock();
-    const Expected expected = way->finish_epoch(training.batches());
-    const double share = way->accuracy(testing, [&] { log.stop_if_asked(way->model(), way->optimizer()); });
-    log.finish_epoch(share, way->model(), way->optimizer(), expected);
+    epoch.set_prediction(way->finish_epoch(train_batches.batches()));
+    way->evaluate(epoch, test_batches);
   }
-  log.finish();
 }
 
 void train(const Settings& settings) {

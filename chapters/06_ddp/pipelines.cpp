@@ -43,39 +43,37 @@ class Pipelines final : public Way {
   Optimizer& optimizer() override { return *optimizer_; }
   CompressionMemory* memory() override { return compression_.memory.get(); }
 
-  StepLoader loader(LoaderFor purpose) override {
+  MicroBatchLoader loader(LoaderFor purpose) override {
     const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
-    return step_loader(settings_, *team_.pipeline, data, rank_, purpose, shard_);
+    return micro_batch_loader(settings_, *team_.pipeline, data, rank_, purpose, shard_);
   }
 
   void start() override { start_alike(*layers_, mesh_.data()); }
 
-  void step(const Step& step, EpochSums& sums) override {
+  void step(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);
-    run_step(pipeline_, *team_.pipeline, step, sums,
+    run_step(pipeline_, *team_.pipeline, batch, sums,
              [this](int stage) { reducer_.reduce_accumulated(stages_.at(stage)->named_parameters()); });
     reducer_.finish();
-    const ActionLog::Scope update(pipeline_.log());
-    optimizer_->step();
-    optimizer_->zero_grad();
+    update(pipeline_.log(), *optimizer_);
   }
 
-  Expected finish_epoch(std::int64_t steps) override {
+  Prediction finish_epoch(std::int64_t steps) override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
-    Expected expected = expect(*team_.pipeline, measured_costs(), steps);
+    Prediction prediction = predict(*team_.pipeline, measured_costs(), steps);
     if (settings_.data_parallel.compress != CompressionKind::none) {
-      expected.predicted_seconds.reset();
-      expected.predicted_idle.reset();
+      prediction.predicted_seconds.reset();
+      prediction.predicted_idle.reset();
     }
     pipeline_.log().clear();
-    return expected;
+    return prediction;
   }
 
   std::optional<PredictedStep> predicted_step() override { return predict_step(*team_.pipeline, measured_costs()); }
 
-  double accuracy(StepLoader& testing, const std::function<void()>& after_batch) override {
-    return stagecoach::accuracy(pipeline_, *team_.pipeline, testing, rank_.comm, after_batch);
+  void evaluate(Epoch& epoch, MicroBatchLoader& batches) override {
+    stagecoach::evaluate(pipeline_, *team_.pipeline, epoch, batches);
   }
 
  private:

@@ -27,7 +27,7 @@ Replica::Replica(const Start& start)
   }
 }
 
-StepLoader Replica::loader(LoaderFor purpose) {
+MicroBatchLoader Replica::loader(LoaderFor purpose) {
   const Shard shard = team_.shard_of(rank_.index);
   const bool trains = purpose == LoaderFor::training;
   const Dataset& data = trains ? training_ : testing_;
@@ -38,22 +38,21 @@ StepLoader Replica::loader(LoaderFor purpose) {
           settings_.training.batch_size,
           trains ? settings_.training.microbatches : 1,
           rank_.device,
-          StepLoader::Needs::data,
+          MicroBatchLoader::Needs::data,
           shard};
 }
 
 void Replica::start() { start_alike(*model_, rank_.comm); }
 
-void Replica::run_shard(const Step& step, EpochSums& sums,
+void Replica::run_shard(const MicroBatches& batch, EpochSums& sums,
                         const std::function<void(bool last, const Tensor& loss)>& before_backward) {
   times_.begin_step();
-  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(step.pictures), DType::float32, rank_.device);
-  for (std::size_t i = 0; i < step.sizes.size(); ++i) {
-    const Tensor scores = model_->forward(normalize(step.images[i]));           // [n, 10]
-    const Tensor loss = cross_entropy(scores, step.labels[i], Reduction::sum);  // []
-    accumulate(loss, sums.loss);
-    count_correct(scores, step.labels[i], sums.correct);
-    const bool last = i + 1 == step.sizes.size();
+  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
+  for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
+    const Tensor logits = model_->forward(normalize(batch.images[i]));           // [n, 10]
+    const Tensor loss = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
+    sums.add(loss, logits, batch.labels[i]);
+    const bool last = i + 1 == batch.sizes.size();
     if (last) {
       times_.begin_backward();
     }
@@ -82,34 +81,30 @@ void Replica::update() {
   times_.end_step();
 }
 
-Expected Replica::finish_epoch(std::int64_t steps) {
+Prediction Replica::finish_epoch(std::int64_t steps) {
   require_equal_replicas(parameters_, rank_.comm);
   broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's are of the pictures that a rank met
   const StepCosts costs = times_.mean();
   times_.clear();
-  Expected expected{.overlap = costs.overlap};
+  Prediction prediction{.overlap = costs.overlap};
   const Timeline step = timeline_of(*settings_.data_parallel.mode, step_of(settings_, team_, parameters_, costs));
   // An epoch that is resumed at its end measured nothing. What PowerSGD sends differs from matrix to matrix.
   if (costs.backward > 0 && settings_.data_parallel.compress != CompressionKind::powersgd) {
-    expected.predicted_idle = step.idle();
-    expected.predicted_seconds = step.seconds * static_cast<double>(steps);
+    prediction.predicted_idle = step.idle();
+    prediction.predicted_seconds = step.seconds * static_cast<double>(steps);
   }
-  return expected;
+  return prediction;
 }
 
-double Replica::accuracy(StepLoader& testing, const std::function<void()>& after_batch) {
+void Replica::evaluate(Epoch& epoch, MicroBatchLoader& batches) {
   const NoGrad no_grad;
   model_->train(false);
-  Tensor correct = Tensor::zeros({}, DType::int32, rank_.device);
-  testing.start_epoch(1);
-  while (const auto step = testing.next()) {
-    if (step->images[0].size(0) > 0) {  // a last batch may have fewer pictures than there are ranks
-      count_correct(model_->forward(normalize(step->images[0])), step->labels[0], correct);
+  for (const MicroBatches& batch : epoch.test(batches)) {
+    if (batch.images[0].size(0) > 0) {  // a last batch may have fewer images than there are ranks
+      count_correct(model_->forward(normalize(batch.images[0])), batch.labels[0], epoch.test_sums().correct);
     }
-    after_batch();
   }
   model_->train(true);
-  return correct.item() / static_cast<double>(testing_.size());
 }
 
 }  // namespace stagecoach

@@ -13,16 +13,16 @@ class Replica : public Way {
 
   Module& model() override { return *model_; }
   Optimizer& optimizer() override { return *optimizer_; }
-  StepLoader loader(LoaderFor purpose) override;
+  MicroBatchLoader loader(LoaderFor purpose) override;
   void start() override;
-  Expected finish_epoch(std::int64_t steps) override;
-  double accuracy(StepLoader& testing, const std::function<void()>& after_batch) override;
+  Prediction finish_epoch(std::int64_t steps) override;
+  void evaluate(Epoch& epoch, MicroBatchLoader& batches) override;
 
  protected:
   /// Forward and backward of this rank's pictures, micro-batch by micro-batch. The gradients add up to the rank's part
   /// of the whole batch's: each picture counts 1 / N, wherever it is. `before_backward` gets whether this backward is
   /// the step's last, and its loss.
-  void run_shard(const Step& step, EpochSums& sums,
+  void run_shard(const MicroBatches& batch, EpochSums& sums,
                  const std::function<void(bool last, const Tensor& loss)>& before_backward);
   /// Sums that the rank waits for: they are entered in the trace beside its own work.
   void communicate(const char* name, const std::function<void()>& sums);

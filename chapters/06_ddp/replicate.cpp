@@ -23,7 +23,7 @@ class Replicate final : public Owned {
     open_owners_optimizer(parameters_);
   }
 
-  StepLoader loader(LoaderFor purpose) override {
+  MicroBatchLoader loader(LoaderFor purpose) override {
     const bool trains = purpose == LoaderFor::training;
     const Dataset& data = trains ? training_ : testing_;
     return {trains ? training_loader(settings_.training, settings_.world, data, owns())
@@ -32,14 +32,14 @@ class Replicate final : public Owned {
             settings_.training.batch_size,
             1,
             rank_.device,
-            owns() ? StepLoader::Needs::data : StepLoader::Needs::nothing};
+            owns() ? MicroBatchLoader::Needs::data : MicroBatchLoader::Needs::nothing};
   }
 
-  void step(const Step& step, EpochSums& sums) override {
+  void step(const MicroBatches& batch, EpochSums& sums) override {
     times_.begin_step();
     copy_model();
-    const Tensor scores = model_->forward(normalize(part_of_images(step)));  // [n, 10]
-    const Tensor gradient = gradient_of_scores(scores, step, sums);
+    const Tensor scores = model_->forward(normalize(part_of_images(batch)));  // [n, 10]
+    const Tensor gradient = gradient_of_scores(scores, batch, sums);
     times_.begin_backward();
     backward(scores, gradient);
     times_.end_backward();
@@ -52,20 +52,17 @@ class Replicate final : public Owned {
     std::erase_if(sent_, [](const PendingSend& send) { return send.taken(); });
   }
 
-  Expected finish_epoch(std::int64_t steps) override {
+  Prediction finish_epoch(std::int64_t steps) override {
     copy_model();
     return Replica::finish_epoch(steps);
   }
 
-  double accuracy(StepLoader& testing, const std::function<void()>& after_batch) override {
+  void evaluate(Epoch& epoch, MicroBatchLoader& batches) override {
     if (owns()) {
-      return Replica::accuracy(testing, after_batch);
+      return Replica::evaluate(epoch, batches);
     }
-    testing.start_epoch(1);
-    while (testing.next()) {
-      after_batch();
+    for ([[maybe_unused]] const MicroBatches& batch : epoch.test(batches)) {  // the owner alone has the data
     }
-    return 0;
   }
 
  private:
@@ -79,27 +76,27 @@ class Replicate final : public Owned {
   }
 
   /// This rank's part [n, 3, H, W] of the pictures, which the owner deals out.
-  Tensor part_of_images(const Step& step) {
-    const auto part = [&](int r) { return share_of(step.pictures, r, rank_.world); };
+  Tensor part_of_images(const MicroBatches& batch) {
+    const auto part = [&](int r) { return share_of(batch.global_size, r, rank_.world); };
     const std::int64_t size = settings_.training.image_size;
     if (!owns()) {
       return rank_.comm.receive(Shape{part(rank_.index).count, 3, size, size}, DType::uint8, kOwner, kImages);
     }
     for (int r = 1; r < rank_.world; ++r) {
-      sent_.push_back(rank_.comm.send_async(step.images[0].narrow(part(r).first, part(r).count).clone(), r, kImages));
+      sent_.push_back(rank_.comm.send_async(batch.images[0].narrow(part(r).first, part(r).count).clone(), r, kImages));
     }
-    return step.images[0].narrow(0, part(0).count);
+    return batch.images[0].narrow(0, part(0).count);
   }
 
   /// The gradient of this rank's scores [n, 10]: the owner gathers all scores, and finds it from the loss.
-  Tensor gradient_of_scores(const Tensor& mine, const Step& step, EpochSums& sums) {
+  Tensor gradient_of_scores(const Tensor& mine, const MicroBatches& batch, EpochSums& sums) {
     if (!owns()) {
       sent_.push_back(rank_.comm.send_async(mine, kOwner, kScores));
       return rank_.comm.receive(mine.shape(), mine.dtype(), kOwner, kGradient);
     }
-    Tensor all = Tensor::empty({step.pictures, classes_}, mine.dtype(), mine.device());
+    Tensor all = Tensor::empty({batch.global_size, classes_}, mine.dtype(), mine.device());
     const auto rows = [&](const Tensor& of, int r) {
-      const Share part = share_of(step.pictures, r, rank_.world);
+      const Share part = share_of(batch.global_size, r, rank_.world);
       return of.alias({part.count, classes_}, part.first * classes_);
     };
     rows(all, 0).copy_from(mine);
@@ -108,10 +105,9 @@ class Replicate final : public Owned {
       into.copy_from(rank_.comm.receive(into.shape(), into.dtype(), r, kScores));
     }
     all.set_requires_grad(true);
-    const Tensor loss = cross_entropy(all, step.labels[0], Reduction::sum);
-    backward(loss, Tensor::full({}, 1.0 / static_cast<double>(step.pictures), mine.dtype(), mine.device()));
-    accumulate(loss, sums.loss);
-    count_correct(all, step.labels[0], sums.correct);
+    const Tensor loss = cross_entropy(all, batch.labels[0], Reduction::sum);
+    backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), mine.dtype(), mine.device()));
+    sums.add(loss, all, batch.labels[0]);
     for (int r = 1; r < rank_.world; ++r) {
       sent_.push_back(rank_.comm.send_async(rows(all.grad(), r).clone(), r, kGradient));
     }

@@ -7,9 +7,8 @@
 #include <optional>
 
 #include "chapters/06_ddp/team.h"
-#include "chapters/common/epoch_log.h"
-#include "chapters/common/epoch_sums.h"
-#include "chapters/common/step_loader.h"
+#include "chapters/common/micro_batch_loader.h"
+#include "chapters/common/run.h"
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/step_times.h"
@@ -39,19 +38,19 @@ class Way {
   /// What the rank's compression keeps between steps; null where it keeps nothing.
   virtual CompressionMemory* memory() { return nullptr; }
   /// This rank's part of the batches.
-  virtual StepLoader loader(LoaderFor purpose) = 0;
+  virtual MicroBatchLoader loader(LoaderFor purpose) = 0;
 
   /// Gives all ranks the state of rank 0, of which restored weights may be a part.
   virtual void start() = 0;
   /// Trains on a batch: forward, backward, reduction, update.
-  virtual void step(const Step& step, EpochSums& sums) = 0;
+  virtual void step(const MicroBatches& batch, EpochSums& sums) = 0;
   /// The steps of an epoch are over. Throws Error where replicas' weights differ. Says what the steps should have
   /// taken.
-  virtual Expected finish_epoch(std::int64_t steps) = 0;
-  /// The step to lay beside the trace; nothing where no pipeline runs.
+  virtual Prediction finish_epoch(std::int64_t steps) = 0;
+  /// The step to show beside the trace; nothing where no pipeline runs.
   virtual std::optional<PredictedStep> predicted_step() { return std::nullopt; }
-  /// This rank's share in the accuracy on the test pictures; the sum over the ranks is the whole.
-  virtual double accuracy(StepLoader& testing, const std::function<void()>& after_batch) = 0;
+  /// Tests the model: each rank counts correct predictions for its part of the test batches.
+  virtual void evaluate(Epoch& epoch, MicroBatchLoader& batches) = 0;
 };
 
 // The ways, in the order in which the chapter teaches them; the first three stand in main.cpp.

@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-// A handler runs on any thread, and ranks on others look.
+// A handler runs on any thread, and ranks on other threads read these.
 std::atomic<bool> requested = false;
 std::atomic<std::int64_t> requested_at = 0;  // seconds
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
@@ -37,5 +37,7 @@ void catch_interrupts() {
 }
 
 bool interrupted() { return requested; }
+
+void ignore_broken_pipes() { std::signal(SIGPIPE, SIG_IGN); }
 
 }  // namespace stagecoach

@@ -1,8 +1,9 @@
 #pragma once
 /// @file
-/// A batch in parts.
+/// A batch that is split into micro-batches.
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "core/tensor.h"
@@ -10,8 +11,16 @@
 
 namespace stagecoach {
 
-/// The sizes of `count` shares of `total` pictures. With fewer pictures than that, each is one; without any there is
-/// one, which is empty.
+/// One batch, or a rank's shard of it, as one rank sees it.
+struct MicroBatches {
+  std::vector<std::int64_t> sizes = {};  ///< images of each micro-batch
+  std::int64_t global_size = 0;          ///< images of the whole batch
+  std::vector<Tensor> images = {};       ///< uint8 [n, 3, H, W] each, on ranks that hold the first stage
+  std::vector<Tensor> labels = {};       ///< int32 [n] each, on ranks that hold the last stage
+};
+
+/// The sizes of `count` shares of `total` images. With fewer images than that, each is a share; without any there is
+/// one share, which is empty.
 inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int64_t count) {
   const std::int64_t parts = std::clamp<std::int64_t>(total, 1, count);
   std::vector<std::int64_t> sizes;

@@ -206,8 +206,8 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
   return all;
 }
 
-StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
-                       LoaderFor purpose, const Shard& shard) {
+MicroBatchLoader micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
+                                    LoaderFor purpose, const Shard& shard) {
   const bool images = plan.schedule.holds(rank.index, 0);
   const bool needs_data = images || plan.schedule.holds(rank.index, plan.stages() - 1);
   Loader loader = purpose == LoaderFor::training
@@ -218,7 +218,7 @@ StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset
           settings.training.batch_size,
           settings.training.microbatches,
           rank.device,
-          needs_data ? StepLoader::Needs::data : StepLoader::Needs::nothing,
+          needs_data ? MicroBatchLoader::Needs::data : MicroBatchLoader::Needs::nothing,
           shard};
 }
 

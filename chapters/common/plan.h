@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/settings.h"
-#include "chapters/common/step_loader.h"
 #include "datasets/dataset.h"
 #include "nn/sequential.h"
 #include "parallel/launch/launch.h"
@@ -66,7 +66,7 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 
 /// The rank's loader: with images where it holds the first stage, with labels where it holds the first or the last.
 enum class LoaderFor { training, testing };
-StepLoader step_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
-                       LoaderFor purpose, const Shard& shard = {});
+MicroBatchLoader micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
+                                    LoaderFor purpose, const Shard& shard = {});
 
 }  // namespace stagecoach

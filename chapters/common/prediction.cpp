@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -114,14 +113,14 @@ bool measures_actions(const Plan& plan) {
 
 Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
 
-Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps) {
-  Expected expected{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
+Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps) {
+  Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that is resumed at its end measured nothing
-    expected.predicted_idle = predicted.idle;
-    expected.predicted_seconds = predicted.seconds * static_cast<double>(steps);
+    prediction.predicted_idle = predicted.idle;
+    prediction.predicted_seconds = predicted.seconds * static_cast<double>(steps);
   }
-  return expected;
+  return prediction;
 }
 
 std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs) {
@@ -134,7 +133,6 @@ void explain(const Settings& settings, const Plan& plan) {
   const std::int64_t largest = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
   const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan.stages());
   const Simulation simulation = simulate(plan.schedule, costs);
-  const Colours colours = isatty(STDOUT_FILENO) == 1 ? Colours::terminal : Colours::none;
 
   fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
              settings.training.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
@@ -143,7 +141,7 @@ void explain(const Settings& settings, const Plan& plan) {
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here" : "where a forward takes 1 and a backward 2",
-             draw_text(plan.schedule, simulation, 100, colours));
+             draw_text(plan.schedule, simulation, standard_output()));
   fmt::print("\n  step            {}\n", measured ? fmt::format("{:.3f} ms", 1e3 * simulation.seconds)
                                                   : fmt::format("{} units", simulation.seconds));
   fmt::print(
@@ -170,7 +168,8 @@ void explain(const Settings& settings, const Plan& plan) {
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
     write_prediction(folder, plan.schedule, simulation);
-    write_text(folder / "schedule.svg", draw_svg(plan.schedule, simulation, settings.pipeline.schedule));
+    write_text(folder / "schedule.svg",
+               draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(
         "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json\n",
         printable(folder.string()));

@@ -5,8 +5,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "chapters/common/epoch_log.h"
 #include "chapters/common/plan.h"
-#include "chapters/common/run_log.h"
+#include "parallel/pipeline/run_trace.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
@@ -18,7 +19,7 @@ Costs unit_costs(int stages);
 bool measures_actions(const Plan& plan);
 
 /// What an epoch of `steps` steps should have taken, by the costs that were measured in it.
-Expected expect(const Plan& plan, const Costs& measured, std::int64_t steps);
+Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps);
 
 /// The step that `costs` predict, for the trace; nothing where they cannot be measured.
 std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs);

@@ -88,7 +88,11 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   }
   for (const EpochRecord& epoch : run.epochs) {
     s.losses.emplace_back(epoch.epoch, epoch.loss);
+    if (epoch.test_accuracy) {
+      s.test_accuracies.emplace_back(epoch.epoch, *epoch.test_accuracy);
+    }
   }
+  s.weights = run.weights;
   s.accuracy = run.epochs.back().accuracy;
   s.test_accuracy = run.epochs.back().test_accuracy;
   return s;

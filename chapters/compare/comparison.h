@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,9 @@
 #include "chapters/compare/run_record.h"
 
 namespace stagecoach {
+
+/// (epoch, value)
+using EpochCurve = std::vector<std::pair<std::int64_t, double>>;
 
 /// The figures of one run. What is not known has no value.
 struct RunSummary {
@@ -30,8 +34,10 @@ struct RunSummary {
   std::optional<double> ideal;     ///< the speed-up over one device when everything balances
   std::vector<std::int64_t> peak_bytes;
   std::vector<std::int64_t> versions;
-  std::vector<std::pair<std::int64_t, double>> losses;  ///< (epoch, loss)
-  std::optional<double> accuracy;                       ///< after the last epoch, as the loss
+  EpochCurve losses;
+  EpochCurve test_accuracies;      ///< of the epochs for which it is known
+  std::filesystem::path weights;   ///< weights.safetensors; empty if the run has no folder
+  std::optional<double> accuracy;  ///< after the last epoch, as the loss
   std::optional<double> test_accuracy;
   bool comparable = true;  ///< with the baseline
 };

@@ -8,8 +8,10 @@
 
 namespace stagecoach {
 
-/// An SVG picture that needs no other file. On the left a bar a run, as long as its epoch time, with an outlined bar
-/// for the time that was predicted; on the right the training loss over the epochs, a line a run.
+/// An SVG picture that needs no other file. Above, a row per run: its epoch time, speed-up and idle share as bars, with
+/// outlines for the predicted time, the ideal speed-up and the predicted idle share, and the peak memory of each rank.
+/// Below, the training loss and the test accuracy over the epochs. Runs whose losses coincide share a colour and a
+/// curve, and the legend says whether their weights are identical bytes.
 std::string plot_svg(const Comparison& comparison);
 
 }  // namespace stagecoach

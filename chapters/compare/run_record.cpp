@@ -28,6 +28,7 @@ std::string read_run_text(const fs::path& path) {
 /// The metrics in `file`, and the settings beside it if they are there: older runs have none.
 void read_metrics_file(const fs::path& file, RunRecord& run) {
   read_metrics(read_run_text(file), file.string(), run);
+  run.weights = file.parent_path() / "weights.safetensors";
   const fs::path config = file.parent_path() / "config.json";
   if (fs::exists(config)) {
     run.settings = read_config(read_run_text(config), config.string());

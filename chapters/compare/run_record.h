@@ -3,6 +3,7 @@
 /// What a run wrote down about itself, wherever it wrote it: an --out folder, a metrics.jsonl, or a text log.
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct RunRecord {
   bool rounded = false;                         ///< a text log: its numbers have few digits
   std::map<std::string, std::string> settings;  ///< flags without dashes, and "program"; only those that are known
   std::vector<EpochRecord> epochs;              ///< in their order, each once, at least one
+  std::filesystem::path weights;                ///< where the run's weights are, if it left any; empty for a text log
 
   /// The setting's value, if it is known.
   std::optional<std::string> setting(const std::string& name) const;

@@ -6,17 +6,18 @@
 #include <utility>
 #include <vector>
 
+#include "drawing/terminal.h"
 #include "parallel/data_parallel/step_timeline.h"
 
 namespace stagecoach {
 
 using NamedTimelines = std::vector<std::pair<std::string, Timeline>>;
 
-/// Two lines for each timeline, to one scale: what the rank computes (f: forward, B: backward, u: update), and what
-/// travels (=, with | where another message begins).
-std::string draw_text(const NamedTimelines& timelines, int columns);
+/// Two lines for each timeline, all on one scale: what the rank does (a dot is an idle moment), and its messages, where
+/// | is one without room for its name.
+std::string draw_text(const NamedTimelines& timelines, const Terminal& terminal = {});
 
-/// The same as an SVG picture.
-std::string draw_svg(const NamedTimelines& timelines, const std::string& title);
+/// The same as an SVG picture. `unit` is that of the timelines' times.
+std::string draw_svg(const NamedTimelines& timelines, const std::string& title, const std::string& unit);
 
 }  // namespace stagecoach

@@ -3,95 +3,90 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
+#include <utility>
 
-#include "parallel/schedule/timeline_picture.h"
+#include "drawing/timeline.h"
 
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kDrawn = 5;  // operations: all but communication, which the trace shows
+struct Look {
+  Operation operation;
+  const char* name;
+  Colour colour;
+};
 
-/// Of the 256 colours that terminals know: a row of shades an operation.
-int terminal_colour(const Action& action, int shade) {
-  constexpr int kShades[kDrawn][4] = {
-      {33, 39, 45, 51}, {34, 40, 46, 82}, {28, 34, 40, 46}, {178, 184, 190, 226}, {160, 166, 172, 178}};
-  return kShades[static_cast<std::size_t>(action.operation)][shade % 4];
-}
+/// All that is drawn: communication is only in the trace.
+constexpr Look kLooks[] = {{Operation::forward, "F forward", kSkyBlue},
+                           {Operation::backward, "B backward", kOrange},
+                           {Operation::backward_input, "I input gradient", kOrange},
+                           {Operation::backward_weight, "W weight gradient", kYellow},
+                           {Operation::update, "U update", kPurple}};
 
-const char* svg_colour(Operation operation) {
-  constexpr const char* kColours[kDrawn] = {"#4c8bd6", "#5aa469", "#5aa469", "#d9b44a", "#c8553d"};
-  return kColours[static_cast<std::size_t>(operation)];
-}
+const Look& look_of(const Action& action) { return kLooks[static_cast<std::size_t>(action.operation)]; }
 
-/// "F3", cut to `width` columns: the letter alone, or filled up with the letter's dashes.
-std::string label(const Action& action, int width) {
-  std::string text = fmt::format("{}{}", symbol_of(action.operation), action.microbatch);
-  if (static_cast<int>(text.size()) > width) {
-    text.resize(1);
+/// For each stage that the rank holds, which of its stages that is, counted from 0.
+std::vector<int> chunks_of(const Schedule& schedule, int rank) {
+  std::vector<int> chunks(static_cast<std::size_t>(schedule.stage_count()));
+  int count = 0;
+  for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+    chunks[static_cast<std::size_t>(stage)] = schedule.holds(rank, stage) ? count++ : 0;
   }
-  return fmt::format("{:-<{}}", text, width);
+  return chunks;
 }
 
-/// Which of its rank's stages an action belongs to, counted from 0.
-int chunk_of(const Schedule& schedule, const Action& action) {
-  return action.stage / std::max(schedule.rank_count(), 1);
-}
-
-std::string draw_rank(const Schedule& schedule, std::size_t rank, const std::vector<Simulation::Timed>& times,
-                      double scale, int columns, Colours colours, const Ledger& ledger) {
-  std::string line;
-  int at = 0;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    const Action& action = schedule.ranks[rank][i];
-    const int start = std::max(at, static_cast<int>(std::lround(times[i].start * scale)));
-    const int end = static_cast<int>(std::lround(times[i].end * scale));
-    if (is_communication(action.operation) || end <= start) {
-      continue;  // or too short to be seen
-    }
-    line.append(static_cast<std::size_t>(start - at), '.');
-    const std::string text = label(action, end - start);
-    const int shade = ledger.empty() ? chunk_of(schedule, action) : ledger[rank][i];
-    line += colours == Colours::none
-                ? text
-                : fmt::format("\033[48;5;{}m\033[30m{}\033[0m", terminal_colour(action, shade), text);
-    at = end;
-  }
-  line.append(static_cast<std::size_t>(std::max(columns - at, 0)), '.');
-  return line;
-}
-
-}  // namespace
-
-std::string draw_text(const Schedule& schedule, const Simulation& simulation, int columns, Colours colours,
-                      const Ledger& ledger) {
-  const double scale = simulation.seconds > 0 ? columns / simulation.seconds : 0;
-  std::string picture;
-  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    picture += fmt::format("rank {:<3} {}\n", r,
-                           draw_rank(schedule, r, simulation.timeline[r], scale, columns, colours, ledger));
-  }
-  return picture;
-}
-
-std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title) {
-  constexpr double kRow = 26;
-  TimelinePicture picture(simulation.seconds);
-  double top = TimelinePicture::kTop;
-  for (std::size_t r = 0; r < schedule.ranks.size(); ++r, top += kRow) {
-    picture.name_row(top, fmt::format("rank {}", r));
+TimelineChart chart_of(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger) {
+  TimelineChart chart{.length = simulation.seconds, .idle_name = "idle (bubble)", .shows_all_labels = true};
+  bool is_used[std::size(kLooks)] = {};
+  int most_chunks = 1;
+  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const std::vector<int> chunks = chunks_of(schedule, rank);
+    const int count = chunks.empty() ? 1 : 1 + *std::max_element(chunks.begin(), chunks.end());
+    most_chunks = std::max(most_chunks, count);
+    TimelineRow row{.name = fmt::format("rank {}", rank)};
     for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
       const Action& action = schedule.ranks[r][i];
       if (is_communication(action.operation)) {
         continue;
       }
       const auto [start, end] = simulation.timeline[r][i];
-      picture.add({start, end, top, kRow - 4, svg_colour(action.operation),
-                   1.0 / (1 + 0.5 * chunk_of(schedule, action)), to_string(action),
-                   fmt::format("{}", action.microbatch)});
+      const int chunk = chunks[static_cast<std::size_t>(action.stage)];
+      const std::string letter = count == 1 ? "" : std::string(1, static_cast<char>('a' + std::min(chunk, 25)));
+      is_used[static_cast<std::size_t>(action.operation)] |= end > start;
+      row.bars.push_back({.begin = start,
+                          .end = end,
+                          .colour = look_of(action).colour,
+                          .label = fmt::format("{}{}{}", symbol_of(action.operation), action.microbatch, letter),
+                          .title = to_string(action),
+                          .is_light = (ledger.empty() ? chunk : ledger[r][i]) % 2 == 1,
+                          .mark = symbol_of(action.operation).front()});
+    }
+    chart.rows.push_back(std::move(row));
+  }
+  for (const Look& look : kLooks) {
+    if (is_used[static_cast<std::size_t>(look.operation)]) {
+      chart.legend.push_back({look.name, look.colour});
     }
   }
-  return picture.svg(top + 10, fmt::format("{}: idle {:.1f}%", title, 100 * simulation.idle));
+  chart.note = most_chunks == 1 ? "" : most_chunks == 2 ? "a, b: chunk" : "a, b, c, ...: chunk";
+  return chart;
+}
+
+}  // namespace
+
+std::string draw_text(const Schedule& schedule, const Simulation& simulation, const Terminal& terminal,
+                      const Ledger& ledger) {
+  return timeline_text(chart_of(schedule, simulation, ledger), terminal);
+}
+
+std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
+                     const std::string& unit) {
+  TimelineChart chart = chart_of(schedule, simulation, {});
+  chart.title = fmt::format("{}: idle {:.1f}% of the step", title, 100 * simulation.idle);
+  chart.unit = unit;
+  return timeline_svg(chart);
 }
 
 }  // namespace stagecoach

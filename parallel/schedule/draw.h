@@ -1,30 +1,31 @@
 #pragma once
 /// @file
-/// Timelines of a schedule: for a terminal, as a picture, and as a trace.
+/// Timelines of a schedule: for a terminal and as a picture.
 
 #include <string>
 
+#include "drawing/terminal.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulate.h"
 
 namespace stagecoach {
 
-enum class Colours { none, terminal };
+/// One line per rank; time runs to the right. An action shows its letter and its micro-batch, and where a rank has
+/// several stages a small letter for which of them (its chunk): "F12b". If that does not fit into the terminal's width,
+/// the time goes on in further blocks of lines (see drawing/timeline.h). Where there is a ledger, colours get lighter
+/// and darker with its versions, otherwise with the chunks.
+std::string draw_text(const Schedule& schedule, const Simulation& simulation, const Terminal& terminal = {},
+                      const Ledger& ledger = {});
 
-/// A line a rank; time runs to the right, `columns` wide at most. An action shows its letter, and its micro-batch where
-/// there is room; a dot is an idle moment. With colours an action has the shade of its version in `ledger`, or, without
-/// one, of its stage among those of the rank.
-std::string draw_text(const Schedule& schedule, const Simulation& simulation, int columns = 100,
-                      Colours colours = Colours::none, const Ledger& ledger = {});
-
-/// The same as an SVG picture with a legend of the idle share.
-std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title);
+/// The same as an SVG picture. `unit` is that of the simulation's times.
+std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
+                     const std::string& unit);
 
 /// Weights and time together: a picture in which a colour is a version of the weights, and under each rank is a bar for
 /// every version that it keeps, from the update that makes it until a newer one is there and no action uses it any
 /// more.
 std::string draw_versions_svg(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger,
-                              const std::string& title);
+                              const std::string& title, const std::string& unit);
 
 }  // namespace stagecoach

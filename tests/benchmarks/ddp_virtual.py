@@ -3,7 +3,7 @@
 
     ddp_virtual.py [--ranks 8] [--link ethernet100] [--rounds 5] [--programs build/release/bin] [--svg FILE]
 
-Trains `convnet` on generated pictures, 64 in a batch. The runs alternate; what is shown are medians over all epochs but
+Trains `convnet` on generated images, 64 in a batch. The runs alternate; what is shown are medians over all epochs but
 the first of every run. `predicted` is what the program's arithmetic says with the times that it measured in the same
 epochs: forward, backward, when each gradient came, and update. Prints Markdown; --svg draws the bucket sizes.
 """
@@ -15,8 +15,10 @@ import statistics
 import subprocess
 import tempfile
 
+import line_chart
+
 HERE = pathlib.Path(__file__).resolve().parent
-EPOCHS, PICTURES, BATCH = 4, 6400, 64
+EPOCHS, IMAGES, BATCH = 4, 6400, 64
 MODES = ("single", "parameter", "buckets", "central", "replicate")
 KIB = (1, 4, 16, 64, 256)
 
@@ -34,7 +36,7 @@ def main():
     epochs = {name: [] for name in runs}
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "data"
-        make = [flags.programs / "make_generated_data", "--train", PICTURES, "--test", 64, data]
+        make = [flags.programs / "make_generated_data", "--train", IMAGES, "--test", 64, data]
         subprocess.run([*map(str, make)], check=True, capture_output=True)
         for turn in range(flags.rounds):
             for name, more in runs.items():
@@ -45,14 +47,14 @@ def main():
                 lines = (out / "metrics.jsonl").read_text().splitlines()[1:]
                 epochs[name] += [json.loads(line) for line in lines]
 
-    steps = PICTURES / BATCH
+    steps = IMAGES / BATCH
     figure = lambda name, key: statistics.median(epoch[key] for epoch in epochs[name])
     step = lambda name, key: 1e6 * figure(name, key) / steps  # microseconds
     measured = {name: step(name, "seconds") for name in runs}
     predicted = {name: step(name, "predicted_seconds") for name in runs}
 
     def show(names, title):
-        print(f"| {title} | measured, us a step | predicted | measured / predicted | idle | predicted idle | overlap |")
+        print(f"| {title} | measured, us per step | predicted | measured / predicted | idle | predicted idle | overlap |")
         print("|---|---:|---:|---:|---:|---:|---:|")
         for name in names:
             print(f"| {name} | {measured[name]:.0f} | {predicted[name]:.0f} | {measured[name] / predicted[name]:.2f} "
@@ -64,29 +66,9 @@ def main():
     show(MODES, "mode")
     show(KIB, "bucket size, KiB")
     if flags.svg:
-        flags.svg.write_text(picture(measured, predicted, f"{flags.ranks} ranks, {flags.link}, virtual clock"))
-
-
-def picture(measured, predicted, title):
-    """Microseconds a step over the bucket size, which grows fourfold from point to point."""
-    width, height, left, top = 640, 320, 70, 40
-    most = 1.1 * max(max(times[size] for size in KIB) for times in (measured, predicted))
-    x = lambda i: left + i * (width - left - 40) / (len(KIB) - 1)
-    y = lambda time: height - 50 - time / most * (height - 50 - top)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-             '<rect width="100%" height="100%" fill="#ffffff"/>',
-             f'<text x="10" y="20" font-size="14">Microseconds a step over the bucket size: {title}</text>']  # fmt: skip
-    for part in range(5):
-        value = most * part / 4
-        parts.append(f'<line x1="{left}" x2="{width - 30}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="#dddddd"/>')
-        parts.append(f'<text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.0f}</text>')
-    for i, size in enumerate(KIB):
-        parts.append(f'<text x="{x(i):.1f}" y="{height - 28}" text-anchor="middle">{size} KiB</text>')
-    for line, (name, times, colour) in enumerate((("measured", measured, "#1f77b4"), ("predicted", predicted, "#d62728"))):
-        points = " ".join(f"{x(i):.1f},{y(times[size]):.1f}" for i, size in enumerate(KIB))
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{left + 90 * line}" y="{height - 8}" fill="{colour}">{name}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+        title = f"microseconds per step: {flags.ranks} ranks, {flags.link}, virtual clock"
+        rows = [(size, measured[size], predicted[size]) for size in KIB]
+        line_chart.draw(flags.programs, flags.svg, title, ("bucket size (KiB)", "measured", "predicted"), rows, "--log-x")
 
 
 if __name__ == "__main__":

@@ -28,17 +28,18 @@ TEST_F(CompareSvg, Svg) {
   EXPECT_EQ(cell(outcome, "diverged", "loss"), "nan");
   const std::string svg = read_bytes(folder() / "plot.svg");
   EXPECT_EQ(svg.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\"", 0), 0U);
-  expect_texts(svg, {"&lt;a&gt; &amp; &quot;b&quot; (baseline)", "predicted: 1.500 s", "</svg>\n"});
+  expect_texts(svg,
+               {">&lt;a&gt; &amp; &quot;b&quot;<", ">baseline<", "predicted: 1.500 s", "rank 0: 1.0 MiB", "</svg>\n"});
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
   const auto count = [&](const std::string& pattern) {
     const std::regex wanted(pattern);
     return std::distance(std::sregex_iterator(svg.begin(), svg.end(), wanted), {});
   };
-  EXPECT_EQ(count("<polyline "), 11) << "a curve a run but for the one without losses";
-  EXPECT_EQ(count("height=\"12\""), 12) << "a bar a run";
-  EXPECT_EQ(count("fill=\"none\" stroke=\"#222222\""), 1) << "an outline for the one prediction";
-  EXPECT_EQ(count("<(svg|text|rect|path|polyline|circle|title)( [^<>]*[^/])?>"), count("</[a-z]+>")) << "balanced";
+  EXPECT_EQ(count("<polyline "), 5) << "a loss, two accuracies, and two strokes in the legend: 11 losses coincide";
+  EXPECT_EQ(count("<title>rank 0: "), 12) << "a bar per run's memory";
+  EXPECT_EQ(count("fill=\"none\" stroke=\"#222222\"><title>predicted: "), 1) << "an outline for the one prediction";
+  EXPECT_EQ(count("<(svg|text|rect|line|polyline|circle|title)( [^<>]*[^/])?>"), count("</[a-z]+>")) << "balanced";
   EXPECT_EQ(count("<"), count(">"));
 }
 
@@ -51,8 +52,29 @@ TEST_F(CompareSvg, SvgOfOneEpochAndOfGaps) {
         "Epoch: 3, Loss: inf, acc: 0, time cost: 1s\nEpoch: 4, Loss: 1e-3, acc: 0, time cost: 1s\n");
   ASSERT_EQ(compare({"gap.log", "--svg", "gap.svg"}).exit_code, 0);
   const std::string svg = read_bytes(folder() / "gap.svg");
-  EXPECT_EQ(svg.find("<polyline"), std::string::npos) << "no line leads over a gap";
+  EXPECT_EQ(svg.find("<polyline"), svg.rfind("<polyline")) << "the legend's; no line leads over a gap";
   EXPECT_NE(svg.find("<circle"), svg.rfind("<circle"));
+}
+
+TEST_F(CompareSvg, RunsWhoseLossesCoincideShareACurve) {
+  for (const char* name : {"one", "same", "other_bytes", "no_weights"}) {
+    write_run(name, {2, 1});
+  }
+  write_run("other_losses", {2, 1}, {}, {{"loss", 1.5}});
+  const auto draw = [&](Texts runs) {
+    runs.insert(runs.end(), {"--svg", "plot.svg"});
+    EXPECT_EQ(compare(runs).exit_code, 0);
+    return read_bytes(folder() / "plot.svg");
+  };
+  write("one/weights.safetensors", "weights");
+  write("same/weights.safetensors", "weights");
+  write("other_bytes/weights.safetensors", "Weights");
+  write("other_losses/weights.safetensors", "weights");
+  const std::string svg = draw({"one", "same", "other_losses"});
+  expect_texts(svg, {">one, same: identical bytes<", ">other_losses<"});
+  EXPECT_EQ(svg.find("identical losses"), std::string::npos);
+  expect_texts(draw({"one", "other_bytes"}), {">one, other_bytes: identical losses<"});
+  expect_texts(draw({"no_weights", "one"}), {">no_weights, one: identical losses<"});
 }
 
 TEST_F(CompareSvg, SvgThatCannotBeWrittenKeepsTheOlderFile) {

@@ -14,7 +14,7 @@ const EpochResult kResult{.epoch = 3,
                           .images_per_second = 27310.4,
                           .idle = 0.2139,
                           .peak_bytes = {1000, 2000},
-                          .expected = {.ideal_idle = 0.2}};
+                          .prediction = {.ideal_idle = 0.2}};
 
 TEST(EpochLog, LineHasTheFormThatOtherProgramsRead) {
   EXPECT_EQ(epoch_line(kResult),

@@ -114,7 +114,7 @@ EpochResult epoch_called(std::int64_t epoch) {
                      .images_per_second = 27310,
                      .idle = 0.214,
                      .peak_bytes = {4096, 2048}};
-  result.expected = {.ideal_idle = 0.2, .predicted_idle = 0.21, .predicted_seconds = 1.8, .versions = {2, 1}};
+  result.prediction = {.ideal_idle = 0.2, .predicted_idle = 0.21, .predicted_seconds = 1.8, .versions = {2, 1}};
   return result;
 }
 
@@ -123,8 +123,8 @@ void make_logs(const Corpus& metrics, const Corpus& text_log) {
   metrics.add("unknown",
               "{\"event\": \"note\"}\n{\"event\": \"epoch\", \"epoch\": 0, \"loss\": null, \"seconds\": 2}\n");
   metrics.add("config", to_json({.program = "ch03_gpipe", .pipeline = {.schedule = "gpipe"}, .world = {.ranks = 3}}));
-  text_log.add("ours", settings_table({.program = "ch01_single_device", .chapter = 1}) + epoch_line(epoch_called(1)) + "\n" +
-                           epoch_line(epoch_called(2)) + "\n");
+  text_log.add("ours", settings_table({.program = "ch01_single_device", .chapter = 1}) + epoch_line(epoch_called(1)) +
+                           "\n" + epoch_line(epoch_called(2)) + "\n");
   text_log.add("foreign", "\033[32mstart\033[0m\n10%\r20%\rEpoch: 0, Loss: nan, acc: 0.1, time cost: 2s, lr 1e-3\n");
 }
 

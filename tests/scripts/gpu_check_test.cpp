@@ -1,4 +1,4 @@
-// Tests scripts/gpu_check.sh without a GPU: stand-ins for nvidia-smi, compute-sanitizer and our own programs.
+// Tests scripts/gpu_check.py without a GPU: stand-ins for nvidia-smi, compute-sanitizer and our own programs.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -48,7 +48,7 @@ class GpuCheck : public testing::Test {
   /// Runs the script; what it says is in output_, and its page in page_.
   int run(const std::string& flags = "") {
     const std::string command = "PATH='" + folder_.file("path") +
-                                "':$PATH bash '" STAGECOACH_GPU_CHECK_SCRIPT "' --out '" + folder_.file("page.md") +
+                                "':$PATH python3 '" STAGECOACH_GPU_CHECK_SCRIPT "' --out '" + folder_.file("page.md") +
                                 "' --binaries '" + folder_.file("") + "' --data '" + folder_.file("data") +
                                 "' --python false " + flags + " >'" + folder_.file("log") + "' 2>&1";
     const int status = std::system(command.c_str());
@@ -67,7 +67,7 @@ class GpuCheck : public testing::Test {
 TEST_F(GpuCheck, SaysInOneLineThatThereIsNoGpu) {
   stand_in("path/nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9");
   EXPECT_EQ(run(), 2);
-  EXPECT_EQ(output_, "gpu_check: there is no GPU here that nvidia-smi can see; nothing was checked\n");
+  EXPECT_EQ(output_, "gpu_check: nvidia-smi lists no GPU; nothing was checked\n");
   EXPECT_FALSE(fs::exists(folder_ / "page.md"));
 }
 
@@ -129,7 +129,7 @@ TEST_F(GpuCheck, SaysWhichLibrariesAreMissing) {
   EXPECT_TRUE(page_has("need libraries that are not here: libfmt.so.9")) << page_;
 }
 
-TEST_F(GpuCheck, MeasuresOnGeneratedPicturesWhereThereAreNoOthers) {
+TEST_F(GpuCheck, MeasuresOnGeneratedImagesWhereThereAreNoOthers) {
   give_gpu();
   give_programs();
   fs::remove_all(folder_ / "data");
@@ -137,8 +137,8 @@ TEST_F(GpuCheck, MeasuresOnGeneratedPicturesWhereThereAreNoOthers) {
            "mkdir \"$1\"; head -c 30730000 /dev/zero | tee \"$1/data_batch_1.bin\" "
            "\"$1/data_batch_2.bin\" > \"$1/test_batch.bin\"");
   EXPECT_EQ(run(), 3) << output_;
-  EXPECT_TRUE(page_has("| CIFAR-10 | not here: measured on generated pictures; give --data |")) << page_;
-  EXPECT_TRUE(page_has("| chapter 1, ten epochs of generated pictures | passed: 1 epochs |")) << page_;
+  EXPECT_TRUE(page_has("| CIFAR-10 | not here: measured on generated images; give --data |")) << page_;
+  EXPECT_TRUE(page_has("| chapter 1, ten epochs of generated images | passed: 1 epochs |")) << page_;
 }
 
 // With a filter that finds nothing the sanitizers would have nothing to say.
@@ -151,15 +151,15 @@ TEST_F(GpuCheck, ItsFiltersFindTests) {
     return test::read_bytes(list);
   };
   const auto of_script = [](const std::string& name) {
-    return "$(sed -n \"s/^" + name + "='\\([^']*\\)'.*/\\1/p\" " STAGECOACH_GPU_CHECK_SCRIPT ")";
+    return "$(sed -n \"s/^" + name + " = \\\"\\([^\\\"]*\\)\\\".*/\\1/p\" " STAGECOACH_GPU_CHECK_SCRIPT ")";
   };
   if (found("*Twins*").empty()) {
     GTEST_SKIP() << "this build has no kernels for GPUs";
   }
   for (const char* name : {"Channel", "Elementwise", "Matrix", "Pool", "Row", "Step"}) {
     const std::string twins = std::string("cuda/") + name + "Twins.";
-    EXPECT_NE(found(of_script("kSanitizedTests")).find(twins), std::string::npos) << twins;
-    EXPECT_NE(found(of_script("kGpuTests")).find(twins), std::string::npos) << twins;
+    EXPECT_NE(found(of_script("SANITIZED_TESTS")).find(twins), std::string::npos) << twins;
+    EXPECT_NE(found(of_script("GPU_TESTS")).find(twins), std::string::npos) << twins;
   }
 }
 

@@ -19,8 +19,9 @@ const std::map<std::string, std::set<std::string>> kFloors{
     {"core", {"core"}},
     {"nn", {"core", "nn"}},
     {"datasets", {"core", "datasets"}},
-    {"parallel", {"core", "nn", "datasets", "parallel"}},
-    {"chapters", {"core", "nn", "datasets", "parallel", "chapters"}},
+    {"drawing", {"core", "drawing"}},
+    {"parallel", {"core", "nn", "datasets", "drawing", "parallel"}},
+    {"chapters", {"core", "nn", "datasets", "drawing", "parallel", "chapters"}},
 };
 
 /// The folders of parallel/, from the top down: what each may include of the others. Communicators of a transport stand

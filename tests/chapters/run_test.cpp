@@ -1,14 +1,18 @@
 /// @file
-/// The books of a run: what they say of a run that went on with fewer ranks.
+/// A run: what it measures when it goes on with fewer ranks.
 
-#include "chapters/common/run_log.h"
+#include "chapters/common/run.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <csignal>
+#include <cstdint>
 #include <ctime>
+#include <memory>
+#include <optional>
 
+#include "chapters/common/micro_batches.h"
 #include "chapters/common/program.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
@@ -34,34 +38,47 @@ void compute_for_a_moment() {
   }
 }
 
+/// A loader of batches that have a size and no images.
+class EmptyBatches {
+ public:
+  static std::int64_t batches() { return kSteps; }
+  static double waited() { return 0; }
+  void start_epoch(std::int64_t /*epoch*/, std::int64_t first_batch) { next_ = first_batch; }
+  std::optional<MicroBatches> next() {
+    return next_++ < kSteps ? std::optional(MicroBatches{.global_size = 1}) : std::nullopt;
+  }
+
+ private:
+  std::int64_t next_ = 0;
+};
+
 /// An epoch in which rank 0 works and the others wait for it. A stop is asked for in step `stop`.
 void train(const Settings& settings, int stop) {
   launch({.ranks = settings.world.ranks, .clock = ClockKind::virtual_time}, [&](Rank& rank) {
-    RunLog log(settings, rank.comm, {{"fc", 0}}, 0);
+    Run run(settings, rank.comm, {.layers = {{"fc", 0}}});
     Sequential model;
     if (rank.index == 0) {
       model.add("fc", std::make_shared<Linear>(2, 2));
       model.materialize(1, rank.device);
     }
     const auto optimizer = make_optimizer(OptimizerKind::sgd, model.named_parameters(), 0.1);
-    log.restore(model, *optimizer);
-    log.start_epoch(kSteps);
-    while (log.progress().step < kSteps) {
-      if (rank.index == 0) {
-        compute_for_a_moment();
-        if (log.progress().step == stop) {
-          std::raise(SIGINT);
+    run.restore(model, *optimizer);
+    EmptyBatches batches;
+    for (Epoch& epoch : run.epochs()) {
+      for ([[maybe_unused]] const MicroBatches& batch : epoch.train(batches)) {
+        if (rank.index == 0) {
+          compute_for_a_moment();
+          if (epoch.steps_done() == stop) {
+            std::raise(SIGINT);
+          }
         }
+        rank.comm.barrier();
       }
-      rank.comm.barrier();
-      log.add_step(1, model, *optimizer);
     }
-    log.stop_clock();
-    log.finish_epoch(0, model, *optimizer);
   });
 }
 
-TEST(RunLog, IdleCountsTheRanksThatThereWere) {
+TEST(Run, IdleCountsTheRanksThatThereWere) {
   const TemporaryFolder folder;
   Settings settings{.program = "ch02_naive_model_parallel",
                     .training = {.epochs = 1},

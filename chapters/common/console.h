@@ -1,0 +1,42 @@
+#pragma once
+/// @file
+/// What a training shows while it runs: lines on standard output, and a progress bar on a terminal.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "chapters/common/settings.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/pipeline/gather.h"
+
+namespace stagecoach {
+
+/// Prints to standard output at once. Once that has failed (its disk is full, or nobody reads it any more) nothing is
+/// printed: a training goes on for the sake of its files, and the program reports the failure when it ends.
+void print_text(const std::string& text);
+/// The same with an end of line.
+void print_line(const std::string& line);
+
+/// Prints the settings, which ranks hold how many layers, and what the ranks compute on.
+void print_header(const Settings& settings, Communicator& comm, const LayerRanks& layers);
+
+/// A bar on standard error, if that is a terminal.
+class ProgressBar {
+ public:
+  /// Without `is_shown` it prints nothing.
+  ProgressBar(std::int64_t epoch, std::int64_t steps, bool is_shown = true);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  /// `loss` is the mean of the epoch so far, where it is known.
+  void show(std::int64_t step, std::optional<double> loss);
+
+ private:
+  std::int64_t epoch_;
+  std::int64_t steps_;
+  bool on_terminal_;
+  int shown_percent_ = -1;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,112 @@
+// One epoch of a run; its class is in run.h.
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "chapters/common/program.h"
+#include "chapters/common/run.h"
+#include "core/error.h"
+#include "core/ops.h"
+#include "core/printable.h"
+
+namespace stagecoach {
+
+void Epoch::start_clock(std::int64_t steps) {
+  run_.meter_.start_epoch();
+  run_.stop_.restart(steps_done());
+  bar_.emplace(number(), steps, run_.prints());
+  run_.comm_.barrier();
+  run_.meter_.start_clock();
+}
+
+void Epoch::add_step(std::int64_t images) {
+  run_.meter_.add_step(images);
+  const bool is_cpu = run_.comm_.device().type == DeviceType::cpu;  // else reading the sums would wait for the device
+  if (is_cpu) {
+    read_sums();
+  }
+  run_.meter_.add_time();
+  run_.trace_.add_step();
+  const bool has_losses = is_cpu && run_.comm_.rank() == run_.role_.loss_rank && !run_.role_.splits_losses;
+  bar_->show(steps_done(), has_losses ? std::optional(run_.meter_.mean_loss()) : std::nullopt);
+}
+
+void Epoch::stop_if_refused() {
+  if (run_.stop_.refused()) {
+    save_and_stop();
+  }
+}
+
+void Epoch::stop_if_asked() {
+  if (run_.stop_.asked()) {
+    save_and_stop();
+  }
+}
+
+void Epoch::finish_training() {
+  read_sums();
+  run_.comm_.barrier();
+  run_.meter_.add_time();
+  run_.stop_.restart();
+  bar_.reset();
+  run_.trace_.finish(run_.state_.folder());
+}
+
+void Epoch::start_test() { run_.meter_.start_test(); }
+
+void Epoch::read_sums() {
+  run_.meter_.read_sums();
+  if (!run_.meter_.loss_is_finite()) {
+    throw diverged("loss");
+  }
+}
+
+/// The last loss is of the weights before the last update.
+void Epoch::require_finite_weights() const {
+  for (const auto& [name, parameter] : run_.state_.model().named_parameters()) {
+    if (!std::isfinite(sum_of_squares(parameter))) {
+      throw diverged("weight");
+    }
+  }
+}
+
+UsageError Epoch::diverged(const char* what) const {
+  const Settings& settings = run_.settings_;
+  return UsageError(
+      fmt::format("a {} is not a finite number in epoch {}, step {}: training has diverged; try a smaller "
+                  "--lr than {}. {}",
+                  what, number(), steps_done(), settings.training.lr,
+                  settings.run.out.empty() ? "Nothing was saved, as there is no --out"
+                                           : "What was saved before stays in " + settings.run.out));
+}
+
+void Epoch::save_and_stop() {
+  bar_.reset();
+  run_.trace_.finish(run_.state_.folder());
+  read_sums();
+  require_finite_weights();
+  run_.meter_.combine_ranks();
+  run_.state_.save(run_.meter_.progress());
+  run_.state_.require_resumable(run_.meter_.progress());
+  if (run_.prints()) {
+    const RunFolder& folder = run_.state_.folder();
+    print_line(fmt::format("Interrupted in epoch {}, step {}. {}", number(), steps_done(),
+                           folder.writes() ? "Saved; go on with --resume " + printable(folder.path().string())
+                                           : "Nothing was saved, as there is no --out"));
+  }
+  run_.comm_.barrier();  // what one rank throws ends all: first everything is written
+  throw Interrupted{};
+}
+
+void Epoch::finish() {
+  require_finite_weights();
+  run_.meter_.combine_ranks();
+  const EpochResult result = run_.meter_.finish_epoch(prediction_);
+  run_.state_.save(run_.meter_.progress(), &result);
+  if (run_.prints()) {
+    print_line(epoch_line(result));
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,124 @@
+#include "chapters/common/epoch_meter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "core/allocator.h"
+
+namespace stagecoach {
+namespace {
+
+/// The progress at the start of an epoch.
+Progress start_of(std::int64_t epoch, int ranks) {
+  return {.epoch = epoch, .peak_bytes = std::vector<std::int64_t>(static_cast<std::size_t>(ranks))};
+}
+
+}  // namespace
+
+EpochMeter::EpochMeter(Communicator& comm)
+    : comm_(comm),
+      progress_(start_of(1, comm.size())),
+      train_sums_(comm.device()),
+      test_sums_(comm.device()),
+      held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {}
+
+void EpochMeter::resume(const Progress& saved, int loss_rank) {
+  progress_ = saved;
+  progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
+  if (comm_.rank() != 0) {
+    progress_.rank_seconds = 0;
+    progress_.waited = 0;
+  }
+  if (comm_.rank() != loss_rank) {
+    progress_.loss_sum = 0;
+    progress_.correct = 0;
+  }
+}
+
+void EpochMeter::start_epoch() {
+  allocator(comm_.device()).reset_peak();
+  train_sums_.loss.fill(progress_.loss_sum);
+  train_sums_.correct.fill(static_cast<double>(progress_.correct));
+  start_test();
+}
+
+void EpochMeter::start_clock() {
+  time_mark_ = comm_.clock().now();
+  waited_mark_ = comm_.clock().waited();
+}
+
+void EpochMeter::add_time() {
+  const double passed = comm_.clock().now() - time_mark_;
+  progress_.seconds += passed;
+  progress_.rank_seconds += passed;
+  progress_.waited += comm_.clock().waited() - waited_mark_;
+  start_clock();
+}
+
+void EpochMeter::add_load_wait(double seconds) {
+  if (comm_.clock().kind() == ClockKind::wall) {
+    progress_.waited += seconds;
+  }
+}
+
+void EpochMeter::add_step(std::int64_t images) {
+  progress_.seen += images;
+  ++progress_.step;
+}
+
+void EpochMeter::read_sums() {
+  progress_.loss_sum = train_sums_.loss.item();
+  progress_.correct = static_cast<std::int64_t>(train_sums_.correct.item());
+}
+
+bool EpochMeter::loss_is_finite() const { return std::isfinite(progress_.loss_sum); }
+
+void EpochMeter::start_test() {
+  test_sums_.loss.fill(0);
+  test_sums_.correct.fill(0);
+  test_images_ = 0;
+}
+
+void EpochMeter::combine_ranks() {
+  const double test_share = test_images_ > 0 ? test_sums_.correct.item() / static_cast<double>(test_images_) : 0;
+  const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;
+  Tensor sums = Tensor::from(std::vector<double>{progress_.loss_sum, static_cast<double>(progress_.correct),
+                                                 progress_.waited, test_share, seconds, progress_.rank_seconds},
+                             {6}, comm_.device());
+  comm_.all_reduce(sums);
+  const auto all = sums.to_vector<double>();
+  progress_.loss_sum = all[0];
+  progress_.correct = static_cast<std::int64_t>(all[1]);
+  progress_.waited = all[2];
+  test_accuracy_ = all[3];
+  progress_.seconds = all[4];
+  progress_.rank_seconds = all[5];
+
+  const auto peak = static_cast<std::int64_t>(allocator(comm_.device()).stats().peak_bytes) - held_before_;
+  const std::int64_t before = progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];  // before a stop
+  Tensor peaks = Tensor::zeros({comm_.size()}, DType::float64, comm_.device());
+  peaks.narrow(comm_.rank(), 1).fill(static_cast<double>(std::max(peak, before)));
+  comm_.all_reduce(peaks);
+  const auto bytes = peaks.to_vector<double>();
+  progress_.peak_bytes.assign(bytes.begin(), bytes.end());
+}
+
+EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {
+  const Progress done = std::exchange(progress_, start_of(progress_.epoch + 1, comm_.size()));
+  const auto images = static_cast<double>(done.seen);
+  return {.epoch = done.epoch,
+          .loss = done.loss_sum / images,
+          .accuracy = static_cast<double>(done.correct) / images,
+          .test_accuracy = test_accuracy_,
+          .seconds = done.seconds,
+          .clock = to_string(comm_.clock().kind()),
+          .images_per_second = images / done.seconds,
+          .idle = done.waited / done.rank_seconds,
+          .peak_bytes = done.peak_bytes,
+          .prediction = prediction};
+}
+
+}  // namespace stagecoach

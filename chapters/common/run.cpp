@@ -1,0 +1,70 @@
+#include "chapters/common/run.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "chapters/common/interrupt.h"
+#include "chapters/common/open.h"
+#include "core/printable.h"
+#include "parallel/launch/launch.h"
+
+namespace stagecoach {
+
+Run::Run(const Settings& settings, Device device) : Run(settings, alone(device, settings.world.clock)) {}
+
+Run::Run(const Settings& settings, std::unique_ptr<Communicator> alone) : Run(settings, *alone, {}) {
+  alone_ = std::move(alone);
+}
+
+Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
+    : settings_(settings),
+      comm_(comm),
+      role_(role),
+      state_(settings, comm, role),
+      meter_(comm),
+      stop_(comm),
+      trace_(comm, settings.run.profile) {
+  if (prints() || settings.world.transport != Transport::thread) {
+    catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
+  }
+  if (!settings.run.out.empty()) {
+    ignore_broken_pipes();
+  }
+  if (prints()) {
+    print_header(settings, comm, role.layers);
+  }
+}
+
+void Run::print_notes(const std::vector<std::string>& notes) const {
+  for (const std::string& note : notes) {
+    if (prints()) {
+      print_line("note: " + printable(note));
+    }
+  }
+}
+
+void Run::restore(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
+  if (const auto saved = state_.restore(model, optimizer, memory)) {
+    meter_.resume(*saved, role_.loss_rank);
+  }
+}
+
+Epochs Run::epochs() { return Epochs(*this); }
+
+Epoch* Epochs::next() {
+  if (epoch_) {
+    epoch_->finish();
+    epoch_.reset();
+  }
+  if (run_.meter_.progress().epoch <= run_.settings_.training.epochs) {
+    return &epoch_.emplace(run_);
+  }
+  const RunFolder& folder = run_.state_.folder();
+  if (folder.writes() && run_.prints()) {
+    print_line("Results: " + printable(folder.path().string()));
+  }
+  return nullptr;
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,51 @@
+#include "chapters/compare/coinciding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace stagecoach {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A loss that is NaN is the same as another one.
+bool is_same_curve(const EpochCurve& a, const EpochCurve& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.first == y.first && (x.second == y.second || (std::isnan(x.second) && std::isnan(y.second)));
+  });
+}
+
+bool has_same_bytes(const fs::path& a, const fs::path& b) {
+  std::error_code unreadable;
+  if (!fs::is_regular_file(a, unreadable) || !fs::is_regular_file(b, unreadable) ||
+      fs::file_size(a, unreadable) != fs::file_size(b, unreadable)) {
+    return false;
+  }
+  std::ifstream first(a, std::ios::binary);
+  std::ifstream second(b, std::ios::binary);
+  using Bytes = std::istreambuf_iterator<char>;
+  return first && second && std::equal(Bytes(first), Bytes(), Bytes(second), Bytes());
+}
+
+}  // namespace
+
+std::vector<CoincidingRuns> coinciding_runs(const std::vector<RunSummary>& runs) {
+  std::vector<CoincidingRuns> all;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    auto like = std::find_if(all.begin(), all.end(), [&](const CoincidingRuns& other) {
+      return is_same_curve(runs[other.runs.front()].losses, runs[i].losses);
+    });
+    if (like == all.end()) {
+      all.push_back({{i}, true});
+      continue;
+    }
+    like->same_weights = like->same_weights && has_same_bytes(runs[like->runs.front()].weights, runs[i].weights);
+    like->runs.push_back(i);
+  }
+  return all;
+}
+
+}  // namespace stagecoach

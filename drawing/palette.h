@@ -1,0 +1,44 @@
+#pragma once
+/// @file
+/// Colours that people with any colour vision can tell apart. Source: Okabe and Ito, "Color Universal Design", 2008.
+
+#include <array>
+#include <cstddef>
+
+namespace stagecoach {
+
+/// One colour for SVG and, as near as there is one, for a terminal: numbers of the 256 colours of xterm.
+struct Colour {
+  const char* svg;
+  int terminal;
+  int terminal_light;  ///< a lighter shade
+};
+
+inline constexpr Colour kSkyBlue{"#56b4e9", 74, 117};
+inline constexpr Colour kOrange{"#e69f00", 214, 222};
+inline constexpr Colour kYellow{"#f0e442", 227, 230};
+inline constexpr Colour kGreen{"#009e73", 36, 79};
+inline constexpr Colour kPurple{"#cc79a7", 175, 218};
+inline constexpr Colour kVermilion{"#d55e00", 166, 209};
+inline constexpr Colour kBlue{"#0072b2", 32, 110};
+inline constexpr Colour kBlack{"#000000", 244, 250};
+inline constexpr const char* kIdleGrey = "#e4e4e4";
+
+/// Colours of boxes with black text in them, from light to dark; after the last the first comes again.
+inline const Colour& fill_colour(std::size_t i) {
+  static constexpr std::array kFills{kSkyBlue, kOrange, kGreen, kYellow, kPurple, kVermilion};
+  return kFills[i % kFills.size()];
+}
+
+/// How the i-th curve is drawn. The colours differ first, then the dashes too.
+struct Stroke {
+  const char* colour;
+  const char* dash;  ///< as in stroke-dasharray; empty for a solid line
+};
+inline Stroke curve_stroke(std::size_t i) {
+  constexpr std::array kColours{kBlue, kVermilion, kGreen, kPurple, kOrange, kSkyBlue, kBlack};
+  constexpr std::array kDashes{"", "7 3", "2 2", "9 3 2 3"};
+  return {kColours[i % kColours.size()].svg, kDashes[i / kColours.size() % kDashes.size()]};
+}
+
+}  // namespace stagecoach

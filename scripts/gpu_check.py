@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+"""Checks and measures Stagecoach on this machine's GPU, in at most eight minutes, and writes a page about it: tests,
+compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, the kernel tables, and epochs beside PyTorch's.
+
+Exit status: 0 all passed; 1 a part failed; 2 no GPU, or wrong flags, and nothing was written; 3 nothing failed, but a
+part did not run or did not finish; 130 interrupted. The page says which.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MINUTES = 8
+GPU_TESTS = "*cuda*:*Cuda*"  # tests with a CUDA half have it in their names
+# Each kernel beside its CPU twin: few tests, as a sanitizer makes them some hundred times slower.
+SANITIZED_TESTS = "cuda/*Twins*:*CudaProducts*:*CudaTiles*"
+TEST_SECONDS = 120
+SANITIZER_SECONDS = 80  # for all of them together, as they run side by side; starting alone takes some
+TEST_PROGRAMS = ("test_core", "test_cuda", "test_nn", "test_datasets", "test_parallel", "test_chapters")
+PROJECT = pathlib.Path(__file__).resolve().parent.parent
+TIMED_OUT, NO_TIME_LEFT = 124, 125  # exit statuses, as `timeout` has them
+
+
+def parse_flags():
+    data = os.environ.get("STAGECOACH_CIFAR10") or PROJECT / "data"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binaries", metavar="DIR", type=os.path.abspath,
+                        help="use the programs in this folder (or its bin/) instead of building the preset cuda")
+    parser.add_argument("--data", metavar="CIFAR_DIR", type=os.path.abspath, default=os.path.abspath(data),
+                        help="CIFAR-10 in its binary layout ($STAGECOACH_CIFAR10, or data); without it the speed is "
+                             "measured on generated images")
+    parser.add_argument("--python", default="python3", help="a Python with numpy and torch with CUDA (%(default)s)")
+    parser.add_argument("--out", metavar="FILE", type=os.path.abspath,
+                        default=str(PROJECT / "docs/measurements/gpu_check.md"),
+                        help="the page (docs/measurements/gpu_check.md); the parts' output goes to a folder .logs beside it")
+    flags = parser.parse_args()
+    if "/" in flags.python:
+        flags.python = os.path.abspath(flags.python)
+    return flags
+
+
+def output_of(*command):
+    """What a quick command prints, or nothing if it fails."""
+    path = os.environ["PATH"] + ":/usr/local/cuda/bin"
+    done = subprocess.run(["timeout", "20", *command], capture_output=True, text=True, env={**os.environ, "PATH": path})
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def found(pattern, text, default=""):
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1] if match else default
+
+
+class Check:
+    """The flags, what the parts found, and the page that they write."""
+
+    def __init__(self, flags, gpu):
+        self.binaries, self.data, self.python = flags.binaries, pathlib.Path(flags.data), flags.python
+        self.gpu_name, self.gpu_driver, self.gpu_capability = gpu.splitlines()[0].split(", ")
+        self.page = pathlib.Path(flags.out)
+        self.logs = self.page.with_suffix(".logs")
+        shutil.rmtree(self.logs, ignore_errors=True)
+        self.logs.mkdir(parents=True)
+        self.work = pathlib.Path(tempfile.mkdtemp())
+        self.data_name = "CIFAR-10"
+        self.start = self.part_start = time.monotonic()
+        self.running = {}  # name: process, and the time at which it is killed
+        self.summary, self.body, self.results = "", "", []
+        if self.has_data():
+            os.environ["STAGECOACH_CIFAR10"] = str(self.data)  # for the tests
+
+    def has_data(self):
+        return any(self.data.glob("data_batch_*.bin")) or (self.data / "cifar-10-batches-bin").is_dir()
+
+    def program(self, name):
+        """Its path, or None."""
+        folders = (f"{self.binaries}/bin", str(self.binaries))
+        return next((found for folder in folders if (found := shutil.which(f"{folder}/{name}"))), None)
+
+    def seconds_left(self):
+        return 60 * MINUTES - 5 - (time.monotonic() - self.start)
+
+    def begin(self):
+        """The time from here on belongs to the next part."""
+        self.part_start = time.monotonic()
+
+    def note(self, part, result):
+        """One line of the summary. Results that begin with FAILED or "not" decide the exit status."""
+        self.results.append(result)
+        self.summary += f"| {part} | {result} | {time.monotonic() - self.part_start:.0f} |\n"
+        print(f"gpu_check: {part}: {result}", flush=True)
+
+    def note_status(self, part, status, words):
+        """The line for a command that `finish` waited for."""
+        results = {0: f"passed: {words}", TIMED_OUT: f"not finished in its time: {words}",
+                   NO_TIME_LEFT: f"not run: the {MINUTES} minutes were over"}
+        self.note(part, results.get(status, f"FAILED (exit {status}): {words}"))
+
+    def write(self, text):
+        self.body += text + "\n\n"
+
+    def write_output(self, name, lines=15):
+        """The first and the last lines of a command's output, without the tests that passed. The first failure is often
+        the one that counts."""
+        text = self.output(name) + (self.logs / f"{name}.err").read_text(errors="replace")
+        shown = [line for line in text.splitlines() if not re.match(r"\[( RUN |       OK |-----)", line)]
+        if len(shown) > 2 * lines:
+            shown[lines:-lines] = ["…"]
+        self.write("```text\n" + "\n".join(shown) + "\n```")
+
+    def output(self, name):
+        return (self.logs / f"{name}.out").read_text(errors="replace")
+
+    def start_command(self, name, seconds, *command):
+        """Runs it beside this script; its output goes to NAME.out and NAME.err in the logs."""
+        limit = min(seconds, int(self.seconds_left()))
+        with open(self.logs / f"{name}.out", "w") as out, open(self.logs / f"{name}.err", "w") as err:
+            if limit > 5:
+                process = subprocess.Popen(["timeout", "--kill-after=3", str(limit), *command],
+                                           stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+                self.running[name] = process, time.monotonic() + limit
+
+    def finish(self, name):
+        """Waits for a command; returns its exit status as a shell would, TIMED_OUT or NO_TIME_LEFT."""
+        if name not in self.running:
+            return NO_TIME_LEFT
+        process, kill_time = self.running[name]
+        status = process.wait()
+        del self.running[name]
+        status = 128 - status if status < 0 else status
+        # Killed before its time was over, it was out of memory.
+        return TIMED_OUT if status == 137 and time.monotonic() >= kill_time else status
+
+    def run(self, name, seconds, *command):
+        self.start_command(name, seconds, *command)
+        return self.finish(name)
+
+    def write_page(self):
+        """Whatever was reached."""
+        toolkit = found(r"release ([0-9.]+),", output_of("nvcc", "--version"), "not found")
+        driver_cuda = found(r"CUDA Version: *([0-9.]+)", output_of("nvidia-smi"), "unknown")
+        commit = output_of("git", "-C", PROJECT, "rev-parse", "--short", "HEAD") or "unknown"
+        if output_of("git", "-C", PROJECT, "status", "--porcelain", "--untracked-files=no"):
+            commit += " with changes"
+        self.page.write_text(
+            f"# On a GPU\n\nMade by `scripts/gpu_check.py` on {datetime.date.today()}: {self.gpu_name}, compute "
+            f"capability {self.gpu_capability}, driver {self.gpu_driver}; CUDA {driver_cuda} by the driver, nvcc "
+            f"{toolkit}; commit {commit}.\n\n## What ran\n\n| part | result | seconds |\n|---|---|---:|\n{self.summary}\n"
+            f"{self.body.rstrip()}\n"
+        )
+        shutil.rmtree(self.work)
+        print(f"gpu_check: {self.page}; the output of all parts: {self.logs}")
+
+
+def build(check):
+    if check.binaries:
+        check_libraries(check)
+        return
+    architecture = check.gpu_capability.replace(".", "") + "-real"
+    command = ("scripts/setup.sh --for-benchmarks && scripts/build.sh cuda --target gpu_check "
+               f"-DSTAGECOACH_BENCHMARKS=ON -DCMAKE_CUDA_ARCHITECTURES={architecture}")
+    status = check.run("build", 300, "bash", "-c", command)
+    check.note_status("build", status, f"preset cuda for compute capability {check.gpu_capability}")
+    if status == 0:
+        check.binaries = PROJECT / "build/cuda"
+    else:  # nothing rather than the programs of an older build
+        check.binaries = "/nonexistent"
+        check.write("## Build")
+        check.write_output("build", 30)
+
+
+def check_libraries(check):
+    """Of programs from another machine: that their shared libraries are here."""
+    missing = set()
+    for path in filter(None, map(check.program, ("ch01_single_device", *TEST_PROGRAMS))):
+        said = subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+        missing.update(re.findall(r"^\s*(\S+) => not found", said, re.MULTILINE))
+        missing.update(re.findall(r"version .(GLIBC\S*). not found", said))
+    if missing:
+        check.note("build", f"FAILED: programs of {check.binaries} need libraries that are not here: "
+                            f"{' '.join(sorted(missing))}; the preset portable links them in")
+    else:
+        check.note("build", f"passed: programs of {check.binaries}")
+
+
+def count_tests(check, label, name):
+    """The number that gtest prints after a label such as PASSED, or 0."""
+    return int(found(rf"^\[ *{label} *\] ([0-9]+) test", check.output(name), 0))
+
+
+def rerun_first_failure(check, name, path):
+    """Runs the first test that failed, or in which the program ended, once more: alone, to tell it from those that an
+    earlier failure took along, and waiting for each kernel, so that the error names the kernel."""
+    started = re.findall(r"^\[ RUN *\] (\S+)", check.output(name), re.MULTILINE)
+    first = found(r"^\[ *FAILED *\] ([^ ,\n]+)", check.output(name), started[-1] if started else None)
+    for setting in ("CUDA_LAUNCH_BLOCKING=1", "STAGECOACH_NO_OVERLAP=1") if first else ():
+        status = check.run(f"{name}-again", 30, "env", setting, path, f"--gtest_filter={first}")
+        check.write(f"`{first}` alone, with `{setting}`: exit status {status}")
+        check.write_output(f"{name}-again")
+
+
+def tests(check):
+    """Of all programs, side by side: they ask for little of the GPU."""
+    paths = {name: check.program(name) for name in TEST_PROGRAMS}
+    for name, path in paths.items():
+        if path:
+            check.start_command(name, TEST_SECONDS, path, f"--gtest_filter={GPU_TESTS}")
+    for name, path in paths.items():
+        if not path:
+            check.note(name, "not run: there is no such program")
+            continue
+        status = check.finish(name)
+        ran, passed, skipped = (count_tests(check, label, name) for label in ("=*", "PASSED", "SKIPPED"))
+        if status == 0 and ran <= skipped and name == "test_parallel":
+            check.note(name, "skipped: its tests for the GPU are those of NCCL, which is not built in or needs more GPUs")
+            continue
+        if status == 0 and ran <= skipped:
+            check.note(name, f"not run: of {ran} tests for the GPU {skipped} were skipped")
+            continue
+        check.note_status(name, status, f"{passed} passed, {ran - passed - skipped} failed, {skipped} skipped")
+        if status != 0:
+            check.write(f"## Tests: the output of {name}")
+            check.write_output(name, 40)
+            rerun_first_failure(check, name, path)
+
+
+def choose_data(check):
+    """Images to measure with: CIFAR-10, or as many generated ones, whose losses say nothing."""
+    generator = check.program("make_generated_data")
+    if check.has_data() or not generator:
+        return
+    generated = check.work / "generated"
+    if check.run("data", 60, generator, generated, "--train", "50000", "--test", "10000") == 0:
+        check.data_name, check.data = "generated images", generated
+        check.note("CIFAR-10", "not here: measured on generated images; give --data")
+
+
+def epoch_figures(log):
+    """Epoch: loss, test accuracy and images per second."""
+    line = r"^Epoch: (\d+), Loss: ([0-9.]+).*test acc: ([0-9.]+).* (\d+) img/s"
+    return {epoch: figures for epoch, *figures in re.findall(line, log, re.MULTILINE)}
+
+
+def chapter1(check):
+    part = f"chapter 1, ten epochs of {check.data_name}"
+    path = check.program("ch01_single_device")
+    if not path:
+        check.note(part, "not run: there is no ch01_single_device")
+        return
+    if not check.has_data():
+        check.note(part, f"not run: no CIFAR-10 in {check.data}; give --data")
+        return
+    flags = "--head softmax --optimizer adam --lr 0.001 --batch-size 64"
+    command = [path, "--device", "cuda", "--data", check.data, *flags.split(), "--epochs", "10"]
+    status = check.run("chapter1", 100, *command)
+    gpu = epoch_figures(check.output("chapter1"))
+    cpu_page = (PROJECT / "docs/measurements/ch01_cifar10.md").read_text()
+    cpu = epoch_figures(found(r"^## --head softmax$([^#]*)", cpu_page))
+    check.note_status(part, status, f"{len(gpu)} epochs")
+    rows = ""
+    for epoch, on_gpu in gpu.items():
+        pairs = zip(cpu.get(epoch, ("", "", "")), on_gpu)
+        rows += f"\n| {epoch} | " + " | ".join(f"{one} | {other}" for one, other in pairs) + " |"
+    check.write(f"## Chapter 1 on {check.data_name}\n\n`{flags}`. "
+                "The CPU columns are those of `docs/measurements/ch01_cifar10.md`, from another machine.")
+    check.write("| epoch | loss, CPU | loss, GPU | test acc, CPU | test acc, GPU | img/s, CPU | img/s, GPU |\n"
+                "|---:|---:|---:|---:|---:|---:|---:|" + rows)
+    if status != 0:
+        check.write_output("chapter1")
+
+
+def table(check, part, title, name, seconds, program, row, *environment):
+    """A benchmark that prints a Markdown table; `row` is a pattern of its rows."""
+    path = check.program(program)
+    if not path:
+        check.note(part, f"not run: there is no {program}")
+        return
+    status = check.run(name, seconds, "env", *environment, path)
+    rows = re.findall(row, check.output(name), re.MULTILINE)
+    check.note_status(part, status, f"{len(rows)} rows")
+    check.write(f"## {title}\n\n{check.output(name).strip()}")
+    if status != 0:
+        check.write_output(name)
+
+
+def kernels(check):
+    # cuBLAS and cuDNN, to compare with, may be Python packages.
+    libraries = output_of(check.python, "-c", """
+import importlib.util, pathlib
+spec = importlib.util.find_spec("nvidia")
+places = spec.submodule_search_locations if spec else []
+print(":".join(str(folder) for place in places for folder in pathlib.Path(place).glob("*/lib")))""")
+    places = ":".join(filter(None, (libraries, os.environ.get("LD_LIBRARY_PATH"), "/usr/local/cuda/lib64")))
+    table(check, "kernel table", "Kernels", "kernels", 90, "cuda_kernels_benchmark", r"^\| .* \| [0-9]*% \| ",
+          f"LD_LIBRARY_PATH={places}")
+
+
+def convolution_steps(check):
+    """The four convolution kernels, for docs/convolution_kernel.md."""
+    table(check, "convolution, step by step", "The convolution, step by step", "convolution", 40,
+          "convolution_steps_benchmark", r"^\| .* \| [0-9.]* \| [0-9]* \| ")
+
+
+def few_images(check):
+    """A few thousand images, for a model whose epochs are long: twenty steps of 512."""
+    source = check.data / "cifar-10-batches-bin"
+    source = source if source.is_dir() else check.data
+    few = check.work / "few"
+    few.mkdir()
+    for name, images in (("data_batch_1", 5120), ("data_batch_2", 5120), ("test_batch", 512)):
+        with open(source / f"{name}.bin", "rb") as file:
+            (few / f"{name}.bin").write_bytes(file.read(3073 * images))
+    return few
+
+
+def no_pytorch(check):
+    """Why nothing can be compared with PyTorch, or nothing."""
+    if not check.program("ch01_single_device"):
+        return "there is no ch01_single_device"
+    if not check.has_data():
+        return f"no CIFAR-10 in {check.data}; give --data"
+    loads = "import numpy, sys, torch; sys.exit(not torch.cuda.is_available())"
+    status = check.run("torch", 120, check.python, "-c", loads)
+    reasons = {0: "", TIMED_OUT: f"{check.python} had not loaded torch when its time was over",
+               NO_TIME_LEFT: f"the {MINUTES} minutes were over"}
+    return reasons.get(status, f"{check.python} has no torch with CUDA, and numpy")
+
+
+def beside_pytorch(check):
+    """Our epochs and PyTorch's in turn."""
+    if reason := no_pytorch(check):
+        check.note("beside PyTorch", f"not run: {reason}")
+        return
+    check.write(f"## Epochs beside PyTorch\n\nThe same model, images ({check.data_name}) and optimizer. Ways of running "
+                "PyTorch: `tests/benchmarks/torch_cuda_epoch.py`.")
+    for name, title, data, *flags in (
+        ("torch-64", "convnet, batch 64", check.data, "--model", "convnet", "--batch-size", "64"),
+        ("torch-1024", "convnet, batch 1024", check.data, "--model", "convnet", "--batch-size", "1024"),
+        ("torch-resnet18", "resnet18, batch 512, TF32", few_images(check), "--model", "resnet18", "--batch-size", "512",
+         "--tf32"),
+    ):
+        check.begin()
+        part = f"beside PyTorch: {title}"
+        limit = min(75, int(check.seconds_left()) - SANITIZER_SECONDS)
+        if limit < 40:  # not enough to compile anything
+            check.note(part, "not run: the time was over")
+            continue
+        program = check.program("ch01_single_device")
+        status = check.run(name, limit, check.python, "tests/benchmarks/cuda_epoch_ratio.py", "--data", data,
+                           "--program", program, "--limit", str(limit - 8), *flags)
+        ratios = re.findall(r"^R(atio to the fastest.*)", check.output(name), re.MULTILINE)
+        check.note_status(part, status, f"r{ratios[-1]}" if ratios else "no ratio")
+        check.write(f"### {title}")
+        if status == 0:
+            check.write(check.output(name).strip())
+        else:
+            check.write_output(name)
+
+
+def sanitize(check):
+    """The kernel tests under the tools of compute-sanitizer, side by side."""
+    sanitizer = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+    if not sanitizer:
+        check.note("compute-sanitizer", "not run: compute-sanitizer not found")
+        return
+    runs = [(tool, name) for tool in ("memcheck", "racecheck", "initcheck") for name in ("test_cuda", "test_core")]
+    for tool, name in runs:
+        if path := check.program(name):
+            command = [sanitizer, "--tool", tool, "--error-exitcode", "99", path, f"--gtest_filter={SANITIZED_TESTS}"]
+            check.start_command(f"{tool}-{name}", SANITIZER_SECONDS, *command)
+    for tool, name in runs:
+        part = f"compute-sanitizer, {tool}, {name}"
+        log = f"{tool}-{name}"
+        if not check.program(name):
+            check.note(part, f"not run: there is no {name}")
+            continue
+        status = check.finish(log)
+        tests_run = count_tests(check, "=*", log) - count_tests(check, "SKIPPED", log)
+        if status == 0 and tests_run <= 0:
+            check.note(part, f"not run: no test ran of {SANITIZED_TESTS}")
+            continue
+        summaries = re.findall(r"^=* *([A-Z]* SUMMARY: .*)", check.output(log), re.MULTILINE)
+        check.note_status(part, status, f"{tests_run} tests; {summaries[-1] if summaries else ''}")
+        if status not in (0, NO_TIME_LEFT):
+            check.write(f"## {part}: its output")
+            check.write_output(log, 40)
+
+
+def main():
+    flags = parse_flags()
+    gpu = output_of("nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader")
+    if not gpu:
+        print("gpu_check: nvidia-smi lists no GPU; nothing was checked", file=sys.stderr)
+        return 2
+    os.chdir(PROJECT)
+    check = Check(flags, gpu)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        # The sanitizers last: what they slow down must not cost the measurements their time.
+        for part in (build, tests, choose_data, chapter1, kernels, convolution_steps, beside_pytorch, sanitize):
+            check.begin()
+            part(check)
+    except KeyboardInterrupt:
+        for process, _ in check.running.values():
+            process.terminate()
+        check.note("the rest", "not run: interrupted")
+        return 130
+    finally:
+        check.write_page()
+    failed = any(result.startswith("FAILED") for result in check.results)
+    return 1 if failed else 3 if any(result.startswith("not") for result in check.results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
