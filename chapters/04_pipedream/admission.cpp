@@ -24,7 +24,7 @@ bool Admission::admits(std::size_t place) {
 }
 
 std::vector<std::int64_t> Admission::batches_of(std::size_t place) {
-  const int unit = schedule_.unit(actions_[place].stage);
+  const int unit = schedule_.microbatches_per_update(actions_[place].stage);
   const int first = actions_[place].microbatch * unit;
   const std::int64_t last = batch_of(std::min(first + unit, schedule_.microbatches) - 1);
   std::vector<std::int64_t> batches;

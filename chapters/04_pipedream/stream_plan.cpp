@@ -94,7 +94,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
                                                    : std::move(measured.stages);
   const auto sizes = sizes_of_batches(data.size(), 0, settings.training.batch_size, settings.training.microbatches);
   plan.schedule =
-      lowered(settings.pipeline, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
+      lower_for(settings.pipeline, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
                                                     static_cast<int>(settings.training.microbatches), plan.versions));
   plan.split = stages.split;
   plan.seconds = stages.seconds;

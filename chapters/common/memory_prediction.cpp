@@ -22,7 +22,7 @@ std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   std::vector<double> bytes = message_bytes(plan, microbatch);
   bytes.insert(bytes.begin(), 0);  // images enter the first stage, and no message
   for (int stage = 1; stage < plan.stages(); ++stage) {
-    if (plan.holder(stage) == plan.holder(stage - 1)) {
+    if (plan.first_rank(stage) == plan.first_rank(stage - 1)) {
       bytes[static_cast<std::size_t>(stage)] = 0;
     }
   }
@@ -42,7 +42,7 @@ std::vector<RankMemory> predict_memory(const TrainingSettings& training, const P
   const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
   std::vector<RankMemory> ranks(activations.size());
   for (std::size_t s = 0; s < weights.size(); ++s) {
-    RankMemory& rank = ranks[static_cast<std::size_t>(plan.holder(static_cast<int>(s)))];
+    RankMemory& rank = ranks[static_cast<std::size_t>(plan.first_rank(static_cast<int>(s)))];
     rank.weights += weights[s];
     const double again = pipeline.recompute ? graph[s] : 0;  // built for the backward of one stage at a time
     rank.activations = std::max(rank.activations, again);

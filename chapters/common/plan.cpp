@@ -26,7 +26,7 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   int left_out = 0;
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
   require_legal(schedule, path);
-  if (schedule.lowered && *settings.pipeline.receives != kDefaultReceives) {
+  if (schedule.is_lowered && *settings.pipeline.receives != kDefaultReceives) {
     throw UsageError(fmt::format("--receives {}: {} lists its receives itself; leave it out",
                                  settings.pipeline.receives.text(), path));
   }
@@ -68,7 +68,7 @@ Shape images_shape(const TrainingSettings& training, std::int64_t count) {
 
 }  // namespace
 
-Schedule lowered(const PipelineSettings& pipeline, const Schedule& computations) {
+Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations) {
   const ScheduleKind* kind = find_schedule(pipeline.schedule);  // none, if it is a file
   const bool is_by_hand = pipeline.schedule == "by-hand";       // the loop of chapter 3 receives what it uses next
   Schedule schedule = lower(computations, {.receives = is_by_hand ? 0 : *pipeline.receives,
@@ -139,7 +139,7 @@ void place_layers(Plan& plan, const TrainingSettings& training, const Sequential
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
     for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
-      plan.layers.emplace_back(model.name(layer), plan.holder(s));
+      plan.layers.emplace_back(model.name(layer), plan.first_rank(s));
     }
   }
 }
@@ -149,8 +149,8 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   plan.world = open_world(settings.world);
   const auto model = make_model_of(settings.training, data);
   plan.schedule = schedule_of(settings, schedule, model->size(), plan.notes);
-  if (!plan.schedule.lowered) {
-    plan.schedule = lowered(settings.pipeline, plan.schedule);
+  if (!plan.schedule.is_lowered) {
+    plan.schedule = lower_for(settings.pipeline, plan.schedule);
   }
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
@@ -158,7 +158,7 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   if (split_by_time || (settings.run.explain && settings.run.profile)) {
     plan.profile = measure_layers(settings.training, plan.world, data, *model);
   }
-  plan.split = split_of(settings.pipeline, *model, plan.schedule.stages, plan.profile);
+  plan.split = split_of(settings.pipeline, *model, plan.schedule.stage_count(), plan.profile);
   place_layers(plan, settings.training, *model);
   return plan;
 }

@@ -28,10 +28,10 @@ struct Plan {
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
   std::vector<std::string> notes;     ///< what there is to say about the schedule: sentences, without a full stop
 
-  int stages() const { return schedule.stages; }
-  int holder(int stage) const { return schedule.holder[static_cast<std::size_t>(stage)]; }
+  int stages() const { return schedule.stage_count(); }
+  int first_rank(int stage) const { return schedule.stage_to_rank[static_cast<std::size_t>(stage)]; }
   /// The rank of the last stage.
-  int last_rank() const { return schedule.holder.back(); }
+  int last_rank() const { return schedule.stage_to_rank.back(); }
 };
 
 /// As the flags say: --ranks, --chunks, --group, --split, --balance. `schedule` is a name that make_schedule
@@ -49,7 +49,7 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
                const std::vector<LayerProfile>& profile, const std::vector<int>& replicas = {});
 /// `computations` with the messages that they need, as --receives says.
-Schedule lowered(const PipelineSettings& pipeline, const Schedule& computations);
+Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations);
 /// Fills in what follows from the plan's split and schedule: its shapes and layers.
 void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model);
 

@@ -8,6 +8,7 @@
 
 #include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
+#include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "core/printable.h"
 #include "parallel/schedule/bottleneck.h"
@@ -52,13 +53,13 @@ void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64
   for (std::size_t s = 0; s < kept.size(); ++s) {
     layer += static_cast<std::size_t>(plan.split[s]);
     const std::int64_t sent = s + 1 < kept.size() ? plan.profile[layer - 1].output_bytes : 0;
-    fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.holder[s], plan.split[s],
+    fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.stage_to_rank[s], plan.split[s],
                weights[s] / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
   }
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     double again = 0;  // the graph that a recomputation builds for its backward
     for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
-      again = std::max(again, plan.schedule.holder[s] == static_cast<int>(r) ? graph[s] : 0);
+      again = std::max(again, plan.schedule.stage_to_rank[s] == static_cast<int>(r) ? graph[s] : 0);
     }
     fmt::print(
         "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, (peaks[r] + again) / kMiB,
@@ -101,10 +102,10 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
                                           {"idle", simulation.idle},
                                           {"idle_in_span", simulation.idle_in_span},
                                           {"peak_activations", simulation.peak_activations}};
-  write_text(folder / "schedule.csv", to_text(computations_of(schedule)));
-  write_text(folder / "schedule_lowered.csv", to_text(schedule));
-  write_text(folder / "prediction.json", prediction.dump() + "\n");
-  write_text(folder / "schedule_trace.json", predicted_trace(schedule, simulation));
+  write_text(folder / run_files::kSchedule, to_text(computations_of(schedule)));
+  write_text(folder / run_files::kLoweredSchedule, to_text(schedule));
+  write_text(folder / run_files::kPrediction, prediction.dump() + "\n");
+  write_text(folder / run_files::kScheduleTrace, predicted_trace(schedule, simulation));
 }
 
 bool measures_actions(const Plan& plan) {
@@ -168,7 +169,7 @@ void explain(const Settings& settings, const Plan& plan) {
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
     write_prediction(folder, plan.schedule, simulation);
-    write_text(folder / "schedule.svg",
+    write_text(folder / run_files::kScheduleFigure,
                draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(
         "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json\n",

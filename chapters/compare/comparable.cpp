@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kPicturesTolerance = 0.02;
+constexpr double kImagesTolerance = 0.02;
 
 /// The same text, or names of one folder such as "data" and "./data/".
 bool is_same_data(const std::string& a, const std::string& b) {
@@ -22,98 +22,99 @@ bool is_same_data(const std::string& a, const std::string& b) {
          fs::equivalent(a, b, not_there);
 }
 
-/// How many pictures an epoch takes. None if the log does not tell, or rounds its numbers too much.
-std::optional<double> pictures_of(const RunRecord& run) {
+/// How many images an epoch takes. None if the log does not say, or rounds its numbers too much.
+std::optional<double> images_of(const RunRecord& run) {
   std::vector<double> counts;
   for (const EpochRecord& e : run.epochs) {
     const double speed = e.images_per_second.value_or(0);
     const double rounding = run.rounded ? 0.005 / e.seconds + 0.5 / speed : 0;  // 1.83s, 27310 img/s
-    if (speed * e.seconds > 0 && rounding < kPicturesTolerance / 2) {
+    if (speed * e.seconds > 0 && rounding < kImagesTolerance / 2) {
       counts.push_back(std::round(speed * e.seconds));
     }
   }
   return median(counts);
 }
 
-/// Looks at settings of which every value gives other data or another training.
-class Look {
+/// Compares one by one the settings that change the data or the training.
+class Check {
  public:
-  Look(const RunRecord& run, const RunRecord& baseline) : run_(run), baseline_(baseline) {}
+  Check(const RunRecord& run, const RunRecord& baseline) : run_(run), baseline_(baseline) {}
 
-  void at_data() {
-    const auto here = run_.setting("data");
-    const auto there = baseline_.setting("data");
+  void data() {
+    const auto got = run_.setting("data");
+    const auto expected = baseline_.setting("data");
     const std::size_t before = findings_.differences.size();
-    if (here && there && !is_same_data(*here, *there)) {
-      differs("data", *there, *here, "train both on the same --data");
+    if (got && expected && !is_same_data(*got, *expected)) {
+      differs("data", *expected, *got, "train both on the same --data");
     }
-    at_setting("smoke", "run both with --smoke, or none");
-    at_setting("image-size", "run both with the same --image-size");
-    at_setting("augment", "run both with --augment, or none");
+    setting("smoke", "run both with --smoke or both without");
+    setting("image-size", "run both with the same --image-size");
+    setting("augment", "run both with --augment or both without");
     if (findings_.differences.size() == before) {
-      at_pictures(here && there);
+      images(got && expected);
     }
   }
 
-  void at_setting(const std::string& name, const std::string& advice) {
-    const auto here = run_.setting(name);
-    const auto there = baseline_.setting(name);
-    if (here && there && *here != *there) {
-      differs(name, *there, *here, advice);
+  void setting(const std::string& name, const std::string& advice) {
+    const auto got = run_.setting(name);
+    const auto expected = baseline_.setting(name);
+    if (got && expected && *got != *expected) {
+      differs(name, *expected, *got, advice);
     }
   }
 
-  void at_batch_size() {
-    at_setting("batch-size", "run both with the same --batch-size");
+  void batch_size() {
+    setting("batch-size", "run both with the same --batch-size");
     if (!run_.setting("batch-size") || !baseline_.setting("batch-size")) {
-      findings_.remarks.emplace_back("the batch size is not known of both, so see yourself that it is the same");
+      findings_.remarks.emplace_back("the batch size is not known for both runs; check that it is the same");
     }
   }
 
-  void at_epochs() {
+  void epochs() {
     if (epochs_of(run_) != epochs_of(baseline_)) {
       differs("finished epochs", epochs_of(baseline_), epochs_of(run_), "train both for the same --epochs");
     }
   }
 
-  void at_clock() {
+  void clock() {
     if (clock_of(run_) != clock_of(baseline_) || clock_of(run_) == "mixed") {
       differs("clock", clock_of(baseline_), clock_of(run_),
-              "times of a wall clock and of a virtual one are not the same thing, so run both with the same --clock");
+              "wall-clock and virtual times cannot be compared, so run both with the same --clock");
     }
   }
 
-  /// Another model is no refusal: to see what a larger one costs, one compares it with the smaller.
-  void at_model() {
-    const auto here = run_.setting("model");
-    const auto there = baseline_.setting("model");
-    if (here && there && *here != *there) {
+  /// Another model is allowed: this is how to see what a larger one costs.
+  void model() {
+    const auto got = run_.setting("model");
+    const auto expected = baseline_.setting("model");
+    if (got && expected && *got != *expected) {
       findings_.remarks.push_back(
-          fmt::format("model {} there, {} here: the speed-up is one of models too", *there, *here));
+          fmt::format("model {} instead of {}: the speed-up compares the models too", *got, *expected));
     }
   }
 
   Findings findings() const { return findings_; }
 
  private:
-  void differs(const std::string& what, const std::string& there, const std::string& here, const std::string& advice) {
-    findings_.differences.push_back(fmt::format("{} {} there, {} here; {}", what, there, here, advice));
+  void differs(const std::string& what, const std::string& expected, const std::string& got,
+               const std::string& advice) {
+    findings_.differences.push_back(fmt::format("{}: expected {}, got {}; {}", what, expected, got, advice));
   }
 
-  /// Data under the same name may have changed, and a log without settings names none; their size tells.
-  void at_pictures(bool data_is_known) {
-    const auto here = pictures_of(run_);
-    const auto there = pictures_of(baseline_);
-    if (here && there && std::abs(*here - *there) > kPicturesTolerance * *there) {
-      differs("pictures an epoch:", fmt::format("{:.0f}", *there), fmt::format("{:.0f}", *here),
+  /// Data under the same name may have changed, and a log without settings names none; then their size is compared.
+  void images(bool data_is_known) {
+    const auto got = images_of(run_);
+    const auto expected = images_of(baseline_);
+    if (got && expected && std::abs(*got - *expected) > kImagesTolerance * *expected) {
+      differs("images per epoch", fmt::format("{:.0f}", *expected), fmt::format("{:.0f}", *got),
               "train both on the same data");
-    } else if (!data_is_known && here && there) {
+    } else if (!data_is_known && got && expected) {
       findings_.remarks.push_back(
-          fmt::format("the data are not known of both; compared by pictures an epoch, {:.0f} there and {:.0f} here, "
-                      "which is within {:.0f}%",
-                      *there, *here, 100 * kPicturesTolerance));
+          fmt::format("the data are not known for both runs; their images per epoch, {:.0f} and {:.0f}, agree within "
+                      "{:.0f}%",
+                      *expected, *got, 100 * kImagesTolerance));
     } else if (!data_is_known) {
-      findings_.remarks.emplace_back("the data are not known of both, so see yourself that they are the same");
+      findings_.remarks.emplace_back("the data are not known for both runs; check that they are the same");
     }
   }
 
@@ -140,14 +141,14 @@ std::string epochs_of(const RunRecord& run) {
   return whole ? std::to_string(count) : fmt::format("{} ({} to {})", count, first, last);
 }
 
-Findings look_for_differences(const RunRecord& run, const RunRecord& baseline) {
-  Look look(run, baseline);
-  look.at_data();
-  look.at_batch_size();
-  look.at_epochs();
-  look.at_clock();
-  look.at_model();
-  return look.findings();
+Findings find_differences(const RunRecord& run, const RunRecord& baseline) {
+  Check check(run, baseline);
+  check.data();
+  check.batch_size();
+  check.epochs();
+  check.clock();
+  check.model();
+  return check.findings();
 }
 
 }  // namespace stagecoach

@@ -14,9 +14,9 @@
 namespace stagecoach {
 namespace {
 
-/// The median of a figure over the epochs that count, as far as it is known.
+/// The median of a figure over all epochs except the first, where it is known.
 template <class Figure>
-std::optional<double> typical(const RunRecord& run, const Figure& figure) {
+std::optional<double> median_of(const RunRecord& run, const Figure& figure) {
   std::vector<double> values;
   for (std::size_t i = run.epochs.size() > 1 ? 1 : 0; i < run.epochs.size(); ++i) {
     const std::optional<double> value = figure(run.epochs[i]);
@@ -27,7 +27,7 @@ std::optional<double> typical(const RunRecord& run, const Figure& figure) {
   return median(values);
 }
 
-/// The largest of each rank over all epochs.
+/// The largest value of each rank over all epochs.
 std::vector<std::int64_t> largest(const RunRecord& run, std::vector<std::int64_t> EpochRecord::*figures) {
   std::vector<std::int64_t> most;
   for (const EpochRecord& epoch : run.epochs) {
@@ -40,7 +40,7 @@ std::vector<std::int64_t> largest(const RunRecord& run, std::vector<std::int64_t
   return most;
 }
 
-/// As set, or as many as tell of their memory.
+/// As set, else as many as reported their memory.
 std::optional<std::int64_t> ranks_of(const RunRecord& run, const std::vector<std::int64_t>& peaks) {
   const std::string text = run.setting("ranks").value_or("");
   std::int64_t ranks = 0;
@@ -58,7 +58,7 @@ std::optional<std::string> shown_setting(const RunRecord& run, const std::string
   return value ? std::optional(printable(*value)) : std::nullopt;
 }
 
-/// The order of its work, in a word: a schedule, a policy of weight versions, or a way to share batches.
+/// The order of its work in a word: a schedule, a policy of weight versions, or a strategy of data parallel training.
 std::optional<std::string> order_of(const RunRecord& run) {
   if (const auto mode = shown_setting(run, "mode")) {
     const std::string compress = shown_setting(run, "compress").value_or("none");
@@ -75,16 +75,16 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   s.schedule = order_of(run);
   s.clock = printable(clock_of(run));
   s.epochs = epochs_of(run);
-  s.seconds = *typical(run, [](const EpochRecord& e) { return std::optional(e.seconds); });
-  s.idle = typical(run, [](const EpochRecord& e) { return e.idle; });
-  s.predicted_idle = typical(run, [](const EpochRecord& e) { return e.predicted_idle; });
-  s.predicted_seconds = typical(run, [](const EpochRecord& e) { return e.predicted_seconds; });
+  s.seconds = *median_of(run, [](const EpochRecord& e) { return std::optional(e.seconds); });
+  s.idle = median_of(run, [](const EpochRecord& e) { return e.idle; });
+  s.predicted_idle = median_of(run, [](const EpochRecord& e) { return e.predicted_idle; });
+  s.predicted_seconds = median_of(run, [](const EpochRecord& e) { return e.predicted_seconds; });
   s.peak_bytes = largest(run, &EpochRecord::peak_bytes);
   s.versions = largest(run, &EpochRecord::versions);
   s.ranks = ranks_of(run, s.peak_bytes);
-  const auto ideal_idle = typical(run, [](const EpochRecord& e) { return e.ideal_idle; });
+  const auto ideal_idle = median_of(run, [](const EpochRecord& e) { return e.ideal_idle; });
   if (s.ranks && ideal_idle) {
-    s.ideal = static_cast<double>(*s.ranks) * (1 - *ideal_idle);
+    s.ideal_speed_up = static_cast<double>(*s.ranks) * (1 - *ideal_idle);
   }
   for (const EpochRecord& epoch : run.epochs) {
     s.losses.emplace_back(epoch.epoch, epoch.loss);
@@ -99,18 +99,18 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
 }
 
 /// Notes what differs between runs[i] and the baseline, and the speed-up if nothing does.
-void set_against_baseline(const std::vector<RunRecord>& runs, std::size_t i, Comparison& comparison) {
+void compare_with_baseline(const std::vector<RunRecord>& runs, std::size_t i, Comparison& comparison) {
   const RunSummary& baseline = comparison.runs[comparison.baseline];
   RunSummary& run = comparison.runs[i];
   if (i != comparison.baseline) {
-    const Findings findings = look_for_differences(runs[i], runs[comparison.baseline]);
+    const Findings findings = find_differences(runs[i], runs[comparison.baseline]);
     for (const std::string& difference : findings.differences) {
       run.comparable = false;
       comparison.reasons.push_back(
           fmt::format("{} is not comparable with {}: {}", run.name, baseline.name, printable(difference)));
     }
     for (const std::string& remark : findings.remarks) {
-      comparison.notes.push_back(fmt::format("{} against {}: {}", run.name, baseline.name, printable(remark)));
+      comparison.notes.push_back(fmt::format("{} compared with {}: {}", run.name, baseline.name, printable(remark)));
     }
   }
   if (run.comparable && run.seconds > 0 && baseline.seconds > 0) {
@@ -130,12 +130,13 @@ Comparison compare(const std::vector<RunRecord>& runs, std::size_t baseline) {
     comparison.runs.push_back(summarize(runs[i], names[i]));
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    set_against_baseline(runs, i, comparison);
+    compare_with_baseline(runs, i, comparison);
   }
   const auto& ranks = comparison.runs[baseline].ranks;
   if (ranks && *ranks > 1) {
-    comparison.notes.push_back(fmt::format(
-        "the speed-up is over {} with its {} ranks, but the ideal is over one device", names[baseline], *ranks));
+    comparison.notes.push_back(
+        fmt::format("the speed-up is over {} with its {} ranks, but the ideal speed-up is over one device",
+                    names[baseline], *ranks));
   }
   return comparison;
 }

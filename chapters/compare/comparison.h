@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What follows from the records of several runs: a row of figures for each, and whether they may be compared.
+/// What follows from the records of several runs: the figures of each, and whether they can be compared.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace stagecoach {
 /// (epoch, value)
 using EpochCurve = std::vector<std::pair<std::int64_t, double>>;
 
-/// The figures of one run. What is not known has no value.
+/// The figures of one run. An unknown figure has no value.
 struct RunSummary {
   std::string name;
   std::optional<std::string> program;
@@ -25,27 +25,27 @@ struct RunSummary {
   std::optional<std::int64_t> ranks;
   std::string clock;   ///< "wall", "virtual", or "mixed"
   std::string epochs;  ///< how many are finished, and which if they are not the first ones
-  // Medians over all epochs but the first, in which much happens for the first time; of a single epoch, its own.
+  // Medians over all epochs except the first, in which much happens for the first time; of a single epoch, its own.
   double seconds = 0;
   std::optional<double> idle;
   std::optional<double> predicted_idle;
   std::optional<double> predicted_seconds;
-  std::optional<double> speed_up;  ///< against the baseline; none if the two are not comparable
-  std::optional<double> ideal;     ///< the speed-up over one device when everything balances
+  std::optional<double> speed_up;        ///< over the baseline; none if the two are not comparable
+  std::optional<double> ideal_speed_up;  ///< over one device, when all ranks have equal work
   std::vector<std::int64_t> peak_bytes;
   std::vector<std::int64_t> versions;
   EpochCurve losses;
   EpochCurve test_accuracies;      ///< of the epochs for which it is known
   std::filesystem::path weights;   ///< weights.safetensors; empty if the run has no folder
-  std::optional<double> accuracy;  ///< after the last epoch, as the loss
+  std::optional<double> accuracy;  ///< after the last epoch
   std::optional<double> test_accuracy;
   bool comparable = true;  ///< with the baseline
 };
 
 struct Comparison {
   std::vector<RunSummary> runs;
-  std::size_t baseline = 0;          ///< its place among the runs
-  std::vector<std::string> reasons;  ///< why runs are not comparable, a line for each
+  std::size_t baseline = 0;          ///< its index
+  std::vector<std::string> reasons;  ///< why runs are not comparable, one line each
   std::vector<std::string> notes;    ///< what could not be checked
 };
 

@@ -1,7 +1,7 @@
 /// @file
-/// Sets runs beside each other: how long an epoch takes, how much faster that is than a baseline, how much faster it
-/// could be, and what each rank needs of memory. It reads what the chapters write, and logs of other frameworks that
-/// print the same lines.
+/// Compares runs: how long an epoch takes, how much faster that is than a baseline, how much faster it could be, and
+/// how much memory each rank needs. It reads what the chapters write, and logs of other frameworks that print the same
+/// lines.
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -26,26 +26,26 @@ namespace {
 
 constexpr const char* kProgram = "compare";
 
-struct Wishes {
+struct Options {
   std::vector<std::string> runs;
   std::string baseline;
   std::string svg;
   bool markdown = false;
 };
 
-/// The command line; none after --help was shown.
-std::optional<Wishes> parse(int argc, const char* const* argv) {
-  Wishes wishes;
+/// Parses the command line. Returns nothing after --help was shown.
+std::optional<Options> parse(int argc, const char* const* argv) {
+  Options options;
   CLI::App app("Compares the epoch times, idle shares, memory and losses of runs.", kProgram);
   app.footer(
-      "Exit code 2 if runs did not do the same work and so cannot be compared.\n\nExample:\n  "
+      "Exit code 2 if runs did not do the same work, so that they cannot be compared.\n\nExample:\n  "
       "compare runs/one runs/gpipe runs/1f1b --svg comparison.svg");
-  app.add_option("RUN", wishes.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
+  app.add_option("RUN", options.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
       ->required()
       ->check([](const std::string& run) { return run.empty() ? "is empty; name a run" : ""; });
-  app.add_option("--baseline", wishes.baseline, "The run that the others are set against (the first RUN)");
-  app.add_option("--svg", wishes.svg, "Draw epoch times and losses into this file");
-  app.add_flag("--markdown", wishes.markdown, "Print the table as Markdown");
+  app.add_option("--baseline", options.baseline, "The run that the others are compared with (default: the first RUN)");
+  app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file");
+  app.add_flag("--markdown", options.markdown, "Print the table as Markdown");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -54,47 +54,47 @@ std::optional<Wishes> parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
   }
-  for (const auto& [flag, value] : {std::pair("--baseline", wishes.baseline), std::pair("--svg", wishes.svg)}) {
+  for (const auto& [flag, value] : {std::pair("--baseline", options.baseline), std::pair("--svg", options.svg)}) {
     if (app.count(flag) > 0 && value.empty()) {
       throw UsageError(fmt::format("{} is empty; name a {}", flag, flag == std::string("--svg") ? "file" : "run"));
     }
   }
-  return wishes;
+  return options;
 }
 
-/// The baseline's place among the runs. One that is not among them becomes the first.
-std::size_t place_baseline(Wishes& wishes) {
-  if (wishes.baseline.empty()) {
+/// The index of the baseline among the runs. One that is not among them becomes the first.
+std::size_t index_of_baseline(Options& options) {
+  if (options.baseline.empty()) {
     return 0;
   }
-  for (std::size_t i = 0; i < wishes.runs.size(); ++i) {
-    if (is_same_run(wishes.runs[i], wishes.baseline)) {
+  for (std::size_t i = 0; i < options.runs.size(); ++i) {
+    if (is_same_run(options.runs[i], options.baseline)) {
       return i;
     }
   }
-  wishes.runs.insert(wishes.runs.begin(), wishes.baseline);
+  options.runs.insert(options.runs.begin(), options.baseline);
   return 0;
 }
 
 int run(int argc, const char* const* argv) {
-  std::optional<Wishes> wishes = parse(argc, argv);
-  if (!wishes) {
+  std::optional<Options> options = parse(argc, argv);
+  if (!options) {
     return 0;
   }
-  const std::size_t baseline = place_baseline(*wishes);
+  const std::size_t baseline = index_of_baseline(*options);
   std::vector<RunRecord> records;
-  for (const std::string& path : wishes->runs) {
+  for (const std::string& path : options->runs) {
     records.push_back(read_run(path));
   }
   const Comparison comparison = compare(records, baseline);
-  if (!wishes->svg.empty()) {
-    write_text(wishes->svg, plot_svg(comparison));
+  if (!options->svg.empty()) {
+    write_text(options->svg, plot_svg(comparison));
   }
-  fmt::print("{}", comparison_table(comparison, wishes->markdown ? TableForm::markdown : TableForm::plain));
+  fmt::print("{}", comparison_table(comparison, options->markdown ? TableForm::markdown : TableForm::plain));
   for (const std::string& note : comparison.notes) {
     fmt::print("note: {}\n", note);
   }
-  std::fflush(stdout);  // so that the reasons stand below the table
+  std::fflush(stdout);  // so that the reasons come after the table
   for (const std::string& reason : comparison.reasons) {
     std::fputs(fmt::format("{}: {}\n", kProgram, reason).c_str(), stderr);
   }

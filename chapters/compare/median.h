@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The middle of some numbers.
+/// The median.
 
 #include <algorithm>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace stagecoach {
 
-/// Of an even count the mean of the two in the middle; none of no numbers.
+/// Of an even number of values, the mean of the two in the middle; of no values, nothing.
 inline std::optional<double> median(std::vector<double> values) {
   if (values.empty()) {
     return std::nullopt;

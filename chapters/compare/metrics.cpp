@@ -21,31 +21,31 @@ class Line {
  public:
   Line(const std::string& text, std::string place)
       : place_(std::move(place)), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
-    require(json_.is_object(), "is no JSON object");
+    require(json_.is_object(), "expected a JSON object");
   }
 
   void require(bool condition, const std::string& what) const {
     if (!condition) {
       throw DataError(
-          fmt::format("{}: {}; the file is damaged, so take a copy or run the program again", place_, what));
+          fmt::format("{}: {}; the file is damaged: use a copy of it or run the program again", place_, what));
     }
   }
 
   bool is_epoch() const { return json_.contains("event") && json_["event"] == "epoch"; }
 
   std::int64_t epoch() const {
-    require(json_.contains("epoch") && json_["epoch"].is_number_integer(), "'epoch' is no whole number");
+    require(json_.contains("epoch") && json_["epoch"].is_number_integer(), "'epoch' must be a whole number");
     const auto epoch = json_["epoch"].get<std::int64_t>();
-    require(is_epoch_number(epoch), fmt::format("'epoch' is {}", epoch));
+    require(is_epoch_number(epoch), fmt::format("'epoch' is out of range: expected 0 to 1000000000, got {}", epoch));
     return epoch;
   }
 
-  /// JSON has no word for what is no number; null stands for it, and for what is unknown.
+  /// JSON cannot express NaN; null means NaN or unknown.
   std::optional<double> number(const char* key) const {
     if (!json_.contains(key) || json_[key].is_null()) {
       return std::nullopt;
     }
-    require(json_[key].is_number(), fmt::format("'{}' is no number", key));
+    require(json_[key].is_number(), fmt::format("'{}' must be a number", key));
     return json_[key].get<double>();
   }
 
@@ -54,10 +54,10 @@ class Line {
     return number("loss").value_or(std::numeric_limits<double>::quiet_NaN());
   }
 
-  /// A number of seconds, not less than none.
+  /// Seconds, finite and not negative.
   std::optional<double> time(const char* key) const {
     const std::optional<double> value = number(key);
-    require(!value || (*value >= 0 && std::isfinite(*value)), fmt::format("'{}' is no time", key));
+    require(!value || (*value >= 0 && std::isfinite(*value)), fmt::format("'{}' must be finite and not negative", key));
     return value;
   }
 
@@ -69,7 +69,7 @@ class Line {
 
   std::optional<std::string> clock() const {
     const bool known = json_.contains("clock");
-    require(!known || json_["clock"].is_string(), "'clock' is no text");
+    require(!known || json_["clock"].is_string(), "'clock' must be a string");
     return known ? std::optional(json_["clock"].get<std::string>()) : std::nullopt;
   }
 
@@ -77,7 +77,7 @@ class Line {
     const Json list = json_.value(key, Json::array());
     const auto is_whole = [](const Json& number) { return number.is_number_integer() && number >= 0; };  // and fits
     require(list.is_array() && std::all_of(list.begin(), list.end(), is_whole),
-            fmt::format("'{}' is no list of whole numbers from 0 to 2^63 - 1", key));
+            fmt::format("'{}' must be a list of whole numbers from 0 to 2^63 - 1", key));
     return list.get<std::vector<std::int64_t>>();
   }
 
@@ -121,13 +121,13 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    throw DataError(
-        fmt::format("{}: cannot be read as the settings of a run; without the file they count as unknown", where));
+    throw DataError(fmt::format(
+        "{}: expected the settings of a run as a JSON object; without this file they count as unknown", where));
   }
   std::map<std::string, std::string> settings;
   for (const auto& [name, value] : json.items()) {
     std::string words = value.is_string() ? value.get<std::string>() : value.dump();
-    if (!words.empty()) {  // such as the schedule of a chapter that has none
+    if (!words.empty()) {  // such as the schedule of a chapter without schedules
       settings[name] = std::move(words);
     }
   }

@@ -41,8 +41,8 @@ class BarPanels {
                                 fmt::format("predicted: {:.3f} s", run.predicted_seconds.value_or(0))};
               }));
     draw_bars(svg_, panel(1), "speed-up", kRow, bars([](const RunSummary& run) {
-                return ChartBar{run.speed_up, run.speed_up ? fmt::format("{:.2f}", *run.speed_up) : "-", run.ideal,
-                                fmt::format("ideal: {:.2f}", run.ideal.value_or(0))};
+                return ChartBar{run.speed_up, run.speed_up ? fmt::format("{:.2f}", *run.speed_up) : "-",
+                                run.ideal_speed_up, fmt::format("ideal: {:.2f}", run.ideal_speed_up.value_or(0))};
               }));
     draw_bars(svg_, panel(2), "idle, in %", kRow, bars([](const RunSummary& run) {
                 const auto percent = [](const std::optional<double>& share) {

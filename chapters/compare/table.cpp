@@ -12,12 +12,12 @@ namespace {
 
 constexpr const char* kUnknown = "-";
 
-/// A heading and how a run's cell below it reads.
+/// A heading, and what the cell of a run below it says.
 struct Column {
   std::string heading;
   std::function<std::string(const RunSummary&)> cell;
-  bool is_text = false;       ///< begins at the left; numbers end at the right
-  bool hide_unknown = false;  ///< left out when no run knows it
+  bool is_text = false;       ///< aligned left; numbers are aligned right
+  bool hide_unknown = false;  ///< left out when it is unknown for all runs
 };
 
 /// fmt's format for a value, or "-".
@@ -30,7 +30,7 @@ std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.1f}%", 100 * *share) : kUnknown;
 }
 
-/// All ranks in MiB while that stays short, else the largest.
+/// All ranks, in MiB, while that is short; otherwise the largest.
 std::string peaks(const RunSummary& run) {
   constexpr std::size_t kShort = 4;
   const auto mebibytes = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1048576); };
@@ -59,7 +59,7 @@ const std::vector<Column>& columns() {
       {"epochs", [](Run r) { return r.epochs; }},
       {"epoch time", [](Run r) { return fmt::format("{:.3f} s", r.seconds); }},
       {"speed-up", [](Run r) { return text_of("{:.2f}", r.speed_up); }},
-      {"ideal", [](Run r) { return text_of("{:.2f}", r.ideal); }},
+      {"ideal speed-up", [](Run r) { return text_of("{:.2f}", r.ideal_speed_up); }},
       {"idle", [](Run r) { return percent(r.idle); }},
       {"predicted idle", [](Run r) { return percent(r.predicted_idle); }},
       {"peak MiB", peaks},
@@ -72,13 +72,13 @@ const std::vector<Column>& columns() {
   return all;
 }
 
-/// How many columns of a terminal a text takes. fmt knows, and fills up to a width accordingly: asked for as many as
-/// there are bytes, which no text exceeds, it adds what is missing.
+/// How many columns of a terminal a text takes. fmt knows this and pads accordingly: when told to pad to as many
+/// columns as there are bytes, which no text exceeds, it adds what is missing.
 std::size_t width_of(const std::string& text) {
   return 2 * text.size() - fmt::format("{:<{}}", text, text.size()).size();
 }
 
-/// Characters that mean something in a Markdown table, as themselves.
+/// Escapes the characters that have a meaning in a Markdown table.
 std::string markdown(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -153,7 +153,7 @@ std::string comparison_table(const Comparison& comparison, TableForm form) {
   return fmt::format(
       "{}\n"
       "Epoch time, idle and predicted idle: medians without the first epoch. Speed-up: over {}.\n"
-      "Ideal: the speed-up over one device when everything balances, ranks x (1 - ideal idle).\n",
+      "Ideal speed-up: over one device when all ranks have equal work, ranks x (1 - ideal idle share).\n",
       plain ? plain_table(rows, shown) : markdown_table(rows, shown), plain ? baseline : markdown(baseline));
 }
 

@@ -10,8 +10,8 @@ namespace stagecoach {
 
 enum class TableForm { plain, markdown };
 
-/// A row a run, a heading above, and below it what the columns mean. Unknown values are "-". In the plain form the
-/// columns line up; Markdown's is for docs/measurements.
+/// One row per run below a heading, and then what the columns mean. Unknown values are "-". In the plain form the
+/// columns line up; the Markdown form is for docs/measurements.
 std::string comparison_table(const Comparison& comparison, TableForm form);
 
 }  // namespace stagecoach

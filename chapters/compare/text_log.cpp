@@ -14,7 +14,7 @@
 namespace stagecoach {
 namespace {
 
-/// Takes a line apart from its left end.
+/// Reads a line from left to right.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
@@ -25,7 +25,7 @@ class Scanner {
     return here;
   }
 
-  /// "1.97", "2e-05", "nan", "-inf"; leaves the line as it was if there is none.
+  /// Reads "1.97", "2e-05", "nan" or "-inf"; if there is no number the line is left as it was.
   template <class Number>
   bool read(Number& value) {
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
@@ -33,7 +33,7 @@ class Scanner {
     return error == std::errc();
   }
 
-  /// What stands before the next ", ", or all. The ", " goes too.
+  /// Returns what is before the next ", ", or everything. The ", " is removed too.
   std::string_view field() {
     const std::string_view field = rest_.substr(0, rest_.find(", "));
     rest_.remove_prefix(std::min(rest_.size(), field.size() + 2));
@@ -46,7 +46,7 @@ class Scanner {
   std::string_view rest_;
 };
 
-/// One of the fields after the time; others, which another framework may print, are passed over.
+/// Reads one of the fields after the time; others, which another framework may print, are ignored.
 void read_field(std::string_view field, EpochRecord& epoch) {
   double value = 0;
   if (field == "virtual") {
@@ -63,7 +63,7 @@ void read_field(std::string_view field, EpochRecord& epoch) {
   }
 }
 
-/// The line without what only a terminal understands, such as "\033[K" or a colour.
+/// The line without terminal escapes, such as "\033[K" or a colour.
 std::string without_escapes(const std::string& line) {
   std::string plain;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -124,7 +124,7 @@ void read_text_log(const std::string& text, const std::string& where, RunRecord&
   std::string before;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
-    // A progress bar goes back to the start of the line, so the epoch's line may stand after a "\r".
+    // A progress bar returns to the start of the line, so the epoch line may follow a "\r".
     std::istringstream parts(line);
     for (std::string part; std::getline(parts, part, '\r');) {
       part = without_escapes(part);
@@ -133,8 +133,8 @@ void read_text_log(const std::string& text, const std::string& where, RunRecord&
         add_epoch(run, *epoch);
       } else if (part.rfind("Epoch: ", 0) == 0 && part.find(", time cost: ") != std::string::npos) {
         throw DataError(
-            fmt::format("{}, line {}: '{}' begins as an epoch's line and goes on otherwise; it should have "
-                        "the form 'Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s'",
+            fmt::format("{}, line {}: the epoch line cannot be read: expected the form 'Epoch: 3, Loss: 1.97, acc: "
+                        "0.49, time cost: 1.83s', got '{}'; correct or remove the line",
                         where, number, printable(part.substr(0, 120))));
       }
       read_setting(part, before, run);

@@ -13,7 +13,8 @@ namespace stagecoach {
 struct Background::Pending::Job {
   const char* name = nullptr;
   std::function<void(Communicator&)> work = nullptr;
-  double given = 0;  // by the rank's clock
+  Activity::Work given_in = {};  // what the rank was working on
+  double given = 0;              // by the rank's clock
   Span span = {};
   std::exception_ptr failure = nullptr;
   bool ended = false;
@@ -86,6 +87,7 @@ Background::Pending Background::run(const char* name, std::function<void(Communi
   auto given = std::make_shared<Pending::Job>();
   given->name = name;
   given->work = std::move(job);
+  given->given_in = current_work();
   given->given = comm_.clock().now();
   const std::lock_guard lock(mutex_);
   jobs_.push_back(given);
@@ -114,7 +116,7 @@ void Background::work(Communicator& comm) {
     const double begin = comm.clock().now();
     if (failure_ == nullptr) {
       try {
-        const Activity activity(job->name);
+        const Activity activity(job->name, job->given_in.stage, job->given_in.microbatch);
         job->work(comm);
       } catch (...) {
         failure_ = std::current_exception();

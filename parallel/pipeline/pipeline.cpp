@@ -18,7 +18,7 @@ Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Pla
       placement_(std::move(placement)),
       comm_(comm),
       log_(comm, placement_.stage_count()) {
-  STAGECOACH_CHECK(entering_.size() == placement_.holder.size(), "pipeline: the shapes of {} stages for {}",
+  STAGECOACH_CHECK(entering_.size() == placement_.stage_to_rank.size(), "pipeline: the shapes of {} stages for {}",
                    entering_.size(), placement_.stage_count());
   for (int s = 0; s < placement_.stage_count(); ++s) {
     STAGECOACH_CHECK(placement_.holds(comm.rank(), s) == stages_.contains(s),
@@ -48,13 +48,13 @@ int Pipeline::tag(int stage, int microbatch, Way way) const {
 void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& hooks) {
   STAGECOACH_CHECK(static_cast<const Placement&>(schedule) == placement_ && schedule.rank_count() == comm_.size(),
                    "pipeline: a schedule of {} ranks and {} stages for {} and {}, or with stages on other ranks",
-                   schedule.rank_count(), schedule.stages, comm_.size(), placement_.stage_count());
+                   schedule.rank_count(), schedule.stage_count(), comm_.size(), placement_.stage_count());
   STAGECOACH_CHECK(static_cast<int>(data.samples.size()) == schedule.microbatches,
                    "pipeline: {} micro-batches for a schedule of {}", data.samples.size(), schedule.microbatches);
-  STAGECOACH_CHECK(schedule.lowered, "pipeline: the schedule lists no communication yet; lower() adds it");
-  STAGECOACH_CHECK(2 * std::int64_t{schedule.microbatches} * schedule.stages <= std::int64_t{kMaxTag} + 1,
+  STAGECOACH_CHECK(schedule.is_lowered, "pipeline: the schedule lists no communication yet; lower() adds it");
+  STAGECOACH_CHECK(2 * std::int64_t{schedule.microbatches} * schedule.stage_count() <= std::int64_t{kMaxTag} + 1,
                    "pipeline: {} micro-batches of {} stages need more tags than {}; take fewer micro-batches per batch",
-                   schedule.microbatches, schedule.stages, kMaxTag);
+                   schedule.microbatches, schedule.stage_count(), kMaxTag);
   results_.clear();  // what a run left that failed
   receives_.clear();
   sends_.clear();

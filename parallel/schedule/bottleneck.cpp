@@ -16,7 +16,7 @@ std::vector<double> equal_shares(const Schedule& schedule) {
   const int ranks = schedule.rank_count();
   std::vector<int> held(schedule.ranks.size());  // stages of each rank
   const auto for_each_held = [&](const auto& see) {
-    for (int stage = 0; stage < schedule.stages; ++stage) {
+    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
       for (int rank = 0; rank < ranks; ++rank) {
         if (schedule.holds(rank, stage)) {
           see(static_cast<std::size_t>(stage), static_cast<std::size_t>(rank));
@@ -25,7 +25,7 @@ std::vector<double> equal_shares(const Schedule& schedule) {
     }
   };
   for_each_held([&](std::size_t, std::size_t rank) { ++held[rank]; });
-  std::vector<double> shares(static_cast<std::size_t>(schedule.stages));
+  std::vector<double> shares(static_cast<std::size_t>(schedule.stage_count()));
   for_each_held([&](std::size_t stage, std::size_t rank) { shares[stage] += 1.0 / (held[rank] * ranks); });
   return shares;
 }
@@ -46,7 +46,7 @@ Costs balanced(const Schedule& schedule, Costs costs) {
 }
 
 int slowest_stage(const Schedule& schedule, const Costs& costs, std::size_t rank) {
-  std::vector<double> seconds(static_cast<std::size_t>(schedule.stages));
+  std::vector<double> seconds(static_cast<std::size_t>(schedule.stage_count()));
   for (const Action& action : schedule.ranks[rank]) {
     seconds[static_cast<std::size_t>(action.stage)] += costs.of(action, rank);
   }

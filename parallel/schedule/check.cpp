@@ -33,17 +33,17 @@ class Problems {
 };
 
 void check_holders(const Schedule& s, Problems& problems) {
-  if (s.stages < 1 || s.microbatches < 1 || s.ranks.empty() || s.holder.size() != static_cast<std::size_t>(s.stages)) {
-    problems.add("{} stages ({} of them dealt to ranks), {} micro-batches, {} ranks: each is at least 1", s.stages,
-                 s.holder.size(), s.microbatches, s.ranks.size());
+  if (s.stage_count() < 1 || s.microbatches < 1 || s.ranks.empty()) {
+    problems.add("{} stages, {} micro-batches and {} ranks: expected at least 1 of each", s.stage_count(),
+                 s.microbatches, s.ranks.size());
     return;
   }
-  if (!s.replicas.empty() && s.replicas.size() != s.holder.size()) {
-    problems.add("replicas of {} stages for {}", s.replicas.size(), s.stages);
+  if (!s.replicas.empty() && s.replicas.size() != s.stage_to_rank.size()) {
+    problems.add("replicas of {} stages for {}", s.replicas.size(), s.stage_count());
     return;
   }
-  for (int stage = 0; stage < s.stages && !problems.full(); ++stage) {
-    const int first = s.holder[static_cast<std::size_t>(stage)];
+  for (int stage = 0; stage < s.stage_count() && !problems.full(); ++stage) {
+    const int first = s.stage_to_rank[static_cast<std::size_t>(stage)];
     const int count = s.replicas_of(stage);
     if (first < 0 || count < 1 || count > s.rank_count() - first) {
       problems.add("stage {} is on no rank", stage);
@@ -53,8 +53,9 @@ void check_holders(const Schedule& s, Problems& problems) {
 
 /// Whether the stage and micro-batch of `action` exist, and its stage on `rank`; otherwise says so.
 bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& problems) {
-  if (action.stage < 0 || action.stage >= s.stages || action.microbatch < 0 || action.microbatch >= s.microbatches) {
-    problems.add("rank {}: {} is outside of {} stages and {} micro-batches", rank, to_string(action), s.stages,
+  if (action.stage < 0 || action.stage >= s.stage_count() || action.microbatch < 0 ||
+      action.microbatch >= s.microbatches) {
+    problems.add("rank {}: {} is outside of {} stages and {} micro-batches", rank, to_string(action), s.stage_count(),
                  s.microbatches);
     return false;
   }
@@ -69,7 +70,7 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
 /// That every computation is one of the schedule's, on its rank; and how often it is there.
 void check_computations(const Schedule& s, Problems& problems) {
   // For each stage and micro-batch a bit an operation.
-  Grid<std::uint8_t> seen(s.stages, s.microbatches);
+  Grid<std::uint8_t> seen(s.stage_count(), s.microbatches);
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
       if (!is_computation(action.operation) || !is_in_range(s, action, rank, problems)) {
@@ -83,7 +84,7 @@ void check_computations(const Schedule& s, Problems& problems) {
       bits |= bit;
     }
   }
-  for (int stage = 0; stage < s.stages; ++stage) {
+  for (int stage = 0; stage < s.stage_count(); ++stage) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
       const unsigned bits = seen.at(stage, i);
       constexpr unsigned kF = 1, kB = 2, kI = 4, kW = 8;
@@ -113,9 +114,9 @@ bool is_backward(Operation operation) {
 /// listed, that there are none.
 void check_updates(const Schedule& s, Problems& problems) {
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
-    std::vector<int> updates(static_cast<std::size_t>(s.stages));  // so far
+    std::vector<int> updates(static_cast<std::size_t>(s.stage_count()));  // so far
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
-      const bool known = action.stage >= 0 && action.stage < s.stages && s.holds(rank, action.stage);
+      const bool known = action.stage >= 0 && action.stage < s.stage_count() && s.holds(rank, action.stage);
       if (action.operation == Operation::update && (!known || s.batch == 0)) {
         problems.add("rank {}: {} {}", rank, to_string(action),
                      s.batch == 0 ? "in a schedule of one step, which is updated after it" : "is of another rank");
@@ -127,12 +128,14 @@ void check_updates(const Schedule& s, Problems& problems) {
         }
         ++next;
       } else if (known && s.batch > 0 && is_backward(action.operation) &&
-                 action.microbatch / s.unit(action.stage) != updates[static_cast<std::size_t>(action.stage)]) {
+                 action.microbatch / s.microbatches_per_update(action.stage) !=
+                     updates[static_cast<std::size_t>(action.stage)]) {
         problems.add("rank {}: {} belongs to update {}, and {} are done", rank, to_string(action),
-                     action.microbatch / s.unit(action.stage), updates[static_cast<std::size_t>(action.stage)]);
+                     action.microbatch / s.microbatches_per_update(action.stage),
+                     updates[static_cast<std::size_t>(action.stage)]);
       }
     }
-    for (int stage = 0; stage < s.stages && s.batch > 0; ++stage) {
+    for (int stage = 0; stage < s.stage_count() && s.batch > 0; ++stage) {
       if (s.holds(rank, stage) && updates[static_cast<std::size_t>(stage)] < s.updates(stage)) {
         problems.add("rank {}: {} is missing", rank,
                      to_string({Operation::update, stage, updates[static_cast<std::size_t>(stage)]}));
@@ -166,7 +169,7 @@ void check_messages(const Schedule& s, Problems& problems) {
   const auto bit_of = [](Operation operation) {
     return 1U << (static_cast<unsigned>(operation) - static_cast<unsigned>(Operation::send_forward));
   };
-  Grid<std::uint8_t> seen(s.stages, s.microbatches);
+  Grid<std::uint8_t> seen(s.stage_count(), s.microbatches);
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
       if (!is_message(action.operation) || !is_in_range(s, action, rank, problems)) {
@@ -180,7 +183,7 @@ void check_messages(const Schedule& s, Problems& problems) {
       seen.at(action.stage, action.microbatch) |= static_cast<std::uint8_t>(bit_of(action.operation));
     }
   }
-  for (int stage = 0; stage < s.stages; ++stage) {
+  for (int stage = 0; stage < s.stage_count(); ++stage) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
       for (const Operation operation : kKinds) {
         if ((seen.at(stage, i) & bit_of(operation)) == 0 && is_wanted(s, {operation, stage, i})) {
@@ -243,7 +246,7 @@ void check_reductions(const Schedule& s, Problems& problems) {
     std::map<int, int> reductions;  // of each stage, so far
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
       if (action.operation == Operation::reduce_grad) {
-        const bool is_of_rank = action.stage >= 0 && action.stage < s.stages && s.holds(rank, action.stage);
+        const bool is_of_rank = action.stage >= 0 && action.stage < s.stage_count() && s.holds(rank, action.stage);
         const int next = s.batch > 0 ? reductions[action.stage] : Action::kAllMicrobatches;
         if (!is_of_rank) {
           problems.add("rank {}: {} is of another rank", rank, to_string(action));
@@ -327,7 +330,7 @@ std::vector<std::string> check(const Schedule& schedule) {
   if (problems.any()) {
     return problems.take();
   }
-  if (!schedule.lowered) {
+  if (!schedule.is_lowered) {
     check_deadlock(lower(schedule), false, problems);
     return problems.take();
   }

@@ -10,10 +10,10 @@ namespace stagecoach {
 DependencyReplay::DependencyReplay(const Schedule& schedule, bool sends_wait)
     : schedule_(schedule),
       sends_wait_(sends_wait),
-      done_(schedule.stages, schedule.microbatches),
+      done_(schedule.stage_count(), schedule.microbatches),
       next_(schedule.ranks.size()),
       reductions_(schedule.ranks.size()) {
-  STAGECOACH_CHECK(schedule.lowered, "the schedule lists no communication yet; lower() adds it");
+  STAGECOACH_CHECK(schedule.is_lowered, "the schedule lists no communication yet; lower() adds it");
 }
 
 std::optional<Action> DependencyReplay::missing(const Action& action) const {
@@ -65,7 +65,7 @@ std::optional<Action> DependencyReplay::input_missing(const Action& computation)
   const auto [operation, stage, microbatch] = computation;
   const bool goes_forward = operation == Operation::forward;
   const int from = goes_forward ? stage - 1 : stage + 1;
-  if (from < 0 || from == schedule_.stages) {
+  if (from < 0 || from == schedule_.stage_count()) {
     return std::nullopt;
   }
   if (schedule_.rank_of(from, microbatch) == schedule_.rank_of(stage, microbatch)) {
@@ -87,7 +87,7 @@ std::optional<Action> DependencyReplay::input_missing(const Action& computation)
 std::optional<Action> DependencyReplay::gradient_missing(const Action& reduction_or_update) const {
   const int stage = reduction_or_update.stage;
   const bool whole_step = schedule_.batch == 0;
-  const int unit = whole_step ? schedule_.microbatches : schedule_.unit(stage);
+  const int unit = whole_step ? schedule_.microbatches : schedule_.microbatches_per_update(stage);
   const int first = whole_step ? 0 : reduction_or_update.microbatch * unit;
   for (int i = first; i < std::min(first + unit, schedule_.microbatches); ++i) {
     if (!has(stage, i, kWeightGradient)) {

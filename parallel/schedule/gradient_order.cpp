@@ -78,7 +78,8 @@ std::vector<double> peak_waiting_bytes(const Schedule& schedule, const std::vect
 }
 
 std::vector<int> peak_waiting_gradients(const Schedule& schedule) {
-  const auto peaks = peak_waiting_bytes(schedule, std::vector<double>(static_cast<std::size_t>(schedule.stages), 1));
+  const auto peaks =
+      peak_waiting_bytes(schedule, std::vector<double>(static_cast<std::size_t>(schedule.stage_count()), 1));
   return {peaks.begin(), peaks.end()};
 }
 

@@ -34,7 +34,8 @@ template <class T>
 class MessageGrid {
  public:
   explicit MessageGrid(const Schedule& schedule)
-      : forward_(schedule.stages, schedule.microbatches), backward_(schedule.stages, schedule.microbatches) {}
+      : forward_(schedule.stage_count(), schedule.microbatches),
+        backward_(schedule.stage_count(), schedule.microbatches) {}
   T& at(const Action& receive) {
     return (goes_forward(receive) ? forward_ : backward_).at(receive.stage, receive.microbatch);
   }

@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/rank_actions.h"
+#include "parallel/schedule/schedule_table.h"
 
 namespace stagecoach {
 namespace {
@@ -77,15 +78,16 @@ void require_legal_group(const char* name, int p, int m, int group) {
   }
 }
 
-}  // namespace
-
-Schedule interleaved_schedule(int p, int m, int v, int group) {
+/// 1F1B over v chunks per rank, in groups of `group` micro-batches (0: p): less idle time for more messages.
+/// Source: Narayanan et al., "Efficient large-scale language model training", 2021, section 2.2. With v = 1 it is 1F1B.
+/// Legal groups: p <= group <= m, and m mod group is 0 or at least p. `name` is that of the schedule, for errors.
+Schedule interleaved_schedule(const char* name, int p, int m, int v, int group) {
   if (v == 1) {
-    return one_f_one_b_schedule(p, m);
+    return make_schedule("1f1b", p, m);
   }
   Schedule empty = empty_schedule(p, m, v);  // refuses sizes below 1
   const int n = group == 0 ? p : group;
-  require_legal_group("interleaved", p, m, n);
+  require_legal_group(name, p, m, n);
   const std::vector<Turn> order = turns(m, v, n);
   return for_each_rank(std::move(empty), [&](RankActions rank, int r) {
     const auto turn = [&](int i) { return order[static_cast<std::size_t>(i)]; };
@@ -95,9 +97,14 @@ Schedule interleaved_schedule(int p, int m, int v, int group) {
   });
 }
 
+/// Interleaved 1F1B with half its extra warm-up, and the weight gradients apart, as in ZB-H1: with v = 1 it is ZB-H1.
+/// Legal groups are those of the interleaved order, and one of all micro-batches (0: p, or all if they are fewer).
+/// Source: Qi et al., "Zero bubble pipeline parallelism", 2023, section 2.1, over chunks as PyTorch's
+/// ScheduleInterleavedZeroBubble has it. Its tables are equal where it takes the same group: m / max(1, m / p), each
+/// quotient rounded down. It needs m to be a multiple of that; here the last group may be smaller.
 Schedule interleaved_zero_bubble_schedule(int p, int m, int v, int group) {
   if (v == 1) {
-    return zero_bubble_h1_schedule(p, m);
+    return make_schedule("zb-h1", p, m);
   }
   Schedule empty = empty_schedule(p, m, v);  // refuses sizes below 1
   const int n = group == 0 ? std::min(p, m) : group;
@@ -116,6 +123,9 @@ Schedule interleaved_zero_bubble_schedule(int p, int m, int v, int group) {
   });
 }
 
+/// All micro-batches through the first chunk, then through the next; backwards likewise from the last chunk on.
+/// A chunk's gradients are whole as soon as its turn is over, at the price of m v activations.
+/// Source: Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
 Schedule looped_breadth_first_schedule(int p, int m, int v) {
   return for_each_rank(empty_schedule(p, m, v), [&](RankActions rank, int r) {
     for (int chunk = 0; chunk < v; ++chunk) {
@@ -129,6 +139,83 @@ Schedule looped_breadth_first_schedule(int p, int m, int v) {
       }
     }
   });
+}
+
+constexpr const char* kIdleShare = "(p - 1) / (v m + p - 1)";
+
+std::optional<double> idle_of_chunks(const ScheduleSizes& s, const PassTimes& t) {
+  return idle_where(s.microbatches >= s.ranks || s.chunks == 1, (s.ranks - 1) * t.total() / s.chunks);
+}
+int group_of(const ScheduleSizes& s) { return s.group == 0 ? std::min(s.ranks, s.microbatches) : s.group; }
+int peak_of_interleaved(const ScheduleSizes& s, int rank) {
+  const int warm_up = 2 * (s.ranks - rank - 1) + (s.chunks - 1) * group_of(s);
+  return std::min(s.microbatches * s.chunks, s.chunks == 1 ? s.ranks - rank : warm_up + 1);
+}
+
+}  // namespace
+
+ScheduleKind interleaved_kind() {
+  return {.name = "interleaved",
+          .summary = "1F1B over chunks; senders wait for their receivers",
+          .most_chunks = kAnyChunks,
+          .takes_group = true,
+          .sends_wait = true,  // as in Megatron-LM and AscendSpeed
+          .idle_share = kIdleShare,
+          .idle_domain = "m >= p",
+          .idle = idle_of_chunks,
+          .peak_activations = peak_of_interleaved,
+          .make = [](const ScheduleSizes& s) {
+            return interleaved_schedule("interleaved", s.ranks, s.microbatches, s.chunks, s.group);
+          }};
+}
+
+ScheduleKind foldx_fifo_kind() {
+  return {.name = "foldx_fifo",
+          .summary = "the order of interleaved; no sender waits",
+          .most_chunks = kAnyChunks,
+          .takes_group = true,
+          .idle_share = kIdleShare,
+          .idle_domain = "m >= p",
+          .idle = idle_of_chunks,
+          .peak_activations = peak_of_interleaved,
+          .make = [](const ScheduleSizes& s) {
+            return interleaved_schedule("foldx_fifo", s.ranks, s.microbatches, s.chunks, s.group);
+          }};
+}
+
+ScheduleKind looped_breadth_first_kind() {
+  return {
+      .name = "foldx_aiao",
+      .summary = "looped breadth-first: chunk by chunk, all micro-batches through each",
+      .most_chunks = kAnyChunks,
+      .idle_share = kIdleShare,
+      .idle_domain = "m >= p",
+      .idle = idle_of_chunks,
+      .peak_activations = [](const ScheduleSizes& s, int) { return s.microbatches * s.chunks; },
+      .make = [](const ScheduleSizes& s) { return looped_breadth_first_schedule(s.ranks, s.microbatches, s.chunks); }};
+}
+
+ScheduleKind interleaved_zero_bubble_kind() {
+  return {.name = "interleaved-zb",
+          .summary = "zb-h1 over chunks",
+          .most_chunks = kAnyChunks,
+          .takes_group = true,
+          .splits_backward = true,
+          .idle_share = "(p - 1) / (3 v m + p - 1)",
+          .idle_domain = "m >= p",
+          .idle =
+              [](const ScheduleSizes& s, const PassTimes& t) {
+                return idle_where(s.microbatches >= s.ranks && t.weights_fit(),
+                                  (s.ranks - 1) * t.without_weight() / s.chunks);
+              },
+          .peak_activations =
+              [](const ScheduleSizes& s, int) {
+                return std::min(s.microbatches * s.chunks, (s.chunks - 1) * group_of(s) + s.ranks);
+              },
+          .make =
+              [](const ScheduleSizes& s) {
+                return interleaved_zero_bubble_schedule(s.ranks, s.microbatches, s.chunks, s.group);
+              }};
 }
 
 }  // namespace stagecoach

@@ -76,7 +76,7 @@ class Kept {
 Ledger make_ledger(const Schedule& schedule, Versions versions) {
   STAGECOACH_CHECK(schedule.batch > 0, "ledger: the schedule lists no updates");
   std::vector<std::vector<int>> forwards;
-  for (int s = 0; s < schedule.stages; ++s) {
+  for (int s = 0; s < schedule.stage_count(); ++s) {
     forwards.push_back(versions_of_forwards(schedule, s, versions));
   }
   Ledger ledger(schedule.ranks.size());
@@ -151,12 +151,12 @@ std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, c
 }
 
 std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& ledger) {
-  std::vector<std::vector<int>> delays(static_cast<std::size_t>(schedule.stages),
+  std::vector<std::vector<int>> delays(static_cast<std::size_t>(schedule.stage_count()),
                                        std::vector<int>(static_cast<std::size_t>(schedule.microbatches)));
   for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
     if (action.operation == Operation::forward) {
       delays[static_cast<std::size_t>(action.stage)][static_cast<std::size_t>(action.microbatch)] =
-          action.microbatch / schedule.unit(action.stage) - ledger[r][place];
+          action.microbatch / schedule.microbatches_per_update(action.stage) - ledger[r][place];
     }
   });
   return delays;
@@ -171,7 +171,7 @@ std::vector<int> largest_delays(const Schedule& schedule, const Ledger& ledger) 
 }
 
 std::string to_text(const Schedule& schedule, const Ledger& ledger) {
-  const auto stages = static_cast<std::size_t>(schedule.stages);
+  const auto stages = static_cast<std::size_t>(schedule.stage_count());
   std::vector<std::vector<std::string>> cells(static_cast<std::size_t>(schedule.microbatches),
                                               std::vector<std::string>(stages));
   for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {

@@ -93,7 +93,7 @@ class EndsOfSenders {
  public:
   explicit EndsOfSenders(const Schedule& computations) : ends_(computations.ranks.size()), sent_(computations) {
     const Schedule lowered = lower(computations);
-    const Simulation simulation = simulate(lowered, Costs::uniform(lowered.stages, 1, 1, 1));
+    const Simulation simulation = simulate(lowered, Costs::uniform(lowered.stage_count(), 1, 1, 1));
     for (std::size_t r = 0; r < lowered.ranks.size(); ++r) {
       for (std::size_t i = 0; i < lowered.ranks[r].size(); ++i) {
         const Action& action = lowered.ranks[r][i];
@@ -150,16 +150,22 @@ std::vector<Action> lower_rank(const Schedule& schedule, const std::vector<Actio
 /// Whether there is a stage `stage` and another rank runs it on the micro-batch of `computation`.
 bool is_elsewhere(const Schedule& schedule, int stage, const Action& computation) {
   const int microbatch = computation.microbatch;
-  return stage >= 0 && stage < schedule.stages &&
+  return stage >= 0 && stage < schedule.stage_count() &&
          schedule.rank_of(stage, microbatch) != schedule.rank_of(computation.stage, microbatch);
 }
 
-/// A reduction of each stage after its last weight gradient, and after the message that this one may have sent.
+/// A reduction of each stage that has none: after its last weight gradient, and after the message that this one may
+/// have sent.
 std::vector<Action> with_reductions_of_rank(const std::vector<Action>& actions) {
   std::map<int, std::size_t> last;  // weight gradient of each stage
   for (std::size_t i = 0; i < actions.size(); ++i) {
     if (gives_weight_gradient(actions[i].operation)) {
       last[actions[i].stage] = i;
+    }
+  }
+  for (const Action& action : actions) {
+    if (action.operation == Operation::reduce_grad) {
+      last.erase(action.stage);
     }
   }
   for (auto& [stage, i] : last) {
@@ -227,9 +233,9 @@ int receives_from_text(const std::string& text) {
 }
 
 Schedule lower(const Schedule& computations, const LowerOptions& options) {
-  STAGECOACH_CHECK(!computations.lowered, "lower: the communication of this schedule is listed already");
+  STAGECOACH_CHECK(!computations.is_lowered, "lower: the communication of this schedule is listed already");
   Schedule lowered = computations;
-  lowered.lowered = true;
+  lowered.is_lowered = true;
   lowered.sends_wait = options.sends_wait;
   std::optional<EndsOfSenders> ends;
   if (options.sends_wait && options.receives > 0) {
@@ -247,10 +253,9 @@ Schedule lower(const Schedule& computations, const LowerOptions& options) {
 }
 
 Schedule with_reductions(const Schedule& schedule) {
-  STAGECOACH_CHECK(schedule.lowered && schedule.batch == 0, "with_reductions: needs a lowered schedule of one step");
+  STAGECOACH_CHECK(schedule.is_lowered && schedule.batch == 0, "with_reductions: needs a lowered schedule of one step");
   Schedule reduced = schedule;
   for (auto& actions : reduced.ranks) {
-    std::erase_if(actions, [](const Action& action) { return action.operation == Operation::reduce_grad; });
     actions = with_reductions_of_rank(actions);
   }
   return reduced;

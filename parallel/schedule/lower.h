@@ -43,7 +43,8 @@ Schedule lower(const Schedule& computations, const LowerOptions& options = {});
 
 /// Data parallel: the same pipeline runs several times, each on its part of a batch, so each stage's gradients are
 /// summed over the pipelines. Adds the reductions to a lowered schedule of one step: of each stage after its last
-/// weight gradient, when the rank may have other stages still to run.
+/// weight gradient, when the rank may have other stages still to run. A reduction that is listed already stays in its
+/// place.
 Schedule with_reductions(const Schedule& schedule);
 
 /// The send that follows `computation`; nothing if no other rank needs its result.

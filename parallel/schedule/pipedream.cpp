@@ -74,7 +74,7 @@ class Replica {
         own.push_back(i);
       }
     }
-    const int unit = schedule_.unit(stage_);
+    const int unit = schedule_.microbatches_per_update(stage_);
     const auto count = static_cast<int>(own.size());
     for (int step = 0; step < count + warm_up; ++step) {
       if (step < count) {
@@ -114,10 +114,10 @@ Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, 
   require_sizes(replicas, microbatches, batch);
   require_batch(replicas, batch, versions);
   const int ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
-  Schedule schedule{contiguous_placement(replicas), static_cast<int>(replicas.size()), microbatches,
+  Schedule schedule{contiguous_placement(replicas), microbatches,
                     std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks)), batch};
   const int stretch = versions == Versions::flush ? batch : microbatches;  // what runs without draining
-  for (int s = 0; s < schedule.stages; ++s) {
+  for (int s = 0; s < schedule.stage_count(); ++s) {
     for (int number = 0; number < schedule.replicas_of(s); ++number) {
       Replica replica(schedule, s, number);
       auto& actions = schedule.ranks[static_cast<std::size_t>(schedule.rank_of(s, number))];

@@ -16,7 +16,7 @@ int Placement::stage_of(int rank) const {
 Placement round_robin_placement(int stages, int ranks) {
   Placement placement{std::vector<int>(static_cast<std::size_t>(stages))};
   for (int s = 0; s < stages; ++s) {
-    placement.holder[static_cast<std::size_t>(s)] = s % ranks;
+    placement.stage_to_rank[static_cast<std::size_t>(s)] = s % ranks;
   }
   return placement;
 }
@@ -25,7 +25,7 @@ Placement contiguous_placement(const std::vector<int>& replicas) {
   Placement placement{{}, replicas};
   int first = 0;
   for (const int count : replicas) {
-    placement.holder.push_back(first);
+    placement.stage_to_rank.push_back(first);
     first += count;
   }
   return placement;
@@ -34,10 +34,10 @@ Placement contiguous_placement(const std::vector<int>& replicas) {
 Placement v_placement(int ranks) {
   Placement placement;
   for (int rank = 0; rank < ranks; ++rank) {
-    placement.holder.push_back(rank);
+    placement.stage_to_rank.push_back(rank);
   }
   for (int rank = ranks - 1; rank >= 0; --rank) {
-    placement.holder.push_back(rank);
+    placement.stage_to_rank.push_back(rank);
   }
   return placement;
 }

@@ -9,19 +9,19 @@ namespace stagecoach {
 struct Placement {
   /// The rank that holds each stage; of a replicated stage the first of those that do. With c stages a rank, rank r
   /// usually holds stages r, r + p, r + 2p, …: chunks.
-  std::vector<int> holder = {};
+  std::vector<int> stage_to_rank = {};
   /// How many ranks hold each stage, side by side; empty: one each. Micro-batch i is that of replica i mod n, forward
   /// and backward (Narayanan et al., "PipeDream", 2019, section 3.2: 1F1B-RR).
   std::vector<int> replicas = {};
 
-  int stage_count() const { return static_cast<int>(holder.size()); }
+  int stage_count() const { return static_cast<int>(stage_to_rank.size()); }
   int replicas_of(int stage) const { return replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)]; }
   /// The rank that runs `stage` on `microbatch`.
   int rank_of(int stage, int microbatch) const {
-    return holder[static_cast<std::size_t>(stage)] + microbatch % replicas_of(stage);
+    return stage_to_rank[static_cast<std::size_t>(stage)] + microbatch % replicas_of(stage);
   }
   bool holds(int rank, int stage) const {
-    const int first = holder[static_cast<std::size_t>(stage)];
+    const int first = stage_to_rank[static_cast<std::size_t>(stage)];
     return rank >= first && rank < first + replicas_of(stage);
   }
   /// The first of the stages that `rank` holds; -1 if it holds none.

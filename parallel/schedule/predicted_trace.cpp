@@ -71,7 +71,7 @@ class StepWriter {
   /// The same at both ends of a message.
   std::uint64_t message_id(const Action& receive) const {
     const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
-    const std::uint64_t stages = step_ * static_cast<std::uint64_t>(schedule_.stages);
+    const std::uint64_t stages = step_ * static_cast<std::uint64_t>(schedule_.stage_count());
     const std::uint64_t pair = (stages + static_cast<std::uint64_t>(receive.stage)) * microbatches +
                                static_cast<std::uint64_t>(receive.microbatch);
     return 2 * pair + (receive.operation == Operation::receive_backward ? 1 : 0);

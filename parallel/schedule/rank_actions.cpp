@@ -11,10 +11,9 @@ Schedule empty_schedule(const Placement& placement, int ranks, int microbatches)
     throw UsageError(fmt::format("a schedule of {} ranks, {} micro-batches and {} stages: expected at least 1 of each",
                                  ranks, microbatches, placement.stage_count()));
   }
-  Schedule schedule{placement, placement.stage_count(), microbatches,
-                    std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
+  Schedule schedule{placement, microbatches, std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
   const auto passes =
-      static_cast<std::size_t>(microbatches) * static_cast<std::size_t>(ceil_div(schedule.stages, ranks));
+      static_cast<std::size_t>(microbatches) * static_cast<std::size_t>(ceil_div(schedule.stage_count(), ranks));
   for (auto& actions : schedule.ranks) {
     actions.reserve(3 * passes);
   }

@@ -63,7 +63,7 @@ Schedule forwards_of(const Schedule& schedule) {
 
 Schedule computations_of(const Schedule& schedule) {
   Schedule computations = without(schedule, is_communication);
-  computations.lowered = false;
+  computations.is_lowered = false;
   computations.sends_wait = false;
   return computations;
 }

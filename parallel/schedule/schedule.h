@@ -76,23 +76,22 @@ std::string to_string(const Action& action);
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 struct Schedule : Placement {
-  int stages = 0;
   int microbatches = 0;
   /// What each rank does, in its order.
   std::vector<std::vector<Action>> ranks = {};
   /// Micro-batches of a batch, when the updates are listed. 0: the schedule is one step, and they follow after it.
   int batch = 0;
   /// Whether communication is listed (see lower.h).
-  bool lowered = false;
+  bool is_lowered = false;
   /// Whether a send ends only when its receiver has taken the message. Otherwise the rank goes on at once.
   bool sends_wait = false;
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
   /// Micro-batches from one update of a stage to the next: whole batches, in which each replica has as many as the
   /// others. The last ones of a schedule may be fewer.
-  int unit(int stage) const { return std::lcm(batch, replicas_of(stage)); }
+  int microbatches_per_update(int stage) const { return std::lcm(batch, replicas_of(stage)); }
   /// How often a stage is updated.
-  int updates(int stage) const { return batch == 0 ? 0 : ceil_div(microbatches, unit(stage)); }
+  int updates(int stage) const { return batch == 0 ? 0 : ceil_div(microbatches, microbatches_per_update(stage)); }
   bool operator==(const Schedule&) const = default;
 };
 

@@ -1,8 +1,9 @@
 #pragma once
 /// @file
-/// The table of schedules: a row for each, with its name, what it takes, and what is known of it. Flags, help, chapters
-/// and tests read the rows.
+/// What is known of each schedule: its name, what it takes, its idle time and memory. Flags, help, chapters and tests
+/// read the rows; schedule_table.h lists them.
 
+#include <algorithm>
 #include <climits>
 #include <optional>
 #include <string>
@@ -26,9 +27,14 @@ struct PassTimes {
   double backward_input = 1;
   double backward_weight = 1;
   double total() const { return forward + backward_input + backward_weight; }
+  bool are_equal() const { return forward == backward_input && forward == backward_weight; }
+  /// tF + tI - tW, of which the idle time of zero bubble schedules is a multiple, and what they need for that: weight
+  /// gradients that fit where they are put.
+  double without_weight() const { return forward + backward_input - backward_weight; }
+  bool weights_fit() const { return backward_weight <= std::min(forward, backward_input); }
 };
 
-/// One schedule, and what is known of it. A new one is its generator and a row in schedule_kinds.cpp.
+/// One schedule, and what is known of it; tests/parallel/schedule_kinds_test.cpp proves that.
 struct ScheduleKind {
   std::string name;     ///< of --schedule
   std::string summary;  ///< one line
@@ -53,14 +59,18 @@ struct ScheduleKind {
 };
 inline constexpr int kAnyChunks = INT_MAX;
 
+/// `idle` where `holds`; nothing elsewhere.
+inline std::optional<double> idle_where(bool holds, double idle) { return holds ? std::optional(idle) : std::nullopt; }
+
 /// Every schedule, one row each.
 const std::vector<ScheduleKind>& schedule_kinds();
 /// The row of `name`, or nullptr.
 const ScheduleKind* find_schedule(const std::string& name);
 /// The names of the rows, in their order.
 const std::vector<std::string>& schedule_names();
-/// Makes the schedule of that name; v = 0 stands for as few chunks as it takes. Throws UsageError for a name that is
-/// not known, and for chunks or groups in a schedule that has none.
+/// Makes the schedule of that name for p >= 1 ranks, m >= 1 micro-batches and v chunks per rank; v = 0 stands for as
+/// few chunks as it takes, group = 0 for its own choice. Throws UsageError for a name that is not known, for chunks or
+/// groups in a schedule that has none, and for sizes that it cannot take; the error names the nearest ones that it can.
 Schedule make_schedule(const std::string& name, int p, int m, int v = 0, int group = 0);
 
 struct IdleFormula {
@@ -68,8 +78,8 @@ struct IdleFormula {
   std::optional<double> share;  ///< 0 … 1; none outside of the formula's domain
   std::string domain;           ///< "m >= p"; empty where it holds for all sizes
 };
-/// The idle share of a step in theory, with stages and passes (F, I and W) that take equally long. None for a name that
-/// is not known.
+/// The idle share of a step in theory, with stages and passes (F, I and W) that take equally long, for p, m, v >= 1.
+/// None for a name that is not known.
 std::optional<IdleFormula> idle_formula(const std::string& schedule, int p, int m, int v);
 
 }  // namespace stagecoach

@@ -65,9 +65,9 @@ class RankTimes {
         costs_(costs),
         seconds_(seconds),
         next_(seconds.size()),
-        outputs_(schedule.stages, schedule.microbatches),
-        gradients_(schedule.stages, schedule.microbatches),
-        whole_(schedule.stages, schedule.batch > 0 ? schedule.microbatches : 0),
+        outputs_(schedule.stage_count(), schedule.microbatches),
+        gradients_(schedule.stage_count(), schedule.microbatches),
+        whole_(schedule.stage_count(), schedule.batch > 0 ? schedule.microbatches : 0),
         messages_(schedule, costs),
         free_(schedule.ranks.size(), 0),
         reduced_(schedule.ranks.size(), 0) {}
@@ -126,7 +126,7 @@ class RankTimes {
     if (operation == Operation::forward && stage > 0) {
       return outputs_.at(stage - 1, microbatch);
     }
-    if (gives_input_gradient(operation) && stage + 1 < schedule_.stages) {
+    if (gives_input_gradient(operation) && stage + 1 < schedule_.stage_count()) {
       return gradients_.at(stage + 1, microbatch);
     }
     return 0;
@@ -139,7 +139,7 @@ class RankTimes {
       gradients_.at(stage, microbatch) = end;
     }
     if (gives_weight_gradient(operation) && schedule_.batch > 0) {
-      double& whole = whole_.at(stage, microbatch / schedule_.unit(stage));
+      double& whole = whole_.at(stage, microbatch / schedule_.microbatches_per_update(stage));
       whole = std::max(whole, end);
     }
   }
@@ -188,7 +188,7 @@ double Costs::of(const Action& action, std::size_t rank) const {
 namespace {
 
 void require_costs(const Schedule& schedule, const Costs& costs) {
-  const auto stages = static_cast<std::size_t>(schedule.stages);
+  const auto stages = static_cast<std::size_t>(schedule.stage_count());
   STAGECOACH_CHECK(costs.forward.size() == stages && costs.backward.size() == stages &&
                        costs.backward_input.size() == stages && costs.backward_weight.size() == stages &&
                        costs.message.size() + 1 == stages &&
@@ -299,7 +299,7 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
 }
 
 std::vector<int> peak_activations(const Schedule& schedule) {
-  const auto peaks = peak_bytes(schedule, std::vector<double>(static_cast<std::size_t>(schedule.stages), 1));
+  const auto peaks = peak_bytes(schedule, std::vector<double>(static_cast<std::size_t>(schedule.stage_count()), 1));
   return {peaks.begin(), peaks.end()};
 }
 

@@ -132,12 +132,12 @@ std::vector<Action> rank_from(std::string_view line, Place place, int& left_out)
 
 /// Notes that the rank of this line holds `stage`.
 void hold(Schedule& schedule, int stage, const Place& place) {
-  if (stage >= schedule.stages) {
-    schedule.stages = stage + 1;
-    schedule.holder.resize(static_cast<std::size_t>(schedule.stages), -1);
+  const auto place_of_stage = static_cast<std::size_t>(stage);
+  if (stage >= schedule.stage_count()) {
+    schedule.stage_to_rank.resize(place_of_stage + 1, -1);
   }
   const int rank = schedule.rank_count() - 1;
-  int& holder = schedule.holder[static_cast<std::size_t>(stage)];
+  int& holder = schedule.stage_to_rank[place_of_stage];
   if (holder != -1 && holder != rank) {
     place.refuse(fmt::format("stage {} is on rank {} already; a stage lives on one rank", stage, holder));
   }
@@ -156,11 +156,11 @@ int note_communication(Schedule& schedule) {
   int reductions = 0;
   for (const auto& actions : schedule.ranks) {
     for (const Action& action : actions) {
-      schedule.lowered = schedule.lowered || is_message(action.operation);
+      schedule.is_lowered = schedule.is_lowered || is_message(action.operation);
       reductions += action.operation == Operation::reduce_grad ? 1 : 0;
     }
   }
-  if (schedule.lowered) {
+  if (schedule.is_lowered) {
     return 0;
   }
   schedule = computations_of(schedule);
@@ -183,6 +183,8 @@ std::string to_text(const Schedule& schedule) {
 }
 
 Schedule schedule_from_text(std::string_view text, const std::string& where, int* left_out) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of UTF-8: some editors write it at the beginning
+  text.remove_prefix(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
   Schedule schedule;
   const auto separators = std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '\n'; });
   int ignored = 0;
@@ -204,11 +206,11 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
   if (!has_computations(schedule)) {
     throw UsageError(fmt::format("{}: there is no computation in it", where));
   }
-  if (std::int64_t{schedule.stages} * schedule.microbatches > kMaxPairs) {
+  if (std::int64_t{schedule.stage_count()} * schedule.microbatches > kMaxPairs) {
     throw UsageError(
         fmt::format("{}: {} stages and {} micro-batches are more than {} pairs, the most that a table can "
                     "have",
-                    where, schedule.stages, schedule.microbatches, kMaxPairs));
+                    where, schedule.stage_count(), schedule.microbatches, kMaxPairs));
   }
   ignored += note_communication(schedule);
   if (left_out != nullptr) {

@@ -18,9 +18,9 @@ std::size_t border_of(const Action& message) {
 }
 
 void require_sizes(const Schedule& schedule, const std::vector<double>& message_bytes) {
-  STAGECOACH_CHECK(schedule.lowered && message_bytes.size() + 1 == static_cast<std::size_t>(schedule.stages),
+  STAGECOACH_CHECK(schedule.is_lowered && message_bytes.size() + 1 == static_cast<std::size_t>(schedule.stage_count()),
                    "traffic: sizes of {} messages for {} stages; and the schedule must be lowered",
-                   message_bytes.size(), schedule.stages);
+                   message_bytes.size(), schedule.stage_count());
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vect
 }
 
 std::vector<int> peak_receives(const Schedule& schedule) {
-  const auto borders = static_cast<std::size_t>(std::max(schedule.stages - 1, 0));
+  const auto borders = static_cast<std::size_t>(std::max(schedule.stage_count() - 1, 0));
   const auto peaks = peak_receive_bytes(schedule, std::vector<double>(borders, 1));
   return {peaks.begin(), peaks.end()};
 }

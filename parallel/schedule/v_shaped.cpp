@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <queue>
 
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/rank_actions.h"
+#include "parallel/schedule/schedule_table.h"
 
 namespace stagecoach {
 namespace {
@@ -59,8 +59,10 @@ Schedule v_schedule(int p, int m, int least, const Body& body) {
   return n == m ? whole : with_fewer_microbatches(whole, m);
 }
 
-}  // namespace
-
+/// ZB-V: no rank waits between its first and its last action, as in ZB-H2, with the memory of 1F1B's first rank: 2 p
+/// activations of half a rank's layers. That needs tF = tI = tW and m >= 2 p - 1; fewer micro-batches take that order
+/// without those that are missing. Source: Qi et al., 2023, section 6; Qi et al., "Pipeline parallelism with
+/// controllable memory", 2024, section 3. The tables are those of PyTorch's ScheduleZBVZeroBubble.
 Schedule zero_bubble_v_schedule(int p, int m) {
   return v_schedule(p, m, 2 * p - 1, [&](Arm down, Arm up, int r, int n) {
     repeat(2 * (p - r) - 1, [&] { down.forward(); });
@@ -90,6 +92,12 @@ Schedule zero_bubble_v_schedule(int p, int m) {
   });
 }
 
+/// DualPipe cut in half: both directions of DeepSeek's pipeline are the two arms of a V. In its steady state a rank
+/// runs a forward of one arm with a backward of the other, so that one computes while the other communicates; here one
+/// after the other. 2 p + 1 activations of half a rank's layers. Whole for m >= 2 p; fewer micro-batches take that
+/// order without those that are missing, where PyTorch refuses. Source: DeepSeek-AI, "DeepSeek-V3 technical report",
+/// 2024, section 3.2.1, and its DualPipe repository. The tables are those of PyTorch's ScheduleDualPipeV, with each
+/// overlapped pair written as its forward, then its backward.
 Schedule dualpipe_v_schedule(int p, int m) {
   return v_schedule(p, m, 2 * p, [&](Arm down, Arm up, int r, int n) {
     std::queue<Arm*> waiting;  // whose weight gradients come later
@@ -136,6 +144,51 @@ Schedule dualpipe_v_schedule(int p, int m) {
     });
     repeat(r + 1, backward_weight);
   });
+}
+
+constexpr const char* kIdleShare = "(p - 1) / (6 m + p - 1)";
+
+/// Activations of a V, which are those of its order for `most` / 2 micro-batches or more.
+int peak_of_v(const ScheduleSizes& s, int rank, int most) {
+  return std::min({most, 2 * s.microbatches, s.microbatches + rank + 1});
+}
+
+}  // namespace
+
+ScheduleKind zero_bubble_v_kind() {
+  return {.name = "zbv",
+          .summary = "zero bubble in a V: no idle time between steps, with the memory of 1F1B",
+          .least_chunks = 2,
+          .most_chunks = 2,
+          .splits_backward = true,
+          .is_v_shaped = true,
+          .idle_share = kIdleShare,
+          .idle_domain = "m >= 2 p - 1",
+          .idle =
+              [](const ScheduleSizes& s, const PassTimes& t) {
+                return idle_where(s.microbatches >= 2 * s.ranks - 1 && t.are_equal(), (s.ranks - 1) * t.forward / 2);
+              },
+          .peak_activations = [](const ScheduleSizes& s, int rank) { return peak_of_v(s, rank, 2 * s.ranks); },
+          .make = [](const ScheduleSizes& s) { return zero_bubble_v_schedule(s.ranks, s.microbatches); }};
+}
+
+// The published (p - 1) (F&B + B - 3 W) counts an overlapped pair as one action, which waits for both its inputs. One
+// after the other, the forward need not wait for what the backward does.
+ScheduleKind dualpipe_v_kind() {
+  return {.name = "dualpipev",
+          .summary = "DualPipe in a V: a forward of one arm beside a backward of the other",
+          .least_chunks = 2,
+          .most_chunks = 2,
+          .splits_backward = true,
+          .is_v_shaped = true,
+          .idle_share = kIdleShare,
+          .idle_domain = "m >= 2 p",
+          .idle =
+              [](const ScheduleSizes& s, const PassTimes& t) {
+                return idle_where(s.microbatches >= 2 * s.ranks && t.are_equal(), (s.ranks - 1) * t.forward / 2);
+              },
+          .peak_activations = [](const ScheduleSizes& s, int rank) { return peak_of_v(s, rank, 2 * s.ranks + 1); },
+          .make = [](const ScheduleSizes& s) { return dualpipe_v_schedule(s.ranks, s.microbatches); }};
 }
 
 }  // namespace stagecoach

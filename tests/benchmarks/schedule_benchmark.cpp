@@ -48,7 +48,7 @@ void check_large(benchmark::State& state) {
 
 void simulate_large(benchmark::State& state) {
   const Schedule schedule = lower(make_schedule("1f1b", kRanks, kMicrobatches));
-  const Costs costs = Costs::uniform(schedule.stages, 1, 1, 1);
+  const Costs costs = Costs::uniform(schedule.stage_count(), 1, 1, 1);
   for (auto _ : state) {
     benchmark::DoNotOptimize(simulate(schedule, costs));
   }

@@ -15,21 +15,21 @@ class CompareRefusal : public CompareTest {};
 TEST_F(CompareRefusal, DifferentWorkIsRefused) {
   write_run("a", {1, 1}, {{"image-size", 32}, {"augment", false}, {"smoke", false}});
   write_run("batch", {1, 1}, {{"batch-size", 128}});
-  expect_refusal("a", "batch", {"batch-size 64 there, 128 here", "--batch-size"});
+  expect_refusal("a", "batch", {"batch-size: expected 64, got 128", "--batch-size"});
   write_run("data", {1, 1}, {{"data", "others"}});
-  expect_refusal("a", "data", {"data pictures there, others here", "--data"});
+  expect_refusal("a", "data", {"data: expected pictures, got others", "--data"});
   write_run("epochs", {1, 1, 1});
-  expect_refusal("a", "epochs", {"finished epochs 2 there, 3 here", "--epochs"});
+  expect_refusal("a", "epochs", {"finished epochs: expected 2, got 3", "--epochs"});
   write_run("smoke", {1, 1}, {{"smoke", true}});
-  expect_refusal("a", "smoke", {"smoke false there, true here"});
+  expect_refusal("a", "smoke", {"smoke: expected false, got true"});
   write_run("size", {1, 1}, {{"image-size", 224}});
-  expect_refusal("a", "size", {"image-size 32 there, 224 here"});
+  expect_refusal("a", "size", {"image-size: expected 32, got 224"});
   write_run("augment", {1, 1}, {{"augment", true}});
-  expect_refusal("a", "augment", {"augment false there, true here"});
+  expect_refusal("a", "augment", {"augment: expected false, got true"});
   write_run("virtual", {1, 1}, {}, {{"clock", "virtual"}});
-  expect_refusal("a", "virtual", {"clock wall there, virtual here", "--clock"});
+  expect_refusal("a", "virtual", {"clock: expected wall, got virtual", "--clock"});
   write_run("grown", {1, 1}, {}, {{"images_per_second", 1030}});
-  expect_refusal("a", "grown", {"1000 there, 1030 here", "the same data"});
+  expect_refusal("a", "grown", {"images per epoch: expected 1000, got 1030", "the same data"});
 }
 
 TEST_F(CompareRefusal, EveryReasonHasItsLineAndOtherRunsTheirSpeedUp) {
@@ -55,7 +55,7 @@ TEST_F(CompareRefusal, TheSameWorkIsNotRefused) {
   write_run("a", {1, 1}, {{"model", "convnet"}});
   const Outcome models = compare({"a", "model"});
   EXPECT_EQ(models.exit_code, 0) << models.err;
-  expect_texts(models.out, {"note: model against a: model convnet there, resnet18 here"});
+  expect_texts(models.out, {"note: model compared with a: model resnet18 instead of convnet"});
 }
 
 TEST_F(CompareRefusal, ARunWithoutItsConfigIsReadAndSaidToBeUnknown) {
@@ -65,8 +65,8 @@ TEST_F(CompareRefusal, ARunWithoutItsConfigIsReadAndSaidToBeUnknown) {
   const Outcome outcome = compare({"a", "b"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(cell(outcome, "b", "speed-up"), "2.00");
-  expect_texts(outcome.out, {"note: b against a: the data are not known of both", "1000 there and 1000 here", "2%",
-                             "note: b against a: the batch size is not known of both"});
+  expect_texts(outcome.out, {"note: b compared with a: the data are not known for both", "1000 and 1000", "2%",
+                             "note: b compared with a: the batch size is not known for both"});
 }
 
 TEST_F(CompareRefusal, UsageErrors) {
@@ -103,15 +103,16 @@ TEST_F(CompareRefusal, DamagedFilesAreDataErrors) {
     write("a/metrics.jsonl", text);
     expect_error({"a"}, 3, texts);
   };
-  expect_damage(good.substr(0, good.size() - 9), {"a/metrics.jsonl, line 2", "no JSON object"});
-  expect_damage("[1]\n" + good, {"line 1", "no JSON object"});
+  expect_damage(good.substr(0, good.size() - 9), {"a/metrics.jsonl, line 2", "expected a JSON object"});
+  expect_damage("[1]\n" + good, {"line 1", "expected a JSON object"});
   const std::string epoch = "{\"event\":\"epoch\",";
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":1}", {"line 3", "'seconds' is missing"});
   expect_damage(good + epoch + "\"epoch\":3,\"seconds\":1}", {"line 3", "'loss' is missing"});
   expect_damage(good + epoch + "\"loss\":3,\"seconds\":1}", {"line 3", "'epoch'"});
-  expect_damage(good + epoch + "\"epoch\":-3,\"loss\":3,\"seconds\":1}", {"line 3", "'epoch' is -3"});
+  expect_damage(good + epoch + "\"epoch\":-3,\"loss\":3,\"seconds\":1}",
+                {"line 3", "'epoch' is out of range: expected 0 to 1000000000, got -3"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":3,\"seconds\":-1}", {"line 3", "'seconds'"});
-  expect_damage(good + epoch + "\"epoch\":3,\"loss\":\"2\",\"seconds\":1}", {"line 3", "'loss' is no number"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":\"2\",\"seconds\":1}", {"line 3", "'loss' must be a number"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"clock\":1}", {"line 3", "'clock'"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"peak_bytes\":[\"1\"]}",
                 {"line 3", "'peak_bytes'"});

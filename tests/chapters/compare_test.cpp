@@ -29,7 +29,7 @@ TEST_F(Compare, FiguresAreMediansWithoutTheFirstEpoch) {
                                                     {"epochs", "5"},
                                                     {"epoch time", "2.000 s"},  // of 2 1 3 2
                                                     {"speed-up", "2.75"},       // 4 8 6 5 has the median 5.5
-                                                    {"ideal", "3.00"},
+                                                    {"ideal speed-up", "3.00"},
                                                     {"idle", "25.0%"},  // of 10 20 30 40
                                                     {"predicted idle", "31.2%"},
                                                     {"peak MiB", "4.0 3.0 2.0 0.5"},
@@ -50,7 +50,7 @@ TEST_F(Compare, NamesAndSettingsGiveATerminalNoOrders) {
   write_run("plain", {3, 1}, {{"model", "convnet"}});
   const Outcome outcome = compare({"\033[31mred\n", "plain"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  expect_texts(outcome.out, {"\\x1b[31mred\\n", "g\\u202epipe\\x1bc", "model \\x07 there"});
+  expect_texts(outcome.out, {"\\x1b[31mred\\n", "g\\u202epipe\\x1bc", "instead of \\x07"});
   EXPECT_EQ(outcome.out.find('\033'), std::string::npos);
   write("\033[31mred\n/metrics.jsonl", "damaged");
   const Outcome damaged = compare({"\033[31mred\n"});
@@ -157,7 +157,7 @@ TEST_F(Compare, ChapterOne) {
     EXPECT_EQ(cell(outcome, run, "program"), "ch01_single_device");
     EXPECT_EQ(cell(outcome, run, "ranks"), "1");
     EXPECT_EQ(cell(outcome, run, "epochs"), "2");
-    EXPECT_EQ(cell(outcome, run, "ideal"), "1.00");
+    EXPECT_EQ(cell(outcome, run, "ideal speed-up"), "1.00");
     EXPECT_EQ(cell(outcome, run, "loss").substr(0, 3), "2.3");
   }
   ASSERT_EQ(train("runs/small", {"--batch-size", "32"}).exit_code, 0);

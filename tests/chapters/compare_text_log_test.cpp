@@ -32,7 +32,7 @@ TEST_F(CompareTextLog, OfOurForm) {
   EXPECT_EQ(cell(outcome, "a.log", "test acc"), "0.380");
   EXPECT_EQ(cell(outcome, "a.log", "clock"), "wall");
   EXPECT_EQ(cell(outcome, "a.log", "ranks"), "-");
-  EXPECT_EQ(cell(outcome, "a.log", "ideal"), "-") << "of an unknown number of ranks";
+  EXPECT_EQ(cell(outcome, "a.log", "ideal speed-up"), "-") << "of an unknown number of ranks";
   EXPECT_EQ(cell(outcome, "a.log", "peak MiB"), "-");
 }
 
@@ -73,22 +73,22 @@ TEST_F(CompareTextLog, ADamagedEpochIsADataError) {
 TEST_F(CompareTextLog, VirtualTimesAreNotWallTimes) {
   write("wall.log", kFirst + "\n");
   write("virtual.log", kFirst + ", test acc: 0.20, 100 img/s, idle 0.0% (ideal 0.0%), virtual\n");
-  expect_refusal("wall.log", "virtual.log", {"clock wall there, virtual here"});
+  expect_refusal("wall.log", "virtual.log", {"clock: expected wall, got virtual"});
   EXPECT_EQ(cell(compare({"virtual.log"}), "virtual.log", "test acc"), "0.200");
   write("mixed.log", kFirst + ", virtual\n" + kSecond + "\n");
   write("two.log", kFirst + "\n" + kSecond + "\n");
-  expect_refusal("two.log", "mixed.log", {"clock wall there, mixed here"});
+  expect_refusal("two.log", "mixed.log", {"clock: expected wall, got mixed"});
 }
 
 TEST_F(CompareTextLog, SettingsInTheLogAreCompared) {
   const std::string table = "ch03_gpipe\n  data          my pictures\n  batch-size    64\n  ranks         4\n";
   write("a.log", table + "  schedule      1f1b\n" + kFirst + ", idle 1.0% (ideal 25.0%)\n");
   write("b.log", "ch03_gpipe\r\n  data          my pictures\r\n  batch-size    128\r\n" + kFirst + "\r\n");
-  expect_refusal("a.log", "b.log", {"batch-size 64 there, 128 here"});
+  expect_refusal("a.log", "b.log", {"batch-size: expected 64, got 128"});
   const Outcome outcome = compare({"a.log"});
   EXPECT_EQ(cell(outcome, "a.log", "program"), "ch03_gpipe");
   EXPECT_EQ(cell(outcome, "a.log", "schedule"), "1f1b");
-  EXPECT_EQ(cell(outcome, "a.log", "ideal"), "3.00");
+  EXPECT_EQ(cell(outcome, "a.log", "ideal speed-up"), "3.00");
   write_run("c", {9}, {{"data", "my pictures"}});
   EXPECT_EQ(compare({"a.log", "c"}).exit_code, 0) << "a log and a folder say the same";
 }
@@ -99,22 +99,22 @@ TEST_F(CompareTextLog, DataWithoutANameAreComparedByTheirSize) {
   const Outcome near = compare({"a", "near.log"});
   EXPECT_EQ(near.exit_code, 0) << near.err;
   EXPECT_EQ(cell(near, "near.log", "speed-up"), "1.00");
-  expect_texts(near.out, {"note: near.log against a: the data are not known of both", "1000 there", "within 2%",
-                          "note: near.log against a: the batch size is not known"});
+  expect_texts(near.out, {"note: near.log compared with a: the data are not known for both", "1000 and", "within 2%",
+                          "note: near.log compared with a: the batch size is not known"});
   write("far.log", kFirst + ", 130 img/s\n" + kSecond + ", 580 img/s\n");
-  expect_refusal("a", "far.log", {"pictures an epoch: 1000 there, 11", "the same data"});
+  expect_refusal("a", "far.log", {"images per epoch: expected 1000, got 11", "the same data"});
   // 0.02 s may be 0.015 s: this says nothing about the number of pictures.
   write_run("fast", {0.02});
   write("fast.log", "Epoch: 1, Loss: 2, acc: 0, time cost: 0.02s, test acc: 0, 66666 img/s\n");
   const Outcome fast = compare({"fast", "fast.log"});
   EXPECT_EQ(fast.exit_code, 0) << fast.err;
-  expect_texts(fast.out, {"the data are not known of both, so see yourself"});
+  expect_texts(fast.out, {"the data are not known for both runs; check"});
 }
 
 TEST_F(CompareTextLog, PartsOfARunAreNotWholeOnes) {
   write("first.log", kFirst + "\n" + kSecond + "\n");
   write("rest.log", "Epoch: 3, Loss: 1, acc: 0, time cost: 1s\nEpoch: 4, Loss: 1, acc: 0, time cost: 1s\n");
-  expect_refusal("first.log", "rest.log", {"finished epochs 2 there, 2 (3 to 4) here"});
+  expect_refusal("first.log", "rest.log", {"finished epochs: expected 2, got 2 (3 to 4)"});
 }
 
 TEST_F(CompareTextLog, TimesThatRoundToNothingHaveNoSpeedUp) {

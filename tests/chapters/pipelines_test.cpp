@@ -11,7 +11,6 @@
 #include <sstream>
 #include <vector>
 
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 
@@ -274,7 +273,7 @@ TEST_F(Pipelines, MakeTheCallsOfTheLoweredTableByHandToo) {
           << name << ", rank " << rank;
     }
   };
-  const Schedule gpipe = gpipe_schedule(kRanks, 4);
+  const Schedule gpipe = make_schedule("gpipe", kRanks, 4);
   expect_calls("by-hand", {"--schedule", "by-hand"}, lower(gpipe, {.receives = 0}), 2);
   expect_calls("at-use", {"--schedule", "gpipe", "--receives", "at-use"}, lower(gpipe, {.receives = 0}), 2 * kRanks);
 }

@@ -19,7 +19,7 @@
 #include "nn/models.h"
 #include "nn/safetensors.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
-#include "parallel/schedule/generators.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 #include "tests/datasets/picture_writer.h"
 #include "tests/fuzz/all_flags.h"
@@ -90,10 +90,10 @@ void make_settings(const Corpus& corpus) {
 }
 
 void make_schedules(const Corpus& corpus) {
-  corpus.add("gpipe", to_text(gpipe_schedule(3, 4)));
-  corpus.add("interleaved", to_text(interleaved_schedule(2, 4, 2)));
-  corpus.add("zb-h1", to_text(zero_bubble_h1_schedule(2, 3)));
-  corpus.add("dualpipev", to_text(dualpipe_v_schedule(2, 4)));
+  corpus.add("gpipe", to_text(make_schedule("gpipe", 3, 4)));
+  corpus.add("interleaved", to_text(make_schedule("interleaved", 2, 4, 2)));
+  corpus.add("zb-h1", to_text(make_schedule("zb-h1", 2, 3)));
+  corpus.add("dualpipev", to_text(make_schedule("dualpipev", 2, 4)));
   corpus.add("quoted", "\"0F0\",,0F1\r\n,1F0,1F1,1B0,1B1\r\n0B0,0B1\r\n");
 }
 

@@ -31,8 +31,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   }
   fuzz::require(schedule_from_text(to_text(schedule), "table.csv").ranks == busy_ranks(schedule),
                 "the table is another one after it was written and read");
-  const Schedule lowered = schedule.lowered ? schedule : lower(schedule);
-  const Simulation simulation = simulate(lowered, Costs::uniform(schedule.stages, 1, 1, 1));
+  const Schedule lowered = schedule.is_lowered ? schedule : lower(schedule);
+  const Simulation simulation = simulate(lowered, Costs::uniform(schedule.stage_count(), 1, 1, 1));
   fuzz::require(simulation.idle >= 0 && simulation.idle <= 1, "the idle share is not between 0 and 1");
   fuzz::require(!draw_text(lowered, simulation).empty(), "nothing is drawn");
   return 0;

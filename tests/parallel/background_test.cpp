@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/comm/activity.h"
 #include "parallel/comm/patience.h"
 #include "parallel/launch/launch.h"
 #include "tests/parallel/worlds.h"
@@ -70,6 +71,20 @@ TEST(Background, TakesTimeBesideThatOfTheRankOnAVirtualClock) {
     EXPECT_NEAR(one.end - one.begin, 2000, 5);
     EXPECT_GE(two.begin, one.end);
     EXPECT_NEAR(rank.comm.clock().waited(), 4000, 5);
+  });
+}
+
+TEST(Background, AFailureNamesTheWorkInWhichTheJobWasGiven) {
+  launch({.ranks = 2}, [](Rank& rank) {
+    Background background(rank.comm);
+    const auto bad = [&] {
+      const Activity activity("reduce", 3, Activity::kNone);
+      return background.run("sum", [&](Communicator& comm) {
+        Tensor sum = number(1, comm.device());
+        rank.index == 0 ? comm.all_reduce(sum) : comm.broadcast(sum, 0);
+      });
+    }();
+    EXPECT_TRUE(fails_with<CommError>({"in the sum of stage 3"}, [&] { bad.wait(); }));
   });
 }
 

@@ -4,27 +4,27 @@
 
 #include <gtest/gtest.h>
 
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 
 namespace stagecoach {
 namespace {
 
 TEST(Bottleneck, IsNowhereWhereRanksAreEqual) {
-  EXPECT_FALSE(find_bottleneck(lower(gpipe_schedule(4, 8)), Costs::uniform(4, 1, 1, 1)));
-  EXPECT_FALSE(find_bottleneck(lower(gpipe_schedule(1, 8)), Costs::uniform(1, 1, 1, 1)));
+  EXPECT_FALSE(find_bottleneck(lower(make_schedule("gpipe", 4, 8)), Costs::uniform(4, 1, 1, 1)));
+  EXPECT_FALSE(find_bottleneck(lower(make_schedule("gpipe", 1, 8)), Costs::uniform(1, 1, 1, 1)));
   Costs costs = Costs::uniform(4, 1, 1, 1);  // stages 0 and 3 are on rank 0, 1 and 2 on rank 1
   costs.forward = {1, 2, 3, 4};
-  EXPECT_FALSE(find_bottleneck(lower(zero_bubble_v_schedule(2, 8)), costs));
+  EXPECT_FALSE(find_bottleneck(lower(make_schedule("zbv", 2, 8)), costs));
 }
 
 TEST(Bottleneck, OfAStraightPipelineIsItsSlowestStage) {
   Costs costs = Costs::uniform(4, 1, 1, 1);
   costs.forward[2] = 3;
   costs.backward[2] = 6;
-  const auto found = find_bottleneck(lower(one_f_one_b_schedule(4, 8)), costs);
+  const auto found = find_bottleneck(lower(make_schedule("1f1b", 4, 8)), costs);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rank, 2);
   EXPECT_EQ(found->stage, 2);
@@ -38,7 +38,7 @@ TEST(Bottleneck, OfAStraightPipelineIsItsSlowestStage) {
 TEST(Bottleneck, OfChunksIsTheSlowestOfTheBusiestRank) {
   Costs costs = Costs::uniform(4, 1, 1, 1);
   costs.backward_weight = {1, 4, 2, 1};  // ranks 0 and 1 have stages 0 and 3, 1 and 2
-  const auto found = find_bottleneck(lower(zero_bubble_v_schedule(2, 8)), costs);
+  const auto found = find_bottleneck(lower(make_schedule("zbv", 2, 8)), costs);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rank, 1);
   EXPECT_EQ(found->stage, 1);

@@ -109,7 +109,7 @@ TEST(LoweredMutations, AreRefusedWithAReasonOrHarmless) {
     }
     ++harmless;
     expect_equal(wanted, in_pipeline(kTask, schedule));
-    EXPECT_GT(simulate(schedule, Costs::uniform(schedule.stages, 1, 1, 1)).seconds, 0);
+    EXPECT_GT(simulate(schedule, Costs::uniform(schedule.stage_count(), 1, 1, 1)).seconds, 0);
     // What can run may still stand still where sends wait; then check says that this is why.
     schedule.sends_wait = true;
     const auto waiting = check(schedule);

@@ -17,10 +17,10 @@
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/pipeline/weight_versions.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
 #include "tests/support/tensors.h"
 
@@ -79,8 +79,8 @@ void expect_saved(double saved, double predicted, double handed_over) {
 
 // What differs between two schedules is what they keep: the rest, such as gradients on their way, is the same.
 TEST(Memory, OfTheFirstStageIsPMicroBatchesIn1F1BAndMInGpipe) {
-  const Schedule gpipe = lower(gpipe_schedule(4, kMicrobatches));
-  const Schedule one_f_one_b = lower(one_f_one_b_schedule(4, kMicrobatches));
+  const Schedule gpipe = lower(make_schedule("gpipe", 4, kMicrobatches));
+  const Schedule one_f_one_b = lower(make_schedule("1f1b", 4, kMicrobatches));
   EXPECT_EQ(peak_activations(gpipe)[0], kMicrobatches);
   EXPECT_EQ(peak_activations(one_f_one_b)[0], 4);
   const auto bytes = predicted_bytes(Stage::Recompute::no);
@@ -91,7 +91,7 @@ TEST(Memory, OfTheFirstStageIsPMicroBatchesIn1F1BAndMInGpipe) {
 }
 
 TEST(Memory, IsCutByRecomputationAsPredicted) {
-  const Schedule gpipe = lower(gpipe_schedule(4, kMicrobatches));
+  const Schedule gpipe = lower(make_schedule("gpipe", 4, kMicrobatches));
   // One graph is there in the backward that needs it; the other micro-batches keep only what enters and leaves.
   const double predicted =
       (kMicrobatches - 1) * (predicted_bytes(Stage::Recompute::no)[0] - predicted_bytes(Stage::Recompute::yes)[0]);
@@ -115,15 +115,16 @@ std::shared_ptr<Sequential> linear_stages(int stages) {
 std::vector<double> measured_with_versions(const Schedule& schedule, const Ledger& ledger) {
   std::vector<double> peaks(schedule.ranks.size());
   launch({.ranks = schedule.rank_count()}, [&](Rank& rank) {
-    const auto model = linear_stages(schedule.stages);
+    const auto model = linear_stages(schedule.stage_count());
     const auto part =
-        stages_of(*model, split_by_layers(model->size(), schedule.stages))[static_cast<std::size_t>(rank.index)];
+        stages_of(*model, split_by_layers(model->size(), schedule.stage_count()))[static_cast<std::size_t>(rank.index)];
     part->materialize(1, rank.device);
     const auto optimizer = make_optimizer(OptimizerKind::sgd, part->named_parameters(), 0.01);
     std::map<int, Stage> stages;
     stages.emplace(rank.index, Stage(part));
-    Pipeline pipeline(std::move(stages), std::vector<Shape>(static_cast<std::size_t>(schedule.stages), {1, kWidth}),
-                      schedule, rank.comm);
+    Pipeline pipeline(std::move(stages),
+                      std::vector<Shape>(static_cast<std::size_t>(schedule.stage_count()), {1, kWidth}), schedule,
+                      rank.comm);
     const StepData data{[&](int) {
                           return test::random_tensor({kRows, kWidth}, "x", DType::float32, rank.device);
                         },

@@ -218,7 +218,7 @@ void train_rank(const Training& training, const Schedule& schedule, const Ledger
   };
   hooks.before = [&](std::size_t place) { weights.begin(place); };
   hooks.reduce = [&](std::size_t place) {
-    const int unit = schedule.unit(number);
+    const int unit = schedule.microbatches_per_update(number);
     const int left = training.microbatches - actions[place].microbatch * unit;
     average_gradients(parameters, (std::min(unit, left) + training.batch - 1) / training.batch, *replicas);
   };

@@ -106,7 +106,7 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
     ThreadCommunicator comm(
         world, {"world", rank.index, members, rank.device, clock, std::make_shared<FlightRecorder>()}, Waits::sleeping);
     std::map<int, Stage> stages;
-    for (int s = 0; s < schedule.stages; ++s) {
+    for (int s = 0; s < schedule.stage_count(); ++s) {
       if (schedule.holds(rank.index, s)) {
         const auto number = static_cast<std::size_t>(s);
         auto layers = std::make_shared<Sequential>();
@@ -116,7 +116,7 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
         stages.emplace(s, Stage(layers));
       }
     }
-    const auto entering = std::vector<Shape>(static_cast<std::size_t>(schedule.stages), Shape{1, 2});
+    const auto entering = std::vector<Shape>(static_cast<std::size_t>(schedule.stage_count()), Shape{1, 2});
     Pipeline pipeline(std::move(stages), entering, schedule, comm);
     const StepData data{[&](int) {
                           return Tensor::zeros({samples, 2}, DType::float32, rank.device);
@@ -135,7 +135,7 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
 
 void expect_what_is_simulated(const Schedule& schedule, Costs costs, const Link& link, const std::string& what,
                               std::int64_t samples = kShort) {
-  const auto borders = static_cast<std::size_t>(schedule.stages) - 1;
+  const auto borders = static_cast<std::size_t>(schedule.stage_count()) - 1;
   costs.message.assign(borders, link.seconds(bytes_of(samples)));
   costs.transfer.assign(borders, link.transfer_seconds(bytes_of(samples)));
   costs.is_short.assign(borders, bytes_of(samples) <= kEagerBytes);
@@ -178,7 +178,7 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
       if (!kind.splits_backward) {  // `Work` takes its time in whole backwards
         const Schedule schedule =
             lower(make_schedule(name, 4, 8, kind.takes_chunks() ? 2 : 1), {.sends_wait = kind.sends_wait});
-        expect_what_is_simulated(schedule, unequal(schedule.stages), link, name + slow);
+        expect_what_is_simulated(schedule, unequal(schedule.stage_count()), link, name + slow);
       }
     }
     Costs costs = unequal(4);
@@ -200,7 +200,7 @@ TEST(PipelineTime, OfLongMessagesIsThatOfTheSimulation) {
         const Schedule schedule = lower(computations, {.receives = receives, .sends_wait = sends_wait});
         if (check(schedule).empty()) {
           const std::string what = fmt::format("{}, {} receives, sends wait: {}", name, receives, sends_wait);
-          expect_what_is_simulated(schedule, unequal(schedule.stages), link, what, kLong);
+          expect_what_is_simulated(schedule, unequal(schedule.stage_count()), link, what, kLong);
         }
       }
     }

@@ -100,10 +100,10 @@ Trained on_one_device(const Task& task, int microbatches) {
 void train_rank(Rank& rank, const Task& task, const Schedule& schedule, const std::vector<Shape>& entering,
                 Stage::Recompute recompute, Trained& result, std::mutex& mutex) {
   const Model model = task.make();
-  const auto parts = stages_of(*model, split_by_layers(model->size(), schedule.stages));
+  const auto parts = stages_of(*model, split_by_layers(model->size(), schedule.stage_count()));
   Sequential mine;
   std::map<int, Stage> stages;
-  for (int s = 0; s < schedule.stages; ++s) {
+  for (int s = 0; s < schedule.stage_count(); ++s) {
     if (schedule.holds(rank.index, s)) {
       const auto& part = parts[static_cast<std::size_t>(s)];
       part->materialize(kSeed, rank.device);
@@ -148,9 +148,9 @@ std::vector<Shape> entering_stages(const Task& task, int stages) {
 }
 
 Trained in_pipeline(const Task& task, const Schedule& table, Stage::Recompute recompute) {
-  const Schedule schedule = table.lowered ? table : lower(table);
+  const Schedule schedule = table.is_lowered ? table : lower(table);
   Trained result;
-  const auto entering = entering_stages(task, schedule.stages);
+  const auto entering = entering_stages(task, schedule.stage_count());
   std::mutex mutex;
   launch({.ranks = schedule.rank_count()},
          [&](Rank& rank) { train_rank(rank, task, schedule, entering, recompute, result, mutex); });

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "core/trace.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 TEST(PredictedTrace, HasEveryActionOnItsTrack) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const std::string trace = predicted_trace(schedule, simulate(schedule, Costs::uniform(2, 1, 1, 1)));
   EXPECT_EQ(trace.rfind("{\"displayTimeUnit\"", 0), 0U);
   EXPECT_NE(trace.find("\"name\":\"1B1\",\"cat\":\"action\",\"ph\":\"X\",\"pid\":0,\"tid\":1,"
@@ -54,7 +54,7 @@ Costs slow_link() {
 }
 
 TEST(PredictedTrace, AMessageIsOnItsLinkUntilItArrives) {
-  const Schedule schedule = lower(gpipe_schedule(2, 1));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 1));
   const Json trace = Json::parse(predicted_trace(schedule, simulate(schedule, slow_link())));
   int links = 0;
   for (const Json& event : trace["traceEvents"]) {
@@ -68,7 +68,7 @@ TEST(PredictedTrace, AMessageIsOnItsLinkUntilItArrives) {
 }
 
 TEST(PredictedTrace, BesideARunEachStepBeginsWithTheRuns) {
-  const Schedule schedule = lower(gpipe_schedule(2, 3));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 3));
   const Json trace = Json::parse(trace_json(predicted_events(schedule, simulate(schedule, slow_link()), {0.5, 40})));
   std::set<double> starts;
   std::multiset<std::uint64_t> begun;

@@ -125,10 +125,10 @@ TEST_P(EveryTable, IsLegalAndComplete) {
   const Schedule schedule = table.read();
   EXPECT_EQ(check(schedule), std::vector<std::string>{});
   ASSERT_EQ(schedule.rank_count(), table.ranks);
-  ASSERT_EQ(schedule.stages, table.stages());
+  ASSERT_EQ(schedule.stage_count(), table.stages());
   ASSERT_EQ(schedule.microbatches, table.microbatches());
   int borders = 0;  // between stages on different ranks: over the others no message goes
-  for (int stage = 0; stage < schedule.stages; ++stage) {
+  for (int stage = 0; stage < schedule.stage_count(); ++stage) {
     EXPECT_EQ(schedule.rank_of(stage, 0), table.rank_of(stage)) << "stage " << stage;
     borders += stage > 0 && table.rank_of(stage - 1) != table.rank_of(stage) ? 1 : 0;
   }

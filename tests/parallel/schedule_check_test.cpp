@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "parallel/schedule/check.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
@@ -62,26 +61,26 @@ TEST(Check, LeavesOutWhatOnlyLeadsToTheCircle) {
 }
 
 TEST(Check, RefusesWhatIsOutOfRange) {
-  Schedule schedule = gpipe_schedule(2, 2);
+  Schedule schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0][0].microbatch = 7;
   EXPECT_NE(check(schedule).front().find("0F7 is outside"), std::string::npos);
-  schedule = gpipe_schedule(2, 2);
+  schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0].push_back({Operation::forward, 1, 0});
   EXPECT_EQ(check(schedule).front(), "rank 0: 1F0 belongs to rank 1, which holds stage 1");
-  schedule.holder[1] = 5;
+  schedule.stage_to_rank[1] = 5;
   EXPECT_EQ(check(schedule).front(), "stage 1 is on no rank");
   EXPECT_FALSE(check(Schedule{}).empty());
 }
 
 TEST(Check, ListsAFewProblemsOnly) {
-  Schedule schedule = gpipe_schedule(4, 32);
+  Schedule schedule = make_schedule("gpipe", 4, 32);
   for (auto& actions : schedule.ranks) {
     actions.clear();
   }
   EXPECT_EQ(check(schedule).size(), kMostProblems);
   EXPECT_TRUE(fails_with<UsageError>({"schedule mine cannot run", "0F0 is missing", "perhaps more"},
                                      [&] { require_legal(schedule, "mine"); }));
-  require_legal(gpipe_schedule(4, 32), "gpipe");
+  require_legal(make_schedule("gpipe", 4, 32), "gpipe");
 }
 
 // A thousand schedules that were broken at random: each is refused with a reason, or still runs to its end.
@@ -106,7 +105,7 @@ TEST(Check, RandomDamageIsRefusedWithAReason) {
     const auto problems = check(schedule);
     if (problems.empty()) {
       EXPECT_NE(kind, 0U) << "a deleted action must be missed: " << to_text(schedule);
-      const Simulation result = simulate(lower(schedule), Costs::uniform(schedule.stages, 1, 1, 1));
+      const Simulation result = simulate(lower(schedule), Costs::uniform(schedule.stage_count(), 1, 1, 1));
       EXPECT_GT(result.seconds, 0) << "what is legal runs";
     } else {
       ++refused;
@@ -130,8 +129,8 @@ TEST(Check, FewerMicroBatchesOfALegalScheduleAreLegal) {
       EXPECT_EQ(with_fewer_microbatches(whole, 8), whole);
     }
   }
-  EXPECT_THROW(with_fewer_microbatches(gpipe_schedule(2, 2), 3), Error);
-  EXPECT_THROW(with_fewer_microbatches(gpipe_schedule(2, 2), 0), Error);
+  EXPECT_THROW(with_fewer_microbatches(make_schedule("gpipe", 2, 2), 3), Error);
+  EXPECT_THROW(with_fewer_microbatches(make_schedule("gpipe", 2, 2), 0), Error);
 }
 
 TEST(Schedule, ForwardsAlone) {

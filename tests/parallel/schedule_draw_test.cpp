@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "parallel/schedule/draw.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
+#include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
 namespace {
@@ -28,7 +28,7 @@ std::size_t width_of(const std::string& text) {
 }
 
 TEST(DrawSchedule, ShowsLettersNumbersAndIdleMoments) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   EXPECT_EQ(draw_text(schedule, simulation, {.columns = 26}),
             "rank 0  F0F1......B0--B1--\n"
@@ -39,7 +39,7 @@ TEST(DrawSchedule, ShowsLettersNumbersAndIdleMoments) {
 }
 
 TEST(DrawSchedule, GoesOnInFurtherBlocksWhereOneLineHasNoRoomForNumbers) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   EXPECT_EQ(draw_text(schedule, simulation, {.columns = 18}),
             "        time 0\n"
@@ -54,7 +54,7 @@ TEST(DrawSchedule, GoesOnInFurtherBlocksWhereOneLineHasNoRoomForNumbers) {
 }
 
 TEST(DrawSchedule, MarksTheChunkByALetter) {
-  const Schedule schedule = lower(interleaved_schedule(2, 2, 2));
+  const Schedule schedule = lower(make_schedule("interleaved", 2, 2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(4, 1, 1, 1));
   const std::string text = draw_text(schedule, simulation);
   EXPECT_NE(text.find("rank 0  F0a"), std::string::npos) << text;
@@ -64,10 +64,10 @@ TEST(DrawSchedule, MarksTheChunkByALetter) {
 
 TEST(DrawSchedule, ShowsEveryNumberUpTo16RanksAnd32MicroBatches) {
   for (const Schedule& computations :
-       {gpipe_schedule(16, 32), one_f_one_b_schedule(16, 32), zero_bubble_h1_schedule(16, 32),
-        interleaved_schedule(16, 32, 2), zero_bubble_v_schedule(16, 32)}) {
+       {make_schedule("gpipe", 16, 32), make_schedule("1f1b", 16, 32), make_schedule("zb-h1", 16, 32),
+        make_schedule("interleaved", 16, 32, 2), make_schedule("zbv", 16, 32)}) {
     const Schedule schedule = lower(computations);
-    const Simulation simulation = simulate(schedule, Costs::uniform(schedule.stages, 1, 1, 1));
+    const Simulation simulation = simulate(schedule, Costs::uniform(schedule.stage_count(), 1, 1, 1));
     for (const int columns : {80, 120}) {
       const std::string text = draw_text(schedule, simulation, {.columns = columns});
       EXPECT_LE(width_of(text), static_cast<std::size_t>(columns));
@@ -79,7 +79,7 @@ TEST(DrawSchedule, ShowsEveryNumberUpTo16RanksAnd32MicroBatches) {
       for (int rank = 0; rank < 16; ++rank) {
         std::multiset<std::string> expected;
         for (const Action& action : computations.ranks[static_cast<std::size_t>(rank)]) {
-          const std::string chunk = schedule.stages == 16 ? "" : action.stage == rank ? "a" : "b";
+          const std::string chunk = schedule.stage_count() == 16 ? "" : action.stage == rank ? "a" : "b";
           expected.insert(fmt::format("{}{}{}", symbol_of(action.operation), action.microbatch, chunk));
         }
         const std::string& line = lines[fmt::format("rank {:<2}", rank)];
@@ -92,7 +92,7 @@ TEST(DrawSchedule, ShowsEveryNumberUpTo16RanksAnd32MicroBatches) {
 }
 
 TEST(DrawSchedule, LeavesOutNumbersWhereNoScaleHasRoomForThem) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   Costs costs = Costs::uniform(2, 1, 1, 1);
   costs.forward[0] = 1e-3;
   const std::string text = draw_text(schedule, simulate(schedule, costs), {.columns = 30});
@@ -101,7 +101,7 @@ TEST(DrawSchedule, LeavesOutNumbersWhereNoScaleHasRoomForThem) {
 }
 
 TEST(DrawSchedule, ColoursLeaveTheTextAsItIs) {
-  const Schedule schedule = lower(interleaved_schedule(2, 4, 2));
+  const Schedule schedule = lower(make_schedule("interleaved", 2, 4, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(4, 1, 1, 1));
   std::string coloured = draw_text(schedule, simulation, {.columns = 80, .colours = true});
   EXPECT_NE(coloured.find("\033[48;5;"), std::string::npos);
@@ -112,7 +112,7 @@ TEST(DrawSchedule, ColoursLeaveTheTextAsItIs) {
 }
 
 TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
-  const Schedule schedule = lower(zero_bubble_h1_schedule(3, 4));
+  const Schedule schedule = lower(make_schedule("zb-h1", 3, 4));
   const Simulation simulation = simulate(schedule, Costs::uniform(3, 1, 1, 1));
   const std::string svg = draw_svg(schedule, simulation, "zb-h1", "units");
   std::size_t rectangles = 0;
@@ -125,7 +125,7 @@ TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
 }
 
 TEST(DrawSchedule, ATitleIsNoMarkup) {
-  const Schedule schedule = lower(gpipe_schedule(2, 2));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 2));
   const Simulation simulation = simulate(schedule, Costs::uniform(2, 1, 1, 1));
   const std::string svg = draw_svg(schedule, simulation, "</text><script>\033.csv", "ms");
   EXPECT_NE(svg.find("&lt;/text&gt;&lt;script&gt;\\x1b.csv: idle"), std::string::npos) << svg.substr(0, 400);

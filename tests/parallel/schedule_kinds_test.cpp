@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "parallel/schedule/check.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/simulate.h"
 #include "tests/parallel/legal_schedule.h"
@@ -22,8 +21,8 @@ using test::fails_with;
 using test::schedule_if_legal;
 
 Simulation simulated(const Schedule& schedule, const PassTimes& times = {}) {
-  const double chunks = static_cast<double>(schedule.stages) / schedule.rank_count();
-  return simulate(lower(schedule), Costs::uniform(schedule.stages, times.forward / chunks,
+  const double chunks = static_cast<double>(schedule.stage_count()) / schedule.rank_count();
+  return simulate(lower(schedule), Costs::uniform(schedule.stage_count(), times.forward / chunks,
                                                   times.backward_input / chunks, times.backward_weight / chunks));
 }
 Simulation simulated(const std::string& name, int p, int m, int v = 0) {
@@ -144,9 +143,9 @@ TEST(ScheduleKinds, ZeroBubbleOrdersAreIdleWithinARanksSpanAsThePaperHasIt) {
       for (const int m : {2 * p - 1, 2 * p, 3 * p + 1, 5 * p}) {
         SCOPED_TRACE(fmt::format("p = {}, m = {}, times {} {} {}", p, m, f, i, w));
         const auto idle = [&](const Schedule& schedule) { return most_idle_in_span(simulated(schedule, times)); };
-        EXPECT_NEAR(idle(one_f_one_b_schedule(p, m)), (p - 1) * times.total(), 1e-9);
-        EXPECT_NEAR(idle(zero_bubble_h1_schedule(p, m)), (p - 1) * (f + i - w), 1e-9);
-        EXPECT_NEAR(idle(zero_bubble_h2_schedule(p, m)), (p - 1) * (f + i - 2 * w), 1e-9);
+        EXPECT_NEAR(idle(make_schedule("1f1b", p, m)), (p - 1) * times.total(), 1e-9);
+        EXPECT_NEAR(idle(make_schedule("zb-h1", p, m)), (p - 1) * (f + i - w), 1e-9);
+        EXPECT_NEAR(idle(make_schedule("zb-h2", p, m)), (p - 1) * (f + i - 2 * w), 1e-9);
       }
     }
   }
@@ -165,12 +164,12 @@ TEST(ScheduleKinds, ZeroBubbleH2IsNeverSlowerThanH1) {
 TEST(ScheduleKinds, ZeroBubblesAreZeroInTheSteadyState) {
   for (int p = 2; p <= 8; ++p) {
     for (const int m : {2 * p - 1, 2 * p, 3 * p + 1, 32}) {
-      for (const Schedule& schedule : {zero_bubble_h2_schedule(p, m), zero_bubble_v_schedule(p, m)}) {
-        SCOPED_TRACE(fmt::format("p = {}, m = {}, {} stages", p, m, schedule.stages));
+      for (const Schedule& schedule : {make_schedule("zb-h2", p, m), make_schedule("zbv", p, m)}) {
+        SCOPED_TRACE(fmt::format("p = {}, m = {}, {} stages", p, m, schedule.stage_count()));
         EXPECT_NEAR(simulated(schedule).idle_in_span, 0, 1e-12);
-        const double part = static_cast<double>(p) / schedule.stages;
+        const double part = static_cast<double>(p) / schedule.stage_count();
         const SteadyState steady =
-            simulate_steady_state(lower(schedule), Costs::uniform(schedule.stages, part, part, part));
+            simulate_steady_state(lower(schedule), Costs::uniform(schedule.stage_count(), part, part, part));
         EXPECT_NEAR(steady.seconds, 3 * m, 1e-9);
         EXPECT_NEAR(steady.idle, 0, 1e-12);
       }
@@ -183,11 +182,11 @@ TEST(ScheduleKinds, HoldTheActivationsOfThePapers) {
   for (int p = 2; p <= 8; ++p) {
     const auto all = [p](int peak) { return std::vector<int>(static_cast<std::size_t>(p), peak); };
     for (const int m : {2 * p, 3 * p, 4 * p}) {
-      EXPECT_EQ(peak_activations(zero_bubble_h1_schedule(p, m)), all(p));
-      EXPECT_EQ(peak_activations(zero_bubble_h2_schedule(p, m)), all(2 * p - 1));
-      EXPECT_EQ(peak_activations(zero_bubble_v_schedule(p, m)), all(2 * p)) << "halves";
-      EXPECT_EQ(peak_activations(dualpipe_v_schedule(p, m)), all(2 * p + 1)) << "halves";
-      EXPECT_EQ(peak_activations(interleaved_zero_bubble_schedule(p, m, 3)), all(3 * p)) << "thirds";
+      EXPECT_EQ(peak_activations(make_schedule("zb-h1", p, m)), all(p));
+      EXPECT_EQ(peak_activations(make_schedule("zb-h2", p, m)), all(2 * p - 1));
+      EXPECT_EQ(peak_activations(make_schedule("zbv", p, m)), all(2 * p)) << "halves";
+      EXPECT_EQ(peak_activations(make_schedule("dualpipev", p, m)), all(2 * p + 1)) << "halves";
+      EXPECT_EQ(peak_activations(make_schedule("interleaved-zb", p, m, 3)), all(3 * p)) << "thirds";
     }
   }
 }
@@ -208,7 +207,7 @@ TEST(ScheduleKinds, SayWhatTheSchedulesAre) {
     EXPECT_EQ(kind.sends_wait, kind.name == "interleaved");
     EXPECT_FALSE(kind.summary.empty());
     EXPECT_EQ(schedule_if_legal(kind.name, 4, 8, 3).has_value(), kind.takes_chunks());
-    EXPECT_EQ(schedule_if_legal(kind.name, 4, 8, 0, 8).has_value(), kind.takes_group);
+    EXPECT_EQ(schedule_if_legal(kind.name, 4, 8, kind.takes_chunks() ? 2 : 0, 8).has_value(), kind.takes_group);
   }
 }
 

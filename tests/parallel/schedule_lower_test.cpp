@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "parallel/schedule/check.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -28,13 +27,13 @@ std::string problem(const std::string& table) {
 }
 
 TEST(Lower, PostsReceivesAtTheirUse) {
-  EXPECT_EQ(to_text(lower(one_f_one_b_schedule(2, 2), {.receives = 0})),
+  EXPECT_EQ(to_text(lower(make_schedule("1f1b", 2, 2), {.receives = 0})),
             "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
             "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
 }
 
 TEST(Lower, PostsTheNextReceiveWhenOneIsUsed) {
-  EXPECT_EQ(to_text(lower(one_f_one_b_schedule(2, 2), {.receives = 1})),
+  EXPECT_EQ(to_text(lower(make_schedule("1f1b", 2, 2), {.receives = 1})),
             "0RECV_B0,0F0,0SEND_F0,0F1,0SEND_F1,0B0,0RECV_B1,0B1\n"
             "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n");
 }
@@ -74,12 +73,22 @@ TEST(Lower, LeavesStagesOfOneRankWithoutMessages) {
 }
 
 TEST(Lower, SumsTheGradientsOfEachStageAfterItsLastWeightGradient) {
-  const Schedule chunked = with_reductions(lower(looped_breadth_first_schedule(2, 1, 2), {.receives = 0}));
+  const Schedule chunked = with_reductions(lower(make_schedule("foldx_aiao", 2, 1, 2), {.receives = 0}));
   EXPECT_EQ(to_text(chunked),
             "0F0,0SEND_F0,2RECV_F0,2F0,2SEND_F0,2RECV_B0,2B0,2SEND_B0,2REDUCE_GRAD,0RECV_B0,0B0,0REDUCE_GRAD\n"
             "1RECV_F0,1F0,1SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,3REDUCE_GRAD,1RECV_B0,1B0,1SEND_B0,1REDUCE_GRAD\n");
   EXPECT_EQ(check(chunked), std::vector<std::string>{});
   EXPECT_EQ(with_reductions(chunked), chunked) << "once is enough";
+}
+
+// A table from a file can say itself when it sums.
+TEST(Lower, ReductionsThatAreListedStayInTheirPlace) {
+  const std::string table =
+      "0F0,0SEND_F0,2RECV_F0,2F0,2SEND_F0,2RECV_B0,2B0,2SEND_B0,0RECV_B0,0B0,0REDUCE_GRAD,2REDUCE_GRAD\n"
+      "1RECV_F0,1F0,1SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,1RECV_B0,1B0,1SEND_B0,3REDUCE_GRAD";
+  const Schedule schedule = with_reductions(schedule_from_text(table, "table"));
+  EXPECT_EQ(to_text(schedule), table.substr(0, table.rfind("3REDUCE")) + "1REDUCE_GRAD,3REDUCE_GRAD\n");
+  EXPECT_EQ(check(schedule), std::vector<std::string>{});
 }
 
 TEST(Lower, SumsTheGradientsOfReplicasBeforeEachUpdate) {
@@ -99,8 +108,8 @@ TEST(Lower, TakesTheComputationsBackOut) {
 
 TEST(Lower, NeedsComputationsThatAGeneratorTakes) {
   for (const int p : {-1, 0}) {
-    EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, [&] { interleaved_schedule(p, 4, 2); }));
-    EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, [&] { interleaved_zero_bubble_schedule(p, 4, 2); }));
+    EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, [&] { make_schedule("interleaved", p, 4, 2); }));
+    EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, [&] { make_schedule("interleaved-zb", p, 4, 2); }));
   }
 }
 
@@ -111,7 +120,7 @@ TEST(Lower, ReadsHowManyReceivesMayBePosted) {
   for (const char* text : {"", "0", "-1", "1.5", "7 ", "soon", "99999999999"}) {
     EXPECT_TRUE(fails_with<UsageError>({"expected at-use, ahead or a number"}, [&] { receives_from_text(text); }));
   }
-  EXPECT_THROW(lower(lower(gpipe_schedule(2, 2))), Error);
+  EXPECT_THROW(lower(lower(make_schedule("gpipe", 2, 2))), Error);
 }
 
 TEST(LoweredCheck, NamesWhatIsWrongWithMessages) {
@@ -193,7 +202,7 @@ TEST(LoweredCheck, AcceptsSendsThatWait) {
 }
 
 TEST(Traffic, CountsMessagesAndBytes) {
-  const Schedule schedule = lower(interleaved_schedule(2, 4, 2), {.receives = 2});
+  const Schedule schedule = lower(make_schedule("interleaved", 2, 4, 2), {.receives = 2});
   const auto links = link_traffic(schedule, {1, 10, 100});
   ASSERT_EQ(links.size(), 2U);
   EXPECT_EQ(links[0].from, 0);
@@ -211,7 +220,7 @@ TEST(SimulateMessages, StartWhenTheirReceiveIsPosted) {
   costs.message[0] = 1;
   costs.transfer = {1};
   const auto seconds = [&](int receives) {
-    return simulate(lower(one_f_one_b_schedule(2, 2), {.receives = receives}), costs).seconds;
+    return simulate(lower(make_schedule("1f1b", 2, 2), {.receives = receives}), costs).seconds;
   };
   // At its use, rank 1 posts for the second micro-batch only after the backward of the first, at 5.
   EXPECT_DOUBLE_EQ(seconds(0), 2 + 1 + 2 + 1 + 1 + 2 + 1 + 2);
@@ -223,7 +232,7 @@ TEST(SimulateMessages, StartWhenTheirReceiveIsPosted) {
 TEST(SimulateMessages, KeepTheSenderWaitingWhereSendsWait) {
   Costs costs = Costs::uniform(2, 1, 1, 1);
   costs.message[0] = 1;
-  const Schedule schedule = lower(gpipe_schedule(2, 4));
+  const Schedule schedule = lower(make_schedule("gpipe", 2, 4));
   Schedule waiting = schedule;
   waiting.sends_wait = true;
   ASSERT_EQ(check(waiting), std::vector<std::string>{});
@@ -235,7 +244,7 @@ TEST(SimulateMessages, KeepTheSenderWaitingWhereSendsWait) {
 TEST(SimulateReductions, TravelBesideTheOtherWorkOfAStep) {
   Costs costs = Costs::uniform(4, 1, 1, 1);
   costs.average = {3, 3, 3, 3};
-  const Schedule schedule = lower(looped_breadth_first_schedule(2, 4, 2));
+  const Schedule schedule = lower(make_schedule("foldx_aiao", 2, 4, 2));
   const double alone = simulate(schedule, costs).seconds;
   // The upper chunk's sum overlaps the backwards of the lower one, whose own sum ends the step.
   EXPECT_DOUBLE_EQ(simulate(with_reductions(schedule), costs).seconds, alone + 3);

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "parallel/schedule/generators.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/simulate.h"
@@ -120,7 +119,7 @@ TEST(Simulate, TheTimelineKeepsEveryOrder) {
 
 TEST(Simulate, NeedsCostsForEveryStageAndALegalSchedule) {
   EXPECT_TRUE(fails_with<Error>({"costs of 2 stages for a schedule of 4"},
-                                [] { simulate(lower(gpipe_schedule(4, 2)), unit_costs(2, 1)); }));
+                                [] { simulate(lower(make_schedule("gpipe", 4, 2)), unit_costs(2, 1)); }));
   EXPECT_TRUE(fails_with<Error>(
       {"not legal"}, [] { simulate(lower(schedule_from_text("0F0,0B0\n1B0,1F0", "here")), unit_costs(2, 1)); }));
 }
@@ -134,7 +133,7 @@ TEST(Simulate, HoldsForLargeClusters) {
 // its update included.
 TEST(SteadyState, OfAPipelineIsItsStep) {
   Costs costs = Costs::uniform(4, 1, 1, 1);
-  const Schedule schedule = lower(one_f_one_b_schedule(4, 8));
+  const Schedule schedule = lower(make_schedule("1f1b", 4, 8));
   EXPECT_DOUBLE_EQ(simulate_steady_state(schedule, costs).seconds, simulate(schedule, costs).seconds);
   EXPECT_NEAR(simulate_steady_state(schedule, costs).idle, 3.0 / 11, 1e-12);
   costs.update = {2, 0, 0, 0};
@@ -147,7 +146,7 @@ TEST(SteadyState, OfAPipelineIsItsStep) {
 
 // Steps need not end everywhere before the next begins: rank 3, which ends last, starts the next step last too.
 TEST(SteadyState, IsShorterThanAStepWhereOnlyTheEndsAreSkewed) {
-  const Schedule schedule = lower(one_f_one_b_schedule(4, 8));
+  const Schedule schedule = lower(make_schedule("1f1b", 4, 8));
   Costs costs = Costs::uniform(4, 1, 1, 1);
   costs.update = {0, 0, 0, 10};
   EXPECT_DOUBLE_EQ(simulate(schedule, costs).seconds, 27 + 10);
@@ -156,7 +155,7 @@ TEST(SteadyState, IsShorterThanAStepWhereOnlyTheEndsAreSkewed) {
 
 // With the time of every single action: the second backward of rank 1 takes longer, and rank 0 waits for it.
 TEST(Simulate, TakesTheTimeOfEachAction) {
-  const Schedule schedule = lower(one_f_one_b_schedule(2, 2));  // 0F0 0F1 0B0 0B1; 1F0 1B0 1F1 1B1
+  const Schedule schedule = lower(make_schedule("1f1b", 2, 2));  // 0F0 0F1 0B0 0B1; 1F0 1B0 1F1 1B1
   const Costs costs = Costs::uniform(2, 1, 1, 1);
   EXPECT_DOUBLE_EQ(simulate(schedule, costs, {{1, 1, 2, 2}, {1, 2, 1, 2}}).seconds, simulate(schedule, costs).seconds);
   const Simulation slow = simulate(schedule, costs, {{1, 1, 2, 2}, {1, 2, 1, 5}});
@@ -166,7 +165,7 @@ TEST(Simulate, TakesTheTimeOfEachAction) {
 }
 
 TEST(PeakBytes, WeighEachStage) {
-  const Schedule schedule = lower(one_f_one_b_schedule(3, 6));
+  const Schedule schedule = lower(make_schedule("1f1b", 3, 6));
   EXPECT_EQ(peak_bytes(schedule, {10, 100, 1000}), (std::vector<double>{30, 200, 1000}));
 }
 

@@ -40,7 +40,7 @@ TEST(ScheduleText, ReadsOverlappedPairsInOrder) {
       "\r\n",
       "dual.csv");
   EXPECT_TRUE(check(schedule).empty());
-  EXPECT_EQ(schedule.holder, (std::vector{0, 1, 1, 0}));
+  EXPECT_EQ(schedule.stage_to_rank, (std::vector{0, 1, 1, 0}));
   EXPECT_EQ(to_text(schedule),
             "0F0,0F1,0F2,3F0,3I0,3W0,3F1,0F3,3B1,3F2,0B0,3B2,3F3,0B1,3B3,0I2,0W2,0I3,0W3\n"
             "1F0,2F0,1F1,2F1,1F2,2B0,2F2,1B0,1F3,2B1,2F3,1B1,2B2,1B2,2I3,1I3,2W3,1W3\n");
@@ -52,7 +52,7 @@ TEST(ScheduleText, ReadsCommunication) {
       "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
       "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n",
       "comms.csv", &left_out);
-  EXPECT_TRUE(schedule.lowered);
+  EXPECT_TRUE(schedule.is_lowered);
   EXPECT_EQ(to_text(schedule),
             "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"
             "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD\n");
@@ -66,7 +66,7 @@ TEST(ScheduleText, ReadsCommunication) {
 TEST(ScheduleText, LeavesReductionsOutWhereNoMessagesAreListed) {
   int left_out = -1;
   const Schedule schedule = schedule_from_text("0F0,0B0,0REDUCE_GRAD\n1F0,1B0,1REDUCE_GRAD\n", "table", &left_out);
-  EXPECT_FALSE(schedule.lowered);
+  EXPECT_FALSE(schedule.is_lowered);
   EXPECT_EQ(to_text(schedule), "0F0,0B0\n1F0,1B0\n");
   EXPECT_EQ(left_out, 2);
 }
@@ -77,6 +77,19 @@ TEST(ScheduleText, RoundTripsEveryLoweredSchedule) {
     const Schedule schedule = with_reductions(lower(make_schedule(name, 4, 8, chunks)));
     EXPECT_EQ(schedule_from_text(to_text(schedule), name), schedule) << name;
   }
+}
+
+TEST(ScheduleText, AByteOrderMarkIsNoPartOfTheTable) {
+  EXPECT_EQ(to_text(schedule_from_text("\xEF\xBB\xBF"
+                                       "0F0,0B0\n",
+                                       "table")),
+            "0F0,0B0\n");
+  EXPECT_TRUE(fails_with<UsageError>({"line 1, column 5"}, [] {
+    schedule_from_text(
+        "\xEF\xBB\xBF"
+        "0F0,oops",
+        "my.csv");
+  }));
 }
 
 TEST(ScheduleText, NamesLineAndColumn) {
