@@ -60,10 +60,10 @@ void train(const Settings& settings) {
     return explain(settings, data, device);
   }
 
-  Run run(settings, device);  // prints, measures and saves (chapters/common/run.h)
+  Run run(settings, device);  // prints, measures, saves, and stops on SIGINT (chapters/common/run.h)
   const auto model = open_model(settings.training, data.train, device);
   const auto optimizer = open_optimizer(settings.training, model->named_parameters());
-  run.restore(*model, *optimizer);  // with --resume from its checkpoint
+  run.restore(*model, *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
   DeviceLoader train_batches(training_loader(settings.training, settings.world, data.train), device);
   DeviceLoader test_batches(test_loader(settings.training, settings.world, data.test), device);
   Replay replay(device, settings.world.graph && !settings.run.profile);  // one launch per step, where the device can

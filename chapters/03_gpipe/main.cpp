@@ -72,11 +72,11 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
   const auto stages = open_stages(settings.training, plan, data.train, rank);
-  const auto layers = joined(stages);
+  const auto layers = joined(stages);  // as one module, for the optimizer
   const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
-  run.restore(*layers, *optimizer);  // with --resume from its checkpoint
-  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);
-  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });
+  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
+  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);    // runs the plan's table of actions
+  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
@@ -90,6 +90,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       }
       update(pipeline.log(), *optimizer);  // each rank its own layers
     }
+    // What the epoch should have taken with these times; for metrics.jsonl.
     epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
     evaluate(pipeline, plan, epoch, test_batches);
   }

@@ -95,7 +95,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   const auto sizes = sizes_of_batches(data.size(), 0, settings.training.batch_size, settings.training.microbatches);
   plan.schedule =
       lower_for(settings.pipeline, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
-                                                    static_cast<int>(settings.training.microbatches), plan.versions));
+                                                      static_cast<int>(settings.training.microbatches), plan.versions));
   plan.split = stages.split;
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);
