@@ -83,7 +83,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   for (Epoch& epoch : run.epochs()) {
     pipeline.log().clear();
     for (const MicroBatches& batch : epoch.train(train_batches)) {
-      if (settings.pipeline.schedule == "by-hand") {
+      if (is_by_hand(settings.pipeline)) {
         run_step_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
       } else {
         run_step(pipeline, plan, batch, epoch.train_sums());  // the same from the table that --explain prints
@@ -98,8 +98,8 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const std::string& schedule = settings.pipeline.schedule;
-  const Plan plan = make_plan(settings, data.train, schedule == "by-hand" ? "gpipe" : schedule);
+  const Plan plan =
+      make_plan(settings, data.train, is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule);
   if (settings.run.explain) {
     return explain(settings, plan);
   }

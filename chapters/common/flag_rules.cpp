@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "chapters/common/open.h"
+#include "chapters/common/plan.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "nn/models.h"
@@ -83,6 +84,12 @@ void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bo
         "way of --versions none only",
         name_of(pipeline.versions)));
   }
+  if (is_by_hand(pipeline) && pipeline.versions != Versions::flush) {
+    throw UsageError(
+        fmt::format("--schedule by-hand with --versions {}: the loop by hand flushes the pipeline before each update; "
+                    "give --versions flush, or leave --schedule out",
+                    name_of(pipeline.versions)));
+  }
   if (pipeline.recompute && pipeline.versions == Versions::none) {
     throw UsageError(
         "--recompute with --versions none: the forward would run again with the new weights, which the version check "
@@ -152,15 +159,17 @@ void require_consistent_sharing(const Settings& s) {
 void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter& chapter) {
   const std::vector<std::string>& known = chapter.schedules;
   const std::string& schedule = pipeline.schedule;
-  if (schedule == "by-hand" && *pipeline.receives != kDefaultReceives) {
+  if (is_by_hand(pipeline) && *pipeline.receives != kDefaultReceives) {
     throw UsageError(fmt::format(
-        "--receives {}: the loop by hand posts each receive where it uses it; take --schedule gpipe, or leave it out",
-        pipeline.receives.text()));
+        "--receives {}: the loop by hand posts each receive where it uses it; take --schedule {}, or leave it out",
+        pipeline.receives.text(), known.front()));
   }
-  if (!known.empty() && !schedule.empty() && !std::filesystem::is_regular_file(schedule) &&
-      std::find(known.begin(), known.end(), schedule) == known.end()) {
-    throw UsageError(fmt::format("--schedule {}: neither a schedule of {} ({}) nor a file", schedule, chapter.program,
-                                 fmt::join(known, ", ")));
+  const bool is_known = std::find(known.begin(), known.end(), schedule) != known.end();
+  const bool takes_files = !pipeline.versions;  // a file holds one batch
+  const bool is_file = takes_files && std::filesystem::is_regular_file(schedule);
+  if (!known.empty() && !schedule.empty() && !is_known && !is_file) {
+    throw UsageError(fmt::format("--schedule {}: {} a schedule of {} ({}){}", schedule, takes_files ? "neither" : "not",
+                                 chapter.program, fmt::join(known, ", "), takes_files ? " nor a file" : ""));
   }
 }
 

@@ -68,11 +68,14 @@ Shape images_shape(const TrainingSettings& training, std::int64_t count) {
 
 }  // namespace
 
+bool is_by_hand(const PipelineSettings& pipeline) { return pipeline.schedule == "by-hand"; }
+
+int receives_of(const PipelineSettings& pipeline) { return is_by_hand(pipeline) ? 0 : *pipeline.receives; }
+
 Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations) {
   const ScheduleKind* kind = find_schedule(pipeline.schedule);  // none, if it is a file
-  const bool is_by_hand = pipeline.schedule == "by-hand";       // the loop of chapter 3 receives what it uses next
-  Schedule schedule = lower(computations, {.receives = is_by_hand ? 0 : *pipeline.receives,
-                                           .sends_wait = kind != nullptr && kind->sends_wait});
+  Schedule schedule =
+      lower(computations, {.receives = receives_of(pipeline), .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(fmt::format(
         "--receives {} with --schedule {}: {}. Post receives earlier (--receives ahead), or take foldx_fifo, the same "

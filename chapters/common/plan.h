@@ -34,6 +34,9 @@ struct Plan {
   int last_rank() const { return schedule.stage_to_rank.back(); }
 };
 
+/// Whether the chapter runs the loop that it writes out, in place of a table. That loop posts each receive at its use.
+bool is_by_hand(const PipelineSettings& pipeline);
+
 /// As the flags say: --ranks, --chunks, --group, --split, --balance. `schedule` is a name that make_schedule
 /// knows, or a file. Throws UsageError where that cannot be, and says what can.
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule);
@@ -48,7 +51,9 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
 /// Layers per stage, by --split or --balance; `replicas` are those of each stage, one each if empty.
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
                const std::vector<LayerProfile>& profile, const std::vector<int>& replicas = {});
-/// `computations` with the messages that they need, as --receives says.
+/// How many receives a rank may have posted (see LowerOptions): what --receives says.
+int receives_of(const PipelineSettings& pipeline);
+/// `computations` with the messages that they need.
 Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations);
 /// Fills in what follows from the plan's split and schedule: its shapes and layers.
 void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model);

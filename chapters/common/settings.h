@@ -12,7 +12,7 @@
 #include "core/device.h"
 #include "datasets/picture.h"
 #include "parallel/comm/link.h"
-#include "parallel/data_parallel/bucket_layout.h"
+#include "parallel/data_parallel/buckets.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/schedule/lower.h"

@@ -124,9 +124,17 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
                         [&](int) { return Tensor::zeros({samples}, DType::int32, rank.device); },
                         std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), samples)};
     const auto replicas = comm.split(schedule.stage_of(rank.index), rank.index);
-    const auto reduce = [&](std::size_t) { replicas->barrier(); };  // where they average their gradients
-    const auto update = [&](std::size_t) { clock->work(costs.update_of(r)); };
-    pipeline.run(schedule, data, {.reduce = reduce, .update = update});
+    pipeline.begin(schedule, data);
+    for (const Action& action : schedule.ranks[r]) {
+      if (action.operation == Operation::reduce_grad) {
+        replicas->barrier();  // where they average their gradients
+      } else if (action.operation == Operation::update) {
+        clock->work(costs.update_of(r));
+      } else {
+        pipeline.perform(action);
+      }
+    }
+    pipeline.finish();
     times.ends[r] = clock->now();
     times.busy[r] = clock->now() - clock->waited();
   });

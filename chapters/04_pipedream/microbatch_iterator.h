@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The micro-batches of many batches, one after the other, as one rank of a pipeline meets them.
+/// The micro-batches of many batches, one after the other, as one rank of a pipeline takes them.
 
 #include <cstdint>
 #include <functional>
@@ -12,15 +12,15 @@
 
 namespace stagecoach {
 
-class BatchStream {
+class MicrobatchIterator {
  public:
-  /// `next` gives the next batch, cut into `microbatches`; it is called only when a micro-batch of it is asked for.
-  BatchStream(std::function<std::optional<MicroBatches>()> next, std::int64_t microbatches);
+  /// `next` returns the next batch, cut into `microbatches`; it is called only when a micro-batch of it is taken.
+  MicrobatchIterator(std::function<std::optional<MicroBatches>()> next, std::int64_t microbatches);
 
-  /// What a run of a pipeline takes: micro-batches from batch `first_batch` on, of these sizes. They must be asked for
+  /// What a run of a pipeline takes: micro-batches from batch `first_batch` on, of these sizes. They must be taken
   /// in rising order, also from run to run. This object must outlive the result.
   StepData data(std::vector<std::int64_t> sizes, std::int64_t first_batch = 0);
-  /// The labels of a micro-batch of the present run; in that order, or of the batch that was asked for last.
+  /// The labels of a micro-batch of the present run; in that order, or of the batch that was taken last.
   const Tensor& labels(int microbatch) { return batch_of(microbatch).labels[within_batch(microbatch)]; }
 
  private:

@@ -1,6 +1,6 @@
 // Which gradients share a bucket.
 
-#include "parallel/data_parallel/bucket_layout.h"
+#include "parallel/data_parallel/buckets.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
