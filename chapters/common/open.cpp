@@ -70,7 +70,7 @@ Loader training_loader(const TrainingSettings& training, const WorldSettings& wo
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = training.image_size,
-                       .pictures = images,
+                       .images = images,
                        .prefetch = prefetches(world)});
 }
 
@@ -81,7 +81,7 @@ Loader test_loader(const TrainingSettings& training, const WorldSettings& world,
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = training.image_size,
-                       .pictures = images,
+                       .images = images,
                        .prefetch = prefetches(world)});
 }
 

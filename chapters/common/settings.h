@@ -10,7 +10,7 @@
 #include "chapters/common/choices.h"
 #include "chapters/common/parsed.h"
 #include "core/device.h"
-#include "datasets/picture.h"
+#include "datasets/image.h"
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/buckets.h"
 #include "parallel/launch/mesh.h"
