@@ -43,7 +43,8 @@ Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
   }
 
   // A group of micro-batches goes through chunk 0, then through chunk 1, and so on; then the next group.
-  const int first = k / (n * v) * n;  // micro-batch of the group
+  const int group = k / (n * v);
+  const int first = group * n;  // micro-batch of the group
   const int size = std::min(n, m - first);
   const int in_group = k - first * v;
   const int microbatch = first + in_group % size;
