@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Charts as parts of a picture: curves over an axis, and bars.
+/// Charts as parts of a figure: curves over an axis, and bars.
 
 #include <optional>
 #include <string>
@@ -42,7 +42,7 @@ void draw_bars(Svg& svg, const Svg::Box& plot, const std::string& title, double 
 struct BarGroup {
   std::vector<double> values = {};
   std::vector<std::string> titles = {};  ///< one per value, shown when the pointer is on the bar
-  std::string label;                ///< written after the last bar
+  std::string label;                     ///< written after the last bar
   const char* colour = kBlue.svg;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// An SVG picture, element by element: the only place that writes SVG. Every text is escaped, and no file is needed
-/// besides the picture.
+/// An SVG figure, element by element: the only place that writes SVG. Every text is escaped, and no file is needed
+/// besides the figure.
 
 #include <string>
 #include <utility>
@@ -35,7 +35,7 @@ class Svg {
   static constexpr const char* kAxisColour = "#444444";
   static constexpr const char* kGridColour = "#dddddd";
 
-  /// How wide `text` is in that size, about: a picture cannot know the font that it is shown in.
+  /// How wide `text` is in that size, about: a figure cannot know the font that it is shown in.
   static double width_of(const std::string& text, double size = kFontSize);
 
   /// `title` is shown when the pointer is on the box.
@@ -50,7 +50,7 @@ class Svg {
   void curve(const Points& points, const Stroke& stroke, double width = 2);
   void dot(double x, double y, double radius, const char* colour);
 
-  /// The picture on a white ground, `width` times `height` pixels.
+  /// The figure on a white ground, `width` times `height` pixels.
   std::string str(double width, double height) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A timeline: rows of bars over one axis of time, drawn as an SVG picture or as text.
+/// A timeline: rows of bars over one axis of time, drawn as an SVG figure or as text.
 
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ struct TimelineBar {
   double end = 0;
   Colour colour = kSkyBlue;
   std::string label = {};  ///< written into the bar where there is room
-  std::string title = {};  ///< shown when the pointer is on the bar of a picture
+  std::string title = {};  ///< shown when the pointer is on the bar of a figure
   bool is_light = false;   ///< in a lighter shade
   char mark = '-';         ///< as text, stands for a label without room
   char fill = '-';         ///< as text, what follows the label
@@ -44,11 +44,11 @@ struct TimelineChart {
   std::vector<LegendEntry> legend = {};
   std::string idle_name = {};  ///< what the legend calls an empty moment; empty: nothing
   std::string note = {};       ///< what else the legend says
-  /// Whether every label must be readable. Then a picture may be wider, and text may take several blocks of lines.
+  /// Whether every label must be readable. Then a figure may be wider, and text may take several blocks of lines.
   bool shows_all_labels = false;
 };
 
-/// A picture with a legend and an axis.
+/// A figure with a legend and an axis.
 std::string timeline_svg(const TimelineChart& chart);
 
 /// A line per row, as wide as the terminal at most, and a legend; a dot is an idle moment. If all labels are to be

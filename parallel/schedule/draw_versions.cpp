@@ -1,4 +1,4 @@
-// Weights and time in one picture; the function is declared in draw.h.
+// Weights and time in one figure; the function is declared in draw.h.
 
 #include <fmt/format.h>
 

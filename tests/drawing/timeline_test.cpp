@@ -1,4 +1,4 @@
-// Timelines as text and as pictures; those of schedules are in tests/parallel/schedule_draw_test.cpp.
+// Timelines as text and as figures; those of schedules are in tests/parallel/schedule_draw_test.cpp.
 #include "drawing/timeline.h"
 
 #include <gtest/gtest.h>
