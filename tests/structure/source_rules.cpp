@@ -198,22 +198,6 @@ std::vector<std::string> missing_algorithm_includes(const fs::path& root) {
   return missing;
 }
 
-std::vector<std::string> kernels_that_do_not_wait(const fs::path& root) {
-  const std::regex kernel(R"(\n__global__\b[^{]*\{\s*([^\n;]*;?))");
-  std::vector<std::string> found;
-  for (const std::string& file : floor_sources(root)) {
-    const std::string text = read(root / file);
-    for (std::sregex_iterator match(text.begin(), text.end(), kernel), end; match != end; ++match) {
-      if (match->str(1) != "wait_for_earlier_kernels();") {
-        const auto line = 1 + std::count(text.begin(), text.begin() + match->position() + 1, '\n');
-        found.push_back(file + ":" + std::to_string(line) +
-                        ": the kernel does not begin with wait_for_earlier_kernels()");
-      }
-    }
-  }
-  return found;
-}
-
 std::vector<std::string> dead_links(const fs::path& root) {
   // [text](target) and ![picture](target), without a "scheme:" and without the place on the page; not f[i](x).
   const std::regex link(R"((?:^|[^\w])\[[^\]]+\]\(([^():# ]+)(#[^) ]*)?\))");
