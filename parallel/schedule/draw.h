@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "drawing/terminal.h"
+#include "parallel/drawing/terminal.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulate.h"

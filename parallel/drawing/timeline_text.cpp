@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "drawing/timeline.h"
+#include "parallel/drawing/timeline.h"
 
 namespace stagecoach {
 namespace {
