@@ -44,7 +44,7 @@ class AllReducePerParameter final : public Replica {
  public:
   explicit AllReducePerParameter(const Context& context) : Replica(context), background_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].second.on_gradient([this, i](Tensor& parameter) {
+      parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
         if (last_) {
           times_.gradient_came(i);
           pending_.push_back(background_.run(

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/device.h"
-#include "datasets/picture.h"
+#include "datasets/image.h"
 #include "parallel/data_parallel/buckets.h"
 
 namespace stagecoach {

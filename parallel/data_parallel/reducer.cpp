@@ -49,13 +49,13 @@ Reducer::Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSett
       used_(parameters_.size()) {
   times_.arrivals.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].second.on_gradient([this, i](Tensor&) { see_gradient(i); });
+    parameters_[i].second.set_gradient_hook([this, i](Tensor&) { see_gradient(i); });
   }
 }
 
 Reducer::~Reducer() {
   for (auto& [name, parameter] : parameters_) {
-    parameter.on_gradient({});
+    parameter.set_gradient_hook({});
   }
 }
 

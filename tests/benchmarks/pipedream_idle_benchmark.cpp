@@ -79,7 +79,7 @@ class Chain final : public Module {
   class Backward final : public Node {
    public:
     Backward(const Tensor& x, int steps) : Node("chain", {x}), steps_(steps) {}
-    Gradients backward(const Tensor& grad, const Wanted&) override {
+    Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
       multiply(steps_);
       return {grad};
     }

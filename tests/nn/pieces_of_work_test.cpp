@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/autograd/backward.h"
-#include "core/cuda/emulation/machine.h"
+#include "tests/emulation/machine.h"
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"

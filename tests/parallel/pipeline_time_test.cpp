@@ -61,7 +61,7 @@ class Work final : public Module {
    public:
     WorkNode(const Tensor& x, ExactClock& clock, double backward)
         : Node("work", {x}), clock_(clock), backward_(backward) {}
-    Gradients backward(const Tensor& grad, const Wanted&) override {
+    Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
       clock_.work(backward_);
       return {grad};
     }
