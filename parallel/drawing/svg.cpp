@@ -1,4 +1,4 @@
-#include "drawing/svg.h"
+#include "parallel/drawing/svg.h"
 
 #include <fmt/format.h>
 

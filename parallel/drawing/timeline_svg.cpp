@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "drawing/axis.h"
-#include "drawing/svg.h"
-#include "drawing/timeline.h"
+#include "parallel/drawing/axis.h"
+#include "parallel/drawing/svg.h"
+#include "parallel/drawing/timeline.h"
 
 namespace stagecoach {
 namespace {

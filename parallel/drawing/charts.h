@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "drawing/axis.h"
-#include "drawing/svg.h"
+#include "parallel/drawing/axis.h"
+#include "parallel/drawing/svg.h"
 
 namespace stagecoach {
 

@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "drawing/charts.h"
+#include "parallel/drawing/charts.h"
 
 int main() {
   using stagecoach::AxisKind;

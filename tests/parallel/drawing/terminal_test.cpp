@@ -1,5 +1,5 @@
 // What standard output is.
-#include "drawing/terminal.h"
+#include "parallel/drawing/terminal.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

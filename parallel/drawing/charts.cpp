@@ -1,4 +1,4 @@
-#include "drawing/charts.h"
+#include "parallel/drawing/charts.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Elements of an SVG figure.
-#include "drawing/svg.h"
+#include "parallel/drawing/svg.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "drawing/axis.h"
+#include "parallel/drawing/axis.h"
 
 #include <fmt/format.h>
 

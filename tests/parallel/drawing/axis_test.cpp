@@ -1,5 +1,5 @@
 // Ticks and axes.
-#include "drawing/axis.h"
+#include "parallel/drawing/axis.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Timelines as text and as figures; those of schedules are in tests/parallel/schedule_draw_test.cpp.
-#include "drawing/timeline.h"
+#include "parallel/drawing/timeline.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "drawing/terminal.h"
+#include "parallel/drawing/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "drawing/palette.h"
+#include "parallel/drawing/palette.h"
 
 namespace stagecoach {
 

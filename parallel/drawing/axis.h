@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "drawing/svg.h"
+#include "parallel/drawing/svg.h"
 
 namespace stagecoach {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "drawing/palette.h"
-#include "drawing/terminal.h"
+#include "parallel/drawing/palette.h"
+#include "parallel/drawing/terminal.h"
 
 namespace stagecoach {
 
