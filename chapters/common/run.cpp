@@ -13,8 +13,8 @@ namespace stagecoach {
 
 Run::Run(const Settings& settings, Device device) : Run(settings, alone(device, clock_kind(settings))) {}
 
-Run::Run(const Settings& settings, std::unique_ptr<Communicator> alone) : Run(settings, *alone, {}) {
-  alone_ = std::move(alone);
+Run::Run(const Settings& settings, std::unique_ptr<Communicator> self) : Run(settings, *self, {}) {
+  self_ = std::move(self);
 }
 
 Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
