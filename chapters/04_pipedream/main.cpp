@@ -128,6 +128,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
   Run run(settings, rank.comm,
           {.layers = plan.layers,
+           .stages = plan.stages_text(),
            .replica_of = plan.first_rank(stage),
            .loss_rank = plan.last_rank(),
            .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});

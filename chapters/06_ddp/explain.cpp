@@ -25,7 +25,7 @@ constexpr double kKiB = 1024;
 StepCosts measure_step(const Settings& settings, const Team& team, const Dataset& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
-  const auto comm = alone(device, ClockKind::virtual_time);
+  const auto comm = self_communicator(device, ClockKind::virtual_time);
   const auto model = open_model(settings, data, device);
   const auto optimizer = open_optimizer(settings, *model);
   const NamedTensors parameters = model->named_parameters();

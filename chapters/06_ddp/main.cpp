@@ -40,12 +40,12 @@ class Single final : public Replica {
 /// sums it over the ranks while the backward goes on.
 class ByParameter final : public Replica {
  public:
-  explicit ByParameter(const Start& start) : Replica(start), background_(rank_.comm) {
+  explicit ByParameter(const Start& start) : Replica(start), comm_thread_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].second.on_gradient([this, i](Tensor& parameter) {
         if (last_) {
           times_.gradient_came(i);
-          pending_.push_back(background_.run(
+          pending_.push_back(comm_thread_.run(
               "all_reduce", [sum = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(sum); }));
         }
       });
@@ -55,8 +55,8 @@ class ByParameter final : public Replica {
   void step(const MicroBatches& batch, EpochSums& sums) override {
     run_shard(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
 
-    std::vector<Background::Span> spans;
-    for (const Background::Pending& reduction : pending_) {
+    std::vector<CommThread::Span> spans;
+    for (const CommThread::Pending& reduction : pending_) {
       spans.push_back(reduction.wait());
     }
     pending_.clear();
@@ -66,8 +66,8 @@ class ByParameter final : public Replica {
 
  private:
   bool last_ = false;  // the step's last backward: its gradients are whole
-  std::vector<Background::Pending> pending_;
-  Background background_;
+  std::vector<CommThread::Pending> pending_;
+  CommThread comm_thread_;
 };
 
 /// 3. Buckets: gradients are reduced together that come one after the other (parallel/data_parallel/reducer.h).
@@ -129,6 +129,7 @@ void train_rank(const Settings& settings, const Team& team, const TrainTest& dat
   const std::optional<int> replica_of = owned ? std::nullopt : std::optional(team.part_of(rank.index));
   Run run(settings, rank.comm,
           {.layers = team.layers,
+           .stages = team.stages,
            .replica_of = replica_of,
            .shard = team.shard_of(rank.index).index,
            .splits_losses = true});

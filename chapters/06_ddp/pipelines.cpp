@@ -49,7 +49,7 @@ class Pipelines final : public Way {
     return micro_batch_loader(settings_, *team_.pipeline, data, rank_, purpose, shard_);
   }
 
-  void start() override { start_alike(*layers_, mesh_.data()); }
+  void start() override { broadcast_module(*layers_, mesh_.data()); }
 
   void step(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);

@@ -41,7 +41,7 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
           shard};
 }
 
-void Replica::start() { start_alike(*model_, rank_.comm); }
+void Replica::start() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::run_shard(const MicroBatches& batch, EpochSums& sums,
                         const std::function<void(bool last, const Tensor& loss)>& before_backward) {

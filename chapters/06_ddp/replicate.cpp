@@ -48,7 +48,7 @@ class Replicate final : public Owned {
       step_with(gradients);
     }
     times_.end_step();
-    std::erase_if(sent_, [](const PendingSend& send) { return send.taken(); });
+    std::erase_if(sent_, [](const PendingSend& send) { return send.completed(); });
   }
 
   Prediction finish_epoch(std::int64_t steps) override {

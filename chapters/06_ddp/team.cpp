@@ -40,8 +40,10 @@ Team make_team(const Settings& settings, const Dataset& data) {
     team.pipeline = make_plan(of_one, data, settings.pipeline.schedule);
     team.pipeline->schedule = with_reductions(team.pipeline->schedule);
     team.layers = team.pipeline->layers;
+    team.stages = team.pipeline->stages_text() + " of each pipeline";
     return team;
   }
+  team.stages = stages_text({model->size()}, contiguous_placement({team.mesh.data}));
   for (int i = 0; i < model->size(); ++i) {
     team.layers.emplace_back(model->name(i), 0);
   }

@@ -12,6 +12,7 @@ namespace stagecoach {
 struct Team {
   World world = {};
   MeshSizes mesh = {};
+  std::string stages = {};            ///< and the ranks that hold them, in words
   LayerRanks layers = {};             ///< on the ranks of the first pipeline, or all on rank 0
   std::optional<Plan> pipeline = {};  ///< of each pipeline, where there are some
   Settings of_pipeline = {};          ///< what each of these is asked for

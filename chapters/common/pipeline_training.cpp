@@ -9,7 +9,7 @@ namespace stagecoach {
 
 void train_pipeline(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank,
                     const RunStep& run_step) {
-  Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
+  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
   const auto stages = open_stages(settings, plan, data.train, rank);
   const auto layers = joined(stages);

@@ -58,11 +58,11 @@ class Run {
  private:
   friend class Epoch;
   friend class Epochs;
-  Run(const Settings& settings, std::unique_ptr<Communicator> alone);
+  Run(const Settings& settings, std::unique_ptr<Communicator> self_comm);
   bool prints() const { return comm_.rank() == 0; }
 
   Settings settings_;
-  std::unique_ptr<Communicator> alone_;  // of a program without ranks
+  std::unique_ptr<Communicator> self_comm_;  // of a program without ranks
   Communicator& comm_;
   RankRole role_;
   RunState state_;
@@ -116,7 +116,7 @@ class Epoch {
   void stop_if_refused();
   /// When a stop was asked for: saves and throws Interrupted, on all ranks at the same step.
   void stop_if_asked();
-  /// Waits for the device, and ends the time of the training.
+  /// WaitMode for the device, and ends the time of the training.
   void finish_training();
   void start_test();
   void add_test_images(std::int64_t images) { run_.meter_.add_test_images(images); }

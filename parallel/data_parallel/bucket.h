@@ -20,7 +20,7 @@ struct Bucket {
 };
 
 /// What replaces a bucket's values by their sum over all ranks of `comm`, or by what stands for it. All ranks get the
-/// same bytes. It runs on the thread of Background, not on the rank's own.
+/// same bytes. It runs on the thread of CommThread, not on the rank's own.
 using ReduceBucket = std::function<void(Bucket& bucket, Communicator& comm)>;
 
 }  // namespace stagecoach

@@ -37,7 +37,7 @@ NamedTensors trained_somewhere(const NamedTensors& parameters, Communicator& com
 }  // namespace
 
 Reducer::Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSettings settings)
-    : comm_(comm), settings_(std::move(settings)), parameters_(without_repeats(parameters)), background_(comm) {
+    : comm_(comm), settings_(std::move(settings)), parameters_(without_repeats(parameters)), comm_thread_(comm) {
   require_same_tensors(parameters_, comm);
   parameters_ = trained_somewhere(parameters_, comm);
   states_.resize(parameters_.size());
@@ -215,7 +215,7 @@ void Reducer::launch_full_buckets() {
   while (pending_.size() < buckets_.size() && missing_[pending_.size()] == 0) {
     Bucket& bucket = buckets_[pending_.size()];
     pending_.push_back(
-        background_.run("reduce bucket", [this, &bucket](Communicator& comm) { settings_.reduce(bucket, comm); }));
+        comm_thread_.run("reduce bucket", [this, &bucket](Communicator& comm) { settings_.reduce(bucket, comm); }));
   }
 }
 
@@ -238,7 +238,7 @@ Tensor Reducer::sum_of_uses() {
   std::transform(states_.begin(), states_.end(), std::back_inserter(uses),
                  [](const State& state) { return state.used ? 1.0F : 0.0F; });
   Tensor sum = Tensor::from(uses, {static_cast<std::int64_t>(uses.size())}, comm_.device());
-  background_.run("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
+  comm_thread_.run("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
   return sum;
 }
 
@@ -251,7 +251,7 @@ void Reducer::finish() {
   const NoGrad no_grad;
   times_.end = comm_.clock().now();
   require_all_ready();
-  for (const Background::Pending& reduction : pending_) {
+  for (const CommThread::Pending& reduction : pending_) {
     times_.reductions.push_back(reduction.wait());
   }
   pending_.clear();

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "nn/named_tensors.h"
-#include "parallel/comm/background.h"
+#include "parallel/comm/comm_thread.h"
 #include "parallel/data_parallel/bucket.h"
 #include "parallel/data_parallel/bucket_layout.h"
 
@@ -54,7 +54,7 @@ class Reducer {
   /// gradients of `parameters` have come. finish() requires all parameters to
   /// be reduced. Throws Error unless begin(Sync::no) came before, and for a parameter that was reduced already.
   void reduce_accumulated(const NamedTensors& parameters);
-  /// Waits for the reductions. Then all parameters have their sums as gradients; with find_unused those that no rank
+  /// WaitMode for the reductions. Then all parameters have their sums as gradients; with find_unused those that no rank
   /// used have none. Throws Error that names the parameters for which no gradient came, unless it may be so.
   void finish();
 
@@ -63,7 +63,7 @@ class Reducer {
     double begin = 0;                          ///< of the backward
     double end = 0;                            ///< likewise
     std::vector<double> arrivals;              ///< seconds of work before each parameter's gradient, in their order
-    std::vector<Background::Span> reductions;  ///< bucket by bucket: from full, or the end of the one before
+    std::vector<CommThread::Span> reductions;  ///< bucket by bucket: from full, or the end of the one before
   };
   const Times& times() const { return times_; }
   /// Those that are reduced, each once.
@@ -105,8 +105,8 @@ class Reducer {
   std::optional<Sync> running_;  // the backward that was announced
   Times times_;
   double work_begin_ = 0;                     // of the backward, without waits
-  std::vector<Background::Pending> pending_;  // a launched bucket each
-  Background background_;
+  std::vector<CommThread::Pending> pending_;  // a launched bucket each
+  CommThread comm_thread_;
 };
 
 }  // namespace stagecoach

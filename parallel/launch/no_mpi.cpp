@@ -16,6 +16,6 @@ namespace {
 
 void run_rank(const World&, const std::function<void(Rank&)>&) { refuse(); }
 
-void agree_on(const World&, Tensor&) { refuse(); }
+void broadcast_from_rank_zero(const World&, Tensor&) { refuse(); }
 
 }  // namespace stagecoach::mpi

@@ -18,6 +18,6 @@ bool is_built_in() { return false; }
 
 void run_ranks(const World&, const std::function<void(Rank&)>&) { refuse(); }
 
-void agree_on(const World&, Tensor&) { refuse(); }
+void broadcast_from_rank_zero(const World&, Tensor&) { refuse(); }
 
 }  // namespace stagecoach::nccl

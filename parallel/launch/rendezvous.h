@@ -9,7 +9,7 @@
 #include "core/tensor.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/launch/launch.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {
 
@@ -22,7 +22,7 @@ class Rendezvous {
   static Rendezvous& instance(const World& world);
 
   /// At `address`; rank 0 serves there unless it gives a `server` that does already.
-  Rendezvous(const Launched& process, const TcpStoreAddress& address, std::chrono::duration<double> timeout,
+  Rendezvous(const LaunchEnvironment& process, const TcpStoreAddress& address, std::chrono::duration<double> timeout,
              std::unique_ptr<TcpStoreServer> server = nullptr);
   /// Rank 0 waits until all others have come and gone, or the timeout has passed.
   ~Rendezvous();
@@ -32,7 +32,7 @@ class Rendezvous {
   const TcpStoreAddress& address() const { return address_; }
   TcpStore& store() { return *store_; }
   /// Makes `values` those of rank 0. All processes call it.
-  void agree_on(Tensor& values);
+  void broadcast_from_rank_zero(Tensor& values);
 
  private:
   std::unique_ptr<TcpStoreServer> server_;

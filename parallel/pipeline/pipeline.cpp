@@ -114,7 +114,7 @@ void Pipeline::note_peaks() {
 
 /// A run over many batches would collect them.
 void Pipeline::drop_taken_sends() {
-  std::erase_if(sends_, [](const PendingSend& send) { return send.taken(); });
+  std::erase_if(sends_, [](const PendingSend& send) { return send.completed(); });
 }
 
 /// Timed, and between the hooks.

@@ -54,8 +54,8 @@ class DependencyReplay {
   const Schedule& schedule_;
   bool sends_wait_;
   Grid<std::uint8_t> done_;
-  std::vector<std::size_t> next_;  // a rank
-  std::vector<int> reductions_;    // done on a rank; where updates are listed it has one stage
+  std::vector<std::size_t> next_;  // of each rank
+  std::vector<int> reductions_;    // done on each rank; where updates are listed it has one stage
 };
 
 template <class Body>

@@ -54,11 +54,12 @@ void require_batch(const std::vector<int>& replicas, int batch, Versions version
   }
   if (batch % step != 0) {
     const int below = batch / step * step;
-    throw UsageError(fmt::format(
-        "{}: {} micro-batches a batch cannot be dealt evenly to stages on {} ranks, and all stages must be updated "
-        "together; take {}{} (--microbatches), or the policy stash",
-        to_string(versions), batch, fmt::join(replicas, ","), below >= least ? fmt::format("{} or ", below) : "",
-        below + step));
+    throw UsageError(
+        fmt::format("{}: {} micro-batches per batch cannot be divided evenly among stages on {} ranks, and all stages "
+                    "must be updated "
+                    "together; take {}{} (--microbatches), or the policy stash",
+                    to_string(versions), batch, fmt::join(replicas, ","),
+                    below >= least ? fmt::format("{} or ", below) : "", below + step));
   }
 }
 

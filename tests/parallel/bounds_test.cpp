@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "parallel/comm/link.h"
-#include "parallel/comm/patience.h"
 #include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/wait_policy.h"
 #include "parallel/launch/launch.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/pipeline/split.h"
@@ -57,7 +57,7 @@ TEST(Bounds, OfATimeout) {
 
 TEST(Bounds, OfASplit) {
   for (const char* text : {"2147483647,2147483647,14", "32769", "4294967298", "-1", " 1", "1,", ""}) {
-    EXPECT_TRUE(fails_with<UsageError>({"layers a stage, such as 5,4,3", "from 1 to 32768"}, [&] {
+    EXPECT_TRUE(fails_with<UsageError>({"layers per stage, such as 5,4,3", "from 1 to 32768"}, [&] {
       split_from_text(text);
     })) << text;
   }

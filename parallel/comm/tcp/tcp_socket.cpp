@@ -65,8 +65,8 @@ int try_to_connect(const TcpSocket& socket, const sockaddr_in& to, TcpDeadline d
   if (errno != EINPROGRESS) {
     return errno;
   }
-  pollfd look{.fd = socket.descriptor(), .events = POLLOUT, .revents = 0};
-  if (::poll(&look, 1, milliseconds_until(deadline)) <= 0) {
+  pollfd query{.fd = socket.descriptor(), .events = POLLOUT, .revents = 0};
+  if (::poll(&query, 1, milliseconds_until(deadline)) <= 0) {
     return ETIMEDOUT;
   }
   int error = 0;
@@ -96,8 +96,8 @@ bool TcpSocket::send(const void* data, std::size_t bytes) const {
       next += sent;
       bytes -= static_cast<std::size_t>(sent);
     } else if (errno == EAGAIN && SteadyClock::now() < deadline) {
-      pollfd look{.fd = descriptor_, .events = POLLOUT, .revents = 0};
-      static_cast<void>(::poll(&look, 1, milliseconds_until(deadline)));
+      pollfd query{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+      static_cast<void>(::poll(&query, 1, milliseconds_until(deadline)));
     } else if (errno != EINTR) {
       return false;
     }
@@ -120,8 +120,8 @@ TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline
     if (SteadyClock::now() >= deadline) {
       return Outcome::late;
     }
-    pollfd look{.fd = descriptor_, .events = POLLIN, .revents = 0};
-    static_cast<void>(::poll(&look, 1, milliseconds_until(deadline)));
+    pollfd query{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    static_cast<void>(::poll(&query, 1, milliseconds_until(deadline)));
   }
   return Outcome::done;
 }
@@ -165,7 +165,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
     TcpSocket socket = open_socket(SOCK_NONBLOCK);
     const int error = try_to_connect(socket, to, deadline);
     if (error == 0) {
-      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // short messages shall not wait for more
+      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // short messages must not wait for more
       return socket;
     }
     if (SteadyClock::now() + kBetweenAttempts > deadline) {
