@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file_identity.h"
 
 namespace stagecoach {
 namespace {
@@ -36,14 +37,12 @@ bool is_temporary(const fs::path& path) {
   return std::regex_match(path.filename().string(), kName);
 }
 
-bool is_same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
-
 /// A new descriptor of standard output or standard error if that is the file, else -1. It goes on where the program's
 /// other output ends, while one that is opened by name would begin at the start and overwrite that.
 int standard_stream(const struct stat& file) {
   for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat status {};
-    if (::fstat(standard, &status) == 0 && is_same_file(status, file)) {
+    if (::fstat(standard, &status) == 0 && identity_of(status) == identity_of(file)) {
       std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // what was printed before comes before
       return ::fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     }
@@ -63,7 +62,7 @@ fs::path without_links(fs::path path) {
 /// Whether `file` is a regular one of that name. A link in /proc may lead to one that has lost its name.
 bool is_regular_file(const fs::path& path, const struct stat& file) {
   struct stat named {};
-  return S_ISREG(file.st_mode) && ::lstat(path.c_str(), &named) == 0 && is_same_file(named, file);
+  return S_ISREG(file.st_mode) && ::lstat(path.c_str(), &named) == 0 && identity_of(named) == identity_of(file);
 }
 
 /// Opens what is there, to be written to as it is.

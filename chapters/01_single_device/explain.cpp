@@ -7,6 +7,7 @@
 
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
+#include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
@@ -90,9 +91,9 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
 
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
-    write_text(folder / "schedule.csv", schedule_row(count) + "\n");
+    write_text(folder / run_files::kSchedule, schedule_row(count) + "\n");
     write_text(
-        folder / "prediction.json",
+        folder / run_files::kPrediction,
         fmt::format("{{\"step_seconds\":{},\"idle\":0,\"idle_in_span\":0,\"peak_activations\":[1]}}\n", 3 * count));
   }
 }

@@ -7,6 +7,7 @@
 #include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/prediction.h"
+#include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "core/printable.h"
 #include "parallel/schedule/draw.h"
@@ -93,8 +94,8 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   }
   const std::filesystem::path folder = make_folder(settings.run.out);
   write_prediction(folder, shown, simulation);
-  write_text(folder / "ledger.csv", to_csv(shown, ledger));
-  write_text(folder / "schedule.svg",
+  write_text(folder / run_files::kLedger, to_csv(shown, ledger));
+  write_text(folder / run_files::kScheduleFigure,
              draw_versions_svg(shown, simulation, ledger,
                                fmt::format("Versions of the weights: {}", settings.pipeline.versions),
                                settings.run.profile ? "s" : "units"));

@@ -9,6 +9,7 @@
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
+#include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
@@ -157,9 +158,9 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
     prediction["modes"][mode] = {
         {"step_seconds", timeline.seconds}, {"idle", timeline.idle()}, {"overlap", timeline.overlap()}};
   }
-  write_text(folder / "schedule.csv", table);
-  write_text(folder / "prediction.json", prediction.dump() + "\n");
-  write_text(folder / "timelines.svg",
+  write_text(folder / run_files::kSchedule, table);
+  write_text(folder / run_files::kPrediction, prediction.dump() + "\n");
+  write_text(folder / run_files::kTimelines,
              draw_svg(timelines, fmt::format("One step on {} ranks, by mode", settings.world.ranks),
                       settings.run.profile ? "s" : "units"));
   fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));

@@ -10,8 +10,8 @@ StepModel step_of(const Settings& settings, const Team& team, const NamedTensors
           .link = team.world.link,
           .ranks = team.world.ranks,
           .compressed = settings.data_parallel.compress == "half" ? 0.5 : 1,
-          .picture_bytes = share * 3 * static_cast<double>(settings.training.image_size * settings.training.image_size),
-          .score_bytes = share * static_cast<double>(sizeof(float) * parameters.back().second.numel())};
+          .image_bytes = share * 3 * static_cast<double>(settings.training.image_size * settings.training.image_size),
+          .logit_bytes = share * static_cast<double>(sizeof(float) * parameters.back().second.numel())};
 }
 
 }  // namespace stagecoach

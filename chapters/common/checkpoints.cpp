@@ -25,17 +25,19 @@ namespace {
 namespace fs = std::filesystem;
 using Metadata = std::map<std::string, std::string>;
 
-constexpr const char* kManifest = "manifest.safetensors";  // without tensors; its checksum covers all that it says
+constexpr const char* kManifest = "manifest.safetensors";  // without tensors; its checksum covers its text
 constexpr const char* kNothingYet = "no checkpoint there yet; start the run anew";
 
 std::string shard_name(int rank) { return fmt::format("shard_{}.safetensors", rank); }
 
-std::string place_name(std::int64_t epoch, std::int64_t step) { return fmt::format("epoch-{}-step-{}", epoch, step); }
+std::string checkpoint_name(std::int64_t epoch, std::int64_t step) {
+  return fmt::format("epoch-{}-step-{}", epoch, step);
+}
 
-/// Epoch and step of the name of a checkpoint's folder; nothing for any other name, such as that of a user's copy.
-std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& place) {
+/// Returns epoch and step from the name of a checkpoint's folder; nothing for any other name, such as a user's copy.
+std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& checkpoint) {
   static const std::regex form("epoch-([0-9]+)-step-([0-9]+)");
-  const std::string name = place.filename().string();
+  const std::string name = checkpoint.filename().string();
   std::smatch digits;
   if (!std::regex_match(name, digits, form)) {
     return std::nullopt;
@@ -46,7 +48,8 @@ std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& p
     return number;
   };
   const std::pair number(value(digits[1]), value(digits[2]));
-  return place_name(number.first, number.second) == name ? std::optional(number) : std::nullopt;  // no leading zeros
+  return checkpoint_name(number.first, number.second) == name ? std::optional(number)
+                                                              : std::nullopt;  // no leading zeros
 }
 
 /// Whether a file in a checkpoint's folder belongs to the checkpoint.
@@ -57,25 +60,25 @@ bool is_part(const fs::directory_entry& entry) {
          (name == kManifest || std::regex_match(name, shard));
 }
 
-/// Removes a checkpoint from its folder: the manifest first, so that a part of one is never taken for a whole one.
-void remove_parts(const fs::path& place) {
-  fs::remove(place / kManifest);
-  remove_abandoned_files(place);
+/// Removes a checkpoint from its folder: the manifest first, so that a partial one is never taken for a complete one.
+void remove_parts(const fs::path& checkpoint) {
+  fs::remove(checkpoint / kManifest);
+  remove_abandoned_files(checkpoint);
   std::vector<fs::path> parts;
-  std::copy_if(fs::directory_iterator(place), {}, std::back_inserter(parts), is_part);
+  std::copy_if(fs::directory_iterator(checkpoint), {}, std::back_inserter(parts), is_part);
   for (const fs::path& part : parts) {
     fs::remove(part);
   }
 }
 
-/// "0x1.8p+0", by the C library: fmt's versions write it in different forms.
+/// Returns "0x1.8p+0", made by the C library: versions of fmt differ in the form.
 std::string hexadecimal(double number) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%a", number);
   return text.data();
 }
 
-/// The numbers of a Progress as text, exactly: doubles in hexadecimal.
+/// Returns the numbers of a Progress as exact text: doubles in hexadecimal.
 Metadata to_metadata(const Progress& p) {
   return {{"epoch", std::to_string(p.epoch)},
           {"step", std::to_string(p.step)},
@@ -88,7 +91,7 @@ Metadata to_metadata(const Progress& p) {
           {"waited", hexadecimal(p.waited)}};
 }
 
-/// "12,7". Throws std::logic_error where it is damaged, as std::stoll does.
+/// Reads "12,7". Throws std::logic_error if it is damaged, as std::stoll does.
 std::vector<std::int64_t> numbers_from(const std::string& list) {
   std::vector<std::int64_t> numbers;
   std::istringstream text(list);
@@ -101,7 +104,7 @@ std::vector<std::int64_t> numbers_from(const std::string& list) {
 std::string text_of(const Metadata& metadata, const char* name, const fs::path& path) {
   const auto found = metadata.find(name);
   if (found == metadata.end()) {
-    throw DataError(fmt::format("{}: is no part of a checkpoint ('{}' is missing)", path.string(), name));
+    throw DataError(fmt::format("{}: is not part of a checkpoint ('{}' is missing)", path.string(), name));
   }
   return found->second;
 }
@@ -123,7 +126,7 @@ Progress from_metadata(const Metadata& metadata, const fs::path& path) {
   }
 }
 
-/// The ranks whose shards make up a checkpoint.
+/// Returns the ranks whose shards make up a checkpoint.
 std::vector<int> ranks_in(const Metadata& metadata, const fs::path& path) try {
   std::vector<int> ranks;
   for (const std::int64_t rank : numbers_from(text_of(metadata, "ranks", path))) {
@@ -164,45 +167,45 @@ void append_below(std::vector<TensorInfo>& all, std::string_view kind, const std
   }
 }
 
-/// A checkpoint whose writing was cut off: nothing that was saved is lost with it.
+/// A checkpoint whose writing was cut off. Nothing that was saved is lost with it.
 class NeverFinished : public DataError {
  public:
   using DataError::DataError;
 };
 
-/// Calls `body`, and makes a DataError of what the file system throws.
+/// Calls `body`, and turns errors of the file system into DataError.
 template <class Body>
-auto with_reasons(const fs::path& place, const Body& body) try {
+auto with_reasons(const fs::path& path, const Body& body) try {
   return body();
 } catch (const fs::filesystem_error& error) {
-  throw DataError(fmt::format("{}: {}", place.string(), error.code().message()));
+  throw DataError(fmt::format("{}: {}", path.string(), error.code().message()));
 }
 
-bool has_manifest(const fs::path& place) {
-  std::error_code ignored;  // what cannot be looked at is of no use
-  return fs::exists(place / kManifest, ignored);
+bool has_manifest(const fs::path& checkpoint) {
+  std::error_code ignored;  // a folder that cannot be read is of no use
+  return fs::exists(checkpoint / kManifest, ignored);
 }
 
 }  // namespace
 
-fs::path Checkpoints::place_of(std::int64_t epoch, std::int64_t step) const {
-  return folder_ / place_name(epoch, step);
+fs::path Checkpoints::folder_of(std::int64_t epoch, std::int64_t step) const {
+  return folder_ / checkpoint_name(epoch, step);
 }
 
 void Checkpoints::remove_abandoned() const {
   if (fs::is_directory(folder_)) {
     remove_abandoned_files(folder_);
   }
-  for (const fs::path& place : places()) {
-    remove_abandoned_files(place);
+  for (const fs::path& checkpoint : all()) {
+    remove_abandoned_files(checkpoint);
   }
 }
 
 void Checkpoints::begin(const Progress& progress) const {
-  const fs::path place = place_of(progress);
-  with_reasons(place, [&] {
-    fs::create_directories(place);
-    remove_parts(place);
+  const fs::path checkpoint = folder_of(progress);
+  with_reasons(checkpoint, [&] {
+    fs::create_directories(checkpoint);
+    remove_parts(checkpoint);
   });
 }
 
@@ -211,22 +214,22 @@ void Checkpoints::write_shard(const Progress& progress, int rank, const Training
   append(file.tensors, kModel, part.weights);
   append(file.tensors, kOptimizer, part.optimizer);
   append(file.tensors, kMemory, part.memory);
-  save_tensors((place_of(progress) / shard_name(rank)).string(), file);
+  save_tensors((folder_of(progress) / shard_name(rank)).string(), file);
 }
 
 void Checkpoints::commit(const Progress& progress, const std::vector<int>& ranks) const {
-  const fs::path place = place_of(progress);
+  const fs::path checkpoint = folder_of(progress);
   TensorFile manifest{{}, to_metadata(progress)};
   manifest.metadata["training"] = training_;
   manifest.metadata["ranks"] = fmt::format("{}", fmt::join(ranks, ","));
-  save_tensors((place / kManifest).string(), manifest);
+  save_tensors((checkpoint / kManifest).string(), manifest);
 
-  bool has_older = false;  // one is kept, should this one prove damaged
-  for (const fs::path& other : places()) {
-    if (other == place) {
+  bool has_older = false;  // one is kept, in case this one proves to be damaged
+  for (const fs::path& other : all()) {
+    if (other == checkpoint) {
       continue;
     }
-    const bool is_kept = !has_older && number_of(other) < number_of(place) && has_manifest(other);
+    const bool is_kept = !has_older && number_of(other) < number_of(checkpoint) && has_manifest(other);
     has_older = has_older || is_kept;
     if (!is_kept && !fs::is_symlink(other)) {  // a link is the user's
       with_reasons(other, [&] {
@@ -239,7 +242,7 @@ void Checkpoints::commit(const Progress& progress, const std::vector<int>& ranks
   }
 }
 
-std::vector<fs::path> Checkpoints::places() const {
+std::vector<fs::path> Checkpoints::all() const {
   std::vector<fs::path> found;
   if (fs::is_directory(folder_)) {
     with_reasons(folder_, [&] {
@@ -252,19 +255,19 @@ std::vector<fs::path> Checkpoints::places() const {
   return found;
 }
 
-Checkpoints::Found Checkpoints::read(const fs::path& place, const StatePart& part) const {
-  const fs::path path = place / kManifest;
+Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart& part) const {
+  const fs::path path = checkpoint / kManifest;
   if (!with_reasons(path, [&] { return fs::exists(path); })) {
-    throw NeverFinished(fmt::format("{}: was never finished", place.string()));
+    throw NeverFinished(fmt::format("{}: was never finished", checkpoint.string()));
   }
   const TensorFile manifest = load_tensors(path.string());
   Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
-  if (std::pair(found.progress.epoch, found.progress.step) != number_of(place)) {
-    throw DataError(fmt::format("{}: is of epoch {}, step {}, and not of what its folder is called", path.string(),
+  if (std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint)) {
+    throw DataError(fmt::format("{}: is of epoch {}, step {}, which its folder's name contradicts", path.string(),
                                 found.progress.epoch, found.progress.step));
   }
   for (const int rank : ranks_in(manifest.metadata, path)) {
-    const fs::path shard = place / shard_name(rank);
+    const fs::path shard = checkpoint / shard_name(rank);
     const TensorFile file = load_tensors(
         shard.string(), [&](const std::string& name) { return is_kept(part, name); }, part.device);
     if (to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress)) {
@@ -278,21 +281,22 @@ Checkpoints::Found Checkpoints::read(const fs::path& place, const StatePart& par
     append_below(found.contents.memory, kMemory, file.contents);
   }
   if (text_of(manifest.metadata, "training", path) != training_) {
-    throw DataError(fmt::format(
-        "{}: was saved by a training with other settings than config.json says; it was changed since", path.string()));
+    throw DataError(
+        fmt::format("{}: was saved by a training with other settings than config.json; config.json was changed since",
+                    path.string()));
   }
   return found;
 }
 
 Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& part) const {
   std::vector<std::string> skipped;
-  bool was_one = false;  // which is damaged now
-  for (const fs::path& place : places()) {
+  bool has_damaged = false;
+  for (const fs::path& checkpoint : all()) {
     try {
-      Found found = read(place, part);
+      Found found = read(checkpoint, part);
       const std::string reason = misfit ? misfit(found.contents) : "";
       if (!reason.empty()) {
-        throw DataError(fmt::format("{}: does not fit the model: it {}", place.string(), reason));
+        throw DataError(fmt::format("{}: does not fit the model: it {}", checkpoint.string(), reason));
       }
       found.skipped = skipped;
       return found;
@@ -300,18 +304,18 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
       skipped.push_back(error.what());
     } catch (const DataError& error) {
       skipped.push_back(error.what());
-      was_one = true;
+      has_damaged = true;
     }
   }
-  if (was_one) {
-    throw DataError(fmt::format("{}: none is whole: {}", folder_.string(), fmt::join(skipped, "; ")));
+  if (has_damaged) {
+    throw DataError(fmt::format("{}: no checkpoint is complete: {}", folder_.string(), fmt::join(skipped, "; ")));
   }
   const std::string cut_off = skipped.empty() ? "" : fmt::format(" ({})", fmt::join(skipped, "; "));
   throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));
 }
 
 Checkpoints::Found Checkpoints::at(std::int64_t epoch, std::int64_t step, const StatePart& part) const {
-  return read(place_of(epoch, step), part);
+  return read(folder_of(epoch, step), part);
 }
 
 }  // namespace stagecoach

@@ -2,7 +2,7 @@
 /// @file
 /// The checkpoints of a run. Each is a folder `epoch-E-step-S` with one file per rank, its shard, and a manifest that
 /// names them. The manifest is written last, when all shards are on the disk: a checkpoint without one was never
-/// finished, and the one before it counts. What else is in these folders, or beside them under any other name, is the
+/// finished, and the one before it counts. Anything else in these folders, or beside them under any other name, is the
 /// user's: it is neither read nor removed.
 
 #include <cstdint>
@@ -19,56 +19,55 @@ namespace stagecoach {
 struct Progress {
   std::int64_t epoch = 1;  ///< the one in progress
   std::int64_t step = 0;   ///< steps of it that are done
-  double loss_sum = 0;     ///< over its pictures
+  double loss_sum = 0;     ///< over its images
   std::int64_t correct = 0;
   std::int64_t seen = 0;
-  std::vector<std::int64_t> peak_bytes = {};  ///< a rank
+  std::vector<std::int64_t> peak_bytes = {};  ///< per rank
   double seconds = 0;                         ///< of the epoch so far, on rank 0
-  double rank_seconds = 0;  ///< the same as the sum over all ranks, also of those of a run that was resumed with others
-  double waited = 0;        ///< seconds of these in which ranks waited, for data or for each other
+  double rank_seconds = 0;  ///< the sum over all ranks, also when a run was resumed with another number of ranks
+  double waited = 0;        ///< of rank_seconds, those in which ranks waited for data or for each other
 };
 
-/// Those in one folder, which need not be there. Without a lock: of a run's ranks all may write their shards at once,
-/// and rank 0 does the rest.
+/// The checkpoints in one folder, which need not exist. It has no lock: all ranks of a run may write their shards at
+/// once, and rank 0 does the rest.
 class Checkpoints {
  public:
-  /// `training` is what the run trains, as text: a checkpoint is for the same training only.
+  /// `training` is the settings of the training as text: a checkpoint fits the same training only.
   Checkpoints(std::filesystem::path folder, std::string training)
       : folder_(std::move(folder)), training_(std::move(training)) {}
 
   /// Removes the temporary files that killed programs left. Throws DataError.
   void remove_abandoned() const;
 
-  // Writing one, in this order. All throw DataError when the disk does not take it.
-  /// Rank 0 makes room. What stands there under the same name is no checkpoint from then on.
+  // Writing one, in this order. All throw DataError when writing fails.
+  /// Rank 0 makes an empty folder for it. An older checkpoint of the same name is none from then on.
   void begin(const Progress& progress) const;
-  /// Each rank that holds some of the state writes its part, when rank 0 has made room.
+  /// Each rank that holds a part of the state writes its shard, after rank 0 has called begin().
   void write_shard(const Progress& progress, int rank, const TrainingState& part) const;
-  /// Rank 0 makes a checkpoint of it, when all shards of `ranks` are written. Of the others only the one before it
-  /// stays.
+  /// Rank 0 completes the checkpoint, after all shards of `ranks` are written. Of the older ones only the last is kept.
   void commit(const Progress& progress, const std::vector<int>& ranks) const;
 
   // Reading one.
   struct Found {
     Progress progress;
     StateContents contents;            ///< of the whole model
-    TrainingState state;               ///< those of its tensors that were to be kept
-    std::vector<std::string> skipped;  ///< why newer ones were not taken
+    TrainingState state;               ///< the tensors that were asked for
+    std::vector<std::string> skipped;  ///< why newer checkpoints were not taken
   };
-  /// Says why a state is not that of the training; empty if it is.
+  /// Returns why a state does not fit the training; empty if it does.
   using Misfit = std::function<std::string(const StateContents& state)>;
-  /// The newest that is whole, of the same training, and without a misfit. Throws DataError that says what is wrong
-  /// with each when there is none. All of it is verified, and `part` of it kept.
+  /// Returns the newest that is complete, of the same training, and without a misfit. If there is none, throws
+  /// DataError that says what is wrong with each. Everything is verified; only `part` of it is kept in memory.
   Found newest(const Misfit& misfit = {}, const StatePart& part = {}) const;
-  /// The one of that epoch and step. Throws DataError when it is not whole.
+  /// Returns the one of that epoch and step. Throws DataError when it is not complete.
   Found at(std::int64_t epoch, std::int64_t step, const StatePart& part = {}) const;
 
  private:
-  std::filesystem::path place_of(std::int64_t epoch, std::int64_t step) const;
-  std::filesystem::path place_of(const Progress& progress) const { return place_of(progress.epoch, progress.step); }
-  Found read(const std::filesystem::path& place, const StatePart& part) const;
-  /// The folders of checkpoints, also of unfinished ones, the newest first.
-  std::vector<std::filesystem::path> places() const;
+  std::filesystem::path folder_of(std::int64_t epoch, std::int64_t step) const;
+  std::filesystem::path folder_of(const Progress& progress) const { return folder_of(progress.epoch, progress.step); }
+  Found read(const std::filesystem::path& checkpoint, const StatePart& part) const;
+  /// Returns the folders of all checkpoints, also of unfinished ones, the newest first.
+  std::vector<std::filesystem::path> all() const;
 
   std::filesystem::path folder_;
   std::string training_;

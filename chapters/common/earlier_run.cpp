@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "chapters/common/console.h"
+#include "chapters/common/run_files.h"
 #include "core/error.h"
 #include "core/printable.h"
 
@@ -16,20 +18,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFiles[] = {"config.json",     "metrics.jsonl", "trace.json",   "weights.safetensors",
-                                  "checkpoints",     "schedule.csv",  "schedule.svg", "schedule_trace.json",
-                                  "prediction.json", "ledger.csv",    "timelines.svg"};
-
-/// Whether a run has left this in its folder. A device or a FIFO under such a name is the user's, to be written to.
+/// Whether a run has left this in its folder. A device or a FIFO of such a name is the user's, and is written to.
 bool is_of_a_run(const fs::directory_entry& entry) {
   static const std::regex flight_record("flight_[0-9]+\\.jsonl");
   const std::string name = entry.path().filename().string();
-  const bool has_name = std::find(std::begin(kFiles), std::end(kFiles), name) != std::end(kFiles) ||
-                        std::regex_match(name, flight_record);
+  const bool has_name =
+      std::find(std::begin(run_files::kAll), std::end(run_files::kAll), name) != std::end(run_files::kAll) ||
+      std::regex_match(name, flight_record);
   return has_name && (entry.is_regular_file() || entry.is_directory());
 }
 
-/// Moves `file` into `folder`, which is beside it. A relative link leads to the same file from there.
+/// Moves `file` into `folder`, which is beside it. A relative link is changed to lead to the same file from there.
 void move_into(const fs::path& folder, const fs::path& file) {
   if (fs::is_symlink(file) && fs::read_symlink(file).is_relative()) {
     fs::create_symlink(".." / fs::read_symlink(file), folder / file.filename());
@@ -59,7 +58,8 @@ void move_earlier_run(const fs::path& folder) try {
   for (const fs::path& file : left) {
     move_into(earlier, file);
   }
-  fmt::print("The earlier run in {} is now in {}\n", printable(folder.string()), printable(earlier.string()));
+  print_line(
+      fmt::format("The earlier run in {} is now in {}", printable(folder.string()), printable(earlier.string())));
 } catch (const fs::filesystem_error& error) {
   throw DataError(
       fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));

@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "core/error.h"
+#include "core/file_identity.h"
 
 namespace stagecoach {
 
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 FolderLock::~FolderLock() {
   if (descriptor_ >= 0) {
-    ::close(descriptor_);  // and with it goes the lock
+    ::close(descriptor_);  // this releases the lock
   }
 }
 
@@ -38,10 +38,8 @@ void FolderLock::take(const fs::path& folder) {
 }
 
 bool FolderLock::holds(const fs::path& folder) const {
-  struct stat locked {};
-  struct stat named {};
-  return ::fstat(descriptor_, &locked) == 0 && ::stat(folder.c_str(), &named) == 0 && locked.st_dev == named.st_dev &&
-         locked.st_ino == named.st_ino;
+  const auto locked = identity_of(descriptor_);
+  return locked && locked == identity_of(folder);
 }
 
 }  // namespace stagecoach

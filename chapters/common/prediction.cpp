@@ -8,6 +8,7 @@
 
 #include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
+#include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "core/printable.h"
 #include "parallel/schedule/bottleneck.h"
@@ -101,10 +102,10 @@ void write_prediction(const std::filesystem::path& folder, const Schedule& sched
                                           {"idle", simulation.idle},
                                           {"idle_in_span", simulation.idle_in_span},
                                           {"peak_activations", simulation.peak_activations}};
-  write_text(folder / "schedule.csv", to_text(computations_of(schedule)));
-  write_text(folder / "schedule_lowered.csv", to_text(schedule));
-  write_text(folder / "prediction.json", prediction.dump() + "\n");
-  write_text(folder / "schedule_trace.json", predicted_trace(schedule, simulation));
+  write_text(folder / run_files::kSchedule, to_text(computations_of(schedule)));
+  write_text(folder / run_files::kLoweredSchedule, to_text(schedule));
+  write_text(folder / run_files::kPrediction, prediction.dump() + "\n");
+  write_text(folder / run_files::kScheduleTrace, predicted_trace(schedule, simulation));
 }
 
 bool measures_actions(const Plan& plan) {
@@ -168,7 +169,7 @@ void explain(const Settings& settings, const Plan& plan) {
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
     write_prediction(folder, plan.schedule, simulation);
-    write_text(folder / "schedule.svg",
+    write_text(folder / run_files::kScheduleFigure,
                draw_svg(plan.schedule, simulation, settings.pipeline.schedule, measured ? "s" : "units"));
     fmt::print(
         "\nWritten to {}: schedule.csv, schedule_lowered.csv, schedule.svg, schedule_trace.json, prediction.json\n",

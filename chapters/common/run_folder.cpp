@@ -9,7 +9,9 @@
 #include <sstream>
 #include <utility>
 
+#include "chapters/common/console.h"
 #include "chapters/common/earlier_run.h"
+#include "chapters/common/run_files.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/memory_limits.h"
@@ -20,12 +22,6 @@ namespace stagecoach {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kConfig = "config.json";
-constexpr const char* kMetrics = "metrics.jsonl";
-constexpr const char* kTrace = "trace.json";
-constexpr const char* kWeights = "weights.safetensors";
-constexpr const char* kCheckpoints = "checkpoints";
 
 /// The lines of metrics.jsonl about epochs before `epoch`.
 std::string metrics_before(const fs::path& path, std::int64_t epoch) {
@@ -58,7 +54,7 @@ bool contains(const std::vector<int>& ranks, int rank) {
 std::string read_text(const fs::path& path, const std::string& advice) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status)) {  // a FIFO may never begin, and a device never end
+  if (fs::exists(status) && !fs::is_regular_file(status)) {  // a FIFO may never have data, and a device may never end
     throw DataError(fmt::format("{}: expected a file, got something else; {}", path.string(), advice));
   }
   std::ifstream file(path, std::ios::binary);
@@ -69,7 +65,7 @@ std::string read_text(const fs::path& path, const std::string& advice) {
   if (file.peek() != std::ifstream::traits_type::eof()) {
     bytes << file.rdbuf();
   }
-  if (!file.is_open() || file.bad() || bytes.bad()) {  // also for want of memory
+  if (!file.is_open() || file.bad() || bytes.bad()) {  // bad also when memory has run out
     throw DataError(fmt::format("{}: cannot be read; {}", path.string(), advice));
   }
   return bytes.str();
@@ -86,8 +82,8 @@ Settings read_settings(const fs::path& folder, const Chapter& chapter) {
     throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
   }
   const std::string text =
-      read_text(folder / kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
-  return settings_from_json(text, (folder / kConfig).string(), chapter);
+      read_text(folder / run_files::kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
+  return settings_from_json(text, (folder / run_files::kConfig).string(), chapter);
 }
 
 fs::path make_folder(const std::string& out) {
@@ -106,9 +102,9 @@ RunFolder::RunFolder(const Settings& settings, int rank)
   }
 }
 
-Checkpoints RunFolder::resumed() const { return {resumed_ / kCheckpoints, training_json(settings_)}; }
+Checkpoints RunFolder::resumed() const { return {resumed_ / run_files::kCheckpoints, training_json(settings_)}; }
 
-Checkpoints RunFolder::checkpoints() const { return {folder_ / kCheckpoints, training_json(settings_)}; }
+Checkpoints RunFolder::checkpoints() const { return {folder_ / run_files::kCheckpoints, training_json(settings_)}; }
 
 void RunFolder::lock() {
   if (is_writer()) {
@@ -123,22 +119,22 @@ void RunFolder::begin(const Progress& progress) {
   remove_abandoned_files(folder_);
   checkpoints().remove_abandoned();
   if (!resumed_.empty()) {
-    metrics_ = metrics_before(resumed_ / kMetrics, progress.epoch);
+    metrics_ = metrics_before(resumed_ / run_files::kMetrics, progress.epoch);
   }
   if (resumed_.empty() || !fs::equivalent(folder_, resumed_)) {
     move_earlier_run(folder_);
   }
-  write_text(folder_ / kConfig, to_json(settings_));
-  write_text(folder_ / kMetrics, metrics_);
+  write_text(folder_ / run_files::kConfig, to_json(settings_));
+  write_text(folder_ / run_files::kMetrics, metrics_);
 }
 
 bool RunFolder::has_settings() const try {
-  return read_text(folder_ / kConfig, "it was written by this run") == to_json(settings_);
+  return read_text(folder_ / run_files::kConfig, "it was written by this run") == to_json(settings_);
 } catch (const Error&) {
   return false;
 }
 
-void RunFolder::keep_hold() {
+void RunFolder::hold_folder() {
   if (!lock_.holds(folder_)) {
     make_folder(settings_.run.out);
     try {
@@ -149,12 +145,12 @@ void RunFolder::keep_hold() {
                       "now; go on from what was saved, where it was moved to, with --resume and another --out",
                       folder_.string()));
     }
-    fmt::print("--out {}: was removed or replaced while this run wrote there; all is written anew\n",
-               printable(folder_.string()));
+    print_line(fmt::format("--out {}: was removed or replaced while this run wrote there; all is written anew",
+                           printable(folder_.string())));
     move_earlier_run(folder_);
   }
   if (!has_settings()) {
-    write_text(folder_ / kConfig, to_json(settings_));
+    write_text(folder_ / run_files::kConfig, to_json(settings_));
   }
 }
 
@@ -166,7 +162,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   const std::vector<int> model_ranks = holders(layers);
   const std::vector<int> writers = memory ? all_ranks(comm) : model_ranks;
   if (rank_ == 0) {
-    keep_hold();
+    hold_folder();
     checkpoints().begin(next);
   }
   comm.barrier();
@@ -182,12 +178,12 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     metrics_ += epoch_json(*result) + "\n";
   }
   if (rank_ == 0) {
-    write_text(folder_ / kMetrics, metrics_);
+    write_text(folder_ / run_files::kMetrics, metrics_);
   }
   if (!layers.empty()) {
-    save_gathered_weights(comm, layers, model, (folder_ / kWeights).string());
+    save_gathered_weights(comm, layers, model, (folder_ / run_files::kWeights).string());
   } else if (rank_ == 0) {
-    save_weights((folder_ / kWeights).string(), model);
+    save_weights((folder_ / run_files::kWeights).string(), model);
   }
   if (rank_ != 0) {
     return;
@@ -206,8 +202,8 @@ void RunFolder::require_resumable(const Progress& progress, const Checkpoints::M
     return;
   }
   if (!has_settings()) {
-    throw DataError(
-        fmt::format("--out {}: {} was changed or removed; --resume would refuse it", folder_.string(), kConfig));
+    throw DataError(fmt::format("--out {}: {} was changed or removed; --resume would refuse it", folder_.string(),
+                                run_files::kConfig));
   }
   const Checkpoints::Found found = checkpoints().newest(misfit, no_part());
   if (std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step)) {
@@ -220,8 +216,8 @@ void RunFolder::require_resumable(const Progress& progress, const Checkpoints::M
 
 void RunFolder::save_trace(const std::string& json) {
   if (is_writer()) {
-    keep_hold();
-    write_text(folder_ / kTrace, json);
+    hold_folder();
+    write_text(folder_ / run_files::kTrace, json);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// All that a training has changed, as one device would hold it: whose it is, from the ranks to rank 0, and back.
+/// Everything that a training changes: which rank holds which part of it, and how it is restored.
 
 #include <string>
 #include <vector>
@@ -13,11 +13,11 @@
 
 namespace stagecoach {
 
-/// Of the whole model, wherever its parts lie.
+/// The state of the whole model, as one device would hold it, or a rank's part of that.
 struct TrainingState {
   NamedTensors weights;    ///< parameters, then buffers
   NamedTensors optimizer;  ///< its state
-  NamedTensors memory;     ///< what compressions keep: that of shard S of the batches as "S.NAME"
+  NamedTensors memory;     ///< what compressions keep; for shard S of the batches as "S.NAME"
 };
 
 /// The tensors of a TrainingState without their elements.
@@ -28,34 +28,34 @@ struct StateContents {
 };
 StateContents contents_of(const TrainingState& state);
 
-/// Which tensors of a saved state take memory when it is read: by their names there; all, where nothing is said.
+/// Which tensors of a saved state are kept when it is read, by their names; without a function all of them.
 struct StatePart {
   KeepTensor weights = {};
   KeepTensor optimizer = {};
   KeepTensor memory = {};
-  Device device = {};  ///< a CPU, whose memory it is
+  Device device = {};  ///< a CPU, from whose pool their memory comes
 };
 StatePart no_part();
-/// What take_state and take_memory need for rank `rank`. On a CPU it takes the memory of the rank's own `device`: there
-/// the training uses it again for gradients and activations.
+/// Returns what take_state and take_memory need for rank `rank`. On a CPU the memory comes from the rank's own
+/// `device`, so that the training uses it again for gradients and activations.
 StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
 
-/// What rank `rank` holds of weights and optimizer: handles on its tensors. `model` and `optimizer` are its own.
-/// Without `layers` there is one rank, which holds all. What belongs to no layer, rank 0 has.
+/// Returns what rank `rank` holds of weights and optimizer, as handles on its tensors. `model` and `optimizer` are its
+/// own. Without `layers` there is one rank, which holds everything. Rank 0 has what belongs to no layer.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
-/// The ranks that hold some of it, in their order.
+/// Returns the ranks that hold a part of the state, in ascending order.
 std::vector<int> holders(const LayerRanks& layers);
 
-/// Copies a rank's part of `state` into its model and optimizer. Throws DataError, which begins with `what`, where they
-/// do not fit.
+/// Copies a rank's part of `state` into its model and optimizer. Throws DataError, which begins with `what`, if they do
+/// not fit.
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what);
 
-/// What the compression of a rank that trains on part `shard` of each batch keeps, as TrainingState has it.
+/// Returns what the compression of a rank keeps that trains on part `shard` of each batch, named as in TrainingState.
 NamedTensors memory_of_shard(int shard, const CompressionMemory& memory);
 
-/// Puts that of the layers of `rank` back, on `device`.
+/// Restores what it keeps for the layers of `rank`, on `device`.
 void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
                  CompressionMemory& memory);
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "chapters/common/run_files.h"
 #include "core/printable.h"
 
 namespace stagecoach {
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 /// The parts of the absolute path, without what does not matter: "a/b" for "a/./b/" and "a/b/metrics.jsonl".
 std::vector<std::string> parts_of(const std::string& given) {
   fs::path path = fs::absolute(given).lexically_normal();
-  if (path.filename().empty() || path.filename() == "metrics.jsonl") {
+  if (path.filename().empty() || path.filename() == run_files::kMetrics) {
     path = path.parent_path();
   }
   std::vector<std::string> parts;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/compare/metrics.h"
 #include "chapters/compare/text_log.h"
@@ -28,8 +29,8 @@ std::string read_run_text(const fs::path& path) {
 /// Reads the metrics in `file` and the settings beside it, if they are there: older runs have none.
 void read_metrics_file(const fs::path& file, RunRecord& run) {
   read_metrics(read_run_text(file), file.string(), run);
-  run.weights = file.parent_path() / "weights.safetensors";
-  const fs::path config = file.parent_path() / "config.json";
+  run.weights = file.parent_path() / run_files::kWeights;
+  const fs::path config = file.parent_path() / run_files::kConfig;
   if (fs::exists(config)) {
     run.settings = read_config(read_run_text(config), config.string());
   }
@@ -55,10 +56,10 @@ RunRecord read_run(const std::string& path) {
   const fs::path given(path);
   std::error_code unreadable;  // an unreadable path counts as missing
   if (fs::is_directory(given, unreadable)) {
-    if (!fs::exists(given / "metrics.jsonl", unreadable)) {
+    if (!fs::exists(given / run_files::kMetrics, unreadable)) {
       throw DataError(fmt::format("{}: this folder has no metrics.jsonl; {}", path, kWhatARunIs));
     }
-    read_metrics_file(given / "metrics.jsonl", run);
+    read_metrics_file(given / run_files::kMetrics, run);
   } else if (!fs::exists(given, unreadable)) {
     throw DataError(fmt::format("{}: there is no such file or folder; {}", path, kWhatARunIs));
   } else if (given.extension() == ".jsonl") {

@@ -1,7 +1,6 @@
 #include "parallel/comm/flight_recorder.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <chrono>
 #include <exception>
@@ -28,13 +27,6 @@ std::string line_of(const FlightRecorder::Event& event) {
   fmt::format_to(out, ",\"type\":\"{}{}\",\"in\":\"{}\"}}\n", name_of(event.dtype), to_string(event.shape),
                  to_string(event.work));
   return line;
-}
-
-/// Nothing where there is no folder of that name.
-std::optional<FolderIdentity> identity_of(const std::filesystem::path& folder) {
-  struct stat status {};
-  return ::stat(folder.c_str(), &status) == 0 ? std::optional(FolderIdentity(status.st_dev, status.st_ino))
-                                              : std::nullopt;
 }
 
 }  // namespace

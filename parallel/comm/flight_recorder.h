@@ -9,17 +9,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/file_identity.h"
 #include "core/shape.h"
 #include "parallel/comm/activity.h"
 
 namespace stagecoach {
-
-/// Which folder is under a name: device and inode.
-using FolderIdentity = std::pair<std::uint64_t, std::uint64_t>;
 
 /// All threads of a rank may use it.
 class FlightRecorder {
@@ -59,7 +56,7 @@ class FlightRecorder {
   std::vector<Event> events_;  // event n at n % kEvents
   std::uint64_t next_ = 0;
   std::filesystem::path folder_;
-  std::optional<FolderIdentity> identity_;  // of folder_
+  std::optional<FileIdentity> identity_;  // of folder_
 };
 
 /// An event that lasts until the end of the scope, unless an exception ends that: then it stays under way.

@@ -11,21 +11,21 @@
 namespace stagecoach {
 namespace {
 
-/// What a rank computes, and behind it the reductions that begin no earlier than that.
-class Sketch {
+/// Builds a timeline: each call adds what comes next.
+class StepBuilder {
  public:
-  explicit Sketch(const StepModel& step) : step_(step) {}
+  explicit StepBuilder(const StepModel& step) : step_(step) {}
 
   void compute(const std::string& name, double seconds) { add(name, Bar::Kind::compute, seconds, 1); }
-  /// On all ranks, or on the one that owns the weights.
+  /// `ranks` is the share of the ranks that update: all, or the parameter server alone.
   void update(double ranks = 1) { add("update", Bar::Kind::update, step_.costs.update, ranks); }
-  /// Messages travel one after the other, no earlier than `from`. The rank goes on.
+  /// A message that begins at `from`, or when the link is free. The rank goes on.
   void send(const std::string& name, double from, double seconds) {
     const double begin = std::max(from, link_free_);
     link_free_ = begin + seconds;
     timeline_.bars.push_back({name, Bar::Kind::communication, begin, link_free_, 1});
   }
-  /// The same, and the rank waits for it.
+  /// A message for which the rank waits.
   void send_and_wait(const std::string& name, double seconds) {
     send(name, now_, seconds);
     wait();
@@ -37,7 +37,7 @@ class Sketch {
     return timeline_;
   }
 
-  /// Forward and backward; then those reductions of `layout`, each of which may begin when its last gradient is there.
+  /// Forward and backward, and the reductions of `layout`, each of which can begin when its last gradient is complete.
   void reduce(const BucketLayout& layout, double compressed) {
     compute("forward", step_.costs.forward);
     const double began = now_;
@@ -68,7 +68,7 @@ class Sketch {
   double link_free_ = 0;
 };
 
-/// The places of the parameters in the order in which their gradients come.
+/// The indices of the parameters in the order in which their gradients are computed.
 std::vector<std::size_t> order_of_arrival(const std::vector<double>& arrivals) {
   std::vector<std::size_t> order = reverse_order(arrivals.size());
   std::sort(order.begin(), order.end(),
@@ -77,28 +77,28 @@ std::vector<std::size_t> order_of_arrival(const std::vector<double>& arrivals) {
 }
 
 Timeline central(const StepModel& step) {
-  Sketch sketch(step);
+  StepBuilder builder(step);
   const double bytes = bytes_of(step.parameters);
-  sketch.compute("forward", step.costs.forward);
-  sketch.compute("backward", step.costs.backward);
-  sketch.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
-  sketch.update(1.0 / step.ranks);
-  sketch.send_and_wait("send weights", tree_broadcast_seconds(step.link, step.ranks, bytes));
-  return sketch.finish();
+  builder.compute("forward", step.costs.forward);
+  builder.compute("backward", step.costs.backward);
+  builder.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
+  builder.update(1.0 / step.ranks);
+  builder.send_and_wait("send weights", tree_broadcast_seconds(step.link, step.ranks, bytes));
+  return builder.finish();
 }
 
 Timeline replicate(const StepModel& step) {
-  Sketch sketch(step);
+  StepBuilder builder(step);
   const double bytes = bytes_of(step.parameters);
   const auto message = [&](double size) { return step.ranks > 1 ? step.link.seconds(size) : 0; };
-  sketch.send_and_wait("copy model", tree_broadcast_seconds(step.link, step.ranks, bytes));
-  sketch.send_and_wait("deal pictures", message(step.picture_bytes));
-  sketch.compute("forward", step.costs.forward);
-  sketch.send_and_wait("scores and their gradients", 2 * message(step.score_bytes));
-  sketch.compute("backward", step.costs.backward);
-  sketch.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
-  sketch.update(1.0 / step.ranks);
-  return sketch.finish();
+  builder.send_and_wait("copy model", tree_broadcast_seconds(step.link, step.ranks, bytes));
+  builder.send_and_wait("scatter images", message(step.image_bytes));
+  builder.compute("forward", step.costs.forward);
+  builder.send_and_wait("logits and their gradients", 2 * message(step.logit_bytes));
+  builder.compute("backward", step.costs.backward);
+  builder.send_and_wait("gather gradients", root_reduce_seconds(step.link, step.ranks, bytes));
+  builder.update(1.0 / step.ranks);
+  return builder.finish();
 }
 
 }  // namespace
@@ -136,22 +136,23 @@ Timeline timeline_of(const std::string& mode, const StepModel& step) {
   if (mode == "replicate") {
     return replicate(step);
   }
-  Sketch sketch(step);
+  StepBuilder builder(step);
   if (mode == "single") {
-    sketch.compute("forward", step.costs.forward);
-    sketch.compute("backward", step.costs.backward);
-    sketch.send_and_wait("all gradients", ring_all_reduce_seconds(step.link, step.ranks, bytes_of(step.parameters)));
-    sketch.update();
-    return sketch.finish();
+    builder.compute("forward", step.costs.forward);
+    builder.compute("backward", step.costs.backward);
+    builder.send_and_wait("all gradients", ring_all_reduce_seconds(step.link, step.ranks, bytes_of(step.parameters)));
+    builder.update();
+    return builder.finish();
   }
-  STAGECOACH_CHECK(mode == "parameter" || mode == "buckets", "mode {}: it has no timeline", mode);
+  STAGECOACH_CHECK(mode == "parameter" || mode == "buckets", "mode {} has no timeline: expected one of mode_names()",
+                   mode);
   const std::vector<std::size_t> order = order_of_arrival(step.costs.arrivals);
   if (mode == "parameter") {
-    sketch.reduce(bucket_layout(step.parameters, order, {1, 1}), 1);
+    builder.reduce(bucket_layout(step.parameters, order, {1, 1}), 1);
   } else {
-    sketch.reduce(bucket_layout(step.parameters, order, step.caps), step.compressed);
+    builder.reduce(bucket_layout(step.parameters, order, step.caps), step.compressed);
   }
-  return sketch.finish();
+  return builder.finish();
 }
 
 }  // namespace stagecoach

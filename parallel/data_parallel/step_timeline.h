@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// When a rank computes and when its messages travel in one step, by arithmetic: from what the parts of a step cost and
-/// from the link. It says how long a step should take, and is drawn.
+/// When a rank computes and when its messages travel in one step, calculated from what the parts of the step cost and
+/// from the link: a prediction of the step's length, and a timeline to draw.
 
 #include <string>
 #include <vector>
@@ -13,16 +13,16 @@
 
 namespace stagecoach {
 
-/// One step, as the arithmetic sees it.
+/// What the length of a step depends on.
 struct StepModel {
   StepCosts costs;
   NamedTensors parameters;  ///< in the order of costs.arrivals
   BucketCaps caps;
   Link link;
   int ranks = 1;
-  double compressed = 1;     ///< bytes that travel for each byte of a bucket, where that is the same for all
-  double picture_bytes = 0;  ///< of a rank's part of the batch
-  double score_bytes = 0;    ///< likewise
+  double compressed = 1;   ///< bytes that travel per byte of a bucket, the same for all buckets
+  double image_bytes = 0;  ///< of a rank's part of the batch
+  double logit_bytes = 0;  ///< of a rank's part of the batch
 };
 
 struct Bar {
@@ -37,16 +37,16 @@ struct Timeline {
   std::vector<Bar> bars;  ///< communication on a track of its own
   double seconds = 0;     ///< the whole step
 
-  /// The share of the step in which a rank waits.
+  /// Returns the share of the step in which a rank waits.
   double idle() const;
-  /// The share of the communication that lies within backwards.
+  /// Returns the share of the communication that runs during the backward.
   double overlap() const;
 };
 
-/// The ways of --mode, in the order in which the chapter teaches them.
+/// The values of --mode, in the order in which chapter 6 teaches them.
 const std::vector<std::string>& mode_names();
 
-/// `mode` is one of mode_names().
+/// Returns the timeline of one step. `mode` is one of mode_names(). Throws Error for any other.
 Timeline timeline_of(const std::string& mode, const StepModel& step);
 
 }  // namespace stagecoach

@@ -67,8 +67,8 @@ def main():
     show(KIB, "bucket size, KiB")
     if flags.svg:
         title = f"microseconds per step: {flags.ranks} ranks, {flags.link}, virtual clock"
-        rows = [(size, measured[size], predicted[size]) for size in KIB]
-        line_chart.draw(flags.programs, flags.svg, title, ("bucket size (KiB)", "measured", "predicted"), rows, "--log-x")
+        curves = {"measured": [(size, measured[size]) for size in KIB], "predicted": [(size, predicted[size]) for size in KIB]}
+        line_chart.draw(flags.programs, flags.svg, title, "bucket size (KiB)", curves, logarithmic=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Figures of the scripts that measure: a table of numbers, drawn by the program line_chart."""
+"""Figures of the scripts that measure, drawn by the program line_chart."""
 
+import json
 import subprocess
 
 
-def draw(programs, path, title, names, rows, *flags):
-    """Writes an SVG picture. The first of `names` is the axis, and each other one a curve; a row has a number for each."""
-    table = "\n".join(",".join(map(str, row)) for row in (names, *rows)) + "\n"
-    done = subprocess.run(
-        [programs / "line_chart", "--title", title, *flags], input=table, text=True, check=True, stdout=subprocess.PIPE
-    )
+def draw(programs, path, title, x, curves, logarithmic=False):
+    """Writes an SVG picture. `curves` is {name: [(x, y), …]}; a logarithmic axis has a tick at each x."""
+    figure = {"title": title, "x": x, "logarithmic": logarithmic, "curves": curves}
+    done = subprocess.run([programs / "line_chart"], input=json.dumps(figure), text=True, check=True, stdout=subprocess.PIPE)
     path.write_text(done.stdout)

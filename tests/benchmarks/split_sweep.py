@@ -64,9 +64,10 @@ def main():
         print(f"| {size} | {parts} | {speed:.1f} | {speed / base:.2f} | {expected / base:.2f} "
               f"| {2 * parts / (parts + 1):.2f} |")  # fmt: skip
     if flags.svg:
-        rows = [(size, statistics.median(speeds[size]), base) for size in sizes]
-        names = ("images per micro-batch", "1F1B", "naive split")
-        line_chart.draw(flags.programs, flags.svg, f"images per second: {flags.model} on two ranks", names, rows)
+        medians = [(size, statistics.median(speeds[size])) for size in sizes]
+        curves = {"1F1B": medians, "naive split": [(size, base) for size in sizes]}
+        title = f"images per second: {flags.model} on two ranks"
+        line_chart.draw(flags.programs, flags.svg, title, "images per micro-batch", curves)
 
 
 main()

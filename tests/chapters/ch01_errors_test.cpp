@@ -191,6 +191,20 @@ TEST_F(Ch01Errors, AChangedConfigIsNotTrusted) {
 
 TEST_F(Ch01Errors, StandardOutputCannotBeWritten) { EXPECT_EQ(shell(kCh01 + " --smoke > /dev/full").exit_code, 3); }
 
+TEST_F(Ch01Errors, ATrainingThatIsSavedGoesOnWhenNobodyReadsItsOutput) {
+  make_data(32, 16);
+  const std::string train = kCh01 + " --data data --epochs 60";  // their lines are more than a buffer holds
+  shell("{ " + train + " --out run; echo $? > code; } | head -1");
+  EXPECT_EQ(read_bytes(folder() / "code"), "3\n") << "the failed write is reported at the end";
+  const std::string metrics = read_bytes(folder() / "run/metrics.jsonl");
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 60);
+  shell(train + " --out whole");
+  EXPECT_TRUE(read_bytes(folder() / "run/weights.safetensors") == read_bytes(folder() / "whole/weights.safetensors"));
+
+  shell("{ " + train + "; echo $? > code; } | head -1");
+  EXPECT_EQ(read_bytes(folder() / "code"), "141\n") << "without --out nothing is lost with it";
+}
+
 TEST_F(Ch01Errors, Resume) {
   expect_error({"--resume", "nowhere"}, 3, {"nowhere"});
   make_data(100, 50);

@@ -137,7 +137,7 @@ TEST_F(CheckpointsOfTwoRanks, WhenNoneIsWholeAllReasonsAreGiven) {
   save(2);
   fs::remove(file(1, "shard_1.safetensors"));
   write_bytes(file(2, "shard_0.safetensors"), "");
-  EXPECT_TRUE(fails_with<DataError>({"none is whole", "epoch-2-step-0/shard_0", "epoch-1-step-0/shard_1"},
+  EXPECT_TRUE(fails_with<DataError>({"no checkpoint is complete", "epoch-2-step-0/shard_0", "epoch-1-step-0/shard_1"},
                                     [&] { checkpoints_.newest(); }));
 }
 

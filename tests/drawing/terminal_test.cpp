@@ -1,6 +1,7 @@
 // What standard output is.
 #include "drawing/terminal.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -36,6 +37,48 @@ TEST_F(StandardOutput, Has80ColumnsWhereNobodyKnows) {
   }
   unsetenv("COLUMNS");
   EXPECT_EQ(standard_output().columns, 80);
+}
+
+/// A terminal of `columns` as standard output, as long as it lives.
+class PseudoTerminal {
+ public:
+  explicit PseudoTerminal(unsigned short columns)
+      : controller_(posix_openpt(O_RDWR | O_NOCTTY)), output_(dup(STDOUT_FILENO)) {
+    EXPECT_EQ(grantpt(controller_), 0);
+    EXPECT_EQ(unlockpt(controller_), 0);
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    EXPECT_EQ(ioctl(controller_, TIOCSWINSZ, &size), 0);
+    const int terminal = open(ptsname(controller_), O_RDWR | O_NOCTTY);
+    EXPECT_EQ(dup2(terminal, STDOUT_FILENO), STDOUT_FILENO);
+    close(terminal);
+  }
+  ~PseudoTerminal() {
+    dup2(output_, STDOUT_FILENO);
+    close(output_);
+    close(controller_);
+  }
+  PseudoTerminal(const PseudoTerminal&) = delete;
+  PseudoTerminal& operator=(const PseudoTerminal&) = delete;
+
+ private:
+  int controller_;
+  int output_;
+};
+
+TEST_F(StandardOutput, IsAsWideAsItsTerminalAndHasColours) {
+  unsetenv("COLUMNS");
+  Terminal terminal;
+  {
+    const PseudoTerminal wide(97);
+    terminal = standard_output();
+  }
+  EXPECT_EQ(terminal.columns, 97);
+  EXPECT_TRUE(terminal.colours);
+  {
+    const PseudoTerminal unknown(0);
+    terminal = standard_output();
+  }
+  EXPECT_EQ(terminal.columns, 80);
 }
 
 TEST_F(StandardOutput, HasNoColoursWhereTheyAreNotWanted) {

@@ -1,0 +1,28 @@
+#pragma once
+/// @file
+/// The names of what a run leaves in its --out folder.
+
+namespace stagecoach::run_files {
+
+// Of a training.
+inline constexpr const char* kConfig = "config.json";
+inline constexpr const char* kMetrics = "metrics.jsonl";
+inline constexpr const char* kTrace = "trace.json";
+inline constexpr const char* kWeights = "weights.safetensors";
+inline constexpr const char* kCheckpoints = "checkpoints";
+
+// Of --explain.
+inline constexpr const char* kSchedule = "schedule.csv";
+inline constexpr const char* kLoweredSchedule = "schedule_lowered.csv";
+inline constexpr const char* kScheduleFigure = "schedule.svg";
+inline constexpr const char* kScheduleTrace = "schedule_trace.json";
+inline constexpr const char* kPrediction = "prediction.json";
+inline constexpr const char* kLedger = "ledger.csv";
+inline constexpr const char* kTimelines = "timelines.svg";
+
+/// All of them; besides, failed ranks leave flight_RANK.jsonl (parallel/comm/flight_recorder.h).
+inline constexpr const char* kAll[] = {kConfig,        kMetrics,    kTrace,           kWeights,
+                                       kCheckpoints,   kSchedule,   kLoweredSchedule, kScheduleFigure,
+                                       kScheduleTrace, kPrediction, kLedger,          kTimelines};
+
+}  // namespace stagecoach::run_files
