@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <numeric>
 
 #include "chapters/06_ddp/step_model.h"
 #include "chapters/common/micro_batches.h"
@@ -16,6 +17,8 @@
 #include "core/printable.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
+#include "parallel/pipeline/split.h"
+#include "parallel/schedule/traffic.h"
 
 namespace stagecoach {
 namespace {
@@ -166,6 +169,27 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
   fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));
 }
 
+/// What the gradient sums of a step carry, by a ring over the pipelines.
+void print_gradient_sums(const Settings& settings, const Team& team, const Dataset& data) {
+  const Plan& plan = *team.pipeline;
+  const auto numbers = parameter_costs(*make_model_of(settings, data));
+  std::vector<double> gradient_bytes;
+  auto layer = numbers.begin();
+  for (const int layers : plan.split) {
+    gradient_bytes.push_back(std::accumulate(layer, layer + layers, 0.0) * sizeof(float));
+    layer += layers;
+  }
+  constexpr double kMiB = 1 << 20;
+  const double share = 2.0 * (team.mesh.data - 1) / team.mesh.data;  // of the gradients that a rank sends
+  fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
+             team.mesh.data, "rank", "sums", "MiB", "MiB sent");
+  const auto ranks = reduction_traffic(plan.schedule, gradient_bytes);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    fmt::print("  {:<12} {:>9} {:>11.3f} {:>11.3f}\n", r, ranks[r].reductions, ranks[r].bytes / kMiB,
+               share * ranks[r].bytes / kMiB);
+  }
+}
+
 }  // namespace
 
 void explain_ways(const Settings& settings, const Team& team, const Dataset& data) {
@@ -174,7 +198,8 @@ void explain_ways(const Settings& settings, const Team& team, const Dataset& dat
         "{} pipelines of {} ranks, each for its part of a batch; a stage's gradients are summed when its last backward "
         "is done\n",
         team.mesh.data, team.mesh.pipeline);
-    return explain(team.of_pipeline, *team.pipeline);
+    explain(team.of_pipeline, *team.pipeline);
+    return print_gradient_sums(settings, team, data);
   }
   const Device device{team.world.device};
   const auto model = open_model(settings, data, device);
