@@ -26,7 +26,7 @@ namespace {
 constexpr double kKiB = 1024;
 
 /// What a rank's part of a step takes here, by the time of its own thread.
-StepCosts measure_step(const Settings& settings, const Team& team, const Dataset& data, Device device) {
+StepCosts measure_step(const Settings& settings, const Topology& topology, const Dataset& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
   const auto comm = self_communicator(device, ClockKind::virtual_time);
@@ -43,7 +43,7 @@ StepCosts measure_step(const Settings& settings, const Team& team, const Dataset
       }
     });
   }
-  const std::int64_t count = share_of(settings.training.batch_size, 0, team.world.ranks).count;
+  const std::int64_t count = share_of(settings.training.batch_size, 0, topology.world.ranks).count;
   const Tensor images =
       Tensor::zeros({count, 3, settings.training.image_size, settings.training.image_size}, DType::uint8, device);
   const std::vector<Tensor> parts = micro_batches(images, settings.training.microbatches);
@@ -170,8 +170,8 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
 }
 
 /// What the gradient sums of a step carry, by a ring over the pipelines.
-void print_gradient_sums(const Settings& settings, const Team& team, const Dataset& data) {
-  const Plan& plan = *team.pipeline;
+void print_gradient_sums(const Settings& settings, const Topology& topology, const Dataset& data) {
+  const Plan& plan = *topology.pipeline;
   const auto numbers = parameter_costs(*make_model_of(settings, data));
   std::vector<double> gradient_bytes;
   auto layer = numbers.begin();
@@ -180,9 +180,9 @@ void print_gradient_sums(const Settings& settings, const Team& team, const Datas
     layer += layers;
   }
   constexpr double kMiB = 1 << 20;
-  const double share = 2.0 * (team.mesh.data - 1) / team.mesh.data;  // of the gradients that a rank sends
+  const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // of the gradients that a rank sends
   fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
-             team.mesh.data, "rank", "sums", "MiB", "MiB sent");
+             topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
   const auto ranks = reduction_traffic(plan.schedule, gradient_bytes);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     fmt::print("  {:<12} {:>9} {:>11.3f} {:>11.3f}\n", r, ranks[r].reductions, ranks[r].bytes / kMiB,
@@ -192,29 +192,29 @@ void print_gradient_sums(const Settings& settings, const Team& team, const Datas
 
 }  // namespace
 
-void explain_ways(const Settings& settings, const Team& team, const Dataset& data) {
-  if (team.pipeline) {
+void explain_modes(const Settings& settings, const Topology& topology, const Dataset& data) {
+  if (topology.pipeline) {
     fmt::print(
         "{} pipelines of {} ranks, each for its part of a batch; a stage's gradients are summed when its last backward "
         "is done\n",
-        team.mesh.data, team.mesh.pipeline);
-    explain(team.of_pipeline, *team.pipeline);
-    return print_gradient_sums(settings, team, data);
+        topology.mesh.data, topology.mesh.pipeline);
+    explain(topology.of_pipeline, *topology.pipeline);
+    return print_gradient_sums(settings, topology, data);
   }
-  const Device device{team.world.device};
+  const Device device{topology.world.device};
   const auto model = open_model(settings, data, device);
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
   const bool measured = settings.run.profile;
-  StepModel step = step_of(settings, team, parameters,
-                           measured ? measure_step(settings, team, data, device) : unit_costs_of(parameters));
+  StepModel step = step_of(settings, topology, parameters,
+                           measured ? measure_step(settings, topology, data, device) : unit_costs_of(parameters));
   if (!measured) {
-    step.link = unit_link(team.world.ranks, bytes);
+    step.link = unit_link(topology.world.ranks, bytes);
   }
   const std::string unit = measured ? "seconds" : "units";
 
-  fmt::print("One step of {}: {} pictures on {} ranks, gradients of {:.1f} KiB\n  link      {}\n",
-             settings.training.model, settings.training.batch_size, team.world.ranks, bytes / kKiB,
+  fmt::print("One step of {}: {} images on {} ranks, gradients of {:.1f} KiB\n  link      {}\n",
+             settings.training.model, settings.training.batch_size, topology.world.ranks, bytes / kKiB,
              measured ? settings.world.link
                       : "a ring over all gradients takes 1, of that 0.05 for latency (--profile takes --link)");
   if (settings.data_parallel.compress != "none") {
@@ -235,7 +235,7 @@ void explain_ways(const Settings& settings, const Team& team, const Dataset& dat
                100 * timeline.overlap());
   }
   print_sweep(step, unit);
-  print_reductions(step.link, team.world.ranks, bytes, unit);
+  print_reductions(step.link, topology.world.ranks, bytes, unit);
   if (!settings.run.out.empty()) {
     write_files(settings, timelines);
   }

@@ -1,11 +1,12 @@
 /// @file
-/// Chapter 6: data parallel training. Every rank has the whole model, and trains it on its part of each batch.
+/// Chapter 6: data parallel training. Every rank has the whole model, and trains it on its shard of each batch.
 ///
-/// The ranks' gradients must then be summed before the optimizer's step, or the models would drift apart. When, and in
-/// what pieces, makes the difference: all at once behind the backward, so that the ranks wait for the whole message;
-/// one parameter after the other, as soon as the backward has its gradient; or in buckets of many parameters, which pay
-/// a link's latency less often. The three ways stand below, each as what it does with one batch. Two older ones, in
-/// which one rank owns the weights, are in central.cpp and replicate.cpp; pipelines side by side in pipelines.cpp.
+/// The gradients of all ranks must be summed before the optimizer's step, or the models would drift apart. When they
+/// are summed, and in what pieces, makes the difference: all at once after the backward, so that the ranks wait for the
+/// whole message; one parameter after the other, as soon as the backward has its gradient; or in buckets of many
+/// parameters, which pay a link's latency less often. These three strategies follow, each as what a rank does with one
+/// batch (`Replica` has what they share). Two older ones, in which one rank owns the weights, are in
+/// parameter_server.cpp and data_parallel.cpp; pipelines on shared batches are in pipelines.cpp.
 
 #include "chapters/06_ddp/explain.h"
 #include "chapters/06_ddp/replica.h"
@@ -20,12 +21,12 @@
 namespace stagecoach {
 namespace {
 
-/// 1. One reduction after the backward.
-class Single final : public Replica {
+/// 1. One all-reduce after the backward.
+class SingleAllReduce final : public Replica {
  public:
   using Replica::Replica;
 
-  void step(const MicroBatches& batch, EpochSums& sums) override {
+  void train_step(const MicroBatches& batch, EpochSums& sums) override {
     run_shard(batch, sums, [](bool, const Tensor&) {});
 
     const std::vector<Tensor> gradients = gradients_of(parameters_);
@@ -36,11 +37,11 @@ class Single final : public Replica {
   }
 };
 
-/// 2. One reduction a parameter. Autograd calls a hook when it has a parameter's gradient; the rank's second thread
-/// sums it over the ranks while the backward goes on.
-class ByParameter final : public Replica {
+/// 2. One all-reduce per parameter. Autograd calls a hook when it has a parameter's gradient; a second thread of the
+/// rank sums it over the ranks while the backward goes on.
+class AllReducePerParameter final : public Replica {
  public:
-  explicit ByParameter(const Start& start) : Replica(start), comm_thread_(rank_.comm) {
+  explicit AllReducePerParameter(const Context& context) : Replica(context), comm_thread_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].second.on_gradient([this, i](Tensor& parameter) {
         if (last_) {
@@ -52,7 +53,7 @@ class ByParameter final : public Replica {
     }
   }
 
-  void step(const MicroBatches& batch, EpochSums& sums) override {
+  void train_step(const MicroBatches& batch, EpochSums& sums) override {
     run_shard(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
 
     std::vector<CommThread::Span> spans;
@@ -65,16 +66,17 @@ class ByParameter final : public Replica {
   }
 
  private:
-  bool last_ = false;  // the step's last backward: its gradients are whole
+  bool last_ = false;  // in the step's last backward, whose gradients are complete
   std::vector<CommThread::Pending> pending_;
   CommThread comm_thread_;
 };
 
-/// 3. Buckets: gradients are reduced together that come one after the other (parallel/data_parallel/reducer.h).
-class InBuckets final : public Replica {
+/// 3. One all-reduce per bucket of gradients that become ready one after the other, as DistributedDataParallel does it
+/// (parallel/data_parallel/reducer.h).
+class BucketedAllReduce final : public Replica {
  public:
-  explicit InBuckets(const Start& start)
-      : Replica(start),
+  explicit BucketedAllReduce(const Context& context)
+      : Replica(context),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(parameters_, rank_.comm,
                  {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
@@ -83,7 +85,7 @@ class InBuckets final : public Replica {
 
   CompressionMemory* memory() override { return compression_.memory.get(); }
 
-  void step(const MicroBatches& batch, EpochSums& sums) override {
+  void train_step(const MicroBatches& batch, EpochSums& sums) override {
     run_shard(batch, sums, [this](bool last, const Tensor& loss) {
       reducer_.begin(last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
     });
@@ -101,64 +103,56 @@ class InBuckets final : public Replica {
   Reducer reducer_;
 };
 
-std::unique_ptr<Way> open_way(const Start& start) {
-  if (start.team.pipeline) {
-    return make_pipelines(start);
+std::unique_ptr<Strategy> make_strategy(const Context& context) {
+  if (context.topology.pipeline) {
+    return make_pipelines(context);
   }
-  const std::string& mode = start.settings.data_parallel.mode;
+  const std::string& mode = context.settings.data_parallel.mode;
   if (mode == "single") {
-    return std::make_unique<Single>(start);
+    return std::make_unique<SingleAllReduce>(context);
   }
   if (mode == "parameter") {
-    return std::make_unique<ByParameter>(start);
+    return std::make_unique<AllReducePerParameter>(context);
   }
   if (mode == "buckets") {
-    return std::make_unique<InBuckets>(start);
+    return std::make_unique<BucketedAllReduce>(context);
   }
   if (mode == "central") {
-    return make_central(start);
+    return make_parameter_server(context);
   }
   STAGECOACH_CHECK(mode == "replicate", "mode {}: no program for it", mode);
-  return make_replicate(start);
+  return make_data_parallel(context);
 }
 
 /// What each rank does.
-void train_rank(const Settings& settings, const Team& team, const TrainTest& data, Rank& rank) {
-  const bool owned = settings.data_parallel.mode == "central" ||
-                     settings.data_parallel.mode == "replicate";  // by rank 0; the others save nothing
-  const std::optional<int> replica_of = owned ? std::nullopt : std::optional(team.part_of(rank.index));
-  Run run(settings, rank.comm,
-          {.layers = team.layers,
-           .stages = team.stages,
-           .replica_of = replica_of,
-           .shard = team.shard_of(rank.index).index,
-           .splits_losses = true});
-  if (team.pipeline) {
-    run.print_notes(team.pipeline->notes);
+void train_rank(const Settings& settings, const Topology& topology, const TrainTest& data, Rank& rank) {
+  Run run(settings, rank.comm, role_of(settings, topology, rank.index));
+  if (topology.pipeline) {
+    run.print_notes(topology.pipeline->notes);
   }
-  const auto way = open_way({settings, team, data, rank});
-  run.restore(way->model(), way->optimizer(), way->memory());
-  way->start();
-  run.predict_by([&] { return way->predicted_step(); });
-  MicroBatchLoader train_batches = way->loader(LoaderFor::training);
-  MicroBatchLoader test_batches = way->loader(LoaderFor::testing);
+  const auto strategy = make_strategy({settings, topology, data, rank});
+  run.restore(strategy->model(), strategy->optimizer(), strategy->memory());  // with --resume from its checkpoint
+  strategy->broadcast_weights();
+  run.predict_by([&] { return strategy->predicted_step(); });
+  MicroBatchLoader train_batches = strategy->loader(LoaderFor::training);
+  MicroBatchLoader test_batches = strategy->loader(LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     for (const MicroBatches& batch : epoch.train(train_batches)) {
-      way->step(batch, epoch.train_sums());
+      strategy->train_step(batch, epoch.train_sums());
     }
-    epoch.set_prediction(way->finish_epoch(train_batches.batches()));
-    way->evaluate(epoch, test_batches);
+    epoch.set_prediction(strategy->finish_epoch(train_batches.batches()));
+    strategy->evaluate(epoch, test_batches);
   }
 }
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Team team = make_team(settings, data.train);
+  const Topology topology = make_topology(settings, data.train);
   if (settings.run.explain) {
-    return explain_ways(settings, team, data.train);
+    return explain_modes(settings, topology, data.train);
   }
-  launch(team.world, [&](Rank& rank) { train_rank(settings, team, data, rank); });
+  launch(topology.world, [&](Rank& rank) { train_rank(settings, topology, data, rank); });
 }
 
 const Chapter kChapter{

@@ -1,8 +1,8 @@
-// Pipelines side by side: each trains on its part of the batch. The function stands in way.h.
+// Several pipelines, each on its shard of the batches. The function is declared in strategy.h.
 
 #include <algorithm>
 
-#include "chapters/06_ddp/way.h"
+#include "chapters/06_ddp/strategy.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/prediction.h"
@@ -15,22 +15,22 @@
 namespace stagecoach {
 namespace {
 
-/// A rank of a grid: its pipeline is a row, and the ranks that hold the same stage are a column. Gradients are summed
-/// over the column, stage by stage, where the schedule has its reduction: after the stage's last weight gradient, when
-/// other stages and other ranks of the row may still run theirs.
-class Pipelines final : public Way {
+/// A rank of a mesh: its pipeline is a row, and the ranks that hold the same stage are a column. Gradients are reduced
+/// over the column, stage by stage, where the schedule says so: after the stage's last weight gradient, while other
+/// stages and other ranks of the row may still compute theirs.
+class Pipelines final : public Strategy {
  public:
-  explicit Pipelines(const Start& start)
-      : settings_(start.settings),
-        team_(start.team),
-        data_(start.data),
-        mesh_(start.rank.comm, team_.mesh),
-        rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), start.rank.device, mesh_.pipeline()},
-        shard_(team_.shard_of(start.rank.index)),
-        stages_(open_stages(settings_, *team_.pipeline, data_.train, rank_)),
+  explicit Pipelines(const Context& context)
+      : settings_(context.settings),
+        topology_(context.topology),
+        data_(context.data),
+        mesh_(context.rank.comm, topology_.mesh),
+        rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
+        shard_(topology_.shard_of(context.rank.index)),
+        stages_(open_stages(settings_, *topology_.pipeline, data_.train, rank_)),
         layers_(joined(stages_)),
         optimizer_(open_optimizer(settings_, *layers_)),
-        pipeline_(open_pipeline(settings_, *team_.pipeline, stages_, rank_.comm)),
+        pipeline_(open_pipeline(settings_, *topology_.pipeline, stages_, rank_.comm)),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(layers_->named_parameters(), mesh_.data(),
                  {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
@@ -46,14 +46,14 @@ class Pipelines final : public Way {
 
   MicroBatchLoader loader(LoaderFor purpose) override {
     const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
-    return micro_batch_loader(settings_, *team_.pipeline, data, rank_, purpose, shard_);
+    return micro_batch_loader(settings_, *topology_.pipeline, data, rank_, purpose, shard_);
   }
 
-  void start() override { broadcast_module(*layers_, mesh_.data()); }
+  void broadcast_weights() override { broadcast_module(*layers_, mesh_.data()); }
 
-  void step(const MicroBatches& batch, EpochSums& sums) override {
+  void train_step(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);
-    run_step(pipeline_, *team_.pipeline, batch, sums,
+    run_step(pipeline_, *topology_.pipeline, batch, sums,
              [this](int stage) { reducer_.reduce_accumulated(stages_.at(stage)->named_parameters()); });
     reducer_.finish();
     update(pipeline_.log(), *optimizer_);
@@ -62,7 +62,7 @@ class Pipelines final : public Way {
   Prediction finish_epoch(std::int64_t steps) override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
-    Prediction prediction = predict(*team_.pipeline, measured_costs(), steps);
+    Prediction prediction = predict(*topology_.pipeline, measured_costs(), steps);
     if (settings_.data_parallel.compress != "none") {
       prediction.predicted_seconds.reset();
       prediction.predicted_idle.reset();
@@ -71,10 +71,10 @@ class Pipelines final : public Way {
     return prediction;
   }
 
-  std::optional<PredictedStep> predicted_step() override { return predict_step(*team_.pipeline, measured_costs()); }
+  std::optional<PredictedStep> predicted_step() override { return predict_step(*topology_.pipeline, measured_costs()); }
 
   void evaluate(Epoch& epoch, MicroBatchLoader& batches) override {
-    stagecoach::evaluate(pipeline_, *team_.pipeline, epoch, batches);
+    stagecoach::evaluate(pipeline_, *topology_.pipeline, epoch, batches);
   }
 
  private:
@@ -84,22 +84,23 @@ class Pipelines final : public Way {
     return costs;
   }
 
-  /// What the reduction of each stage takes on the link: a ring over the column. [stages]
+  /// Returns what the reduction of each stage takes on the link, as a ring over the column: [stages], in seconds.
   std::vector<double> reduction_seconds() {
-    std::vector<double> bytes(static_cast<std::size_t>(team_.pipeline->stages()));
+    std::vector<double> bytes(static_cast<std::size_t>(topology_.pipeline->stages()));
     for (const auto& [number, layers] : stages_) {
       bytes[static_cast<std::size_t>(number)] = bytes_of(layers->named_parameters());
     }
-    Tensor all = Tensor::from(bytes, {team_.pipeline->stages()}, rank_.device);
+    Tensor all = Tensor::from(bytes, {topology_.pipeline->stages()}, rank_.device);
     rank_.comm.all_reduce(all);  // each stage is on one rank of the row
     bytes = all.to_vector<double>();
-    std::transform(bytes.begin(), bytes.end(), bytes.begin(),
-                   [&](double size) { return ring_all_reduce_seconds(team_.world.link, team_.mesh.data, size); });
+    std::transform(bytes.begin(), bytes.end(), bytes.begin(), [&](double size) {
+      return ring_all_reduce_seconds(topology_.world.link, topology_.mesh.data, size);
+    });
     return bytes;
   }
 
   const Settings& settings_;
-  const Team& team_;
+  const Topology& topology_;
   const TrainTest& data_;
   Mesh mesh_;
   Rank rank_;  // in its pipeline
@@ -114,6 +115,6 @@ class Pipelines final : public Way {
 
 }  // namespace
 
-std::unique_ptr<Way> make_pipelines(const Start& start) { return std::make_unique<Pipelines>(start); }
+std::unique_ptr<Strategy> make_pipelines(const Context& context) { return std::make_unique<Pipelines>(context); }
 
 }  // namespace stagecoach

@@ -12,13 +12,13 @@
 
 namespace stagecoach {
 
-Replica::Replica(const Start& start)
-    : settings_(start.settings),
-      team_(start.team),
-      training_(start.data.train),
-      testing_(start.data.test),
-      rank_(start.rank),
-      model_(open_model(settings_, training_, rank_.device)),
+Replica::Replica(const Context& context)
+    : settings_(context.settings),
+      topology_(context.topology),
+      train_data_(context.data.train),
+      test_data_(context.data.test),
+      rank_(context.rank),
+      model_(open_model(settings_, train_data_, rank_.device)),
       optimizer_(open_optimizer(settings_, *model_)),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
@@ -28,9 +28,9 @@ Replica::Replica(const Start& start)
 }
 
 MicroBatchLoader Replica::loader(LoaderFor purpose) {
-  const Shard shard = team_.shard_of(rank_.index);
+  const Shard shard = topology_.shard_of(rank_.index);
   const bool trains = purpose == LoaderFor::training;
-  const Dataset& data = trains ? training_ : testing_;
+  const Dataset& data = trains ? train_data_ : test_data_;
   Loader loader = trains ? training_loader(settings_, data, true, shard) : test_loader(settings_, data, true, shard);
   return {std::move(loader),
           data.size(),
@@ -41,7 +41,7 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
           shard};
 }
 
-void Replica::start() { broadcast_module(*model_, rank_.comm); }
+void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::run_shard(const MicroBatches& batch, EpochSums& sums,
                         const std::function<void(bool last, const Tensor& loss)>& before_backward) {
@@ -62,10 +62,10 @@ void Replica::run_shard(const MicroBatches& batch, EpochSums& sums,
   times_.end_backward();
 }
 
-void Replica::communicate(const char* name, const std::function<void()>& sums) {
+void Replica::communicate(const char* name, const std::function<void()>& collective) {
   Clock& clock = rank_.comm.clock();
   const double begin = clock.now();
-  sums();
+  collective();
   const double end = clock.now();
   record_beside(name, "communication", begin, end - begin);
   times_.end_reductions({{begin, end}});
@@ -82,12 +82,12 @@ void Replica::update() {
 
 Prediction Replica::finish_epoch(std::int64_t steps) {
   require_equal_replicas(parameters_, rank_.comm);
-  broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's are of the pictures that a rank met
+  broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's statistics are of a rank's own images
   const StepCosts costs = times_.mean();
   times_.clear();
   Prediction prediction{.overlap = costs.overlap};
-  const Timeline step = timeline_of(settings_.data_parallel.mode, step_of(settings_, team_, parameters_, costs));
-  // An epoch that is resumed at its end measured nothing. What PowerSGD sends differs from matrix to matrix.
+  const Timeline step = timeline_of(settings_.data_parallel.mode, step_of(settings_, topology_, parameters_, costs));
+  // An epoch that is resumed at its end measured nothing. The size of PowerSGD's messages depends on the matrix.
   if (costs.backward > 0 && settings_.data_parallel.compress != "powersgd") {
     prediction.predicted_idle = step.idle();
     prediction.predicted_seconds = step.seconds * static_cast<double>(steps);

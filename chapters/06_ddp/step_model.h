@@ -2,12 +2,13 @@
 /// @file
 /// What the arithmetic of a step needs to know of a training with these settings.
 
-#include "chapters/06_ddp/team.h"
+#include "chapters/06_ddp/topology.h"
 #include "parallel/data_parallel/step_timeline.h"
 
 namespace stagecoach {
 
-/// A step of `team` with the model that has these parameters, in the order of costs.arrivals.
-StepModel step_of(const Settings& settings, const Team& team, const NamedTensors& parameters, const StepCosts& costs);
+/// A step of `topology` with the model that has these parameters, in the order of costs.arrivals.
+StepModel step_of(const Settings& settings, const Topology& topology, const NamedTensors& parameters,
+                  const StepCosts& costs);
 
 }  // namespace stagecoach

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Which runs trained the same: order, split and device shall not change what is trained.
+/// Which runs trained the same: schedule and split should not change what is trained.
 
 #include <cstddef>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-/// Runs whose losses are the same numbers in every epoch.
+/// Runs whose losses are the same in every epoch, to six digits.
 struct CoincidingRuns {
   std::vector<std::size_t> runs;  ///< indices; a run that is like no other is alone
   bool same_weights = false;      ///< whether all have a weights.safetensors with the same bytes

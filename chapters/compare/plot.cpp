@@ -110,7 +110,7 @@ std::string name_of(const CoincidingRuns& same, const std::vector<RunSummary>& r
   if (same.runs.size() > kMostNames) {
     name += fmt::format(" and {} more", same.runs.size() - kMostNames);
   }
-  return same.runs.size() == 1 ? name : name + (same.same_weights ? ": identical bytes" : ": identical losses");
+  return same.runs.size() == 1 ? name : name + (same.same_weights ? ": identical bytes" : ": losses coincide");
 }
 
 Svg::Points points_of(const EpochCurve& curve) {

@@ -31,7 +31,7 @@ class Clock {
   virtual ClockKind kind() const = 0;
   /// Seconds since the world began.
   virtual double now() noexcept = 0;
-  /// What messages travel on; one that takes no time on the wall clock, where their time shows by itself.
+  /// The link that messages take; on the wall clock one without latency, as real messages take real time.
   const Link& link() const { return link_; }
 
   /// The clock of another thread of this rank, which makes and uses it: it counts that thread's work.

@@ -18,7 +18,7 @@
 
 namespace stagecoach {
 
-/// A rank waited in vain, or was told that another one failed. Exit code 4.
+/// A wait passed its deadline, or another rank has failed. Exit code 4.
 class CommError : public Error {
  public:
   using Error::Error;

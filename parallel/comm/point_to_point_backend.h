@@ -46,7 +46,7 @@ class PointToPointBackend {
     virtual bool is_done() = 0;
   };
 
-  /// How a rank tells another one what the first message between them needs, once per direction.
+  /// How a rank sends another one what it needs to connect: once per direction, before the first message.
   struct Introductions {
     std::function<void(int to, const std::string& text)> tell;
     std::function<std::optional<std::string>(int from)> heard;  ///< nothing as long as that has told nothing
@@ -70,7 +70,7 @@ class PointToPointBackend {
 
   /// Ends what is under way: nothing arrives any more.
   virtual void abort() noexcept = 0;
-  /// All is done: lets go of the others, or gives up after a second.
+  /// All is done: disconnects from the others; waits a second for them at most.
   virtual void close() noexcept = 0;
 };
 

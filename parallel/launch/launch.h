@@ -11,7 +11,7 @@
 
 namespace stagecoach {
 
-/// One rank: a device of its own and a way to talk to the others.
+/// One rank: a device of its own and a communicator.
 struct Rank {
   int index;  ///< from 0
   int world;  ///< how many there are
@@ -21,7 +21,7 @@ struct Rank {
 
 inline constexpr double kLongestTimeout = 1e6;  ///< seconds: eleven days
 
-/// How ranks talk.
+/// How ranks communicate.
 enum class Transport { thread, mpi, nccl };
 
 struct World {

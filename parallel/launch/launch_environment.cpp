@@ -34,7 +34,7 @@ int number_from(const char* name, const char* text) {
   const auto [stop, error] = std::from_chars(text, end, number);
   if (error != std::errc{} || stop != end || number < 0) {
     throw UsageError(
-        fmt::format("the environment says {}={}, which is no number of a process; unset it, or start with "
+        fmt::format("the environment says {}={}, which is not a number of a process; unset it, or start with "
                     "mpirun, srun or torchrun",
                     name, text));
   }
@@ -68,8 +68,9 @@ std::optional<LaunchEnvironment> launched_in(Environment get) {
     launched.local_rank = local_rank == nullptr ? launched.rank : number_from(names.local_rank, local_rank);
     launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
     if (launched.rank >= launched.size) {
-      throw UsageError(fmt::format("the environment says {}={} and {}={}: there is no such rank", names.rank,
-                                   launched.rank, names.size, launched.size));
+      throw UsageError(
+          fmt::format("the environment says {}={} and {}={}: expected a rank below the number of processes", names.rank,
+                      launched.rank, names.size, launched.size));
     }
     return launched;
   }
@@ -98,7 +99,7 @@ std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environmen
   const auto [stop, error] = std::from_chars(port, end, number);
   const int last = 65535 - (is_port_torchruns(get) ? 1 : 0);
   if (error != std::errc{} || stop != end || number < 1 || number > last) {
-    throw UsageError(fmt::format("MASTER_PORT={} is no port; give a number from 1 to {}", port, last));
+    throw UsageError(fmt::format("MASTER_PORT={} is not a port: expected a number from 1 to {}", port, last));
   }
   return TcpAddress{host, is_port_torchruns(get) ? number + 1 : number};
 }

@@ -32,7 +32,7 @@ bool takes_device_pointers() {
 MpiWorld& open(const World& world) {
   if (world.device == DeviceType::cuda && !takes_device_pointers()) {
     throw UsageError(
-        "transport mpi: this MPI was built without CUDA and cannot send what lies on a GPU; give --transport nccl, or "
+        "transport mpi: this MPI was built without CUDA and cannot send what is on a GPU; give --transport nccl, or "
         "--device cpu");
   }
   MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));

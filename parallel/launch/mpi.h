@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Ranks that are processes and talk by MPI. In a build without MPI every function throws UsageError.
+/// Ranks that are processes and communicate by MPI. In a build without MPI every function throws UsageError.
 
 #include <functional>
 

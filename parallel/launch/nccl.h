@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Ranks that have a GPU each and talk by NCCL: threads of this process, or processes that a launcher started. In a
-/// build without NCCL every function but the first throws UsageError.
+/// Ranks that have one GPU each and communicate by NCCL: threads of this process, or processes that a launcher started.
+/// In a build without NCCL every function but the first throws UsageError.
 
 #include <functional>
 

@@ -15,7 +15,7 @@ constexpr const char* kShare = "NCCL refuses two ranks on one GPU; use --transpo
 
 void require_nccl(const World& world, const std::optional<LaunchEnvironment>& process, int gpus) {
   if (world.device != DeviceType::cuda) {
-    throw UsageError("transport nccl: NCCL sends what lies on GPUs; give --device cuda, or another --transport");
+    throw UsageError("transport nccl: NCCL sends what is on GPUs; give --device cuda, or another --transport");
   }
   if (world.clock != ClockKind::wall) {
     throw UsageError(

@@ -1,4 +1,4 @@
-// What stands for MPI in a build without it.
+// In a build without MPI.
 
 #include "core/error.h"
 #include "parallel/launch/mpi.h"

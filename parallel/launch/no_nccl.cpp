@@ -1,4 +1,4 @@
-// What stands for NCCL in a build without it.
+// In a build without NCCL.
 
 #include "core/error.h"
 #include "parallel/launch/nccl.h"

@@ -16,7 +16,7 @@ namespace stagecoach {
 /// This process's part of it, from the first use to the end of the program.
 class Rendezvous {
  public:
-  /// Meets the others at the first call; all processes make it. Throws UsageError where it is not known where to meet,
+  /// Finds the others at the first call; all processes make it. Throws UsageError where it is not known where they are,
   /// CommError when rank 0 does not answer, and UsageError when it does not know the token, or two processes say that
   /// they are the same rank.
   static Rendezvous& instance(const World& world);

@@ -42,7 +42,7 @@ void require_cost(std::size_t layer, const char* what, double cost) {
 
 void require_layers(const std::vector<LayerCost>& layers) {
   if (layers.empty()) {
-    throw UsageError("there are no layers to make stages of: give the costs of at least one");
+    throw UsageError("no layers to make stages of: expected the costs of at least one");
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     require_cost(i, "seconds", layers[i].seconds);

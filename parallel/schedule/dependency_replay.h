@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Replays a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` looks
-/// whether that reaches the end, `simulate` at what time each action runs.
+/// Replays a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` asks
+/// whether that reaches the end, `simulate` when each action runs.
 
 #include <cstddef>
 #include <cstdint>

@@ -4,73 +4,70 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "drawing/timeline.h"
 
 namespace stagecoach {
 namespace {
 
-struct Look {
-  Operation operation;
-  const char* name;
-  Colour colour;
-};
+/// In the order of the operations. Communication is only in the trace.
+const LegendEntry kLooks[] = {{"F forward", kSkyBlue},
+                              {"B backward", kOrange},
+                              {"I input gradient", kOrange},
+                              {"W weight gradient", kYellow},
+                              {"U update", kPurple}};
 
-/// All that is drawn: communication is only in the trace.
-constexpr Look kLooks[] = {{Operation::forward, "F forward", kSkyBlue},
-                           {Operation::backward, "B backward", kOrange},
-                           {Operation::backward_input, "I input gradient", kOrange},
-                           {Operation::backward_weight, "W weight gradient", kYellow},
-                           {Operation::update, "U update", kPurple}};
-
-const Look& look_of(const Action& action) { return kLooks[static_cast<std::size_t>(action.operation)]; }
-
-/// For each stage that the rank holds, which of its stages that is, counted from 0.
-std::vector<int> chunks_of(const Schedule& schedule, int rank) {
-  std::vector<int> chunks(static_cast<std::size_t>(schedule.stage_count()));
-  int count = 0;
+/// The stages that the rank holds: its chunks.
+std::vector<int> stages_of(const Schedule& schedule, int rank) {
+  std::vector<int> stages;
   for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-    chunks[static_cast<std::size_t>(stage)] = schedule.holds(rank, stage) ? count++ : 0;
+    if (schedule.holds(rank, stage)) {
+      stages.push_back(stage);
+    }
   }
-  return chunks;
+  return stages;
+}
+
+TimelineRow row_of(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  const std::vector<int> stages = stages_of(schedule, rank);
+  TimelineRow row{.name = fmt::format("rank {}", rank)};
+  for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
+    const Action& action = schedule.ranks[r][i];
+    if (is_communication(action.operation)) {
+      continue;
+    }
+    const auto [start, end] = simulation.timeline[r][i];
+    const auto chunk = static_cast<int>(std::find(stages.begin(), stages.end(), action.stage) - stages.begin());
+    const std::string letter = stages.size() == 1 ? "" : std::string(1, static_cast<char>('a' + std::min(chunk, 25)));
+    row.bars.push_back({.begin = start,
+                        .end = end,
+                        .colour = kLooks[static_cast<std::size_t>(action.operation)].colour,
+                        .label = fmt::format("{}{}{}", symbol_of(action.operation), action.microbatch, letter),
+                        .title = to_string(action),
+                        .is_light = (ledger.empty() ? chunk : ledger[r][i]) % 2 == 1,
+                        .mark = symbol_of(action.operation).front()});
+  }
+  return row;
+}
+
+bool shows(const TimelineChart& chart, const LegendEntry& look) {
+  return std::any_of(chart.rows.begin(), chart.rows.end(), [&](const TimelineRow& row) {
+    return std::any_of(row.bars.begin(), row.bars.end(),
+                       [&](const TimelineBar& bar) { return bar.mark == look.name.front() && bar.end > bar.begin; });
+  });
 }
 
 TimelineChart chart_of(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger) {
   TimelineChart chart{.length = simulation.seconds, .idle_name = "idle (bubble)", .shows_all_labels = true};
-  bool is_used[std::size(kLooks)] = {};
-  int most_chunks = 1;
+  std::size_t chunks = 1;
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    const std::vector<int> chunks = chunks_of(schedule, rank);
-    const int count = chunks.empty() ? 1 : 1 + *std::max_element(chunks.begin(), chunks.end());
-    most_chunks = std::max(most_chunks, count);
-    TimelineRow row{.name = fmt::format("rank {}", rank)};
-    for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
-      const Action& action = schedule.ranks[r][i];
-      if (is_communication(action.operation)) {
-        continue;
-      }
-      const auto [start, end] = simulation.timeline[r][i];
-      const int chunk = chunks[static_cast<std::size_t>(action.stage)];
-      const std::string letter = count == 1 ? "" : std::string(1, static_cast<char>('a' + std::min(chunk, 25)));
-      is_used[static_cast<std::size_t>(action.operation)] |= end > start;
-      row.bars.push_back({.begin = start,
-                          .end = end,
-                          .colour = look_of(action).colour,
-                          .label = fmt::format("{}{}{}", symbol_of(action.operation), action.microbatch, letter),
-                          .title = to_string(action),
-                          .is_light = (ledger.empty() ? chunk : ledger[r][i]) % 2 == 1,
-                          .mark = symbol_of(action.operation).front()});
-    }
-    chart.rows.push_back(std::move(row));
+    chart.rows.push_back(row_of(schedule, simulation, ledger, rank));
+    chunks = std::max(chunks, stages_of(schedule, rank).size());
   }
-  for (const Look& look : kLooks) {
-    if (is_used[static_cast<std::size_t>(look.operation)]) {
-      chart.legend.push_back({look.name, look.colour});
-    }
-  }
-  chart.note = most_chunks == 1 ? "" : most_chunks == 2 ? "a, b: chunk" : "a, b, c, ...: chunk";
+  std::copy_if(std::begin(kLooks), std::end(kLooks), std::back_inserter(chart.legend),
+               [&](const LegendEntry& look) { return shows(chart, look); });
+  chart.note = chunks == 1 ? "" : chunks == 2 ? "a, b: chunk" : "a, b, c, ...: chunk";
   return chart;
 }
 

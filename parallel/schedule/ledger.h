@@ -21,7 +21,7 @@ inline constexpr int kNoVersion = -1;
 /// version that is not there yet.
 Ledger make_ledger(const Schedule& schedule, Versions versions);
 
-/// For each version: the place, in the list of `rank`, of the last action that uses it. Afterwards it may go, unless it
+/// For each version: the index, in the list of `rank`, of the last action that uses it. Afterwards it may go, unless it
 /// is the newest.
 std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledger, int rank);
 

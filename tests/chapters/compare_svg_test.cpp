@@ -72,9 +72,15 @@ TEST_F(CompareSvg, RunsWhoseLossesCoincideShareACurve) {
   write("other_losses/weights.safetensors", "weights");
   const std::string svg = draw({"one", "same", "other_losses"});
   expect_texts(svg, {">one, same: identical bytes<", ">other_losses<"});
-  EXPECT_EQ(svg.find("identical losses"), std::string::npos);
-  expect_texts(draw({"one", "other_bytes"}), {">one, other_bytes: identical losses<"});
-  expect_texts(draw({"no_weights", "one"}), {">no_weights, one: identical losses<"});
+  EXPECT_EQ(svg.find("losses coincide"), std::string::npos);
+  expect_texts(draw({"one", "other_bytes"}), {">one, other_bytes: losses coincide<"});
+  write_run("rounded", {2, 1});
+  write("rounded/weights.safetensors", "weights");
+  std::string metrics = read_bytes(folder() / "rounded/metrics.jsonl");
+  metrics.replace(metrics.find("\"loss\":2.5"), 10, "\"loss\":2.5000001");
+  write("rounded/metrics.jsonl", metrics);
+  expect_texts(draw({"one", "rounded"}), {">one, rounded: identical bytes<"});
+  expect_texts(draw({"no_weights", "one"}), {">no_weights, one: losses coincide<"});
 }
 
 TEST_F(CompareSvg, SvgThatCannotBeWrittenKeepsTheOlderFile) {

@@ -79,7 +79,7 @@ TEST_F(Ddp, CompressionTrainsSomethingElse) {
 TEST_F(Ddp, BatchNormNeedsPicturesOnEachRank) {
   make_data(13, 4);
   const Flags resnet{"--data", "data", "--model", "resnet18", "--image-size", "8", "--epochs", "1"};
-  expect_refused(kDdp, joined(resnet, {"--batch-size", "12"}), {"1 pictures for 2 ranks", "--sync-batch-norm"});
+  expect_refused(kDdp, joined(resnet, {"--batch-size", "12"}), {"1 images for 2 ranks", "--sync-batch-norm"});
   ASSERT_EQ(run(kCh01, joined(resnet, {"--batch-size", "13", "--out", "one"})).exit_code, 0);
   ASSERT_EQ(run(kDdp, joined(resnet, {"--batch-size", "13", "--sync-batch-norm", "--out", "sync"})).exit_code, 0);
   EXPECT_NEAR(metrics("sync")[0]["loss"].get<double>(), metrics("one")[0]["loss"].get<double>(), 1e-5);
@@ -236,7 +236,7 @@ TEST_F(Ddp, ExplainsTheModes) {
 TEST_F(Ddp, BadSettingsAreRefused) {
   const std::vector<std::pair<Flags, std::vector<std::string>>> wrong{
       {{"--mesh", "dp=2"}, {}},
-      {{"--mesh", "dp=2,pp=0"}, {"--mesh: 'dp=2,pp=0' is no mesh: give", "dp=2,pp=2"}},
+      {{"--mesh", "dp=2,pp=0"}, {"--mesh: 'dp=2,pp=0' is not a mesh: expected", "dp=2,pp=2"}},
       {{"--mesh", "dp=2,qq=1"}, {"--mesh"}},
       {{"--mesh", "dp=2,"}, {"--mesh"}},
       {{"--mesh", "dp=2,dp=3"}, {"--mesh"}},

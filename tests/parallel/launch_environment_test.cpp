@@ -115,9 +115,9 @@ TEST(LaunchEnvironment, RefusesAMasterThatIsNone) {
   refuses({"MASTER_ADDR is not set"}, {{"MASTER_PORT", "29500"}});
   refuses({"MASTER_ADDR is not set"}, {{"MASTER_ADDR", ""}, {"MASTER_PORT", "29500"}});
   for (const char* port : {"", "x", "0", "-1", "65536", "29500 "}) {
-    refuses({"MASTER_PORT=", port, "is no port"}, {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", port}});
+    refuses({"MASTER_PORT=", port, "is not a port"}, {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", port}});
   }
-  refuses({"is no port", "65534"},
+  refuses({"is not a port", "65534"},
           {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "65535"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
 }
 

@@ -14,7 +14,7 @@
 namespace stagecoach {
 namespace {
 
-enum Kind { kMessage, kCompleted, kExchange, kKinds };  // messages of different kinds do not meet
+enum Kind { kMessage, kCompleted, kExchange, kKinds };  // messages of different kinds are kept apart
 
 int mpi_tag(int tag, Kind kind) { return tag * kKinds + kind; }
 
@@ -71,7 +71,7 @@ void MpiCommunicator::exchange(const char* operation, const Tensor& like, Exchan
   const MpiHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
-  // The next rank first: then not all talk to the same one at once.
+  // The next rank first: then not all send to the same one at once.
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
     const MpiAddress address{comm_, r, mpi_tag(0, kExchange)};

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// The communicator of ranks that are processes and talk by MPI. Only sources that are built with MPI include this.
+/// The communicator of ranks that are processes and communicate by MPI. Only sources that are built with MPI include
+/// this.
 
 #include <mpi.h>
 
@@ -77,7 +78,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   WaitPolicy wait_policy_;
   std::deque<std::shared_ptr<Sent>> sent_;
   std::shared_ptr<Sent> spare_sent_;  // for the next one: to make one takes longer than to send a few bytes
-  // By a virtual clock, a rank each.
+  // By a virtual clock, one per rank.
   std::map<int, LinkDirection> directions_out_;
   std::map<int, LinkDirection> directions_in_;
   std::shared_ptr<Exchange> exchange_;

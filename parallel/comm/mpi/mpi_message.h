@@ -47,7 +47,7 @@ inline constexpr std::size_t kFirstMessage = 4000;
 /// One on its way out. It must stay where it is until its requests are done.
 class MpiOutgoing {
  public:
-  /// Starts to send `tensor`, and adds to `requests` what is to be waited for. Errors begin with what `doing` gives.
+  /// Starts to send `tensor`, and adds to `requests` what is to be waited for. Errors begin with what `doing` returns.
   void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiRequests& requests,
              const MpiWorld::ErrorContext& doing);
   /// It is sent: the tensor is needed no longer.

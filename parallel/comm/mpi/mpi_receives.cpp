@@ -50,8 +50,8 @@ void MpiReceives::expect(const std::shared_ptr<Posted>& posted, LinkDirection& d
 }
 
 void MpiReceives::advance() {
-  // Messages of one direction are matched in the order in which they were sent. MPI gives their headers in that order;
-  // one that comes during a look, before another that the same look finds, is found by the next.
+  // Messages of one direction are matched in the order in which they were sent. MPI returns their headers in that
+  // order; one that comes during a poll, before another that the same poll finds, is found by the next.
   std::vector<std::shared_ptr<Posted>> come;
   for (bool more = true; more;) {
     more = false;

@@ -265,7 +265,7 @@ void MpiWorld::listen() { MPI_Irecv(heard_.data(), kMaxReason, MPI_CHAR, MPI_ANY
 void MpiWorld::poll() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) {
-    return;  // another thread looks
+    return;  // another thread polls
   }
   int came = 0;
   MPI_Status status{};

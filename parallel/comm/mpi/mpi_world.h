@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// MPI as ranks use it here: nothing waits for ever, and a rank that has failed says so to the others. Only sources
+/// MPI as ranks use it here: nothing waits forever, and a rank that has failed reports that to the others. Only sources
 /// that are built with MPI include this.
 ///
 /// MPI itself knows no deadlines, and what happens when a process dies is left to its launcher. So every call that can
@@ -45,9 +45,8 @@ class MpiWorld {
   MPI_Comm comm() const { return comm_; }
 
   using ErrorContext = std::function<std::string()>;
-  /// Returns when all of `requests` are done. Throws CommError, which begins with what `doing` gives, after the timeout
-  /// and when a rank has failed.
-  /// Meanwhile `meanwhile` is called again and again, if it is there.
+  /// Returns when all of `requests` are done. Throws CommError, which begins with what `doing` returns, after the
+  /// timeout and when a rank has failed. Meanwhile `meanwhile` is called again and again, if it is there.
   void wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& doing,
             const std::function<void()>& meanwhile = {});
   /// Whether they are.
@@ -82,7 +81,7 @@ class MpiWorld {
   void note_failure(const std::string& who);
   std::string failure() const;
 
-  /// What a rank that has failed tells.
+  /// The longest reason of a failure, in characters.
   static constexpr int kMaxReason = 2000;
   struct LocalRank {
     int rank;

@@ -46,7 +46,7 @@ class NcclComm {
   /// Whether what was begun has ended. Throws BackendError when it has failed, on this rank or another.
   bool is_ready();
   void abort() noexcept;
-  /// Lets go of the other ranks, or gives up after a second.
+  /// Disconnects from the other ranks; waits a second for them at most.
   void close();
 
  private:

@@ -129,7 +129,7 @@ TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline
 TcpSocket listen_at(const TcpAddress& address) {
   const sockaddr_in at = resolve(address);
   if (at.sin_addr.s_addr == htonl(INADDR_ANY)) {
-    throw UsageError(fmt::format("{} stands for every address of this machine: expected one; MASTER_ADDR={} is one",
+    throw UsageError(fmt::format("{} means every address of this machine: expected one of them; give MASTER_ADDR={}",
                                  address.host, own_address()));
   }
   TcpSocket socket = open_socket(SOCK_NONBLOCK);
@@ -137,10 +137,10 @@ TcpSocket listen_at(const TcpAddress& address) {
   const bool listens = ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
                        ::listen(socket.descriptor(), SOMAXCONN) == 0;
   if (!listens && errno == EADDRNOTAVAIL) {
-    throw UsageError(
-        fmt::format("{} is no address of this machine: expected one where rank 0 can listen; give MASTER_ADDR={}, or "
-                    "start rank 0 on that machine",
-                    address.host, own_address()));
+    throw UsageError(fmt::format(
+        "{} is not an address of this machine: expected one where rank 0 can listen; give MASTER_ADDR={}, or "
+        "start rank 0 on that machine",
+        address.host, own_address()));
   }
   if (!listens) {
     throw UsageError(

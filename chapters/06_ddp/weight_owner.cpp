@@ -1,4 +1,4 @@
-#include "chapters/06_ddp/owned.h"
+#include "chapters/06_ddp/weight_owner.h"
 
 #include <utility>
 
@@ -7,12 +7,12 @@
 
 namespace stagecoach {
 
-void Owned::open_owners_optimizer(NamedTensors parameters) {
+void WeightOwner::open_owners_optimizer(NamedTensors parameters) {
   optimizer_ = make_optimizer(settings_.training.optimizer, owns() ? std::move(parameters) : NamedTensors{},
                               settings_.training.lr, settings_.training.momentum, settings_.training.weight_decay);
 }
 
-Tensor Owned::gather_gradients() {
+Tensor WeightOwner::reduce_gradients() {
   Tensor all = flattened(gradients_of(parameters_));
   for (auto& [name, parameter] : parameters_) {
     parameter.zero_grad();
@@ -21,7 +21,7 @@ Tensor Owned::gather_gradients() {
   return all;
 }
 
-void Owned::step_with(const Tensor& sums) {
+void WeightOwner::update_with(const Tensor& sums) {
   const Span span("optimizer", "update");
   const std::vector<Tensor> parameters = tensors_of(optimizer_->parameters());
   const std::vector<Tensor> views = views_of(sums, parameters);

@@ -1,9 +1,9 @@
-// One rank owns the model and copies its weights for every batch: the classic DataParallel. Its function stands in
-// way.h.
+// DataParallel: one rank owns the model and copies its weights to the others for every batch. Its function is declared
+// in strategy.h.
 
 #include <algorithm>
 
-#include "chapters/06_ddp/owned.h"
+#include "chapters/06_ddp/weight_owner.h"
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
@@ -13,19 +13,20 @@
 namespace stagecoach {
 namespace {
 
-enum Tag : int { kImages, kScores, kGradient };
+enum Tag : int { kImages, kLogits, kGradient };
 
 /// The owner alone loads data, knows the loss, and steps. For each batch it sends every other rank the weights and a
-/// part of the pictures, gets scores back, sends their gradients, and gets the sum of the weights' gradients.
-class Replicate final : public Owned {
+/// part of the images, gets logits back, sends their gradients, and gets the sum of the weights' gradients.
+class DataParallel final : public WeightOwner {
  public:
-  explicit Replicate(const Start& start) : Owned(start), classes_(static_cast<int>(training_.classes.size())) {
+  explicit DataParallel(const Context& context)
+      : WeightOwner(context), classes_(static_cast<int>(train_data_.classes.size())) {
     open_owners_optimizer(parameters_);
   }
 
   MicroBatchLoader loader(LoaderFor purpose) override {
     const bool trains = purpose == LoaderFor::training;
-    const Dataset& data = trains ? training_ : testing_;
+    const Dataset& data = trains ? train_data_ : test_data_;
     return {trains ? training_loader(settings_, data, owns()) : test_loader(settings_, data, owns()),
             data.size(),
             settings_.training.batch_size,
@@ -34,18 +35,18 @@ class Replicate final : public Owned {
             owns() ? MicroBatchLoader::Needs::data : MicroBatchLoader::Needs::nothing};
   }
 
-  void step(const MicroBatches& batch, EpochSums& sums) override {
+  void train_step(const MicroBatches& batch, EpochSums& sums) override {
     times_.begin_step();
     copy_model();
-    const Tensor scores = model_->forward(normalize(part_of_images(batch)));  // [n, 10]
-    const Tensor gradient = gradient_of_scores(scores, batch, sums);
+    const Tensor logits = model_->forward(normalize(part_of_images(batch)));  // [n, 10]
+    const Tensor gradient = gradient_of_logits(logits, batch, sums);
     times_.begin_backward();
-    backward(scores, gradient);
+    backward(logits, gradient);
     times_.end_backward();
 
-    const Tensor gradients = gather_gradients();
+    const Tensor gradients = reduce_gradients();
     if (owns()) {
-      step_with(gradients);
+      update_with(gradients);
     }
     times_.end_step();
     std::erase_if(sent_, [](const PendingSend& send) { return send.completed(); });
@@ -65,7 +66,7 @@ class Replicate final : public Owned {
   }
 
  private:
-  /// The copy of the model that each rank uses for one batch.
+  /// Broadcasts the owner's weights, which each rank uses for one batch.
   void copy_model() {
     Tensor weights = flattened(tensors_of(parameters_));
     communicate("copy model", [&] { rank_.comm.broadcast(weights, kOwner); });
@@ -74,7 +75,7 @@ class Replicate final : public Owned {
     }
   }
 
-  /// This rank's part [n, 3, H, W] of the pictures, which the owner deals out.
+  /// Returns this rank's part [n, 3, H, W] of the images, which the owner distributes.
   Tensor part_of_images(const MicroBatches& batch) {
     const auto part = [&](int r) { return share_of(batch.global_size, r, rank_.world); };
     const std::int64_t size = settings_.training.image_size;
@@ -87,10 +88,10 @@ class Replicate final : public Owned {
     return batch.images[0].narrow(0, part(0).count);
   }
 
-  /// The gradient of this rank's scores [n, 10]: the owner gathers all scores, and finds it from the loss.
-  Tensor gradient_of_scores(const Tensor& mine, const MicroBatches& batch, EpochSums& sums) {
+  /// Returns the gradient of this rank's logits [n, 10]: the owner gathers all logits, and computes it from the loss.
+  Tensor gradient_of_logits(const Tensor& mine, const MicroBatches& batch, EpochSums& sums) {
     if (!owns()) {
-      sent_.push_back(rank_.comm.send_async(mine, kOwner, kScores));
+      sent_.push_back(rank_.comm.send_async(mine, kOwner, kLogits));
       return rank_.comm.receive(mine.shape(), mine.dtype(), kOwner, kGradient);
     }
     Tensor all = Tensor::empty({batch.global_size, classes_}, mine.dtype(), mine.device());
@@ -101,7 +102,7 @@ class Replicate final : public Owned {
     rows(all, 0).copy_from(mine);
     for (int r = 1; r < rank_.world; ++r) {
       Tensor into = rows(all, r);
-      into.copy_from(rank_.comm.receive(into.shape(), into.dtype(), r, kScores));
+      into.copy_from(rank_.comm.receive(into.shape(), into.dtype(), r, kLogits));
     }
     all.set_requires_grad(true);
     const Tensor loss = cross_entropy(all, batch.labels[0], Reduction::sum);
@@ -119,6 +120,6 @@ class Replicate final : public Owned {
 
 }  // namespace
 
-std::unique_ptr<Way> make_replicate(const Start& start) { return std::make_unique<Replicate>(start); }
+std::unique_ptr<Strategy> make_data_parallel(const Context& context) { return std::make_unique<DataParallel>(context); }
 
 }  // namespace stagecoach

@@ -1,0 +1,63 @@
+#include "chapters/06_ddp/topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "chapters/common/open.h"
+#include "core/error.h"
+#include "parallel/data_parallel/sync_batch_norm.h"
+#include "parallel/schedule/lower.h"
+
+namespace stagecoach {
+namespace {
+
+/// Throws UsageError if batch norm would have to normalise no images on some rank.
+void require_images_for_all(const Settings& settings, const Sequential& model, const Dataset& data, int shards) {
+  const std::int64_t rest = data.size() % settings.training.batch_size;
+  const std::int64_t least = rest == 0 ? std::min(settings.training.batch_size, data.size()) : rest;
+  if (least < shards && !settings.data_parallel.sync_batch_norm && batch_norm_layers(model) > 0) {
+    throw UsageError(fmt::format(
+        "model {}: an epoch's last batch has {} images for {} ranks, and batch norm needs some on each; give "
+        "--sync-batch-norm, another --batch-size than {}, or fewer ranks",
+        settings.training.model, least, shards, settings.training.batch_size));
+  }
+}
+
+}  // namespace
+
+Topology make_topology(const Settings& settings, const Dataset& data) {
+  Topology topology{.world = open_world(settings)};
+  topology.mesh = settings.data_parallel.mesh.empty() ? MeshSizes{.data = settings.world.ranks}
+                                                      : mesh_from_text(settings.data_parallel.mesh);
+  const auto model = make_model_of(settings, data);
+  require_images_for_all(settings, *model, data, topology.mesh.data);
+  if (topology.mesh.pipeline > 1) {
+    Settings& of_one = topology.of_pipeline = settings;
+    of_one.world.ranks = topology.mesh.pipeline;
+    of_one.training.batch_size = share_of(settings.training.batch_size, 0, topology.mesh.data).count;
+    of_one.training.microbatches = std::min(settings.training.microbatches, of_one.training.batch_size);
+    topology.pipeline = make_plan(of_one, data, settings.pipeline.schedule);
+    topology.pipeline->schedule = with_reductions(topology.pipeline->schedule);
+    topology.layers = topology.pipeline->layers;
+    topology.stages = topology.pipeline->stages_text() + " of each pipeline";
+    return topology;
+  }
+  topology.stages = stages_text({model->size()}, contiguous_placement({topology.mesh.data}));
+  for (int i = 0; i < model->size(); ++i) {
+    topology.layers.emplace_back(model->name(i), 0);
+  }
+  return topology;
+}
+
+RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
+  const std::string& mode = settings.data_parallel.mode;
+  const bool rank_0_owns = mode == "central" || mode == "replicate";
+  return {.layers = topology.layers,
+          .stages = topology.stages,
+          .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
+          .shard = topology.shard_of(rank).index,
+          .splits_losses = true};
+}
+
+}  // namespace stagecoach
