@@ -1,5 +1,5 @@
 # Which CUDA backend core/ is built with: none (core/no_cuda.cpp), that for GPUs (nvcc), or the same sources emulated on
-# the CPU (core/cuda/emulation). Sets STAGECOACH_CUDA_KIND to none, gpu or emulated.
+# the CPU (tests/emulation). Sets STAGECOACH_CUDA_KIND to none, gpu or emulated.
 set(STAGECOACH_CUDA_KIND none)
 
 if(STAGECOACH_CUDA STREQUAL "EMULATED")

@@ -31,7 +31,7 @@ struct Allocator::Block {
   std::size_t bytes = 0;
   bool free = false;
   bool starts_segment = false;    // the block before it in address order is in another segment
-  FreeBlocks::node_type entry{};  // of a block in use: to be free takes no memory, so that nothing can fail then
+  FreeBlocks::node_type entry{};  // of a block in use: so freeing allocates nothing and cannot fail
 };
 
 Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)
@@ -40,7 +40,7 @@ Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)
 Allocator::~Allocator() { empty_cache(); }
 
 void* Allocator::allocate(std::size_t bytes) {
-  STAGECOACH_CHECK(bytes <= kMostBytes, "out of memory on {}: {} bytes were asked for, more than any machine has",
+  STAGECOACH_CHECK(bytes <= kMaxBytes, "out of memory on {}: got a request for {} bytes, more than any machine has",
                    owner_, bytes);
   const std::size_t size = std::max(round_up(bytes, kAlignment), kAlignment);
   const std::lock_guard lock(mutex_);
@@ -60,7 +60,7 @@ void* Allocator::allocate(std::size_t bytes) {
   if (source_->is_host_memory()) {
     ASAN_UNPOISON_MEMORY_REGION(block->first, bytes);  // the rounding stays poisoned: an overrun is caught
 #ifndef NDEBUG
-    std::memset(block->first, 0xff, bytes);  // a float read before it is written is not a number
+    std::memset(block->first, 0xff, bytes);  // a float read before it is written is NaN
 #endif
   }
   return block->first;
@@ -125,10 +125,10 @@ Allocator::Blocks::iterator Allocator::take_best_fit(std::size_t bytes) {
 Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
   const std::size_t size = round_up(bytes, kSegmentBytes);
   FreeBlocks one{{size, nullptr}};
-  void* memory = source_->acquire(size);
+  void* memory = source_->allocate(size);
   if (memory == nullptr) {
     give_back_free_segments();  // what is cached in the wrong sizes may be just what is missing
-    memory = source_->acquire(size);
+    memory = source_->allocate(size);
   }
   STAGECOACH_CHECK(memory != nullptr, "{}", out_of_memory(bytes));
   if (source_->is_host_memory()) {
@@ -138,7 +138,7 @@ Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
   try {
     block = blocks_.try_emplace(static_cast<char*>(memory)).first;
   } catch (...) {
-    source_->give_back(memory);
+    source_->deallocate(memory);
     throw;
   }
   block->second = {size, true, true, one.extract(one.begin())};
@@ -200,7 +200,7 @@ void Allocator::give_back_free_segments() {
       free_.erase({block->second.bytes, block->first});
       stats_.reserved_bytes -= block->second.bytes;
       --stats_.segments;
-      source_->give_back(block->first);
+      source_->deallocate(block->first);
       blocks_.erase(block);
     }
     block = next;

@@ -22,8 +22,8 @@ class MemorySource {
  public:
   virtual ~MemorySource() = default;
   /// Returns `bytes` of memory aligned to Allocator::kAlignment, or nullptr if there is no more.
-  virtual void* acquire(std::size_t bytes) = 0;
-  virtual void give_back(void* memory) = 0;
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void deallocate(void* memory) = 0;
   /// Whether the CPU can touch the memory: only then may the allocator fill and poison it.
   virtual bool is_host_memory() const { return true; }
   /// Bytes that could still be acquired, where that is known.
@@ -40,9 +40,9 @@ struct MemoryStats {
 /// Any thread may call any function: a tensor handed to another rank is freed there.
 class Allocator {
  public:
-  static constexpr std::size_t kAlignment = 64;                    // a cache line, and a 512-bit vector
-  static constexpr std::size_t kSegmentBytes = 2 << 20;            // segments are multiples of this
-  static constexpr std::size_t kMostBytes = std::size_t{1} << 48;  // more than any machine has: an overflowed size
+  static constexpr std::size_t kAlignment = 64;                   // a cache line, and a 512-bit vector
+  static constexpr std::size_t kSegmentBytes = 2 << 20;           // segments are multiples of this
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // more than any machine has: an overflowed size
 
   /// `owner` names the device in errors.
   Allocator(std::unique_ptr<MemorySource> source, std::string owner);

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
                               path.string(), what, std::strerror(error)));
 }
 
-/// Whether `path` has a temporary name: what a user has called '.stagecoach-notes' has not.
+/// Whether `path` has a temporary name; a user's '.stagecoach-notes' does not.
 bool is_temporary(const fs::path& path) {
   static const std::regex kName("\\.stagecoach-[0-9]+-[0-9]+");
   return std::regex_match(path.filename().string(), kName);
@@ -43,14 +43,14 @@ int standard_stream(const struct stat& file) {
   for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat status {};
     if (::fstat(standard, &status) == 0 && identity_of(status) == identity_of(file)) {
-      std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // what was printed before comes before
+      std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // keeps the order with what was printed before
       return ::fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     }
   }
   return -1;
 }
 
-/// Where a chain of symbolic links leads; there need not be a file yet.
+/// The end of a chain of symbolic links, where a file may not exist yet.
 fs::path without_links(fs::path path) {
   std::error_code is_no_link;
   for (fs::path link = fs::read_symlink(path, is_no_link); !is_no_link; link = fs::read_symlink(path, is_no_link)) {
@@ -81,11 +81,11 @@ int open_in_place(const fs::path& path, mode_t mode) {
   if (descriptor < 0) {
     refuse(path, "opening", errno);
   }
-  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // a slow reader is waited for
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // waits for a slow reader
   return descriptor;
 }
 
-/// As ::write, but that nobody reads any more is the error EPIPE, and no signal that ends the program.
+/// As ::write, but a closed reader is the error EPIPE, not a signal that ends the program.
 ssize_t write_without_signal(int descriptor, const void* data, std::size_t bytes) {
   sigset_t pipe_signal;
   sigset_t blocked_before;

@@ -9,7 +9,7 @@ namespace stagecoach {
 namespace {
 
 using CoreSet = std::array<cpu_set_t, 16>;  // one holds 1,024, and machines have more
-constexpr int kMostCores = CPU_SETSIZE * 16;
+constexpr int kMaxCores = CPU_SETSIZE * 16;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ std::vector<int> usable_cores() {
   CoreSet set{};
   std::vector<int> cores;
   if (::sched_getaffinity(::getpid(), sizeof(set), set.data()) == 0) {  // the process's number is its main thread's
-    for (int core = 0; core < kMostCores; ++core) {
+    for (int core = 0; core < kMaxCores; ++core) {
       if (CPU_ISSET_S(core, sizeof(set), set.data())) {
         cores.push_back(core);
       }

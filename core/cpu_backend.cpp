@@ -18,7 +18,7 @@ namespace {
 
 class HeapMemory final : public MemorySource {
  public:
-  void* acquire(std::size_t bytes) override {
+  void* allocate(std::size_t bytes) override {
     void* memory = std::aligned_alloc(kAlignment, bytes);  // not `new`: the allocator tries again when it fails
 #ifdef MADV_HUGEPAGE
     if (memory != nullptr) {
@@ -27,7 +27,7 @@ class HeapMemory final : public MemorySource {
 #endif
     return memory;
   }
-  void give_back(void* memory) override { std::free(memory); }
+  void deallocate(void* memory) override { std::free(memory); }
   std::optional<std::size_t> free_bytes() const override { return available_memory(); }
 
  private:
@@ -65,7 +65,7 @@ const std::shared_ptr<Allocator>& allocator(Device device) {
 
 ThreadPool& thread_pool(Device device) {
   require_device(device);
-  STAGECOACH_CHECK(device.type == DeviceType::cpu, "thread pool: {} has none", to_string(device));
+  STAGECOACH_CHECK(device.type == DeviceType::cpu, "thread pool: expected a CPU, got {}", to_string(device));
   return device_at(device.index).pool;
 }
 
@@ -73,8 +73,7 @@ int threads(Device device) { return thread_pool(device).threads(); }
 
 void set_threads(Device device, int count) {
   if (count < 1 || count > kMaxThreads) {
-    throw UsageError(
-        fmt::format("{} threads for {}: at least 1 and at most {} can be used", count, to_string(device), kMaxThreads));
+    throw UsageError(fmt::format("threads of {}: expected 1 to {}, got {}", to_string(device), kMaxThreads, count));
   }
   thread_pool(device).resize(count);
 }

@@ -14,7 +14,7 @@
 namespace stagecoach {
 
 class Allocator;
-class Kernels;
+struct Kernels;
 
 namespace cuda {
 
@@ -24,7 +24,7 @@ void require_device(Device device);
 int gpu_count();
 /// "NVIDIA H200, compute capability 9.0, driver for CUDA 13.0, runtime 13.0".
 std::string description(Device device);
-/// True when the kernels run on the CPU, by core/cuda/emulation.
+/// True when the kernels run on the CPU, by tests/emulation.
 bool is_emulated();
 
 /// The allocator of the device. Throws UsageError unless it can be used.
@@ -42,10 +42,6 @@ const Kernels& kernels();
 void allow_tf32(bool on);
 /// Whether products on `device` will use them.
 bool uses_tf32(Device device);
-/// Lets a kernel of a recording be set up before the last one has ended. It changes no result. On at first, unless
-/// STAGECOACH_NO_OVERLAP is in the environment: to find out whether it has to do with a failure.
-void allow_overlap(bool on);
-bool overlap_allowed();
 
 /// Returns when all work given to `stream` is done. Throws Error when the GPU has failed meanwhile.
 void synchronize(const Stream& stream);

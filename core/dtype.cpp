@@ -33,4 +33,9 @@ const char* name_of(DType dtype) {
   fail("name_of: unknown dtype");
 }
 
+void require_floating(DType dtype, const char* what) {
+  STAGECOACH_CHECK(dtype == DType::float32 || dtype == DType::float64, "{}: expected float32 or float64, got {}", what,
+                   name_of(dtype));
+}
+
 }  // namespace stagecoach

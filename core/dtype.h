@@ -36,12 +36,14 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
 template <>
 inline constexpr DType dtype_of<Half> = DType::float16;
 
+/// Throws Error, in which `what` names the operation, unless `dtype` is float32 or float64.
+void require_floating(DType dtype, const char* what);
+
 /// Calls `body.operator()<float>()` or `<double>()` by `dtype`; `what` names the operation in the error
 /// for any other type.
 template <class Body>
 decltype(auto) dispatch_floating(DType dtype, const char* what, Body&& body) {
-  STAGECOACH_CHECK(dtype == DType::float32 || dtype == DType::float64, "{}: needs float32 or float64, got {}", what,
-                   name_of(dtype));
+  require_floating(dtype, what);
   if (dtype == DType::float32) {
     return body.template operator()<float>();
   }

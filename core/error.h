@@ -3,7 +3,9 @@
 /// Errors that say what, where, and what to do. Every failure in Stagecoach is one of these exceptions;
 /// a chapter's `main` turns the kind into its exit code.
 
+#ifndef __CUDACC__  // nvcc cannot compile it: device code leaves checks to functions in .cpp files
 #include <fmt/core.h>
+#endif
 
 #include <source_location>
 #include <stdexcept>

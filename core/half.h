@@ -17,10 +17,10 @@ namespace stagecoach {
 enum class Half : std::uint16_t {};
 
 /// The nearest one; of two that are equally near, the one whose last bit is 0. Infinity from 65520 on, zero up to
-/// 2^-25. What is not a number stays so, with the upper bits that it carries.
+/// 2^-25. NaN stays NaN, with its upper bits.
 constexpr Half to_half(float value) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
-  constexpr std::uint32_t kSmallestNormal = 0x38800000;  // 2^-14: below it halves are subnormal
+  constexpr std::uint32_t kMinNormal = 0x38800000;  // 2^-14: below it halves are subnormal
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t size = bits & 0x7fffffff;  // without the sign
   // Exponents are stored with 127 added to them, in a half with 15. Of the fraction's 23 bits 13 go: with half of what
@@ -32,8 +32,8 @@ constexpr Half to_half(float value) {
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
   const std::uint32_t carried = (size >> 13) & 0x3ff;
-  const std::uint32_t no_number = 0x7c00 | (carried == 0 ? 0x200 : carried);
-  const std::uint32_t half = (size < kSmallestNormal ? subnormal : normal) | (size > kInfinity ? no_number : 0);
+  const std::uint32_t nan_bits = 0x7c00 | (carried == 0 ? 0x200 : carried);
+  const std::uint32_t half = (size < kMinNormal ? subnormal : normal) | (size > kInfinity ? nan_bits : 0);
   return static_cast<Half>(half | (bits >> 16 & 0x8000));
 }
 
@@ -42,7 +42,7 @@ constexpr float to_float(Half half) {
   const auto bits = static_cast<std::uint32_t>(half);
   const std::uint32_t size = (bits & 0x7fff) << 13;
   const std::uint32_t normal = size + ((127U - 15U) << 23);
-  const std::uint32_t infinite = size | 0x7f800000;  // or not a number
+  const std::uint32_t infinite = size | 0x7f800000;  // or NaN
   // A float of that exponent has a leading 1 that the half has not: it is taken off again.
   const float subnormal = std::bit_cast<float>(normal + (1U << 23)) - 0x1p-14F;
   const std::uint32_t finite = size < (1U << 23) ? std::bit_cast<std::uint32_t>(subnormal) : normal;

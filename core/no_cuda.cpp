@@ -24,8 +24,6 @@ const std::shared_ptr<Allocator>& pinned_allocator(Device) { absent("pinned memo
 const Kernels& kernels() { absent("kernels of cuda"); }
 void allow_tf32(bool) { absent("TF32 on cuda"); }
 bool uses_tf32(Device) { return false; }
-void allow_overlap(bool) { absent("overlap on cuda"); }
-bool overlap_allowed() { return false; }
 void synchronize(const Stream& stream) { absent("stream of " + to_string(stream.device)); }
 std::shared_ptr<Mark> mark(const Stream& stream, bool) { absent("event on " + to_string(stream.device)); }
 void wait(const Mark&, const Stream& stream) { absent("event on " + to_string(stream.device)); }

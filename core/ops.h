@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The operations on tensors, each with its gradient. With gradients enabled and an input that needs one,
-/// an operation records a node (core/autograd); otherwise it only computes. All inputs of a call lie on one
+/// an operation records a node (core/autograd); otherwise it only computes. All inputs of a call are on one
 /// device and, labels and images apart, have one type, float32 or float64. Shapes that do not fit throw Error.
 ///
 /// reshape and narrow are members of Tensor.
@@ -71,8 +71,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
 
 /// images [N, 3, H, W] uint8 to float32, scaled to 0 … 1 and normalised. No gradient.
 Tensor normalize(const Tensor& images, const Normalization& normalization = {});
-/// Adds to `count` ([] int32) how many rows of scores [N, C] are largest at their label. No gradient.
-void count_correct(const Tensor& scores, const Tensor& labels, Tensor& count);
+/// Adds to `count` ([] int32) how many rows of logits [N, C] are largest at their label. No gradient.
+void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count);
 /// sum ([] float64) += x ([]). No gradient. Adds up losses where they are, without waiting for the device.
 void accumulate(const Tensor& x, Tensor& sum);
 

@@ -8,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-/// A character of UTF-8 and how many bytes it takes; 0 bytes if they are no valid UTF-8.
+/// A character of UTF-8 and how many bytes it takes; 0 bytes if they are not valid UTF-8.
 struct Character {
   std::uint32_t code = 0;
   std::size_t length = 0;

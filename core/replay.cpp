@@ -40,7 +40,7 @@ void Replay::run(const std::vector<Tensor>& inputs, const Work& work) {
   const std::size_t known = recordings_.size();
   Recording& recording = recording_of(inputs);
   if (recordings_.size() > known) {
-    return work(inputs);  // the first run loads kernels and makes what is made once
+    return work(inputs);  // the first run loads kernels and allocates what is allocated once
   }
   if (recording.graph == nullptr) {
     recording.inputs.clear();

@@ -22,7 +22,7 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  /// Runs `work(inputs)`. For each set of shapes and types of the inputs the first run is as it stands, the second is
+  /// Runs `work(inputs)`. For each set of shapes and types of the inputs the first is an ordinary run, the second is
   /// recorded, and the later ones are replayed, on copies of their inputs: then `work` itself is not called.
   ///
   /// So it must do the same each time (numbers from the CPU are those of the recording), keep what it reads and writes

@@ -8,14 +8,14 @@ namespace stagecoach {
 Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), static_cast<int>(extents.size())) {}
 
 Shape::Shape(const std::int64_t* extents, int dims) : dims_(dims) {
-  STAGECOACH_CHECK(dims >= 0 && dims <= kMaxDims, "shape: {} dimensions, at most {} are supported", dims, kMaxDims);
+  STAGECOACH_CHECK(dims >= 0 && dims <= kMaxDims, "shape: expected at most {} dimensions, got {}", kMaxDims, dims);
   std::copy(extents, extents + dims, extents_.begin());
   // So many elements of 8 bytes fit no memory; a shape within the limit overflows no index.
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 58;
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 58;
   std::int64_t product = 1;
   for (const std::int64_t extent : *this) {
-    STAGECOACH_CHECK(extent >= 0, "shape: extent {} is negative in {}", extent, to_string(*this));
-    STAGECOACH_CHECK(extent <= kMostElements / std::max<std::int64_t>(product, 1), "shape: {} has too many elements",
+    STAGECOACH_CHECK(extent >= 0, "shape: expected extents of 0 or more, got {} in {}", extent, to_string(*this));
+    STAGECOACH_CHECK(extent <= kMaxElements / std::max<std::int64_t>(product, 1), "shape: {} has too many elements",
                      to_string(*this));
     product *= std::max<std::int64_t>(extent, 1);
   }
@@ -23,7 +23,7 @@ Shape::Shape(const std::int64_t* extents, int dims) : dims_(dims) {
 
 int Shape::checked(int dim) const {
   const int index = dim < 0 ? dim + dims_ : dim;
-  STAGECOACH_CHECK(index >= 0 && index < dims_, "shape: dimension {} of {}", dim, to_string(*this));
+  STAGECOACH_CHECK(index >= 0 && index < dims_, "shape: dimension {} is not within {}", dim, to_string(*this));
   return index;
 }
 

@@ -17,7 +17,7 @@ Storage::Storage(std::shared_ptr<Storage> owner, Device device)
 
 void Storage::note_use(const Event& done) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(other_uses_, [&](const Event& use) { return use.stream() == done.stream(); });  // it came before
+  std::erase_if(other_uses_, [&](const Event& use) { return use.stream() == done.stream(); });  // it was earlier
   other_uses_.push_back(done);
 }
 
@@ -26,7 +26,7 @@ Storage::~Storage() {
     try {
       use.wait({device_, Stream::kCompute});  // the next owner's work comes later on that stream
     } catch (const std::exception&) {
-      return;  // the device has failed, as the next call will say; the memory is never given to anyone again
+      return;  // the device has failed, as the next call will report; the memory is not reused
     }
   }
   if (memory_ != nullptr) {

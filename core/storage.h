@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The memory behind tensors.
+/// The memory of tensors.
 
 #include <cstddef>
 #include <cstdint>

@@ -17,7 +17,7 @@ void Event::record_time(const Stream& stream) { record(stream, true); }
 
 void Event::record(const Stream& stream, bool timed) {
   if (stream.device.type == DeviceType::cpu) {
-    require_device(stream.device);  // the mark of a GPU does it too
+    require_device(stream.device);  // so does the mark of a GPU
   }
   stream_ = stream;
   time_ = std::chrono::steady_clock::now();
@@ -43,7 +43,7 @@ void Event::synchronize() const {
 }
 
 double Event::seconds_between(const Event& start, const Event& end) {
-  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between needs two recorded times");
+  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between expected two events of record_time, got others");
   if (start.mark_ != nullptr && end.mark_ != nullptr) {
     return cuda::seconds_between(*start.mark_, *end.mark_);
   }

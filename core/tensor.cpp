@@ -59,7 +59,7 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
 template <class T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
   STAGECOACH_CHECK(static_cast<std::int64_t>(values.size()) == shape.numel(),
-                   "tensor: {} values for shape {}, which has {}", values.size(), to_string(shape), shape.numel());
+                   "tensor: expected {} values for shape {}, got {}", shape.numel(), to_string(shape), values.size());
   Tensor tensor = empty(shape, dtype_of<T>, Device{});
   std::copy(values.begin(), values.end(), tensor.mutable_data<T>());
   return device == Device{} ? tensor : tensor.to(device);
@@ -100,7 +100,7 @@ std::vector<T> Tensor::to_vector() const {
 }
 
 double Tensor::item() const {
-  STAGECOACH_CHECK(numel() == 1, "tensor: item() needs one element, this is {}", describe(*this));
+  STAGECOACH_CHECK(numel() == 1, "tensor: item() expected one element, got {}", describe(*this));
   switch (dtype()) {
     case DType::float32:
       return to_vector<float>()[0];
@@ -135,15 +135,15 @@ Tensor Tensor::to(Device device) const {
 
 Tensor Tensor::seen_from(Device device) const {
   STAGECOACH_CHECK(this->device().type == DeviceType::cpu && device.type == DeviceType::cpu,
-                   "seen_from: {} from {}; both must be CPUs", describe(*this), to_string(device));
+                   "seen_from: expected two CPUs, got {} from {}", describe(*this), to_string(device));
   Tensor seen = on(std::make_shared<Storage>(storage(), device), shape(), dtype());
   seen.impl().offset = offset();
   return seen;
 }
 
 void Tensor::copy_from(const Tensor& source) {
-  STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype(), "copy: from {} to {}", describe(source),
-                   describe(*this));
+  STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype(),
+                   "copy: expected equal shapes and types, got {} to {}", describe(source), describe(*this));
   const Device mover = device().type == DeviceType::cuda ? device() : source.device();
   kernels(mover).copy(source, *this);
 }
@@ -156,7 +156,7 @@ std::int64_t Tensor::offset() const { return impl().offset; }
 
 void Tensor::rebind(const Tensor& source) {
   STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype() && device() == source.device(),
-                   "rebind: {} to {}", describe(*this), describe(source));
+                   "rebind: expected equal shapes, types and devices, got {} to {}", describe(*this), describe(source));
   impl().storage = source.impl().storage;
   impl().offset = source.impl().offset;
 }
@@ -179,7 +179,7 @@ bool Tensor::requires_grad() const { return impl().requires_grad || impl().grad_
 Tensor& Tensor::set_requires_grad(bool on) {
   STAGECOACH_CHECK(is_leaf(), "tensor: requires_grad can be set on leaves only; detach() first");
   STAGECOACH_CHECK(!on || dtype() == DType::float32 || dtype() == DType::float64,
-                   "tensor: gradients need floating point, this is {}", describe(*this));
+                   "tensor: requires_grad expected a floating type, got {}", describe(*this));
   impl().requires_grad = on;
   return *this;
 }
@@ -188,11 +188,11 @@ Tensor Tensor::grad() const { return impl().grad; }
 
 void Tensor::set_grad(const Tensor& grad) {
   STAGECOACH_CHECK(!grad.defined() || (grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device()),
-                   "tensor: gradient {} for {}", describe(grad), describe(*this));
+                   "tensor: gradient {} does not fit {}", describe(grad), describe(*this));
   impl().grad = grad;
 }
 
-void Tensor::on_gradient(std::function<void(Tensor&)> hook) { impl().hook = std::move(hook); }
+void Tensor::set_gradient_hook(std::function<void(Tensor&)> hook) { impl().hook = std::move(hook); }
 const std::function<void(Tensor&)>& Tensor::gradient_hook() const { return impl().hook; }
 const std::shared_ptr<Node>& Tensor::grad_node() const { return impl().grad_node; }
 void Tensor::set_grad_node(std::shared_ptr<Node> node) { impl().grad_node = std::move(node); }

@@ -49,7 +49,7 @@ class Tensor {
   /// True when both handles name the same tensor (not only equal values).
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   /// True when no other handle or view can see the elements, so that writing over them goes unnoticed.
-  bool is_only_handle() const { return impl_.use_count() == 1 && storage().use_count() == 1; }
+  bool is_donatable() const { return impl_.use_count() == 1 && storage().use_count() == 1; }
 
   // Its elements. T must be the dtype's type. Taking `mutable_data` counts as a write: it raises the
   // storage's version, so take it anew for each change.
@@ -76,7 +76,7 @@ class Tensor {
 
   // Copies and writes in place; no gradient flows through them.
   Tensor clone() const;
-  /// This very tensor if it lies on `device` already, or a copy there.
+  /// This tensor if it is on `device` already, or a copy there.
   Tensor to(Device device) const;
   /// The same elements without history, as a tensor of another CPU device: for a rank that hands its memory over to
   /// another one and writes to it no more. Throws unless both devices are CPUs.
@@ -105,7 +105,7 @@ class Tensor {
   void set_grad(const Tensor& grad);
   void zero_grad() { set_grad({}); }
   /// Calls `hook` in every backward, right after the last contribution to this leaf's gradient.
-  void on_gradient(std::function<void(Tensor& leaf)> hook);
+  void set_gradient_hook(std::function<void(Tensor& leaf)> hook);
   const std::function<void(Tensor& leaf)>& gradient_hook() const;
   const std::shared_ptr<Node>& grad_node() const;
   void set_grad_node(std::shared_ptr<Node> node);

@@ -50,7 +50,7 @@ class Trace {
   /// From now on each span waits at its end for the work that `device` was given, so that it shows how long that work
   /// took and not how long it took to launch it.
   void wait_for(Device device) { awaited_ = device; }
-  /// WaitMode if wait_for was called. A device that has failed reports that at the next call that needs it.
+  /// Waits if wait_for was called. A device that has failed reports that at the next call that needs it.
   void wait() const noexcept;
   /// What was recorded so far.
   std::vector<Event> events() const;

@@ -26,8 +26,8 @@ Event copy_async(const Tensor& source, Tensor& out) {
 }
 
 Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& room) {
-  STAGECOACH_CHECK(source.shape() == out.shape() && source.dtype() == out.dtype(), "copy_async: from {} to {}",
-                   describe(source), describe(out));
+  STAGECOACH_CHECK(source.shape() == out.shape() && source.dtype() == out.dtype(),
+                   "copy_async: expected equal shapes and types, got {} to {}", describe(source), describe(out));
   const Device mover = out.device().type == DeviceType::cuda ? out.device() : source.device();
   Event done;
   if (mover.type == DeviceType::cpu) {

@@ -16,12 +16,12 @@ std::int64_t shift(std::uint32_t random) {
 
 }  // namespace
 
-void augment_picture(const std::uint8_t* source, std::uint8_t* target, PictureSize size,
-                     const std::array<std::uint32_t, 4>& random) {
+void augment_image(const std::uint8_t* source, std::uint8_t* target, ImageSize size,
+                   const std::array<std::uint32_t, 4>& random) {
   const std::int64_t down = shift(random[0]);
   const std::int64_t right = shift(random[1]);
   const bool mirror = random[2] >> 31 != 0;
-  // Columns first … last-1 of the source are seen; the others left the frame, and black came in.
+  // Columns first … last-1 of the source are visible; the others are outside the frame, and black takes their place.
   const std::int64_t first = std::min(std::max<std::int64_t>(0, right), size.width);
   const std::int64_t last = std::max(first, std::min(size.width, size.width + right));
   std::memset(target, 0, static_cast<std::size_t>(3 * size.height * size.width));

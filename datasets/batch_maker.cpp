@@ -15,7 +15,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::int64_t kLargestImage = 4096;
+constexpr std::int64_t kMaxImageSize = 4096;
 
 }  // namespace
 
@@ -23,25 +23,25 @@ BatchMaker::BatchMaker(Dataset dataset, const LoaderSettings& settings)
     : dataset_(std::move(dataset)), settings_(settings) {
   check();
   stored_ = {dataset_.images.size(2), dataset_.images.size(3)};
-  made_ = !settings_.pictures         ? PictureSize{0, 0}
+  made_ = !settings_.images           ? ImageSize{0, 0}
           : settings_.image_size == 0 ? stored_
-                                      : PictureSize{settings_.image_size, settings_.image_size};
+                                      : ImageSize{settings_.image_size, settings_.image_size};
 }
 
 void BatchMaker::check() const {
   if (settings_.batch_size < 1) {
-    throw UsageError(fmt::format("loader: batch size {}; it must be at least 1", settings_.batch_size));
+    throw UsageError(fmt::format("loader: expected a batch size of at least 1, got {}", settings_.batch_size));
   }
   if (settings_.shards < 1 || settings_.shard < 0 || settings_.shard >= settings_.shards) {
-    throw UsageError(fmt::format("loader: shard {} of {}; there must be at least one, and they count from 0",
+    throw UsageError(fmt::format("loader: expected a shard from 0 to less than the number of shards, got {} of {}",
                                  settings_.shard, settings_.shards));
   }
-  if (settings_.image_size < 0 || settings_.image_size > kLargestImage) {
-    throw UsageError(fmt::format("loader: image size {}; it must be 0 (as stored) or 1 … {} pixels",
-                                 settings_.image_size, kLargestImage));
+  if (settings_.image_size < 0 || settings_.image_size > kMaxImageSize) {
+    throw UsageError(fmt::format("loader: expected an image size of 0 (as stored) or 1 … {} pixels, got {}",
+                                 kMaxImageSize, settings_.image_size));
   }
   if (dataset_.size() == 0) {
-    throw UsageError("loader: the dataset is empty; at least one picture is needed");
+    throw UsageError("loader: expected at least one image, got an empty dataset");
   }
   const Tensor& images = dataset_.images;
   const Tensor& labels = dataset_.labels;
@@ -49,7 +49,7 @@ void BatchMaker::check() const {
                        images.device().type == DeviceType::cpu && labels.dtype() == DType::int32 &&
                        labels.shape() == Shape{images.size(0)} && labels.device().type == DeviceType::cpu,
                    "loader: images {}, labels {}", describe(images), describe(labels));
-  STAGECOACH_CHECK(images.size(0) <= std::numeric_limits<std::int32_t>::max(), "loader: {} pictures are too many",
+  STAGECOACH_CHECK(images.size(0) <= std::numeric_limits<std::int32_t>::max(), "loader: {} images are too many",
                    images.size(0));
 }
 
@@ -80,24 +80,24 @@ Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epo
   auto* to = batch.images.mutable_data<std::uint8_t>();            // [count, 3, H, W] as made
   auto* to_labels = batch.labels.mutable_data<std::int32_t>();     // [count]
 
-  // By sample, not by place in the batch: however the data is sharded, a sample is changed the same way.
+  // By sample, not by index in the batch: however the data is sharded, a sample is changed the same way.
   const Philox random(settings_.seed, fmt::format("augment/epoch {}", epoch));
   std::vector<std::uint8_t> augmented(static_cast<std::size_t>(settings_.augment ? stored_pixels : 0));
   for (std::int64_t i = 0; i < count; ++i, to += made_pixels) {
     const std::uint32_t sample = order[static_cast<std::size_t>(start + first + i)];
     to_labels[i] = from_labels[sample];
-    if (!settings_.pictures) {
+    if (!settings_.images) {
       continue;
     }
-    const std::uint8_t* picture = from + sample * stored_pixels;
+    const std::uint8_t* image = from + sample * stored_pixels;
     if (settings_.augment) {
-      augment_picture(picture, augmented.data(), stored_, random.block(sample));
-      picture = augmented.data();
+      augment_image(image, augmented.data(), stored_, random.block(sample));
+      image = augmented.data();
     }
     if (stored_ != made_) {
-      resize_picture(picture, stored_, to, made_);
+      resize_image(image, stored_, to, made_);
     } else {
-      std::memcpy(to, picture, static_cast<std::size_t>(made_pixels));
+      std::memcpy(to, image, static_cast<std::size_t>(made_pixels));
     }
   }
   return batch;

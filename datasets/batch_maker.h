@@ -29,8 +29,8 @@ class BatchMaker {
 
   Dataset dataset_;
   LoaderSettings settings_;
-  PictureSize stored_;  // of the dataset's pictures
-  PictureSize made_;    // of the batch's pictures
+  ImageSize stored_;  // of the dataset's images
+  ImageSize made_;    // of the batch's images
 };
 
 }  // namespace stagecoach

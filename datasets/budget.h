@@ -27,7 +27,7 @@ class Budget {
     std::int64_t amount_;
   };
 
-  /// WaitMode for `amount`, which is at least 0. Throws Error if it is more than there is in all.
+  /// Waits for `amount`, which is at least 0. Throws Error if it is more than there is in all.
   [[nodiscard]] Share take(std::int64_t amount);
 
  private:

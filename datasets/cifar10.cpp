@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kSide = 32;
-constexpr std::int64_t kPixels = 3 * kSide * kSide;  // bytes of a picture
+constexpr std::int64_t kPixels = 3 * kSide * kSide;  // bytes of an image
 constexpr std::int64_t kRecord = 1 + kPixels;        // and its label
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kChunk = 64;  // records read at a time: 200 kB, so that no second copy of the set exists
@@ -66,11 +66,11 @@ std::vector<fs::path> train_files(const fs::path& folder) {
 /// How many records `file` holds.
 std::int64_t count_records(const FileReader& file, const fs::path& path) {
   if (file.size() == 0) {
-    throw DataError(fmt::format("{} is empty; delete it and get it anew: {}", path.string(), kHowToGetData));
+    throw DataError(fmt::format("{} is empty; delete it and download it again: {}", path.string(), kHowToGetData));
   }
   if (file.size() % kRecord != 0) {
     throw DataError(fmt::format(
-        "{} has {} bytes, which is no multiple of {}: record {} is cut off at byte {}; delete it and get it anew: {}",
+        "{} has {} bytes, not a multiple of {}: record {} is cut off at byte {}; delete it and download it again: {}",
         path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData));
   }
   return file.size() / kRecord;
@@ -87,8 +87,8 @@ void read_records(FileReader& file, const fs::path& path, std::int64_t count, st
       const std::uint8_t* record = chunk.data() + i * kRecord;
       if (record[0] >= kClasses) {
         throw DataError(
-            fmt::format("{}: record {} (at byte {}) has label {}, but labels go from 0 to {}; the file is "
-                        "damaged or not CIFAR-10, get it anew: {}",
+            fmt::format("{}: record {} (at byte {}) has label {}, expected 0 to {}: the file is damaged or not "
+                        "CIFAR-10; download it again: {}",
                         path.string(), start + i, (start + i) * kRecord, record[0], kClasses - 1, kHowToGetData));
       }
       labels[start + i] = record[0];
@@ -138,7 +138,7 @@ std::vector<std::string> class_names(const fs::path& folder) {
   }
   if (names.size() != kClasses) {
     throw DataError(
-        fmt::format("{} has {} class names, but {} are expected, one a line; mend it, or delete it (the "
+        fmt::format("{} has {} class names, expected {}, one per line; correct it, or delete it (the "
                     "usual names are used without it)",
                     path.string(), names.size(), kClasses));
   }

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// CIFAR-10 in its official binary layout: data_batch_1.bin … data_batch_5.bin, test_batch.bin and, if it is there,
-/// batches.meta.txt with a class name a line. A batch is a row of records of 3073 bytes: the label (0 … 9), then
+/// batches.meta.txt with one class name per line. A batch is a row of records of 3073 bytes: the label (0 … 9), then
 /// the red, green and blue plane of 32 x 32 pixels each.
 /// Source: Krizhevsky, "Learning multiple layers of features from tiny images", 2009;
 /// https://www.cs.toronto.edu/~kriz/cifar.html.

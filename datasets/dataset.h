@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Labelled pictures in memory.
+/// Labelled images in memory.
 
 #include <cstdint>
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace stagecoach {
 
-/// Copying a Dataset copies handles: the pictures exist once.
+/// Copying a Dataset copies handles: the images exist once.
 struct Dataset {
-  Tensor images;                     ///< uint8 [N, 3, H, W]: the red, green and blue plane of each picture
+  Tensor images;                     ///< uint8 [N, 3, H, W]: the red, green and blue plane of each image
   Tensor labels;                     ///< int32 [N]: indices into `classes`
   std::vector<std::string> classes;  ///< the name of each label
 
@@ -25,7 +25,7 @@ struct TrainTest {
   Dataset test;
 };
 
-/// A dataset of `size` pictures whose elements are still unset. Pictures are `side` pixels high and wide.
+/// A dataset of `size` images whose elements are still unset. Images are `side` pixels high and wide.
 Dataset make_dataset(std::int64_t size, std::int64_t side, std::vector<std::string> classes);
 
 }  // namespace stagecoach

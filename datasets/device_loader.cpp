@@ -41,7 +41,7 @@ std::optional<Batch> DeviceLoader::next() {
 void DeviceLoader::fill(Slot& slot) {
   std::optional<Batch> batch = loader_.next();
   if (slot.here) {
-    slot.arrived.synchronize();  // the copy before this one has been read to its end
+    slot.arrived.synchronize();  // the copy before this one has been read
   }
   slot.here = std::move(batch);
   slot.there.reset();

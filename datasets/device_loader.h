@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A loader whose batches lie on a device.
+/// A loader whose batches are on a device.
 
 #include <array>
 #include <optional>

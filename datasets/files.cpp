@@ -44,11 +44,11 @@ FileReader::FileReader(const fs::path& path) : path_(path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) {
-    throw DataError(fmt::format("{} is a folder, but a file is expected there", path.string()));
+    throw DataError(fmt::format("{} is a folder: expected a file", path.string()));
   }
   // A pipe or device would block or never end.
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw DataError(fmt::format("{} is not a regular file", path.string()));
+    throw DataError(fmt::format("{} is not a regular file; replace it", path.string()));
   }
   file_.reset(std::fopen(path.c_str(), "rbe"));
   if (file_ == nullptr) {

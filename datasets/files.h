@@ -16,8 +16,8 @@ namespace stagecoach {
 inline constexpr std::string_view kHowToGetData =
     "scripts/download_cifar10.sh gets CIFAR-10, and --data generated needs no files";
 
-/// What lies in `folder`, sorted by name; hidden entries (".name") are left out.
-/// Throws when the folder is missing, is no folder, or cannot be read.
+/// The entries of `folder`, sorted by name; hidden entries (".name") are left out.
+/// Throws when the folder is missing, is not a folder, or cannot be read.
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
 
 struct CloseFile {

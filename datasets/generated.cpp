@@ -41,7 +41,7 @@ Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t 
 
 void check_size(std::string_view split, std::int64_t size) {
   if (size < 1 || size > kMaxGenerated) {
-    throw UsageError(fmt::format("generated data: {} {} pictures; there can be 1 … {}", size, split, kMaxGenerated));
+    throw UsageError(fmt::format("generated data: expected 1 … {} {} images, got {}", kMaxGenerated, split, size));
   }
 }
 
@@ -63,15 +63,15 @@ bool is_generated(const fs::path& folder) {
   return std::string(text.begin(), text.end()) == names_of_classes();
 }
 
-/// Throws DataError if `folder` has pictures that were not generated: they would be lost, or mixed up with the new
+/// Throws DataError if `folder` has images that were not generated: they would be lost, or mixed up with the new
 /// ones.
-void require_no_other_pictures(const fs::path& folder) {
+void require_no_other_images(const fs::path& folder) {
   for (const fs::path& path : list_folder(folder)) {
     const std::string name = path.filename().string();
     const bool would_be_replaced = name == kTrainFile || name == kTestFile;
     const bool would_be_mixed_in = name.starts_with("data_batch_") && !would_be_replaced;
     if (would_be_mixed_in || (would_be_replaced && !is_generated(folder))) {
-      throw DataError(fmt::format("{} already holds {}, which {} the generated pictures; choose another folder",
+      throw DataError(fmt::format("{} already holds {}, which {} the generated images; choose another folder",
                                   folder.string(), name,
                                   would_be_mixed_in ? "would be mixed up with" : "would be lost to"));
     }
@@ -90,9 +90,9 @@ void write_generated(const fs::path& folder, const GeneratedSettings& settings) 
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    throw DataError(fmt::format("folder {} cannot be made: {}", folder.string(), error.message()));
+    throw DataError(fmt::format("folder {} cannot be created: {}", folder.string(), error.message()));
   }
-  require_no_other_pictures(folder);
+  require_no_other_images(folder);
   remove_abandoned_files(folder);
   const TrainTest data = generate(settings);
   AtomicFile names(folder / kNamesFile);  // first: with it, what a killed program left is known to be generated

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Data that needs no download: ten shapes in random colours, places and sizes, 32 x 32 pixels. Colour says nothing
+/// Data that needs no download: ten shapes in random colours, positions and sizes, 32 x 32 pixels. Colour says nothing
 /// about the class, so a model has to learn the shapes; a small ConvNet does within a few epochs.
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace stagecoach {
 
-inline constexpr std::int64_t kMaxGenerated = 1'000'000;  ///< pictures of a split; 3 GB
+inline constexpr std::int64_t kMaxGenerated = 1'000'000;  ///< images of a split; 3 GB
 
 struct GeneratedSettings {
-  std::int64_t train = 10000;  ///< pictures to train with
-  std::int64_t test = 2000;    ///< pictures to test with
+  std::int64_t train = 10000;  ///< images to train with
+  std::int64_t test = 2000;    ///< images to test with
   std::uint64_t seed = 0;
 };
 
-/// Picture i of a split depends on (seed, split, i) alone: a larger set begins with the smaller one. Each ten
-/// pictures in a row have every class once. Throws UsageError unless both splits have 1 … 1,000,000 pictures.
+/// Image i of a split depends on (seed, split, i) alone: a larger set begins with the smaller one. Each ten
+/// images in a row have every class once. Throws UsageError unless both splits have 1 … 1,000,000 images.
 TrainTest generate(const GeneratedSettings& settings = {});
 
 /// Writes the set in CIFAR-10's layout (data_batch_1.bin, test_batch.bin, batches.meta.txt); makes the folder if need
-/// be. Throws DataError when that fails, or when the folder holds other pictures, which would be lost or mixed up with
+/// be. Throws DataError when that fails, or when the folder holds other images, which would be lost or mixed up with
 /// these.
 void write_generated(const std::filesystem::path& folder, const GeneratedSettings& settings = {});
 

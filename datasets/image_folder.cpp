@@ -9,7 +9,7 @@
 #include "core/parallel_for.h"
 #include "datasets/budget.h"
 #include "datasets/files.h"
-#include "datasets/picture.h"
+#include "datasets/image.h"
 
 namespace stagecoach {
 namespace {
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kSide = 32;
 constexpr std::int64_t kPixels = 3 * kSide * kSide;
 
-/// What is at `path`, links followed. Throws when that cannot be found out, as for a link that leads nowhere.
+/// The kind of file at `path`, links followed. Throws DataError where that fails, as for a dangling link.
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -31,8 +31,8 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// Whether `path` names an image. Folders of such a name do not; anything else is one, and opening it says what it is.
-bool is_picture(const fs::path& path) {
+/// Whether `path` names an image. A folder of such a name is not one; anything else is, and opening it tells more.
+bool is_image(const fs::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -59,30 +59,30 @@ std::vector<std::string> class_folders(const fs::path& split) {
     }
   }
   if (names.empty()) {
-    throw DataError(fmt::format("{} has no class folders; pictures belong in {}/<class>/*.png or *.jpg", split.string(),
+    throw DataError(fmt::format("{} has no class folders; images belong in {}/<class>/*.png or *.jpg", split.string(),
                                 split.string()));
   }
   return names;
 }
 
-std::vector<LabelledFile> find_pictures(const fs::path& split, const std::vector<std::string>& classes) {
+std::vector<LabelledFile> find_images(const fs::path& split, const std::vector<std::string>& classes) {
   std::vector<LabelledFile> files;
   for (const std::string& name : class_folders(split)) {
     const auto known = std::find(classes.begin(), classes.end(), name);
     if (known == classes.end()) {
       throw DataError(
-          fmt::format("class '{}' is in {} but not in train/, so it cannot be learned; add pictures of it "
+          fmt::format("class '{}' is in {} but not in train/, so it cannot be learned; add images of it "
                       "to train/, or delete the folder",
                       name, split.string()));
     }
     const std::size_t before = files.size();
     for (const fs::path& path : list_folder(split / name)) {
-      if (is_picture(path)) {
+      if (is_image(path)) {
         files.push_back({path, static_cast<std::int32_t>(known - classes.begin())});
       }
     }
     if (files.size() == before) {
-      throw DataError(fmt::format("{} has no pictures (*.png, *.jpg, *.jpeg); add some, or delete the folder",
+      throw DataError(fmt::format("{} has no images (*.png, *.jpg, *.jpeg); add some, or delete the folder",
                                   (split / name).string()));
     }
   }
@@ -111,9 +111,9 @@ class Decoder {
     const Budget::Share of_bytes = bytes_.take(file.size());
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
     file.read(bytes.data(), bytes.size());
-    const PictureSize size = read_picture_size(bytes, path.string(), max_pixels_);
+    const ImageSize size = read_image_size(bytes, path.string(), max_pixels_);
     const Budget::Share of_pixels = pixels_.take(size.height * size.width);
-    decode_picture(bytes, path.string(), target, {kSide, kSide}, max_pixels_);
+    decode_image(bytes, path.string(), target, {kSide, kSide}, max_pixels_);
   }
 
  private:
@@ -127,7 +127,7 @@ class Decoder {
 };
 
 Dataset load_split(const fs::path& split, const std::vector<std::string>& classes, std::int64_t max_pixels) {
-  const std::vector<LabelledFile> files = find_pictures(split, classes);
+  const std::vector<LabelledFile> files = find_images(split, classes);
   Dataset dataset = make_dataset(static_cast<std::int64_t>(files.size()), kSide, classes);
   auto* images = dataset.images.mutable_data<std::uint8_t>();
   auto* labels = dataset.labels.mutable_data<std::int32_t>();
@@ -152,7 +152,7 @@ TrainTest load_image_folder(const fs::path& folder, std::int64_t max_pixels) {
   for (const char* split : {"train", "test"}) {
     if (std::find(entries.begin(), entries.end(), folder / split) == entries.end()) {
       throw DataError(
-          fmt::format("{} has no folder {}/; pictures must lie in {}/train/<class>/*.png (or jpg, jpeg) and "
+          fmt::format("{} has no folder {}/; expected images in {}/train/<class>/*.png (or jpg, jpeg) and "
                       "{}/test/<class>/…",
                       folder.string(), split, folder.string(), folder.string()));
     }

@@ -19,7 +19,7 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// A progressive file refines the whole picture with each scan, and a scan may be as short as 20 bytes. Encoders write
+/// A progressive file refines the whole image with each scan, and a scan may be as short as 20 bytes. Encoders write
 /// some ten.
 constexpr int kMaxScans = 100;
 
@@ -29,8 +29,8 @@ bool is_harmless(int warning) {
          warning == JWRN_NOT_SEQUENTIAL;
 }
 
-/// libjpeg's decoder. Its errors must not return and its frames know no exceptions, so they jump back into the member
-/// functions below, which hold nothing that needs a destructor and give false.
+/// libjpeg's decoder. Its errors must not return and exceptions cannot pass its frames, so they jump back into the
+/// member functions below, which hold nothing that needs a destructor and return false.
 class Decoder {
  public:
   explicit Decoder(Bytes bytes) : bytes_(bytes) {
@@ -62,9 +62,9 @@ class Decoder {
 
   /// Whether rows have four channels, CMYK, and not three, RGB.
   bool is_cmyk() const { return info_.num_components == 4; }
-  /// Of CMYK: whether 255 stands for no ink, as Adobe has it.
+  /// Of CMYK: whether 255 means no ink, as Adobe has it.
   bool is_inverted() const { return info_.saw_Adobe_marker == TRUE; }
-  PictureSize size() const { return {.height = info_.image_height, .width = info_.image_width}; }
+  ImageSize size() const { return {.height = info_.image_height, .width = info_.image_width}; }
   const char* reason() const { return reason_.data(); }
 
   bool start() {
@@ -73,7 +73,7 @@ class Decoder {
     }
     info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
     info_.dct_method = JDCT_ISLOW;
-    info_.do_block_smoothing = FALSE;  // it only guesses what a file lacks
+    info_.do_block_smoothing = FALSE;  // it only guesses what is missing in a file
     jpeg_start_decompress(&info_);
     return true;
   }
@@ -141,16 +141,16 @@ void inks_to_rgb(std::vector<std::uint8_t>& row, bool inverted) {
 
 bool is_jpeg(Bytes bytes) { return bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0; }
 
-PictureSize read_jpeg_size(Bytes bytes) {
+ImageSize read_jpeg_size(Bytes bytes) {
   Decoder decoder(bytes);
   require(decoder.read_header(), decoder);
   return decoder.size();
 }
 
-void decode_jpeg(Bytes bytes, PictureSize size, std::uint8_t* planes) {
+void decode_jpeg(Bytes bytes, ImageSize size, std::uint8_t* planes) {
   Decoder decoder(bytes);
   require(decoder.read_header(), decoder);
-  STAGECOACH_CHECK(decoder.size() == size, "decode_jpeg: {} x {}, not {} x {}", decoder.size().height,
+  STAGECOACH_CHECK(decoder.size() == size, "decode_jpeg: got {} x {} pixels, expected {} x {}", decoder.size().height,
                    decoder.size().width, size.height, size.width);
   require(decoder.start(), decoder);
   std::vector<std::uint8_t> row(static_cast<std::size_t>(size.width) * (decoder.is_cmyk() ? 4 : 3));

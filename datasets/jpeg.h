@@ -15,13 +15,13 @@ namespace stagecoach {
 bool is_jpeg(std::span<const std::uint8_t> bytes);
 
 /// The size that the header tells. Throws DataError with the reason alone, such as "Not a JPEG file".
-PictureSize read_jpeg_size(std::span<const std::uint8_t> bytes);
+ImageSize read_jpeg_size(std::span<const std::uint8_t> bytes);
 
 /// Decodes a JPEG file to `planes`, [3, size.height, size.width]; `size` is its own. Grey becomes equal planes, CMYK
 /// becomes RGB without a colour profile. The bytes are the same on every machine: the inverse transform is the accurate
 /// one in whole numbers, with and without SIMD. With the planes it takes 3 bytes of memory per pixel, and 6 to 8 more
 /// if the file is progressive. A file that is cut off or damaged so that it shows is refused, not filled up with grey.
 /// Throws DataError with the reason alone.
-void decode_jpeg(std::span<const std::uint8_t> bytes, PictureSize size, std::uint8_t* planes);
+void decode_jpeg(std::span<const std::uint8_t> bytes, ImageSize size, std::uint8_t* planes);
 
 }  // namespace stagecoach

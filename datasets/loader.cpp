@@ -25,7 +25,7 @@ Loader::~Loader() = default;
 Loader::Loader(Loader&& other) noexcept = default;
 
 Loader& Loader::operator=(Loader&& other) noexcept {
-  epoch_.reset();  // before its maker goes
+  epoch_.reset();  // before its maker is destroyed
   maker_ = std::move(other.maker_);
   prefetch_ = other.prefetch_;
   device_ = other.device_;

@@ -19,7 +19,7 @@ struct LoaderSettings {
   int shard = 0;                ///< which part of each batch this loader makes …
   int shards = 1;               ///< … of how many
   std::int64_t image_size = 0;  ///< rows and columns to resize to; 0: as stored
-  bool pictures = true;         ///< or labels alone, with images [n, 3, 0, 0]
+  bool images = true;           ///< or labels alone, with images [n, 3, 0, 0]
   bool prefetch = true;         ///< make the next batches on a thread; the batches are the same without
 };
 

@@ -20,7 +20,7 @@ TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
     return load_cifar10(folder);
   }
   std::error_code ignored;
-  const auto has = [&](const char* split) {  // if only as a link that leads nowhere
+  const auto has = [&](const char* split) {  // even as a dangling link
     return std::filesystem::exists(std::filesystem::symlink_status(folder / split, ignored));
   };
   if (has("train") || has("test")) {
@@ -28,7 +28,7 @@ TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
   }
   throw DataError(
       fmt::format("{} holds no known data. Looked for CIFAR-10 (data_batch_1.bin, test_batch.bin, or the "
-                  "folder cifar-10-batches-bin) and for pictures (train/<class>/*.png or *.jpg and "
+                  "folder cifar-10-batches-bin) and for images (train/<class>/*.png or *.jpg and "
                   "test/<class>/…); {}",
                   where, kHowToGetData));
 }

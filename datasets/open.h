@@ -6,12 +6,12 @@
 #include <string>
 
 #include "datasets/dataset.h"
-#include "datasets/picture.h"
+#include "datasets/image.h"
 
 namespace stagecoach {
 
 /// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout or
-/// with pictures (`train/CLASS/…`, `test/CLASS/…`) of at most `max_pixels` pixels. Throws DataError when it is neither.
+/// with images (`train/CLASS/…`, `test/CLASS/…`) of at most `max_pixels` pixels. Throws DataError when it is neither.
 TrainTest open_dataset(const std::string& where, std::int64_t max_pixels = kMaxPixels);
 
 }  // namespace stagecoach

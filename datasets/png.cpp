@@ -13,7 +13,7 @@
 
 namespace {
 
-// stb gets no memory for more than the picture and its file can need.
+// stb gets no memory for more than the image and its file can need.
 thread_local std::size_t largest_allocation = 0;
 thread_local bool was_refused = false;
 
@@ -74,11 +74,11 @@ Chunk read_chunk(Bytes bytes) {
   return {text_of(checked.first(4)), checked.subspan(4)};
 }
 
-PictureSize size_in(const Chunk& header) {
+ImageSize size_in(const Chunk& header) {
   if (header.type != "IHDR" || header.data.size() != 13) {
     refuse("it does not begin with a PNG header");
   }
-  const PictureSize size{.height = read_number(header.data.subspan(4)), .width = read_number(header.data)};
+  const ImageSize size{.height = read_number(header.data.subspan(4)), .width = read_number(header.data)};
   constexpr std::int64_t kMax = 0x7fffffff;  // the format's own bound
   if (size.height > kMax || size.width > kMax) {
     refuse("its header tells of 2^31 rows or columns or more");
@@ -92,7 +92,7 @@ struct FreePixels {
 
 /// The most that stb may ask for at once: the pixels with four channels of 16 bits, before or after their rows'
 /// filters, doubled as buffers grow by doubling; or twice the file.
-std::size_t allocation_limit(Bytes bytes, PictureSize size) {
+std::size_t allocation_limit(Bytes bytes, ImageSize size) {
   const auto pixels = static_cast<std::size_t>(8 * size.height * size.width + size.height);
   return 2 * std::max(pixels, bytes.size()) + 65536;
 }
@@ -101,12 +101,12 @@ std::size_t allocation_limit(Bytes bytes, PictureSize size) {
 
 bool is_png(Bytes bytes) { return text_of(bytes).starts_with(kSignature); }
 
-PictureSize read_png_size(Bytes bytes) {
+ImageSize read_png_size(Bytes bytes) {
   if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
     refuse("the file is larger than 2 GB");
   }
   Bytes rest = bytes.subspan(kSignature.size());
-  const PictureSize size = size_in(read_chunk(rest));
+  const ImageSize size = size_in(read_chunk(rest));
   bool has_data = false;
   for (Chunk chunk; chunk.type != "IEND"; rest = rest.subspan(kAroundData + chunk.data.size())) {
     chunk = read_chunk(rest);
@@ -118,7 +118,7 @@ PictureSize read_png_size(Bytes bytes) {
   return size;
 }
 
-void decode_png(Bytes bytes, PictureSize size, std::uint8_t* planes) {
+void decode_png(Bytes bytes, ImageSize size, std::uint8_t* planes) {
   largest_allocation = allocation_limit(bytes, size);
   was_refused = false;
   int width = 0;
@@ -129,8 +129,8 @@ void decode_png(Bytes bytes, PictureSize size, std::uint8_t* planes) {
   if (pixels == nullptr) {
     refuse(was_refused ? "its data unpack to more than its pixels" : stbi_failure_reason());
   }
-  STAGECOACH_CHECK(width == size.width && height == size.height, "decode_png: {} x {}, not {} x {}", height, width,
-                   size.height, size.width);
+  STAGECOACH_CHECK(width == size.width && height == size.height, "decode_png: got {} x {} pixels, expected {} x {}",
+                   height, width, size.height, size.width);
   const std::int64_t count = size.height * size.width;
   for (std::int64_t i = 0; i < count; ++i) {
     for (std::int64_t c = 0; c < 3; ++c) {

@@ -35,7 +35,7 @@ void Prefetcher::work(const std::stop_token& stop) {
     for (std::int64_t index = first_; index < last_; ++index) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return ready_.size() < kAhead; }) || stop.stop_requested()) {
-        return;  // asked to stop; nobody waits for us any more
+        return;  // told to stop: nobody waits for this thread
       }
       lock.unlock();
       Batch batch = make_(index);

@@ -26,7 +26,7 @@ class Prefetcher {
   /// `make` runs on the other thread; what it refers to must outlive this object.
   Prefetcher(std::function<Batch(std::int64_t index)> make, std::int64_t first, std::int64_t last);
 
-  /// The next batch, or nothing after the last one. An exception of `make` comes out here, in its batch's place,
+  /// The next batch, or nothing after the last one. An exception of `make` is thrown here, in place of its batch,
   /// and again in every later call.
   std::optional<Batch> next();
 

@@ -2,14 +2,14 @@
 
 #include "core/error.h"
 
-// The library's code lies in its header; here it is compiled, for this file only.
+// The library is one header; here it is compiled, for this file only.
 #define STB_IMAGE_RESIZE_STATIC
 #define STB_IMAGE_RESIZE_IMPLEMENTATION
 #include <stb_image_resize.h>
 
 namespace stagecoach {
 
-void resize_picture(const std::uint8_t* source, PictureSize from, std::uint8_t* target, PictureSize to) {
+void resize_image(const std::uint8_t* source, ImageSize from, std::uint8_t* target, ImageSize to) {
   STAGECOACH_CHECK(from.height > 0 && from.width > 0 && to.height > 0 && to.width > 0,
                    "resize: from {} x {} to {} x {} pixels", from.height, from.width, to.height, to.width);
   for (std::int64_t c = 0; c < 3; ++c) {

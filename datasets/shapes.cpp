@@ -10,7 +10,7 @@ namespace {
 
 // Only + - * / and sqrt are used here: unlike sin or log they give the same bits with every C library.
 
-/// Five lines form the star; a point is in it when it lies inside of at least four.
+/// Five lines form the star; a point is in it when it is inside at least four.
 bool star_covers(double x, double y) {
   constexpr double kDistance = 0.309016994374947;  // of a line from the centre, for a star of radius 1: cos 72°
   constexpr std::array<std::array<double, 2>, 5> kNormals = {{{0, -1},
@@ -32,7 +32,7 @@ struct Colour {
   std::array<double, 3> channels{};  // 0 … 255
 };
 
-/// How one picture looks, drawn from its stream of random numbers. Numbers 0 … 31 of the stream are for this.
+/// How one image looks, drawn from its stream of random numbers. Numbers 0 … 31 of the stream are for this.
 struct Look {
   explicit Look(const Philox& random);
 

@@ -13,7 +13,7 @@ struct Shard {
   int of = 1;
 };
 
-/// Some samples that lie side by side.
+/// Some samples side by side.
 struct Share {
   std::int64_t first = 0;
   std::int64_t count = 0;

@@ -12,15 +12,16 @@ namespace {
 /// PyTorch's default for linear and convolutional layers (there written as Kaiming's rule with a = sqrt(5)).
 Init fan_in_init(std::int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
 
-/// For batch norm over pictures; the operation takes [N, C] too.
+/// For batch norm over images; the operation takes [N, C] too.
 void require_planes(const Shape& x) {
-  STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: input {} is not [N, C, H, W]", to_string(x));
+  STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: expected input [N, C, H, W], got {}", to_string(x));
 }
 
 }  // namespace
 
 Linear::Linear(std::int64_t inputs, std::int64_t outputs, Bias bias) : bias_(bias) {
-  STAGECOACH_CHECK(inputs > 0 && outputs > 0, "linear layer: {} inputs, {} outputs", inputs, outputs);
+  STAGECOACH_CHECK(inputs > 0 && outputs > 0, "linear layer: expected positive sizes, got {} inputs and {} outputs",
+                   inputs, outputs);
   add_parameter("weight", {outputs, inputs}, fan_in_init(inputs));
   if (bias_ == Bias::yes) {
     add_parameter("bias", {outputs}, fan_in_init(inputs));
@@ -36,8 +37,9 @@ Shape Linear::output_shape(const Shape& input) const { return linear_shape(input
 Conv2d::Conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, const Conv2dSettings& settings,
                Bias bias)
     : settings_(settings), bias_(bias) {
-  STAGECOACH_CHECK(inputs > 0 && outputs > 0 && kernel > 0, "convolution layer: {} inputs, {} outputs, kernel {}",
-                   inputs, outputs, kernel);
+  STAGECOACH_CHECK(inputs > 0 && outputs > 0 && kernel > 0,
+                   "convolution layer: expected positive sizes, got {} inputs, {} outputs, kernel {}", inputs, outputs,
+                   kernel);
   const Init init = fan_in_init(inputs * kernel * kernel);
   add_parameter("weight", {outputs, inputs, kernel, kernel}, init);
   if (bias_ == Bias::yes) {
@@ -73,7 +75,7 @@ Shape Softmax::output_shape(const Shape& input) const { return rows_shape("softm
 
 BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
     : momentum_(momentum), epsilon_(epsilon) {
-  STAGECOACH_CHECK(channels > 0, "batch norm layer: {} channels", channels);
+  STAGECOACH_CHECK(channels > 0, "batch norm layer: expected at least one channel, got {}", channels);
   add_parameter("weight", {channels}, Init::constant(1));
   add_parameter("bias", {channels}, Init::constant(0));
   add_buffer("running_mean", {channels}, Init::constant(0));

@@ -11,7 +11,7 @@
 
 namespace stagecoach {
 
-/// Whether a layer adds a bias; batch norm behind it would cancel one.
+/// Whether a layer adds a bias; batch norm after it would cancel one.
 enum class Bias { yes, no };
 
 /// x weight^T + bias: [N, inputs] to [N, outputs]. Both start uniform within 1 / sqrt(inputs).

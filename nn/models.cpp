@@ -23,7 +23,7 @@ void require(bool condition, const std::string& what) {
 
 void require_image_size(const std::string& name, const ModelSettings& settings, std::int64_t least) {
   require(settings.image_size >= least,
-          fmt::format("model {}: image size {} is too small, the least is {}", name, settings.image_size, least));
+          fmt::format("model {}: expected an image size of at least {}, got {}", name, least, settings.image_size));
 }
 
 template <class Layer, class... Arguments>
@@ -32,7 +32,7 @@ void add(const Model& model, const std::string& name, Arguments&&... arguments) 
 }
 
 Model make_toy(const ModelSettings& settings) {
-  require(!settings.softmax_head, "model toy predicts numbers, not classes: it has no softmax head");
+  require(!settings.softmax_head, "model toy: has no softmax head, as it predicts numbers, not classes");
   auto model = std::make_shared<Sequential>();
   add<Linear>(model, "fc1", 4, 6);
   add<ReLU>(model, "relu1");
@@ -42,7 +42,8 @@ Model make_toy(const ModelSettings& settings) {
 
 Model make_convnet(const ModelSettings& settings) {
   require(settings.image_size == 32,
-          fmt::format("model convnet: image size {}: its linear layers fit 32 only", settings.image_size));
+          fmt::format("model convnet: expected an image size of 32, which its linear layers fit, got {}",
+                      settings.image_size));
   auto model = std::make_shared<Sequential>();
   add<Conv2d>(model, "conv1", 3, 6, 5);  // [N, 6, 28, 28]
   add<ReLU>(model, "relu1");
@@ -59,7 +60,7 @@ Model make_convnet(const ModelSettings& settings) {
   return model;
 }
 
-/// Four groups of blocks; each but the first halves the picture. Returns the channels at their end.
+/// Four groups of blocks; each but the first halves the image. Returns the channels at their end.
 template <class Block>
 std::int64_t add_groups(const Model& model, const std::array<int, 4>& blocks, std::int64_t expansion) {
   std::int64_t inputs = 64;
@@ -74,7 +75,7 @@ std::int64_t add_groups(const Model& model, const std::array<int, 4>& blocks, st
   return inputs;
 }
 
-/// Picture sizes in the comments are for 32 x 32.
+/// Image sizes in the comments are for 32 x 32.
 Model make_resnet18(const ModelSettings& settings) {
   require_image_size("resnet18", settings, 8);
   auto model = std::make_shared<Sequential>();
@@ -87,7 +88,7 @@ Model make_resnet18(const ModelSettings& settings) {
   return model;
 }
 
-/// Picture sizes in the comments are for 64 x 64.
+/// Image sizes in the comments are for 64 x 64.
 Model make_resnet50(const ModelSettings& settings) {
   require_image_size("resnet50", settings, 32);
   auto model = std::make_shared<Sequential>();
@@ -117,7 +118,7 @@ const Entry& find(const std::string& name) {
   const auto* found =
       std::find_if(std::begin(kModels), std::end(kModels), [&](const Entry& entry) { return entry.name == name; });
   require(found != std::end(kModels),
-          fmt::format("unknown model '{}'; known are {}", name, fmt::join(model_names(), ", ")));
+          fmt::format("unknown model: expected one of {}, got '{}'", fmt::join(model_names(), ", "), name));
   return *found;
 }
 
@@ -133,7 +134,7 @@ std::vector<std::string> model_names() {
 
 Model make_model(const std::string& name, const ModelSettings& settings) {
   const Entry& entry = find(name);
-  require(settings.classes >= 1, fmt::format("model {}: {} classes", name, settings.classes));
+  require(settings.classes >= 1, fmt::format("model {}: expected at least one class, got {}", name, settings.classes));
   const Model model = entry.make(settings);
   if (settings.softmax_head) {
     add<Softmax>(model, "softmax");

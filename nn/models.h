@@ -6,7 +6,7 @@
 /// |------------|------------------|-------------------------|-------------------------------------------------|
 /// | `toy`      | [N, 4]           | 44 (2 outputs)          | linear, relu, linear: small enough to print     |
 /// | `convnet`  | [N, 3, 32, 32]   | 62,006                  | two convolutions and three linear layers        |
-/// | `resnet18` | [N, 3, 32, 32]   | 11,173,962              | He et al. 2015 in its form for small pictures   |
+/// | `resnet18` | [N, 3, 32, 32]   | 11,173,962              | He et al. 2015 in its form for small images     |
 /// | `resnet50` | [N, 3, 64, 64]   | 23,528,522              | He et al. 2015 with bottlenecks                 |
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace stagecoach {
 struct ModelSettings {
   bool softmax_head = false;     ///< end in probabilities (a layer named softmax) in place of logits
   std::int64_t classes = 10;     ///< outputs; toy always has two
-  std::int64_t image_size = 32;  ///< height and width of the pictures; toy has none
+  std::int64_t image_size = 32;  ///< height and width of the images; toy has none
 };
 
 std::vector<std::string> model_names();

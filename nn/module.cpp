@@ -111,7 +111,7 @@ const Tensor& Module::own(const std::string& name) const {
 
 const Module::Slot& Module::slot(const std::string& name) const {
   const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.name == name; });
-  STAGECOACH_CHECK(found != slots_.end(), "module: it has no '{}'", name);
+  STAGECOACH_CHECK(found != slots_.end(), "module: there is no '{}' in it", name);
   return *found;
 }
 

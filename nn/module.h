@@ -46,7 +46,7 @@ class Module {
   virtual Shape output_shape(const Shape& input) const = 0;
 
   /// Allocates all parameters and buffers and fills them. Parameters then require gradients.
-  /// @param prefix the name of this module in the whole model, with a dot behind it; empty for the root and
+  /// @param prefix the name of this module in the whole model, with a dot after it; empty for the root and
   ///               for slices of a root Sequential, whose layers keep their names.
   /// Throws Error when a part has memory already: optimizers may hold its tensors.
   void materialize(std::uint64_t seed, Device device = {}, DType dtype = DType::float32,

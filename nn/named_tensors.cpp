@@ -29,7 +29,7 @@ void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std:
     const Tensor source = found->second;
     given.erase(found);
     if (source.shape() != target.shape() || source.dtype() != target.dtype()) {
-      faults.push_back(fmt::format("differs: {} is {}, wanted {}", name, describe(source), describe(target)));
+      faults.push_back(fmt::format("differs: {}: expected {}, got {}", name, describe(target), describe(source)));
     }
     copies.emplace_back(source, target);
   }

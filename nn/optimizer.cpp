@@ -16,15 +16,17 @@ void require(bool condition, const std::string& what) {
 }
 
 void require_rate(double rate) {
-  require(std::isfinite(rate) && rate >= 0, fmt::format("optimizer: learning rate {} is not 0 or more", rate));
+  require(std::isfinite(rate) && rate >= 0,
+          fmt::format("optimizer: expected a finite learning rate of 0 or more, got {}", rate));
 }
 
 void require_decay(double decay) {
-  require(std::isfinite(decay) && decay >= 0, fmt::format("optimizer: weight decay {} is not 0 or more", decay));
+  require(std::isfinite(decay) && decay >= 0,
+          fmt::format("optimizer: expected a finite weight decay of 0 or more, got {}", decay));
 }
 
 void require_fraction(const char* name, double value) {
-  require(value >= 0 && value < 1, fmt::format("optimizer: {} {} is not in [0, 1)", name, value));
+  require(value >= 0 && value < 1, fmt::format("optimizer: expected {} in [0, 1), got {}", name, value));
 }
 
 Tensor counter(Device device) { return Tensor::zeros({}, DType::int32, device); }
@@ -37,8 +39,8 @@ Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters
   std::unordered_set<const void*> seen;
   std::unordered_set<std::string> names;
   for (const auto& [name, tensor] : parameters_) {
-    STAGECOACH_CHECK(tensor.is_leaf() && tensor.requires_grad(), "optimizer: '{}' is no leaf that requires a gradient",
-                     name);
+    STAGECOACH_CHECK(tensor.is_leaf() && tensor.requires_grad(),
+                     "optimizer: expected leaves that require a gradient, got '{}'", name);
     STAGECOACH_CHECK(seen.insert(tensor.id()).second && names.insert(name).second, "optimizer: '{}' was given twice",
                      name);
     STAGECOACH_CHECK(tensor.device() == device, "optimizer: '{}' is on {}, the first parameter on {}", name,
@@ -115,7 +117,7 @@ Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
   require_fraction("beta1", settings.beta1);
   require_fraction("beta2", settings.beta2);
   require_decay(settings.weight_decay);
-  require(settings.epsilon > 0, fmt::format("optimizer: epsilon {} is not positive", settings.epsilon));
+  require(settings.epsilon > 0, fmt::format("optimizer: expected a positive epsilon, got {}", settings.epsilon));
   add_state("first_moment");
   add_state("second_moment");
 }
@@ -134,8 +136,8 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors 
         std::move(parameters),
         SgdSettings{.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay});
   }
-  require(name == "adam", fmt::format("unknown optimizer '{}'; known are sgd, adam", name));
-  require(momentum == 0, fmt::format("optimizer adam takes no momentum, {} was given", momentum));
+  require(name == "adam", fmt::format("unknown optimizer: expected sgd or adam, got '{}'", name));
+  require(momentum == 0, fmt::format("optimizer adam: expected no momentum, got {}", momentum));
   return std::make_unique<Adam>(std::move(parameters),
                                 AdamSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});
 }
@@ -150,16 +152,6 @@ double sum_of_squares(const Tensor& tensor) {
     }
     return sum;
   });
-}
-
-double gradient_norm(const NamedTensors& parameters) {
-  double sum = 0;
-  for (const auto& [name, tensor] : parameters) {
-    if (const Tensor grad = tensor.grad(); grad.defined()) {
-      sum += sum_of_squares(grad);
-    }
-  }
-  return std::sqrt(sum);
 }
 
 }  // namespace stagecoach

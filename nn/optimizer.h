@@ -14,7 +14,7 @@ namespace stagecoach {
 
 class Optimizer {
  public:
-  /// Every parameter must be a leaf that requires a gradient, and appear once; all lie on one device.
+  /// Every parameter must be a leaf that requires a gradient, and appear once; all are on one device.
   explicit Optimizer(NamedTensors parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
@@ -43,7 +43,7 @@ class Optimizer {
   void add_state(const std::string& part);
   /// Updates the parameters that have a gradient; each one's state is in the order of add_state.
   virtual void update(std::span<ParameterUpdate> updates) = 0;
-  /// Where the parameters lie.
+  /// The device of the parameters.
   Device device() const { return steps_done_.device(); }
 
  private:
@@ -82,10 +82,8 @@ class Adam final : public Optimizer {
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
                                           double momentum = 0, double weight_decay = 0);
 
-/// The sum of the squares of all elements, in double and in the order of the elements.
+/// The sum of the squares of all elements, in float64 and in the order of the elements: part of a norm over a model,
+/// which has the same bits however the model is split, as long as the sums are added parameter by parameter.
 double sum_of_squares(const Tensor& tensor);
-/// The L2 norm over the gradients of all parameters; those without one count as zero. It adds up sum_of_squares
-/// parameter by parameter, so a split model gets the same bits by adding its parts' sums in the same order.
-double gradient_norm(const NamedTensors& parameters);
 
 }  // namespace stagecoach

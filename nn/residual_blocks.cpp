@@ -8,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-/// A convolution that keeps the extents but for its stride.
+/// A convolution that keeps the extents except for its stride.
 std::shared_ptr<Module> conv(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride) {
   return std::make_shared<Conv2d>(inputs, outputs, kernel, Conv2dSettings{.stride = stride, .padding = kernel / 2},
                                   Bias::no);

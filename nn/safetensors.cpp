@@ -64,7 +64,7 @@ class InputFile {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
       ::close(descriptor_);
-      throw DataError("it is not a plain file");
+      throw DataError("it is not a regular file");
     }
     bytes_left_ = static_cast<std::uint64_t>(status.st_size);
   }
@@ -132,7 +132,7 @@ void require_checksum(const Checksum& computed, const std::string& text) {
   }
 }
 
-/// Reads what nobody keeps, for the checksum alone.
+/// Reads what is not kept, for the checksum alone.
 void skip(InputFile& file, std::uint64_t count, Checksum& checksum) {
   std::vector<char> chunk(std::min<std::uint64_t>(count, kChunkBytes));
   while (count > 0) {
@@ -209,7 +209,8 @@ TensorFileWriter::TensorFileWriter(const std::string& path, const std::vector<An
     offset = end;
   }
   std::string text = safetensors::to_text(header);
-  STAGECOACH_CHECK(text.size() <= safetensors::kMaxHeaderBytes, "safetensors: a header of {} bytes", text.size());
+  STAGECOACH_CHECK(text.size() <= safetensors::kMaxHeaderBytes, "safetensors: the header is too large: {} bytes",
+                   text.size());
   Checksum checksum;
   checksum.add_header(text);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -226,12 +227,13 @@ TensorFileWriter::TensorFileWriter(const std::string& path, const std::vector<An
 TensorFileWriter::~TensorFileWriter() = default;
 
 void TensorFileWriter::add(const Tensor& tensor) {
-  STAGECOACH_CHECK(state_->added < state_->tensors.size(), "safetensors: {} after all {} tensors that were announced",
-                   describe(tensor), state_->tensors.size());
+  STAGECOACH_CHECK(state_->added < state_->tensors.size(),
+                   "safetensors: got {} after all {} tensors that were announced", describe(tensor),
+                   state_->tensors.size());
   const auto& [info, crc] = state_->tensors[state_->added];
   const Tensor here = readable(tensor);
   STAGECOACH_CHECK(here.dtype() == info.dtype && here.shape() == info.shape && crc32_of(here) == crc,
-                   "safetensors: '{}' is {}, and not what was announced: {}{} with the checksum {:08x}", info.name,
+                   "safetensors: '{}' is {}, expected what was announced: {}{} with the checksum {:08x}", info.name,
                    describe(tensor), name_of(info.dtype), to_string(info.shape), crc);
   state_->file.write(here.raw_data(), here.bytes());
   ++state_->added;

@@ -34,7 +34,7 @@ void require(bool condition, const std::string& what) {
   }
 }
 
-/// JSON text of a string. What is no UTF-8 is a mistake of the caller.
+/// JSON text of a string. Text that is not UTF-8 is an error of the caller.
 std::string quoted(const std::string& text) {
   try {
     return Json(text).dump();
@@ -81,7 +81,7 @@ Json parse_strictly(std::string_view text) {
 std::uint64_t to_count(const std::string& name, const Json& value) {
   require(value.is_number_unsigned() &&
               value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()),
-          fmt::format("gives '{}' a number that is no size", name));
+          fmt::format("gives '{}' a number that is not a size", name));
   return value.get<std::uint64_t>();
 }
 
@@ -107,12 +107,12 @@ DType to_dtype(const std::string& name, const Json& value) {
 Shape to_shape(const std::string& name, const Json& value) {
   // Checked here, so that a bad file is a DataError: no memory holds so many elements, and sizes of those within
   // the limit do not overflow, nor do those of shapes that an extent of 0 empties.
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
   std::vector<std::int64_t> extents;
   std::int64_t elements = 1;
   for (const Json& extent : array_of(name, value, "shape")) {
     extents.push_back(static_cast<std::int64_t>(to_count(name, extent)));
-    require(extents.back() <= kMostElements / elements, fmt::format("gives '{}' a shape that no memory holds", name));
+    require(extents.back() <= kMaxElements / elements, fmt::format("gives '{}' a shape that no memory holds", name));
     elements *= std::max<std::int64_t>(extents.back(), 1);
   }
   require(extents.size() <= Shape::kMaxDims,
@@ -127,7 +127,7 @@ Entry to_entry(const std::string& name, const Json& value) {
   entry.dtype = to_dtype(name, value);
   entry.shape = to_shape(name, value);
   const Json& offsets = array_of(name, value, "data_offsets");
-  require(offsets.size() == 2, fmt::format("gives '{}' {} offsets in place of 2", name, offsets.size()));
+  require(offsets.size() == 2, fmt::format("gives '{}' {} offsets, expected 2", name, offsets.size()));
   entry.begin = to_count(name, offsets[0]);
   entry.end = to_count(name, offsets[1]);
   const std::uint64_t bytes = static_cast<std::uint64_t>(entry.shape.numel()) * size_of(entry.dtype);
@@ -138,10 +138,10 @@ Entry to_entry(const std::string& name, const Json& value) {
 }
 
 std::map<std::string, std::string> to_metadata(const Json& value) {
-  require(value.is_object(), "has metadata that is no object");
+  require(value.is_object(), "has metadata that is not an object");
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
-    require(text.is_string(), fmt::format("has metadata '{}' that is no text", key));
+    require(text.is_string(), fmt::format("has metadata '{}' that is not text", key));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -152,7 +152,7 @@ void require_contiguous(const std::vector<Entry>& entries, std::uint64_t data_by
   std::uint64_t expected = 0;
   for (const Entry& entry : entries) {
     require(entry.begin == expected,
-            fmt::format("lets '{}' begin at byte {} of the data in place of {}", entry.name, entry.begin, expected));
+            fmt::format("lets '{}' begin at byte {} of the data, expected {}", entry.name, entry.begin, expected));
     expected = entry.end;
   }
   require(expected == data_bytes, fmt::format("describes {} bytes of data, the file has {}", expected, data_bytes));

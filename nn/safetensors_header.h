@@ -14,7 +14,7 @@
 
 namespace stagecoach::safetensors {
 
-/// Where one tensor lies: bytes begin … end-1, counted from the end of the header.
+/// Where one tensor is: bytes begin … end-1, counted from the end of the header.
 struct Entry {
   std::string name;
   DType dtype = DType::float32;

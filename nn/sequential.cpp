@@ -30,7 +30,8 @@ Shape Sequential::output_shape(const Shape& input) const {
 }
 
 std::shared_ptr<Sequential> Sequential::slice(int begin, int end) const {
-  STAGECOACH_CHECK(0 <= begin && begin <= end && end <= size(), "slice: layers {} to {} of {}", begin, end, size());
+  STAGECOACH_CHECK(0 <= begin && begin <= end && end <= size(), "slice: layers {} to {} are not within {}", begin, end,
+                   size());
   auto part = std::make_shared<Sequential>();
   for (int i = begin; i < end; ++i) {
     part->add(name(i), layer(i));
@@ -39,7 +40,7 @@ std::shared_ptr<Sequential> Sequential::slice(int begin, int end) const {
 }
 
 const Module::Child& Sequential::at(int index) const {
-  STAGECOACH_CHECK(0 <= index && index < size(), "sequential: layer {} of {}", index, size());
+  STAGECOACH_CHECK(0 <= index && index < size(), "sequential: layer {} is not one of {}", index, size());
   return children()[static_cast<std::size_t>(index)];
 }
 

@@ -8,12 +8,12 @@ docs/convolution_kernel.md. No GPU is asked.
 from dataclasses import dataclass
 
 # An H200 (SXM). Source: NVIDIA H200 data sheet, 2024, and the Hopper tuning guide.
-PROCESSORS = 132
+SMS = 132
 CLOCK = 1.98e9  # Hz, boost
-MEMORY = 4.8e12  # bytes a second
-TENSOR_CORES = 494e12  # TF32 operations a second
-FMA_WARPS = 4  # warps a processor starts a multiply-add for in one cycle
-LOAD_WARPS = 1  # warps it serves from shared memory (or the first-level cache) in one cycle
+MEMORY = 4.8e12  # bytes per second
+TENSOR_CORES = 494e12  # TF32 operations per second
+FMA_WARPS = 4  # warps for which an SM starts a multiply-add per cycle
+LOAD_WARPS = 1  # warps that it serves from shared memory (or the first-level cache) per cycle
 
 LAYERS = [  # name, N, C, H, W, O, K, padding
     ("convnet conv1, batch 64", 64, 3, 32, 32, 6, 5, 0),
@@ -27,7 +27,7 @@ class Kernel:
     name: str
     rows: int  # of the result that a block makes
     columns: int
-    loads: float  # from shared memory (or the cache) a multiply-add, in warps
+    loads: float  # from shared memory (or the cache) per multiply-add, in warps
 
 
 def registers(rows, columns, thread_rows, thread_columns):
@@ -38,8 +38,6 @@ def registers(rows, columns, thread_rows, thread_columns):
 
 def register_tile(rows):
     """As in product_plan.h, for results of many columns."""
-    if rows <= 8:
-        return registers(8, 128, 8, 1)
     if rows <= 16:
         return registers(16, 128, 8, 2)
     return registers(64, 64, 4, 4)
@@ -58,18 +56,18 @@ def table(name, n, c, h, w, o, k, padding):
     rows, columns, depth = o, n * p * q, c * k * k
     operations = 2 * rows * columns * depth
     compulsory = 4 * (n * c * h * w + o * c * k * k + n * o * p * q)
-    floor_compute = operations / (PROCESSORS * CLOCK * FMA_WARPS * 32 * 2)
+    floor_compute = operations / (SMS * CLOCK * FMA_WARPS * 32 * 2)
     floor_memory = compulsory / MEMORY
     print(f"\n**{name}**: the result has {rows} x {columns} elements of {depth} products; "
           f"{operations / 1e6:.0f} million operations, {compulsory / 1e6:.1f} MB at least; "
           f"floor {1e6 * floor_compute:.1f} us (operations), {1e6 * floor_memory:.1f} us (bytes)\n")
-    print("| kernel | of the tile's work useful | cycles a multiply-add | bytes fetched by blocks | predicted, us |")
+    print("| kernel | of the tile's work useful | cycles per multiply-add | bytes fetched by blocks | predicted, us |")
     print("|---|---:|---:|---:|---:|")
     for kernel in (Kernel("plain", 1, 256, 2.0), Kernel("tiled", 16, 16, 2.0), register_tile(rows)):
         done = ceil(rows, kernel.rows) * ceil(columns, kernel.columns)
         cycles = max(1 / FMA_WARPS, kernel.loads / LOAD_WARPS)
         fetched = 4 * depth * done * (1 / kernel.rows + 1 / kernel.columns)
-        seconds = max(done * depth / 32 * cycles / (PROCESSORS * CLOCK), floor_memory)
+        seconds = max(done * depth / 32 * cycles / (SMS * CLOCK), floor_memory)
         print(f"| {kernel.name} | {100 * rows * columns / done:.0f}% | {cycles:.2f} | {fetched / 1e6:.0f} MB "
               f"| {1e6 * seconds:.1f} |")
     tile = tensor_core_tile(rows)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the inner loops of the convolution kernels really execute: instructions by kind, counted in the machine code.
-And how long the forward pass of the layers of convolution_arithmetic.py takes at least, as a processor of an H200
+And how long the forward pass of the layers of convolution_arithmetic.py takes at least, as an SM of an H200
 starts the instructions of four warps in a cycle. No GPU is asked. Needs nvcc, and nvdisasm of the CUDA Toolkit (the
 Python package triton brings one too).
 
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from convolution_arithmetic import CLOCK, FMA_WARPS, LAYERS, PROCESSORS, ceil, register_tile, tensor_core_tile
+from convolution_arithmetic import CLOCK, FMA_WARPS, LAYERS, SMS, ceil, register_tile, tensor_core_tile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KINDS = {  # instructions that begin like this
@@ -27,9 +27,12 @@ KINDS = {  # instructions that begin like this
     "to shared memory": ("STS",),
     "from shared memory": ("LDS", "LD."),
 }
-PASSES = {  # an operand that only this pass has
+PASSES = {  # an operand that only this pass has; the last four are those of earlier commits
+    "TransposedIm2col": "gradient of the weight",
+    "GradientIm2col": "gradient of the input",
+    "Im2col": "forward",
     "TurnedPatches": "gradient of the weight",
-    "GradientPatches<float, true>": "gradient of the input, strides",  # a form of its own in earlier commits
+    "GradientPatches<float, true>": "gradient of the input, strides",
     "GradientPatches": "gradient of the input",
     "PicturePatches": "forward",
 }
@@ -141,7 +144,7 @@ def print_times(forward):
                 depth = tile[2] if len(tile) > 2 else 16
                 warps = rows * columns // (tile[3] * tile[4] if len(tile) > 2 else 64) // 32
                 tiles = ceil(o, rows) // rows * ceil(n * p * q, columns) // columns * ceil(c * k * k, depth) // depth
-                cycles = tiles * warps / FMA_WARPS / PROCESSORS
+                cycles = tiles * warps / FMA_WARPS / SMS
                 print(f"| {name} | {kernel} | {1e6 * cycles * counts.total() / CLOCK:.1f} "
                       f"| {1e6 * cycles * counts['multiply-adds'] / CLOCK:.1f} |")  # fmt: skip
 

@@ -201,7 +201,8 @@ def rerun_first_failure(check, name, path):
     earlier failure took along, and waiting for each kernel, so that the error names the kernel."""
     started = re.findall(r"^\[ RUN *\] (\S+)", check.output(name), re.MULTILINE)
     first = found(r"^\[ *FAILED *\] ([^ ,\n]+)", check.output(name), started[-1] if started else None)
-    for setting in ("CUDA_LAUNCH_BLOCKING=1", "STAGECOACH_NO_OVERLAP=1") if first else ():
+    if first:
+        setting = "CUDA_LAUNCH_BLOCKING=1"
         status = check.run(f"{name}-again", 30, "env", setting, path, f"--gtest_filter={first}")
         check.write(f"`{first}` alone, with `{setting}`: exit status {status}")
         check.write_output(f"{name}-again")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes docs/measurements/ddp.md and its figures: all ways to share batches on CIFAR-10 beside one device, two
+# Makes docs/measurements/ddp.md and its figures: all strategies of data parallel training on CIFAR-10 beside one device, two
 # ranks beside one and beside PyTorch, and modes and bucket sizes beside their prediction.
 #
 #   scripts/measure_ddp.sh DATA [PYTHON]      DATA has CIFAR-10, PYTHON has torch (without it PyTorch is left out)
@@ -36,12 +36,12 @@ for mode in single parameter buckets central replicate; do
 done
 {
   printf '\n## Ten epochs of CIFAR-10, four ranks, virtual clock\n\n'
-  printf 'Batch 64, which is 16 a rank, Adam with a learning rate of 0.001, link ethernet100, buckets of 16 KiB. One device '
+  printf 'Batch 64, which is 16 per rank, Adam with a learning rate of 0.001, link ethernet100, buckets of 16 KiB. One device '
   printf 'takes the ranks'"'"' parts as 4 micro-batches; it and the five modes end with the same bytes (`cmp`). `half` and '
   printf '`powersgd` are `--compress`; `mesh` is `--mesh dp=2,pp=2` in 2 micro-batches. `compare` printed:\n\n'
   "$programs/compare" "$runs"/{one_device,single,parameter,buckets,half,powersgd,central,replicate,mesh} --markdown \
     --svg docs/figures/ddp.svg
-  printf '\n![Epoch times and losses of all ways](../figures/ddp.svg)\n\nThe epochs of `buckets`:\n\n```text\n'
+  printf '\n![Speed-up, idle share, memory and losses of all strategies](../figures/ddp.svg)\n\nThe epochs of `buckets`:\n\n```text\n'
   grep '^Epoch:' "$runs/buckets.log"
   printf '```\n'
 } >> "$page"
@@ -55,10 +55,10 @@ echo "measuring: modes and bucket sizes beside their prediction"
 
 echo "measuring: two ranks on two cores"
 {
-  printf '## Two ranks on two cores\n\n`tests/benchmarks/ddp_ratio.py`: CIFAR-10, SGD, 64 pictures a rank, wall clock.\n\n'
+  printf '## Two ranks on two cores\n\n`tests/benchmarks/ddp_ratio.py`: CIFAR-10, SGD, 64 images per rank, wall clock.\n\n'
   python3 tests/benchmarks/ddp_ratio.py --data "$data" --programs "$programs" ${python:+--torch "$python"}
-  printf '\nThe two programs of `limit` never meet. Ranks that meet once a step wait each time for the slower one: '
-  printf '`limit, step by step` is what the two cores give then, if talking takes no time. What lies between the two limits '
-  printf 'is the unrest of the machine; what lies between the second and a mode is the work of that mode.\n'
+  printf '\nThe two programs of `limit` never meet. Ranks that meet once per step wait each time for the slower one: '
+  printf '`limit, step by step` is what the two cores give then, if messages take no time. The gap between the two limits is '
+  printf 'the noise of the machine; the gap between the second one and a mode is the work of that mode.\n'
 } >> "$page"
 echo "written: $page"

@@ -14,7 +14,7 @@ most_arguments=1
 source scripts/measuring.sh
 begin_page "PipeDream"
 
-# One split for all policies: they shall differ in nothing else.
+# One split for all policies: they are to differ in nothing else.
 "$programs/ch04_pipedream" --data "$data" --ranks 4 --explain --save-plan "$runs/plan.json" > /dev/null
 split=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["stages"]["split"], sep=",")' "$runs/plan.json")
 
@@ -25,7 +25,7 @@ train() {
     > "$runs/$1.log"
 }
 
-# accuracy NAME: on the test pictures, after the last epoch.
+# accuracy NAME: on the test images, after the last epoch.
 accuracy() {
   tail -n 1 "$runs/$1/metrics.jsonl" | python3 -c 'import json; print("%.3f" % json.loads(input())["test_acc"])'
 }
@@ -52,7 +52,7 @@ train fast_2bw ch04_pipedream --ranks 4 --split "$split" --versions 2bw
     --svg docs/figures/pipedream.svg
   printf '\nWith a learning rate of 0.001 the test accuracies were %s on one device, %s with `stash` and %s with `2bw`.\n' \
     "$(accuracy fast_one_device)" "$(accuracy fast_stash)" "$(accuracy fast_2bw)"
-  printf '\n![Epoch times and losses of all policies](../figures/pipedream.svg)\n\nThe epochs of `stash`:\n\n```text\n'
+  printf '\n![Speed-up, idle share, memory and losses of all policies](../figures/pipedream.svg)\n\nThe epochs of `stash`:\n\n```text\n'
   grep '^Epoch:' "$runs/stash.log"
   printf '```\n'
 } >> "$page"

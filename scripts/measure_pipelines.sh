@@ -30,10 +30,10 @@ train interleaved ch05_interleaved --ranks 4 --microbatches 8 --chunks 2
 train zb_h1 ch05_interleaved --ranks 4 --microbatches 8 --schedule zb-h1
 {
   printf '\n## Ten epochs of CIFAR-10, four ranks, virtual clock\n\n'
-  printf 'Batch 256, in 8 micro-batches but for `one_device_whole` and `naive`, Adam, split by measured time. `compare` printed:\n\n'
+  printf 'Batch 256, in 8 micro-batches except for `one_device_whole` and `naive`, Adam, split by measured time. `compare` printed:\n\n'
   "$programs/compare" "$runs"/{one_device,one_device_whole,naive,gpipe,1f1b,interleaved,zb_h1} --markdown \
     --svg docs/figures/pipelines.svg
-  printf '\n![Epoch times and losses](../figures/pipelines.svg)\n\n'
+  printf '\n![Speed-up, idle share, memory and losses](../figures/pipelines.svg)\n\n'
   printf 'The SHA-256 sums of the weights. Those with the same micro-batches are the same bytes:\n\n```text\n'
   (cd "$runs" && sha256sum */weights.safetensors)
   printf '```\n\nThe epochs of `gpipe`:\n\n```text\n'
@@ -51,15 +51,15 @@ echo "measuring: two ranks on two cores, wall clock"
 } >> "$page"
 
 echo "measuring: sizes of micro-batches"
-"$programs/make_generated_data" --train 240 --test 12 "$runs/pictures" > /dev/null
+"$programs/make_generated_data" --train 240 --test 12 "$runs/images" > /dev/null
 {
-  printf '\n## How large should a micro-batch be?\n\n`tests/benchmarks/split_sweep.py`: resnet50, 64x64 pictures, cut 11,11, '
+  printf '\n## How large should a micro-batch be?\n\n`tests/benchmarks/split_sweep.py`: resnet50, 64x64 images, cut 11,11, '
   printf 'medians of three rounds in turn.\n\nLarge micro-batches leave the pipeline empty at its ends; small ones read all '
-  printf 'weights for few pictures. In between lies the best. `ideal` is 2 m / (m + 1) for m micro-batches, if a picture '
+  printf 'weights for few images. The best size is in between. `ideal` is 2 m / (m + 1) for m micro-batches, if an image '
   printf 'costs the same in all; an epoch is two steps.\n\n'
-  python3 tests/benchmarks/split_sweep.py --data "$runs/pictures" --programs "$programs" --rounds 3 \
+  python3 tests/benchmarks/split_sweep.py --data "$runs/images" --programs "$programs" --rounds 3 \
     --svg docs/figures/split_sweep.svg
-  printf '\n![Images a second over the size of a micro-batch](../figures/split_sweep.svg)\n'
+  printf '\n![Images per second over the size of a micro-batch](../figures/split_sweep.svg)\n'
 } >> "$page"
 
 echo "measuring: the executor and the schedules"

@@ -27,7 +27,7 @@ begin_page "Ranks that are processes"
 
 {
   printf '\n## Chapters by threads and by processes\n\n'
-  printf 'Two epochs on 2,000 generated pictures, batch 64. Seconds of the second epoch; the weights are compared byte for byte.\n\n'
+  printf 'Two epochs on 2,000 generated images, batch 64. Seconds of the second epoch; the weights are compared byte for byte.\n\n'
   printf '| program | ranks | threads, s | processes, s | weights |\n|---|---:|---:|---:|---|\n'
 } | tee -a "$page"
 "$programs/make_generated_data" "$runs/data" --train 2000 --test 200 > /dev/null

@@ -60,10 +60,10 @@ void train(const Settings& settings) {
     return explain(settings, data, device);
   }
 
-  Run run(settings, device);  // prints, measures and saves (chapters/common/run.h)
+  Run run(settings, device);  // prints, measures, saves, and stops on SIGINT (chapters/common/run.h)
   const auto model = open_model(settings, data.train, device);
   const auto optimizer = open_optimizer(settings, *model);
-  run.restore(*model, *optimizer);  // with --resume from its checkpoint
+  run.restore(*model, *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
   DeviceLoader train_batches(training_loader(settings, data.train), device);
   DeviceLoader test_batches(test_loader(settings, data.test), device);
   Replay replay(device, settings.world.graph && !settings.run.profile);  // one launch per step, where the device can

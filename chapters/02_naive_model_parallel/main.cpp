@@ -85,14 +85,14 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
   worker.stage.layers().train(true);
 }
 
-/// What each rank does.
+/// What each rank does. Which layers it holds is in the plan.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   const auto layers = open_stages(settings, plan, data.train, rank).at(rank.index);
   const auto optimizer = open_optimizer(settings, *layers);
-  run.restore(*layers, *optimizer);  // with --resume from its checkpoint
+  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
-  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });
+  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });  // shown in trace.json
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
@@ -103,6 +103,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       backward(worker, batch);
       update(worker.log, *optimizer);  // each rank its own layers
     }
+    // What the epoch should have taken with these times; for metrics.jsonl.
     epoch.set_prediction(predict(plan, worker.log.mean_costs(), train_batches.batches()));
     evaluate(worker, epoch, test_batches);
   }
@@ -123,7 +124,7 @@ void train(const Settings& settings) {
   if (settings.run.explain) {
     return explain(settings, plan);
   }
-  show_toy(settings);
+  show_toy(settings);  // one step of a model that is small enough to print
   launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 

@@ -72,24 +72,25 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
   const auto stages = open_stages(settings, plan, data.train, rank);
-  const auto layers = joined(stages);
+  const auto layers = joined(stages);  // as one module, for the optimizer
   const auto optimizer = open_optimizer(settings, *layers);
-  run.restore(*layers, *optimizer);  // with --resume from its checkpoint
-  Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);
-  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });
+  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
+  Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);             // runs the plan's table of actions
+  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     pipeline.log().clear();
     for (const MicroBatches& batch : epoch.train(train_batches)) {
-      if (settings.pipeline.schedule == "by-hand") {
+      if (is_by_hand(settings)) {
         run_step_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
       } else {
         run_step(pipeline, plan, batch, epoch.train_sums());  // the same from the table that --explain prints
       }
       update(pipeline.log(), *optimizer);  // each rank its own layers
     }
+    // What the epoch should have taken with these times; for metrics.jsonl.
     epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
     evaluate(pipeline, plan, epoch, test_batches);
   }
@@ -97,8 +98,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const std::string& schedule = settings.pipeline.schedule;
-  const Plan plan = make_plan(settings, data.train, schedule == "by-hand" ? "gpipe" : schedule);
+  const Plan plan = make_plan(settings, data.train, is_by_hand(settings) ? "gpipe" : settings.pipeline.schedule);
   if (settings.run.explain) {
     return explain(settings, plan);
   }

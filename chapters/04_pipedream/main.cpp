@@ -1,121 +1,144 @@
 /// @file
-/// Chapter 4: PipeDream. The pipeline never drains: batches follow each other, and each stage updates its weights as
-/// soon as it has a gradient.
+/// Chapter 4: 1F1B, and PipeDream, which takes the flush out of it.
 ///
-/// Then a micro-batch meets one version of a stage's weights on its way forward, and there is a newer one when it comes
-/// back. A backward through other weights than those of its forward is no gradient. So a stage keeps old versions, and
-/// --versions says which one a forward takes. What a rank does at each action is in `run_epoch`.
-
-#include <fmt/format.h>
+/// GPipe runs all forwards before the first backward. 1F1B runs a backward as soon as it can, then a forward, and so
+/// on in turn: `run_batch_by_hand`. Like GPipe it drains, or flushes, the pipeline before each update.
+/// `train_without_flush` does not: batches follow each other, and each stage updates its weights as soon as it has a
+/// gradient. Then a micro-batch meets one version of a stage's weights on its way forward, and there is a newer one
+/// when it comes back. A backward through other weights than those of its forward is no gradient. So a stage keeps old
+/// versions, and
+/// --versions says which one a forward takes.
 
 #include <algorithm>
-#include <functional>
-#include <memory>
 #include <optional>
 
-#include "chapters/04_pipedream/admission.h"
-#include "chapters/04_pipedream/batch_stream.h"
+#include "chapters/04_pipedream/drain_control.h"
+#include "chapters/04_pipedream/microbatch_iterator.h"
+#include "chapters/04_pipedream/stage_worker.h"
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/04_pipedream/stream_prediction.h"
 #include "chapters/common/open.h"
-#include "chapters/common/pipeline_steps.h"
 #include "chapters/common/program.h"
+#include "chapters/common/run.h"
 #include "core/autograd/node.h"
 #include "core/ops.h"
 #include "parallel/data_parallel/average_gradients.h"
-#include "parallel/pipeline/delayed_rate.h"
-#include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/weight_versions.h"
 #include "parallel/schedule/ledger.h"
 
 namespace stagecoach {
 namespace {
 
-/// A rank, and the replica of the stage that it holds.
-struct Place {
-  const Settings& settings;
-  const StreamPlan& plan;
-  Rank& rank;
-  int delay;                               // the updates by which its gradients come too late
-  std::unique_ptr<Communicator> replicas;  // the ranks that hold this stage
-  std::shared_ptr<Sequential> layers;
-  std::unique_ptr<Optimizer> optimizer;
-  Pipeline pipeline;
-};
+/// 1F1B by hand: what rank r of p does with a batch in its micro-batches. Stage r is on rank r.
+void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
+  Communicator& comm = worker.rank.comm;
+  const int r = comm.rank();
+  const int p = comm.size();
+  const int m = static_cast<int>(batch.sizes.size());
+  Stage& stage = worker.pipeline.stage(r);
+  std::vector<PendingSend> sends;
 
-/// Trains to the end of the epoch, and lets the pipeline drain.
-void run_epoch(Place& here, MicroBatchLoader& loader, std::int64_t pictures, Epoch& epoch) {
-  const std::int64_t first_batch = epoch.steps_done();
-  const std::int64_t batches_before = (epoch.number() - 1) * loader.batches();  // in earlier epochs
-  const std::vector<std::int64_t> sizes = here.plan.sizes(pictures, first_batch);
-  if (sizes.empty()) {
-    return;  // a run that was stopped behind the last batch
+  // What enters stage `number` with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
+  const auto shape = [&](int number, int i) {
+    return worker.plan.shapes[static_cast<std::size_t>(number)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
+  };
+  const auto forward = [&](int i) {
+    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::forward, r, i});
+    const auto number = static_cast<std::size_t>(i);
+    const Tensor x = r == 0 ? normalize(batch.images[number]) : comm.receive(shape(r, i), DType::float32, r - 1, 2 * i);
+    if (r == p - 1) {
+      Tensor logits;
+      const Tensor loss = stage.forward_with_loss(i, x, batch.labels[number], r > 0, &logits);
+      sums.add(loss, logits, batch.labels[number]);
+    } else {
+      const Tensor y = stage.forward(i, x, r > 0);
+      worker.pipeline.log().note_message(r, y.bytes());
+      sends.push_back(comm.send_async(y, r + 1, 2 * i));
+    }
+  };
+  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
+  const auto backward = [&](int i) {
+    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::backward, r, i});
+    const Tensor grad = r == p - 1 ? share : comm.receive(shape(r + 1, i), DType::float32, r + 1, 2 * i + 1);
+    const Tensor grad_x = stage.backward(i, grad);
+    if (r > 0) {
+      sends.push_back(comm.send_async(grad_x, r - 1, 2 * i + 1));
+    }
+  };
+
+  const int warm_up = std::min(p - r - 1, m);  // forwards, one for each later rank
+  for (int i = 0; i < warm_up; ++i) {
+    forward(i);
   }
-  const Schedule schedule = here.plan.schedule_for(sizes.size());
-  const Ledger ledger = make_ledger(schedule, here.plan.versions);
-  const auto& actions = schedule.ranks[static_cast<std::size_t>(here.rank.index)];
-  const NamedTensors parameters = here.layers->named_parameters();
-  const RateSettings rate{here.settings.training.lr, here.settings.training.lr_warmup,
-                          here.settings.training.lr_discount};
-  WeightVersions weights(parameters, schedule, ledger, here.rank.index);
-  Admission admission(schedule, here.rank.index, first_batch, loader.batches(), epoch);
-  BatchStream stream([&] { return epoch.next_batch(loader); }, here.plan.batch());
-
-  const Hooks hooks{
-      .see_scores = [&](int i, const Tensor& loss,
-                        const Tensor& scores) { epoch.train_sums().add(loss, scores, stream.labels(i)); },
-      .admits = [&](std::size_t place) { return admission.admits(place); },
-      .before =
-          [&](std::size_t place) {
-            weights.begin(place);  // the parameters name the version that this action uses, or makes
-          },
-      .after =
-          [&](std::size_t place) {
-            weights.end(place);  // versions that nobody needs any more are freed
-            if (actions[place].operation == Operation::update) {
-              for (const std::int64_t batch : admission.batches_of(place)) {
-                epoch.add_step(
-                    std::min(here.settings.training.batch_size, pictures - batch * here.settings.training.batch_size));
-              }
-            }
-          },
-      .reduce =
-          [&](std::size_t place) {
-            average_gradients(parameters, static_cast<int>(admission.batches_of(place).size()), *here.replicas);
-          },
-      .update =
-          [&](std::size_t place) {
-            const std::vector<std::int64_t> batches = admission.batches_of(place);
-            here.optimizer->set_learning_rate(delayed_rate(rate, here.delay, batches_before + batches.front()));
-            here.optimizer->step();
-            here.optimizer->zero_grad();
-          }};
-  here.pipeline.run(schedule, stream.data(sizes), hooks);
-  admission.finish();
-  epoch.stop_if_refused();
+  for (int i = warm_up; i < m; ++i) {  // one forward, one backward
+    forward(i);
+    backward(i - warm_up);
+  }
+  for (int i = m - warm_up; i < m; ++i) {  // the flush: no forward of the next batch fills the gaps
+    backward(i);
+  }
+  for (const PendingSend& send : sends) {
+    send.wait();
+  }
 }
 
-/// Tests the model: ranks that hold the last stage count correct predictions. A few batches at a time are on their way:
-/// without backwards nothing else holds the first stage back.
-void evaluate(Place& here, Epoch& epoch, MicroBatchLoader& loader, std::int64_t pictures) {
-  const NoGrad no_grad;
-  here.pipeline.train(false);
-  epoch.start_test();
-  loader.start_epoch(1);
-  BatchStream stream([&] { return loader.next(); }, here.plan.batch());
-  const auto see_scores = [&](int i, const Tensor&, const Tensor& scores) {
-    count_correct(scores, stream.labels(i), epoch.test_sums().correct);
-  };
-  const std::int64_t at_once = std::int64_t{2} * here.rank.world;  // batches
-  for (std::int64_t first = 0; first < loader.batches(); first += at_once) {
-    const std::int64_t end = std::min(pictures, (first + at_once) * here.settings.training.batch_size);
-    const std::vector<std::int64_t> sizes = here.plan.sizes(end, first);
-    here.pipeline.run(forwards_of(here.plan.schedule_for(sizes.size())), stream.data(sizes, first),
-                      {.see_scores = see_scores});
-    epoch.stop_if_asked();
+void train_by_hand(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
+  for (const MicroBatches& batch : epoch.train(loader)) {
+    run_batch_by_hand(worker, batch, epoch.train_sums());
+    const auto number = static_cast<int>(epoch.steps_done());
+    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::update, worker.stage, number});
+    update(worker, epoch, number);
   }
-  epoch.add_test_images(pictures);
-  here.pipeline.train(true);
+}
+
+/// Without the flush: all batches that are left of the epoch follow each other, as their table of actions says.
+void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
+  const StreamPlan& plan = worker.plan;
+  Pipeline& pipeline = worker.pipeline;
+  epoch.start_training(loader);
+  const std::vector<std::int64_t> sizes = plan.sizes(images, epoch.steps_done());
+  if (sizes.empty()) {
+    return epoch.finish_training();  // of a run that was stopped after the last batch
+  }
+  const Schedule schedule = plan.schedule_for(sizes.size());
+  const auto& actions = schedule.ranks[static_cast<std::size_t>(worker.rank.index)];
+  const NamedTensors parameters = worker.layers->named_parameters();
+  WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
+  DrainControl drain(schedule, epoch);
+  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.batch());
+  const auto see_logits = [&](int i, const Tensor& loss, const Tensor& logits) {
+    epoch.train_sums().add(loss, logits, microbatches.labels(i));
+  };
+
+  pipeline.begin(schedule, microbatches.data(sizes), {.see_logits = see_logits});
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
+    const auto [first, end] = drain.admitted(action);  // batches, counted in the epoch
+    if (first == end) {
+      continue;  // a stop was asked for: what is left of the batches before it drains the pipeline
+    }
+    if (action.operation == Operation::reduce_grad) {
+      const ActionLog::Scope scope(pipeline.log(), action);
+      average_gradients(parameters, static_cast<int>(end - first), *worker.replicas);
+    } else if (action.operation == Operation::update) {
+      {
+        const ActionLog::Scope scope(pipeline.log(), action);
+        weights.choose(i);  // a new version; the old one stays beside it if a backward still needs it
+        update(worker, epoch, first);
+      }
+      for (std::int64_t batch = first; batch < end; ++batch) {
+        epoch.add_step(std::min(plan.batch_size, images - batch * plan.batch_size));
+      }
+    } else {
+      weights.choose(i);         // of a forward as --versions says, of a backward that of its forward
+      pipeline.perform(action);  // computes, sends, or posts a receive
+    }
+    weights.free_unneeded(i);
+  }
+  pipeline.finish();
+  drain.finish();
+  epoch.stop_if_refused();
+  epoch.finish_training();
 }
 
 /// What each rank does.
@@ -124,40 +147,28 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   if (!settings.pipeline.version_check) {
     unchecked.emplace();
   }
-  const int stage = plan.schedule.stage_of(rank.index);
-  const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
   Run run(settings, rank.comm,
           {.layers = plan.layers,
            .stages = plan.stages_text(),
-           .replica_of = plan.first_rank(stage),
+           .replica_of = plan.first_rank(plan.schedule.stage_of(rank.index)),
            .loss_rank = plan.last_rank(),
            .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});
-  const auto stages = open_stages(settings, plan, data.train, rank);
-  const auto layers = joined(stages);
-  Place here{settings,
-             plan,
-             rank,
-             delays[static_cast<std::size_t>(stage)],
-             rank.comm.split(stage, rank.index),
-             layers,
-             open_optimizer(settings, *layers),
-             open_pipeline(settings, plan, stages, rank.comm)};
-  run.restore(*here.layers, *here.optimizer);
-  run.predict_by([&] { return predict_traced(plan, here.pipeline.log()); });
-  MicroBatchLoader training = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader testing = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  StageWorker worker = open_stage_worker(settings, plan, data.train, rank);
+  run.restore(*worker.layers, *worker.optimizer);
+  run.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });
+  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    here.pipeline.log().clear();
-    epoch.start_training(training);
-    run_epoch(here, training, data.train.size(), epoch);
-    epoch.finish_training();
-    require_equal_replicas(here.layers->named_parameters(), *here.replicas);
-    for (auto [name, statistics] : here.layers->named_buffers()) {
-      here.replicas->broadcast(statistics, 0);  // batch norm's are of the micro-batches that a replica met
+    worker.pipeline.log().clear();
+    if (is_by_hand(settings)) {
+      train_by_hand(worker, epoch, train_batches);
+    } else {
+      train_without_flush(worker, epoch, train_batches, data.train.size());
     }
-    epoch.set_prediction(predict_epoch(plan, here.pipeline.log()));
-    evaluate(here, epoch, testing, data.test.size());
+    agree_with_replicas(worker);
+    epoch.set_prediction(predict_epoch(plan, worker.pipeline.log()));
+    evaluate(worker, epoch, test_batches, data.test.size());
   }
 }
 
@@ -167,14 +178,7 @@ void train(const Settings& settings) {
   if (settings.run.explain) {
     return explain_stream(settings, plan);
   }
-  if (settings.pipeline.versions == "none" && settings.pipeline.version_check) {
-    fmt::print(
-        "--versions none writes over weights that backwards still need. The version check will stop the run; "
-        "--no-version-check lets it go on, with gradients that are wrong\n");
-  }
-  if (settings.run.ledger) {
-    print_ledger(plan);
-  }
+  introduce(settings, plan);
   const Settings chosen = with_stages_of(plan, settings);
   launch(plan.world, [&](Rank& rank) { train_rank(chosen, plan, data, rank); });
 }
@@ -183,10 +187,12 @@ const Chapter kChapter{
     .program = "ch04_pipedream",
     .title = "Chapter 4: PipeDream, a pipeline that never drains, and versions of its weights.",
     .example = "ch04_pipedream --data data/generated --ranks 2 --versions stash --epochs 5 --out runs/pipedream",
-    .flags = {"microbatches", "ranks",       "versions", "replicas", "ledger",    "version-check", "no-version-check",
-              "lr-warmup",    "lr-discount", "split",    "balance",  "plan",      "save-plan",     "recompute",
-              "receives",     "lowered",     "clock",    "link",     "transport", "timeout",       "explain"},
+    .flags = {"microbatches",     "ranks",     "schedule",    "versions", "replicas", "ledger",    "version-check",
+              "no-version-check", "lr-warmup", "lr-discount", "split",    "balance",  "plan",      "save-plan",
+              "recompute",        "receives",  "lowered",     "clock",    "link",     "transport", "timeout",
+              "explain"},
     .defaults = {.pipeline = {.versions = "stash"}, .world = {.ranks = 2}},
+    .schedules = {"1f1b", "by-hand"},
 };
 
 }  // namespace

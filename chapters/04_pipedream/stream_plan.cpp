@@ -8,6 +8,7 @@
 #include "chapters/04_pipedream/plan_file.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
+#include "core/error.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/partition.h"
 #include "parallel/schedule/lower.h"
@@ -89,11 +90,17 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.world = open_world(settings);
   plan.versions = versions_from_text(settings.pipeline.versions);
   plan.batch_size = settings.training.batch_size;
-  plan.receives = receives_from_text(settings.pipeline.receives);
+  plan.receives = receives_of(settings);
   const auto model = make_model_of(settings, data);
   PlanFile measured = measured_layers(settings, plan.world, data, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
+  if (is_by_hand(settings) &&
+      std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; })) {
+    throw UsageError(fmt::format(
+        "--schedule by-hand: expected one rank per stage, got --replicas {}; leave --schedule or the replicas out",
+        fmt::join(stages.replicas, ",")));
+  }
   const auto sizes = sizes_of_batches(data.size(), 0, settings.training.batch_size, settings.training.microbatches);
   plan.schedule =
       lower_for(settings, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),

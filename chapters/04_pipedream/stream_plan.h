@@ -21,6 +21,8 @@ struct StreamPlan : Plan {
 
   /// Micro-batches a batch.
   int batch() const { return schedule.batch; }
+  /// Batches per epoch.
+  int batches() const { return ceil_div(schedule.microbatches, schedule.batch); }
   const std::vector<int>& replicas() const { return schedule.replicas; }
   /// The sizes of all micro-batches of `pictures` pictures, from batch `first_batch` on.
   std::vector<std::int64_t> sizes(std::int64_t pictures, std::int64_t first_batch = 0) const;

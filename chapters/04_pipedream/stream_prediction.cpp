@@ -111,6 +111,13 @@ std::size_t count_timed(const std::vector<Action>& actions) {
                                                 [](const Action& action) { return !is_message(action.operation); }));
 }
 
+void print_ledger(const StreamPlan& plan) {
+  const Schedule shown = beginning_of(plan);
+  const Ledger ledger = make_ledger(shown, plan.versions);
+  fmt::print("\nLedger: the version of the weights that each forward (F) and backward (B) uses\n{}",
+             to_text(shown, ledger));
+}
+
 }  // namespace
 
 Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
@@ -143,11 +150,15 @@ std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const Action
   return PredictedStep{schedule, simulate(schedule, costs)};
 }
 
-void print_ledger(const StreamPlan& plan) {
-  const Schedule shown = beginning_of(plan);
-  const Ledger ledger = make_ledger(shown, plan.versions);
-  fmt::print("\nLedger: the version of the weights that each forward (F) and backward (B) uses\n{}",
-             to_text(shown, ledger));
+void introduce(const Settings& settings, const StreamPlan& plan) {
+  if (settings.pipeline.versions == "none" && settings.pipeline.version_check) {
+    fmt::print(
+        "--versions none writes over weights that backwards still need. The version check will stop the run; "
+        "--no-version-check lets it go on, with gradients that are wrong\n");
+  }
+  if (settings.run.ledger) {
+    print_ledger(plan);
+  }
 }
 
 void explain_stream(const Settings& settings, const StreamPlan& plan) {

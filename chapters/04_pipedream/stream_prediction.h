@@ -18,8 +18,9 @@ Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log);
 /// The traced beginning of an epoch, as the costs that were measured so far predict it. All ranks call it together.
 std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log);
 
-/// Prints which version each action uses, and the delays, for the first micro-batches of an epoch.
-void print_ledger(const StreamPlan& plan);
+/// Prints what there is to say before a training: a warning of --versions none, and with --ledger which version each
+/// action uses, and the delays, for the first micro-batches of an epoch.
+void introduce(const Settings& settings, const StreamPlan& plan);
 
 /// Prints the stages, the schedule's beginning, its timeline, idle time, versions and memory: in units, or with
 /// --profile in measured seconds and bytes. With --out also writes schedule.csv, ledger.csv, schedule.svg,

@@ -37,7 +37,7 @@ StepCosts measure_step(const Settings& settings, const Topology& topology, const
   bool last = false;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Tensor parameter = parameters[i].second;
-    parameter.on_gradient([&times, &last, i](Tensor&) {
+    parameter.set_gradient_hook([&times, &last, i](Tensor&) {
       if (last) {
         times.gradient_came(i);
       }

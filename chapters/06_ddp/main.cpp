@@ -27,12 +27,13 @@ class SingleAllReduce final : public Replica {
   using Replica::Replica;
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    run_shard(batch, sums, [](bool, const Tensor&) {});
+    forward_backward(batch, sums, [](bool, const Tensor&) {});
 
+    // A sum, not a mean: each image's loss already counts 1 / N, where N is the size of the whole batch.
     const std::vector<Tensor> gradients = gradients_of(parameters_);
     Tensor all = flattened(gradients);  // [all parameters]
     communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });
-    take_values(all, gradients);
+    take_values(all, gradients);  // back into each gradient
     update();
   }
 };
@@ -43,7 +44,7 @@ class AllReducePerParameter final : public Replica {
  public:
   explicit AllReducePerParameter(const Context& context) : Replica(context), comm_thread_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].second.on_gradient([this, i](Tensor& parameter) {
+      parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
         if (last_) {
           times_.gradient_came(i);
           pending_.push_back(comm_thread_.run(
@@ -54,7 +55,7 @@ class AllReducePerParameter final : public Replica {
   }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    run_shard(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
+    forward_backward(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
 
     std::vector<CommThread::Span> spans;
     for (const CommThread::Pending& reduction : pending_) {
@@ -71,7 +72,8 @@ class AllReducePerParameter final : public Replica {
   CommThread comm_thread_;
 };
 
-/// 3. One all-reduce per bucket of gradients that become ready one after the other, as DistributedDataParallel does it
+/// 3. One all-reduce per bucket of gradients that become ready one after the other, as in DistributedDataParallel. The
+/// reducer registers the hooks, and starts a bucket's all-reduce when it has all its gradients
 /// (parallel/data_parallel/reducer.h).
 class BucketedAllReduce final : public Replica {
  public:
@@ -86,7 +88,7 @@ class BucketedAllReduce final : public Replica {
   CompressionMemory* memory() override { return compression_.memory.get(); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    run_shard(batch, sums, [this](bool last, const Tensor& loss) {
+    forward_backward(batch, sums, [this](bool last, const Tensor& loss) {
       reducer_.begin(last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
     });
 
@@ -131,9 +133,10 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
     run.print_notes(topology.pipeline->notes);
   }
   const auto strategy = make_strategy({settings, topology, data, rank});
-  run.restore(strategy->model(), strategy->optimizer(), strategy->memory());  // with --resume from its checkpoint
-  strategy->broadcast_weights();
-  run.predict_by([&] { return strategy->predicted_step(); });
+  // With --resume from a checkpoint; saved after each epoch.
+  run.restore(strategy->model(), strategy->optimizer(), strategy->memory());
+  strategy->broadcast_weights();                               // all replicas start with those of rank 0
+  run.predict_by([&] { return strategy->predicted_step(); });  // shown in trace.json
   MicroBatchLoader train_batches = strategy->loader(LoaderFor::training);
   MicroBatchLoader test_batches = strategy->loader(LoaderFor::testing);
 
@@ -141,7 +144,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
     for (const MicroBatches& batch : epoch.train(train_batches)) {
       strategy->train_step(batch, epoch.train_sums());
     }
-    epoch.set_prediction(strategy->finish_epoch(train_batches.batches()));
+    epoch.set_prediction(strategy->finish_epoch(train_batches.batches()));  // also checks that replicas are equal
     strategy->evaluate(epoch, test_batches);
   }
 }

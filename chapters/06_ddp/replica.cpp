@@ -43,8 +43,8 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
 
 void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
-void Replica::run_shard(const MicroBatches& batch, EpochSums& sums,
-                        const std::function<void(bool last, const Tensor& loss)>& before_backward) {
+void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
+                               const std::function<void(bool last, const Tensor& loss)>& before_backward) {
   times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {

@@ -22,8 +22,8 @@ class Replica : public Strategy {
   /// Forward and backward of this rank's images, micro-batch by micro-batch. Over all ranks the gradients add up to
   /// those of the whole batch: each image counts 1 / N, on whichever rank it is. `before_backward` is told whether this
   /// backward is the last of the step, and gets its loss.
-  void run_shard(const MicroBatches& batch, EpochSums& sums,
-                 const std::function<void(bool last, const Tensor& loss)>& before_backward);
+  void forward_backward(const MicroBatches& batch, EpochSums& sums,
+                        const std::function<void(bool last, const Tensor& loss)>& before_backward);
   /// Calls `collective`, for which the rank waits, and records it in the trace beside the rank's own work.
   void communicate(const char* name, const std::function<void()>& collective);
   /// The optimizer's step, once the gradients are those of the whole batch.
@@ -37,7 +37,7 @@ class Replica : public Strategy {
   std::shared_ptr<Sequential> model_;
   std::unique_ptr<Optimizer> optimizer_;
   NamedTensors parameters_;
-  StepTimes times_;
+  StepTimes times_;  // of forward, backward, reductions and update, for the prediction
 };
 
 }  // namespace stagecoach

@@ -90,6 +90,18 @@ void require_consistent_versions(const Settings& s) {
         "way of --versions none only",
         s.pipeline.versions));
   }
+  if (s.pipeline.schedule == "by-hand" && s.pipeline.versions != "flush") {
+    throw UsageError(
+        fmt::format("--schedule by-hand with --versions {}: the loop by hand flushes the pipeline before each update; "
+                    "give --versions flush, or leave --schedule out",
+                    s.pipeline.versions));
+  }
+  if (s.pipeline.schedule == "by-hand" && s.pipeline.versions != "flush") {
+    throw UsageError(
+        fmt::format("--schedule by-hand with --versions {}: the loop by hand flushes the pipeline before each update; "
+                    "give --versions flush, or leave --schedule out",
+                    s.pipeline.versions));
+  }
   if (s.pipeline.recompute && s.pipeline.versions == "none") {
     throw UsageError(
         "--recompute with --versions none: the forward would run again with the new weights, which the version check "
@@ -230,8 +242,8 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   }
   if (s.pipeline.schedule == "by-hand" && s.pipeline.receives != "ahead") {
     throw UsageError(fmt::format(
-        "--receives {}: the loop by hand posts each receive where it uses it; take --schedule gpipe, or leave it out",
-        s.pipeline.receives));
+        "--receives {}: the loop by hand posts each receive where it uses it; take --schedule {}, or leave it out",
+        s.pipeline.receives, chapter.schedules.front()));
   }
   if (s.training.optimizer == "adam" && s.training.momentum != 0) {
     throw UsageError(fmt::format("--momentum {}: --optimizer adam takes none; leave it out", s.training.momentum));
@@ -246,11 +258,14 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
                     "out",
                     s.world.threads));
   }
-  if (!chapter.schedules.empty() && !s.pipeline.schedule.empty() &&
-      !std::filesystem::is_regular_file(s.pipeline.schedule) &&
-      std::find(chapter.schedules.begin(), chapter.schedules.end(), s.pipeline.schedule) == chapter.schedules.end()) {
-    throw UsageError(fmt::format("--schedule {}: neither a schedule of {} ({}) nor a file", s.pipeline.schedule,
-                                 chapter.program, fmt::join(chapter.schedules, ", ")));
+  const bool is_known =
+      std::find(chapter.schedules.begin(), chapter.schedules.end(), s.pipeline.schedule) != chapter.schedules.end();
+  const bool takes_files = !chapter.flags.contains("versions");  // a file holds one batch
+  if (!chapter.schedules.empty() && !s.pipeline.schedule.empty() && !is_known &&
+      !(takes_files && std::filesystem::is_regular_file(s.pipeline.schedule))) {
+    throw UsageError(fmt::format("--schedule {}: {} a schedule of {} ({}){}", s.pipeline.schedule,
+                                 takes_files ? "neither" : "not", chapter.program, fmt::join(chapter.schedules, ", "),
+                                 takes_files ? " nor a file" : ""));
   }
   if (chapter.flags.contains("ranks") && s.world.device != "cpu" && s.world.device != "cuda") {
     throw UsageError(fmt::format("--device {} names one device; {} ranks take theirs in turn from cpu or cuda",

@@ -80,7 +80,8 @@ class FlagAdder {
       offer("ranks", s_.world.ranks, "Devices that train together");
     }
     if (has("schedule")) {
-      offer("schedule", s_.pipeline.schedule, joined(chapter_.schedules) + ", or a file with a table of actions");
+      offer("schedule", s_.pipeline.schedule,
+            joined(chapter_.schedules) + (has("versions") ? "" : ", or a file with a table of actions"));
     }
     if (has("chunks")) {
       offer("chunks", s_.pipeline.chunks, "Stages per rank (0: two where the schedule takes several)");

@@ -60,7 +60,7 @@ Loader training_loader(const Settings& settings, const Dataset& data, bool pictu
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = settings.training.image_size,
-                       .pictures = pictures,
+                       .images = pictures,
                        .prefetch = prefetches(settings)});
 }
 
@@ -70,7 +70,7 @@ Loader test_loader(const Settings& settings, const Dataset& data, bool pictures,
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = settings.training.image_size,
-                       .pictures = pictures,
+                       .images = pictures,
                        .prefetch = prefetches(settings)});
 }
 

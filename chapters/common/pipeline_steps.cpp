@@ -38,14 +38,13 @@ void run_step(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, E
   const bool is_whole = static_cast<int>(batch.sizes.size()) == plan.schedule.microbatches;
   const Schedule rest = is_whole ? Schedule{} : schedule_for(plan, batch);  // a last batch with fewer images
   const Schedule& schedule = is_whole ? plan.schedule : rest;
-  const auto& actions = schedule.ranks[static_cast<std::size_t>(pipeline.rank())];
   const Hooks hooks{
-      .see_scores = [&](int i, const Tensor& loss,
+      .see_logits = [&](int i, const Tensor& loss,
                         const Tensor& logits) { sums.add(loss, logits, batch.labels[static_cast<std::size_t>(i)]); },
       .reduce =
-          [&](std::size_t action_index) {
+          [&](const Action& reduction) {
             if (reduce) {
-              reduce(actions[action_index].stage);
+              reduce(reduction.stage);
             }
           }};
   pipeline.run(schedule, data_of(batch), hooks);
@@ -62,7 +61,7 @@ void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoad
   pipeline.train(false);
   const Schedule forwards = forwards_of(plan.schedule);
   for (const MicroBatches& batch : epoch.test(loader)) {
-    const Hooks hooks{.see_scores = [&](int i, const Tensor&, const Tensor& logits) {
+    const Hooks hooks{.see_logits = [&](int i, const Tensor&, const Tensor& logits) {
       count_correct(logits, batch.labels[static_cast<std::size_t>(i)], epoch.test_sums().correct);
     }};
     if (const auto count = static_cast<int>(batch.sizes.size()); count == forwards.microbatches) {

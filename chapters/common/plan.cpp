@@ -73,11 +73,16 @@ Transport transport_named(const std::string& name) {
 
 }  // namespace
 
+bool is_by_hand(const Settings& settings) { return settings.pipeline.schedule == "by-hand"; }
+
+int receives_of(const Settings& settings) {
+  return is_by_hand(settings) ? 0 : receives_from_text(settings.pipeline.receives);
+}
+
 Schedule lower_for(const Settings& settings, const Schedule& computations) {
   const ScheduleKind* kind = find_schedule(settings.pipeline.schedule);  // none, if it is a file
-  const bool is_by_hand = settings.pipeline.schedule == "by-hand";  // the loop of chapter 3 receives what it uses next
-  Schedule schedule = lower(computations, {.receives = is_by_hand ? 0 : receives_from_text(settings.pipeline.receives),
-                                           .sends_wait = kind != nullptr && kind->sends_wait});
+  Schedule schedule =
+      lower(computations, {.receives = receives_of(settings), .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(fmt::format(
         "--receives {} with --schedule {}: {}. Post receives earlier (--receives ahead), or take foldx_fifo, the same "

@@ -35,6 +35,9 @@ struct Plan {
   int last_rank() const { return schedule.stage_to_rank.back(); }
 };
 
+/// Whether the chapter runs the loop that it writes out, in place of a table. That loop posts each receive at its use.
+bool is_by_hand(const Settings& settings);
+
 /// What the flags ask for: --ranks, --chunks, --group, --split, --balance. `schedule` is a name that make_schedule
 /// knows, or a file. Throws UsageError where that cannot be, and says what can.
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule);
@@ -49,7 +52,9 @@ std::vector<LayerProfile> measure_layers(const Settings& settings, const World& 
 /// Layers a stage, by --split or --balance; `replicas` are those of each stage, one each if empty.
 Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
                const std::vector<int>& replicas = {});
-/// `computations` with the messages that they need, as --receives says.
+/// How many receives a rank may have posted (see LowerOptions): what --receives says.
+int receives_of(const Settings& settings);
+/// `computations` with the messages that they need.
 Schedule lower_for(const Settings& settings, const Schedule& computations);
 /// Fills in what follows from the plan's split and schedule: its shapes and layers.
 void place_layers(Plan& plan, const Settings& settings, const Sequential& model);

@@ -27,7 +27,7 @@ constexpr double kNoticed = 1.005;  // a speed-up that two digits show
 
 /// The idle share of a step in theory, where it has a formula that holds.
 std::string theory(const Settings& settings, const Plan& plan) {
-  const std::string name = settings.pipeline.schedule == "by-hand" ? "gpipe" : settings.pipeline.schedule;
+  const std::string name = is_by_hand(settings) ? "gpipe" : settings.pipeline.schedule;
   const auto formula = idle_formula(name, plan.world.ranks, plan.schedule.microbatches, settings.pipeline.chunks);
   if (!formula) {
     return "none: this table is your own";

@@ -116,7 +116,7 @@ class Epoch {
   void stop_if_refused();
   /// When a stop was asked for: saves and throws Interrupted, on all ranks at the same step.
   void stop_if_asked();
-  /// WaitMode for the device, and ends the time of the training.
+  /// Waits for the device, and ends the time of the training.
   void finish_training();
   void start_test();
   void add_test_images(std::int64_t images) { run_.meter_.add_test_images(images); }

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/device.h"
-#include "datasets/picture.h"
-#include "parallel/data_parallel/bucket_layout.h"
+#include "datasets/image.h"
+#include "parallel/data_parallel/buckets.h"
 
 namespace stagecoach {
 

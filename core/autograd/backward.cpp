@@ -39,18 +39,19 @@ NodeSet nodes_below(std::vector<std::shared_ptr<Node>> open) {
 Tensor upstream_gradient(const Tensor& output, const Tensor& grad) {
   STAGECOACH_CHECK(output.defined() && output.grad_node(), "backward: {} has no recorded history", describe(output));
   if (!grad.defined()) {
-    STAGECOACH_CHECK(output.numel() == 1, "backward: {} is no scalar, so an upstream gradient is needed",
+    STAGECOACH_CHECK(output.numel() == 1, "backward: expected a scalar or an upstream gradient, got {} alone",
                      describe(output));
     return Tensor::full(output.shape(), 1, output.dtype(), output.device());
   }
   STAGECOACH_CHECK(grad.shape() == output.shape() && grad.dtype() == output.dtype() && grad.device() == output.device(),
-                   "backward: upstream gradient {} for output {}", describe(grad), describe(output));
+                   "backward: expected an upstream gradient like the output {}, got {}", describe(output),
+                   describe(grad));
   return grad;
 }
 
-/// sum + gradient. Gradients are handed on without copying, so `sum` may be seen elsewhere too.
+/// sum + gradient. Gradients are passed on without copying, so `sum` may have other handles.
 Tensor summed(Tensor sum, const Tensor& gradient) {
-  if (sum.is_only_handle()) {
+  if (sum.is_donatable()) {
     kernels(sum.device()).add_scaled(gradient, 1, sum);
     return sum;
   }
@@ -64,12 +65,14 @@ bool is_one_of(const Tensor& leaf, std::span<const Tensor> tensors) {
          std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) { return leaf.is_same(tensor); });
 }
 
-bool any(const Wanted& wanted) { return std::find(wanted.begin(), wanted.end(), true) != wanted.end(); }
+bool any(const NeedsInputGrad& needs_input_grad) {
+  return std::find(needs_input_grad.begin(), needs_input_grad.end(), true) != needs_input_grad.end();
+}
 
-/// One walk. It runs nodes last-recorded-first, and so meets a node only after everything made from it.
+/// One pass over the graph. It runs nodes last-recorded-first, so each after everything that was made from it.
 class Walk {
  public:
-  /// What comes to leaves is added at once, or goes into `held`.
+  /// Gradients of leaves are added at once, or collected in `held`.
   explicit Walk(HeldGradients* held = nullptr) : held_(held) {}
 
   /// Announces one contribution to a leaf, so that its hook is called after the last.
@@ -97,21 +100,22 @@ class Walk {
     return {first.key(), std::move(first.mapped())};
   }
 
-  /// Runs `node` and hands its gradients on: to earlier nodes, or into leaves.
-  void run(Node& node, const Tensor& grad_output, const Wanted& wanted) {
-    STAGECOACH_CHECK(!node.released(),
-                     "backward of {}: its graph was already used and freed; run the forward again, or keep the graph",
-                     node.name());
-    if (!any(wanted)) {
+  /// Runs `node` and passes its gradients on: to earlier nodes, or to leaves.
+  void run(Node& node, const Tensor& grad_output, const NeedsInputGrad& needs_input_grad) {
+    STAGECOACH_CHECK(
+        !node.released(),
+        "backward of {}: its graph was already used and freed; run the forward again, or pass RetainGraph::yes",
+        node.name());
+    if (!any(needs_input_grad)) {
       return;
     }
     Gradients gradients;
     {
       const Span span(node.name(), "backward");
-      gradients = node.backward(grad_output, wanted);
+      gradients = node.backward(grad_output, needs_input_grad);
     }
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (wanted[i]) {
+    for (std::size_t i = 0; i < needs_input_grad.size(); ++i) {
+      if (needs_input_grad[i]) {
         STAGECOACH_CHECK(gradients[i].defined(), "backward of {}: no gradient for input {}", node.name(), i);
         hand_on(std::exchange(gradients[i], {}), node.edges()[i]);
       }
@@ -141,21 +145,21 @@ class Walk {
   std::unordered_map<const void*, int> expected_;
 };
 
-Wanted all_that_need(const Node& node) {
-  Wanted wanted;
+NeedsInputGrad all_that_need(const Node& node) {
+  NeedsInputGrad needs_input_grad;
   for (const auto& edge : node.edges()) {
-    wanted.push_back(edge.needs_grad());
+    needs_input_grad.push_back(edge.needs_grad());
   }
-  return wanted;
+  return needs_input_grad;
 }
 
-/// Which edges of each node lie on a path to one of `inputs`.
-std::unordered_map<const Node*, Wanted> edges_leading_to(std::span<const Tensor> inputs, const NodeSet& nodes) {
-  std::unordered_map<const Node*, Wanted> leading;
+/// Which edges of each node are on a path to one of `inputs`.
+std::unordered_map<const Node*, NeedsInputGrad> edges_leading_to(std::span<const Tensor> inputs, const NodeSet& nodes) {
+  std::unordered_map<const Node*, NeedsInputGrad> leading;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {  // first recorded first: inputs before users
-    Wanted& wanted = leading[node->get()];
+    NeedsInputGrad& needs_input_grad = leading[node->get()];
     for (const auto& edge : (*node)->edges()) {
-      wanted.push_back(is_one_of(edge.leaf, inputs) || (edge.node && any(leading.at(edge.node.get()))));
+      needs_input_grad.push_back(is_one_of(edge.leaf, inputs) || (edge.node && any(leading.at(edge.node.get()))));
     }
   }
   return leading;
@@ -163,7 +167,7 @@ std::unordered_map<const Node*, Wanted> edges_leading_to(std::span<const Tensor>
 
 }  // namespace
 
-void backward(const Tensor& output, const Tensor& grad, Graph graph) {
+void backward(const Tensor& output, const Tensor& grad, RetainGraph retain_graph) {
   const NoGrad no_grad;
   const Tensor upstream = upstream_gradient(output, grad);
   Walk walk;
@@ -172,14 +176,14 @@ void backward(const Tensor& output, const Tensor& grad, Graph graph) {
   while (walk.next() != nullptr) {
     const auto [node, grad_output] = walk.take();
     walk.run(*node, grad_output, all_that_need(*node));
-    if (graph == Graph::release) {
+    if (retain_graph == RetainGraph::no) {
       node->release();
     }
   }
 }
 
 DeferredGradients backward_inputs(const Tensor& output, const Tensor& grad, std::span<const Tensor> inputs,
-                                  Graph graph) {
+                                  RetainGraph retain_graph) {
   const NoGrad no_grad;
   const Tensor upstream = upstream_gradient(output, grad);
   const NodeSet nodes = nodes_below({output.grad_node()});
@@ -193,19 +197,19 @@ DeferredGradients backward_inputs(const Tensor& output, const Tensor& grad, std:
     }
   }
   DeferredGradients deferred;
-  deferred.graph_ = graph;
+  deferred.retain_graph_ = retain_graph;
   walk.add(output.grad_node(), upstream);
   while (walk.next() != nullptr) {
     const auto [node, grad_output] = walk.take();
-    const Wanted& now = leading.at(node.get());
+    const NeedsInputGrad& now = leading.at(node.get());
     walk.run(*node, grad_output, now);
-    Wanted later = all_that_need(*node);
+    NeedsInputGrad later = all_that_need(*node);
     for (std::size_t i = 0; i < later.size(); ++i) {
       later[i] = later[i] && !now[i];
     }
     if (any(later)) {
       deferred.owed_.push_back({node, grad_output, std::move(later)});
-    } else if (graph == Graph::release) {
+    } else if (retain_graph == RetainGraph::no) {
       node->release();
     }
   }
@@ -225,11 +229,11 @@ void DeferredGradients::run_into(HeldGradients* held) {
   Walk walk(held);
   std::vector<std::shared_ptr<Node>> below;
   for (const Owed& owed : owed_) {
-    for (std::size_t i = 0; i < owed.wanted.size(); ++i) {
+    for (std::size_t i = 0; i < owed.needs_input_grad.size(); ++i) {
       const auto& edge = owed.node->edges()[i];
-      if (owed.wanted[i] && edge.leaf.defined()) {
+      if (owed.needs_input_grad[i] && edge.leaf.defined()) {
         walk.expect(edge.leaf);
-      } else if (owed.wanted[i]) {
+      } else if (owed.needs_input_grad[i]) {
         below.push_back(edge.node);
       }
     }
@@ -243,13 +247,13 @@ void DeferredGradients::run_into(HeldGradients* held) {
     if (owed_first) {
       Owed owed = std::exchange(owed_[done++], {});
       node = owed.node;
-      walk.run(*node, owed.grad_output, owed.wanted);
+      walk.run(*node, owed.grad_output, owed.needs_input_grad);
     } else {
       const auto [interior, grad_output] = walk.take();
       node = interior;
       walk.run(*node, grad_output, all_that_need(*node));
     }
-    if (graph_ == Graph::release) {
+    if (retain_graph_ == RetainGraph::no) {
       node->release();
     }
   }

@@ -12,7 +12,7 @@ void accumulate_leaf(Tensor gradient, Tensor leaf) {
   if (sum.defined()) {
     kernels(sum.device()).add_scaled(gradient, 1, sum);
   } else {
-    leaf.set_grad(gradient.is_only_handle() ? gradient : gradient.clone());
+    leaf.set_grad(gradient.is_donatable() ? gradient : gradient.clone());
   }
 }
 

@@ -11,9 +11,9 @@
 
 namespace stagecoach {
 
-/// Which of a node's inputs a backward call wants a gradient for, by position.
-using Wanted = std::vector<bool>;
-/// One gradient an input, by position; undefined where none was wanted.
+/// Whether a backward call computes the gradient of an input, by position.
+using NeedsInputGrad = std::vector<bool>;
+/// One gradient per input, by position; undefined where none is needed.
 using Gradients = std::vector<Tensor>;
 
 /// Every operation has one output. Its node lives as long as the output, or an operation made from it, does.
@@ -25,9 +25,9 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// The gradients of the wanted inputs (at least one), given that of the output (same shape as the output).
-  /// May be called more than once, each time for other inputs.
-  virtual Gradients backward(const Tensor& grad_output, const Wanted& wanted) = 0;
+  /// Returns the gradients of the inputs that need one (at least one), given that of the output (same shape as the
+  /// output). May be called more than once, each time for other inputs.
+  virtual Gradients backward(const Tensor& grad_output, const NeedsInputGrad& needs_input_grad) = 0;
 
   const char* name() const { return name_; }
   /// Rises with every node made, so inputs always come before what was made from them.

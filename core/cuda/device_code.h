@@ -1,18 +1,47 @@
 #pragma once
 /// @file
-/// What every `.cu` file begins with: the language of device code, and `launch`. On a GPU it is that of nvcc
-/// (gpu/device_code.h); in the preset `emulated` the same sources are plain C++ (emulation/device_code.h).
+/// What every `.cu` file begins with: `launch`, and what device code needs besides the language of nvcc. In the preset
+/// `emulated` the same sources are plain C++, and a header of tests/emulation takes the place of this one.
 ///
 /// Both forms define
+///   kIsEmulated: whether kernels run on the CPU,
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
-///   wait_for_earlier_kernels(), with which every kernel begins: see core/cuda/overlap.h,
-///   load_if(inside, address, outside = 0): the value there, in the GPU's memory, or `outside`,
-///   STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first.
+///   predicated_load(inside, address, outside = 0): the value there, in the GPU's memory, or `outside` (a predicated
+///   load), STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first.
+
+#include <cuda_runtime.h>
+
+#include <type_traits>
 
 #include "core/cuda/check.h"
 
-#ifdef STAGECOACH_EMULATED
-#include "core/cuda/emulation/device_code.h"
-#else
-#include "core/cuda/gpu/device_code.h"
+#define STAGECOACH_SHARED(Type, name) __shared__ Type name
+
+namespace stagecoach::cuda {
+
+inline constexpr bool kIsEmulated = false;
+
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            std::type_identity_t<Parameters>... arguments) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  const void* code = reinterpret_cast<const void*>(kernel);
+  if (const cudaError_t error = cudaLaunchKernel(code, grid, block, pointers, shared_bytes, stream);
+      error != cudaSuccess) {
+    launch_failed(error, code, grid, block, shared_bytes);
+  }
+}
+
+}  // namespace stagecoach::cuda
+
+#ifdef __CUDACC__
+namespace stagecoach::cuda {
+
+template <class T>
+__device__ T predicated_load(bool inside, const T* address, T outside = 0) {
+  __builtin_assume(__isGlobal(address));  // else each load might have to ask which memory it is
+  return inside ? *address : outside;
+}
+
+}  // namespace stagecoach::cuda
 #endif

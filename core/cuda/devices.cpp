@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <string>
 
-#include "core/cuda/check.h"
+#include "core/cuda/device_code.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 
@@ -40,12 +39,12 @@ std::string obstacle(int& count) {
 
 namespace {
 
-/// How many GPUs there are; `wanted` is what the error says.
-int require_gpus(const std::string& wanted) {
+/// How many GPUs there are; the error names `requested`.
+int require_gpus(const std::string& requested) {
   int count = 0;
   if (const std::string why = obstacle(count); !why.empty()) {
     cudaGetLastError();
-    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", wanted, why));
+    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", requested, why));
   }
   return count;
 }
@@ -77,7 +76,6 @@ std::string description(Device device) {
 namespace {
 
 std::atomic<bool> tf32_allowed{false};
-std::atomic<bool> overlap{std::getenv("STAGECOACH_NO_OVERLAP") == nullptr};
 
 }  // namespace
 
@@ -92,15 +90,6 @@ bool uses_tf32(Device device) {
   return major >= 8;
 }
 
-void allow_overlap(bool on) { overlap = on; }
-bool overlap_allowed() { return overlap; }
-
-bool is_emulated() {
-#ifdef STAGECOACH_EMULATED
-  return true;
-#else
-  return false;
-#endif
-}
+bool is_emulated() { return kIsEmulated; }
 
 }  // namespace stagecoach::cuda

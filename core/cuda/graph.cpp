@@ -1,7 +1,6 @@
 #include <utility>
 
 #include "core/cuda/memory.h"
-#include "core/cuda/overlap.h"
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
@@ -68,7 +67,6 @@ std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& 
                                             "the recording on " + to_string(device));
   GraphHandle graph;
   {
-    const Overlap overlap(device);
     Recording recording(stream);
     const AllocateFrom from(device, memory);
     work();

@@ -33,7 +33,7 @@ class InsistWhileRecording {
 
 }  // namespace
 
-void* DeviceMemory::acquire(std::size_t bytes) {
+void* DeviceMemory::allocate(std::size_t bytes) {
   select(device_);
   const InsistWhileRecording insist;
   void* memory = nullptr;
@@ -41,7 +41,7 @@ void* DeviceMemory::acquire(std::size_t bytes) {
   return unless_exhausted(error, memory, "cudaMalloc(&memory, bytes)");
 }
 
-void DeviceMemory::give_back(void* memory) {
+void DeviceMemory::deallocate(void* memory) {
   select(device_);
   const InsistWhileRecording insist;
   STAGECOACH_CUDA(cudaFree(memory));  // waits for the work that still uses it
@@ -60,14 +60,14 @@ std::optional<std::size_t> DeviceMemory::free_bytes() const {
   return left;
 }
 
-void* PinnedMemory::acquire(std::size_t bytes) {
+void* PinnedMemory::allocate(std::size_t bytes) {
   const InsistWhileRecording insist;
   void* memory = nullptr;
   const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
   return unless_exhausted(error, memory, "cudaHostAlloc(&memory, bytes, cudaHostAllocPortable)");
 }
 
-void PinnedMemory::give_back(void* memory) { STAGECOACH_CUDA(cudaFreeHost(memory)); }
+void PinnedMemory::deallocate(void* memory) { STAGECOACH_CUDA(cudaFreeHost(memory)); }
 
 const std::shared_ptr<Allocator>& pinned_allocator(Device device) {
   select(device);

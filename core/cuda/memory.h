@@ -11,8 +11,8 @@ namespace stagecoach::cuda {
 class DeviceMemory final : public MemorySource {
  public:
   explicit DeviceMemory(Device device) : device_(device) {}
-  void* acquire(std::size_t bytes) override;
-  void give_back(void* memory) override;
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* memory) override;
   bool is_host_memory() const override;
   std::optional<std::size_t> free_bytes() const override;
 
@@ -23,16 +23,16 @@ class DeviceMemory final : public MemorySource {
 /// Page-locked memory of the CPU, which a GPU copies from and to by itself.
 class PinnedMemory final : public MemorySource {
  public:
-  void* acquire(std::size_t bytes) override;
-  void give_back(void* memory) override;
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* memory) override;
 };
 
 /// Memory that another allocator gives: that of a recording, which is the device's after all.
 class MemoryOf final : public MemorySource {
  public:
   explicit MemoryOf(std::shared_ptr<Allocator> owner, bool is_host) : owner_(std::move(owner)), is_host_(is_host) {}
-  void* acquire(std::size_t bytes) override { return owner_->allocate(bytes); }
-  void give_back(void* memory) override { owner_->release(memory); }
+  void* allocate(std::size_t bytes) override { return owner_->allocate(bytes); }
+  void deallocate(void* memory) override { owner_->release(memory); }
   bool is_host_memory() const override { return is_host_; }
 
  private:

@@ -52,8 +52,8 @@ cudaStream_t compute_stream(Device device) { return queues(device).compute.get()
 
 cudaStream_t raw(const Stream& stream) {
   STAGECOACH_CHECK(stream.id == Stream::kCompute || stream.id == Stream::kCopies,
-                   "stream {} of {}: there are {} (compute) and {} (copies)", stream.id, to_string(stream.device),
-                   Stream::kCompute, Stream::kCopies);
+                   "stream {} of {} does not exist: expected {} (compute) or {} (copies)", stream.id,
+                   to_string(stream.device), Stream::kCompute, Stream::kCopies);
   const Queues& found = queues(stream.device);
   return stream.id == Stream::kCompute ? found.compute.get() : found.copies.get();
 }

@@ -1,33 +1,35 @@
 #include "core/kernels/kernels.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+
 #include "core/cuda_backend.h"
-#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/error.h"
+#include "core/kernels/groups.h"
 
 namespace stagecoach {
 
-void Kernels::linear_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight,
-                                          Tensor& grad_bias) const {
-  if (grad_weight.defined()) {
-    linear_grad_weight(grad_y, x, grad_weight);
+Kernels make_table(const char* backend, std::initializer_list<AddRows*> groups) {
+  Kernels table{};
+  for (AddRows* add_rows : groups) {
+    add_rows(table);
   }
-  if (grad_bias.defined()) {
-    channel_sums(grad_y, grad_bias);
-  }
-}
-
-void Kernels::conv2d_grad_weight_and_bias(const Tensor& grad_y, const Tensor& x, const Window& window,
-                                          Tensor& grad_weight, Tensor& grad_bias) const {
-  if (grad_weight.defined()) {
-    conv2d_grad_weight(grad_y, x, window, grad_weight);
-  }
-  if (grad_bias.defined()) {
-    channel_sums(grad_y, grad_bias);
-  }
+  using Row = void (*)();
+  const auto rows = std::bit_cast<std::array<Row, sizeof(Kernels) / sizeof(Row)>>(table);
+  const auto empty = std::find(rows.begin(), rows.end(), nullptr);
+  STAGECOACH_CHECK(empty == rows.end(),
+                   "kernels of {0}: expected a function in every row, got none in row {1} of {2} (see "
+                   "core/kernels/kernels.h); fill it in core/kernels/{0}",
+                   backend, empty - rows.begin() + 1, rows.size());
+  return table;
 }
 
 const Kernels& kernels(Device device) {
-  static const CpuKernels cpu;
-  return device.type == DeviceType::cpu ? cpu : cuda::kernels();
+  using namespace cpu;
+  static const Kernels table = make_table("cpu", {add_batch_norm, add_conv2d, add_elementwise, add_images, add_linear,
+                                                  add_losses, add_optimizer_steps, add_pool, add_softmax});
+  return device.type == DeviceType::cpu ? table : cuda::kernels();
 }
 
 }  // namespace stagecoach

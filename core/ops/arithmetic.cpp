@@ -8,16 +8,16 @@ namespace {
 class AddNode final : public Node {
  public:
   AddNode(const Tensor& a, const Tensor& b) : Node("add", {a, b}) {}
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
-    return {wanted[0] ? grad : Tensor(), wanted[1] ? grad : Tensor()};
+  Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
+    return {needs_input_grad[0] ? grad : Tensor(), needs_input_grad[1] ? grad : Tensor()};
   }
 };
 
 class ScaleNode final : public Node {
  public:
   ScaleNode(const Tensor& x, double factor) : Node("scale", {x}), factor_(factor) {}
-  Gradients backward(const Tensor& grad, const Wanted&) override {
-    Tensor grad_x = empty_beside(grad, grad.shape());
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_x = empty_like(grad, grad.shape());
     kernels(grad.device()).scale(grad, factor_, grad_x);
     return {grad_x};
   }
@@ -31,8 +31,8 @@ class ScaleNode final : public Node {
 Tensor add(const Tensor& a, const Tensor& b) {
   const Span span("add", "forward");
   const Shape shape = add_shape(a.shape(), b.shape());
-  check_beside("add", a, b);
-  Tensor sum = empty_beside(a, shape);
+  check_matches("add", a, b);
+  Tensor sum = empty_like(a, shape);
   kernels(a.device()).add(a, b, sum);
   if (should_record({&a, &b})) {
     sum.set_grad_node(std::make_shared<AddNode>(a, b));
@@ -42,7 +42,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
 
 Tensor scale(const Tensor& x, double factor) {
   const Span span("scale", "forward");
-  Tensor y = empty_beside(x, x.shape());
+  Tensor y = empty_like(x, x.shape());
   kernels(x.device()).scale(x, factor, y);
   if (should_record({&x})) {
     y.set_grad_node(std::make_shared<ScaleNode>(x, factor));
@@ -52,7 +52,7 @@ Tensor scale(const Tensor& x, double factor) {
 
 void accumulate(const Tensor& x, Tensor& sum) {
   STAGECOACH_CHECK(x.dims() == 0 && sum.dims() == 0 && sum.dtype() == DType::float64 && sum.device() == x.device(),
-                   "accumulate: {} into {} (wanted [] into float64 [] beside it)", describe(x), describe(sum));
+                   "accumulate: expected [] into float64 [] on its device, got {} into {}", describe(x), describe(sum));
   kernels(x.device()).accumulate(x, sum);
 }
 

@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-/// What a channel is normalised by, and how many values it was made of.
+/// What a channel is normalised by, and the number of values that it was computed from.
 struct Statistics {
   Tensor mean;      // [C]
   Tensor variance;  // [C]
@@ -15,25 +15,25 @@ struct Statistics {
 };
 
 void require_a_spread(std::int64_t count, const Tensor& x) {
-  STAGECOACH_CHECK(count > 1, "batch_norm: training needs more than one value a channel, not {}; input is {}", count,
-                   describe(x));
+  STAGECOACH_CHECK(count > 1, "batch_norm: expected at least two values per channel in training, got {} in input {}",
+                   count, describe(x));
 }
 
 Statistics statistics_of(const Tensor& x) {
   const std::int64_t count = x.numel() / x.size(1);
   require_a_spread(count, x);
-  Statistics batch{empty_beside(x, {x.size(1)}), empty_beside(x, {x.size(1)}), count};
+  Statistics batch{empty_like(x, {x.size(1)}), empty_like(x, {x.size(1)}), count};
   kernels(x.device()).batch_statistics(x, batch.mean, batch.variance);
   return batch;
 }
 
-/// Those of a batch of which x is one part. Two passes, as over one part: the squares wait for the mean of all. A part
-/// without samples adds zeros.
+/// The statistics of a batch of which x is one part. Two passes, as over one part: the squares need the mean of the
+/// whole. A part without samples adds zeros.
 Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor&)>& sum_over_ranks) {
   const Kernels& on = kernels(x.device());
   const std::int64_t channels = x.size(1);
-  Tensor sums = empty_beside(x, {channels + 1});  // of each channel's values, and last how many those are:
-  Tensor number = sums.narrow(channels, 1);       // in float32 exact up to 2^24, and to 7 digits above
+  Tensor sums = empty_like(x, {channels + 1});  // of each channel's values, and last how many those are:
+  Tensor number = sums.narrow(channels, 1);     // in float32 exact up to 2^24, and to 7 digits above
   Tensor mean = sums.narrow(0, channels);
   on.channel_sums(x, mean);
   number.fill(static_cast<double>(x.numel() / channels));
@@ -42,7 +42,7 @@ Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor
   require_a_spread(count, x);
   const double share = 1 / static_cast<double>(count);
   on.scale(mean, share, mean);
-  Tensor variance = empty_beside(x, {channels});
+  Tensor variance = empty_like(x, {channels});
   on.squared_deviations(x, mean, variance);
   sum_over_ranks(variance);
   on.scale(variance, share, variance);
@@ -52,34 +52,34 @@ Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor
 class BatchNormNode final : public Node {
  public:
   BatchNormNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Statistics& statistics,
-                const Tensor& inverse_deviation, const BatchNormSettings& settings)
+                const Tensor& rstd, const BatchNormSettings& settings)
       : Node("batch_norm", {x, weight, bias}), settings_(settings), count_(statistics.count) {
     save("input", x);
     save("weight", weight);
     save("mean", statistics.mean);
-    save("inverse_deviation", inverse_deviation);
+    save("rstd", rstd);
   }
 
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+  Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
     const Kernels& on = kernels(grad.device());
     const Tensor x = saved("input");
     const Tensor mean = saved("mean");
-    const Tensor inverse_deviation = saved("inverse_deviation");
+    const Tensor rstd = saved("rstd");
     const bool statistics_vary = settings_.training;
     Gradients gradients(3);
-    if (wanted[1] || wanted[2] || statistics_vary) {
-      gradients[1] = empty_beside(grad, {x.size(1)});
-      gradients[2] = empty_beside(grad, {x.size(1)});
-      on.batch_norm_grad_weight(grad, x, mean, inverse_deviation, gradients[1], gradients[2]);
+    if (needs_input_grad[1] || needs_input_grad[2] || statistics_vary) {
+      gradients[1] = empty_like(grad, {x.size(1)});
+      gradients[2] = empty_like(grad, {x.size(1)});
+      on.batch_norm_grad_weight(grad, x, mean, rstd, gradients[1], gradients[2]);
     }
-    if (wanted[0]) {
-      gradients[0] = empty_beside(grad, x.shape());
+    if (needs_input_grad[0]) {
+      gradients[0] = empty_like(grad, x.shape());
       if (statistics_vary) {
         const auto [weight_total, bias_total] = over_the_batch(gradients[1], gradients[2]);
-        on.batch_norm_grad_input_of_batch(grad, x, mean, inverse_deviation, saved("weight"), weight_total, bias_total,
-                                          count_, gradients[0]);
+        on.batch_norm_grad_input_of_batch(grad, x, mean, rstd, saved("weight"), weight_total, bias_total, count_,
+                                          gradients[0]);
       } else {
-        on.batch_norm_grad_input(grad, inverse_deviation, saved("weight"), gradients[0]);
+        on.batch_norm_grad_input(grad, rstd, saved("weight"), gradients[0]);
       }
     }
     return gradients;
@@ -92,7 +92,7 @@ class BatchNormNode final : public Node {
       return {grad_weight, grad_bias};
     }
     const std::int64_t channels = grad_weight.size(0);
-    Tensor totals = empty_beside(grad_weight, {2 * channels});
+    Tensor totals = empty_like(grad_weight, {2 * channels});
     Tensor weight_total = totals.narrow(0, channels);
     Tensor bias_total = totals.narrow(channels, channels);
     weight_total.copy_from(grad_weight);
@@ -118,7 +118,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
        {&weight, &bias, static_cast<const Tensor*>(&running_mean), static_cast<const Tensor*>(&running_variance)}) {
     STAGECOACH_CHECK(each->defined() && each->shape() == channels, "batch_norm: {} does not fit input {}",
                      describe(*each), describe(x));
-    check_beside("batch_norm", x, *each);
+    check_matches("batch_norm", x, *each);
   }
   const Kernels& on = kernels(x.device());
   Statistics by{running_mean, running_variance, 0};
@@ -128,12 +128,12 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
       on.update_running_statistics(by.mean, by.variance, settings.momentum, by.count, running_mean, running_variance);
     }
   }
-  Tensor inverse_deviation = empty_beside(x, channels);
-  on.inverse_deviation(by.variance, settings.epsilon, inverse_deviation);
-  Tensor y = empty_beside(x, shape);
-  on.batch_norm(x, by.mean, inverse_deviation, weight, bias, y);
+  Tensor rstd = empty_like(x, channels);
+  on.rstd(by.variance, settings.epsilon, rstd);
+  Tensor y = empty_like(x, shape);
+  on.batch_norm(x, by.mean, rstd, weight, bias, y);
   if (should_record({&x, &weight, &bias})) {
-    y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, by, inverse_deviation, settings));
+    y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, by, rstd, settings));
   }
   return y;
 }

@@ -8,35 +8,32 @@ namespace {
 class Conv2dNode final : public Node {
  public:
   Conv2dNode(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window)
-      : Node("conv2d", {x, weight, bias}), window_(window), has_bias_(bias.defined()) {
+      : Node("conv2d", {x, weight, bias}), window_(window) {
     save("input", x);
     save("weight", weight);
   }
 
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+  Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
     const Kernels& on = kernels(grad.device());
     Gradients gradients(3);
-    if (wanted[0]) {
-      gradients[0] = empty_beside(grad, saved("input").shape());
+    if (needs_input_grad[0]) {
+      gradients[0] = empty_like(grad, saved("input").shape());
       on.conv2d_grad_input(grad, saved("weight"), window_, gradients[0]);
     }
-    if (wanted[1]) {
-      gradients[1] = empty_beside(grad, saved("weight").shape());
+    if (needs_input_grad[1]) {
+      gradients[1] = empty_like(grad, saved("weight").shape());
     }
-    if (wanted[2]) {
-      gradients[2] = empty_beside(grad, {grad.size(1)});
+    if (needs_input_grad[2]) {
+      gradients[2] = empty_like(grad, {grad.size(1)});
     }
-    if (has_bias_ && (wanted[1] || wanted[2])) {
-      on.conv2d_grad_weight_and_bias(grad, saved("input"), window_, gradients[1], gradients[2]);
-    } else if (wanted[1]) {
-      on.conv2d_grad_weight(grad, saved("input"), window_, gradients[1]);
+    if (needs_input_grad[1] || needs_input_grad[2]) {
+      on.conv2d_grad_weight(grad, saved("input"), window_, gradients[1], gradients[2]);
     }
     return gradients;
   }
 
  private:
   Window window_;
-  bool has_bias_;
 };
 
 }  // namespace
@@ -44,12 +41,12 @@ class Conv2dNode final : public Node {
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dSettings& settings) {
   const Span span("conv2d", "forward");
   const Shape shape = conv2d_shape(x.shape(), weight.shape(), settings);
-  STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)}, "conv2d: bias {} does not fit weight {}",
-                   describe(bias), describe(weight));
+  STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)},
+                   "conv2d: bias {} does not fit weight {}: expected [O]", describe(bias), describe(weight));
   const Window window{weight.size(2), settings.stride, settings.padding};
-  check_beside("conv2d", x, weight);
-  check_beside("conv2d", x, bias);
-  Tensor y = empty_beside(x, shape);
+  check_matches("conv2d", x, weight);
+  check_matches("conv2d", x, bias);
+  Tensor y = empty_like(x, shape);
   kernels(x.device()).conv2d(x, weight, bias, window, y);
   if (should_record({&x, &weight, &bias})) {
     y.set_grad_node(std::make_shared<Conv2dNode>(x, weight, bias, window));

@@ -7,35 +7,29 @@ namespace {
 
 class LinearNode final : public Node {
  public:
-  LinearNode(const Tensor& x, const Tensor& weight, const Tensor& bias)
-      : Node("linear", {x, weight, bias}), has_bias_(bias.defined()) {
+  LinearNode(const Tensor& x, const Tensor& weight, const Tensor& bias) : Node("linear", {x, weight, bias}) {
     save("input", x);
     save("weight", weight);
   }
 
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+  Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
     const Kernels& on = kernels(grad.device());
     Gradients gradients(3);
-    if (wanted[0]) {
-      gradients[0] = empty_beside(grad, saved("input").shape());
+    if (needs_input_grad[0]) {
+      gradients[0] = empty_like(grad, saved("input").shape());
       on.linear_grad_input(grad, saved("weight"), gradients[0]);
     }
-    if (wanted[1]) {
-      gradients[1] = empty_beside(grad, saved("weight").shape());
+    if (needs_input_grad[1]) {
+      gradients[1] = empty_like(grad, saved("weight").shape());
     }
-    if (wanted[2]) {
-      gradients[2] = empty_beside(grad, {grad.size(1)});
+    if (needs_input_grad[2]) {
+      gradients[2] = empty_like(grad, {grad.size(1)});
     }
-    if (has_bias_ && (wanted[1] || wanted[2])) {
-      on.linear_grad_weight_and_bias(grad, saved("input"), gradients[1], gradients[2]);
-    } else if (wanted[1]) {
-      on.linear_grad_weight(grad, saved("input"), gradients[1]);
+    if (needs_input_grad[1] || needs_input_grad[2]) {
+      on.linear_grad_weight(grad, saved("input"), gradients[1], gradients[2]);
     }
     return gradients;
   }
-
- private:
-  bool has_bias_;
 };
 
 }  // namespace
@@ -43,11 +37,11 @@ class LinearNode final : public Node {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Span span("linear", "forward");
   const Shape shape = linear_shape(x.shape(), weight.shape());
-  STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)}, "linear: bias {} does not fit weight {}",
-                   describe(bias), describe(weight));
-  check_beside("linear", x, weight);
-  check_beside("linear", x, bias);
-  Tensor y = empty_beside(x, shape);
+  STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)},
+                   "linear: bias {} does not fit weight {}: expected [O]", describe(bias), describe(weight));
+  check_matches("linear", x, weight);
+  check_matches("linear", x, bias);
+  Tensor y = empty_like(x, shape);
   kernels(x.device()).linear(x, weight, bias, y);
   if (should_record({&x, &weight, &bias})) {
     y.set_grad_node(std::make_shared<LinearNode>(x, weight, bias));

@@ -9,7 +9,8 @@ double factor_of(const char* loss, const Tensor& x, std::int64_t terms, Reductio
   if (reduction == Reduction::sum) {
     return 1;
   }
-  STAGECOACH_CHECK(terms > 0, "{}: {} has no mean (its sum is 0)", loss, describe(x));
+  STAGECOACH_CHECK(terms > 0, "{}: expected at least one term for a mean, got {}; use Reduction::sum", loss,
+                   describe(x));
   return 1 / static_cast<double>(terms);
 }
 
@@ -20,8 +21,8 @@ class CrossEntropyNode final : public Node {
     save("probabilities", probabilities);
     save("labels", labels);
   }
-  Gradients backward(const Tensor& grad, const Wanted&) override {
-    Tensor grad_logits = empty_beside(grad, saved("probabilities").shape());
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_logits = empty_like(grad, saved("probabilities").shape());
     kernels(grad.device()).cross_entropy_grad(grad, saved("probabilities"), saved("labels"), factor_, grad_logits);
     return {grad_logits};
   }
@@ -37,13 +38,13 @@ class SquaredErrorNode final : public Node {
     save("a", a);
     save("b", b);
   }
-  Gradients backward(const Tensor& grad, const Wanted& wanted) override {
+  Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
     Gradients gradients(2);
     for (const std::size_t i : {0U, 1U}) {
-      if (wanted[i]) {  // towards b it is the same with the roles exchanged
+      if (needs_input_grad[i]) {  // towards b it is the same with the roles exchanged
         const Tensor mine = saved(i == 0 ? "a" : "b");
         const Tensor other = saved(i == 0 ? "b" : "a");
-        gradients[i] = empty_beside(grad, mine.shape());
+        gradients[i] = empty_like(grad, mine.shape());
         kernels(grad.device()).squared_error_grad(grad, mine, other, factor_, gradients[i]);
       }
     }
@@ -59,13 +60,14 @@ class SquaredErrorNode final : public Node {
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduction) {
   const Span span("cross_entropy", "forward");
   STAGECOACH_CHECK(logits.dims() == 2 && labels.dims() == 1 && logits.size(0) == labels.size(0) && logits.size(1) > 0,
-                   "cross_entropy: logits {} and labels {} (wanted [N, C] and [N])", describe(logits),
+                   "cross_entropy: expected logits [N, C] and labels [N], got {} and {}", describe(logits),
                    describe(labels));
   STAGECOACH_CHECK(labels.dtype() == DType::int32 && labels.device() == logits.device(),
-                   "cross_entropy: labels {} must be int32 on the device of {}", describe(labels), describe(logits));
+                   "cross_entropy: expected int32 labels on the device of the logits, got {} and {}", describe(labels),
+                   describe(logits));
   const double factor = factor_of("cross_entropy", logits, logits.size(0), reduction);
-  Tensor loss = empty_beside(logits, Shape{});
-  Tensor probabilities = empty_beside(logits, logits.shape());
+  Tensor loss = empty_like(logits, Shape{});
+  Tensor probabilities = empty_like(logits, logits.shape());
   kernels(logits.device()).cross_entropy(logits, labels, factor, loss, probabilities);
   if (should_record({&logits})) {
     loss.set_grad_node(std::make_shared<CrossEntropyNode>(logits, probabilities, labels, factor));
@@ -75,10 +77,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduc
 
 Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction) {
   const Span span("mean_squared_error", "forward");
-  STAGECOACH_CHECK(a.shape() == b.shape(), "mean_squared_error: {} and {} differ", describe(a), describe(b));
-  check_beside("mean_squared_error", a, b);
+  STAGECOACH_CHECK(a.shape() == b.shape(), "mean_squared_error: expected equal shapes, got {} and {}", describe(a),
+                   describe(b));
+  check_matches("mean_squared_error", a, b);
   const double factor = factor_of("mean_squared_error", a, a.numel(), reduction);
-  Tensor loss = empty_beside(a, Shape{});
+  Tensor loss = empty_like(a, Shape{});
   kernels(a.device()).squared_error(a, b, factor, loss);
   if (should_record({&a, &b})) {
     loss.set_grad_node(std::make_shared<SquaredErrorNode>(a, b, factor));

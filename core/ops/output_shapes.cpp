@@ -26,7 +26,7 @@ Shape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dSettings& se
 }
 
 Shape max_pool2d_shape(const Shape& x, const Window& window) {
-  STAGECOACH_CHECK(x.dims() == 4, "max_pool2d: input {} is not [N, C, H, W]", to_string(x));
+  STAGECOACH_CHECK(x.dims() == 4, "max_pool2d: expected input [N, C, H, W], got {}", to_string(x));
   STAGECOACH_CHECK(
       window.kernel >= 1 && window.stride >= 1 && window.padding >= 0 && 2 * window.padding <= window.kernel,
       "max_pool2d: kernel {}, stride {}, padding {}", window.kernel, window.stride, window.padding);
@@ -38,7 +38,7 @@ Shape max_pool2d_shape(const Shape& x, const Window& window) {
 }
 
 Shape global_average_pool_shape(const Shape& x) {
-  STAGECOACH_CHECK(x.dims() == 4, "global_average_pool: input {} is not [N, C, H, W]", to_string(x));
+  STAGECOACH_CHECK(x.dims() == 4, "global_average_pool: expected input [N, C, H, W], got {}", to_string(x));
   STAGECOACH_CHECK(x[2] > 0 && x[3] > 0, "global_average_pool: the planes of {} are empty", to_string(x));
   return {x[0], x[1]};
 }
@@ -52,19 +52,20 @@ Shape flatten_shape(const Shape& x) {
 }
 
 Shape rows_shape(const char* operation, const Shape& x) {
-  STAGECOACH_CHECK(x.dims() == 2 && x[1] > 0, "{}: input {} is not [N, C]", operation, to_string(x));
+  STAGECOACH_CHECK(x.dims() == 2 && x[1] > 0, "{}: expected input [N, C], got {}", operation, to_string(x));
   return x;
 }
 
 Shape batch_norm_shape(const Shape& x, std::int64_t channels) {
-  STAGECOACH_CHECK(x.dims() == 2 || x.dims() == 4, "batch_norm: input {} is not [N, C] or [N, C, H, W]", to_string(x));
+  STAGECOACH_CHECK(x.dims() == 2 || x.dims() == 4, "batch_norm: expected input [N, C] or [N, C, H, W], got {}",
+                   to_string(x));
   STAGECOACH_CHECK(x[1] > 0, "batch_norm: input {} has no channels", to_string(x));
   STAGECOACH_CHECK(x[1] == channels, "batch_norm: [{}] does not fit input {}", channels, to_string(x));
   return x;
 }
 
 Shape add_shape(const Shape& a, const Shape& b) {
-  STAGECOACH_CHECK(a == b, "add: {} and {} differ", to_string(a), to_string(b));
+  STAGECOACH_CHECK(a == b, "add: expected equal shapes, got {} and {}", to_string(a), to_string(b));
   return a;
 }
 

@@ -7,13 +7,13 @@ namespace {
 
 class MaxPool2dNode final : public Node {
  public:
-  MaxPool2dNode(const Tensor& x, const Tensor& picked, const Window& window)
+  MaxPool2dNode(const Tensor& x, const Tensor& argmax, const Window& window)
       : Node("max_pool2d", {x}), shape_(x.shape()), window_(window) {
-    save("picked", picked);
+    save("argmax", argmax);
   }
-  Gradients backward(const Tensor& grad, const Wanted&) override {
-    Tensor grad_x = empty_beside(grad, shape_);
-    kernels(grad.device()).max_pool2d_grad(grad, saved("picked"), window_, grad_x);
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_x = empty_like(grad, shape_);
+    kernels(grad.device()).max_pool2d_grad(grad, saved("argmax"), window_, grad_x);
     return {grad_x};
   }
 
@@ -25,8 +25,8 @@ class MaxPool2dNode final : public Node {
 class GlobalAveragePoolNode final : public Node {
  public:
   explicit GlobalAveragePoolNode(const Tensor& x) : Node("global_average_pool", {x}), shape_(x.shape()) {}
-  Gradients backward(const Tensor& grad, const Wanted&) override {
-    Tensor grad_x = empty_beside(grad, shape_);
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_x = empty_like(grad, shape_);
     kernels(grad.device()).global_average_pool_grad(grad, grad_x);
     return {grad_x};
   }
@@ -40,18 +40,18 @@ class GlobalAveragePoolNode final : public Node {
 Tensor max_pool2d(const Tensor& x, const Window& window) {
   const Span span("max_pool2d", "forward");
   const Shape shape = max_pool2d_shape(x.shape(), window);
-  Tensor y = empty_beside(x, shape);
-  Tensor picked = Tensor::empty(shape, DType::int32, x.device());
-  kernels(x.device()).max_pool2d(x, window, y, picked);
+  Tensor y = empty_like(x, shape);
+  Tensor argmax = Tensor::empty(shape, DType::int32, x.device());
+  kernels(x.device()).max_pool2d(x, window, y, argmax);
   if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<MaxPool2dNode>(x, picked, window));
+    y.set_grad_node(std::make_shared<MaxPool2dNode>(x, argmax, window));
   }
   return y;
 }
 
 Tensor global_average_pool(const Tensor& x) {
   const Span span("global_average_pool", "forward");
-  Tensor y = empty_beside(x, global_average_pool_shape(x.shape()));
+  Tensor y = empty_like(x, global_average_pool_shape(x.shape()));
   kernels(x.device()).global_average_pool(x, y);
   if (should_record({&x})) {
     y.set_grad_node(std::make_shared<GlobalAveragePoolNode>(x));

@@ -12,12 +12,12 @@
 namespace stagecoach {
 
 /// An output of an operation on `x`.
-inline Tensor empty_beside(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); }
+inline Tensor empty_like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); }
 
 /// Throws unless `other` (undefined counts as fitting) has the type and device of `x`.
-inline void check_beside(const char* operation, const Tensor& x, const Tensor& other) {
+inline void check_matches(const char* operation, const Tensor& x, const Tensor& other) {
   STAGECOACH_CHECK(!other.defined() || (other.dtype() == x.dtype() && other.device() == x.device()),
-                   "{}: {} and {} differ in type or device", operation, describe(x), describe(other));
+                   "{}: expected one type and device, got {} and {}", operation, describe(x), describe(other));
 }
 
 }  // namespace stagecoach

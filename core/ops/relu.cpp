@@ -6,11 +6,11 @@ namespace {
 
 class ReluNode final : public Node {
  public:
-  /// Keeps the output, which a linear layer or convolution behind it keeps too, and not the input, which nobody needs.
+  /// Saves the output, which a linear layer or convolution after it saves too, and not the input, which is not needed.
   ReluNode(const Tensor& x, const Tensor& y) : Node("relu", {x}) { save("output", y); }
-  Gradients backward(const Tensor& grad, const Wanted&) override {
-    // In place where nobody else sees the gradient: one pass less through memory.
-    Tensor grad_x = grad.is_only_handle() ? grad : empty_beside(grad, grad.shape());
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    // In place where the gradient is donatable: one pass less through memory.
+    Tensor grad_x = grad.is_donatable() ? grad : empty_like(grad, grad.shape());
     kernels(grad.device()).relu_grad(grad, saved("output"), grad_x);
     return {grad_x};
   }
@@ -20,7 +20,7 @@ class ReluNode final : public Node {
 
 Tensor relu(const Tensor& x) {
   const Span span("relu", "forward");
-  Tensor y = empty_beside(x, x.shape());
+  Tensor y = empty_like(x, x.shape());
   kernels(x.device()).relu(x, y);
   if (should_record({&x})) {
     y.set_grad_node(std::make_shared<ReluNode>(x, y));

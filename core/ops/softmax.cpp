@@ -5,18 +5,18 @@
 namespace stagecoach {
 namespace {
 
-using ForwardKernel = void (Kernels::*)(const Tensor&, Tensor&) const;
-using BackwardKernel = void (Kernels::*)(const Tensor&, const Tensor&, Tensor&) const;
+using ForwardKernel = void (*Kernels::*)(const Tensor&, Tensor&);
+using BackwardKernel = void (*Kernels::*)(const Tensor&, const Tensor&, Tensor&);
 
-/// Both forms compute their gradient from what they gave.
+/// Both forms compute their gradient from their result.
 class SoftmaxNode final : public Node {
  public:
   SoftmaxNode(const char* name, const Tensor& x, const Tensor& y, BackwardKernel kernel)
       : Node(name, {x}), kernel_(kernel) {
     save("output", y);
   }
-  Gradients backward(const Tensor& grad, const Wanted&) override {
-    Tensor grad_x = empty_beside(grad, grad.shape());
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_x = empty_like(grad, grad.shape());
     (kernels(grad.device()).*kernel_)(grad, saved("output"), grad_x);
     return {grad_x};
   }
@@ -27,7 +27,7 @@ class SoftmaxNode final : public Node {
 
 Tensor over_rows(const char* name, const Tensor& x, ForwardKernel forward, BackwardKernel backward) {
   const Span span(name, "forward");
-  Tensor y = empty_beside(x, rows_shape(name, x.shape()));
+  Tensor y = empty_like(x, rows_shape(name, x.shape()));
   (kernels(x.device()).*forward)(x, y);
   if (should_record({&x})) {
     y.set_grad_node(std::make_shared<SoftmaxNode>(name, x, y, backward));

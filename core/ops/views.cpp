@@ -8,7 +8,7 @@ namespace {
 class ReshapeNode final : public Node {
  public:
   explicit ReshapeNode(const Tensor& x) : Node("reshape", {x}), shape_(x.shape()) {}
-  Gradients backward(const Tensor& grad, const Wanted&) override { return {grad.alias(shape_, grad.offset())}; }
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override { return {grad.alias(shape_, grad.offset())}; }
 
  private:
   Shape shape_;
@@ -17,7 +17,7 @@ class ReshapeNode final : public Node {
 class NarrowNode final : public Node {
  public:
   NarrowNode(const Tensor& x, std::int64_t start) : Node("narrow", {x}), shape_(x.shape()), start_(start) {}
-  Gradients backward(const Tensor& grad, const Wanted&) override {
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
     Tensor whole = Tensor::zeros(shape_, grad.dtype(), grad.device());
     whole.narrow(start_, grad.size(0)).copy_from(grad);
     return {whole};
@@ -31,8 +31,8 @@ class NarrowNode final : public Node {
 }  // namespace
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  STAGECOACH_CHECK(shape.numel() == numel(), "reshape: {} to {}: the number of elements differs", describe(*this),
-                   to_string(shape));
+  STAGECOACH_CHECK(shape.numel() == numel(), "reshape: expected equal numbers of elements, got {} and {}",
+                   describe(*this), to_string(shape));
   Tensor view = alias(shape, offset());
   if (should_record({this})) {
     view.set_grad_node(std::make_shared<ReshapeNode>(*this));
@@ -45,10 +45,11 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
   int open = -1;
   int dim = 0;
   std::array<std::int64_t, Shape::kMaxDims> filled{};
-  STAGECOACH_CHECK(extents.size() <= filled.size(), "reshape: {} dimensions, at most {} are supported", extents.size(),
+  STAGECOACH_CHECK(extents.size() <= filled.size(), "reshape: expected at most {1} dimensions, got {0}", extents.size(),
                    filled.size());
   for (const std::int64_t extent : extents) {
-    STAGECOACH_CHECK(extent != -1 || open < 0, "reshape: {}: only one extent may be -1", describe(*this));
+    STAGECOACH_CHECK(extent != -1 || open < 0, "reshape: expected at most one extent of -1 for {}, got more",
+                     describe(*this));
     if (extent == -1) {
       open = dim;
     } else {
@@ -57,8 +58,8 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
     filled[static_cast<std::size_t>(dim++)] = extent;
   }
   if (open >= 0) {
-    STAGECOACH_CHECK(known > 0 && numel() % known == 0, "reshape: {} cannot be dealt into rows of {}", describe(*this),
-                     known);
+    STAGECOACH_CHECK(known > 0 && numel() % known == 0, "reshape: the elements of {} cannot be divided into rows of {}",
+                     describe(*this), known);
     filled[static_cast<std::size_t>(open)] = numel() / known;
   }
   return reshape(Shape(filled.data(), dim));
@@ -66,7 +67,7 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
 
 Tensor Tensor::narrow(std::int64_t start, std::int64_t length) const {
   STAGECOACH_CHECK(dims() > 0 && start >= 0 && start <= size(0) && length >= 0 && length <= size(0) - start,
-                   "narrow: {} rows from row {} of {}", length, start, describe(*this));
+                   "narrow: {} rows from row {} on are not within {}", length, start, describe(*this));
   const std::int64_t row = size(0) == 0 ? 0 : numel() / size(0);
   Tensor view = alias(shape().with(0, length), offset() + start * row);
   if (should_record({this})) {

@@ -88,7 +88,7 @@ class Communicator {
   /// memory is the receiver's from then on, and the sender writes to it no more. Throws Error for a rank that does not
   /// exist, or this one.
   void send(const Tensor& tensor, int to, int tag) { send_async(tensor, to, tag).wait(); }
-  /// WaitMode for a tensor on this rank's device. Throws CommError when one of another shape or type arrives.
+  /// Waits for a tensor on this rank's device. Throws CommError when one of another shape or type arrives.
   Tensor receive(const Shape& shape, DType dtype, int from, int tag) {
     return receive_async(shape, dtype, from, tag).wait();
   }

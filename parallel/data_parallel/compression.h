@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How a bucket of gradients travels to the other ranks: each function makes a ReduceBucket (bucket.h).
+/// How a bucket of gradients travels to the other ranks: each function makes a ReduceBucket (buckets.h).
 /// `make_compression` finds them by name.
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/data_parallel/bucket.h"
+#include "parallel/data_parallel/buckets.h"
 
 namespace stagecoach {
 

@@ -1,13 +1,13 @@
 #pragma once
 /// @file
-/// Timelines as text and as a picture.
+/// Timelines as text and as a figure.
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "drawing/terminal.h"
 #include "parallel/data_parallel/step_timeline.h"
+#include "parallel/drawing/terminal.h"
 
 namespace stagecoach {
 
@@ -17,7 +17,7 @@ using NamedTimelines = std::vector<std::pair<std::string, Timeline>>;
 /// | is one without room for its name.
 std::string draw_text(const NamedTimelines& timelines, const Terminal& terminal = {});
 
-/// The same as an SVG picture. `unit` is that of the timelines' times.
+/// The same as an SVG figure. `unit` is that of the timelines' times.
 std::string draw_svg(const NamedTimelines& timelines, const std::string& title, const std::string& unit);
 
 }  // namespace stagecoach

@@ -164,11 +164,12 @@ void PowerSgd::reduce(Bucket& bucket, Communicator& comm) const {
   }
   sum_together(message, comm);
   message.clear();
+  Tensor no_bias;
   for (auto& [name, gradient, p, kept] : all) {
     make_orthonormal(p, Philox(seed_, name + ", a direction"));
-    device.linear_grad_weight(p, kept.error, kept.q);  // Q = M^T P
-    device.linear_grad_input(p, kept.q, gradient);     // P Q^T: what arrives of this rank's M
-    device.add_scaled(gradient, -1, kept.error);       // and what does not
+    device.linear_grad_weight(p, kept.error, kept.q, no_bias);  // Q = M^T P
+    device.linear_grad_input(p, kept.q, gradient);              // P Q^T: what arrives of this rank's M
+    device.add_scaled(gradient, -1, kept.error);                // and what does not
     message.push_back(kept.q);
   }
   sum_together(message, comm);

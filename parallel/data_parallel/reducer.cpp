@@ -10,19 +10,24 @@
 #include "core/autograd/backward.h"
 #include "core/error.h"
 #include "parallel/data_parallel/compression.h"
-#include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"
 
 namespace stagecoach {
 namespace {
 
-/// Those of `parameters` that at least one rank trains.
-NamedTensors trained_somewhere(const NamedTensors& parameters, Communicator& comm) {
+Tensor on_device(const std::vector<float>& numbers, Communicator& comm) {
+  return Tensor::from(numbers, {static_cast<std::int64_t>(numbers.size())}, comm.device());
+}
+
+/// Those that at least one rank trains, each once. Throws Error unless all ranks have the same.
+NamedTensors trained_parameters(const NamedTensors& with_repeats, Communicator& comm) {
+  const NamedTensors parameters = without_repeats(with_repeats);
+  require_same_tensors(parameters, comm);
   std::vector<float> trains;
   for (const auto& [name, parameter] : parameters) {
     trains.push_back(parameter.requires_grad() ? 1 : 0);
   }
-  Tensor ranks = Tensor::from(trains, {static_cast<std::int64_t>(trains.size())}, comm.device());
+  Tensor ranks = on_device(trains, comm);
   comm.all_reduce(ranks);
   trains = ranks.to_vector<float>();
   NamedTensors trained;
@@ -37,47 +42,20 @@ NamedTensors trained_somewhere(const NamedTensors& parameters, Communicator& com
 }  // namespace
 
 Reducer::Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSettings settings)
-    : comm_(comm), settings_(std::move(settings)), parameters_(without_repeats(parameters)), comm_thread_(comm) {
-  require_same_tensors(parameters_, comm);
-  parameters_ = trained_somewhere(parameters_, comm);
-  states_.resize(parameters_.size());
+    : comm_(comm),
+      find_unused_(settings.find_unused),
+      parameters_(trained_parameters(parameters, comm)),
+      buckets_(parameters_, comm, settings.caps, settings.reduce ? std::move(settings.reduce) : plain_sum()),
+      used_(parameters_.size()) {
   times_.arrivals.resize(parameters_.size());
-  if (!settings_.reduce) {
-    settings_.reduce = plain_sum();
-  }
-  build(bucket_layout(parameters_, reverse_order(parameters_.size()), settings_.caps));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].second.on_gradient([this, i](Tensor&) { take_gradient(i); });
+    parameters_[i].second.set_gradient_hook([this, i](Tensor&) { see_gradient(i); });
   }
 }
 
 Reducer::~Reducer() {
   for (auto& [name, parameter] : parameters_) {
-    parameter.on_gradient({});
-  }
-}
-
-/// New buckets; gradients that are there already move into them.
-void Reducer::build(const BucketLayout& layout) {
-  buckets_.clear();
-  missing_.resize(layout.size());
-  for (const std::vector<std::size_t>& members : layout) {
-    Bucket bucket{static_cast<int>(buckets_.size())};
-    std::vector<Tensor> parameters;
-    for (const std::size_t i : members) {
-      states_[i].bucket = buckets_.size();
-      states_[i].place = bucket.names.size();
-      bucket.names.push_back(parameters_[i].first);
-      parameters.push_back(parameters_[i].second);
-    }
-    bucket.flat = flat_for(parameters);
-    bucket.gradients = views_of(bucket.flat, parameters);
-    buckets_.push_back(std::move(bucket));
-    for (const std::size_t i : members) {
-      if (parameters_[i].second.grad().defined()) {
-        bind(i);
-      }
-    }
+    parameter.set_gradient_hook({});
   }
 }
 
@@ -92,13 +70,14 @@ void Reducer::rebuild() {
   Tensor order = Tensor::from(mine, {static_cast<std::int64_t>(mine.size())}, comm_.device());
   comm_.broadcast(order, 0);
   const auto chosen = order.to_vector<std::int32_t>();
-  build(bucket_layout(parameters_, {chosen.begin(), chosen.end()}, settings_.caps));
+  buckets_.lay_out({chosen.begin(), chosen.end()});
   rebuilt_ = true;
 }
 
 /// What every round begins with.
 void Reducer::start(Sync sync) {
-  STAGECOACH_CHECK(running_ != Sync::yes && pending_.empty(), "reducer: begin() while a step runs; finish() ends it");
+  STAGECOACH_CHECK(running_ != Sync::yes && !buckets_.is_reducing(),
+                   "reducer: begin() while a step runs; finish() ends it");
   const NoGrad no_grad;
   if (std::exchange(reduced_, false)) {
     for (const auto& [name, parameter] : parameters_) {
@@ -114,14 +93,7 @@ void Reducer::start(Sync sync) {
   running_ = sync;
   times_.begin = comm_.clock().now();
   work_begin_ = times_.begin - comm_.clock().waited();
-  times_.reductions.clear();
-  pending_.clear();
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    missing_[b] = buckets_[b].names.size();
-  }
-  for (State& state : states_) {
-    state.ready = false;
-  }
+  buckets_.start();
 }
 
 void Reducer::begin(Sync sync, std::span<const Tensor> outputs) {
@@ -155,74 +127,43 @@ void Reducer::mark_unused(std::span<const Tensor> outputs) {
     return;
   }
   std::unordered_set<const void*> reached;
-  if (settings_.find_unused) {
+  if (find_unused_) {
     for (const Tensor& leaf : reachable_leaves(outputs)) {
       reached.insert(leaf.id());
     }
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
-    if (!parameter.requires_grad() || (settings_.find_unused && !reached.contains(parameter.id()))) {
+    if (!parameter.requires_grad() || (find_unused_ && !reached.contains(parameter.id()))) {
       mark_ready(i);
     }
   }
 }
 
-/// The hook of a parameter.
-void Reducer::take_gradient(std::size_t i) {
+/// The gradient hook of a parameter.
+void Reducer::see_gradient(std::size_t i) {
   STAGECOACH_CHECK(running_.has_value(), "reducer: a backward that was not announced; call begin() before it");
-  State& state = states_[i];
-  STAGECOACH_CHECK(!state.ready || running_ == Sync::yes,
+  STAGECOACH_CHECK(!buckets_.is_ready(i) || running_ == Sync::yes,
                    "reducer: a gradient for '{}' after reduce_accumulated() took what there was", parameters_[i].first);
-  if (!rebuilt_ && !state.used) {
+  if (!rebuilt_ && used_[i] == 0) {
     first_order_.push_back(i);
   }
-  state.used = true;
-  bind(i);
+  used_[i] = 1;
+  buckets_.take_gradient(i);
   if (running_ == Sync::yes) {
     mark_ready(i);
   }
 }
 
-/// The gradient becomes a view of its bucket: what is summed there needs no copy back.
-void Reducer::bind(std::size_t i) {
-  Tensor parameter = parameters_[i].second;
-  Tensor& home = buckets_[states_[i].bucket].gradients[states_[i].place];
-  if (!parameter.grad().is_same(home)) {
-    home.copy_from(parameter.grad());
-    parameter.set_grad(home);
-  }
-}
-
 void Reducer::mark_ready(std::size_t i) {
-  State& state = states_[i];
-  STAGECOACH_CHECK(
-      !state.ready,
-      "reducer: a second gradient for '{}' in one step; all backwards of a step but the last take Sync::no",
-      parameters_[i].first);
-  state.ready = true;
   times_.arrivals[i] = comm_.clock().now() - comm_.clock().waited() - work_begin_;
-  if (!parameters_[i].second.grad().defined()) {
-    buckets_[state.bucket].gradients[state.place].fill(0);
-  }
-  if (--missing_[state.bucket] == 0) {
-    launch_full_buckets();
-  }
-}
-
-/// In their order, even when a later one is full first: else ranks would sum different buckets.
-void Reducer::launch_full_buckets() {
-  while (pending_.size() < buckets_.size() && missing_[pending_.size()] == 0) {
-    Bucket& bucket = buckets_[pending_.size()];
-    pending_.push_back(
-        comm_thread_.run("reduce bucket", [this, &bucket](Communicator& comm) { settings_.reduce(bucket, comm); }));
-  }
+  buckets_.mark_ready(i);
 }
 
 void Reducer::require_all_ready() const {
   std::vector<std::string> absent;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!states_[i].ready) {
+    if (!buckets_.is_ready(i)) {
       absent.push_back(fmt::format("'{}'", parameters_[i].first));
     }
   }
@@ -232,37 +173,28 @@ void Reducer::require_all_ready() const {
                    fmt::join(absent, ", "));
 }
 
-/// [parameters], how many ranks used each since the last reduction.
-Tensor Reducer::sum_of_uses() {
-  std::vector<float> uses;
-  std::transform(states_.begin(), states_.end(), std::back_inserter(uses),
-                 [](const State& state) { return state.used ? 1.0F : 0.0F; });
-  Tensor sum = Tensor::from(uses, {static_cast<std::int64_t>(uses.size())}, comm_.device());
-  comm_thread_.run("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
-  return sum;
+/// How many ranks used each parameter since the last reduction.
+std::vector<float> Reducer::sum_of_uses() {
+  Tensor sum = on_device(used_, comm_);
+  buckets_.comm_thread().run("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
+  return sum.to_vector<float>();
 }
 
 void Reducer::finish() {
-  // A stage without parameters has nothing to reduce.
-  const bool reduces = parameters_.empty() ||
-                       std::any_of(states_.begin(), states_.end(), [](const State& state) { return state.ready; });
-  STAGECOACH_CHECK(running_ == Sync::yes || (running_ == Sync::no && reduces),
+  bool has_ready = parameters_.empty();  // a stage without parameters has nothing to reduce
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    has_ready |= buckets_.is_ready(i);
+  }
+  STAGECOACH_CHECK(running_ == Sync::yes || (running_ == Sync::no && has_ready),
                    "reducer: finish() without begin(Sync::yes)");
   const NoGrad no_grad;
   times_.end = comm_.clock().now();
   require_all_ready();
-  for (const CommThread::Pending& reduction : pending_) {
-    times_.reductions.push_back(reduction.wait());
-  }
-  pending_.clear();
-  std::vector<float> uses(parameters_.size(), 1);
-  if (settings_.find_unused) {
-    uses = sum_of_uses().to_vector<float>();
-  }
+  times_.reductions = buckets_.wait();
+  const auto uses = find_unused_ ? sum_of_uses() : std::vector<float>(parameters_.size(), 1);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    State& state = states_[i];
-    parameters_[i].second.set_grad(uses[i] > 0 ? buckets_[state.bucket].gradients[state.place] : Tensor());
-    state.used = false;
+    parameters_[i].second.set_grad(uses[i] > 0 ? buckets_.gradient(i) : Tensor());
+    used_[i] = 0;
   }
   running_.reset();
   reduced_ = true;

@@ -1,7 +1,8 @@
 #pragma once
 /// @file
 /// Sums the gradients of ranks that each train the same model on a part of the batch, bucket by bucket, while the
-/// backward that makes them goes on.
+/// backward that makes them goes on. The mechanism is in buckets.cpp; here is what surrounds it: which backward is the
+/// last of a step, parameters that get no gradient, and the order in which gradients come.
 ///
 ///     reducer.begin(Reducer::Sync::yes, {&loss, 1});
 ///     backward(loss, share);   // a full bucket leaves at once
@@ -20,8 +21,7 @@
 
 #include "nn/named_tensors.h"
 #include "parallel/comm/comm_thread.h"
-#include "parallel/data_parallel/bucket.h"
-#include "parallel/data_parallel/bucket_layout.h"
+#include "parallel/data_parallel/buckets.h"
 
 namespace stagecoach {
 
@@ -54,7 +54,7 @@ class Reducer {
   /// gradients of `parameters` have come. finish() requires all parameters to
   /// be reduced. Throws Error unless begin(Sync::no) came before, and for a parameter that was reduced already.
   void reduce_accumulated(const NamedTensors& parameters);
-  /// WaitMode for the reductions. Then all parameters have their sums as gradients; with find_unused those that no rank
+  /// Waits for the reductions. Then all parameters have their sums as gradients; with find_unused those that no rank
   /// used have none. Throws Error that names the parameters for which no gradient came, unless it may be so.
   void finish();
 
@@ -68,45 +68,31 @@ class Reducer {
   const Times& times() const { return times_; }
   /// Those that are reduced, each once.
   const NamedTensors& parameters() const { return parameters_; }
-  const std::vector<Bucket>& buckets() const { return buckets_; }
+  const std::vector<Bucket>& buckets() const { return buckets_.all(); }
   /// Whether the buckets are in the order in which gradients came in the first backward (on rank 0).
   bool is_rebuilt() const { return rebuilt_; }
 
  private:
-  /// Of a parameter.
-  struct State {
-    std::size_t bucket = 0;
-    std::size_t place = 0;  // in the bucket
-    bool ready = false;     // in this backward
-    bool used = false;      // since the last reduction
-  };
-
-  void build(const BucketLayout& layout);
   void rebuild();
   void start(Sync sync);
-  void take_gradient(std::size_t parameter);
-  void bind(std::size_t parameter);
+  void see_gradient(std::size_t parameter);
   void mark_ready(std::size_t parameter);
   void mark_unused(std::span<const Tensor> outputs);
-  void launch_full_buckets();
-  Tensor sum_of_uses();
+  std::vector<float> sum_of_uses();
   void require_all_ready() const;
 
   Communicator& comm_;
-  ReducerSettings settings_;
+  bool find_unused_;
   NamedTensors parameters_;
-  std::vector<State> states_;
-  std::vector<Bucket> buckets_;
-  std::vector<std::size_t> missing_;      // gradients, a bucket
+  Buckets buckets_;
+  std::vector<float> used_;               // per parameter: 1 if it got a gradient since the last reduction
   std::vector<std::size_t> first_order_;  // in which gradients came in the first backward
   bool begun_ = false;
   bool rebuilt_ = false;
   bool reduced_ = false;         // the gradients are sums of the last step
   std::optional<Sync> running_;  // the backward that was announced
   Times times_;
-  double work_begin_ = 0;                     // of the backward, without waits
-  std::vector<CommThread::Pending> pending_;  // a launched bucket each
-  CommThread comm_thread_;
+  double work_begin_ = 0;  // of the backward, without waits
 };
 
 }  // namespace stagecoach

@@ -8,7 +8,7 @@
 
 #include "nn/named_tensors.h"
 #include "parallel/comm/link.h"
-#include "parallel/data_parallel/bucket_layout.h"
+#include "parallel/data_parallel/buckets.h"
 #include "parallel/data_parallel/step_times.h"
 
 namespace stagecoach {

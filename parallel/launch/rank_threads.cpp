@@ -39,7 +39,7 @@ class FirstFailure {
 /// Ranks begin when all of them have a thread, or none does: one that began would wait for those that never come.
 class StartingLine {
  public:
-  /// WaitMode until it is known. Returns whether the rank is to begin.
+  /// Waits until it is known. Returns whether the rank is to begin.
   bool wait() const {
     state_.wait(State::waiting);
     return state_ == State::all_there;

@@ -85,7 +85,7 @@ void measure_times(Module& layer, const Tensor& input, bool first, std::chrono::
 class EarlierLayer final : public Node {
  public:
   EarlierLayer() : Node("earlier layer", {}) {}
-  Gradients backward(const Tensor&, const Wanted&) override { return {}; }
+  Gradients backward(const Tensor&, const NeedsInputGrad&) override { return {}; }
 };
 
 /// Runs a layer forward, and reads the memory in use as one tensor after another is dropped. `input_is_kept` says

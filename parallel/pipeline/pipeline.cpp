@@ -1,5 +1,7 @@
 #include "parallel/pipeline/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -45,7 +47,15 @@ int Pipeline::tag(int stage, int microbatch, Way way) const {
   return (microbatch * stages + stage) * 2 + (way == Way::backward ? 1 : 0);
 }
 
-void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& hooks) {
+void Pipeline::run(const Schedule& schedule, StepData data, Hooks hooks) {
+  begin(schedule, std::move(data), std::move(hooks));
+  for (const Action& action : schedule.ranks[static_cast<std::size_t>(comm_.rank())]) {
+    perform(action);
+  }
+  finish();
+}
+
+void Pipeline::begin(const Schedule& schedule, StepData data, Hooks hooks) {
   STAGECOACH_CHECK(static_cast<const Placement&>(schedule) == placement_ && schedule.rank_count() == comm_.size(),
                    "pipeline: a schedule of {} ranks and {} stages for {} and {}, or with stages on other ranks",
                    schedule.rank_count(), schedule.stage_count(), comm_.size(), placement_.stage_count());
@@ -58,8 +68,8 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
   results_.clear();  // what a run left that failed
   receives_.clear();
   sends_.clear();
-  data_ = &data;
-  hooks_ = &hooks;
+  data_ = std::move(data);
+  hooks_ = std::move(hooks);
   batch_ = schedule.batch > 0 ? schedule.batch : schedule.microbatches;
   sends_wait_ = schedule.sends_wait;
   peak_ = 0;
@@ -69,30 +79,17 @@ void Pipeline::run(const Schedule& schedule, const StepData& data, const Hooks& 
   for (auto& [number, stage] : stages_) {
     stage.add_gradients_in_order(gradient_order(actions, number));
   }
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    if (is_left_out(actions[i], i)) {
-      withdraw_receive(schedule, actions[i]);
-    } else {
-      (this->*kPerform[static_cast<std::size_t>(actions[i].operation)])(actions[i], i);
-    }
-  }
+}
+
+void Pipeline::perform(const Action& action) { (this->*kPerform[static_cast<std::size_t>(action.operation)])(action); }
+
+void Pipeline::finish() {
   for (const PendingSend& send : sends_) {
     send.wait();
   }
   sends_.clear();
-}
-
-/// A message follows its computation: there is nothing to send of what was left out.
-bool Pipeline::is_left_out(const Action& action, std::size_t index) const {
-  return !is_message(action.operation) && hooks_->admits && !hooks_->admits(index);
-}
-
-/// `action` was left out, and so is what it would have received.
-void Pipeline::withdraw_receive(const Schedule& schedule, const Action& action) {
-  if (const auto receive = is_computation(action.operation) ? receive_before(schedule, action) : std::nullopt) {
-    const bool goes_forward = receive->operation == Operation::receive_forward;
-    receives_.erase(tag(receive->stage, receive->microbatch, goes_forward ? Way::forward : Way::backward));
-  }
+  data_ = {};
+  hooks_ = {};
 }
 
 void Pipeline::train(bool on) {
@@ -112,83 +109,69 @@ void Pipeline::note_peaks() {
   peak_waiting_ = std::max(peak_waiting_, waiting);
 }
 
-/// A run over many batches would collect them.
-void Pipeline::drop_taken_sends() {
-  std::erase_if(sends_, [](const PendingSend& send) { return send.completed(); });
-}
-
-/// Timed, and between the hooks.
+/// Timed.
 template <class Body>
-void Pipeline::work(const Action& action, std::size_t index, const Body& body) {
-  {
-    const ActionLog::Scope scope(log_, action);
-    if (hooks_->before) {
-      hooks_->before(index);
-    }
-    body(stages_.at(action.stage));
-    note_peaks();
-  }
-  if (hooks_->after) {
-    hooks_->after(index);
-  }
+void Pipeline::work(const Action& action, const Body& body) {
+  const ActionLog::Scope scope(log_, action);
+  body(stages_.at(action.stage));
+  note_peaks();
 }
 
-void Pipeline::forward(const Action& action, std::size_t index) {
-  work(action, index, [&](Stage& stage) {
+void Pipeline::forward(const Action& action) {
+  work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
     const bool is_first = number == 0;
-    const Tensor x = is_first ? data_->input(microbatch) : take(number, microbatch, Way::forward);
+    const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Way::forward);
     if (!is_last(number)) {
       give(stage.forward(microbatch, x, !is_first), number + 1, microbatch, Way::forward);
       return;
     }
-    Tensor scores;
-    const Tensor loss = stage.forward_with_loss(microbatch, x, data_->labels(microbatch), !is_first, &scores);
-    if (hooks_->see_scores) {
-      hooks_->see_scores(microbatch, loss, scores);
+    Tensor logits;
+    const Tensor loss = stage.forward_with_loss(microbatch, x, data_.labels(microbatch), !is_first, &logits);
+    if (hooks_.see_logits) {
+      hooks_.see_logits(microbatch, loss, logits);
     }
   });
 }
 
-void Pipeline::backward(const Action& action, std::size_t index) {
-  work(action, index, [&](Stage& stage) {
+void Pipeline::backward(const Action& action) {
+  work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
     give(stage.backward(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
   });
 }
 
-void Pipeline::backward_input(const Action& action, std::size_t index) {
-  work(action, index, [&](Stage& stage) {
+void Pipeline::backward_input(const Action& action) {
+  work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
     give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
   });
 }
 
-void Pipeline::backward_weight(const Action& action, std::size_t index) {
-  work(action, index, [&](Stage& stage) { stage.backward_weight(action.microbatch); });
+void Pipeline::backward_weight(const Action& action) {
+  work(action, [&](Stage& stage) { stage.backward_weight(action.microbatch); });
 }
 
-void Pipeline::update(const Action& action, std::size_t index) {
-  work(action, index, [&](Stage&) {
-    hooks_->update(index);
-    drop_taken_sends();
-  });
+void Pipeline::update(const Action& action) {
+  throw Error(fmt::format("pipeline: it runs no updates, got {}; the program runs them itself, between `perform`s",
+                          to_string(action)));
 }
 
-void Pipeline::reduce(const Action& action, std::size_t index) {
-  if (hooks_->reduce) {
+void Pipeline::reduce(const Action& action) {
+  if (hooks_.reduce) {
     const ActionLog::Scope scope(log_, action);
-    hooks_->reduce(index);
+    hooks_.reduce(action);
   }
 }
 
-void Pipeline::send(const Action& action, std::size_t) {
+void Pipeline::send(const Action& action) {
   const Action receive = receive_of(action);
   const bool goes_forward = action.operation == Operation::send_forward;
   const int label = tag(receive.stage, receive.microbatch, goes_forward ? Way::forward : Way::backward);
   const auto result = results_.extract(label);
-  if (result.empty()) {
-    return;  // its computation was left out
+  STAGECOACH_CHECK(!result.empty(), "pipeline: {}: what it sends is not there", to_string(action));
+  while (!sends_.empty() && sends_.front().completed()) {  // a run over many batches would collect them
+    sends_.pop_front();
   }
   const Activity activity("send", action.stage, action.microbatch);
   const Span span("send", "message", [&] { return to_string(action); });
@@ -203,12 +186,12 @@ void Pipeline::send(const Action& action, std::size_t) {
   }
 }
 
-void Pipeline::receive(const Action& action, std::size_t) {
+void Pipeline::receive(const Action& action) {
   const bool goes_forward = action.operation == Operation::receive_forward;
   const int label = tag(action.stage, action.microbatch, goes_forward ? Way::forward : Way::backward);
   // A gradient looks like the activation that it belongs to: what enters the next stage.
   const int entered = goes_forward ? action.stage : action.stage + 1;
-  const std::int64_t samples = data_->samples[static_cast<std::size_t>(action.microbatch)];
+  const std::int64_t samples = data_.samples[static_cast<std::size_t>(action.microbatch)];
   const Shape shape = entering_[static_cast<std::size_t>(entered)].with(0, samples);
   const int from = placement_.rank_of(send_of(action).stage, action.microbatch);
   receives_.emplace(label, comm_.receive_async(shape, DType::float32, from, label));
@@ -220,11 +203,11 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
   if (!is_last(number)) {
     return take(number, microbatch, Way::backward);
   }
-  const auto all = static_cast<std::ptrdiff_t>(data_->samples.size());
+  const auto all = static_cast<std::ptrdiff_t>(data_.samples.size());
   const std::ptrdiff_t first = microbatch / batch_ * batch_;
-  const std::int64_t samples = std::accumulate(data_->samples.begin() + first,
-                                               data_->samples.begin() + std::min(first + batch_, all), std::int64_t{0});
-  return Tensor::full({}, 1.0 / static_cast<double>(data_->of.value_or(samples)), DType::float32, comm_.device());
+  const std::int64_t samples = std::accumulate(data_.samples.begin() + first,
+                                               data_.samples.begin() + std::min(first + batch_, all), std::int64_t{0});
+  return Tensor::full({}, 1.0 / static_cast<double>(data_.of.value_or(samples)), DType::float32, comm_.device());
 }
 
 /// Keeps what stage `number` works on next, until it does or until it is sent there; nothing, before the first stage.

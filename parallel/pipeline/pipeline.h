@@ -4,6 +4,7 @@
 /// receives what the schedule lists, and nothing else.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,23 +31,12 @@ struct StepData {
   std::optional<std::int64_t> of = {};
 };
 
-/// What a program does between the actions of its rank. Each may be left out. An `action_index` is the place of an
-/// action in the rank's list.
+/// What a program does in a run. Each may be left out.
 struct Hooks {
   /// On the rank of the last stage: a micro-batch's summed loss [] and its output.
-  std::function<void(int microbatch, const Tensor& loss, const Tensor& scores)> see_scores = {};
-  /// Whether to run a computation, a reduction or an update, or to leave it out. What is left out is not sent, and its
-  /// receive is withdrawn. All ranks must decide alike for a micro-batch, and for a backward as for its forward; else
-  /// one waits for a message that nobody sends.
-  std::function<bool(std::size_t action_index)> admits = {};
-  /// A computation or an update begins; what this takes counts as part of it.
-  std::function<void(std::size_t action_index)> before = {};
-  /// It has ended.
-  std::function<void(std::size_t action_index)> after = {};
+  std::function<void(int microbatch, const Tensor& loss, const Tensor& logits)> see_logits = {};
   /// What a reduction does. Without it gradients are of this pipeline alone.
-  std::function<void(std::size_t action_index)> reduce = {};
-  /// What an update does. Needed where the schedule lists them.
-  std::function<void(std::size_t action_index)> update = {};
+  std::function<void(const Action& reduction)> reduce = {};
 };
 
 class Pipeline {
@@ -56,10 +46,19 @@ class Pipeline {
   Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm);
 
   /// All actions of this rank. The loss is the mean over all samples of a batch, whatever the micro-batches. Parameters
-  /// get their gradients added, always in the order of the micro-batches (see gradient_order.h); updates are left to
-  /// the hooks. The schedule must be legal (see check). Throws Error for a schedule that is not lowered, that is of
-  /// other stages or ranks, or that has another number of micro-batches than `data`; CommError when another rank fails.
-  void run(const Schedule& schedule, const StepData& data, const Hooks& hooks = {});
+  /// get their gradients added, always in the order of the micro-batches (see gradient_order.h). The schedule must be
+  /// legal (see check) and list no updates. Throws Error for a schedule that is not lowered, that is of other stages or
+  /// ranks, or that has another number of micro-batches than `data`; CommError when another rank fails.
+  void run(const Schedule& schedule, StepData data, Hooks hooks = {});
+
+  // The same action by action, for a program that does something of its own in between, such as updates.
+  /// Begins a run. Throws as `run` does.
+  void begin(const Schedule& schedule, StepData data, Hooks hooks = {});
+  /// The next action of this rank, which must not be an update. A micro-batch may be left out if all ranks leave out
+  /// all its actions, messages included. Throws CommError when another rank fails.
+  void perform(const Action& action);
+  /// Waits until all that was sent has been taken.
+  void finish();
 
   /// The most micro-batches that were alive at once over all stages of this rank, in the last run.
   std::size_t peak_activations() const { return peak_; }
@@ -73,27 +72,24 @@ class Pipeline {
 
  private:
   enum class Way { forward, backward };
-  using Perform = void (Pipeline::*)(const Action& action, std::size_t index);
+  using Perform = void (Pipeline::*)(const Action& action);
   static const Perform kPerform[kOperations];
 
-  bool is_left_out(const Action& action, std::size_t index) const;
-  void withdraw_receive(const Schedule& schedule, const Action& action);
   template <class Body>
-  void work(const Action& action, std::size_t index, const Body& body);
-  void forward(const Action& action, std::size_t index);
-  void backward(const Action& action, std::size_t index);
-  void backward_input(const Action& action, std::size_t index);
-  void backward_weight(const Action& action, std::size_t index);
-  void update(const Action& action, std::size_t index);
-  void send(const Action& action, std::size_t index);
-  void receive(const Action& action, std::size_t index);
-  void reduce(const Action& action, std::size_t index);
+  void work(const Action& action, const Body& body);
+  void forward(const Action& action);
+  void backward(const Action& action);
+  void backward_input(const Action& action);
+  void backward_weight(const Action& action);
+  void update(const Action& action);
+  void send(const Action& action);
+  void receive(const Action& action);
+  void reduce(const Action& action);
 
   Tensor gradient_for(int stage, int microbatch);
   Tensor take(int stage, int microbatch, Way way);
   void give(Tensor tensor, int stage, int microbatch, Way way);
   void note_peaks();
-  void drop_taken_sends();
   int tag(int stage, int microbatch, Way way) const;
   /// The number of a message for the trace: tags are the same in each run.
   std::uint64_t message_number(int tag) const {
@@ -106,13 +102,13 @@ class Pipeline {
   Placement placement_;
   Communicator& comm_;
   ActionLog log_;
-  const StepData* data_ = nullptr;  // of the run under way, as the next ones
-  const Hooks* hooks_ = nullptr;
+  StepData data_;  // of the run under way, as the next ones
+  Hooks hooks_;
   int batch_ = 0;  // micro-batches of a batch
   bool sends_wait_ = false;
   std::map<int, Tensor> results_;           // what stages gave, until it is used here or sent; by tag
   std::map<int, PendingReceive> receives_;  // posted and not yet used, by tag
-  std::vector<PendingSend> sends_;
+  std::deque<PendingSend> sends_;
   std::uint64_t runs_ = 0;
   std::size_t peak_ = 0;
   std::size_t peak_waiting_ = 0;

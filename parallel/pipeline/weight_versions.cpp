@@ -17,39 +17,40 @@ WeightVersions::WeightVersions(NamedTensors parameters, const Schedule& schedule
   }
 }
 
-void WeightVersions::begin(std::size_t place) {
-  if (versions_[place] == kNoVersion) {
+void WeightVersions::choose(std::size_t action_index) {
+  if (versions_[action_index] == kNoVersion) {
     return;
   }
-  if (versions_[place] > newest_) {  // only an update makes a new one
-    advance(place);
+  if (versions_[action_index] > newest_) {  // only an update makes a new one
+    advance(action_index);
   }
-  use(versions_[place]);
+  use(versions_[action_index]);
 }
 
-void WeightVersions::end(std::size_t place) {
-  const auto freed =
-      std::erase_if(kept_, [&](const auto& kept) { return kept.first != newest_ && !needed_after(kept.first, place); });
+void WeightVersions::free_unneeded(std::size_t action_index) {
+  const auto freed = std::erase_if(
+      kept_, [&](const auto& kept) { return kept.first != newest_ && !needed_after(kept.first, action_index); });
   if (freed > 0) {
     use(newest_);  // the parameters may still name what is freed
   }
 }
 
-bool WeightVersions::needed_after(int version, std::size_t place) const {
-  return last_uses_[static_cast<std::size_t>(version)] > place;
+bool WeightVersions::needed_after(int version, std::size_t action_index) const {
+  return last_uses_[static_cast<std::size_t>(version)] > action_index;
 }
 
 void WeightVersions::use(int version) {
   const auto found = kept_.find(version);
-  STAGECOACH_CHECK(found != kept_.end(), "weights: version {} is not there; the newest is {}", version, newest_);
+  STAGECOACH_CHECK(found != kept_.end(), "weights: expected version {} among those kept, got up to {}", version,
+                   newest_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].second.rebind(found->second[i]);
   }
 }
 
-void WeightVersions::advance(std::size_t place) {
+void WeightVersions::advance(std::size_t action_index) {
   auto next = kept_.extract(newest_);
-  if (needed_after(newest_, place)) {
+  if (needed_after(newest_, action_index)) {
     kept_[newest_] = next.mapped();
     for (Tensor& tensor : next.mapped()) {
       tensor = tensor.clone();

@@ -17,12 +17,12 @@ class WeightVersions {
   /// For one run of the actions of `rank`. `parameters` are leaves, those of its stage; what they hold is version 0.
   WeightVersions(NamedTensors parameters, const Schedule& schedule, const Ledger& ledger, int rank);
 
-  /// The action at `place` is next. For a forward or backward the parameters name the version that the ledger says;
-  /// nothing is copied. For an update they name the next version, which begins as the newest one: that is copied if a
-  /// later action needs it, else the update will write over it.
-  void begin(std::size_t place);
-  /// It is done: versions that no later action needs are freed. The newest one always stays.
-  void end(std::size_t place);
+  /// Before the action at `action_index` of the rank's list, in rising order: the parameters name the version that the
+  /// ledger says. For a forward or backward nothing is copied. An update gets the next version, which begins as the
+  /// newest one: that is copied if a later action needs it; otherwise the update writes over it.
+  void choose(std::size_t action_index);
+  /// After it: frees versions that no later action needs. The newest one always stays.
+  void free_unneeded(std::size_t action_index);
 
   /// How many there are now, and the most there were at once.
   std::size_t count() const { return kept_.size(); }
@@ -30,12 +30,12 @@ class WeightVersions {
 
  private:
   void use(int version);
-  void advance(std::size_t place);
-  bool needed_after(int version, std::size_t place) const;
+  void advance(std::size_t action_index);
+  bool needed_after(int version, std::size_t action_index) const;
 
   NamedTensors parameters_;
-  std::vector<int> versions_;           // a place
-  std::vector<std::size_t> last_uses_;  // a version
+  std::vector<int> versions_;           // one per action
+  std::vector<std::size_t> last_uses_;  // action indices, one per version
   std::map<int, std::vector<Tensor>> kept_;
   int newest_ = 0;
   std::size_t peak_ = 1;

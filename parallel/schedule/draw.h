@@ -1,10 +1,10 @@
 #pragma once
 /// @file
-/// Timelines of a schedule: for a terminal and as a picture.
+/// Timelines of a schedule: for a terminal and as a figure.
 
 #include <string>
 
-#include "drawing/terminal.h"
+#include "parallel/drawing/terminal.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulate.h"
@@ -18,11 +18,11 @@ namespace stagecoach {
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const Terminal& terminal = {},
                       const Ledger& ledger = {});
 
-/// The same as an SVG picture. `unit` is that of the simulation's times.
+/// The same as an SVG figure. `unit` is that of the simulation's times.
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
                      const std::string& unit);
 
-/// Weights and time together: a picture in which a colour is a version of the weights, and under each rank is a bar for
+/// Weights and time together: a figure in which a colour is a version of the weights, and under each rank is a bar for
 /// every version that it keeps, from the update that makes it until a newer one is there and no action uses it any
 /// more.
 std::string draw_versions_svg(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger,

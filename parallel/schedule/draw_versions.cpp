@@ -1,11 +1,11 @@
-// Weights and time in one picture; the function is declared in draw.h.
+// Weights and time in one figure; the function is declared in draw.h.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "drawing/timeline.h"
+#include "parallel/drawing/timeline.h"
 #include "parallel/schedule/draw.h"
 
 namespace stagecoach {

@@ -132,4 +132,31 @@ Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, 
   return schedule;
 }
 
+BatchRange batches_of(const Schedule& schedule, const Action& action) {
+  const bool is_of_unit = action.operation == Operation::update || action.operation == Operation::reduce_grad;
+  const int count = is_of_unit ? schedule.microbatches_per_update(action.stage) : 1;  // micro-batches
+  const int first = action.microbatch * count;
+  const int last = std::min(first + count, schedule.microbatches) - 1;
+  return {first / schedule.batch, last / schedule.batch + 1};
+}
+
+int batches_ahead(const Schedule& schedule) {
+  int most = 0;
+  for (const auto& actions : schedule.ranks) {
+    // Before each action: the batch that all actions from there on have reached or passed.
+    std::vector<int> oldest(actions.size());
+    int left = ceil_div(schedule.microbatches, schedule.batch);
+    for (std::size_t i = actions.size(); i-- > 0;) {
+      left = std::min(left, batches_of(schedule, actions[i]).first);
+      oldest[i] = left;
+    }
+    int newest = 0;
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      newest = std::max(newest, batches_of(schedule, actions[i]).end - 1);
+      most = std::max(most, newest - oldest[i]);
+    }
+  }
+  return most;
+}
+
 }  // namespace stagecoach

@@ -18,7 +18,20 @@ namespace stagecoach {
 /// which update all stages at once, for a batch that the replicas of a stage cannot share evenly.
 Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, int batch, Versions versions);
 
-/// The fewest micro-batches a batch that it takes.
+/// The fewest micro-batches per batch that it takes.
 int least_batch(const std::vector<int>& replicas, Versions versions);
+
+/// Batches of a schedule that lists updates, from `first` to before `end`, counted from 0.
+struct BatchRange {
+  int first = 0;
+  int end = 0;
+};
+/// The batches that `action` works for: one; but an update or a reduction all those whose gradients it uses.
+BatchRange batches_of(const Schedule& schedule, const Action& action);
+
+/// By how many batches the list of a rank is ahead of itself at most: it begins batch b + this, often by posting a
+/// receive, before it is done with batch b. If rank 0 says that a batch may begin when it is itself this many batches
+/// before it, then nobody who waits for its word holds it up.
+int batches_ahead(const Schedule& schedule);
 
 }  // namespace stagecoach

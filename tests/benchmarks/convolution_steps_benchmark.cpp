@@ -6,67 +6,63 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <string>
 
-#include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
-#include "core/kernels/cuda/functions.h"
+#include "core/kernels/cuda/products.h"
 #include "tests/benchmarks/cuda_work.h"
 
 namespace stagecoach {
 namespace {
 
-using cuda::ConvExtents;
+using cuda::ProductExtents;
 using cuda::ProductKernel;
 
 struct Layer {
   std::string name;
   int samples, channels, extent, outputs, kernel, padding;
 
-  ConvExtents extents() const {
-    const int positions = extent + 2 * padding - kernel + 1;
-    return {samples, channels, extent, extent, outputs, kernel, 1, padding, positions, positions};
-  }
+  Window window() const { return {kernel, 1, padding}; }
+  int positions() const { return static_cast<int>(window().positions(extent)); }
 };
+
+template <ProductKernel kernel>
+cuda::ProductPlan plan_by(const ProductExtents& e, DType /*dtype*/, Device /*device*/) {
+  return plan_product(kernel, e);
+}
 
 struct Step {
   const char* name;
-  ProductKernel kernel;
+  cuda::Planner planner;
+  bool needs_tensor_cores = false;
 };
-constexpr Step kSteps[] = {{"plain", ProductKernel::plain},
-                           {"tiled", ProductKernel::tiled},
-                           {"registers", ProductKernel::registers},
-                           {"tensor cores", ProductKernel::tensor_cores}};
+constexpr Step kSteps[] = {{"plain", plan_by<ProductKernel::plain>},
+                           {"tiled", plan_by<ProductKernel::tiled>},
+                           {"registers", plan_by<ProductKernel::registers>},
+                           {"tensor cores", plan_by<ProductKernel::tensor_cores>, true}};
 
 /// Seconds of one forward pass.
-double seconds_of(ProductKernel kernel, const ConvExtents& e) {
-  const Tensor x = random_tensor({e.samples, e.channels, e.height, e.width});
-  const Tensor weight = random_tensor({e.outputs, e.channels, e.kernel, e.kernel});
-  const Tensor bias = random_tensor({e.outputs});
-  Tensor y = random_tensor({e.samples, e.outputs, e.rows, e.columns});
-  const cuda::ProductPlan plan = plan_product(kernel, e.forward());
-  Tensor partial = random_tensor({std::max<std::int64_t>(plan.partial_elements(e.forward()), 1)});
-  return our_seconds([&] {
-    cuda::conv2d(cuda::compute_stream(kGpu), plan, e, x.data<float>(), weight.data<float>(), bias.data<float>(),
-                 y.mutable_data<float>(), partial.mutable_data<float>());
-  });
+double seconds_of(const Step& step, const Layer& l) {
+  const Tensor x = random_tensor({l.samples, l.channels, l.extent, l.extent});
+  const Tensor weight = random_tensor({l.outputs, l.channels, l.kernel, l.kernel});
+  const Tensor bias = random_tensor({l.outputs});
+  Tensor y = random_tensor({l.samples, l.outputs, l.positions(), l.positions()});
+  return our_seconds([&] { cuda::conv2d(x, weight, bias, l.window(), y, step.planner); });
 }
 
 void print_layer(const Layer& layer) {
-  const ConvExtents e = layer.extents();
-  const auto [rows, columns, depth] = e.forward();
-  const double operations = 2.0 * rows * columns * depth;
+  const double operations = 2.0 * layer.samples * layer.outputs * layer.positions() * layer.positions() *
+                            layer.channels * layer.kernel * layer.kernel;
   fmt::print("\n**{}**\n\n| kernel | measured, us | GFLOP/s | times as fast as plain |\n|---|---:|---:|---:|\n",
              layer.name);
   double plain = 0;
   for (const Step& step : kSteps) {
     cuda::allow_tf32(true);
-    if (step.kernel == ProductKernel::tensor_cores && !cuda::uses_tf32(kGpu)) {
+    if (step.needs_tensor_cores && !cuda::uses_tf32(kGpu)) {
       fmt::print("| {} | this GPU has none for TF32 | | |\n", step.name);
       continue;
     }
-    const double seconds = seconds_of(step.kernel, e);
+    const double seconds = seconds_of(step, layer);
     plain = plain == 0 ? seconds : plain;
     fmt::print("| {} | {:.1f} | {:.0f} | {:.1f} |\n", step.name, 1e6 * seconds, 1e-9 * operations / seconds,
                plain / seconds);

@@ -101,6 +101,7 @@ void add_linear(const std::string& name, std::int64_t samples, std::int64_t inpu
   Tensor y = random_tensor({samples, outputs});
   Tensor grad_x = random_tensor({samples, inputs});
   Tensor grad_weight = random_tensor({outputs, inputs});
+  Tensor none;
   const double operations = 2.0 * static_cast<double>(samples * inputs * outputs);
   add(name + "/forward", operations, [=]() mutable { kernels({}).linear(x, weight, bias, y); });
   add(name + "/forward/plain", operations, [=]() mutable {
@@ -116,7 +117,7 @@ void add_linear(const std::string& name, std::int64_t samples, std::int64_t inpu
     sgemm(CblasNoTrans, CblasNoTrans, samples, inputs, outputs, y.data<float>(), weight.data<float>(),
           grad_x.mutable_data<float>());
   });
-  add(name + "/grad_weight", operations, [=]() mutable { kernels({}).linear_grad_weight(y, x, grad_weight); });
+  add(name + "/grad_weight", operations, [=]() mutable { kernels({}).linear_grad_weight(y, x, grad_weight, none); });
   add(name + "/grad_weight/openblas", operations, [=]() mutable {
     sgemm(CblasTrans, CblasNoTrans, outputs, inputs, samples, y.data<float>(), x.data<float>(),
           grad_weight.mutable_data<float>());
@@ -151,6 +152,7 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
   Tensor y = random_tensor({samples, outputs, positions, positions});
   Tensor grad_x = random_tensor(x.shape());
   Tensor grad_weight = random_tensor(weight.shape());
+  Tensor none;
   Tensor columns = random_tensor({taps, positions * positions});
   const double operations = 2.0 * static_cast<double>(y.numel() * taps);
   add(name + "/forward", operations, [=]() mutable { kernels({}).conv2d(x, weight, bias, window, y); });
@@ -169,7 +171,8 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
     }
   });
   add(name + "/grad_input", operations, [=]() mutable { kernels({}).conv2d_grad_input(y, weight, window, grad_x); });
-  add(name + "/grad_weight", operations, [=]() mutable { kernels({}).conv2d_grad_weight(y, x, window, grad_weight); });
+  add(name + "/grad_weight", operations,
+      [=]() mutable { kernels({}).conv2d_grad_weight(y, x, window, grad_weight, none); });
 }
 
 /// One whole training step: forward, backward and optimizer.
@@ -209,12 +212,12 @@ void add_all() {
   const Tensor maps = random_tensor({64, 6, 28, 28});
   Tensor other = random_tensor({64, 6, 28, 28});
   Tensor pooled = random_tensor({64, 6, 14, 14});
-  Tensor picked = Tensor::zeros({64, 6, 14, 14}, DType::int32);
+  Tensor argmax = Tensor::zeros({64, 6, 14, 14}, DType::int32);
   add("relu 64x6x28x28", 0, [=]() mutable { kernels({}).relu(maps, other); });
   add("relu_grad 64x6x28x28", 0, [=]() mutable { kernels({}).relu_grad(other, maps, other); });
-  add("max_pool2d 64x6x28x28", 0, [=]() mutable { kernels({}).max_pool2d(maps, {2, 2, 0}, pooled, picked); });
+  add("max_pool2d 64x6x28x28", 0, [=]() mutable { kernels({}).max_pool2d(maps, {2, 2, 0}, pooled, argmax); });
   add("max_pool2d_grad 64x6x28x28", 0, [=]() mutable {
-    kernels({}).max_pool2d_grad(pooled, picked, {2, 2, 0}, other);
+    kernels({}).max_pool2d_grad(pooled, argmax, {2, 2, 0}, other);
   });
 
   // Multiply-adds of convnet's forward: 352,800 + 240,000 + 48,000 + 10,080 + 840. The backward does each twice, but

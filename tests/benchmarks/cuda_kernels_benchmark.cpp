@@ -163,6 +163,7 @@ void print_linear(std::int64_t samples, std::int64_t inputs, std::int64_t output
   Tensor x = random_tensor({samples, inputs});
   Tensor weight = random_tensor({outputs, inputs});
   Tensor y = random_tensor({samples, outputs});
+  Tensor none;
   const Tensor bias = random_tensor({outputs});
   const double operations = 2.0 * static_cast<double>(samples * inputs * outputs);
   const double bytes = bytes_of({x, weight, y});
@@ -170,11 +171,10 @@ void print_linear(std::int64_t samples, std::int64_t inputs, std::int64_t output
   print({name + ", forward", [&] { gpu().linear(x, weight, bias, y); }, operations, bytes, peer(Pass::forward)});
   print({name + ", input gradient", [&] { gpu().linear_grad_input(y, weight, x); }, operations, bytes,
          peer(Pass::grad_input)});
-  print({name + ", weight gradient", [&] { gpu().linear_grad_weight(y, x, weight); }, operations, bytes,
+  print({name + ", weight gradient", [&] { gpu().linear_grad_weight(y, x, weight, none); }, operations, bytes,
          peer(Pass::grad_weight)});
   Tensor sums = random_tensor({outputs});
-  print(
-      {name + ", weight and bias", [&] { gpu().linear_grad_weight_and_bias(y, x, weight, sums); }, operations, bytes});
+  print({name + ", weight and bias", [&] { gpu().linear_grad_weight(y, x, weight, sums); }, operations, bytes});
 }
 
 struct Convolution {
@@ -193,6 +193,7 @@ void print_conv2d(std::int64_t samples, const Convolution& c) {
   Tensor x = random_tensor({samples, c.channels, c.extent, c.extent});
   Tensor weight = random_tensor({c.outputs, c.channels, c.window.kernel, c.window.kernel});
   Tensor y = random_tensor({samples, c.outputs, positions, positions});
+  Tensor none;
   const Tensor bias = c.bias ? random_tensor({c.outputs}) : Tensor();
   const double operations = 2.0 * static_cast<double>(y.numel() * c.channels * c.window.kernel * c.window.kernel);
   const double bytes = bytes_of({x, weight, y});
@@ -205,12 +206,12 @@ void print_conv2d(std::int64_t samples, const Convolution& c) {
     print({name + ", input gradient", [&] { gpu().conv2d_grad_input(y, weight, c.window, x); }, operations, bytes,
            peer(Pass::grad_input)});
   }
-  print({name + ", weight gradient", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight); }, operations, bytes,
+  print({name + ", weight gradient", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, none); }, operations, bytes,
          peer(Pass::grad_weight)});
   if (c.bias) {
     Tensor sums = random_tensor({c.outputs});
-    print({name + ", weight and bias", [&] { gpu().conv2d_grad_weight_and_bias(y, x, c.window, weight, sums); },
-           operations, bytes});
+    print({name + ", weight and bias", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, sums); }, operations,
+           bytes});
   }
 }
 
@@ -229,11 +230,11 @@ void print_max_pool(const Shape& shape) {
   const Tensor x = random_tensor(shape);
   const Shape half{shape[0], shape[1], shape[2] / 2, shape[3] / 2};
   Tensor y = random_tensor(half);
-  Tensor picked = Tensor::zeros(half, DType::int32, kGpu);
+  Tensor argmax = Tensor::zeros(half, DType::int32, kGpu);
   Tensor grad = random_tensor(shape);
-  const double bytes = bytes_of({x, y, picked});
-  print({name, [&] { gpu().max_pool2d(x, window, y, picked); }, 0, bytes});
-  print({name + ", gradient", [&] { gpu().max_pool2d_grad(y, picked, window, grad); }, 0, bytes});
+  const double bytes = bytes_of({x, y, argmax});
+  print({name, [&] { gpu().max_pool2d(x, window, y, argmax); }, 0, bytes});
+  print({name + ", gradient", [&] { gpu().max_pool2d_grad(y, argmax, window, grad); }, 0, bytes});
 }
 
 void print_batch_norm(const Shape& shape) {
@@ -304,8 +305,7 @@ void print_adam(const std::string& model_name) {
 }
 
 /// Seconds of one whole training step from its recording: forward, backward and optimizer.
-double step_seconds(const std::string& model_name, std::int64_t batch, bool overlap) {
-  cuda::allow_overlap(overlap);
+double step_seconds(const std::string& model_name, std::int64_t batch) {
   const auto model = make_model(model_name);
   model->materialize(0, kGpu);
   const auto optimizer = make_optimizer("adam", model->named_parameters(), 0.001);
@@ -336,10 +336,9 @@ double step_seconds(const std::string& model_name, std::int64_t batch, bool over
 
 /// No floor is given.
 void print_step(const std::string& model_name, std::int64_t batch) {
-  const double apart = step_seconds(model_name, batch, false);
-  const double median = step_seconds(model_name, batch, true);
-  fmt::print("\nA whole step of {} with batch {}, replayed: {:.1f} µs, {:.0f} img/s; without overlap {:.1f} µs.\n",
-             model_name, batch, 1e6 * median, static_cast<double>(batch) / median, 1e6 * apart);
+  const double median = step_seconds(model_name, batch);
+  fmt::print("\nA whole step of {} with batch {}, replayed: {:.1f} µs, {:.0f} img/s.\n", model_name, batch,
+             1e6 * median, static_cast<double>(batch) / median);
 }
 
 void try_step(const std::string& model_name, std::int64_t batch) {

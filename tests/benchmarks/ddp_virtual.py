@@ -3,7 +3,7 @@
 
     ddp_virtual.py [--ranks 8] [--link ethernet100] [--rounds 5] [--programs build/release/bin] [--svg FILE]
 
-Trains `convnet` on generated images, 64 in a batch. The runs alternate; what is shown are medians over all epochs but
+Trains `convnet` on generated images, 64 in a batch. The runs alternate; what is shown are medians over all epochs except
 the first of every run. `predicted` is what the program's arithmetic says with the times that it measured in the same
 epochs: forward, backward, when each gradient came, and update. Prints Markdown; --svg draws the bucket sizes.
 """

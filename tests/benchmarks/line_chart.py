@@ -5,7 +5,7 @@ import subprocess
 
 
 def draw(programs, path, title, x, curves, logarithmic=False):
-    """Writes an SVG picture. `curves` is {name: [(x, y), …]}; a logarithmic axis has a tick at each x."""
+    """Writes an SVG figure. `curves` is {name: [(x, y), …]}; a logarithmic axis has a tick at each x."""
     figure = {"title": title, "x": x, "logarithmic": logarithmic, "curves": curves}
     done = subprocess.run([programs / "line_chart"], input=json.dumps(figure), text=True, check=True, stdout=subprocess.PIPE)
     path.write_text(done.stdout)

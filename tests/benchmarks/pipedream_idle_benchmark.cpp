@@ -79,7 +79,7 @@ class Chain final : public Module {
   class Backward final : public Node {
    public:
     Backward(const Tensor& x, int steps) : Node("chain", {x}), steps_(steps) {}
-    Gradients backward(const Tensor& grad, const Wanted&) override {
+    Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
       multiply(steps_);
       return {grad};
     }
@@ -125,17 +125,24 @@ class Runner {
     WeightVersions weights(layers_->named_parameters(), schedule, ledger, rank_.index);
     const StepData data{[&](int) { return x_; }, [&](int) { return labels_; },
                         std::vector<std::int64_t>(static_cast<std::size_t>(microbatches), x_.size(0))};
-    const Hooks hooks{.before = [&](std::size_t place) { weights.begin(place); },
-                      .after = [&](std::size_t place) { weights.end(place); },
-                      .update =
-                          [&](std::size_t) {
-                            optimizer_->step();
-                            optimizer_->zero_grad();
-                          }};
+    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank_.index)];
     pipeline_.log().clear();
     rank_.comm.barrier();  // now all clocks show the same time
     const double start = rank_.comm.clock().now();
-    pipeline_.run(schedule, data, hooks);
+    pipeline_.begin(schedule, data);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (actions[i].operation == Operation::update) {
+        const ActionLog::Scope scope(pipeline_.log(), actions[i]);
+        weights.choose(i);
+        optimizer_->step();
+        optimizer_->zero_grad();
+      } else {
+        weights.choose(i);
+        pipeline_.perform(actions[i]);
+      }
+      weights.free_unneeded(i);
+    }
+    pipeline_.finish();
     return rank_.comm.clock().now() - start;
   }
   const ActionLog& log() { return pipeline_.log(); }

@@ -51,7 +51,7 @@ def main():
     for _ in range(flags.rounds):
         for name, arguments in RUNS.items():
             epochs[name] += run(flags.programs / "ch04_pipedream", flags.data, arguments)
-    print(f"Seconds an epoch, medians of {flags.rounds * (EPOCHS - 1)} epochs in {flags.rounds} rounds\n")
+    print(f"Seconds per epoch, medians of {flags.rounds * (EPOCHS - 1)} epochs in {flags.rounds} rounds\n")
     print("| run | seconds | busiest | busiest / seconds | predicted | replayed | seconds / replayed | img/s |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for name, all_of in epochs.items():

@@ -74,7 +74,7 @@ def main():
 
     median = {name: statistics.median(values) for name, values in seconds.items()}
     one = median["one device"]
-    print(f"Seconds an epoch, medians of {flags.rounds} rounds in turn\n")
+    print(f"Seconds per epoch, medians of {flags.rounds} rounds in turn\n")
     print("| run | seconds | predicted | measured / predicted | speed-up | predicted speed-up | reached | spread |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for name, values in seconds.items():

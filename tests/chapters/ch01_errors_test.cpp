@@ -95,7 +95,7 @@ TEST_F(Ch01Errors, NamesOfFilesGiveATerminalNoOrders) {
   const std::string name = "\033]0;title\007\n\xff\u202e";
   fs::create_directories(folder() / "images/train" / name);
   fs::create_directories(folder() / "images/test" / name);
-  expect_error({"--data", "images"}, 3, {"train/\\x1b]0;title\\x07\\n\\xff\\u202e has no pictures"});
+  expect_error({"--data", "images"}, 3, {"train/\\x1b]0;title\\x07\\n\\xff\\u202e has no images"});
   expect_error({"--model", name}, 2, {"\\x1b]0;title\\x07\\n\\xff\\u202e"});
   make_data(100, 50);
   fs::rename(folder() / "data", folder() / "\033[7mdata");

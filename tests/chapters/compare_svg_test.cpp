@@ -1,5 +1,5 @@
 /// @file
-/// The picture that `compare --svg` draws.
+/// The figure that `compare --svg` draws.
 
 #include <fmt/format.h>
 

@@ -26,7 +26,9 @@ TEST_F(PipedreamProgram, FlushTrainsWhatOneDeviceTrains) {
   ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
   const Flags flush{"--versions", "flush", "--microbatches", "4"};
   for (const Flags& more : {Flags{"--ranks", "3", "--balance", "layers"}, Flags{"--ranks", "2", "--recompute"},
-                            Flags{"--ranks", "4", "--clock", "virtual", "--link", "pcie4"}}) {
+                            Flags{"--ranks", "4", "--clock", "virtual", "--link", "pcie4"},
+                            Flags{"--ranks", "3", "--balance", "layers", "--schedule", "by-hand"},
+                            Flags{"--ranks", "6", "--recompute", "--schedule", "by-hand"}}) {
     const Outcome outcome = pipedream("flush", joined(flush, more));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     expect_same_training("flush", "one");
@@ -182,6 +184,11 @@ TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
   refuse({"--smoke", "--replicas", "2,1", "--split", "4,4,4"}, {"has 3 stages", "need 2"});
   refuse({"--smoke", "--ranks", "13", "--balance", "layers"}, {"at most 12 stages"});
   refuse({"--smoke", "--versions", "both"}, {"stash"});
+  refuse({"--smoke", "--schedule", "by-hand"}, {"--versions stash", "give --versions flush"});
+  refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--replicas", "2,1", "--microbatches", "2"},
+         {"one rank per stage", "--replicas 2,1"});
+  refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--receives", "2"}, {"take --schedule 1f1b"});
+  refuse({"--smoke", "--schedule", "gpipe"}, {"not a schedule of ch04_pipedream (1f1b, by-hand)"});
   refuse({"--smoke", "--no-version-check"}, {"--versions none only"});
   refuse({"--smoke", "--versions", "none", "--recompute", "--no-version-check"}, {"leave --recompute out"});
   refuse({"--smoke", "--lr-warmup", "-1"}, {"lr-warmup"});
@@ -263,8 +270,10 @@ TEST_F(PipedreamProgram, MemoryOfTheTestDoesNotGrowWithIt) {
 // A stop lets no more batches in. With a flush after each batch that changes nothing; else it is one more drain.
 TEST_F(PipedreamProgram, AnInterruptDrainsThePipelineAndSaves) {
   make_data(480, 40);
-  for (const Flags& kind : {Flags{"--versions", "flush", "--ranks", "3"}, Flags{"--versions", "stash", "--ranks", "4"},
-                            Flags{"--versions", "stash", "--replicas", "3,1"}}) {
+  for (const Flags& kind :
+       {Flags{"--versions", "flush", "--ranks", "3"},
+        Flags{"--versions", "flush", "--ranks", "3", "--schedule", "by-hand"},
+        Flags{"--versions", "stash", "--ranks", "4"}, Flags{"--versions", "stash", "--replicas", "3,1"}}) {
     const Flags flags = joined(kind, {"--balance", "layers", "--optimizer", "adam"});
     const Outcome stopped = interrupt(
         kPipedream, joined({"--data", "data", "--batch-size", "32", "--epochs", "4000", "--out", "stopped"}, flags));

@@ -257,14 +257,15 @@ std::vector<std::string> calls_in(const Schedule& schedule, std::size_t rank) {
   return calls;
 }
 
-// Chapter 3 writes its sends and receives by hand, and has them as a table too.
+// Chapters 3 and 4 write their sends and receives by hand, and have them as a table too.
 TEST_F(Pipelines, MakeTheCallsOfTheLoweredTableByHandToo) {
   make_data(60, 20);
   constexpr int kRanks = 3;
-  const auto expect_calls = [&](const std::string& name, const Flags& flags, const Schedule& schedule,
-                                int tags_per_microbatch) {
+  const auto expect_calls = [&](const std::string& program, const std::string& name, const Flags& flags,
+                                const Schedule& schedule, int tags_per_microbatch) {
     // Weights that grow without bound end the second step, and a run that fails leaves its record.
-    const Outcome outcome = train(kCh03, name, joined({"--ranks", "3", "--microbatches", "4", "--lr", "1e30"}, flags));
+    const Outcome outcome =
+        train(program, name, joined({"--ranks", "3", "--microbatches", "4", "--lr", "1e30"}, flags));
     EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
       const auto wanted = calls_in(schedule, rank);
@@ -274,8 +275,11 @@ TEST_F(Pipelines, MakeTheCallsOfTheLoweredTableByHandToo) {
     }
   };
   const Schedule gpipe = make_schedule("gpipe", kRanks, 4);
-  expect_calls("by-hand", {"--schedule", "by-hand"}, lower(gpipe, {.receives = 0}), 2);
-  expect_calls("at-use", {"--schedule", "gpipe", "--receives", "at-use"}, lower(gpipe, {.receives = 0}), 2 * kRanks);
+  expect_calls(kCh03, "by-hand", {"--schedule", "by-hand"}, lower(gpipe, {.receives = 0}), 2);
+  expect_calls(kCh03, "at-use", {"--schedule", "gpipe", "--receives", "at-use"}, lower(gpipe, {.receives = 0}),
+               2 * kRanks);
+  expect_calls(kCh04, "1f1b", {"--schedule", "by-hand", "--versions", "flush"},
+               lower(make_schedule("1f1b", kRanks, 4), {.receives = 0}), 2);
 }
 
 // With fewer micro-batches than ranks a step of looped breadth-first is idle for longer than the formula says.
@@ -328,7 +332,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kGpipe, {"--smoke", "--split", "5,6"}, {"5,6", "deals out 11 layers", "has 12"});
   expect_refused(kGpipe, {"--smoke", "--split", "4,4,4"}, {"4,4,4", "3 stages", "need 2"});
   expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link pcie4", "--clock virtual"});
-  expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is no link", "ethernet100"});
+  expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is not a link", "ethernet100"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--threads", "2"}), {"--threads 2", "one core"});
   expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout", "got '0'"});
   expect_refused(kGpipe, with({"--schedule", "1f1b"}), {"1f1b", "gpipe, by-hand", "ch03_gpipe"});

@@ -20,7 +20,7 @@ class ProcessTest : public PipelineTest {
 
   /// Starts `ranks` processes of `program`.
   Running start(int ranks, const std::string& program, const Flags& flags);
-  /// WaitMode for the end. Open MPI's mpirun itself sometimes stands still when all of its processes have ended (4.1
+  /// Waits for the end. Open MPI's mpirun itself sometimes stands still when all of its processes have ended (4.1
   /// with PMIx 4.2, about once in a hundred killed ranks); then it is killed.
   Outcome end(Running& running) const;
   Outcome mpirun(int ranks, const std::string& program, const Flags& flags) {
@@ -31,7 +31,7 @@ class ProcessTest : public PipelineTest {
   pid_t process(int rank);
   /// How a rank's process has ended; -1 when that is not known.
   int code(int rank);
-  /// WaitMode until the programs have printed `text`, for a minute at most.
+  /// Waits until the programs have printed `text`, for a minute at most.
   static bool prints(const Running& running, const std::string& text);
 
  private:

@@ -1,4 +1,4 @@
-// The caching allocator over a source whose segments lie side by side: what is reused, split, merged and given back.
+// The caching allocator over a source whose segments are side by side: what is reused, split, merged and deallocated.
 
 #include "core/allocator.h"
 
@@ -110,12 +110,12 @@ TEST_F(AllocatorTest, MergesFreedNeighbours) {
   do {
     char* before = allocate(64);
     const std::array<char*, 3> blocks{allocate(128), allocate(64), allocate(192)};
-    char* behind = allocate(64);
+    char* after = allocate(64);
     for (const std::size_t i : order) {
       memory_.release(blocks[i]);
     }
     EXPECT_EQ(allocate(384), blocks[0]) << order[0] << order[1] << order[2];
-    for (char* block : {blocks[0], before, behind}) {
+    for (char* block : {blocks[0], before, after}) {
       memory_.release(block);
     }
   } while (std::next_permutation(order.begin(), order.end()));
@@ -128,7 +128,7 @@ TEST_F(AllocatorTest, NeverMergesAcrossSegments) {
   char* first = allocate(kSegment);
   char* second = allocate(kSegment);
   char* third = allocate(kSegment);
-  ASSERT_EQ(second, first + kSegment) << "the segments of this test lie side by side";
+  ASSERT_EQ(second, first + kSegment) << "the segments of this test are side by side";
   ASSERT_EQ(third, second + kSegment);
   for (char* segment : {first, third, second}) {  // the last one has free neighbours on both sides
     memory_.release(segment);

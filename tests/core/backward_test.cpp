@@ -21,7 +21,7 @@ using test::random_tensor;
 using test::same_bytes;
 using Values = std::vector<double>;
 
-/// Its tensors lie on the test's device.
+/// Its tensors are on the test's device.
 class BackwardOn : public ::testing::TestWithParam<Device> {
  protected:
   static Tensor random_tensor(const Shape& shape, std::string_view name) {

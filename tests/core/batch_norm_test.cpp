@@ -116,7 +116,7 @@ TEST_P(BatchNorm, OfAPartIsByTheStatisticsOfTheWhole) {
   const Moments batch(whole);
   const Values weight{1, -2, 0.5};
   const Values bias{0, 1, 2};
-  const Values wanted = normalised(whole, batch.mean, batch.variance, 0.01, weight, bias);
+  const Values expected = normalised(whole, batch.mean, batch.variance, 0.01, weight, bias);
   for (const std::int64_t samples : {0, 2, 5}) {
     SCOPED_TRACE(samples);
     RestOfTheBatch rest(whole.narrow(samples, 5 - samples), batch.mean);
@@ -125,7 +125,7 @@ TEST_P(BatchNorm, OfAPartIsByTheStatisticsOfTheWhole) {
     Tensor variance = typed({0, 0, 0}, {3});
     const Tensor y = batch_norm(x, typed(weight, {3}), typed(bias, {3}), mean, variance,
                                 {.momentum = 1, .epsilon = 0.01, .sum_over_ranks = [&](Tensor& t) { rest.add_to(t); }});
-    EXPECT_TRUE(near(y, Values(wanted.begin(), wanted.begin() + samples * 24), x.shape()));
+    EXPECT_TRUE(near(y, Values(expected.begin(), expected.begin() + samples * 24), x.shape()));
     EXPECT_TRUE(near(mean, batch.mean, {3}));
     Values unbiased = batch.variance;
     for (double& each : unbiased) {

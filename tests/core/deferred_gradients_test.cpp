@@ -97,9 +97,9 @@ class TwoPartBackward : public ::testing::TestWithParam<Stage> {
     return taken;
   }
 
-  void expect_gradients(const std::vector<Tensor>& wanted) {
+  void expect_gradients(const std::vector<Tensor>& expected) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      EXPECT_TRUE(same_bytes(parameters_[i].grad(), wanted[i])) << "parameter " << i;
+      EXPECT_TRUE(same_bytes(parameters_[i].grad(), expected[i])) << "parameter " << i;
     }
   }
 
@@ -113,7 +113,7 @@ TEST_P(TwoPartBackward, EqualOneWholeBackward) {
   const Tensor upstream = random_tensor(whole.shape(), "upstream");
   backward(whole, upstream);
   const Tensor wanted_x = x_.grad().clone();
-  const auto wanted = take_gradients();
+  const auto expected = take_gradients();
   x_.zero_grad();
 
   auto deferred = backward_inputs(forward(x_), upstream, std::vector{x_});
@@ -125,7 +125,7 @@ TEST_P(TwoPartBackward, EqualOneWholeBackward) {
   deferred.run();
   EXPECT_EQ(deferred.size(), 0U);
   EXPECT_TRUE(same_bytes(x_.grad(), wanted_x)) << "the input gradient, after run()";
-  expect_gradients(wanted);
+  expect_gradients(expected);
 }
 
 // The first stage has no input that needs a gradient: all is deferred.
@@ -133,14 +133,14 @@ TEST_P(TwoPartBackward, WithoutInputsAllOfItIsDeferred) {
   const Tensor whole = forward(x_.detach());
   const Tensor upstream = random_tensor(whole.shape(), "upstream");
   backward(whole, upstream);
-  const auto wanted = take_gradients();
+  const auto expected = take_gradients();
 
   auto deferred = backward_inputs(forward(x_.detach()), upstream, {});
   for (const Tensor& parameter : parameters_) {
     EXPECT_FALSE(parameter.grad().defined());
   }
   deferred.run();
-  expect_gradients(wanted);
+  expect_gradients(expected);
 }
 
 // Zero-bubble schedules run the weight parts of several micro-batches later than all input parts.
@@ -149,13 +149,13 @@ TEST_P(TwoPartBackward, OfTwoMicroBatchesRunLater) {
   const Tensor upstream = random_tensor(forward(x_).shape(), "upstream");
   backward(forward(x_), upstream);
   backward(forward(other), upstream);
-  const auto wanted = take_gradients();
+  const auto expected = take_gradients();
 
   auto first = backward_inputs(forward(x_), upstream, std::vector{x_});
   auto second = backward_inputs(forward(other), upstream, std::vector{other});
   first.run();
   second.run();
-  expect_gradients(wanted);
+  expect_gradients(expected);
 }
 
 // A schedule may run backwards from the last micro-batch to the first, and still add up from the first to the last.
@@ -164,7 +164,7 @@ TEST_P(TwoPartBackward, OfALaterMicroBatchIsHeldUntilItsTurn) {
   const Tensor upstream = random_tensor(forward(x_).shape(), "upstream");
   backward(forward(x_), upstream);
   backward(forward(other), upstream);
-  const auto wanted = take_gradients();
+  const auto expected = take_gradients();
 
   HeldGradients second = backward_inputs(forward(other), upstream, std::vector{other}).run_and_hold();
   EXPECT_FALSE(second.empty());
@@ -174,7 +174,7 @@ TEST_P(TwoPartBackward, OfALaterMicroBatchIsHeldUntilItsTurn) {
   backward_inputs(forward(x_), upstream, std::vector{x_}).run();
   second.add();
   EXPECT_TRUE(second.empty());
-  expect_gradients(wanted);
+  expect_gradients(expected);
 }
 
 // Data parallel training reduces a gradient in its hook: it must be whole by then.
@@ -182,7 +182,7 @@ TEST(DeferredGradients, CallHooksWhenWhatWasHeldIsAdded) {
   const Tensor x = random_leaf({2, 3}, "x");
   Tensor weight = random_leaf({3, 3}, "weight");
   int calls = 0;
-  weight.on_gradient([&](Tensor& leaf) {
+  weight.set_gradient_hook([&](Tensor& leaf) {
     EXPECT_TRUE(leaf.grad().defined());
     ++calls;
   });

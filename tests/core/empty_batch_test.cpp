@@ -95,14 +95,15 @@ TEST_P(EmptyBatch, IsSummedToZero) {
   const Tensor wide = zeros({0, 64, 4, 4});  // for which the CPU has a kernel of its own
   const Tensor ones = Tensor::full({3}, 1, dtype(), device());
   const Window window{3, 1, 1};
-  expect_zeros("linear", {3, 3}, [&](Tensor& out) { on.linear_grad_weight(rows, rows, out); });
-  expect_zeros("conv2d", {3, 3, 3, 3}, [&](Tensor& out) { on.conv2d_grad_weight(image, image, window, out); });
-  expect_zeros("wide conv2d", {64, 64, 3, 3}, [&](Tensor& out) { on.conv2d_grad_weight(wide, wide, window, out); });
+  Tensor none;
+  expect_zeros("linear", {3, 3}, [&](Tensor& out) { on.linear_grad_weight(rows, rows, out, none); });
+  expect_zeros("conv2d", {3, 3, 3, 3}, [&](Tensor& out) { on.conv2d_grad_weight(image, image, window, out, none); });
+  expect_zeros("wide conv2d", {64, 64, 3, 3},
+               [&](Tensor& out) { on.conv2d_grad_weight(wide, wide, window, out, none); });
   Tensor weight = zeros({3, 3});
-  expect_zeros("linear, bias", {3}, [&](Tensor& out) { on.linear_grad_weight_and_bias(rows, rows, weight, out); });
+  expect_zeros("linear, bias", {3}, [&](Tensor& out) { on.linear_grad_weight(rows, rows, weight, out); });
   Tensor taps = zeros({3, 3, 3, 3});
-  expect_zeros("conv2d, bias", {3},
-               [&](Tensor& out) { on.conv2d_grad_weight_and_bias(image, image, window, taps, out); });
+  expect_zeros("conv2d, bias", {3}, [&](Tensor& out) { on.conv2d_grad_weight(image, image, window, taps, out); });
   expect_zeros("sums", {3}, [&](Tensor& out) { on.channel_sums(image, out); });
   expect_zeros("squares", {3}, [&](Tensor& out) { on.squared_deviations(image, ones, out); });
   Tensor other = zeros({3});

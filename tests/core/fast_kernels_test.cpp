@@ -32,7 +32,7 @@ std::vector<T> random_values(std::int64_t count, std::uint64_t key) {
   return values;
 }
 
-/// What a kernel writes into. It starts as not-a-number, so an element left out is seen, and guards stand behind it.
+/// What a kernel writes to. It starts as NaN, so that a missing element is seen, and guards follow it.
 template <class T>
 class Output {
  public:
@@ -52,7 +52,7 @@ class Output {
     }
     for (std::size_t i = count_; i < values_.size(); ++i) {
       if (!std::isnan(values_[i])) {
-        return ::testing::AssertionFailure() << "wrote " << i - count_ << " elements behind the end";
+        return ::testing::AssertionFailure() << "wrote " << i - count_ << " elements beyond the end";
       }
     }
     return ::testing::AssertionSuccess();
@@ -219,8 +219,8 @@ TEST(FastConv2d, ThreadsDoNotChangeAWideLayer) {
   }
 }
 
-// What a picture gives does not depend on the pictures beside it: a batch may be cut into any micro-batches.
-TEST(FastConv2d, PicturesOfAWideLayerAreAlone) {
+// What an image gives does not depend on the images beside it: a batch may be cut into any micro-batches.
+TEST(FastConv2d, ImagesOfAWideLayerAreAlone) {
   const Device device = test::fresh_device();
   for (const ConvShape& s : kWideShapes) {
     const std::int64_t in = s.channels * s.height * s.width;

@@ -1,5 +1,5 @@
 // Gradients are handed on without copying. Wherever two receivers get the same one, a later sum in place would change
-// what the other sees; each test here puts such a sum right behind a shared gradient.
+// what the other sees; each test here puts such a sum right after a shared gradient.
 
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST(GradientAliasing, ALeafSummandWithAnotherUse) {
 TEST(GradientAliasing, AHookThatChangesItsGradientChangesNoOther) {
   Tensor x = leaf(1);
   Tensor y = leaf(2);
-  x.on_gradient([](Tensor& mine) { mine.grad().fill(0); });
+  x.set_gradient_hook([](Tensor& mine) { mine.grad().fill(0); });
   backward(add(x, y), of({3, 4}, {2}));
   EXPECT_EQ(grad_of(x), (Values{0, 0}));
   EXPECT_EQ(grad_of(y), (Values{3, 4}));

@@ -21,7 +21,7 @@ struct Log {
   std::vector<Tensor> gradients;
   Tensor watched(const Shape& shape, const std::string& name) {
     Tensor leaf = random_leaf(shape, name);
-    leaf.on_gradient([this, name](Tensor& mine) {
+    leaf.set_gradient_hook([this, name](Tensor& mine) {
       names.push_back(name);
       gradients.push_back(mine.grad().clone());
     });

@@ -102,7 +102,7 @@ Inputs batch_norm_inputs(const Shape& x) {
 
 TEST_P(Images, BatchNormInTraining) {
   if (shape().numel() == shape()[1]) {
-    GTEST_SKIP() << "one value a channel has no variance";
+    GTEST_SKIP() << "one value per channel has no variance";
   }
   check(batch_norm_of(true), batch_norm_inputs(shape()));
 }
@@ -132,7 +132,7 @@ TEST_P(Rows, CrossEntropySum) {
 
 TEST_P(Rows, BatchNormInTraining) {
   if (shape()[0] == 1) {
-    GTEST_SKIP() << "one value a channel has no variance";
+    GTEST_SKIP() << "one value per channel has no variance";
   }
   check(batch_norm_of(true), batch_norm_inputs(shape()));
 }

@@ -116,12 +116,12 @@ TEST(Half, EveryOneComesBackFromFloat) {
 
 TEST(Half, FloatsAreRoundedToTheNearest) {
   const std::vector<float> floats = telling_floats();
-  std::vector<Half> wanted(floats.size());
-  std::transform(floats.begin(), floats.end(), wanted.begin(), nearest);
+  std::vector<Half> expected(floats.size());
+  std::transform(floats.begin(), floats.end(), expected.begin(), nearest);
   const Shape shape{static_cast<std::int64_t>(floats.size())};
   for (const Device device : test::devices()) {
     const Tensor halves = converted(Tensor::from(floats, shape, device), DType::float16);
-    EXPECT_TRUE(same_bytes(halves, Tensor::from(wanted, shape))) << to_string(device);
+    EXPECT_TRUE(same_bytes(halves, Tensor::from(expected, shape))) << to_string(device);
   }
 }
 
@@ -136,10 +136,10 @@ TEST(Half, TheLimitsAreWhereTheyAreSaidToBe) {
 
 TEST(Half, WhatIsNoNumberStaysSoOnEveryDevice) {
   std::vector<float> floats;
-  std::vector<Half> wanted;
+  std::vector<Half> expected;
   const auto add = [&](std::uint32_t bits, std::uint16_t half) {
     floats.push_back(std::bit_cast<float>(bits));
-    wanted.push_back(Half{half});
+    expected.push_back(Half{half});
   };
   add(0x7fc00000, 0x7e00);
   add(0xffc00000, 0xfe00);
@@ -148,7 +148,7 @@ TEST(Half, WhatIsNoNumberStaysSoOnEveryDevice) {
   add(0x7f800001, 0x7e00);  // what it carries is cut off; infinity would be left
   for (const Device device : test::devices()) {
     const Tensor halves = converted(Tensor::from(floats, {5}, device), DType::float16);
-    EXPECT_TRUE(same_bytes(halves, Tensor::from(wanted, {5}))) << to_string(device);
+    EXPECT_TRUE(same_bytes(halves, Tensor::from(expected, {5}))) << to_string(device);
   }
 }
 

@@ -52,7 +52,7 @@ class Guarded {
     const Tensor guard = unset({kGuards}, whole_.dtype());
     for (const std::int64_t start : {std::int64_t{0}, kGuards + view_.numel()}) {
       if (const auto same = same_bytes(whole_.alias({kGuards}, start), guard); !same) {
-        return ::testing::AssertionFailure() << (start == 0 ? "before" : "behind") << " the tensor: " << same.message();
+        return ::testing::AssertionFailure() << (start == 0 ? "before" : "after") << " the tensor: " << same.message();
       }
     }
     return ::testing::AssertionSuccess();
@@ -65,7 +65,7 @@ class Guarded {
 };
 
 /// Integers and halves are equal. Floating numbers are within 1e-5 + 1e-4 |b| in float32 and 1e-12 (1 + |b|) in
-/// float64, times sqrt(terms) for sums of so many terms; or both are no numbers, or the same infinity.
+/// float64, times sqrt(terms) for sums of so many terms; or both are NaN, or the same infinity.
 inline ::testing::AssertionResult twins_agree(const Tensor& a, const Tensor& b, std::int64_t terms) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) {
     return ::testing::AssertionFailure() << describe(a) << " against " << describe(b);

@@ -81,10 +81,10 @@ TEST_P(ChannelTwins, UpdateRunningStatistics) {
 TEST_P(ChannelTwins, InverseDeviation) {
   for (const std::int64_t channels : {1, 37, 300}) {
     expect_twins({positive({channels}, "variance"), unset({channels})},
-                 [](const Kernels& k, Tensors& t) { k.inverse_deviation(t[0], 1e-5, t[1]); });
+                 [](const Kernels& k, Tensors& t) { k.rstd(t[0], 1e-5, t[1]); });
   }
   expect_twins({Tensor::zeros({3}, GetParam()), unset({3})},
-               [](const Kernels& k, Tensors& t) { k.inverse_deviation(t[0], 1e-5, t[1]); });
+               [](const Kernels& k, Tensors& t) { k.rstd(t[0], 1e-5, t[1]); });
 }
 
 TEST_P(ChannelTwins, BatchNorm) {

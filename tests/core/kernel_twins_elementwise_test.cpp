@@ -98,10 +98,10 @@ TEST_P(ElementwiseTwins, CopyOfPartsAtOddOffsets) {
           out.alias({n}, b).copy_from(x.alias({n}, a));
           return out;
         };
-        const Tensor wanted = copied(source, {});
-        EXPECT_TRUE(same_bytes(copied(source, kCuda), wanted)) << "to the GPU";
-        EXPECT_TRUE(same_bytes(copied(there, kCuda), wanted)) << "within the GPU";
-        EXPECT_TRUE(same_bytes(copied(there, {}), wanted)) << "from the GPU";
+        const Tensor expected = copied(source, {});
+        EXPECT_TRUE(same_bytes(copied(source, kCuda), expected)) << "to the GPU";
+        EXPECT_TRUE(same_bytes(copied(there, kCuda), expected)) << "within the GPU";
+        EXPECT_TRUE(same_bytes(copied(there, {}), expected)) << "from the GPU";
       }
     }
   }

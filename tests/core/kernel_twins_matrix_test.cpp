@@ -1,4 +1,4 @@
-// Linear layers and convolutions. The sizes lie around the tiles that GPU kernels cut matrices into.
+// Linear layers and convolutions. The sizes are around the tiles into which GPU kernels divide matrices.
 
 #include <algorithm>
 
@@ -57,8 +57,9 @@ TEST_P(MatrixTwins, LinearGradInput) {
 TEST_P(MatrixTwins, LinearGradWeight) {
   for_each_linear([](const LinearCase& c) {
     expect_twins(
-        {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs})},
-        [](const Kernels& k, Tensors& t) { k.linear_grad_weight(t[0], t[1], t[2]); }, c.samples);
+        {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs}),
+         Tensor()},
+        [](const Kernels& k, Tensors& t) { k.linear_grad_weight(t[0], t[1], t[2], t[3]); }, c.samples);
   });
 }
 
@@ -67,7 +68,7 @@ TEST_P(MatrixTwins, LinearGradWeightAndBias) {
     expect_twins(
         {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs}),
          unset({c.outputs})},
-        [](const Kernels& k, Tensors& t) { k.linear_grad_weight_and_bias(t[0], t[1], t[2], t[3]); }, c.samples);
+        [](const Kernels& k, Tensors& t) { k.linear_grad_weight(t[0], t[1], t[2], t[3]); }, c.samples);
   });
 }
 
@@ -86,7 +87,7 @@ const ConvCase kConvCases[] = {
     {{2, 17, 6, 5}, 70, {1, 1, 0}}, {{1, 70, 5, 7}, 6, {3, 1, 1}},
     {{1, 3, 9, 4}, 70, {5, 3, 2}},  {{5, 6, 8, 3}, 1, {3, 3, 0}},
     {{2, 1, 2, 13}, 3, {1, 3, 1}},  // padding around a kernel of one: some outputs are the bias alone
-    {{1, 17, 3, 3}, 3, {5, 1, 1}},  // the kernel is larger than the picture
+    {{1, 17, 3, 3}, 3, {5, 1, 1}},  // the kernel is larger than the image
     {{2, 3, 6, 6}, 1, {3, 2, 0}},   {{1, 1, 11, 5}, 1, {5, 1, 0}},
     {{2, 6, 7, 7}, 17, {1, 2, 0}},  // a shortcut of a residual network
     {{5, 3, 1, 1}, 6, {3, 1, 1}},   // nearly all padding
@@ -126,8 +127,8 @@ TEST_P(MatrixTwins, Conv2dGradInput) {
 TEST_P(MatrixTwins, Conv2dGradWeight) {
   for_each_conv([](const ConvCase& c) {
     expect_twins(
-        {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight())},
-        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2]); },
+        {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight()), Tensor()},
+        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2], t[3]); },
         c.y().numel() / c.outputs);
   });
 }
@@ -136,7 +137,7 @@ TEST_P(MatrixTwins, Conv2dGradWeightAndBias) {
   for_each_conv([](const ConvCase& c) {
     expect_twins(
         {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight()), unset({c.outputs})},
-        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight_and_bias(t[0], t[1], c.window, t[2], t[3]); },
+        [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2], t[3]); },
         c.y().numel() / c.outputs);
   });
 }

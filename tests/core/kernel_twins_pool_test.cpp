@@ -1,4 +1,4 @@
-// Pooling, and the normalisation of pictures.
+// Pooling, and the normalisation of images.
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,7 @@ TEST_P(PoolTwins, MaxPool2d) {
   for_each_pool([](const Shape& shape, const Window& window) { expect_pools(random(shape, "x"), window); });
 }
 
-// Few different numbers, so nearly every window holds some of its largest twice: the first one is picked.
+// Few different numbers, so nearly every window holds some of its largest twice: the first one wins.
 TEST_P(PoolTwins, MaxPool2dAmongEquals) {
   for_each_pool([](const Shape& shape, const Window& window) {
     std::vector<double> values = test::values_of(random(shape, "x"));
@@ -73,10 +73,10 @@ TEST_P(PoolTwins, MaxPool2dOfWhatIsNotANumber) {
 TEST_P(PoolTwins, MaxPool2dGrad) {
   for_each_pool([](const Shape& shape, const Window& window) {
     Tensor y = unset(pooled(shape, window));
-    Tensor picked = test::unset(y.shape(), DType::int32);
-    kernels({}).max_pool2d(random(shape, "x"), window, y, picked);
+    Tensor argmax = test::unset(y.shape(), DType::int32);
+    kernels({}).max_pool2d(random(shape, "x"), window, y, argmax);
     expect_twins(
-        {random(y.shape(), "grad"), picked, unset(shape)},
+        {random(y.shape(), "grad"), argmax, unset(shape)},
         [&](const Kernels& k, Tensors& t) { k.max_pool2d_grad(t[0], t[1], window, t[2]); },
         window.kernel * window.kernel);
   });

@@ -25,8 +25,7 @@ void for_each_rows(const Body& body) {
 }
 
 /// What the CPU's kernel makes of random numbers.
-template <class Kernel>
-Tensor forward_of(const Tensor& x, Kernel kernel) {
+Tensor forward_of(const Tensor& x, void (*Kernels::*kernel)(const Tensor& x, Tensor& y)) {
   Tensor y = x.clone();
   (kernels({}).*kernel)(x, y);
   return y;
@@ -82,7 +81,7 @@ TEST_P(RowTwins, CrossEntropyGrad) {
   });
 }
 
-// A diverged run must be seen: whatever the place, the loss is no number.
+// A diverged run must be seen: wherever it is, the loss is NaN.
 TEST_P(RowTwins, CrossEntropyOfWhatIsNotANumber) {
   for (const std::size_t place : {0, 4, 299}) {
     std::vector<double> logits = test::values_of(random({3, 100}, "x"));
@@ -121,15 +120,15 @@ TEST_P(RowTwins, CountCorrect) {
   });
 }
 
-// Among equals the first one counts: few different scores, so nearly every row has them.
+// Among equals the first one counts: few different logits, so nearly every row has them.
 TEST_P(RowTwins, CountCorrectAmongEquals) {
-  std::vector<double> scores = test::values_of(random({257, 40}, "x"));
-  for (double& score : scores) {
-    score = std::round(score);
+  std::vector<double> logits = test::values_of(random({257, 40}, "x"));
+  for (double& logit : logits) {
+    logit = std::round(logit);
   }
   for (const std::int32_t label : {0, 1, 5, 33}) {
     const Tensor labels = test::labels_of(std::vector<std::int32_t>(257, label));
-    expect_twins({test::typed(scores, {257, 40}, GetParam()), labels, Tensor::zeros({}, DType::int32)},
+    expect_twins({test::typed(logits, {257, 40}, GetParam()), labels, Tensor::zeros({}, DType::int32)},
                  [](const Kernels& k, Tensors& t) { k.count_correct(t[0], t[1], t[2]); });
   }
 }

@@ -25,12 +25,12 @@ class Operations : public ::testing::TestWithParam<std::tuple<Device, DType>> {
     return test::typed(values, shape, dtype(), device());
   }
   /// A few roundings.
-  static ::testing::AssertionResult near(const Tensor& y, const Values& wanted, const Shape& shape) {
+  static ::testing::AssertionResult near(const Tensor& y, const Values& expected, const Shape& shape) {
     const double bound = dtype() == DType::float32 ? 2e-6 : 1e-14;
     if (y.dtype() != dtype() || y.device() != device()) {
       return ::testing::AssertionFailure() << describe(y);
     }
-    return close(y, of(wanted, shape), bound, bound);
+    return close(y, of(expected, shape), bound, bound);
   }
 };
 

@@ -26,20 +26,20 @@ INSTANTIATE_TEST_SUITE_P(Types, Operations, test::devices_and_types(), test::dev
 TEST_P(Operations, Add) {
   const Tensor a = random({3, 2, 11}, "a");
   const Tensor b = random({3, 2, 11}, "b");
-  Values wanted = values_of(a);
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    wanted[i] += values_of(b)[i];
+  Values expected = values_of(a);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] += values_of(b)[i];
   }
-  EXPECT_TRUE(near(add(a, b), wanted, {3, 2, 11}));
+  EXPECT_TRUE(near(add(a, b), expected, {3, 2, 11}));
 }
 
 TEST_P(Operations, Scale) {
   const Tensor x = random({5, 7}, "x");
-  Values wanted = values_of(x);
-  for (double& value : wanted) {
+  Values expected = values_of(x);
+  for (double& value : expected) {
     value *= -2.5;
   }
-  EXPECT_TRUE(near(scale(x, -2.5), wanted, {5, 7}));
+  EXPECT_TRUE(near(scale(x, -2.5), expected, {5, 7}));
 }
 
 TEST_P(Operations, Relu) {
@@ -82,17 +82,17 @@ TEST_P(Operations, MaxPool2d) {
       std::transform(below.begin(), below.end(), below.begin(), [](double value) { return -1 - std::abs(value); });
       const Tensor x = typed(below, {2, 3, height, width});
       const Values in = values_of(x);
-      Values wanted;
+      Values expected;
       for (int plane = 0; plane < 6; ++plane) {
         const Values part = pooled(in.data() + plane * height * width, height, width, window);
-        wanted.insert(wanted.end(), part.begin(), part.end());
+        expected.insert(expected.end(), part.begin(), part.end());
       }
-      EXPECT_TRUE(near(max_pool2d(x, window), wanted, {2, 3, window.positions(height), window.positions(width)}));
+      EXPECT_TRUE(near(max_pool2d(x, window), expected, {2, 3, window.positions(height), window.positions(width)}));
     }
   }
 }
 
-// Wherever in its window it lies, in the code for 2 x 2 windows and in that for all others.
+// Wherever in its window it is, in the code for 2 x 2 windows and in that for all others.
 TEST_P(Operations, MaxPool2dPassesOnWhatIsNotANumber) {
   for (const Window& window : {Window{2, 2, 0}, Window{3, 1, 0}, Window{3, 2, 1}}) {
     const std::int64_t size = window.kernel - window.padding;  // exactly one window
@@ -108,11 +108,11 @@ TEST_P(Operations, MaxPool2dPassesOnWhatIsNotANumber) {
 TEST_P(Operations, GlobalAveragePool) {
   const Tensor x = random({2, 3, 5, 4}, "x");
   const Values in = values_of(x);
-  Values wanted(6);
+  Values expected(6);
   for (std::size_t i = 0; i < in.size(); ++i) {
-    wanted[i / 20] += in[i] / 20;
+    expected[i / 20] += in[i] / 20;
   }
-  EXPECT_TRUE(near(global_average_pool(x), wanted, {2, 3}));
+  EXPECT_TRUE(near(global_average_pool(x), expected, {2, 3}));
 }
 
 TEST_P(Operations, Flatten) {
@@ -168,11 +168,11 @@ TEST_P(Operations, SoftmaxKeepsItsDigitsBesideALargeOffset) {
   for (double& value : large) {
     value += 1e4;  // exact in both types
   }
-  const Values wanted = softmax_of(small, 3);
-  EXPECT_TRUE(near(softmax(typed(large, {2, 3})), wanted, {2, 3}));
-  EXPECT_TRUE(near(log_softmax(typed(large, {2, 3})), logs_of(wanted), {2, 3}));
+  const Values expected = softmax_of(small, 3);
+  EXPECT_TRUE(near(softmax(typed(large, {2, 3})), expected, {2, 3}));
+  EXPECT_TRUE(near(log_softmax(typed(large, {2, 3})), logs_of(expected), {2, 3}));
   EXPECT_TRUE(near(cross_entropy(typed(large, {2, 3}), labels_of({1, 0}, device()), Reduction::sum),
-                   {-std::log(wanted[1]) - std::log(wanted[3])}, {}));
+                   {-std::log(expected[1]) - std::log(expected[3])}, {}));
 }
 
 TEST_P(Operations, CrossEntropy) {
@@ -224,14 +224,14 @@ TEST_P(Normalize, IsTheFormula) {
     pixels[i] = static_cast<std::uint8_t>(i * 7);  // takes every value
   }
   const Normalization settings{{0.1F, 0.5F, 0.9F}, {0.2F, 1, 0.05F}};
-  Values wanted;
+  Values expected;
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     const std::size_t c = i / 144 % 3;
-    wanted.push_back((pixels[i] / 255.0 - settings.mean[c]) / settings.deviation[c]);
+    expected.push_back((pixels[i] / 255.0 - settings.mean[c]) / settings.deviation[c]);
   }
   const Tensor y = normalize(Tensor::from(pixels, {2, 3, 16, 9}, GetParam()), settings);
   EXPECT_EQ(y.dtype(), DType::float32);
-  EXPECT_TRUE(close(y, of(wanted, {2, 3, 16, 9}), 3e-6, 1e-6));
+  EXPECT_TRUE(close(y, of(expected, {2, 3, 16, 9}), 3e-6, 1e-6));
 }
 
 TEST_P(Normalize, SpreadsOverMinusOneToOneByDefault) {
@@ -240,17 +240,17 @@ TEST_P(Normalize, SpreadsOverMinusOneToOneByDefault) {
 }
 
 TEST_P(Operations, CountCorrectAddsToTheCount) {
-  const Tensor scores = typed({1, 2, 3,     // class 2
+  const Tensor logits = typed({1, 2, 3,     // class 2
                                -1, -2, -3,  // class 0
                                0, 5, 4,     // class 1
                                9, 8, 7},    // class 0
                               {4, 3});
   Tensor count = Tensor::full({}, 10, DType::int32, device());
-  count_correct(scores, labels_of({2, 0, 1, 0}, device()), count);
+  count_correct(logits, labels_of({2, 0, 1, 0}, device()), count);
   EXPECT_EQ(count.item(), 14);
-  count_correct(scores, labels_of({2, 1, 0, 2}, device()), count);
+  count_correct(logits, labels_of({2, 1, 0, 2}, device()), count);
   EXPECT_EQ(count.item(), 15);
-  count_correct(scores.narrow(0, 0), labels_of({}, device()), count);
+  count_correct(logits.narrow(0, 0), labels_of({}, device()), count);
   EXPECT_EQ(count.item(), 15);
 }
 

@@ -80,7 +80,7 @@ TEST_P(ParallelFor, OfManyExceptionsOneComesOut) {
     EXPECT_THROW(parallel_for(device_, 50, [](std::int64_t i) { throw std::out_of_range(std::to_string(i)); }),
                  std::out_of_range);
     std::atomic<int> runs{0};
-    EXPECT_NO_THROW(parallel_for(device_, 50, [&](std::int64_t) { ++runs; })) << "an old exception came out again";
+    EXPECT_NO_THROW(parallel_for(device_, 50, [&](std::int64_t) { ++runs; })) << "an old exception was thrown again";
     EXPECT_EQ(runs, 50);
   }
 }
@@ -126,7 +126,7 @@ TEST(ThreadPool, CanBeStoppedWithoutEverHavingWorked) {
 TEST(ThreadPool, NeedsAtLeastOneThread) {
   const Device device = fresh_device();
   for (const int count : {0, -1}) {
-    EXPECT_TRUE(fails_with<UsageError>({std::to_string(count).c_str(), to_string(device).c_str(), "at least 1"},
+    EXPECT_TRUE(fails_with<UsageError>({std::to_string(count).c_str(), to_string(device).c_str(), "expected 1 to"},
                                        [&] { set_threads(device, count); }));
   }
   EXPECT_EQ(threads(device), 1);

@@ -12,7 +12,7 @@ namespace {
 
 const Window kWindow{2, 2, 0};
 
-/// Planes with few different numbers, so that windows have several largest; every eleventh is not a number.
+/// Planes with few different numbers, so that windows have several largest; every eleventh is NaN.
 template <class T>
 Tensor planes(std::int64_t height, std::int64_t width) {
   Tensor x = test::random_tensor({2, 3, height, width}, "x", dtype_of<T>);
@@ -23,7 +23,7 @@ Tensor planes(std::int64_t height, std::int64_t width) {
   return x;
 }
 
-/// Where the largest pixel of window (p, q) lies: the first of equal ones, the last that is not a number.
+/// The index of the largest pixel of window (p, q): the first among equals, the last NaN.
 template <class T>
 std::int64_t largest(const T* plane, std::int64_t width, std::int64_t p, std::int64_t q) {
   const std::int64_t at = 2 * (p * width + q);
@@ -43,11 +43,11 @@ void expect_plain_loops(std::int64_t height, std::int64_t width) {
   const std::int64_t columns = width / 2;
   const Tensor x = planes<T>(height, width);
   Tensor y = Tensor::full({2, 3, rows, columns}, -7, dtype_of<T>);
-  Tensor picked = Tensor::full({2, 3, rows, columns}, -7, DType::int32);
-  kernels({}).max_pool2d(x, kWindow, y, picked);
+  Tensor argmax = Tensor::full({2, 3, rows, columns}, -7, DType::int32);
+  kernels({}).max_pool2d(x, kWindow, y, argmax);
   const Tensor grad_y = test::random_tensor(y.shape(), "grad", dtype_of<T>);
   Tensor grad_x = Tensor::full(x.shape(), -7, dtype_of<T>);
-  kernels({}).max_pool2d_grad(grad_y, picked, kWindow, grad_x);
+  kernels({}).max_pool2d_grad(grad_y, argmax, kWindow, grad_x);
 
   Tensor wanted_grad = Tensor::zeros(x.shape(), dtype_of<T>);
   std::int64_t output = 0;
@@ -56,7 +56,7 @@ void expect_plain_loops(std::int64_t height, std::int64_t width) {
     for (std::int64_t p = 0; p < rows; ++p) {
       for (std::int64_t q = 0; q < columns; ++q, ++output) {
         const std::int64_t best = largest(pixels, width, p, q);
-        ASSERT_EQ(picked.data<std::int32_t>()[output], best) << "plane " << plane << ", window " << p << ", " << q;
+        ASSERT_EQ(argmax.data<std::int32_t>()[output], best) << "plane " << plane << ", window " << p << ", " << q;
         ASSERT_EQ(std::memcmp(&y.data<T>()[output], &pixels[best], sizeof(T)), 0);
         wanted_grad.template mutable_data<T>()[plane * height * width + best] = grad_y.data<T>()[output];
       }

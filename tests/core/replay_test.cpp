@@ -72,7 +72,7 @@ TEST_P(ReplayOn, RecordsEachSetOfShapes) {
   Replay replay(device(), true);
   Tensor sum = Tensor::zeros({}, DType::float64, device());
   int calls = 0;
-  double wanted = 0;
+  double expected = 0;
   const std::int64_t rows[] = {5, 3, 5, 5, 3, 3, 5, 3, 5};  // five times 5 and four times 3
   for (int run = 0; run < 9; ++run) {
     const Tensor ones = Tensor::full({rows[run], 2}, run + 1, DType::float32, device());
@@ -81,13 +81,13 @@ TEST_P(ReplayOn, RecordsEachSetOfShapes) {
       const Tensor zeros = Tensor::zeros(in[0].shape(), DType::float32, device());
       accumulate(mean_squared_error(in[0], zeros, Reduction::sum), sum);
     });
-    wanted += static_cast<double>(rows[run] * 2 * (run + 1) * (run + 1));
-    EXPECT_EQ(sum.item(), wanted) << "run " << run;
+    expected += static_cast<double>(rows[run] * 2 * (run + 1) * (run + 1));
+    EXPECT_EQ(sum.item(), expected) << "run " << run;
   }
   EXPECT_EQ(calls, calls_in(5) + calls_in(4));
 }
 
-// Copies lie between kernels, which wait for each other in another way than for copies.
+// Copies between kernels, which wait for each other in another way than for copies.
 TEST_P(ReplayOn, KeepsTheOrderOfCopiesAndKernels) {
   Replay replay(device(), true);
   Tensor middle = Tensor::zeros({1009}, DType::float32, device());
@@ -124,7 +124,7 @@ struct Training {
     backward(loss);
     for (Tensor each : {first, second, bias}) {
       kernels(device).add_scaled(each.grad(), -0.1, each);
-      each.zero_grad();  // the gradient lies in memory of the recording
+      each.zero_grad();  // the gradient is in memory of the recording
     }
     accumulate(loss, losses);
   }

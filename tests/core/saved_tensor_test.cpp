@@ -73,20 +73,20 @@ TEST(SavedTensor, EveryOperationNamesItselfAndWhatChanged) {
   }
 }
 
-// Weights that are not needed for the wanted gradients may change: nothing reads them.
+// Weights that are not needed for these gradients may change: nothing reads them.
 TEST(SavedTensor, WhatBackwardDoesNotReadMayChange) {
   const Tensor x = random_tensor({2, 3}, "x");
   Tensor weight = random_leaf({4, 3}, "weight");
   const Tensor y = linear(x, weight);
   const Tensor upstream = random_tensor({2, 4}, "upstream");
   backward(linear(x, weight), upstream);
-  const Tensor wanted = weight.grad().clone();
+  const Tensor expected = weight.grad().clone();
   weight.zero_grad();
   Tensor bystander = random_tensor({2, 4}, "bystander");
   const Tensor sum = add(y, bystander);
   bystander.fill(0);
   backward(sum, upstream);
-  EXPECT_TRUE(same_bytes(weight.grad(), wanted));
+  EXPECT_TRUE(same_bytes(weight.grad(), expected));
 }
 
 TEST(SavedTensor, UncheckedVersionsReadsTheNewValues) {
@@ -94,7 +94,7 @@ TEST(SavedTensor, UncheckedVersionsReadsTheNewValues) {
   graph.weight.fill(2);
   {
     const UncheckedVersions unchecked;
-    backward(graph.y, graph.upstream, Graph::keep);
+    backward(graph.y, graph.upstream, RetainGraph::yes);
   }
   EXPECT_TRUE(same_bytes(graph.x.grad(), [&] {
     Tensor x = graph.x.detach().set_requires_grad(true);
@@ -104,10 +104,10 @@ TEST(SavedTensor, UncheckedVersionsReadsTheNewValues) {
   EXPECT_TRUE(fails_with({"linear"}, [&] { backward(graph.y, graph.upstream); })) << "the scope has ended";
 }
 
-// Weight stashing: the optimizer's new weights lie in fresh storage, the graph keeps the old ones.
+// Weight stashing: the optimizer's new weights are in fresh storage, the graph keeps the old ones.
 TEST(SavedTensor, RebindKeepsTheOldValuesForTheGraph) {
   Recorded graph;
-  backward(graph.y, graph.upstream, Graph::keep);
+  backward(graph.y, graph.upstream, RetainGraph::yes);
   const Tensor wanted_x = graph.x.grad().clone();
   const Tensor wanted_weight = graph.weight.grad().clone();
   graph.x.zero_grad();
@@ -138,11 +138,11 @@ TEST(SavedTensor, ASecondBackwardIsRefused) {
 
 TEST(SavedTensor, AKeptGraphRunsAgain) {
   Recorded graph;
-  backward(graph.y, graph.upstream, Graph::keep);
+  backward(graph.y, graph.upstream, RetainGraph::yes);
   const Tensor once = graph.x.grad().clone();
-  backward(graph.y, graph.upstream, Graph::keep);
+  backward(graph.y, graph.upstream, RetainGraph::yes);
   EXPECT_TRUE(same_bytes(graph.x.grad(), add(once, once)));
-  auto deferred = backward_inputs(graph.y, graph.upstream, std::vector{graph.x}, Graph::keep);
+  auto deferred = backward_inputs(graph.y, graph.upstream, std::vector{graph.x}, RetainGraph::yes);
   deferred.run();
   backward(graph.y, graph.upstream);
   EXPECT_TRUE(same_bytes(graph.weight.grad(), [&] {

@@ -41,7 +41,7 @@ TEST(Shape, WithChangesOneExtentOfACopy) {
   EXPECT_EQ(shape.with(-1, 0), (Shape{2, 3, 0}));
   EXPECT_EQ(shape, (Shape{2, 3, 4}));
   EXPECT_TRUE(fails_with({"dimension 5"}, [&] { shape.with(5, 1); }));
-  EXPECT_TRUE(fails_with({"negative", "-2"}, [&] { shape.with(0, -2); }));
+  EXPECT_TRUE(fails_with({"0 or more", "-2"}, [&] { shape.with(0, -2); }));
 }
 
 TEST(Shape, EqualsAShapeOfTheSameExtentsOnly) {
@@ -82,7 +82,7 @@ TEST(Shape, HasAtMostSixDimensions) {
 }
 
 TEST(Shape, RefusesNegativeExtents) {
-  EXPECT_TRUE(fails_with({"-1", "negative", "[2, -1]"}, [] { Shape{2, -1}; }));
+  EXPECT_TRUE(fails_with({"-1", "0 or more", "[2, -1]"}, [] { Shape{2, -1}; }));
 }
 
 TEST(Shape, RefusesMoreElementsThanFitAnyMemory) {

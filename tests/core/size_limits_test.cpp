@@ -22,11 +22,11 @@ constexpr std::int64_t kHuge = std::int64_t{1} << 62;
 class NoMemory final : public MemorySource {
  public:
   explicit NoMemory(std::size_t needed) : needed_(needed) {}
-  void* acquire(std::size_t bytes) override {
+  void* allocate(std::size_t bytes) override {
     EXPECT_GE(bytes, needed_) << "rounding up has wrapped round";
     return nullptr;
   }
-  void give_back(void*) override {}
+  void deallocate(void*) override {}
 
  private:
   std::size_t needed_;
@@ -62,11 +62,11 @@ TEST(SizeLimits, WindowsNeedAtLeastOneElement) {
 
 TEST(SizeLimits, ViewsDoNotWrapRound) {
   const Tensor x = Tensor::zeros({4});
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_TRUE(fails_with({"narrow", "[4]"}, [&] { x.narrow(kMost, 1); }));
-  EXPECT_TRUE(fails_with({"9223372036854775807"}, [&] { x.narrow(1, kMost); }));
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  EXPECT_TRUE(fails_with({"narrow", "[4]"}, [&] { x.narrow(kMax, 1); }));
+  EXPECT_TRUE(fails_with({"9223372036854775807"}, [&] { x.narrow(1, kMax); }));
   EXPECT_TRUE(fails_with({"alias"}, [&] { x.alias({1}, kHuge); })) << "its bytes, not its elements, wrap round";
-  EXPECT_TRUE(fails_with({"alias"}, [&] { x.alias({1}, kMost); }));
+  EXPECT_TRUE(fails_with({"alias"}, [&] { x.alias({1}, kMax); }));
 }
 
 // The last part of an uneven batch may be empty: it must add nothing, and do no harm.

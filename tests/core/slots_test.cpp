@@ -104,9 +104,9 @@ TEST_P(Slots, WorkAtTheSameTime) {
   }
   for (int number = 0; number < 2; ++number) {
     const auto found = ranks[static_cast<std::size_t>(number)].get();
-    const auto wanted = train({}, "rank " + std::to_string(number));
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      EXPECT_TRUE(test::close(found[i], wanted[i], 1e-10, 1e-10)) << "rank " << number;
+    const auto expected = train({}, "rank " + std::to_string(number));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(test::close(found[i], expected[i], 1e-10, 1e-10)) << "rank " << number;
     }
   }
 }

@@ -94,8 +94,8 @@ TEST_P(Streams, NeedARecordedEvent) {
   EXPECT_TRUE(fails_with({"never recorded"}, [&] { never.wait(compute_); }));
   EXPECT_TRUE(fails_with({"never recorded", "cpu:1"}, [&] { never.wait({{DeviceType::cpu, 1}, 0}); }));
   EXPECT_TRUE(fails_with({"never recorded"}, [&] { never.synchronize(); }));
-  EXPECT_TRUE(fails_with({"two recorded times"}, [&] { Event::seconds_between(never, once); }));
-  EXPECT_TRUE(fails_with({"two recorded times"}, [&] { Event::seconds_between(once, never); }));
+  EXPECT_TRUE(fails_with({"two events of record_time"}, [&] { Event::seconds_between(never, once); }));
+  EXPECT_TRUE(fails_with({"two events of record_time"}, [&] { Event::seconds_between(once, never); }));
   EXPECT_TRUE(fails_with<UsageError>({"cpu:200"}, [&] { once.record({{DeviceType::cpu, 200}, 0}); }));
 }
 
@@ -105,7 +105,7 @@ TEST_P(Streams, TimeWhatLiesBetween) {
   Event start, end;
   const auto before = std::chrono::steady_clock::now();
   start.record_time(compute_);
-  start.synchronize();  // it is behind us, however busy the GPU is
+  start.synchronize();  // it is reached, however busy the GPU is
   std::this_thread::sleep_for(5ms);
   end.record_time(compute_);
   end.synchronize();
@@ -116,7 +116,7 @@ TEST_P(Streams, TimeWhatLiesBetween) {
   start.record_time(compute_);
   EXPECT_LE(Event::seconds_between(start, end), 0) << "the last record counts";
   start.record(compute_);
-  EXPECT_TRUE(fails_with({"two recorded times"}, [&] { Event::seconds_between(start, end); }));
+  EXPECT_TRUE(fails_with({"two events of record_time"}, [&] { Event::seconds_between(start, end); }));
 }
 
 }  // namespace

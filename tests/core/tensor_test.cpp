@@ -124,17 +124,17 @@ TEST(Tensor, CopyingTheHandleSharesEverything) {
 
 TEST(Tensor, KnowsWhetherItsElementsAreSeenElsewhere) {
   Tensor x = of({1, 2}, {2});
-  EXPECT_TRUE(x.is_only_handle());
+  EXPECT_TRUE(x.is_donatable());
   {
     const Tensor same = x;
-    EXPECT_FALSE(x.is_only_handle());
+    EXPECT_FALSE(x.is_donatable());
   }
   {
     const Tensor view = x.narrow(0, 1);
-    EXPECT_FALSE(x.is_only_handle());
-    EXPECT_FALSE(view.is_only_handle());
+    EXPECT_FALSE(x.is_donatable());
+    EXPECT_FALSE(view.is_donatable());
   }
-  EXPECT_TRUE(x.is_only_handle());
+  EXPECT_TRUE(x.is_donatable());
 }
 
 TEST(Tensor, GradientMustFit) {

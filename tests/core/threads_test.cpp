@@ -110,11 +110,11 @@ INSTANTIATE_TEST_SUITE_P(Threads, EveryOperation, ::testing::ValuesIn(kCases), n
 
 TEST_P(EveryOperation, GivesTheSameBytesWithAnyNumberOfThreads) {
   for (const DType dtype : {DType::float32, DType::float64}) {
-    const std::vector<Tensor> wanted = results(dtype, 1);
+    const std::vector<Tensor> expected = results(dtype, 1);
     for (const int threads : {2, 3, 7}) {
       const std::vector<Tensor> got = results(dtype, threads);
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        EXPECT_TRUE(same_bytes(got[i], wanted[i]))
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(same_bytes(got[i], expected[i]))
             << (i == 0 ? "the output" : "gradient " + std::to_string(i - 1)) << ", " << threads << " threads";
       }
     }
@@ -146,17 +146,17 @@ TEST(Threads, NormalizeAndCountCorrectAreTheSame) {
     pixels[i] = static_cast<std::uint8_t>(i * 11);
   }
   const Tensor images = Tensor::from(pixels, {20, 3, 7, 5}, device);
-  const Tensor scores = random_tensor({200, 5}, "scores", DType::float32, device);
+  const Tensor logits = random_tensor({200, 5}, "logits", DType::float32, device);
   const Tensor labels = test::random_labels(200, 5, device);
   const auto results = [&](int threads) {
     const ThreadsFor held(device, threads);
     Tensor count = Tensor::zeros({}, DType::int32, device);
-    count_correct(scores, labels, count);
+    count_correct(logits, labels, count);
     return std::pair{normalize(images), count};
   };
-  const auto [wanted, count] = results(1);
+  const auto [expected, count] = results(1);
   for (const int threads : {2, 3, 7}) {
-    EXPECT_TRUE(same_bytes(results(threads).first, wanted)) << threads << " threads";
+    EXPECT_TRUE(same_bytes(results(threads).first, expected)) << threads << " threads";
     EXPECT_TRUE(same_bytes(results(threads).second, count)) << threads << " threads";
   }
 }
@@ -180,10 +180,10 @@ template <class T>
 void check_samples_alone(const Tensor& batch, const std::function<Tensor(const Tensor&)>& call) {
   const Tensor whole = call(batch);
   for (std::int64_t i = 0; i < batch.size(0); ++i) {
-    const Tensor wanted = call(batch.narrow(i, 1).clone());
-    ASSERT_TRUE(same_bytes(whole.narrow(i, 1), wanted)) << "sample " << i << " in the whole batch";
-    ASSERT_TRUE(same_bytes(call(only_sample<T>(batch, i)).narrow(i, 1), wanted)) << "sample " << i << " beside NaN";
-    ASSERT_TRUE(same_bytes(call(batch.narrow(i, batch.size(0) - i)).narrow(0, 1), wanted))
+    const Tensor expected = call(batch.narrow(i, 1).clone());
+    ASSERT_TRUE(same_bytes(whole.narrow(i, 1), expected)) << "sample " << i << " in the whole batch";
+    ASSERT_TRUE(same_bytes(call(only_sample<T>(batch, i)).narrow(i, 1), expected)) << "sample " << i << " beside NaN";
+    ASSERT_TRUE(same_bytes(call(batch.narrow(i, batch.size(0) - i)).narrow(0, 1), expected))
         << "sample " << i << " at the front of the rest";
   }
 }

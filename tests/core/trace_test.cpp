@@ -61,7 +61,7 @@ TEST_F(TraceTest, ASpanHasItsNameCategoryTrackAndTime) {
   EXPECT_LE(event.start + event.seconds, after);
 }
 
-// An inner span lies within its outer one, as the viewer needs it, and ends first.
+// An inner span is within its outer one, as the viewer needs it, and ends first.
 TEST_F(TraceTest, SpansNest) {
   trace_.attach(0);
   {

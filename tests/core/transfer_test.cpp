@@ -65,11 +65,11 @@ TEST_P(Transfer, MovesPartsOfALargerTensor) {
   Tensor there = Tensor::full({20}, 99, DType::uint8, device());
   Tensor part = there.alias({7}, 5);
   copy_async(source.alias({7}, 3), part).wait(compute_);
-  std::vector<std::uint8_t> wanted(20, 99);
+  std::vector<std::uint8_t> expected(20, 99);
   for (std::size_t i = 0; i < 7; ++i) {
-    wanted[5 + i] = static_cast<std::uint8_t>(3 + i);
+    expected[5 + i] = static_cast<std::uint8_t>(3 + i);
   }
-  EXPECT_EQ(there.to_vector<std::uint8_t>(), wanted);
+  EXPECT_EQ(there.to_vector<std::uint8_t>(), expected);
 }
 
 TEST_P(Transfer, WithinATensorMayOverlap) {

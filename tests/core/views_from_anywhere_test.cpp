@@ -45,19 +45,20 @@ class ViewsFromAnywhere : public ::testing::TestWithParam<Device> {
     }
   }
   static void check_products() {
+    Tensor none;
     check({some({20, 6}, "x"), some({40, 6}, "weight"), some({20, 40}, "y")},
           [](const Kernels& on, Tensors& t) { on.linear(t[0], t[1], {}, t[2]); });
     check({some({20, 40}, "grad_y"), some({40, 6}, "weight"), some({20, 6}, "grad_x")},
           [](const Kernels& on, Tensors& t) { on.linear_grad_input(t[0], t[1], t[2]); });
     check({some({20, 40}, "grad_y"), some({20, 6}, "x"), some({40, 6}, "grad_weight")},
-          [](const Kernels& on, Tensors& t) { on.linear_grad_weight(t[0], t[1], t[2]); });
+          [&](const Kernels& on, Tensors& t) { on.linear_grad_weight(t[0], t[1], t[2], none); });
     const Window window{3, 1, 1};
     check({some({2, 3, 4, 6}, "x"), some({20, 3, 3, 3}, "weight"), some({2, 20, 4, 6}, "y")},
           [&](const Kernels& on, Tensors& t) { on.conv2d(t[0], t[1], {}, window, t[2]); });
     check({some({2, 3, 4, 6}, "grad_y"), some({3, 20, 3, 3}, "weight"), some({2, 20, 4, 6}, "grad_x")},
           [&](const Kernels& on, Tensors& t) { on.conv2d_grad_input(t[0], t[1], window, t[2]); });
     check({some({2, 20, 4, 6}, "grad_y"), some({2, 3, 4, 6}, "x"), some({20, 3, 3, 3}, "grad_weight")},
-          [&](const Kernels& on, Tensors& t) { on.conv2d_grad_weight(t[0], t[1], window, t[2]); });
+          [&](const Kernels& on, Tensors& t) { on.conv2d_grad_weight(t[0], t[1], window, t[2], none); });
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ViewsFromAnywhere, ::testing::ValuesIn(test::devices()), test::device_name);

@@ -7,9 +7,9 @@
 namespace stagecoach {
 namespace {
 
-constexpr PictureSize kSize{6, 7};
+constexpr ImageSize kSize{6, 7};
 
-/// The pixel of the padded, cropped and mirrored picture, straight from the definition.
+/// The pixel of the padded, cropped and mirrored image, straight from the definition.
 std::uint8_t expected(const std::vector<std::uint8_t>& source, std::int64_t c, std::int64_t y, std::int64_t x,
                       std::int64_t down, std::int64_t right, bool mirror) {
   const std::int64_t from_y = y + down;
@@ -30,7 +30,7 @@ TEST(Augment, EveryCropAndMirrorImageFollowsTheDefinition) {
     for (int right = -4; right <= 4; ++right) {
       for (const bool mirror : {false, true}) {
         std::vector<std::uint8_t> target(source.size(), 99);
-        augment_picture(source.data(), target.data(), kSize, {word(down), word(right), mirror ? ~0U : 0U, 0});
+        augment_image(source.data(), target.data(), kSize, {word(down), word(right), mirror ? ~0U : 0U, 0});
         for (std::int64_t i = 0; i < static_cast<std::int64_t>(target.size()); ++i) {
           ASSERT_EQ(target[static_cast<std::size_t>(i)],
                     expected(source, i / 42, i % 42 / 7, i % 7, down, right, mirror))
@@ -41,11 +41,11 @@ TEST(Augment, EveryCropAndMirrorImageFollowsTheDefinition) {
   }
 }
 
-TEST(Augment, PicturesSmallerThanThePaddingStayInBounds) {
+TEST(Augment, ImagesSmallerThanThePaddingStayInBounds) {
   const std::vector<std::uint8_t> source = {1, 2, 3};  // [3, 1, 1]
   for (const std::uint32_t word : {0U, 0x7fffffffU, ~0U}) {
     std::vector<std::uint8_t> target(3, 99);
-    augment_picture(source.data(), target.data(), {1, 1}, {word, word, word, 0});
+    augment_image(source.data(), target.data(), {1, 1}, {word, word, word, 0});
     EXPECT_EQ(target, word == 0x7fffffffU ? source : std::vector<std::uint8_t>(3, 0));
   }
 }

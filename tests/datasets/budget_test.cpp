@@ -33,13 +33,13 @@ TEST(Budget, ThreadsNeverHoldMoreThanThereIs) {
     }
   }
   EXPECT_FALSE(exceeded);
-  const Budget::Share all = budget.take(kTotal);  // all shares came back
+  const Budget::Share all = budget.take(kTotal);  // all shares were returned
 }
 
 TEST(Budget, MoreThanThereIsInAllIsRefused) {
   Budget budget(10);
-  EXPECT_TRUE(test::fails_with({"11 of 10"}, [&] { const Budget::Share share = budget.take(11); }));
-  EXPECT_TRUE(test::fails_with({"-1 of 10"}, [&] { const Budget::Share share = budget.take(-1); }));
+  EXPECT_TRUE(test::fails_with({"expected 0 to 10, got 11"}, [&] { const Budget::Share share = budget.take(11); }));
+  EXPECT_TRUE(test::fails_with({"expected 0 to 10, got -1"}, [&] { const Budget::Share share = budget.take(-1); }));
 }
 
 }  // namespace

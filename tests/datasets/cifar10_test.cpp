@@ -94,7 +94,8 @@ TEST(Cifar10, DamagedFilesAreNamedWithTheByte) {
   write_text(folder / "test_batch.bin", "");
   expect_load_error(folder.path(), {"test_batch.bin is empty"});
   write_text(folder / "test_batch.bin", records(3).substr(0, 7000));
-  expect_load_error(folder.path(), {"test_batch.bin has 7000 bytes", "no multiple of 3073", "record 2", "byte 7000"});
+  expect_load_error(folder.path(),
+                    {"test_batch.bin has 7000 bytes", "not a multiple of 3073", "record 2", "byte 7000"});
   std::string wrong = records(100);
   wrong[70 * 3073] = 10;
   write_text(folder / "test_batch.bin", wrong);
@@ -166,8 +167,8 @@ TEST(Cifar10, TheRealSetIsWhole) {
       EXPECT_EQ(found, count) << "class " << label;
     }
   }
-  EXPECT_EQ(data.train.labels.to_vector<std::int32_t>()[0], 6) << "the first training picture is a frog";
-  EXPECT_EQ(data.test.labels.to_vector<std::int32_t>()[0], 3) << "the first test picture is a cat";
+  EXPECT_EQ(data.train.labels.to_vector<std::int32_t>()[0], 6) << "the first training image is a frog";
+  EXPECT_EQ(data.test.labels.to_vector<std::int32_t>()[0], 3) << "the first test image is a cat";
   EXPECT_EQ(data.train.classes[6], "frog");
 }
 

@@ -19,20 +19,20 @@ using test::same_bytes;
 
 class DeviceLoaderOn : public ::testing::TestWithParam<Device> {
  protected:
-  /// 23 pictures in batches of 5: the last one is ragged.
+  /// 23 images in batches of 5: the last one is ragged.
   Loader loader(bool prefetch = true) const {
     return Loader(data_.train, {.batch_size = 5, .seed = 3, .augment = true, .prefetch = prefetch});
   }
   /// Compares what is left of the epoch under way.
   void expect_same(DeviceLoader& there, Loader& here) const {
-    while (const auto wanted = here.next()) {
+    while (const auto expected = here.next()) {
       const auto batch = there.next();
       ASSERT_TRUE(batch);
       EXPECT_EQ(batch->images.device(), GetParam());
-      EXPECT_TRUE(same_bytes(batch->images, wanted->images)) << "batch " << wanted->index;
-      EXPECT_TRUE(same_bytes(batch->labels, wanted->labels)) << "batch " << wanted->index;
-      EXPECT_EQ(batch->index, wanted->index);
-      EXPECT_EQ(batch->global_size, wanted->global_size);
+      EXPECT_TRUE(same_bytes(batch->images, expected->images)) << "batch " << expected->index;
+      EXPECT_TRUE(same_bytes(batch->labels, expected->labels)) << "batch " << expected->index;
+      EXPECT_EQ(batch->index, expected->index);
+      EXPECT_EQ(batch->global_size, expected->global_size);
     }
     EXPECT_FALSE(there.next());
     EXPECT_FALSE(there.next()) << "and again";

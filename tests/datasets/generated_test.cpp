@@ -26,7 +26,7 @@ TEST(Generated, EqualSeedsGiveEqualBytesAndOthersDoNot) {
 }
 
 TEST(Generated, EveryMachineMakesTheseBytes) {
-  // FNV-1a over the pictures of seed 0. When this changes, everyone's generated data changed.
+  // FNV-1a over the images of seed 0. When this changes, everyone's generated data changed.
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const std::uint8_t byte : pixels(generate({.train = 100, .test = 1}).train, 0, 100)) {
     hash = (hash ^ byte) * 0x100000001b3;
@@ -54,7 +54,7 @@ TEST(Generated, LabelsAreBalancedAndInNoSimpleOrder) {
   EXPECT_GT(orders.size(), 45U) << "the order of labels repeats";
 }
 
-// The mean colour of a picture must not tell its class: whoever picks the class whose mean colour is nearest is
+// The mean colour of an image must not tell its class: whoever picks the class whose mean colour is nearest is
 // right about as often as by chance (1 in 10).
 TEST(Generated, ColourDoesNotTellTheClass) {
   constexpr std::int64_t kSize = 2000;
@@ -104,9 +104,9 @@ TEST(Generated, TheWrittenSetIsTheOneInMemory) {
 }
 
 TEST(Generated, WhatCannotBeMadeIsRefused) {
-  expect_error<UsageError>([] { generate({.train = 0}); }, {"0 train pictures"});
-  expect_error<UsageError>([] { generate({.test = -1}); }, {"-1 test pictures"});
-  expect_error<UsageError>([] { generate({.train = 1'000'001}); }, {"1000001 train"});
+  expect_error<UsageError>([] { generate({.train = 0}); }, {"train images, got 0"});
+  expect_error<UsageError>([] { generate({.test = -1}); }, {"1 … 1000000 test images, got -1"});
+  expect_error<UsageError>([] { generate({.train = 1'000'001}); }, {"train images, got 1000001"});
   const TemporaryFolder folder;
   const GeneratedSettings small{.train = 1, .test = 1};
   write_text(folder / "real/data_batch_2.bin", "");
@@ -114,15 +114,15 @@ TEST(Generated, WhatCannotBeMadeIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(folder / "real/data_batch_1.bin"));
   for (const char* name : {"data_batch_1.bin", "test_batch.bin"}) {
     const auto other = folder / "other";
-    write_text(other / name, "real pictures");
+    write_text(other / name, "real images");
     expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost", "another folder"});
     write_text(other / "batches.meta.txt", "airplane\n");
     expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost"});
-    EXPECT_EQ(read_text(other / name), "real pictures");
+    EXPECT_EQ(read_text(other / name), "real images");
     std::filesystem::remove_all(other);
   }
   write_text(folder / "file", "");
-  expect_error<DataError>([&] { write_generated(folder / "file/set", small); }, {"cannot be made"});
+  expect_error<DataError>([&] { write_generated(folder / "file/set", small); }, {"cannot be created"});
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "datasets/open.h"
-#include "picture_writer.h"
+#include "image_writer.h"
 #include "support.h"
 
 namespace stagecoach {
@@ -13,10 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A picture of one grey, which tells it from the others.
+/// An image of one grey, which tells it from the others.
 Pixels grey(int value) { return plain_pixels(32, 32, {static_cast<std::uint8_t>(value)}); }
 
-/// The first byte of each picture.
+/// The first byte of each image.
 std::vector<int> first_bytes(const Dataset& dataset) {
   std::vector<int> bytes;
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
@@ -25,10 +25,10 @@ std::vector<int> first_bytes(const Dataset& dataset) {
   return bytes;
 }
 
-/// The smallest set: one picture of one class in both splits.
+/// The smallest set: one image of one class in both splits.
 void write_smallest(const TemporaryFolder& folder) {
-  write_picture(folder / "train/cat/a.png", grey(1));
-  write_picture(folder / "test/cat/a.png", grey(2));
+  write_image(folder / "train/cat/a.png", grey(1));
+  write_image(folder / "test/cat/a.png", grey(2));
 }
 
 void expect_load_error(const fs::path& folder, const std::vector<std::string>& parts) {
@@ -37,11 +37,11 @@ void expect_load_error(const fs::path& folder, const std::vector<std::string>& p
 
 TEST(ImageFolder, ClassesAndFilesAreSorted) {
   const TemporaryFolder folder;
-  write_picture(folder / "train/dog/b.png", grey(4));
-  write_picture(folder / "train/dog/a.PNG", grey(3));
-  write_picture(folder / "train/cat/10.png", grey(1));
-  write_picture(folder / "train/cat/9.png", grey(2));
-  write_picture(folder / "test/dog/x.png", grey(5));
+  write_image(folder / "train/dog/b.png", grey(4));
+  write_image(folder / "train/dog/a.PNG", grey(3));
+  write_image(folder / "train/cat/10.png", grey(1));
+  write_image(folder / "train/cat/9.png", grey(2));
+  write_image(folder / "test/dog/x.png", grey(5));
   write_text(folder / "train/cat/notes.txt", "ignored");
   write_text(folder / "train/cat/.hidden.png", "ignored");
   write_text(folder / "train/README", "ignored");
@@ -55,27 +55,27 @@ TEST(ImageFolder, ClassesAndFilesAreSorted) {
   EXPECT_EQ(data.test.classes, data.train.classes);
 }
 
-TEST(ImageFolder, AllKindsOfPicturesWork) {
+TEST(ImageFolder, AllKindsOfImagesWork) {
   const TemporaryFolder folder;
   write_smallest(folder);
-  write_picture(folder / "train/cat/b.jpg", plain_pixels(32, 32, {100, 100, 100}));
-  write_picture(folder / "train/cat/c.jpeg", plain_pixels(32, 32, {100}));
-  write_picture(folder / "train/cat/d.JPG", plain_pixels(100, 60, {100, 100, 100}));
-  write_picture(folder / "train/cat/e.png", plain_pixels(32, 32, {100, 100, 100, 7}));
-  write_picture(folder / "train/cat/f.png", plain_pixels(8, 5, {100, 7}));
+  write_image(folder / "train/cat/b.jpg", plain_pixels(32, 32, {100, 100, 100}));
+  write_image(folder / "train/cat/c.jpeg", plain_pixels(32, 32, {100}));
+  write_image(folder / "train/cat/d.JPG", plain_pixels(100, 60, {100, 100, 100}));
+  write_image(folder / "train/cat/e.png", plain_pixels(32, 32, {100, 100, 100, 7}));
+  write_image(folder / "train/cat/f.png", plain_pixels(8, 5, {100, 7}));
   const std::vector<int> bytes = first_bytes(load_image_folder(folder.path()).train);
   ASSERT_EQ(bytes.size(), 6U);
   for (std::size_t i = 1; i < bytes.size(); ++i) {
-    EXPECT_NEAR(bytes[i], 100, 3) << "picture " << i;
+    EXPECT_NEAR(bytes[i], 100, 3) << "image " << i;
   }
 }
 
 TEST(ImageFolder, AnotherLayoutIsExplained) {
   const TemporaryFolder folder;
   expect_load_error(folder / "nowhere", {"nowhere is missing"});
-  write_picture(folder / "cat/a.png", grey(1));
+  write_image(folder / "cat/a.png", grey(1));
   expect_load_error(folder.path(), {"has no folder train/", "/train/<class>/*.png", "/test/<class>/"});
-  write_picture(folder / "train/cat/a.png", grey(1));
+  write_image(folder / "train/cat/a.png", grey(1));
   expect_load_error(folder.path(), {"has no folder test/", "/test/<class>/"});
   fs::create_directory(folder / "test");
   expect_load_error(folder.path(), {"test has no class folders", "/<class>/"});
@@ -84,19 +84,19 @@ TEST(ImageFolder, AnotherLayoutIsExplained) {
   expect_load_error(folder.path(), {"test is not a folder"});
 }
 
-TEST(ImageFolder, ClassesWithoutPicturesAreNamed) {
+TEST(ImageFolder, ClassesWithoutImagesAreNamed) {
   const TemporaryFolder folder;
   write_smallest(folder);
-  write_picture(folder / "test/wolf/a.png", grey(1));
+  write_image(folder / "test/wolf/a.png", grey(1));
   expect_load_error(folder.path(), {"class 'wolf'", "not in train/"});
   write_text(folder / "train/wolf/a.gif", "not a kind that is read");
-  expect_load_error(folder.path(), {"train/wolf has no pictures", "*.png"});
+  expect_load_error(folder.path(), {"train/wolf has no images", "*.png"});
 }
 
-TEST(ImageFolder, BrokenPicturesAreNamed) {
+TEST(ImageFolder, BrokenImagesAreNamed) {
   const TemporaryFolder folder;
   write_smallest(folder);
-  write_picture(folder / "train/cat/b.png", {32, 32, 3, counting_dataset(1).images.to_vector<std::uint8_t>()});
+  write_image(folder / "train/cat/b.png", {32, 32, 3, counting_dataset(1).images.to_vector<std::uint8_t>()});
   fs::resize_file(folder / "train/cat/b.png", fs::file_size(folder / "train/cat/b.png") / 2);
   expect_load_error(folder.path(), {"train/cat/b.png cannot be decoded"});
   fs::remove(folder / "train/cat/b.png");
@@ -120,7 +120,7 @@ TEST(ImageFolder, LinksThatLeadNowhereAreNamed) {
   fs::create_symlink("cat", folder / "train/dog");
   fs::create_symlink("gone", folder / "train/cat/notes.txt");
   EXPECT_EQ(load_image_folder(folder.path()).train.classes, (std::vector<std::string>{"cat", "dog"}))
-      << "links to folders are good, and links that are no pictures do not matter";
+      << "links to folders are good, and links that are no images do not matter";
   fs::remove_all(folder / "train");
   fs::remove_all(folder / "test");
   fs::create_symlink("nowhere", folder / "train");
@@ -138,7 +138,7 @@ TEST(ImageFolder, NothingWaitsForAPipe) {
   expect_load_error(folder.path(), {"train/cat/b.png is not a regular file"});
 }
 
-TEST(ImageFolder, LargePicturesAndFilesAreRefused) {
+TEST(ImageFolder, LargeImagesAndFilesAreRefused) {
   const TemporaryFolder folder;
   write_smallest(folder);
   EXPECT_EQ(load_image_folder(folder.path(), 32 * 32).train.size(), 1);

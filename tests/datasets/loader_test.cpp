@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kSide = 8;
 constexpr std::int64_t kPixels = 3 * kSide * kSide;
 
-/// Small pictures whose label is their number, so that a batch tells which samples are in it.
+/// Small images whose label is their number, so that a batch tells which samples are in it.
 Dataset samples(std::int64_t size) {
   Dataset dataset = counting_dataset(size, kSide);
   auto* labels = dataset.labels.mutable_data<std::int32_t>();
@@ -64,7 +64,7 @@ TEST(Loader, TheOrderIsThePermutationOfSeedAndEpoch) {
   }
 }
 
-TEST(Loader, WithoutShuffleTheOrderAscendsAndPicturesAreUnchanged) {
+TEST(Loader, WithoutShuffleTheOrderAscendsAndImagesAreUnchanged) {
   const Dataset dataset = samples(25);
   Loader loader(dataset, {.batch_size = 10, .shuffle = false});
   const std::vector<Batch> batches = epoch_of(loader, 3);
@@ -92,11 +92,11 @@ TEST(Loader, LabelsAloneAreThoseOfTheWhole) {
   const LoaderSettings settings{.batch_size = 10, .seed = 1, .augment = true};
   Loader whole(samples(61), settings);
   LoaderSettings alone = settings;
-  alone.pictures = false;
+  alone.images = false;
   Loader labels(samples(61), alone);
-  const std::vector<Batch> wanted = epoch_of(whole, 2);
+  const std::vector<Batch> expected = epoch_of(whole, 2);
   const std::vector<Batch> got = epoch_of(labels, 2);
-  EXPECT_EQ(numbers(wanted), numbers(got));
+  EXPECT_EQ(numbers(expected), numbers(got));
   EXPECT_EQ(got.back().images.shape(), (Shape{1, 3, 0, 0}));
 }
 
@@ -153,8 +153,8 @@ TEST(Loader, PrefetchingChangesNothing) {
 }
 
 TEST(Loader, AugmentationDependsOnSampleAndEpochAlone) {
-  // By batch size 1 and 50 the samples stand at other places.
-  const auto pictures = [](std::int64_t batch_size, std::int64_t epoch, bool shuffle) {
+  // By batch size 1 and 50 the samples have other indices.
+  const auto images = [](std::int64_t batch_size, std::int64_t epoch, bool shuffle) {
     Loader loader(samples(50), {.batch_size = batch_size, .seed = 2, .shuffle = shuffle, .augment = true});
     std::vector<std::vector<std::uint8_t>> by_sample(50);
     for (const Batch& batch : epoch_of(loader, epoch)) {
@@ -165,10 +165,10 @@ TEST(Loader, AugmentationDependsOnSampleAndEpochAlone) {
     }
     return by_sample;
   };
-  const auto reference = pictures(50, 1, true);
-  EXPECT_EQ(pictures(1, 1, true), reference);
-  EXPECT_EQ(pictures(8, 1, false), reference);
-  EXPECT_NE(pictures(50, 2, true), reference);
+  const auto reference = images(50, 1, true);
+  EXPECT_EQ(images(1, 1, true), reference);
+  EXPECT_EQ(images(8, 1, false), reference);
+  EXPECT_NE(images(50, 2, true), reference);
   std::int64_t unchanged = 0;
   const std::vector<std::uint8_t> stored = samples(50).images.to_vector<std::uint8_t>();
   for (std::size_t i = 0; i < 50; ++i) {
@@ -177,7 +177,7 @@ TEST(Loader, AugmentationDependsOnSampleAndEpochAlone) {
   EXPECT_LT(unchanged, 5) << "one in 162 stays as it was";
 }
 
-TEST(Loader, PicturesAreResizedAfterAugmentation) {
+TEST(Loader, ImagesAreResizedAfterAugmentation) {
   const Dataset dataset = samples(3);
   Loader plain(dataset, {.batch_size = 3, .augment = true});
   Loader resized(dataset, {.batch_size = 3, .augment = true, .image_size = 11});
@@ -186,8 +186,8 @@ TEST(Loader, PicturesAreResizedAfterAugmentation) {
   ASSERT_EQ(large.images.shape(), Shape({3, 3, 11, 11}));
   std::vector<std::uint8_t> expected(3 * 3 * 11 * 11);
   for (std::int64_t i = 0; i < 3; ++i) {
-    resize_picture(small.images.data<std::uint8_t>() + i * kPixels, {kSide, kSide}, expected.data() + i * 3 * 121,
-                   {11, 11});
+    resize_image(small.images.data<std::uint8_t>() + i * kPixels, {kSide, kSide}, expected.data() + i * 3 * 121,
+                 {11, 11});
   }
   EXPECT_EQ(large.images.to_vector<std::uint8_t>(), expected);
   Loader same(dataset, {.batch_size = 3, .image_size = kSide});
@@ -235,15 +235,15 @@ TEST(Loader, WhatCannotBeFollowedIsRefused) {
   const auto expect_refused = [](const Dataset& dataset, const LoaderSettings& settings, const std::string& part) {
     expect_error<UsageError>([&] { Loader(dataset, settings); }, {part});
   };
-  expect_refused(samples(5), {.batch_size = 0}, "batch size 0");
-  expect_refused(samples(5), {.batch_size = -3}, "batch size -3");
-  expect_refused(samples(5), {.shard = 2, .shards = 2}, "shard 2 of 2");
-  expect_refused(samples(5), {.shard = -1, .shards = 2}, "shard -1 of 2");
-  expect_refused(samples(5), {.shards = 0}, "shard 0 of 0");
-  expect_refused(samples(5), {.image_size = -1}, "image size -1");
-  expect_refused(samples(5), {.image_size = 100000}, "image size 100000");
-  expect_refused(samples(0), {}, "dataset is empty");
-  expect_refused({}, {}, "dataset is empty");
+  expect_refused(samples(5), {.batch_size = 0}, "batch size of at least 1, got 0");
+  expect_refused(samples(5), {.batch_size = -3}, "got -3");
+  expect_refused(samples(5), {.shard = 2, .shards = 2}, "got 2 of 2");
+  expect_refused(samples(5), {.shard = -1, .shards = 2}, "got -1 of 2");
+  expect_refused(samples(5), {.shards = 0}, "got 0 of 0");
+  expect_refused(samples(5), {.image_size = -1}, "got -1");
+  expect_refused(samples(5), {.image_size = 100000}, "got 100000");
+  expect_refused(samples(0), {}, "got an empty dataset");
+  expect_refused({}, {}, "got an empty dataset");
   Dataset mixed = samples(5);
   mixed.labels = samples(4).labels;
   expect_error<Error>([&] { Loader(mixed, {}); }, {"uint8[5, 3, 8, 8]", "int32[4]"});

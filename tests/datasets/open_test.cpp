@@ -1,7 +1,7 @@
 #include "datasets/open.h"
 
 #include "datasets/generated.h"
-#include "picture_writer.h"
+#include "image_writer.h"
 #include "support.h"
 
 namespace stagecoach {
@@ -18,10 +18,10 @@ TEST(Open, FoldersAreRecognised) {
   write_generated(folder / "binary/cifar-10-batches-bin", {.train = 3, .test = 2});
   EXPECT_EQ(open_dataset((folder / "binary").string()).train.size(), 3);
   EXPECT_EQ(open_dataset((folder / "binary/cifar-10-batches-bin/").string()).test.size(), 2);
-  write_picture(folder / "pictures/train/cat/a.png", plain_pixels(32, 32, {1}));
-  write_picture(folder / "pictures/test/cat/a.png", plain_pixels(32, 32, {1}));
-  EXPECT_EQ(open_dataset((folder / "pictures").string()).train.classes, std::vector<std::string>{"cat"});
-  EXPECT_EQ(open_dataset((folder / "pictures/").string()).test.size(), 1);
+  write_image(folder / "images/train/cat/a.png", plain_pixels(32, 32, {1}));
+  write_image(folder / "images/test/cat/a.png", plain_pixels(32, 32, {1}));
+  EXPECT_EQ(open_dataset((folder / "images").string()).train.classes, std::vector<std::string>{"cat"});
+  EXPECT_EQ(open_dataset((folder / "images/").string()).test.size(), 1);
 }
 
 TEST(Open, OtherPlacesAreExplained) {

@@ -11,9 +11,9 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-Bytes resize(const Bytes& source, PictureSize from, PictureSize to) {
+Bytes resize(const Bytes& source, ImageSize from, ImageSize to) {
   Bytes target(static_cast<std::size_t>(3 * to.height * to.width));
-  resize_picture(source.data(), from, target.data(), to);
+  resize_image(source.data(), from, target.data(), to);
   return target;
 }
 
@@ -42,8 +42,8 @@ TEST(Resize, PlanesStayApart) {
 
 TEST(Resize, RefusesEmptySizes) {
   Bytes pixels(3);
-  EXPECT_THROW(resize_picture(pixels.data(), {0, 1}, pixels.data(), {1, 1}), Error);
-  EXPECT_THROW(resize_picture(pixels.data(), {1, 1}, pixels.data(), {1, 0}), Error);
+  EXPECT_THROW(resize_image(pixels.data(), {0, 1}, pixels.data(), {1, 1}), Error);
+  EXPECT_THROW(resize_image(pixels.data(), {1, 1}, pixels.data(), {1, 0}), Error);
 }
 
 }  // namespace

@@ -48,11 +48,11 @@ TEST(Shapes, AllStayWithinReachAndDiffer) {
   }
 }
 
-TEST(Shapes, ThePictureFollowsItsStreamAlone) {
+TEST(Shapes, TheImageFollowsItsStreamAlone) {
   std::vector<std::uint8_t> a(3 * 32 * 32);
   std::vector<std::uint8_t> b = a;
-  paint_shape(ShapeClass::star, Philox(1, "picture"), a.data());
-  paint_shape(ShapeClass::star, Philox(1, "picture"), b.data());
+  paint_shape(ShapeClass::star, Philox(1, "image"), a.data());
+  paint_shape(ShapeClass::star, Philox(1, "image"), b.data());
   EXPECT_EQ(a, b);
   paint_shape(ShapeClass::star, Philox(1, "another"), b.data());
   EXPECT_NE(a, b);

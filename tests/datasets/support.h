@@ -25,7 +25,7 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
 
 inline std::string read_text(const std::filesystem::path& path) { return test::read_bytes(path); }
 
-/// `size` pictures of `side` pixels; all bytes differ from picture to picture and from place to place. Label i % 10.
+/// `size` images of `side` pixels; all bytes differ from image to image and from place to place. Label i % 10.
 inline Dataset counting_dataset(std::int64_t size, std::int64_t side = 32) {
   Dataset dataset = make_dataset(size, side, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"});
   auto* images = dataset.images.mutable_data<std::uint8_t>();

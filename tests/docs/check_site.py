@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs"))
 from github_markdown import FRONT_PAGE, MARKUP, SOURCES, plain  # noqa: E402
 
-EXCLUDED = "core/cuda/emulation"
+EXCLUDED = "tests/emulation"
 RAW = re.compile(
     r"""
       </?(?:a|b|br|code|em|i|img|li|p|pre|sub|sup|table|td|th|tr|tt|ul)\b[^<>]*>

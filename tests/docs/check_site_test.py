@@ -75,7 +75,7 @@ class CheckSite(unittest.TestCase):
         self.finds("there is no such place", '<a href="page.html#gone">a</a>')
 
     def test_excluded_folders(self):
-        self.finds("is no interface", "", title="core/cuda/emulation/block.h File Reference")
+        self.finds("is no interface", "", title="tests/emulation/block.h File Reference")
 
     def project(self, chapter, front):
         self.write("README.md", "# Stagecoach\n")

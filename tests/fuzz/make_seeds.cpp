@@ -21,7 +21,7 @@
 #include "parallel/comm/tcp/tcp_store_message.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
-#include "tests/datasets/picture_writer.h"
+#include "tests/datasets/image_writer.h"
 #include "tests/fuzz/all_flags.h"
 #include "tests/fuzz/input_file.h"
 
@@ -151,15 +151,15 @@ void make_cifar10(const Corpus& corpus) {
   corpus.add("names", "namesairplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n");
 }
 
-void make_pictures(const Corpus& corpus) {
-  const Philox random(0, "picture");
+void make_images(const Corpus& corpus) {
+  const Philox random(0, "image");
   for (const int channels : {1, 2, 3, 4}) {
     Pixels pixels{9, 7, channels, {}};
     for (int i = 0; i < pixels.height * pixels.width * channels; ++i) {
       pixels.bytes.push_back(static_cast<std::uint8_t>(i + static_cast<int>(random.below(i, 8))));
     }
-    write_picture(corpus.path(fmt::format("channels-{}.png", channels)), pixels);
-    write_picture(corpus.path(fmt::format("channels-{}.jpg", channels)), pixels);
+    write_image(corpus.path(fmt::format("channels-{}.png", channels)), pixels);
+    write_image(corpus.path(fmt::format("channels-{}.jpg", channels)), pixels);
   }
 }
 
@@ -232,7 +232,7 @@ int main(int argc, char** argv) {
   make_logs(Corpus(folder / "metrics"), Corpus(folder / "text_log"));
   make_flags(Corpus(folder / "flag_values"), Corpus(folder / "command_line"));
   make_cifar10(Corpus(folder / "cifar10"));
-  make_pictures(Corpus(folder / "picture"));
+  make_images(Corpus(folder / "image"));
   make_store(Corpus(folder / "store_requests"), Corpus(folder / "store_answers"));
   make_checkpoints(Corpus(folder / "checkpoints"));
   return 0;

@@ -36,7 +36,7 @@ class ConvNet(nn.Module):
 
 
 def make_batch():
-    """Pictures and labels by integer arithmetic that golden_test.cpp repeats; all values are exact."""
+    """Images and labels by integer arithmetic that golden_test.cpp repeats; all values are exact."""
     count = 3 * 32 * 32
     labels = [(3 * n + 1) % 10 for n in range(BATCH)]
     noise = [((i * 2654435761 + 12345) % 2**32 >> 16) % 128 for i in range(BATCH * count)]

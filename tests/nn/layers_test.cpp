@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Layers, testing::ValuesIn(test::devices()), te
 INSTANTIATE_TEST_SUITE_P(Devices, BatchNormLayer, testing::ValuesIn(test::devices()), test::device_name);
 
 TEST_P(Layers, GiveTheShapesOfTheirOperations) {
-  const Tensor picture = random_tensor({2, 3, 8, 8}, "x", DType::float32, GetParam());
+  const Tensor image = random_tensor({2, 3, 8, 8}, "x", DType::float32, GetParam());
   const auto shape_of = [&](Module& layer, const Tensor& x) {
     layer.materialize(1, GetParam());
     return layer.forward(x).shape();
@@ -36,15 +36,15 @@ TEST_P(Layers, GiveTheShapesOfTheirOperations) {
   Softmax softmax;
   BatchNorm2d norm(3);
   EXPECT_EQ(shape_of(linear, random_tensor({2, 6}, "x", DType::float32, GetParam())), (Shape{2, 4}));
-  EXPECT_EQ(shape_of(conv, picture), (Shape{2, 5, 6, 6}));
-  EXPECT_EQ(shape_of(strided, picture), (Shape{2, 5, 4, 4}));
-  EXPECT_EQ(shape_of(relu, picture), picture.shape());
-  EXPECT_EQ(shape_of(pool, picture), (Shape{2, 3, 4, 4}));
-  EXPECT_EQ(shape_of(padded, picture), (Shape{2, 3, 4, 4}));
-  EXPECT_EQ(shape_of(average, picture), (Shape{2, 3}));
-  EXPECT_EQ(shape_of(flatten, picture), (Shape{2, 192}));
+  EXPECT_EQ(shape_of(conv, image), (Shape{2, 5, 6, 6}));
+  EXPECT_EQ(shape_of(strided, image), (Shape{2, 5, 4, 4}));
+  EXPECT_EQ(shape_of(relu, image), image.shape());
+  EXPECT_EQ(shape_of(pool, image), (Shape{2, 3, 4, 4}));
+  EXPECT_EQ(shape_of(padded, image), (Shape{2, 3, 4, 4}));
+  EXPECT_EQ(shape_of(average, image), (Shape{2, 3}));
+  EXPECT_EQ(shape_of(flatten, image), (Shape{2, 192}));
   EXPECT_EQ(shape_of(softmax, random_tensor({2, 6}, "x", DType::float32, GetParam())), (Shape{2, 6}));
-  EXPECT_EQ(shape_of(norm, picture), picture.shape());
+  EXPECT_EQ(shape_of(norm, image), image.shape());
 }
 
 TEST_P(Layers, WithoutBiasHaveOneParameter) {
@@ -136,7 +136,7 @@ TEST_P(BatchNormLayer, SharesItsBatchInTrainingUntilToldOtherwise) {
   EXPECT_EQ(sums, 2);
 }
 
-TEST(BatchNorm2d, RefusesWhatIsNoPicture) {
+TEST(BatchNorm2d, RefusesWhatIsNoImage) {
   BatchNorm2d norm(3);
   norm.materialize(1);
   EXPECT_TRUE(fails_with<Error>({"[N, C, H, W]"}, [&] { norm.forward(Tensor::zeros({2, 3})); }));

@@ -39,7 +39,7 @@ TEST(Safetensors, TheWriterAddsOneTensorAfterTheOther) {
     EXPECT_TRUE(fails_with<Error>({"'empty'", "float32[0, 2]"}, [&] { writer.add(file.tensors[2].second); }));
     writer.add(file.tensors[1].second);
     EXPECT_TRUE(fails_with<Error>({"2 of 3"}, [&] { writer.commit(); }));
-    EXPECT_TRUE(fails_with<Error>({"'b'", "not what was announced"}, [&] { writer.add(bytes({7, 9})); }));
+    EXPECT_TRUE(fails_with<Error>({"'b'", "expected what was announced"}, [&] { writer.add(bytes({7, 9})); }));
     writer.add(file.tensors[2].second);
     EXPECT_TRUE(fails_with<Error>({"after all 3"}, [&] { writer.add(bytes({})); }));
     EXPECT_FALSE(std::filesystem::exists(folder.file("parts")));
@@ -120,7 +120,7 @@ TEST(Safetensors, RoundTripOfAllTypes) {
     // The empty tensor shares its place with its neighbour, so their order may turn.
     const auto& [name, tensor] = file.tensors[i];
     const auto found = std::find_if(loaded.tensors.begin(), loaded.tensors.end(),
-                                    [&, wanted = name](const auto& each) { return each.first == wanted; });
+                                    [&, expected = name](const auto& each) { return each.first == expected; });
     ASSERT_NE(found, loaded.tensors.end()) << name;
     EXPECT_TRUE(same_bytes(found->second, tensor)) << name;
   }
@@ -183,8 +183,8 @@ TEST(Safetensors, RefusesNamesThatTheFileCouldNotHold) {
 TEST(Safetensors, RefusesWhatIsNoFile) {
   const TemporaryFolder folder;
   EXPECT_TRUE(fails_with<DataError>({folder.file("none").c_str()}, [&] { load_tensors(folder.file("none")); }));
-  EXPECT_TRUE(fails_with<DataError>({"not a plain file"}, [&] { load_tensors(folder.path().string()); }));
-  EXPECT_TRUE(fails_with<DataError>({"not a plain file"}, [&] { load_tensors("/dev/null"); }));
+  EXPECT_TRUE(fails_with<DataError>({"not a regular file"}, [&] { load_tensors(folder.path().string()); }));
+  EXPECT_TRUE(fails_with<DataError>({"not a regular file"}, [&] { load_tensors("/dev/null"); }));
 }
 
 }  // namespace

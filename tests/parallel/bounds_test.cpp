@@ -80,7 +80,7 @@ TEST(Bounds, OfAMesh) {
 TEST(Bounds, OfALink) {
   for (const char* text :
        {"3601,1", "0,0.5", "0,1e19", "1e308,1", "0,1e308GB/s", "1e-400,1", "-1,1", "nan,1", "0,inf"}) {
-    EXPECT_TRUE(fails_with<UsageError>({"is no link", "up to 3600 s", "from 1 to 1e+18 bytes"}, [&] {
+    EXPECT_TRUE(fails_with<UsageError>({"is not a link", "up to 3600 s", "from 1 to 1e+18 bytes"}, [&] {
       link_from_text(text);
     })) << text;
   }

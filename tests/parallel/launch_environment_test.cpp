@@ -88,7 +88,7 @@ TEST(LaunchEnvironment, RefusesWhatIsNoRank) {
   const auto refuses = [](std::initializer_list<const char*> context, const Variables& all) {
     EXPECT_TRUE(fails_with<UsageError>(context, [&] { launched_with(all); }));
   };
-  refuses({"RANK=4", "WORLD_SIZE=4", "no such rank"}, {{"RANK", "4"}, {"WORLD_SIZE", "4"}});
+  refuses({"RANK=4", "WORLD_SIZE=4", "expected a rank below"}, {{"RANK", "4"}, {"WORLD_SIZE", "4"}});
   refuses({"RANK=x"}, {{"RANK", "x"}, {"WORLD_SIZE", "4"}});
   refuses({"RANK=-1"}, {{"RANK", "-1"}, {"WORLD_SIZE", "4"}});
   refuses({"WORLD_SIZE=2.5"}, {{"RANK", "0"}, {"WORLD_SIZE", "2.5"}});

@@ -135,14 +135,19 @@ std::vector<double> measured_with_versions(const Schedule& schedule, const Ledge
     memory.reset_peak();
     const auto before = static_cast<double>(memory.stats().current_bytes);
     WeightVersions weights(part->named_parameters(), schedule, ledger, rank.index);
-    Hooks hooks;
-    hooks.before = [&](std::size_t place) { weights.begin(place); };
-    hooks.after = [&](std::size_t place) { weights.end(place); };
-    hooks.update = [&](std::size_t) {
-      optimizer->step();
-      optimizer->zero_grad();
-    };
-    pipeline.run(schedule, data, hooks);
+    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.index)];
+    pipeline.begin(schedule, data);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      weights.choose(i);
+      if (actions[i].operation == Operation::update) {
+        optimizer->step();
+        optimizer->zero_grad();
+      } else {
+        pipeline.perform(actions[i]);
+      }
+      weights.free_unneeded(i);
+    }
+    pipeline.finish();
     peaks[static_cast<std::size_t>(rank.index)] = static_cast<double>(memory.stats().peak_bytes) - before;
   });
   return peaks;

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "parallel/schedule/check.h"
+#include "parallel/schedule/grid.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
@@ -265,6 +268,75 @@ TEST(PipedreamSchedule, ReplicasShareTheWorkOfASlowStage) {
   EXPECT_NEAR(seconds({2, 1}), 2.25, 0.05);
   costs.update = {0.5, 0.5, 0};
   EXPECT_NEAR(seconds({2, 1}), 2.5, 0.05);
+}
+
+/// Whether all ranks reach the end of `schedule` when none but rank 0 begins a batch before rank 0 has announced it:
+/// that is when rank 0 itself is `ahead` batches before it.
+bool reaches_the_end(const Schedule& schedule, int ahead) {
+  std::vector<std::size_t> next(schedule.ranks.size());
+  MessageGrid<char> sent(schedule);
+  int announced = -1;
+  const auto can_run = [&](std::size_t r, const Action& action) {
+    if (r != 0 && batches_of(schedule, action).end - 1 > announced) {
+      return false;
+    }
+    if (action.operation == Operation::reduce_grad) {  // its replicas are there, or past it
+      for (int replica = 0; replica < schedule.replicas_of(action.stage); ++replica) {
+        const auto rank = static_cast<std::size_t>(schedule.rank_of(action.stage, replica));
+        const auto& actions = schedule.ranks[rank];
+        if (std::find(actions.begin(), actions.begin() + static_cast<std::ptrdiff_t>(next[rank]) + 1, action) ==
+            actions.begin() + static_cast<std::ptrdiff_t>(next[rank]) + 1) {
+          return false;
+        }
+      }
+    }
+    const auto receive = receive_before(schedule, action);
+    return !receive || sent.at(*receive) != 0;
+  };
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (std::size_t r = 0; r < next.size(); ++r) {
+      while (next[r] < schedule.ranks[r].size() && can_run(r, schedule.ranks[r][next[r]])) {
+        const Action& action = schedule.ranks[r][next[r]++];
+        if (is_send(action.operation)) {
+          sent.at(receive_of(action)) = 1;
+        }
+        announced = r == 0 ? std::max(announced, batches_of(schedule, action).end - 1 + ahead) : announced;
+        goes_on = true;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < next.size(); ++r) {
+    if (next[r] < schedule.ranks[r].size()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Chapter 4 stops so: nobody has posted a receive for a batch that is left out.
+TEST(PipedreamSchedule, RankZeroMayAnnounceBatchesAheadOfTime) {
+  int needed = 0;  // tables that would come to a halt without it
+  for (const std::vector<int>& replicas : std::vector<std::vector<int>>{
+           {1}, {1, 1}, {1, 1, 1, 1}, {2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 3, 1}, {1, 1, 4}, {3, 1, 1, 1}, {3}}) {
+    for (const Versions versions : kAll) {
+      for (const int batch : {1, 2, 4, 6, 12}) {
+        for (const int receives : {0, 1, 4, 16}) {
+          if (batch < least_batch(replicas, versions) || batch % least_batch(replicas, Versions::flush) != 0) {
+            continue;  // is refused, or a batch that replicas do not share evenly
+          }
+          const Schedule schedule =
+              lower(pipedream_schedule(replicas, 14 * batch - batch / 2, batch, versions), {.receives = receives});
+          EXPECT_TRUE(reaches_the_end(schedule, batches_ahead(schedule))) << fmt::format(
+              "{} on {}, {} per batch, {} receives", to_string(versions), fmt::join(replicas, ","), batch, receives);
+          needed += reaches_the_end(schedule, 0) ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(needed, 10);
+  EXPECT_EQ(batches_ahead(lower(pipedream_schedule(straight(4), 30, 1, Versions::stash), {.receives = 0})), 3);
+  EXPECT_EQ(batches_ahead(lower(pipedream_schedule(straight(4), 30, 3, Versions::flush), {.receives = 0})), 0);
 }
 
 }  // namespace

@@ -212,27 +212,34 @@ void train_rank(const Training& training, const Schedule& schedule, const Ledger
                       [&](int i) { return labels(i).to(rank.device); },
                       std::vector<std::int64_t>(static_cast<std::size_t>(training.microbatches), kSamples)};
   Hooks hooks;
-  hooks.see_scores = [&](int i, const Tensor& loss, const Tensor&) {
+  hooks.see_logits = [&](int i, const Tensor& loss, const Tensor&) {
     const std::lock_guard lock(mutex);
     result.losses[i] = loss.item();
   };
-  hooks.before = [&](std::size_t place) { weights.begin(place); };
-  hooks.reduce = [&](std::size_t place) {
+  hooks.reduce = [&](const Action& reduction) {
     const int unit = schedule.microbatches_per_update(number);
-    const int left = training.microbatches - actions[place].microbatch * unit;
+    const int left = training.microbatches - reduction.microbatch * unit;
     average_gradients(parameters, (std::min(unit, left) + training.batch - 1) / training.batch, *replicas);
   };
-  hooks.update = [&](std::size_t place) {
-    const int update = actions[place].microbatch;
+  const auto update = [&](int which) {
     if (replicas->rank() == 0) {
       const std::lock_guard lock(mutex);
-      result.note_gradients(update, parameters);
+      result.note_gradients(which, parameters);
     }
     optimizer->step();
     optimizer->zero_grad();
   };
-  hooks.after = [&](std::size_t place) { weights.end(place); };
-  pipeline.run(schedule, data, hooks);
+  pipeline.begin(schedule, data, hooks);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    weights.choose(i);
+    if (actions[i].operation == Operation::update) {
+      update(actions[i].microbatch);
+    } else {
+      pipeline.perform(actions[i]);
+    }
+    weights.free_unneeded(i);
+  }
+  pipeline.finish();
 
   EXPECT_EQ(static_cast<int>(weights.peak()), peak_versions(schedule, ledger)[static_cast<std::size_t>(rank.index)]);
   EXPECT_EQ(weights.count(), 1U) << "the pipeline has drained";

@@ -61,7 +61,7 @@ class Work final : public Module {
    public:
     WorkNode(const Tensor& x, ExactClock& clock, double backward)
         : Node("work", {x}), clock_(clock), backward_(backward) {}
-    Gradients backward(const Tensor& grad, const Wanted&) override {
+    Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
       clock_.work(backward_);
       return {grad};
     }
@@ -125,9 +125,17 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
                         [&](int) { return Tensor::zeros({samples}, DType::int32, rank.device); },
                         std::vector<std::int64_t>(static_cast<std::size_t>(schedule.microbatches), samples)};
     const auto replicas = comm.split(schedule.stage_of(rank.index), rank.index);
-    const auto reduce = [&](std::size_t) { replicas->barrier(); };  // where they average their gradients
-    const auto update = [&](std::size_t) { clock->work(costs.update_of(r)); };
-    pipeline.run(schedule, data, {.reduce = reduce, .update = update});
+    pipeline.begin(schedule, data);
+    for (const Action& action : schedule.ranks[r]) {
+      if (action.operation == Operation::reduce_grad) {
+        replicas->barrier();  // where they average their gradients
+      } else if (action.operation == Operation::update) {
+        clock->work(costs.update_of(r));
+      } else {
+        pipeline.perform(action);
+      }
+    }
+    pipeline.finish();
     times.ends[r] = clock->now();
     times.busy[r] = clock->now() - clock->waited();
   });

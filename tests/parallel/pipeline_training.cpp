@@ -127,7 +127,7 @@ void train_rank(Rank& rank, const Task& task, const Schedule& schedule, const st
       const std::lock_guard lock(mutex);
       result.losses[fmt::format("{}/{}", step, i)] = loss.item();
     };
-    pipeline.run(schedule, data, {.see_scores = note_loss});
+    pipeline.run(schedule, data, {.see_logits = note_loss});
     EXPECT_EQ(pipeline.peak_activations(),
               static_cast<std::size_t>(peak_activations(schedule)[static_cast<std::size_t>(rank.index)]));
     EXPECT_EQ(pipeline.peak_waiting_gradients(),

@@ -235,8 +235,8 @@ TEST(Reducer, RefusesOtherModelsAndForgottenCalls) {
   EXPECT_TRUE(fails_with<Error>({"second gradient for 'a'", "Sync::no"}, [&] {
     run([](Reducer& reducer, const Tensor& loss) {
       reducer.begin(Reducer::Sync::yes);
-      backward(loss, {}, Graph::keep);
-      backward(loss, {}, Graph::keep);
+      backward(loss, {}, RetainGraph::yes);
+      backward(loss, {}, RetainGraph::yes);
     });
   }));
 }

@@ -1,4 +1,4 @@
-// Timelines as text and as pictures.
+// Timelines as text and as figures.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -52,7 +52,7 @@ class Reports {
       came_.notify_all();
     };
   }
-  /// WaitMode for one that holds `text`.
+  /// Waits for one that holds `text`.
   bool have(const std::string& text) {
     std::unique_lock lock(mutex_);
     return came_.wait_for(lock, kLong, [&] {

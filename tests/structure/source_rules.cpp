@@ -19,23 +19,23 @@ const std::map<std::string, std::set<std::string>> kFloors{
     {"core", {"core"}},
     {"nn", {"core", "nn"}},
     {"datasets", {"core", "datasets"}},
-    {"drawing", {"core", "drawing"}},
-    {"parallel", {"core", "nn", "datasets", "drawing", "parallel"}},
-    {"chapters", {"core", "nn", "datasets", "drawing", "parallel", "chapters"}},
+    {"parallel", {"core", "nn", "datasets", "parallel"}},
+    {"chapters", {"core", "nn", "datasets", "parallel", "chapters"}},
 };
 
 /// The folders of parallel/, from the top down: what each may include of the others. Communicators of a transport stand
 /// on what all communicators share; schedules on nothing; only the launch knows every transport.
 const std::map<std::string, std::set<std::string>> kParallelFolders{
+    {"drawing", {}},
     {"comm", {}},
     {"comm/tcp", {"comm"}},
     {"comm/thread", {"comm"}},
     {"comm/mpi", {"comm"}},
     {"comm/nccl", {"comm", "comm/tcp"}},
     {"launch", {"comm", "comm/tcp", "comm/thread", "comm/mpi", "comm/nccl"}},
-    {"schedule", {}},
+    {"schedule", {"drawing"}},
     {"pipeline", {"comm", "schedule"}},
-    {"data_parallel", {"comm", "schedule", "pipeline"}},
+    {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
 };
 
 /// "core" of "core/autograd/node.h"
@@ -196,22 +196,6 @@ std::vector<std::string> missing_algorithm_includes(const fs::path& root) {
     });
   }
   return missing;
-}
-
-std::vector<std::string> kernels_that_do_not_wait(const fs::path& root) {
-  const std::regex kernel(R"(\n__global__\b[^{]*\{\s*([^\n;]*;?))");
-  std::vector<std::string> found;
-  for (const std::string& file : floor_sources(root)) {
-    const std::string text = read(root / file);
-    for (std::sregex_iterator match(text.begin(), text.end(), kernel), end; match != end; ++match) {
-      if (match->str(1) != "wait_for_earlier_kernels();") {
-        const auto line = 1 + std::count(text.begin(), text.begin() + match->position() + 1, '\n');
-        found.push_back(file + ":" + std::to_string(line) +
-                        ": the kernel does not begin with wait_for_earlier_kernels()");
-      }
-    }
-  }
-  return found;
 }
 
 std::vector<std::string> dead_links(const fs::path& root) {

@@ -22,9 +22,6 @@ std::vector<std::string> foreign_random_numbers(const std::filesystem::path& roo
 /// one standard library happens to bring it in says nothing about the next.
 std::vector<std::string> missing_algorithm_includes(const std::filesystem::path& root);
 
-/// Kernels for GPUs begin with wait_for_earlier_kernels(): see core/cuda/overlap.h.
-std::vector<std::string> kernels_that_do_not_wait(const std::filesystem::path& root);
-
 /// Links and pictures in Markdown that are not on the web lead to something that is there.
 std::vector<std::string> dead_links(const std::filesystem::path& root);
 

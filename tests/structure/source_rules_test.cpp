@@ -115,15 +115,6 @@ TEST_F(SourceRules, FindAnAlgorithmThatIsNotIncluded) {
             (Lines{"tests/nn/sizes_test.cpp:2: std::count without #include <algorithm>"}));
 }
 
-TEST_F(SourceRules, FindAKernelThatDoesNotWait) {
-  write("core/fill.cu",
-        "__global__ void good() {\n  wait_for_earlier_kernels();\n  x = 1;\n}\n\n"
-        "template <class T>\n__global__ void\nlate(T* out) {\n  *out = 1;\n"
-        "  wait_for_earlier_kernels();\n}\n");
-  EXPECT_EQ(kernels_that_do_not_wait(root_),
-            (Lines{"core/fill.cu:7: the kernel does not begin with wait_for_earlier_kernels()"}));
-}
-
 TEST_F(SourceRules, FindADeadLink) {
   write("README.md", "[x](nn/module.cpp) [y](https://a.b/c) [z](#usage) ![p](p.svg) `f[i](j)`\n");
   write("docs/page.md", "[x](../nn/module.cpp#L3) and [y](nn/module.cpp)\n");

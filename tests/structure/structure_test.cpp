@@ -13,7 +13,6 @@ TEST(Structure, NoIncludeRunsUp) { EXPECT_EQ(wrong_includes(kProject), Lines{});
 TEST(Structure, EverySourceIsBuilt) { EXPECT_EQ(unlisted_sources(kProject), Lines{}); }
 TEST(Structure, RandomNumbersComeFromCore) { EXPECT_EQ(foreign_random_numbers(kProject), Lines{}); }
 TEST(Structure, AlgorithmsAreIncluded) { EXPECT_EQ(missing_algorithm_includes(kProject), Lines{}); }
-TEST(Structure, KernelsWaitForEarlierOnes) { EXPECT_EQ(kernels_that_do_not_wait(kProject), Lines{}); }
 TEST(Structure, LinksLeadSomewhere) { EXPECT_EQ(dead_links(kProject), Lines{}); }
 
 }  // namespace

@@ -22,7 +22,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  void* acquire(std::size_t bytes) {
+  void* allocate(std::size_t bytes) {
     EXPECT_EQ(bytes % kSegment, 0U) << "segments are multiples of kSegmentBytes";
     const std::size_t count = bytes / kSegment;
     const auto first = std::search_n(used_by_.begin(), used_by_.end(), static_cast<long>(count), nullptr);
@@ -35,7 +35,7 @@ class Arena {
     std::fill_n(first, count, memory);
     return memory;
   }
-  void give_back(void* memory) {
+  void deallocate(void* memory) {
     EXPECT_NE(std::count(used_by_.begin(), used_by_.end(), memory), 0) << "this was never acquired";
     std::replace(used_by_.begin(), used_by_.end(), static_cast<char*>(memory), static_cast<char*>(nullptr));
   }
@@ -56,8 +56,8 @@ class Arena {
 class ArenaMemory final : public MemorySource {
  public:
   explicit ArenaMemory(Arena& arena) : arena_(arena) {}
-  void* acquire(std::size_t bytes) override { return arena_.acquire(bytes); }
-  void give_back(void* memory) override { arena_.give_back(memory); }
+  void* allocate(std::size_t bytes) override { return arena_.allocate(bytes); }
+  void deallocate(void* memory) override { arena_.deallocate(memory); }
 
  private:
   Arena& arena_;

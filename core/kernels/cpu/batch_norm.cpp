@@ -1,16 +1,13 @@
 #include <cmath>
 
 #include "core/kernels/cpu/channels.h"
-#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
-namespace stagecoach {
+namespace stagecoach::cpu {
 namespace {
 
-using cpu::ChannelLayout;
-using cpu::sum_over_channel;
-
-/// Calls body(i) for every place of channel `c`, plane by plane.
+/// Calls body(i) for every index of channel `c`, plane by plane.
 template <class Body>
 void for_each_in_channel(const ChannelLayout& layout, std::int64_t c, const Body& body) {
   for (std::int64_t n = 0; n < layout.samples; ++n) {
@@ -28,9 +25,7 @@ T squares_of_channel(const ChannelLayout& layout, std::int64_t c, const T* x, T 
   return sum_over_channel<T>(layout, c, [=](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });
 }
 
-}  // namespace
-
-void CpuKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) const {
+void batch_statistics(const Tensor& x, Tensor& mean, Tensor& variance) {
   dispatch_floating(x.dtype(), "batch_statistics", [&]<class T>() {
     const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();  // [N, C, S]
@@ -45,7 +40,7 @@ void CpuKernels::batch_statistics(const Tensor& x, Tensor& mean, Tensor& varianc
   });
 }
 
-void CpuKernels::squared_deviations(const Tensor& x, const Tensor& mean, Tensor& sums) const {
+void squared_deviations(const Tensor& x, const Tensor& mean, Tensor& sums) {
   dispatch_floating(x.dtype(), "squared_deviations", [&]<class T>() {
     const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();  // [N, C, S]
@@ -56,8 +51,8 @@ void CpuKernels::squared_deviations(const Tensor& x, const Tensor& mean, Tensor&
   });
 }
 
-void CpuKernels::update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum,
-                                           std::int64_t count, Tensor& running_mean, Tensor& running_variance) const {
+void update_running_statistics(const Tensor& mean, const Tensor& variance, double momentum, std::int64_t count,
+                               Tensor& running_mean, Tensor& running_variance) {
   dispatch_floating(mean.dtype(), "update_running_statistics", [&]<class T>() {
     const T* means = mean.data<T>();
     const T* variances = variance.data<T>();
@@ -72,8 +67,8 @@ void CpuKernels::update_running_statistics(const Tensor& mean, const Tensor& var
   });
 }
 
-void CpuKernels::inverse_deviation(const Tensor& variance, double epsilon, Tensor& out) const {
-  dispatch_floating(variance.dtype(), "inverse_deviation", [&]<class T>() {
+void rstd(const Tensor& variance, double epsilon, Tensor& out) {
+  dispatch_floating(variance.dtype(), "rstd", [&]<class T>() {
     const T* in = variance.data<T>();
     T* to = out.mutable_data<T>();
     for (std::int64_t c = 0; c < variance.numel(); ++c) {
@@ -82,14 +77,14 @@ void CpuKernels::inverse_deviation(const Tensor& variance, double epsilon, Tenso
   });
 }
 
-void CpuKernels::batch_norm(const Tensor& x, const Tensor& mean, const Tensor& inverse_deviation, const Tensor& weight,
-                            const Tensor& bias, Tensor& y) const {
+void batch_norm(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& bias,
+                Tensor& y) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();     // [N, C, S]
     T* out = y.mutable_data<T>();  // [N, C, S]
     parallel_for(x.device(), layout.channels,
-                 [&, means = mean.data<T>(), inverses = inverse_deviation.data<T>(), weights = weight.data<T>(),
+                 [&, means = mean.data<T>(), inverses = rstd.data<T>(), weights = weight.data<T>(),
                   biases = bias.data<T>()](std::int64_t c) {
                    const T factor = inverses[c] * weights[c];
                    const T m = means[c];
@@ -99,14 +94,14 @@ void CpuKernels::batch_norm(const Tensor& x, const Tensor& mean, const Tensor& i
   });
 }
 
-void CpuKernels::batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
-                                        const Tensor& inverse_deviation, Tensor& grad_weight, Tensor& grad_bias) const {
+void batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                            Tensor& grad_weight, Tensor& grad_bias) {
   dispatch_floating(x.dtype(), "batch_norm_grad_weight", [&]<class T>() {
     const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();         // [N, C, S]
     const T* grad = grad_y.data<T>();  // [N, C, S]
     const T* means = mean.data<T>();
-    const T* inverses = inverse_deviation.data<T>();
+    const T* inverses = rstd.data<T>();
     T* weights = grad_weight.mutable_data<T>();
     T* biases = grad_bias.mutable_data<T>();
     parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
@@ -117,13 +112,12 @@ void CpuKernels::batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, c
   });
 }
 
-void CpuKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& inverse_deviation, const Tensor& weight,
-                                       Tensor& grad_x) const {
+void batch_norm_grad_input(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "batch_norm_grad_input", [&]<class T>() {
     const ChannelLayout layout(grad_y.shape());
     const T* grad = grad_y.data<T>();   // [N, C, S]
     T* out = grad_x.mutable_data<T>();  // [N, C, S]
-    const T* inverses = inverse_deviation.data<T>();
+    const T* inverses = rstd.data<T>();
     const T* weights = weight.data<T>();
     parallel_for(grad_y.device(), layout.channels, [&](std::int64_t c) {
       const T factor = weights[c] * inverses[c];
@@ -132,17 +126,16 @@ void CpuKernels::batch_norm_grad_input(const Tensor& grad_y, const Tensor& inver
   });
 }
 
-void CpuKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean,
-                                                const Tensor& inverse_deviation, const Tensor& weight,
-                                                const Tensor& grad_weight, const Tensor& grad_bias, std::int64_t count,
-                                                Tensor& grad_x) const {
+void batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                    const Tensor& weight, const Tensor& grad_weight, const Tensor& grad_bias,
+                                    std::int64_t count, Tensor& grad_x) {
   dispatch_floating(x.dtype(), "batch_norm_grad_input_of_batch", [&]<class T>() {
     const ChannelLayout layout(x.shape());
     const T* in = x.data<T>();          // [N, C, S]
     const T* grad = grad_y.data<T>();   // [N, C, S]
     T* out = grad_x.mutable_data<T>();  // [N, C, S]
     const T* means = mean.data<T>();
-    const T* inverses = inverse_deviation.data<T>();
+    const T* inverses = rstd.data<T>();
     const T* weights = weight.data<T>();
     const T* weight_grads = grad_weight.data<T>();
     const T* bias_grads = grad_bias.data<T>();
@@ -160,4 +153,29 @@ void CpuKernels::batch_norm_grad_input_of_batch(const Tensor& grad_y, const Tens
   });
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void channel_sums(const Tensor& x, Tensor& out) {
+  dispatch_floating(x.dtype(), "channel_sums", [&]<class T>() {
+    const ChannelLayout layout(x.shape());
+    const T* from = x.data<T>();  // [N, C, S]
+    T* sums = out.mutable_data<T>();
+    parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
+      sums[c] = sum_over_channel<T>(layout, c, [from](std::int64_t i) { return from[i]; });
+    });
+  });
+}
+
+void add_batch_norm(Kernels& table) {
+  table.channel_sums = channel_sums;
+  table.batch_statistics = batch_statistics;
+  table.squared_deviations = squared_deviations;
+  table.update_running_statistics = update_running_statistics;
+  table.rstd = rstd;
+  table.batch_norm = batch_norm;
+  table.batch_norm_grad_weight = batch_norm_grad_weight;
+  table.batch_norm_grad_input = batch_norm_grad_input;
+  table.batch_norm_grad_input_of_batch = batch_norm_grad_input_of_batch;
+}
+
+}  // namespace stagecoach::cpu

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/shape.h"
+#include "core/tensor.h"
 
 namespace stagecoach::cpu {
 
@@ -18,11 +18,11 @@ struct ChannelLayout {
   std::int64_t samples;
   std::int64_t channels;
   std::int64_t plane = 1;
-  std::int64_t count() const { return samples * plane; }  ///< values a channel
+  std::int64_t count() const { return samples * plane; }  ///< values per channel
   std::int64_t start(std::int64_t sample, std::int64_t channel) const { return (sample * channels + channel) * plane; }
 };
 
-/// The sum of value(i) over the places i of channel `c`: a fixed order, in lanes that the compiler can
+/// The sum of value(i) over the indices i of channel `c`: a fixed order, in lanes that the compiler can
 /// keep in one vector, so the result depends on nothing but the shape.
 template <class T, class Value>
 T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& value) {
@@ -46,5 +46,9 @@ T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& val
   }
   return rest;
 }
+
+/// out [C] = the sums over all but dimension 1 of x [N, C, …]: a row of the table, and the bias gradient of linear
+/// layers and convolutions.
+void channel_sums(const Tensor& x, Tensor& out);
 
 }  // namespace stagecoach::cpu

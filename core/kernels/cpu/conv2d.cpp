@@ -1,19 +1,20 @@
 #include "core/kernels/cpu/conv2d.h"
 
-#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/channels.h"
 #include "core/kernels/cpu/dot_tile.h"
 #include "core/kernels/cpu/padded_images.h"
 #include "core/kernels/cpu/phase.h"
-#include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
 #include "core/kernels/cpu/wide_conv2d.h"
+#include "core/kernels/cpu/workspace.h"
+#include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
-namespace stagecoach {
-namespace cpu::fast {
+namespace stagecoach::cpu {
+namespace fast {
 namespace {
 
-/// The kernel rows that meet something in a row of the result: the others would only add zeros.
+/// The kernel rows that are inside the image for a row of the result: the others would only add zeros.
 struct TapRows {
   std::int64_t first;
   std::int64_t count;
@@ -45,13 +46,13 @@ void run_tiles(std::int64_t outputs, std::int64_t rows, std::int64_t columns, st
   }
 }
 
-/// weight [O, C, K, K] to [C, O, K, K]: the input gradient walks over the outputs, and shall do so in small steps.
+/// weight [O, C, K, K] to [C, O, K, K]: the input gradient sums over the outputs, which should be close in memory.
 template <class T>
-void exchange_outputs_and_channels(const ConvShape& s, const T* weight, T* turned) {
+void exchange_outputs_and_channels(const ConvShape& s, const T* weight, T* transposed) {
   const std::int64_t kernel = s.window.kernel * s.window.kernel;
   for (std::int64_t c = 0; c < s.channels; ++c) {
     for (std::int64_t o = 0; o < s.outputs; ++o) {
-      std::copy_n(weight + (o * s.channels + c) * kernel, kernel, turned + (c * s.outputs + o) * kernel);
+      std::copy_n(weight + (o * s.channels + c) * kernel, kernel, transposed + (c * s.outputs + o) * kernel);
     }
   }
 }
@@ -69,8 +70,8 @@ void conv2d(Device device, const ConvShape& s, const T* x, const T* weight, cons
   const std::int64_t out_size = s.outputs * s.rows() * s.columns();
   parallel_for(device, groups_of<T>(s.samples), [&](std::int64_t group) {
     const std::int64_t first = group * kLane;
-    Scratch<T> images(device, in.size() * kLane);  // [C, H + 2 padding, W + 2 padding, lanes]
-    Scratch<T> result(device, out_size * kLane);   // [O, P, Q, lanes]
+    Workspace<T> images(device, in.size() * kLane);  // [C, H + 2 padding, W + 2 padding, lanes]
+    Workspace<T> result(device, out_size * kLane);   // [O, P, Q, lanes]
     images_to_lanes(in, x + first * s.channels * s.height * s.width, s.samples - first, images.data());
     TileCall<T> call{};
     call.taps = {s.channels, k, k};
@@ -104,12 +105,12 @@ void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const
   const std::int64_t in_size = s.channels * s.height * s.width;
   const Border border = gradient_border(s);
   const ImageLayout out(s.outputs, s.rows(), s.columns(), border.before, border.below, border.right);
-  const Scratch<T> turned(device, s.channels * s.outputs * k * k);
-  exchange_outputs_and_channels(s, weight, turned.data());
+  const Workspace<T> transposed(device, s.channels * s.outputs * k * k);
+  exchange_outputs_and_channels(s, weight, transposed.data());
   parallel_for(device, groups_of<T>(s.samples), [&](std::int64_t group) {
     const std::int64_t first = group * kLane;
-    Scratch<T> grads(device, out.size() * kLane);  // [O, before + P + below, before + Q + right, lanes]
-    Scratch<T> result(device, in_size * kLane);    // [C, H, W, lanes]
+    Workspace<T> grads(device, out.size() * kLane);  // [O, before + P + below, before + Q + right, lanes]
+    Workspace<T> result(device, in_size * kLane);    // [C, H, W, lanes]
     images_to_lanes(out, grad_y + first * out_size, s.samples - first, grads.data());
     for (std::int64_t h = 0; h < std::min(stride, s.height); ++h) {
       for (std::int64_t w = 0; w < std::min(stride, s.width); ++w) {
@@ -120,7 +121,7 @@ void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const
         call.x =
             grads.data() + ((border.before + rows.output) * out.padded_width + border.before + columns.output) * kLane;
         call.x_steps = {out.plane() * kLane, -out.padded_width * kLane, -kLane, kLane};
-        call.weight = turned.data() + rows.tap * k + columns.tap;
+        call.weight = transposed.data() + rows.tap * k + columns.tap;
         call.weight_steps = {k * k, stride * k, stride, s.outputs * k * k};
         call.y = result.data() + (h * s.width + w) * kLane;
         call.y_row = s.height * s.width * kLane;
@@ -146,8 +147,8 @@ void conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, cons
   const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
   const ImageLayout out(s.outputs, s.rows(), s.columns(), 0, 0);
   const std::int64_t groups = groups_of<T>(s.samples);
-  Scratch<T> images(device, groups * in.size() * kLane);  // [G, C, H + 2 padding, W + 2 padding, lanes]
-  Scratch<T> grads(device, groups * out.size() * kLane);  // [G, O, P, Q, lanes]
+  Workspace<T> images(device, groups * in.size() * kLane);  // [G, C, H + 2 padding, W + 2 padding, lanes]
+  Workspace<T> grads(device, groups * out.size() * kLane);  // [G, O, P, Q, lanes]
   parallel_for(device, groups, [&](std::int64_t group) {
     const std::int64_t first = group * kLane;
     images_to_lanes(in, x + first * s.channels * s.height * s.width, s.samples - first,
@@ -165,38 +166,48 @@ STAGECOACH_INSTANTIATE(float)
 STAGECOACH_INSTANTIATE(double)
 #undef STAGECOACH_INSTANTIATE
 
-}  // namespace cpu::fast
+}  // namespace fast
 
 namespace {
 
-cpu::ConvShape shape_of(const Tensor& x, const Tensor& weight, const Window& window) {
+ConvShape shape_of(const Tensor& x, const Tensor& weight, const Window& window) {
   return {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), window};
+}
+
+void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y) {
+  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    fast::conv2d<T>(x.device(), shape_of(x, weight, window), x.data<T>(), weight.data<T>(),
+                    bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
+  });
+}
+
+void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
+    fast::conv2d_grad_input<T>(grad_y.device(), shape_of(grad_x, weight, window), grad_y.data<T>(), weight.data<T>(),
+                               grad_x.mutable_data<T>());
+  });
+}
+
+void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
+                        Tensor& grad_bias) {
+  if (grad_bias.defined()) {
+    channel_sums(grad_y, grad_bias);
+  }
+  if (!grad_weight.defined()) {
+    return;
+  }
+  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
+    fast::conv2d_grad_weight<T>(grad_y.device(), shape_of(x, grad_weight, window), grad_y.data<T>(), x.data<T>(),
+                                grad_weight.mutable_data<T>());
+  });
 }
 
 }  // namespace
 
-void CpuKernels::conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window,
-                        Tensor& y) const {
-  dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    cpu::fast::conv2d<T>(x.device(), shape_of(x, weight, window), x.data<T>(), weight.data<T>(),
-                         bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
-  });
+void add_conv2d(Kernels& table) {
+  table.conv2d = conv2d;
+  table.conv2d_grad_input = conv2d_grad_input;
+  table.conv2d_grad_weight = conv2d_grad_weight;
 }
 
-void CpuKernels::conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window,
-                                   Tensor& grad_x) const {
-  dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
-    cpu::fast::conv2d_grad_input<T>(grad_y.device(), shape_of(grad_x, weight, window), grad_y.data<T>(),
-                                    weight.data<T>(), grad_x.mutable_data<T>());
-  });
-}
-
-void CpuKernels::conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window,
-                                    Tensor& grad_weight) const {
-  dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
-    cpu::fast::conv2d_grad_weight<T>(grad_y.device(), shape_of(x, grad_weight, window), grad_y.data<T>(), x.data<T>(),
-                                     grad_weight.mutable_data<T>());
-  });
-}
-
-}  // namespace stagecoach
+}  // namespace stagecoach::cpu

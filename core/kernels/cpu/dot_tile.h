@@ -14,8 +14,8 @@
 
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/padded_images.h"
-#include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
+#include "core/kernels/cpu/workspace.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
@@ -140,13 +140,13 @@ struct DotTask {
   std::int64_t first_tap;
   int taps;
 };
-inline constexpr int kTapsATask = 48;
+inline constexpr int kTapsPerTask = 48;
 
 /// Where the inputs of each tap (c, i, j) start, in lanes from the first image's start.
 template <class T>
-std::array<std::int64_t, kTapsATask> tap_offsets(const DotShape& shape, const DotTask& task) {
+std::array<std::int64_t, kTapsPerTask> tap_offsets(const DotShape& shape, const DotTask& task) {
   const std::int64_t k = shape.conv.window.kernel;
-  std::array<std::int64_t, kTapsATask> offsets{};
+  std::array<std::int64_t, kTapsPerTask> offsets{};
   for (int t = 0; t < task.taps; ++t) {
     const std::int64_t tap = task.first_tap + t;
     const std::int64_t row = tap / (k * k) * shape.in.padded_height + tap / k % k;
@@ -161,7 +161,7 @@ void run_dot_task(const DotShape& shape, const DotTask& task, const T* images, c
   const std::int64_t rows = shape.conv.rows();
   const std::int64_t columns = shape.conv.columns();
   const auto offsets = tap_offsets<T>(shape, task);
-  alignas(kVectorBytes) T sums[kDotRows * kTapsATask * kLane] = {};  // [height, taps, lanes]
+  alignas(kVectorBytes) T sums[kDotRows * kTapsPerTask * kLane] = {};  // [height, taps, lanes]
   const Parts tap_parts(task.taps, max_columns(task.height));
   // Rows at a time: their gradients fill a third of a usual first-level cache.
   const std::int64_t rows_at_once = std::max<std::int64_t>(16384 / (task.height * columns * kVectorBytes), 1);
@@ -192,7 +192,7 @@ void run_dot_task(const DotShape& shape, const DotTask& task, const T* images, c
 template <class T>
 void sum_over_positions(Device device, const DotShape& shape, const T* images, const T* grads, T* grad_weight) {
   const Parts outputs(shape.conv.outputs, kDotRows);
-  const Parts taps(shape.taps(), kTapsATask);
+  const Parts taps(shape.taps(), kTapsPerTask);
   parallel_for(device, outputs.count * taps.count, [&](std::int64_t task) {
     const std::int64_t o = task / taps.count;
     const std::int64_t t = task % taps.count;

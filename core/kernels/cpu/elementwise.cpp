@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/groups.h"
 
-namespace stagecoach {
+namespace stagecoach::cpu {
 namespace {
 
 template <class T>
@@ -12,9 +12,7 @@ void fill_as(double value, Tensor& out) {
   std::fill_n(out.mutable_data<T>(), out.numel(), static_cast<T>(value));
 }
 
-}  // namespace
-
-void CpuKernels::fill(double value, Tensor& out) const {
+void fill(double value, Tensor& out) {
   switch (out.dtype()) {
     case DType::float32:
       return fill_as<float>(value, out);
@@ -29,78 +27,93 @@ void CpuKernels::fill(double value, Tensor& out) const {
   }
 }
 
-void CpuKernels::copy(const Tensor& source, Tensor& out) const {
+void copy(const Tensor& source, Tensor& out) {
   std::memmove(out.raw_mutable_data(), source.raw_data(), out.bytes());  // views of one storage may overlap
 }
 
-void CpuKernels::convert(const Tensor& source, Tensor& out) const {
+void convert(const Tensor& source, Tensor& out) {
   if (out.dtype() == DType::float16) {
     const float* from = source.data<float>();
     Half* to = out.mutable_data<Half>();
-    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = to_half(from[i]); });
+    for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = to_half(from[i]); });
   } else {
     const Half* from = source.data<Half>();
     float* to = out.mutable_data<float>();
-    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = to_float(from[i]); });
+    for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = to_float(from[i]); });
   }
 }
 
-void CpuKernels::add(const Tensor& a, const Tensor& b, Tensor& out) const {
+void add(const Tensor& a, const Tensor& b, Tensor& out) {
   dispatch_floating(out.dtype(), "add", [&]<class T>() {
     const T* left = a.data<T>();
     const T* right = b.data<T>();
     T* sum = out.mutable_data<T>();
-    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { sum[i] = left[i] + right[i]; });
+    for_each_element(out.device(), out.numel(), [=](std::int64_t i) { sum[i] = left[i] + right[i]; });
   });
 }
 
-void CpuKernels::add_scaled(const Tensor& x, double factor, Tensor& sum) const {
+void add_scaled(const Tensor& x, double factor, Tensor& sum) {
   dispatch_floating(sum.dtype(), "add_scaled", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = sum.mutable_data<T>();
     const auto a = static_cast<T>(factor);
-    cpu::for_each_element(sum.device(), sum.numel(), [=](std::int64_t i) { to[i] += a * from[i]; });
+    for_each_element(sum.device(), sum.numel(), [=](std::int64_t i) { to[i] += a * from[i]; });
   });
 }
 
-void CpuKernels::scale(const Tensor& x, double factor, Tensor& out) const {
+void scale(const Tensor& x, double factor, Tensor& out) {
   dispatch_floating(out.dtype(), "scale", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = out.mutable_data<T>();
     const auto a = static_cast<T>(factor);
-    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = a * from[i]; });
+    for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = a * from[i]; });
   });
 }
 
-void CpuKernels::accumulate(const Tensor& x, Tensor& sum) const {
+void accumulate(const Tensor& x, Tensor& sum) {
   dispatch_floating(x.dtype(), "accumulate", [&]<class T>() { *sum.mutable_data<double>() += *x.data<T>(); });
 }
 
-void CpuKernels::increment(std::span<Tensor> counters) const {
+void increment(std::span<Tensor> counters) {
   for (Tensor& counter : counters) {
     ++*counter.mutable_data<std::int32_t>();
   }
 }
 
-void CpuKernels::relu(const Tensor& x, Tensor& out) const {
+void relu(const Tensor& x, Tensor& out) {
   dispatch_floating(out.dtype(), "relu", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = out.mutable_data<T>();
-    // Written so that a value that is not a number stays one: a diverged run must be seen.
-    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = from[i] < 0 ? T(0) : from[i]; });
+    // Written so that NaN stays NaN: a diverged run must be seen.
+    for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = from[i] < 0 ? T(0) : from[i]; });
   });
 }
 
-void CpuKernels::relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) const {
+void relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) {
   dispatch_floating(out.dtype(), "relu_grad", [&]<class T>() {
     const T* grad = grad_y.data<T>();
     const T* value = y.data<T>();
     T* to = out.mutable_data<T>();
-    cpu::for_each_element(out.device(), out.numel(), [=](std::int64_t i) {
+    for_each_element(out.device(), out.numel(), [=](std::int64_t i) {
       const T g = grad[i];  // read in any case: a choice of values needs no branch
       to[i] = value[i] > 0 ? g : T(0);
     });
   });
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void add_elementwise(Kernels& table) {
+  table.fill = fill;
+  table.copy = copy;
+  table.convert = convert;
+  table.add = add;
+  table.add_scaled = add_scaled;
+  table.scale = scale;
+  table.accumulate = accumulate;
+  table.increment = increment;
+  table.relu = relu;
+  table.relu_grad = relu_grad;
+}
+
+}  // namespace stagecoach::cpu

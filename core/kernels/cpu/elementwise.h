@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Loops over flat arrays, dealt to the device's threads in pieces of fixed size.
+/// Loops over flat arrays, dealt to the device's threads in chunks of fixed size.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace stagecoach::cpu {
 
-/// Large enough that handing a piece to another thread costs little, small enough for the second-level cache.
-inline constexpr std::int64_t kPiece = 1 << 15;
+/// Large enough that handing a chunk to another thread costs little, small enough for the second-level cache.
+inline constexpr std::int64_t kChunk = 1 << 15;
 
 /// Calls body(i) for all i in [0, count). The compiler turns the inner loop into vector code, because body(i) may read
 /// and write only elements i: arrays are the same or apart, but never shifted.
 template <class Body>
 void for_each_element(Device device, std::int64_t count, const Body& body) {
-  parallel_for(device, (count + kPiece - 1) / kPiece, [&](std::int64_t piece) {
-    const std::int64_t end = std::min(count, (piece + 1) * kPiece);
+  parallel_for(device, (count + kChunk - 1) / kChunk, [&](std::int64_t chunk) {
+    const std::int64_t end = std::min(count, (chunk + 1) * kChunk);
 #ifdef __clang__
 #pragma clang loop vectorize(assume_safety)
 #else
 #pragma GCC ivdep
 #endif
-    for (std::int64_t i = piece * kPiece; i < end; ++i) {
+    for (std::int64_t i = chunk * kChunk; i < end; ++i) {
       body(i);
     }
   });

@@ -1,9 +1,9 @@
 #pragma once
 /// @file
 /// A layout in which a vector holds the same element of many images. Many convolutions have few channels and odd
-/// widths, but a batch has plenty of images: one image a lane leaves no lane idle, and turns the innermost
-/// dimension of every loop into a whole vector. Tensors stay [N, …]; kernels turn groups of kLanes images
-/// into [element, lane] on the way in, and back on the way out.
+/// widths, but a batch has plenty of images: one image per lane leaves no lane idle, and turns the innermost
+/// dimension of every loop into a whole vector. Tensors stay [N, …]; kernels transpose groups of kLanes images
+/// to [element, lane] on the way in, and back on the way out.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,23 +1,24 @@
 #include "core/kernels/cpu/linear.h"
 
-#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/channels.h"
 #include "core/kernels/cpu/lanes.h"
 #include "core/kernels/cpu/matrix_product.h"
-#include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
+#include "core/kernels/cpu/workspace.h"
+#include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
-namespace stagecoach {
-namespace cpu::fast {
+namespace stagecoach::cpu {
+namespace fast {
 
-/// Lanes are samples: a group of samples is turned to [I, lanes], so that a weight meets a vector of samples.
+/// Lanes are samples: a group of samples is transposed to [I, lanes], so that a weight multiplies a vector of samples.
 template <class T>
 void linear(Device device, const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y) {
   const std::int64_t groups = groups_of<T>(shape.samples);
   const std::int64_t x_group = shape.inputs * kLanes<T>;
   const std::int64_t y_group = shape.outputs * kLanes<T>;
-  Scratch<T> x_lanes(device, groups * x_group);  // [G, I, lanes]
-  Scratch<T> y_lanes(device, groups * y_group);  // [G, O, lanes]
+  Workspace<T> x_lanes(device, groups * x_group);  // [G, I, lanes]
+  Workspace<T> y_lanes(device, groups * y_group);  // [G, O, lanes]
   const auto samples_from = [&](std::int64_t group) { return shape.samples - group * kLanes<T>; };
   parallel_for(device, groups, [&](std::int64_t group) {
     rows_to_lanes(x + group * x_group, shape.inputs, samples_from(group), shape.inputs,
@@ -60,27 +61,43 @@ STAGECOACH_INSTANTIATE(float)
 STAGECOACH_INSTANTIATE(double)
 #undef STAGECOACH_INSTANTIATE
 
-}  // namespace cpu::fast
+}  // namespace fast
 
-void CpuKernels::linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) const {
+namespace {
+
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
   dispatch_floating(x.dtype(), "linear", [&]<class T>() {
-    cpu::fast::linear<T>(x.device(), {x.size(0), x.size(1), weight.size(0)}, x.data<T>(), weight.data<T>(),
-                         bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
+    fast::linear<T>(x.device(), {x.size(0), x.size(1), weight.size(0)}, x.data<T>(), weight.data<T>(),
+                    bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
   });
 }
 
-void CpuKernels::linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) const {
+void linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "linear_grad_input", [&]<class T>() {
-    cpu::fast::linear_grad_input<T>(grad_y.device(), {grad_y.size(0), weight.size(1), weight.size(0)}, grad_y.data<T>(),
-                                    weight.data<T>(), grad_x.mutable_data<T>());
+    fast::linear_grad_input<T>(grad_y.device(), {grad_y.size(0), weight.size(1), weight.size(0)}, grad_y.data<T>(),
+                               weight.data<T>(), grad_x.mutable_data<T>());
   });
 }
 
-void CpuKernels::linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight) const {
+void linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight, Tensor& grad_bias) {
+  if (grad_bias.defined()) {
+    channel_sums(grad_y, grad_bias);
+  }
+  if (!grad_weight.defined()) {
+    return;
+  }
   dispatch_floating(grad_y.dtype(), "linear_grad_weight", [&]<class T>() {
-    cpu::fast::linear_grad_weight<T>(grad_y.device(), {x.size(0), x.size(1), grad_y.size(1)}, grad_y.data<T>(),
-                                     x.data<T>(), grad_weight.mutable_data<T>());
+    fast::linear_grad_weight<T>(grad_y.device(), {x.size(0), x.size(1), grad_y.size(1)}, grad_y.data<T>(), x.data<T>(),
+                                grad_weight.mutable_data<T>());
   });
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void add_linear(Kernels& table) {
+  table.linear = linear;
+  table.linear_grad_input = linear_grad_input;
+  table.linear_grad_weight = linear_grad_weight;
+}
+
+}  // namespace stagecoach::cpu

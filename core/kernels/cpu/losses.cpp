@@ -1,12 +1,12 @@
 #include <cmath>
 
-#include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/rows.h"
+#include "core/kernels/groups.h"
 
-namespace stagecoach {
+namespace stagecoach::cpu {
+namespace {
 
-void CpuKernels::cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss,
-                               Tensor& probabilities) const {
+void cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss, Tensor& probabilities) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     const std::int64_t classes = logits.size(1);
     const T* in = logits.data<T>();                    // [N, C]
@@ -17,7 +17,7 @@ void CpuKernels::cross_entropy(const Tensor& logits, const Tensor& labels, doubl
       const T* row = in + n * classes;
       STAGECOACH_CHECK(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is not in 0 … {}",
                        label[n], n, classes - 1);
-      const cpu::LogSoftmax<T> log_softmax_of(row, classes);
+      const LogSoftmax<T> log_softmax_of(row, classes);
       for (std::int64_t c = 0; c < classes; ++c) {
         probability[n * classes + c] = std::exp(log_softmax_of(row[c]));
       }
@@ -27,14 +27,14 @@ void CpuKernels::cross_entropy(const Tensor& logits, const Tensor& labels, doubl
   });
 }
 
-void CpuKernels::cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels,
-                                    double factor, Tensor& grad_logits) const {
+void cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels, double factor,
+                        Tensor& grad_logits) {
   dispatch_floating(probabilities.dtype(), "cross_entropy_grad", [&]<class T>() {
     const T* probability = probabilities.data<T>();   // [N, C]
     const auto* label = labels.data<std::int32_t>();  // [N]
     T* out = grad_logits.mutable_data<T>();           // [N, C]
     const T weight = static_cast<T>(factor) * *grad_loss.data<T>();
-    cpu::for_each_row(probabilities, [=](std::int64_t start, std::int64_t width) {
+    for_each_row(probabilities, [=](std::int64_t start, std::int64_t width) {
       for (std::int64_t c = start; c < start + width; ++c) {
         out[c] = weight * probability[c];
       }
@@ -43,7 +43,7 @@ void CpuKernels::cross_entropy_grad(const Tensor& grad_loss, const Tensor& proba
   });
 }
 
-void CpuKernels::squared_error(const Tensor& a, const Tensor& b, double factor, Tensor& loss) const {
+void squared_error(const Tensor& a, const Tensor& b, double factor, Tensor& loss) {
   dispatch_floating(a.dtype(), "squared_error", [&]<class T>() {
     const T* left = a.data<T>();
     const T* right = b.data<T>();
@@ -56,8 +56,7 @@ void CpuKernels::squared_error(const Tensor& a, const Tensor& b, double factor, 
   });
 }
 
-void CpuKernels::squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor,
-                                    Tensor& grad_a) const {
+void squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor, Tensor& grad_a) {
   dispatch_floating(a.dtype(), "squared_error_grad", [&]<class T>() {
     const T* left = a.data<T>();
     const T* right = b.data<T>();
@@ -69,4 +68,13 @@ void CpuKernels::squared_error_grad(const Tensor& grad_loss, const Tensor& a, co
   });
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void add_losses(Kernels& table) {
+  table.cross_entropy = cross_entropy;
+  table.cross_entropy_grad = cross_entropy_grad;
+  table.squared_error = squared_error;
+  table.squared_error_grad = squared_error_grad;
+}
+
+}  // namespace stagecoach::cpu

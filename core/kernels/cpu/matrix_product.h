@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
+#include "core/kernels/cpu/workspace.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
@@ -28,21 +28,21 @@ void for_each_tile(Device device, std::int64_t rows, std::int64_t columns, const
   });
 }
 
-/// A factor of a matrix product whose vectors lie side by side in its rows: element [k, j] at data + k * row + j.
+/// A factor of a matrix product whose vectors are side by side in its rows: element [i, j] at data + i * row + j.
 template <class T>
 struct Rows {
   T* data;
   std::int64_t row;
 };
 
-/// out[r, j] = sum over k < depth of a[r, k] b[k, j], for r < rows and j < vectors * kLanes. Element [r, k] of `a` is
-/// at a + r * a_row + k * a_step.
+/// out[r, j] = sum over i < k of a[r, i] b[i, j], for r < rows and j < vectors * kLanes. Element [r, i] of `a` is
+/// at a + r * a_row + i * a_step.
 template <class T>
-void multiply(Device device, std::int64_t rows, std::int64_t depth, std::int64_t vectors, const T* a,
-              std::int64_t a_row, std::int64_t a_step, Rows<const T> b, Rows<T> out) {
+void multiply(Device device, std::int64_t rows, std::int64_t k, std::int64_t vectors, const T* a, std::int64_t a_row,
+              std::int64_t a_step, Rows<const T> b, Rows<T> out) {
   for_each_tile(device, rows, vectors, [&](std::int64_t r, int height, std::int64_t j, int width) {
     TileCall<T> call{};
-    call.taps = {1, 1, depth};
+    call.taps = {1, 1, k};
     call.x = b.data + j * kLanes<T>;
     call.x_steps = {0, 0, b.row, kLanes<T>};
     call.weight = a + r * a_row;
@@ -54,14 +54,14 @@ void multiply(Device device, std::int64_t rows, std::int64_t depth, std::int64_t
   });
 }
 
-/// The same for any width. A last vector that is not full works on a copy of b with zeros behind it.
+/// The same for any width. A last vector that is not full works on a copy of b, padded with zeros.
 template <class T>
-void product(Device device, std::int64_t rows, std::int64_t depth, std::int64_t width, const T* a, std::int64_t a_row,
+void product(Device device, std::int64_t rows, std::int64_t k, std::int64_t width, const T* a, std::int64_t a_row,
              std::int64_t a_step, const T* b, T* out) {
   const std::int64_t whole = width / kLanes<T>;
   const std::int64_t tail = width % kLanes<T>;
   if (whole > 0) {
-    multiply<T>(device, rows, depth, whole, a, a_row, a_step, {b, width}, {out, width});
+    multiply<T>(device, rows, k, whole, a, a_row, a_step, {b, width}, {out, width});
   }
   if (tail == 0) {
     return;
@@ -69,13 +69,13 @@ void product(Device device, std::int64_t rows, std::int64_t depth, std::int64_t 
   const auto copy_tail = [tail](const T* from, T* to) {
     std::memcpy(to, from, static_cast<std::size_t>(tail) * sizeof(T));
   };
-  Scratch<T> last_b(device, depth * kLanes<T>);
-  Scratch<T> last_out(device, rows * kLanes<T>);
-  std::fill_n(last_b.data(), depth * kLanes<T>, T(0));
-  for (std::int64_t k = 0; k < depth; ++k) {
-    copy_tail(b + k * width + width - tail, last_b.data() + k * kLanes<T>);
+  Workspace<T> last_b(device, k * kLanes<T>);
+  Workspace<T> last_out(device, rows * kLanes<T>);
+  std::fill_n(last_b.data(), k * kLanes<T>, T(0));
+  for (std::int64_t i = 0; i < k; ++i) {
+    copy_tail(b + i * width + width - tail, last_b.data() + i * kLanes<T>);
   }
-  multiply<T>(device, rows, depth, 1, a, a_row, a_step, {last_b.data(), kLanes<T>}, {last_out.data(), kLanes<T>});
+  multiply<T>(device, rows, k, 1, a, a_row, a_step, {last_b.data(), kLanes<T>}, {last_out.data(), kLanes<T>});
   for (std::int64_t r = 0; r < rows; ++r) {
     copy_tail(last_out.data() + r * kLanes<T>, out + r * width + width - tail);
   }

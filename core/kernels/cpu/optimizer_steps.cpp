@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/groups.h"
 
-namespace stagecoach {
+namespace stagecoach::cpu {
 namespace {
 
 template <class T>
@@ -15,12 +15,12 @@ void update_by_sgd(ParameterUpdate& update, const SgdSettings& settings) {
   const auto rate = static_cast<T>(settings.learning_rate);
   const auto decay = static_cast<T>(settings.weight_decay);
   if (settings.momentum == 0) {
-    cpu::for_each_element(device, count, [=](std::int64_t i) { p[i] -= rate * (g[i] + decay * p[i]); });
+    for_each_element(device, count, [=](std::int64_t i) { p[i] -= rate * (g[i] + decay * p[i]); });
     return;
   }
   T* v = update.state[0].mutable_data<T>();
   const auto momentum = static_cast<T>(settings.momentum);
-  cpu::for_each_element(device, count, [=](std::int64_t i) {
+  for_each_element(device, count, [=](std::int64_t i) {
     v[i] = momentum * v[i] + (g[i] + decay * p[i]);
     p[i] -= rate * v[i];
   });
@@ -43,7 +43,7 @@ void update_by_adam(ParameterUpdate& update, const AdamSettings& settings) {
   // The bias corrections: m / (1 - beta1^t) and sqrt(v / (1 - beta2^t)).
   const auto rate = static_cast<T>(settings.learning_rate / (1 - std::pow(settings.beta1, step)));
   const auto root = static_cast<T>(std::sqrt(1 - std::pow(settings.beta2, step)));
-  cpu::for_each_element(update.parameter.device(), update.parameter.numel(), [=](std::int64_t i) {
+  for_each_element(update.parameter.device(), update.parameter.numel(), [=](std::int64_t i) {
     const T d = g[i] + decay * p[i];
     m[i] = beta1 * m[i] + rest1 * d;
     v[i] = beta2 * v[i] + rest2 * d * d;
@@ -51,18 +51,23 @@ void update_by_adam(ParameterUpdate& update, const AdamSettings& settings) {
   });
 }
 
-}  // namespace
-
-void CpuKernels::sgd_step(std::span<ParameterUpdate> updates, const SgdSettings& settings) const {
+void sgd_step(std::span<ParameterUpdate> updates, const SgdSettings& settings) {
   for (ParameterUpdate& update : updates) {
     dispatch_floating(update.parameter.dtype(), "sgd_step", [&]<class T>() { update_by_sgd<T>(update, settings); });
   }
 }
 
-void CpuKernels::adam_step(std::span<ParameterUpdate> updates, const AdamSettings& settings) const {
+void adam_step(std::span<ParameterUpdate> updates, const AdamSettings& settings) {
   for (ParameterUpdate& update : updates) {
     dispatch_floating(update.parameter.dtype(), "adam_step", [&]<class T>() { update_by_adam<T>(update, settings); });
   }
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void add_optimizer_steps(Kernels& table) {
+  table.sgd_step = sgd_step;
+  table.adam_step = adam_step;
+}
+
+}  // namespace stagecoach::cpu

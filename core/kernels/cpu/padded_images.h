@@ -8,7 +8,7 @@
 
 #include "core/kernels/cpu/lanes.h"
 #include "core/kernels/cpu/phase.h"
-#include "core/kernels/cpu/scratch.h"
+#include "core/kernels/cpu/workspace.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
@@ -86,7 +86,7 @@ class PaddedImages {
         const T* from_row = from + (image * height + row) * width;
         T* to_row = to + (border.before + row) * this->width();
         for (std::int64_t first = 0; first < std::min(stride, width); ++first) {
-          T* next = to_row + place_of(border.before + first);
+          T* next = to_row + column_offset(border.before + first);
           for (std::int64_t w = first; w < width; w += stride) {
             *next++ = from_row[w];
           }
@@ -98,7 +98,7 @@ class PaddedImages {
   std::int64_t width() const { return stride_ * columns_; }
   std::int64_t plane() const { return plane_; }
   /// Where a column lies in its row, the border counted.
-  std::int64_t place_of(std::int64_t column) const {
+  std::int64_t column_offset(std::int64_t column) const {
     return stride_ == 1 ? column : column % stride_ * columns_ + column / stride_;
   }
 
@@ -106,7 +106,7 @@ class PaddedImages {
   std::int64_t stride_;
   std::int64_t columns_;  // of one remainder
   std::int64_t plane_;
-  Scratch<T> copy_;
+  Workspace<T> copy_;
   const T* data_;
 };
 

@@ -1,16 +1,16 @@
 #pragma once
 /// @file
-/// A matrix product, out [R, C] = a [R, D] times b [D, C], whose factor b need not exist. Panels of b, as wide as a
-/// register tile and short enough for the first-level cache, are made when they are needed, and each meets all rows of
-/// `a` before it is forgotten (Goto and van de Geijn 2008, section 4).
+/// A matrix product, out [M, N] = a [M, K] times b [K, N], whose factor b need not be stored. Panels of b, as wide as a
+/// register tile and short enough for the first-level cache, are made when they are needed, and each is multiplied with
+/// all rows of `a` before it is dropped (Goto and van de Geijn 2008, section 4).
 ///
-/// Every sum runs in the order of its index d: a sum that waits in memory for the next panel goes on where it was.
+/// Every sum runs in the order of K: a sum that waits in memory for the next panel continues where it was.
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/tile.h"
+#include "core/kernels/cpu/workspace.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
@@ -22,7 +22,7 @@ inline constexpr std::int64_t kPanel = max_columns(kMaxRows) * kLanes<T>;
 /// Rows of a panel at once: with floats and AVX2 a panel takes 16 KiB, half of a usual first-level cache; with
 /// AVX-512 it takes 45 KiB.
 template <class T>
-inline constexpr std::int64_t kPanelDepth = 256 - 256 % kPanel<T>;
+inline constexpr std::int64_t kPanelK = 256 - 256 % kPanel<T>;
 
 /// Panels side by side that share what is read of `a`.
 inline constexpr std::int64_t kPanelsAtOnce = 4;
@@ -30,12 +30,12 @@ inline constexpr std::int64_t kPanelsAtOnce = 4;
 /// Rows of `a` that are done for all these panels before the next ones: they stay in the second-level cache.
 inline constexpr std::int64_t kRowsAtOnce = 8 * kMaxRows;
 
-/// sums [panels, rows, kPanel] += a [rows, depth] times b [panels, depth, kPanel].
+/// sums [panels, rows, kPanel] += a [rows, k] times b [panels, k, kPanel].
 template <class T>
-void add_panels(std::int64_t rows, std::int64_t depth, std::int64_t panels, const T* a, std::int64_t a_row, const T* b,
+void add_panels(std::int64_t rows, std::int64_t k, std::int64_t panels, const T* a, std::int64_t a_row, const T* b,
                 T* sums) {
   TileCall<T> call{};
-  call.taps = {1, 1, depth};
+  call.taps = {1, 1, k};
   call.x_steps = {0, 0, kPanel<T>, kLanes<T>};
   call.weight_steps = {0, 0, 1, a_row};
   call.y_row = kPanel<T>;
@@ -44,7 +44,7 @@ void add_panels(std::int64_t rows, std::int64_t depth, std::int64_t panels, cons
   for (std::int64_t top = 0; top < rows; top += kRowsAtOnce) {
     const Parts tiles(std::min(kRowsAtOnce, rows - top), kMaxRows);
     for (std::int64_t panel = 0; panel < panels; ++panel) {
-      call.x = b + panel * depth * kPanel<T>;
+      call.x = b + panel * k * kPanel<T>;
       for (std::int64_t tile = 0; tile < tiles.count; ++tile) {
         const std::int64_t row = top + tiles.begin(tile);
         call.weight = a + row * a_row;
@@ -55,7 +55,7 @@ void add_panels(std::int64_t rows, std::int64_t depth, std::int64_t panels, cons
   }
 }
 
-/// The sums [R, kPanel] of a panel begin at bias [R], or at 0 where that is null.
+/// The sums [M, kPanel] of a panel begin at bias [M], or at 0 where that is null.
 template <class T>
 void start_sums(std::int64_t rows, const T* bias, T* sums) {
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -64,35 +64,34 @@ void start_sums(std::int64_t rows, const T* bias, T* sums) {
 }
 
 struct ProductShape {
-  std::int64_t rows;     ///< R
-  std::int64_t depth;    ///< D
-  std::int64_t columns;  ///< C
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
 };
 
-/// fill(column, d, depth, to) writes rows d … d + depth - 1 of the panel that starts at `column` to `to` [depth,
-/// kPanel]; write(column, sums) takes its results [R, kPanel]. Behind the last column
-/// `fill` writes 0, and `write` takes nothing.
+/// fill(n, k, count, to) writes rows k … k + count - 1 of the panel that starts at column n to `to` [count, kPanel],
+/// and 0 after the last column; write(n, sums) stores the results [M, kPanel] of the panel.
 template <class T, class Fill, class Write>
 void panel_product(Device device, const ProductShape& shape, const T* a, const T* bias, const Fill& fill,
                    const Write& write) {
   constexpr std::int64_t kColumnsAtOnce = kPanelsAtOnce * kPanel<T>;
-  parallel_for(device, (shape.columns + kColumnsAtOnce - 1) / kColumnsAtOnce, [&](std::int64_t task) {
+  parallel_for(device, (shape.n + kColumnsAtOnce - 1) / kColumnsAtOnce, [&](std::int64_t task) {
     const std::int64_t first = task * kColumnsAtOnce;
-    const std::int64_t panels = (std::min(kColumnsAtOnce, shape.columns - first) + kPanel<T> - 1) / kPanel<T>;
-    const Scratch<T> b(device, panels * std::min(kPanelDepth<T>, shape.depth) * kPanel<T>);  // [panels, D', kPanel]
-    const Scratch<T> sums(device, panels * shape.rows * kPanel<T>);                          // [panels, R, kPanel]
+    const std::int64_t panels = (std::min(kColumnsAtOnce, shape.n - first) + kPanel<T> - 1) / kPanel<T>;
+    const Workspace<T> b(device, panels * std::min(kPanelK<T>, shape.k) * kPanel<T>);  // [panels, count, kPanel]
+    const Workspace<T> sums(device, panels * shape.m * kPanel<T>);                     // [panels, M, kPanel]
     for (std::int64_t panel = 0; panel < panels; ++panel) {
-      start_sums(shape.rows, bias, sums.data() + panel * shape.rows * kPanel<T>);
+      start_sums(shape.m, bias, sums.data() + panel * shape.m * kPanel<T>);
     }
-    for (std::int64_t d = 0; d < shape.depth; d += kPanelDepth<T>) {
-      const std::int64_t depth = std::min(kPanelDepth<T>, shape.depth - d);
+    for (std::int64_t k = 0; k < shape.k; k += kPanelK<T>) {
+      const std::int64_t count = std::min(kPanelK<T>, shape.k - k);
       for (std::int64_t panel = 0; panel < panels; ++panel) {
-        fill(first + panel * kPanel<T>, d, depth, b.data() + panel * depth * kPanel<T>);
+        fill(first + panel * kPanel<T>, k, count, b.data() + panel * count * kPanel<T>);
       }
-      add_panels(shape.rows, depth, panels, a + d, shape.depth, b.data(), sums.data());
+      add_panels(shape.m, count, panels, a + k, shape.k, b.data(), sums.data());
     }
     for (std::int64_t panel = 0; panel < panels; ++panel) {
-      write(first + panel * kPanel<T>, sums.data() + panel * shape.rows * kPanel<T>);
+      write(first + panel * kPanel<T>, sums.data() + panel * shape.m * kPanel<T>);
     }
   });
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How a strided convolution's input gradient falls apart into convolutions without a stride.
+/// How the input gradient of a strided convolution is a set of convolutions without a stride.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace stagecoach::cpu {
 
-/// One of the stride x stride interleaved grids that the input falls into: positions first + stride * i, each of
-/// which meets the kernel's places tap, tap + stride, …
+/// One of the stride x stride interleaved grids that make up the input: positions first + stride * i, each of
+/// which is multiplied by the kernel's taps tap, tap + stride, …
 struct Phase {
   Phase(std::int64_t first, std::int64_t extent, const Window& window)
       : positions((extent - first + window.stride - 1) / window.stride),
@@ -20,7 +20,7 @@ struct Phase {
   std::int64_t positions;
   std::int64_t tap;
   std::int64_t taps;
-  std::int64_t output;  ///< which output position 0 meets at place `tap`; at the next place it meets the one before
+  std::int64_t output;  ///< the output that position 0 contributes to at `tap`; at the next tap it is the one before
 };
 
 /// Zeros around images.

@@ -1,22 +1,22 @@
 #include <algorithm>
 
-#include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/pool_2x2.h"
+#include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
-namespace stagecoach {
+namespace stagecoach::cpu {
 namespace {
 
-/// A value that is not a number wins, and stays: a diverged run must be seen.
+/// NaN wins, and stays: a diverged run must be seen.
 template <class T>
 bool wins(T value, T best) {
   return (static_cast<int>(value > best) | static_cast<int>(value != value)) != 0;
 }
 
-/// One plane: x [H, W] to y and picked [P, Q].
+/// One plane: x [H, W] to y and argmax [P, Q].
 template <class T>
 void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Window& window, std::int64_t rows,
-                std::int64_t columns, T* y, std::int32_t* picked) {
+                std::int64_t columns, T* y, std::int32_t* argmax) {
   for (std::int64_t p = 0; p < rows; ++p) {
     const std::int64_t top = p * window.stride - window.padding;
     const std::int64_t first_row = std::max<std::int64_t>(top, 0);
@@ -33,7 +33,7 @@ void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Windo
         }
       }
       y[p * columns + q] = x[best];
-      picked[p * columns + q] = static_cast<std::int32_t>(best);
+      argmax[p * columns + q] = static_cast<std::int32_t>(best);
     }
   }
 }
@@ -41,20 +41,20 @@ void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Windo
 /// The usual case, 2 x 2 with stride 2 and no padding.
 template <class T>
 void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int64_t columns, T* y,
-                    std::int32_t* picked) {
-  cpu::for_windows_2x2<T>(width, rows, columns, [&](const auto& windows, std::int64_t p, std::int64_t q) {
+                    std::int32_t* argmax) {
+  for_windows_2x2<T>(width, rows, columns, [&](const auto& windows, std::int64_t p, std::int64_t q) {
     const T* upper = x + 2 * (p * width + q);
-    windows.pool(upper, upper + width, y + p * columns + q, picked + p * columns + q);
+    windows.pool(upper, upper + width, y + p * columns + q, argmax + p * columns + q);
   });
 }
 
-/// The way back where windows do not overlap: grad_y [P, Q] goes to grad_x [H, W], which is 0 elsewhere.
+/// The backward where windows do not overlap: grad_y [P, Q] goes to grad_x [H, W], which is 0 elsewhere.
 template <class T>
-void unpool_plane_2x2(const T* grad_y, const std::int32_t* picked, std::int64_t height, std::int64_t width,
+void unpool_plane_2x2(const T* grad_y, const std::int32_t* argmax, std::int64_t height, std::int64_t width,
                       std::int64_t rows, std::int64_t columns, T* grad_x) {
-  cpu::for_windows_2x2<T>(width, rows, columns, [&](const auto& windows, std::int64_t p, std::int64_t q) {
+  for_windows_2x2<T>(width, rows, columns, [&](const auto& windows, std::int64_t p, std::int64_t q) {
     T* upper = grad_x + 2 * (p * width + q);
-    windows.unpool(grad_y + p * columns + q, picked + p * columns + q, upper, upper + width);
+    windows.unpool(grad_y + p * columns + q, argmax + p * columns + q, upper, upper + width);
   });
   for (std::int64_t h = 0; h < 2 * rows; ++h) {
     std::fill(grad_x + h * width + 2 * columns, grad_x + (h + 1) * width, T(0));
@@ -64,69 +64,66 @@ void unpool_plane_2x2(const T* grad_y, const std::int32_t* picked, std::int64_t 
 
 /// Everywhere else: windows may overlap, so their gradients are added.
 template <class T>
-void unpool_plane(const T* grad_y, const std::int32_t* picked, std::int64_t outputs, std::int64_t inputs, T* grad_x) {
+void unpool_plane(const T* grad_y, const std::int32_t* argmax, std::int64_t outputs, std::int64_t inputs, T* grad_x) {
   std::fill_n(grad_x, inputs, T(0));
   for (std::int64_t i = 0; i < outputs; ++i) {
-    grad_x[picked[i]] += grad_y[i];
+    grad_x[argmax[i]] += grad_y[i];
   }
 }
 
 bool is_2x2(const Window& window) { return window.kernel == 2 && window.stride == 2 && window.padding == 0; }
 
-}  // namespace
-
-void CpuKernels::max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& picked) const {
+void max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& argmax) {
   dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
     const std::int64_t channels = x.size(1);
     const std::int64_t height = x.size(2);
     const std::int64_t width = x.size(3);
     const std::int64_t rows = y.size(2);
     const std::int64_t columns = y.size(3);
-    const T* from = x.data<T>();                         // [N, C, H, W]
-    T* to = y.mutable_data<T>();                         // [N, C, P, Q]
-    auto* places = picked.mutable_data<std::int32_t>();  // [N, C, P, Q]
+    const T* from = x.data<T>();                          // [N, C, H, W]
+    T* to = y.mutable_data<T>();                          // [N, C, P, Q]
+    auto* indices = argmax.mutable_data<std::int32_t>();  // [N, C, P, Q]
     parallel_for(x.device(), x.size(0), [&](std::int64_t n) {
       for (std::int64_t plane = n * channels; plane < (n + 1) * channels; ++plane) {
         const T* in = from + plane * height * width;
         T* out = to + plane * rows * columns;
-        std::int32_t* place = places + plane * rows * columns;
+        std::int32_t* index = indices + plane * rows * columns;
         if (is_2x2(window)) {
-          pool_plane_2x2(in, width, rows, columns, out, place);
+          pool_plane_2x2(in, width, rows, columns, out, index);
         } else {
-          pool_plane(in, height, width, window, rows, columns, out, place);
+          pool_plane(in, height, width, window, rows, columns, out, index);
         }
       }
     });
   });
 }
 
-void CpuKernels::max_pool2d_grad(const Tensor& grad_y, const Tensor& picked, const Window& window,
-                                 Tensor& grad_x) const {
+void max_pool2d_grad(const Tensor& grad_y, const Tensor& argmax, const Window& window, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "max_pool2d_grad", [&]<class T>() {
     const std::int64_t channels = grad_y.size(1);
     const std::int64_t rows = grad_y.size(2);
     const std::int64_t columns = grad_y.size(3);
     const std::int64_t height = grad_x.size(2);
     const std::int64_t width = grad_x.size(3);
-    const T* from = grad_y.data<T>();                  // [N, C, P, Q]
-    const auto* places = picked.data<std::int32_t>();  // [N, C, P, Q]
-    T* to = grad_x.mutable_data<T>();                  // [N, C, H, W]
+    const T* from = grad_y.data<T>();                   // [N, C, P, Q]
+    const auto* indices = argmax.data<std::int32_t>();  // [N, C, P, Q]
+    T* to = grad_x.mutable_data<T>();                   // [N, C, H, W]
     parallel_for(grad_y.device(), grad_y.size(0), [&](std::int64_t n) {
       for (std::int64_t plane = n * channels; plane < (n + 1) * channels; ++plane) {
         const T* grad = from + plane * rows * columns;
-        const std::int32_t* place = places + plane * rows * columns;
+        const std::int32_t* index = indices + plane * rows * columns;
         T* into = to + plane * height * width;
         if (is_2x2(window)) {
-          unpool_plane_2x2(grad, place, height, width, rows, columns, into);
+          unpool_plane_2x2(grad, index, height, width, rows, columns, into);
         } else {
-          unpool_plane(grad, place, rows * columns, height * width, into);
+          unpool_plane(grad, index, rows * columns, height * width, into);
         }
       }
     });
   });
 }
 
-void CpuKernels::global_average_pool(const Tensor& x, Tensor& y) const {
+void global_average_pool(const Tensor& x, Tensor& y) {
   dispatch_floating(x.dtype(), "global_average_pool", [&]<class T>() {
     const std::int64_t plane = x.size(2) * x.size(3);
     const T* from = x.data<T>();  // [N, C, H, W]
@@ -143,7 +140,7 @@ void CpuKernels::global_average_pool(const Tensor& x, Tensor& y) const {
   });
 }
 
-void CpuKernels::global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) const {
+void global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "global_average_pool_grad", [&]<class T>() {
     const std::int64_t plane = grad_x.size(2) * grad_x.size(3);
     const T* from = grad_y.data<T>();  // [N, C]
@@ -153,4 +150,13 @@ void CpuKernels::global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) 
   });
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void add_pool(Kernels& table) {
+  table.max_pool2d = max_pool2d;
+  table.max_pool2d_grad = max_pool2d_grad;
+  table.global_average_pool = global_average_pool;
+  table.global_average_pool_grad = global_average_pool_grad;
+}
+
+}  // namespace stagecoach::cpu

@@ -12,64 +12,64 @@
 
 namespace stagecoach::cpu {
 
-/// `Lanes` windows that lie side by side. A window's places in the plane are `at + 2 * lane`, the next one, and the two
-/// `below` them.
+/// `Lanes` windows side by side. The indices of a window's pixels in the plane are `at + 2 * lane`, the next one, and
+/// the two `below` them.
 template <class T, int Lanes>
 class PoolWindows {
  public:
-  PoolWindows(std::int64_t at, std::int64_t below) : at_(places(at, Lane{})), below_(static_cast<Place>(below)) {}
+  PoolWindows(std::int64_t at, std::int64_t below) : at_(indices(at, Lane{})), below_(static_cast<Index>(below)) {}
 
-  /// The largest of two rows of pixels, and where it lies. Of equal ones the first; one that is not a number wins, and
-  /// stays: a diverged run must be seen.
-  void pool(const T* upper, const T* lower, T* y, std::int32_t* picked) const {
+  /// The largest of two rows of pixels, and its index: the first among equals. NaN wins, and stays: a diverged run must
+  /// be seen.
+  void pool(const T* upper, const T* lower, T* y, std::int32_t* argmax) const {
     const Pixels above = split(upper, Lane{});
     const Pixels below = split(lower, Lane{});
-    Numbers best = above.left;
-    Places place = at_;
-    const auto consider = [&](const Numbers& value, const Places& where) {
-      const Places take = (value > best) | (value != value);
+    Values best = above.left;
+    Indices index = at_;
+    const auto consider = [&](const Values& value, const Indices& where) {
+      const Indices take = (value > best) | (value != value);
       best = take ? value : best;
-      place = take ? where : place;
+      index = take ? where : index;
     };
     consider(above.right, at_ + 1);
     consider(below.left, at_ + below_);
     consider(below.right, at_ + below_ + 1);
     store<T, Lanes>(best, y);
-    store<std::int32_t, Lanes>(__builtin_convertvector(place, Picked), picked);
+    store<std::int32_t, Lanes>(__builtin_convertvector(index, Argmax), argmax);
   }
 
-  /// The way back: the gradient goes to where the largest lay, and 0 to the other three.
-  void unpool(const T* grad_y, const std::int32_t* picked, T* upper, T* lower) const {
-    const Numbers grad = load<T, Lanes>(grad_y);
-    const Picked narrow = load<std::int32_t, Lanes>(picked);
-    const Places place = __builtin_convertvector(narrow, Places) - at_;
-    const auto where = [&](Place here) { return place == here ? grad : Numbers{}; };
+  /// The backward: the gradient goes to the largest pixel, and 0 to the other three.
+  void unpool(const T* grad_y, const std::int32_t* argmax, T* upper, T* lower) const {
+    const Values grad = load<T, Lanes>(grad_y);
+    const Argmax narrow = load<std::int32_t, Lanes>(argmax);
+    const Indices index = __builtin_convertvector(narrow, Indices) - at_;
+    const auto where = [&](Index here) { return index == here ? grad : Values{}; };
     join({where(0), where(1)}, upper, Lane{});
     join({where(below_), where(below_ + 1)}, lower, Lane{});
   }
 
  private:
   using Lane = std::make_integer_sequence<int, Lanes>;
-  using Place = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
-  using Numbers = Vec<T, Lanes>;
-  using Places = Vec<Place, Lanes>;
-  using Picked = Vec<std::int32_t, Lanes>;
+  using Index = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+  using Values = Vec<T, Lanes>;
+  using Indices = Vec<Index, Lanes>;
+  using Argmax = Vec<std::int32_t, Lanes>;
 
   template <int... I>
-  static Places places(std::int64_t at, std::integer_sequence<int, I...>) {
-    return Places{(2 * I)...} + static_cast<Place>(at);
+  static Indices indices(std::int64_t at, std::integer_sequence<int, I...>) {
+    return Indices{(2 * I)...} + static_cast<Index>(at);
   }
 
   /// A row's pixels: each window has two side by side.
   struct Pixels {
-    Numbers left;
-    Numbers right;
+    Values left;
+    Values right;
   };
 
   template <int... I>
   static Pixels split(const T* row, std::integer_sequence<int, I...>) {
-    const Numbers first = load<T, Lanes>(row);
-    const Numbers second = load<T, Lanes>(row + Lanes);
+    const Values first = load<T, Lanes>(row);
+    const Values second = load<T, Lanes>(row + Lanes);
     return {.left = __builtin_shufflevector(first, second, (2 * I)...),
             .right = __builtin_shufflevector(first, second, (2 * I + 1)...)};
   }
@@ -83,13 +83,13 @@ class PoolWindows {
     store<T, Lanes>(__builtin_shufflevector(pixels.left, pixels.right, in_turn(Lanes + I)...), row + Lanes);
   }
 
-  Places at_;
-  Place below_;
+  Indices at_;
+  Index below_;
 };
 
 /// Calls `with(windows, p, q)` for windows in row p from column q on, until all rows x columns windows of a plane
-/// [H, width] were met: as many at a time as a vector holds and a row has. The last ones of a row overlap with those
-/// before, so that there is no remainder: what is done twice gives the same.
+/// [H, width] were visited: as many at a time as a vector holds and a row has. The last ones of a row overlap with
+/// those before, so that there is no remainder: what is done twice gives the same result.
 template <class T, int Lanes = kLanes<T>, class With>
 void for_windows_2x2(std::int64_t width, std::int64_t rows, std::int64_t columns, const With& with) {
   if constexpr (Lanes > 1) {

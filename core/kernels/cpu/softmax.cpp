@@ -1,16 +1,17 @@
 #include <cmath>
 
-#include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/rows.h"
+#include "core/kernels/groups.h"
 
-namespace stagecoach {
+namespace stagecoach::cpu {
+namespace {
 
-void CpuKernels::softmax(const Tensor& x, Tensor& y) const {
+void softmax(const Tensor& x, Tensor& y) {
   dispatch_floating(x.dtype(), "softmax", [&]<class T>() {
     const T* in = x.data<T>();     // [N, C]
     T* out = y.mutable_data<T>();  // [N, C]
-    cpu::for_each_row(x, [=](std::int64_t start, std::int64_t width) {
-      const cpu::LogSoftmax<T> log_softmax_of(in + start, width);
+    for_each_row(x, [=](std::int64_t start, std::int64_t width) {
+      const LogSoftmax<T> log_softmax_of(in + start, width);
       for (std::int64_t c = start; c < start + width; ++c) {
         out[c] = std::exp(log_softmax_of(in[c]));
       }
@@ -18,12 +19,12 @@ void CpuKernels::softmax(const Tensor& x, Tensor& y) const {
   });
 }
 
-void CpuKernels::softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) const {
+void softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
   dispatch_floating(y.dtype(), "softmax_grad", [&]<class T>() {
     const T* grad = grad_y.data<T>();   // [N, C]
     const T* value = y.data<T>();       // [N, C]
     T* out = grad_x.mutable_data<T>();  // [N, C]
-    cpu::for_each_row(y, [=](std::int64_t start, std::int64_t width) {
+    for_each_row(y, [=](std::int64_t start, std::int64_t width) {
       T dot = 0;
       for (std::int64_t c = start; c < start + width; ++c) {
         dot += grad[c] * value[c];
@@ -35,12 +36,12 @@ void CpuKernels::softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& gra
   });
 }
 
-void CpuKernels::log_softmax(const Tensor& x, Tensor& y) const {
+void log_softmax(const Tensor& x, Tensor& y) {
   dispatch_floating(x.dtype(), "log_softmax", [&]<class T>() {
     const T* in = x.data<T>();     // [N, C]
     T* out = y.mutable_data<T>();  // [N, C]
-    cpu::for_each_row(x, [=](std::int64_t start, std::int64_t width) {
-      const cpu::LogSoftmax<T> log_softmax_of(in + start, width);
+    for_each_row(x, [=](std::int64_t start, std::int64_t width) {
+      const LogSoftmax<T> log_softmax_of(in + start, width);
       for (std::int64_t c = start; c < start + width; ++c) {
         out[c] = log_softmax_of(in[c]);
       }
@@ -48,12 +49,12 @@ void CpuKernels::log_softmax(const Tensor& x, Tensor& y) const {
   });
 }
 
-void CpuKernels::log_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) const {
+void log_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
   dispatch_floating(y.dtype(), "log_softmax_grad", [&]<class T>() {
     const T* grad = grad_y.data<T>();   // [N, C]
     const T* value = y.data<T>();       // [N, C]
     T* out = grad_x.mutable_data<T>();  // [N, C]
-    cpu::for_each_row(y, [=](std::int64_t start, std::int64_t width) {
+    for_each_row(y, [=](std::int64_t start, std::int64_t width) {
       T sum = 0;
       for (std::int64_t c = start; c < start + width; ++c) {
         sum += grad[c];
@@ -65,4 +66,13 @@ void CpuKernels::log_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor&
   });
 }
 
-}  // namespace stagecoach
+}  // namespace
+
+void add_softmax(Kernels& table) {
+  table.softmax = softmax;
+  table.softmax_grad = softmax_grad;
+  table.log_softmax = log_softmax;
+  table.log_softmax_grad = log_softmax_grad;
+}
+
+}  // namespace stagecoach::cpu

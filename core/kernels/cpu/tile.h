@@ -1,13 +1,13 @@
 #pragma once
 /// @file
 /// The register tile: the one inner loop of linear layers and convolutions. It holds R x C vectors of sums in
-/// registers while it walks over all products that go into them:
+/// registers while it runs over all products that go into them:
 ///
 ///     sum[r][c] += weight[r] * x[c]        one weight, broadcast; one vector of x
 ///
 /// R + C loads feed R * C multiply-adds, so with 6 x 4 the arithmetic units, not the loads, set the pace.
 /// The walk has three loops (channel, row, column of a convolution's kernel); a matrix product uses only the
-/// innermost. Every sum is taken in the order of the walk, so no result depends on how the work was cut.
+/// innermost. Every sum is taken in the order of the walk, so no result depends on how the work was divided.
 
 #include <algorithm>
 #include <array>

@@ -2,32 +2,32 @@
 /// @file
 /// Convolutions with many channels, such as those of a residual network.
 ///
-/// One picture a lane (lanes.h) leaves lanes idle where a batch has few pictures, and takes long strides through memory
-/// where pictures have many channels. Here all three operations are matrix products with patches (patches.h):
+/// One image per lane (lanes.h) leaves lanes idle where a batch has few images, and takes long strides through memory
+/// where images have many channels. Here all three operations are matrix products by implicit im2col (im2col.h):
 ///
-///     y           [O, N P Q] = weight [O, C K K]   x  patches of x
-///     grad_x      [C, N H W] = weight [C, K K O]   x  patches of grad_y, each phase (phase.h) with its own taps
-///     grad_weight [O, C K K] = grad_y [O, N P Q]   x  patches of x, transposed
+///     y           [O, N P Q] = weight [O, C K K]   x  im2col of x
+///     grad_x      [C, N H W] = weight [C, K K O]   x  im2col of grad_y, each phase (phase.h) with its own taps
+///     grad_weight [O, C K K] = grad_y [O, N P Q]   x  im2col of x, transposed
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/im2col.h"
 #include "core/kernels/cpu/padded_images.h"
 #include "core/kernels/cpu/panel_product.h"
-#include "core/kernels/cpu/patches.h"
 #include "core/kernels/cpu/phase.h"
-#include "core/kernels/cpu/scratch.h"
 #include "core/kernels/cpu/transpose.h"
+#include "core/kernels/cpu/workspace.h"
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
 
-/// Whether it pays. The answer depends on the layer alone, not on the batch.
+/// Whether it is faster. That depends on the layer alone, not on the batch.
 inline bool is_wide(const ConvShape& s) { return s.channels >= 64 && s.outputs >= 64; }
 
-/// result [N, channels, …] at the places of `runs`, from sums [channels, kPanel] of the panel that begins at
+/// result [N, channels, …] at the positions of `runs`, from sums [channels, kPanel] of the panel that begins at
 /// `position`; `plane` leads to the next channel.
 template <class T>
 void scatter(const Runs<T>& runs, std::int64_t position, std::int64_t channels, std::int64_t plane, const T* sums,
@@ -41,30 +41,30 @@ void scatter(const Runs<T>& runs, std::int64_t position, std::int64_t channels, 
   });
 }
 
-/// result [N, R, …] at the places of `results` = a [R, D] times patches [D, positions], plus bias [R].
+/// result [N, M, …] at the positions of `results` = a [M, K] times im2col [K, positions], plus bias [M].
 template <class T>
-void multiply_patches(Device device, const ProductShape& shape, const T* a, const T* bias, const Patches<T>& patches,
-                      const Runs<T>& results, std::int64_t plane, T* result) {
+void multiply_im2col(Device device, const ProductShape& shape, const T* a, const T* bias, const Im2col<T>& im2col,
+                     const Runs<T>& results, std::int64_t plane, T* result) {
   panel_product<T>(
       device, shape, a, bias,
-      [&](std::int64_t position, std::int64_t d, std::int64_t depth, T* panel) {
-        patches.gather(position, d, depth, panel);
+      [&](std::int64_t position, std::int64_t k, std::int64_t rows, T* panel) {
+        im2col.gather(position, k, rows, panel);
       },
-      [&](std::int64_t position, const T* sums) { scatter(results, position, shape.rows, plane, sums, result); });
+      [&](std::int64_t position, const T* sums) { scatter(results, position, shape.m, plane, sums, result); });
 }
 
 inline Grid output_positions(const ConvShape& s) { return {s.samples, s.rows(), s.columns()}; }
 
-/// What the convolution's window meets in x.
+/// The inputs x under the windows of a convolution.
 template <class T>
-Patches<T> input_patches(Device device, const ConvShape& s, const PaddedImages<T>& x) {
+Im2col<T> input_im2col(Device device, const ConvShape& s, const PaddedImages<T>& x) {
   const std::int64_t k = s.window.kernel;
   const std::int64_t stride = s.window.stride;
-  const Places places{0, s.channels * x.plane(), stride * x.width(), x.place_of(stride)};
+  const GridLayout layout{0, s.channels * x.plane(), stride * x.width(), x.column_offset(stride)};
   const auto shift = [&](std::int64_t c, std::int64_t i, std::int64_t j) {
-    return c * x.plane() + i * x.width() + x.place_of(j);
+    return c * x.plane() + i * x.width() + x.column_offset(j);
   };
-  return {device, output_positions(s), places, {s.channels, k, k}, shift, x.data()};
+  return {device, output_positions(s), layout, {s.channels, k, k}, shift, x.data()};
 }
 
 template <class T>
@@ -78,20 +78,20 @@ template <class T>
 void wide_conv2d(Device device, const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
   const std::int64_t plane = s.rows() * s.columns();
   const PaddedImages<T> padded = padded_input(device, s, x);
-  const Patches<T> patches = input_patches(device, s, padded);
+  const Im2col<T> im2col = input_im2col(device, s, padded);
   const Grid grid = output_positions(s);
   const Runs<T> results(device, grid, {0, s.outputs * plane, s.columns(), 1});
-  const std::int64_t depth = s.channels * s.window.kernel * s.window.kernel;
-  multiply_patches(device, {s.outputs, depth, grid.count()}, weight, bias, patches, results, plane, y);
+  const std::int64_t taps = s.channels * s.window.kernel * s.window.kernel;
+  multiply_im2col(device, {s.outputs, grid.count(), taps}, weight, bias, im2col, results, plane, y);
 }
 
 /// grad_y [N, O, P, Q] to [O, N, P, Q].
 template <class T>
-void outputs_first(Device device, const ConvShape& s, const T* grad_y, T* turned) {
+void outputs_first(Device device, const ConvShape& s, const T* grad_y, T* transposed) {
   const std::int64_t plane = s.rows() * s.columns();
   parallel_for(device, s.outputs, [&](std::int64_t o) {
     for (std::int64_t n = 0; n < s.samples; ++n) {
-      std::copy_n(grad_y + (n * s.outputs + o) * plane, plane, turned + (o * s.samples + n) * plane);
+      std::copy_n(grad_y + (n * s.outputs + o) * plane, plane, transposed + (o * s.samples + n) * plane);
     }
   });
 }
@@ -101,16 +101,16 @@ void wide_conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y,
   const std::int64_t taps = s.channels * s.window.kernel * s.window.kernel;
   const std::int64_t positions = output_positions(s).count();
   const PaddedImages<T> padded = padded_input(device, s, x);
-  const Patches<T> patches = input_patches(device, s, padded);
-  const Scratch<T> grads(device, s.outputs * positions);  // [O, N, P, Q]
+  const Im2col<T> im2col = input_im2col(device, s, padded);
+  const Workspace<T> grads(device, s.outputs * positions);  // [O, N, P, Q]
   outputs_first(device, s, grad_y, grads.data());
   panel_product<T>(
-      device, {s.outputs, positions, taps}, grads.data(), nullptr,
-      [&](std::int64_t tap, std::int64_t position, std::int64_t depth, T* panel) {
+      device, {s.outputs, taps, positions}, grads.data(), nullptr,
+      [&](std::int64_t tap, std::int64_t position, std::int64_t count, T* panel) {
         T block[kPanel<T> * kPanel<T>] = {};  // [taps, positions]
-        for (std::int64_t p = 0; p < depth; p += kPanel<T>) {
-          patches.gather(position + p, tap, std::min(kPanel<T>, taps - tap), block);
-          transpose_block(kPanel<T>, std::min(kPanel<T>, depth - p), block, kPanel<T>, panel + p * kPanel<T>,
+        for (std::int64_t p = 0; p < count; p += kPanel<T>) {
+          im2col.gather(position + p, tap, std::min(kPanel<T>, taps - tap), block);
+          transpose_block(kPanel<T>, std::min(kPanel<T>, count - p), block, kPanel<T>, panel + p * kPanel<T>,
                           kPanel<T>);
         }
       },
@@ -121,8 +121,7 @@ void wide_conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y,
       });
 }
 
-/// What the input gradient multiplies: weight [O, C, K, K] with the outputs last, and of its taps only those that one
-/// phase meets.
+/// The weight [O, C, K, K] for the input gradient: with the outputs last, and only the taps of one phase.
 template <class T>
 class TransposedWeight {
  public:
@@ -133,7 +132,7 @@ class TransposedWeight {
     transpose_matrix(device, s.outputs, s.channels * taps(), weight, all_.data());  // [C, K, K, O]
   }
 
-  /// [C, rows.taps, columns.taps, O]; stands until the next call.
+  /// [C, rows.taps, columns.taps, O]; valid until the next call.
   const T* of(const Phase& rows, const Phase& columns) const {
     if (rows.taps * columns.taps == taps()) {
       return all_.data();
@@ -155,8 +154,8 @@ class TransposedWeight {
  private:
   std::int64_t taps() const { return shape_.window.kernel * shape_.window.kernel; }
   ConvShape shape_;
-  Scratch<T> all_;
-  Scratch<T> of_phase_;
+  Workspace<T> all_;
+  Workspace<T> of_phase_;
 };
 
 template <class T>
@@ -176,11 +175,11 @@ void wide_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, 
       const auto shift = [&](std::int64_t i, std::int64_t j, std::int64_t o) {
         return o * grads.plane() - i * grads.width() - j;
       };
-      const Patches<T> patches(device, grid, {first, s.outputs * grads.plane(), grads.width(), 1},
-                               {rows.taps, columns.taps, s.outputs}, shift, grads.data());
+      const Im2col<T> im2col(device, grid, {first, s.outputs * grads.plane(), grads.width(), 1},
+                             {rows.taps, columns.taps, s.outputs}, shift, grads.data());
       const Runs<T> results(device, grid, {h * s.width + w, s.channels * plane, stride * s.width, stride});
-      multiply_patches<T>(device, {s.channels, rows.taps * columns.taps * s.outputs, grid.count()},
-                          transposed.of(rows, columns), nullptr, patches, results, plane, grad_x);
+      multiply_im2col<T>(device, {s.channels, grid.count(), rows.taps * columns.taps * s.outputs},
+                         transposed.of(rows, columns), nullptr, im2col, results, plane, grad_x);
     }
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Reductions over a block by CUB, whose result every thread gets. The order of the operations is fixed.
+/// Reductions over a block by CUB, whose result all threads receive. The order of the operations is fixed.
 
 #include <cub/block/block_reduce.cuh>
 
@@ -8,7 +8,7 @@
 
 namespace stagecoach::cuda {
 
-/// What a block shares for it.
+/// The shared memory of a reduction.
 template <class T, int kThreads>
 struct BlockReduction {
   typename cub::BlockReduce<T, kThreads>::TempStorage storage;
@@ -21,7 +21,7 @@ struct Sum {
     return a + b;
   }
 };
-struct Largest {
+struct Max {
   template <class T>
   __device__ T operator()(const T& a, const T& b) const {
     return a < b ? b : a;

@@ -1,71 +1,219 @@
 /// @file
-/// Whole arrays, every element for itself: the passes that are in every step of training. Thrust could make them too,
-/// as it makes the others (thrust_passes.cu). But its kernels do not overlap with those before and behind them
-/// (core/cuda/overlap.h), and beside a small model's kernels that is what they cost.
+/// Elementwise operations, by Thrust: each call is one pass over memory. And single numbers that stay on the GPU, so
+/// that the CPU need not wait for them.
 
-#include "core/kernels/cuda/functions.h"
-#include "core/kernels/cuda/neighbours.cuh"
-#include "core/kernels/cuda/threads.cuh"
+#include <thrust/fill.h>
+#include <thrust/transform.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "core/cuda/device_code.h"
+#include "core/cuda/thrust.h"
+#include "core/kernels/cuda/arguments.h"
+#include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
 
-/// out[i] = function(inputs[i]…). A thread takes kWide neighbours; `count` counts these.
-template <int kWide, class Function, class T, class... Inputs>
-__global__ void map_array(long long count, Function function, T* out, const Inputs*... inputs) {
-  wait_for_earlier_kernels();
-  const long long at = element();
-  if (at < count) {
-    reinterpret_cast<Neighbours<T, kWide>*>(out)[at] =
-        map_neighbours<T, kWide>(function, reinterpret_cast<const Neighbours<Inputs, kWide>*>(inputs)[at]...);
+template <class T>
+void fill_with(T value, Tensor& out) {
+  T* to = out.mutable_data<T>();
+  const std::int64_t count = out.numel();
+  with_thrust(compute_stream(out.device()), [=](const auto& policy) { thrust::fill_n(policy, to, count, value); });
+}
+
+/// out[i] = function(x[i])
+template <class T, class Out = T, class Function>
+void map(const Function& function, const Tensor& x, Tensor& out) {
+  const T* from = x.data<T>();
+  Out* to = out.mutable_data<Out>();
+  const std::int64_t count = out.numel();
+  with_thrust(compute_stream(out.device()),
+              [=](const auto& policy) { thrust::transform(policy, from, from + count, to, function); });
+}
+
+/// out[i] = function(a[i], b[i])
+template <class T, class Function>
+void map(const Function& function, const Tensor& a, const Tensor& b, Tensor& out) {
+  const T* left = a.data<T>();
+  const T* right = b.data<T>();
+  T* to = out.mutable_data<T>();
+  const std::int64_t count = out.numel();
+  with_thrust(compute_stream(out.device()),
+              [=](const auto& policy) { thrust::transform(policy, left, left + count, right, to, function); });
+}
+
+// ---- What happens to one element
+
+struct ToHalf {
+  __device__ Half operator()(float x) const { return to_half(x); }
+};
+
+struct ToFloat {
+  __device__ float operator()(Half x) const { return to_float(x); }
+};
+
+template <class T>
+struct Add {
+  __device__ T operator()(T a, T b) const { return a + b; }
+};
+
+template <class T>
+struct AddScaled {
+  T factor;
+  __device__ T operator()(T x, T sum) const { return sum + factor * x; }
+};
+
+template <class T>
+struct Scale {
+  T factor;
+  __device__ T operator()(T x) const { return factor * x; }
+};
+
+template <class T>
+struct Relu {
+  // Written so that NaN stays NaN: a diverged run must be seen.
+  __device__ T operator()(T x) const { return x < 0 ? T(0) : x; }
+};
+
+template <class T>
+struct ReluGrad {
+  __device__ T operator()(T grad, T y) const { return y > 0 ? grad : T(0); }
+};
+
+// ---- Single numbers
+
+template <class T>
+__global__ void accumulate_kernel(const T* x, double* sum) {
+  *sum += static_cast<double>(*x);
+}
+
+/// Addresses of counters, handed to the kernel by value.
+struct Counters {
+  static constexpr int kMax = 128;
+  std::int32_t* at[kMax];
+  int count;
+};
+
+__global__ void increment_kernel(Counters counters) {
+  if (static_cast<int>(threadIdx.x) < counters.count) {
+    ++*counters.at[threadIdx.x];
   }
 }
 
-template <class Function, class T, class... Inputs>
-void map(cudaStream_t stream, std::int64_t count, const Function& function, T* out, const Inputs*... inputs) {
-  const auto body = [&]<int kWide>() {
-    if (count > 0) {
-      launch(map_array<kWide, Function, T, Inputs...>, blocks_for(count / kWide), kThreads, 0, stream, count / kWide,
-             function, out, inputs...);
+// ---- The rows of the table
+
+namespace {
+
+void fill(double value, Tensor& out) {
+  switch (out.dtype()) {
+    case DType::float32:
+      return fill_with(static_cast<float>(value), out);
+    case DType::float64:
+      return fill_with(value, out);
+    case DType::int32:
+      return fill_with(static_cast<std::int32_t>(value), out);
+    case DType::uint8:
+      return fill_with(static_cast<std::uint8_t>(value), out);
+    case DType::float16:
+      return fill_with(to_half(static_cast<float>(value)), out);
+  }
+}
+
+/// Whether a copy by the GPU would read what it has already overwritten.
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto* of_a = static_cast<const char*>(a.raw_data());
+  const auto* of_b = static_cast<const char*>(b.raw_data());
+  const std::less<> before;
+  return before(of_a, of_b + b.bytes()) && before(of_b, of_a + a.bytes());
+}
+
+void copy(const Tensor& source, Tensor& out) {
+  const Device to = out.device();
+  const Device from = source.device();
+  if (out.bytes() == 0 || out.raw_data() == source.raw_data()) {
+    return;
+  }
+  if (overlap(source, out)) {
+    Tensor between = Tensor::empty(source.shape(), source.dtype(), from);
+    copy(source, between);
+    return copy(between, out);
+  }
+  const Device mover = to.type == DeviceType::cuda ? to : from;
+  if (from.type == DeviceType::cuda && from != mover) {  // another GPU, or another slot: after its work so far
+    Event ready;
+    ready.record({from, Stream::kCompute});
+    ready.wait({mover, Stream::kCompute});
+  }
+  STAGECOACH_CUDA(cudaMemcpyAsync(out.raw_mutable_data(), source.raw_data(), out.bytes(), cudaMemcpyDefault,
+                                  compute_stream(mover)));
+  if (to.type == DeviceType::cpu || from.type == DeviceType::cpu) {
+    synchronize(Stream{mover, Stream::kCompute});  // the CPU may read or change its side now
+  } else if (from != mover) {
+    Event done;
+    done.record({mover, Stream::kCompute});
+    done.wait({from, Stream::kCompute});  // before the source's memory is used again
+  }
+}
+
+void convert(const Tensor& source, Tensor& out) {
+  if (out.dtype() == DType::float16) {
+    map<float, Half>(ToHalf{}, source, out);
+  } else {
+    map<Half, float>(ToFloat{}, source, out);
+  }
+}
+
+void add(const Tensor& a, const Tensor& b, Tensor& out) {
+  dispatch_floating(out.dtype(), "add", [&]<class T>() { map<T>(Add<T>{}, a, b, out); });
+}
+
+void add_scaled(const Tensor& x, double factor, Tensor& sum) {
+  dispatch_floating(sum.dtype(), "add_scaled",
+                    [&]<class T>() { map<T>(AddScaled<T>{static_cast<T>(factor)}, x, sum, sum); });
+}
+
+void scale(const Tensor& x, double factor, Tensor& out) {
+  dispatch_floating(out.dtype(), "scale", [&]<class T>() { map<T>(Scale<T>{static_cast<T>(factor)}, x, out); });
+}
+
+void relu(const Tensor& x, Tensor& out) {
+  dispatch_floating(out.dtype(), "relu", [&]<class T>() { map<T>(Relu<T>{}, x, out); });
+}
+
+void relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) {
+  dispatch_floating(out.dtype(), "relu_grad", [&]<class T>() { map<T>(ReluGrad<T>{}, grad_y, y, out); });
+}
+
+void accumulate(const Tensor& x, Tensor& sum) {
+  dispatch_floating(x.dtype(), "accumulate", [&]<class T>() {
+    launch(accumulate_kernel<T>, 1, 1, 0, compute_stream(sum.device()), x.data<T>(), sum.mutable_data<double>());
+  });
+}
+
+void increment(std::span<Tensor> counters) {
+  for (std::size_t first = 0; first < counters.size(); first += Counters::kMax) {
+    Counters table{};
+    for (Tensor& counter : counters.subspan(first, std::min<std::size_t>(counters.size() - first, table.kMax))) {
+      table.at[table.count++] = counter.mutable_data<std::int32_t>();
     }
-  };
-  in_fours_or_ones(count, body, out, inputs...);
+    launch(increment_kernel, 1, Counters::kMax, 0, compute_stream(counters[first].device()), table);
+  }
 }
 
-template <class T>
-void fill(cudaStream_t stream, T value, T* out, std::int64_t count) {
-  map(
-      stream, count, [value] __device__() { return value; }, out);
-}
+}  // namespace
 
-template <class T>
-void add(cudaStream_t stream, const T* a, const T* b, T* out, std::int64_t count) {
-  map(
-      stream, count, [] __device__(T x, T y) { return x + y; }, out, a, b);
+void add_elementwise(Kernels& table) {
+  table.fill = fill;
+  table.copy = copy;
+  table.convert = convert;
+  table.add = add;
+  table.add_scaled = add_scaled;
+  table.scale = scale;
+  table.relu = relu;
+  table.relu_grad = relu_grad;
+  table.accumulate = accumulate;
+  table.increment = increment;
 }
-
-template <class T>
-void relu(cudaStream_t stream, const T* x, T* out, std::int64_t count) {
-  // Written so that a value that is not a number stays one: a diverged run must be seen.
-  map(
-      stream, count, [] __device__(T v) { return v < 0 ? T(0) : v; }, out, x);
-}
-
-template <class T>
-void relu_grad(cudaStream_t stream, const T* grad_y, const T* y, T* out, std::int64_t count) {
-  map(
-      stream, count, [] __device__(T grad, T value) { return value > 0 ? grad : T(0); }, out, grad_y, y);
-}
-
-template void fill<std::int32_t>(cudaStream_t, std::int32_t, std::int32_t*, std::int64_t);
-template void fill<std::uint8_t>(cudaStream_t, std::uint8_t, std::uint8_t*, std::int64_t);
-template void fill<Half>(cudaStream_t, Half, Half*, std::int64_t);
-#define STAGECOACH_INSTANTIATE(T)                                           \
-  template void fill<T>(cudaStream_t, T, T*, std::int64_t);                 \
-  template void add<T>(cudaStream_t, const T*, const T*, T*, std::int64_t); \
-  template void relu<T>(cudaStream_t, const T*, T*, std::int64_t);          \
-  template void relu_grad<T>(cudaStream_t, const T*, const T*, T*, std::int64_t);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
 
 }  // namespace stagecoach::cuda

@@ -1,64 +1,90 @@
 /// @file
-/// Linear layers: three matrix products, which differ in where their operands lie. The kernels, from plain to tensor
-/// cores, are in matrix_product.cuh, which names the page of their measured speeds.
+/// Linear layers: three matrix products, which differ in the layout of their operands. The kernels, from plain to
+/// tensor cores, are in matrix_product.cuh, which names the page of their measured speeds.
 
-#include "core/kernels/cuda/functions.h"
+#include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/matrix_product.cuh"
+#include "core/kernels/cuda/products.h"
+#include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
 
+struct LinearExtents {
+  LinearExtents(const Tensor& x, const Tensor& y)
+      : samples(to_int(x.size(0))), inputs(to_int(x.size(1))), outputs(to_int(y.size(1))) {
+    to_int(x.numel(), kMaxElements);
+    to_int(y.numel(), kMaxElements);
+    to_int(x.size(1) * y.size(1), kMaxElements);  // of the weight
+  }
+  int samples;
+  int inputs;
+  int outputs;
+};
+
 /// y[n, o] = sum over i of x[n, i] weight[o, i], + bias[o]
-template <class T>
-void linear(cudaStream_t stream, const ProductPlan& plan, const LinearExtents& e, const T* x, const T* weight,
-            const T* bias, T* y, T* partial) {
-  const MatrixOperand<T, true> a{x, e.samples, e.inputs, 1};
-  const MatrixOperand<T, true> b{weight, e.outputs, e.inputs, 1};
-  multiply(stream, plan, a, b, MatrixResult<T>{y, e.outputs, bias}, e.forward(), partial);
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y, Planner planner) {
+  dispatch_floating(x.dtype(), "linear", [&]<class T>() {
+    const LinearExtents e(x, y);
+    const ProductExtents product{e.samples, e.outputs, e.inputs};
+    const MatrixOperand<T, true> a{x.data<T>(), e.samples, e.inputs, 1};
+    const MatrixOperand<T, true> b{weight.data<T>(), e.outputs, e.inputs, 1};
+    const MatrixResult<T> result{y.mutable_data<T>(), e.outputs, data_or_null<T>(bias)};
+    multiply<T>(x.device(), planner(product, x.dtype(), x.device()), a, b, result, product);
+  });
 }
 
 /// grad_x[n, i] = sum over o of grad_y[n, o] weight[o, i]
-template <class T>
-void linear_grad_input(cudaStream_t stream, const ProductPlan& plan, const LinearExtents& e, const T* grad_y,
-                       const T* weight, T* grad_x, T* partial) {
-  const MatrixOperand<T, true> a{grad_y, e.samples, e.outputs, 1};
-  const MatrixOperand<T, false> b{weight, e.inputs, 1, e.inputs};
-  multiply(stream, plan, a, b, MatrixResult<T>{grad_x, e.inputs, nullptr}, e.grad_input(), partial);
+void linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x, Planner planner) {
+  dispatch_floating(grad_y.dtype(), "linear_grad_input", [&]<class T>() {
+    const LinearExtents e(grad_x, grad_y);
+    const ProductExtents product{e.samples, e.inputs, e.outputs};
+    const MatrixOperand<T, true> a{grad_y.data<T>(), e.samples, e.outputs, 1};
+    const MatrixOperand<T, false> b{weight.data<T>(), e.inputs, 1, e.inputs};
+    const MatrixResult<T> result{grad_x.mutable_data<T>(), e.inputs, nullptr};
+    multiply<T>(grad_y.device(), planner(product, grad_y.dtype(), grad_y.device()), a, b, result, product);
+  });
 }
 
-/// x [N, I] seen from the inputs, and behind the last one from a column of ones, along the samples.
+/// x [N, I] as the second operand [N, I + 1]: after the last input comes a column of ones.
 template <class T>
 struct InputsAndOnes {
-  static constexpr bool kDepthInARow = false;
+  static constexpr bool kContiguousK = false;
   static constexpr int kOnes = kOutside + 1;
-  using Outer = int;
-  using Depth = int;  // where the sample begins
+  using Mn = int;
+  using K = int;  // offset of the sample
   const T* x;
   int inputs;
-  __device__ Outer outer(int index) const { return index < inputs ? index : index == inputs ? kOnes : kOutside; }
-  __device__ Depth depth(int n, int end) const { return n < end ? n * inputs : kOutside; }
-  __device__ T load(Outer input, Depth sample) const {
-    return load_at(x, input + sample, input == kOnes ? T(1) : T(0));
-  }
+  __device__ Mn mn(int index) const { return index < inputs ? index : index == inputs ? kOnes : kOutside; }
+  __device__ K k(int n, int end) const { return n < end ? n * inputs : kOutside; }
+  __device__ T load(Mn input, K sample) const { return load_at(x, input + sample, input == kOnes ? T(1) : T(0)); }
 };
 
-/// grad_weight[o, i] = sum over n of grad_y[n, o] x[n, i], and grad_bias[o] = sum over n of grad_y[n, o]
-template <class T>
-void linear_grad_weight(cudaStream_t stream, const ProductPlan& plan, const LinearExtents& e, bool and_bias,
-                        const T* grad_y, const T* x, T* grad_weight, T* grad_bias, T* partial) {
-  const MatrixOperand<T, false> a{grad_y, e.outputs, 1, e.outputs};
-  const InputsAndOnes<T> b{x, e.inputs};
-  multiply(stream, plan, a, b, WeightResult<T>{grad_weight, grad_bias, e.inputs}, e.grad_weight(and_bias), partial);
+/// grad_weight[o, i] = sum over n of grad_y[n, o] x[n, i], and in one more column grad_bias[o] = sum over n of
+/// grad_y[n, o]. The plan is the same with that column and without it.
+void linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight, Tensor& grad_bias,
+                        Planner planner) {
+  dispatch_floating(x.dtype(), "linear_grad_weight", [&]<class T>() {
+    const LinearExtents e(x, grad_y);
+    ProductExtents product{e.outputs, e.inputs, e.samples};
+    const ProductPlan plan = planner(product, x.dtype(), x.device());
+    product.n += grad_bias.defined() ? 1 : 0;
+    const MatrixOperand<T, false> a{grad_y.data<T>(), e.outputs, 1, e.outputs};
+    const InputsAndOnes<T> b{x.data<T>(), e.inputs};
+    const WeightResult<T> result{mutable_data_or_null<T>(grad_weight), mutable_data_or_null<T>(grad_bias), e.inputs};
+    multiply<T>(x.device(), plan, a, b, result, product);
+  });
 }
 
-#define STAGECOACH_INSTANTIATE(T)                                                                                    \
-  template void linear<T>(cudaStream_t, const ProductPlan&, const LinearExtents&, const T*, const T*, const T*, T*,  \
-                          T*);                                                                                       \
-  template void linear_grad_input<T>(cudaStream_t, const ProductPlan&, const LinearExtents&, const T*, const T*, T*, \
-                                     T*);                                                                            \
-  template void linear_grad_weight<T>(cudaStream_t, const ProductPlan&, const LinearExtents&, bool, const T*,        \
-                                      const T*, T*, T*, T*);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
+void add_linear(Kernels& table) {
+  table.linear = [](const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
+    linear(x, weight, bias, y, fastest_plan);
+  };
+  table.linear_grad_input = [](const Tensor& grad_y, const Tensor& weight, Tensor& grad_x) {
+    linear_grad_input(grad_y, weight, grad_x, fastest_plan);
+  };
+  table.linear_grad_weight = [](const Tensor& grad_y, const Tensor& x, Tensor& grad_weight, Tensor& grad_bias) {
+    linear_grad_weight(grad_y, x, grad_weight, grad_bias, fastest_plan);
+  };
+}
 
 }  // namespace stagecoach::cuda

@@ -1,18 +1,18 @@
 /// @file
-/// Losses. Rows are worked on apart; then one block adds them up, in double and in a fixed order.
+/// Losses. Each row is computed by itself; then one block sums them, in float64 and in a fixed order.
 
 #include <algorithm>
 
-#include "core/kernels/cuda/functions.h"
+#include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/rows.cuh"
 #include "core/kernels/cuda/threads.cuh"
+#include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
 
 /// out = factor * the sum of values, by one block.
 template <class T>
 __global__ void sum_up(const double* values, int count, double factor, T* out) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<double, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   double sum = 0;
@@ -28,7 +28,6 @@ __global__ void sum_up(const double* values, int count, double factor, T* out) {
 template <int kRowThreads, class T>
 __global__ void cross_entropy_kernel(int classes, const T* logits, const std::int32_t* labels, double* row_losses,
                                      T* probabilities) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kRowThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const long long start = static_cast<long long>(blockIdx.x) * classes;
@@ -44,21 +43,8 @@ __global__ void cross_entropy_kernel(int classes, const T* logits, const std::in
 }
 
 template <class T>
-void cross_entropy(cudaStream_t stream, int rows, int classes, const T* logits, const std::int32_t* labels,
-                   double factor, double* row_losses, T* loss, T* probabilities) {
-  if (rows > 0) {
-    with_threads_for(classes, [&]<int kRowThreads>() {
-      launch(cross_entropy_kernel<kRowThreads, T>, static_cast<unsigned>(rows), kRowThreads, 0, stream, classes, logits,
-             labels, row_losses, probabilities);
-    });
-  }
-  launch(sum_up<T>, 1, kThreads, 0, stream, row_losses, rows, factor, loss);
-}
-
-template <class T>
 __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_loss, const T* probabilities,
                                           const std::int32_t* labels, T factor, T* grad_logits) {
-  wait_for_earlier_kernels();
   const auto at = static_cast<int>(element());
   if (at < count) {
     const T weight = factor * *grad_loss;
@@ -67,25 +53,9 @@ __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_
   }
 }
 
-template <class T>
-void cross_entropy_grad(cudaStream_t stream, int rows, int classes, const T* grad_loss, const T* probabilities,
-                        const std::int32_t* labels, double factor, T* grad_logits) {
-  const int count = rows * classes;
-  if (count > 0) {
-    launch(cross_entropy_grad_kernel<T>, blocks_for(count), kThreads, 0, stream, count, classes, grad_loss,
-           probabilities, labels, static_cast<T>(factor), grad_logits);
-  }
-}
-
-int squared_error_parts(std::int64_t count) {
-  constexpr std::int64_t kSmallestPart = 8 * kThreads;
-  return static_cast<int>(std::clamp<std::int64_t>(count / kSmallestPart, 1, 256));
-}
-
 /// Block b adds up elements b kThreads + thread, and on in steps of all threads.
 template <class T>
 __global__ void squared_error_kernel(const T* a, const T* b, long long count, double* parts) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<double, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   double sum = 0;
@@ -100,19 +70,78 @@ __global__ void squared_error_kernel(const T* a, const T* b, long long count, do
 }
 
 template <class T>
-void squared_error(cudaStream_t stream, const T* a, const T* b, std::int64_t count, double factor, double* parts,
-                   T* loss) {
-  const int blocks = squared_error_parts(count);
-  launch(squared_error_kernel<T>, static_cast<unsigned>(blocks), kThreads, 0, stream, a, b, count, parts);
-  launch(sum_up<T>, 1, kThreads, 0, stream, parts, blocks, factor, loss);
+__global__ void squared_error_grad_kernel(long long count, const T* grad_loss, const T* a, const T* b, T factor,
+                                          T* grad_a) {
+  const long long i = element();
+  if (i < count) {
+    grad_a[i] = factor * *grad_loss * (a[i] - b[i]);
+  }
 }
 
-#define STAGECOACH_INSTANTIATE(T)                                                                                   \
-  template void cross_entropy<T>(cudaStream_t, int, int, const T*, const std::int32_t*, double, double*, T*, T*);   \
-  template void cross_entropy_grad<T>(cudaStream_t, int, int, const T*, const T*, const std::int32_t*, double, T*); \
-  template void squared_error<T>(cudaStream_t, const T*, const T*, std::int64_t, double, double*, T*);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
+namespace {
+
+void cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss, Tensor& probabilities) {
+  dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    to_int(logits.numel());
+    const cudaStream_t stream = compute_stream(logits.device());
+    const int rows = to_int(logits.size(0));
+    const int classes = to_int(logits.size(1));
+    Workspace<double> row_losses(rows, logits.device());
+    if (rows > 0) {
+      with_threads_for(classes, [&]<int kRowThreads>() {
+        launch(cross_entropy_kernel<kRowThreads, T>, static_cast<unsigned>(rows), kRowThreads, 0, stream, classes,
+               logits.data<T>(), labels.data<std::int32_t>(), row_losses.data(), probabilities.mutable_data<T>());
+      });
+    }
+    launch(sum_up<T>, 1, kThreads, 0, stream, row_losses.data(), rows, factor, loss.mutable_data<T>());
+  });
+}
+
+void cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels, double factor,
+                        Tensor& grad_logits) {
+  dispatch_floating(probabilities.dtype(), "cross_entropy_grad", [&]<class T>() {
+    const int count = to_int(probabilities.numel());
+    if (count > 0) {
+      launch(cross_entropy_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(probabilities.device()),
+             count, to_int(probabilities.size(1)), grad_loss.data<T>(), probabilities.data<T>(),
+             labels.data<std::int32_t>(), static_cast<T>(factor), grad_logits.mutable_data<T>());
+    }
+  });
+}
+
+/// Into how many parts a sum is divided: each is summed by a block.
+int parts_of(std::int64_t count) {
+  constexpr std::int64_t kMinPart = 8 * kThreads;
+  return static_cast<int>(std::clamp<std::int64_t>(count / kMinPart, 1, 256));
+}
+
+void squared_error(const Tensor& a, const Tensor& b, double factor, Tensor& loss) {
+  dispatch_floating(a.dtype(), "squared_error", [&]<class T>() {
+    const cudaStream_t stream = compute_stream(a.device());
+    const int parts = parts_of(a.numel());
+    Workspace<double> sums(parts, a.device());
+    launch(squared_error_kernel<T>, static_cast<unsigned>(parts), kThreads, 0, stream, a.data<T>(), b.data<T>(),
+           a.numel(), sums.data());
+    launch(sum_up<T>, 1, kThreads, 0, stream, sums.data(), parts, factor, loss.mutable_data<T>());
+  });
+}
+
+void squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor, Tensor& grad_a) {
+  dispatch_floating(a.dtype(), "squared_error_grad", [&]<class T>() {
+    if (a.numel() > 0) {
+      launch(squared_error_grad_kernel<T>, blocks_for(a.numel()), kThreads, 0, compute_stream(a.device()), a.numel(),
+             grad_loss.data<T>(), a.data<T>(), b.data<T>(), static_cast<T>(2 * factor), grad_a.mutable_data<T>());
+    }
+  });
+}
+
+}  // namespace
+
+void add_losses(Kernels& table) {
+  table.cross_entropy = cross_entropy;
+  table.cross_entropy_grad = cross_entropy_grad;
+  table.squared_error = squared_error;
+  table.squared_error_grad = squared_error_grad;
+}
 
 }  // namespace stagecoach::cuda

@@ -3,52 +3,51 @@
 /// Matrix products, in teaching order: four kernels for out[m, n] = sum over k of a(m, k) b(k, n). linear.cu and
 /// conv2d.cu say where the elements lie; here is how a GPU multiplies them.
 ///
-/// 1. plain: a thread computes one element and reads all it needs from memory. Each value of `a` and `b` is fetched
-///    again by every thread that wants it: 2 reads for 2 operations.
-/// 2. tiled: a block of 16 x 16 threads fetches 16 x 16 tiles of both into shared memory, where every value is used
-///    16 times: one read from memory for 16 operations. Shared memory is now the limit: 2 reads for 2 operations.
-/// 3. registers: a thread computes a small rectangle of the result. For 8 x 8 it reads 16 values from shared memory for
-///    128 operations. The next tile is on its way from memory while the present one is multiplied.
+/// 1. plain: a thread computes one element and reads all it needs from memory. Each value of `a` and `b` is loaded
+///    again by every thread that uses it: 2 loads per 2 operations.
+/// 2. tiled: a block of 16 x 16 threads loads 16 x 16 tiles of both into shared memory, where every value is used 16
+///    times: one load from memory per 16 operations. Shared memory is now the limit: 2 loads per 2 operations.
+/// 3. registers: a thread computes a small rectangle of the result. For 4 x 4 it loads 8 values from shared memory per
+///    32 operations. The next tile is loaded while the current one is multiplied (double buffering).
 /// 4. tensor cores (tensor_cores.cuh): a warp multiplies 16 x 8 by 8 x 8 at once, with factors rounded to 10 bits.
 ///
 /// docs/convolution_kernel.md tells the story with the arithmetic; docs/measurements/ says what was measured, and on
 /// which GPU.
 ///
 /// An operand is a small struct with
-///   kDepthInARow       true when neighbours along k are neighbours in memory: then a warp's threads load along k
-///   Outer outer(int)   what a row of `a` (or a column of `b`) needs to know; it may lie outside the matrix
-///   Depth depth(int k, int end)   likewise for one k; k >= end lies outside
-///   T load(const Outer&, const Depth&)   the element; 0 when one of them lies outside, or in `b` any number, as long
-///   as
-///                                        `a` is 0 at that depth
+///   kContiguousK                  whether neighbours along K are neighbours in memory: then threads load along K
+///   Mn mn(int index)              what is computed once for a row of `a` (or a column of `b`); it may be outside
+///   K k(int index, int end)       likewise for a K index, which is outside from `end` on
+///   T load(const Mn&, const K&)   the element; 0 when one of them is outside (in `b` any finite number: `a` is 0
+///   there)
 /// and a result is one with
 ///   store(m, n, value)
-///   in_twos()          whether an even column and the next are neighbours in memory
-///   store(m, n, Two)   both at once, where in_twos() says so
+///   takes_pairs()                 whether an even column and the next are neighbours in memory
+///   store(m, n, Vector2)          both at once, where takes_pairs() is true
 
 #include <algorithm>
 #include <bit>
 
 #include "core/cuda/device_code.h"
-#include "core/kernels/cuda/divisor.cuh"
-#include "core/kernels/cuda/product_parts.cuh"
+#include "core/kernels/cuda/arguments.h"
+#include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/tensor_cores.cuh"
+#include "core/kernels/cuda/tile_loader.cuh"
 
 namespace stagecoach::cuda {
 
 // ---- 1. plain
 
 template <class T, class A, class B, class Out>
-__global__ void product_plain(A a, B b, Out out, int depth_of_slice) {
-  wait_for_earlier_kernels();
-  const Place place(out.e, 1, static_cast<int>(blockDim.x), depth_of_slice);
-  const int m = place.row;
-  const int n = place.column + static_cast<int>(threadIdx.x);
-  const auto row = a.outer(m);
-  const auto column = b.outer(n);
+__global__ void product_plain(A a, B b, Out out, int k_per_split) {
+  const BlockRange range(out.e, 1, static_cast<int>(blockDim.x), k_per_split);
+  const int m = range.m;
+  const int n = range.n + static_cast<int>(threadIdx.x);
+  const auto row = a.mn(m);
+  const auto column = b.mn(n);
   T sum = 0;
-  for (int k = place.begin; k < place.end; ++k) {
-    sum += a.load(row, a.depth(k, place.end)) * b.load(column, b.depth(k, place.end));
+  for (int k = range.k_begin; k < range.k_end; ++k) {
+    sum += a.load(row, a.k(k, range.k_end)) * b.load(column, b.k(k, range.k_end));
   }
   out.store(m, n, sum);
 }
@@ -57,77 +56,76 @@ __global__ void product_plain(A a, B b, Out out, int depth_of_slice) {
 
 template <class T>
 struct SmallTiles {
-  T a[kTile][kTile + 1];  // [k][m]; the extra column keeps threads out of each other's memory bank
+  T a[kTile][kTile + 1];  // [k][m]; the extra column avoids bank conflicts
   T b[kTile][kTile + 1];  // [k][n]
 };
 
 template <class T, class A, class B, class Out>
-__global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out, int depth_of_slice) {
-  wait_for_earlier_kernels();
+__global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out, int k_per_split) {
   STAGECOACH_SHARED(SmallTiles<T>, tiles);
-  const Place place(out.e, kTile, kTile, depth_of_slice);
+  const BlockRange range(out.e, kTile, kTile, k_per_split);
   const int x = static_cast<int>(threadIdx.x) % kTile;
   const int y = static_cast<int>(threadIdx.x) / kTile;
-  // The thread that fetches an element need not be the one that uses it: neighbours fetch neighbours.
-  const int a_outer = A::kDepthInARow ? y : x;
-  const int a_depth = A::kDepthInARow ? x : y;
-  const int b_outer = B::kDepthInARow ? y : x;
-  const int b_depth = B::kDepthInARow ? x : y;
-  const auto row = a.outer(place.row + a_outer);
-  const auto column = b.outer(place.column + b_outer);
+  // A thread need not load the elements that it uses: neighbouring threads load neighbours in memory.
+  const int a_m = A::kContiguousK ? y : x;
+  const int a_k = A::kContiguousK ? x : y;
+  const int b_n = B::kContiguousK ? y : x;
+  const int b_k = B::kContiguousK ? x : y;
+  const auto row = a.mn(range.m + a_m);
+  const auto column = b.mn(range.n + b_n);
   T sum = 0;
-  for (int k = place.begin; k < place.end; k += kTile) {
-    tiles.a[a_depth][a_outer] = a.load(row, a.depth(k + a_depth, place.end));
-    tiles.b[b_depth][b_outer] = b.load(column, b.depth(k + b_depth, place.end));
-    __syncthreads();  // the tiles are whole
+  for (int k = range.k_begin; k < range.k_end; k += kTile) {
+    tiles.a[a_k][a_m] = a.load(row, a.k(k + a_k, range.k_end));
+    tiles.b[b_k][b_n] = b.load(column, b.k(k + b_k, range.k_end));
+    __syncthreads();  // the tiles are complete
     for (int d = 0; d < kTile; ++d) {
       sum += tiles.a[d][y] * tiles.b[d][x];
     }
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all threads have read them
   }
-  out.store(place.row + y, place.column + x, sum);
+  out.store(range.m + y, range.n + x, sum);
 }
 
 // ---- 3. tiled in shared memory and in registers
 
-/// kRows x kColumns of the result a block, kThreadRows x kThreadColumns of them a thread, kDepth deep at a time.
-template <int kRows_, int kColumns_, int kDepth_, int kThreadRows_, int kThreadColumns_>
+/// kM x kN of the result per block, kThreadM x kThreadN of them per thread, in steps of kK along K.
+template <int kM_, int kN_, int kK_, int kThreadM_, int kThreadN_>
 struct RegisterTile {
-  static constexpr int kRows = kRows_;
-  static constexpr int kColumns = kColumns_;
-  static constexpr int kDepth = kDepth_;
-  static constexpr int kThreadRows = kThreadRows_;
-  static constexpr int kThreadColumns = kThreadColumns_;
-  static constexpr int kAcross = kColumns / kThreadColumns;  // threads side by side
-  static constexpr int kThreads = kAcross * (kRows / kThreadRows);
+  static constexpr int kM = kM_;
+  static constexpr int kN = kN_;
+  static constexpr int kK = kK_;
+  static constexpr int kThreadM = kThreadM_;
+  static constexpr int kThreadN = kThreadN_;
+  static constexpr int kAcross = kN / kThreadN;  // threads side by side
+  static constexpr int kThreads = kAcross * (kM / kThreadM);
 };
 
 template <class T, class Tile>
-struct alignas(16) Tiles {                // so that four values can be read at once
-  T a[Tile::kDepth][Tile::kRows + 4];     // [k][m]; + 4: rows still begin at a whole vector of four
-  T b[Tile::kDepth][Tile::kColumns + 4];  // [k][n]
+struct alignas(16) Tiles {      // so that four values can be read at once
+  T a[Tile::kK][Tile::kM + 4];  // [k][m]; + 4: rows begin at a whole vector of four
+  T b[Tile::kK][Tile::kN + 4];  // [k][n]
 };
 
 /// sums += the product of the tiles, for this thread's rectangle.
 template <class T, class Tile>
 __device__ __forceinline__ void multiply_tiles(const Tiles<T, Tile>& tiles, int x, int y,
-                                               T (&sums)[Tile::kThreadRows][Tile::kThreadColumns]) {
+                                               T (&sums)[Tile::kThreadM][Tile::kThreadN]) {
 #pragma unroll
-  for (int d = 0; d < Tile::kDepth; ++d) {
-    T row[Tile::kThreadRows];
-    T column[Tile::kThreadColumns];
+  for (int d = 0; d < Tile::kK; ++d) {
+    T row[Tile::kThreadM];
+    T column[Tile::kThreadN];
 #pragma unroll
-    for (int i = 0; i < Tile::kThreadRows; ++i) {
-      row[i] = tiles.a[d][y * Tile::kThreadRows + i];
+    for (int i = 0; i < Tile::kThreadM; ++i) {
+      row[i] = tiles.a[d][y * Tile::kThreadM + i];
     }
 #pragma unroll
-    for (int j = 0; j < Tile::kThreadColumns; ++j) {
-      column[j] = tiles.b[d][x + j * Tile::kAcross];  // neighbouring threads, neighbouring banks
+    for (int j = 0; j < Tile::kThreadN; ++j) {
+      column[j] = tiles.b[d][x + j * Tile::kAcross];  // neighbouring threads use neighbouring banks
     }
 #pragma unroll
-    for (int i = 0; i < Tile::kThreadRows; ++i) {
+    for (int i = 0; i < Tile::kThreadM; ++i) {
 #pragma unroll
-      for (int j = 0; j < Tile::kThreadColumns; ++j) {
+      for (int j = 0; j < Tile::kThreadN; ++j) {
         sums[i][j] += row[i] * column[j];
       }
     }
@@ -137,176 +135,164 @@ __device__ __forceinline__ void multiply_tiles(const Tiles<T, Tile>& tiles, int 
 template <class T, class Tile, class A, class B>
 struct RegisterShared {
   Tiles<T, Tile> tiles;
-  typename Feed<T, Tile, A, B>::Tables tables;
+  typename DoubleBuffer<T, Tile, A, B>::Tables tables;
 };
 
 template <class T, class Tile, class A, class B, class Out>
-__global__ void __launch_bounds__(Tile::kThreads) product_registers(A a, B b, Out out, int depth_of_slice) {
-  wait_for_earlier_kernels();
+__global__ void __launch_bounds__(Tile::kThreads) product_registers(A a, B b, Out out, int k_per_split) {
   using Shared = RegisterShared<T, Tile, A, B>;
   STAGECOACH_SHARED(Shared, shared);
-  const Place place(out.e, Tile::kRows, Tile::kColumns, depth_of_slice);
+  const BlockRange range(out.e, Tile::kM, Tile::kN, k_per_split);
   const int x = static_cast<int>(threadIdx.x) % Tile::kAcross;
   const int y = static_cast<int>(threadIdx.x) / Tile::kAcross;
-  Feed<T, Tile, A, B> feed(a, b, place, shared.tables);
-  T sums[Tile::kThreadRows][Tile::kThreadColumns] = {};
-  for (int k = place.begin; k < place.end; k += Tile::kDepth) {
-    feed.put(a, b, shared.tables, shared.tiles);
-    __syncthreads();  // the tiles are whole
-    feed.load(a, b, shared.tables);
+  DoubleBuffer<T, Tile, A, B> buffer(a, b, range, shared.tables);
+  T sums[Tile::kThreadM][Tile::kThreadN] = {};
+  for (int k = range.k_begin; k < range.k_end; k += Tile::kK) {
+    buffer.put(a, b, shared.tables, shared.tiles);
+    __syncthreads();  // the tiles are complete
+    buffer.load(a, b, shared.tables);
     multiply_tiles<T, Tile>(shared.tiles, x, y, sums);
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all threads have read them
   }
 #pragma unroll
-  for (int i = 0; i < Tile::kThreadRows; ++i) {
+  for (int i = 0; i < Tile::kThreadM; ++i) {
 #pragma unroll
-    for (int j = 0; j < Tile::kThreadColumns; ++j) {
-      out.store(place.row + y * Tile::kThreadRows + i, place.column + x + j * Tile::kAcross, sums[i][j]);
+    for (int j = 0; j < Tile::kThreadN; ++j) {
+      out.store(range.m + y * Tile::kThreadM + i, range.n + x + j * Tile::kAcross, sums[i][j]);
     }
   }
 }
 
-// ---- Slices of the depth
+// ---- Split-K
 
-inline constexpr int kSumColumns = 32;  ///< neighbours in memory, which a warp reads together
-inline constexpr int kSumRows = 16;     ///< warps of a block that adds slices
+inline constexpr int kSumColumns = 32;  ///< elements side by side, which a warp loads together
+inline constexpr int kSumRows = 16;     ///< warps of a block that adds splits
 
 template <class T>
 struct PartsOfSums {
   T at[kSumRows][kSumColumns];
 };
 
-/// Adds the slices, in an order that follows from their number alone. `share` threads (a power of two up to kSumRows)
-/// share an element: the first takes slices 0, share, 2 share and so on, the next those behind them; then the first
-/// adds what they found. One thread alone would wait for each slice's value in turn.
+/// Adds the splits, in an order that depends on their number alone. `threads` threads (a power of two up to kSumRows)
+/// work on an element: thread i adds splits i, i + threads, i + 2 threads and so on; then the first adds their sums.
+/// One thread alone would wait for one load after the other.
 template <class T, class Result>
 __global__ void __launch_bounds__(kSumColumns* kSumRows)
-    add_slices(const T* partial, int slices, int share, Result result, ProductExtents e) {
-  wait_for_earlier_kernels();
+    sum_splits(const T* workspace, int splits, int threads, Result result, ProductExtents e) {
   STAGECOACH_SHARED(PartsOfSums<T>, parts);
   const int x = static_cast<int>(threadIdx.x) % kSumColumns;
   const int y = static_cast<int>(threadIdx.x) / kSumColumns;
-  const int first = y % share;
-  const int at = (static_cast<int>(blockIdx.x) * (kSumRows / share) + y / share) * kSumColumns + x;
-  const bool inside = at < e.rows * e.columns;
+  const int first = y % threads;
+  const int at = (static_cast<int>(blockIdx.x) * (kSumRows / threads) + y / threads) * kSumColumns + x;
+  const bool inside = at < e.m * e.n;
   T sum = 0;
 #pragma unroll 8
-  for (int slice = first; slice < slices; slice += share) {
-    sum += load_if(inside, partial + static_cast<long long>(slice) * e.rows * e.columns + at);
+  for (int split = first; split < splits; split += threads) {
+    sum += predicated_load(inside, workspace + static_cast<long long>(split) * e.m * e.n + at);
   }
   parts.at[y][x] = sum;
-  __syncthreads();  // all parts are there
+  __syncthreads();  // all sums are there
   if (first == 0 && inside) {
-    for (int other = 1; other < share; ++other) {
+    for (int other = 1; other < threads; ++other) {
       sum += parts.at[y + other][x];
     }
-    result.store(at / e.columns, at % e.columns, sum);
+    result.store(at / e.n, at % e.n, sum);
   }
 }
 
 // ---- Which kernel
 
-/// Operands for which the tiled kernel stands for the faster ones, too: these take long to compile.
-template <class Operand>
-inline constexpr bool is_rare = false;
-
 template <class T, class Tile, class A, class B, class Out>
-void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, const Out& out, int depth_of_slice) {
-  launch(product_registers<T, Tile, A, B, Out>, grid, Tile::kThreads, 0, stream, a, b, out, depth_of_slice);
+void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, const Out& out, int k_per_split) {
+  launch(product_registers<T, Tile, A, B, Out>, grid, Tile::kThreads, 0, stream, a, b, out, k_per_split);
 }
 
 template <class T, class A, class B, class Out>
 void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Out& out) {
-  // For float64, which is there for tests, the tiled kernel stands for the faster ones.
-  constexpr bool kAll = sizeof(T) == sizeof(float) && !is_rare<B>;
+  // For float64, which is for tests, the tiled kernel takes the place of the faster ones.
+  constexpr bool kAll = sizeof(T) == sizeof(float);
   const ProductKernel kernel = kAll ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
   const BlockTile tile = kernel == plan.kernel ? plan.tile : block_tile(kernel, out.e);
-  const int depth = plan.depth_of_slice;
-  const dim3 grid(static_cast<unsigned>(tile.blocks(out.e)), static_cast<unsigned>(plan.slices));
+  const dim3 grid(static_cast<unsigned>(tile.blocks(out.e)), static_cast<unsigned>(plan.splits));
   if (kernel == ProductKernel::plain) {
-    return launch(product_plain<T, A, B, Out>, grid, static_cast<unsigned>(tile.columns), 0, stream, a, b, out, depth);
+    return launch(product_plain<T, A, B, Out>, grid, static_cast<unsigned>(tile.n), 0, stream, a, b, out,
+                  plan.k_per_split);
   }
   if constexpr (kAll) {
     if (kernel == ProductKernel::tensor_cores) {
-      return launch_tensor_cores(stream, grid, tile, a, b, out, depth);
+      return launch_tensor_cores(stream, grid, tile, a, b, out, plan.k_per_split);
     }
     if (kernel == ProductKernel::registers) {
-      switch (tile.rows) {
-        case 8:
-          return launch_registers<T, RegisterTile<8, 128, 16, 8, 1>>(stream, grid, a, b, out, depth);
-        case 16:
-          return launch_registers<T, RegisterTile<16, 128, 16, 8, 2>>(stream, grid, a, b, out, depth);
-        case 32:
-          return launch_registers<T, RegisterTile<32, 32, 32, 2, 2>>(stream, grid, a, b, out, depth);
-        case 64:
-          return launch_registers<T, RegisterTile<64, 64, 16, 4, 4>>(stream, grid, a, b, out, depth);
-        default:
-          return launch_registers<T, RegisterTile<128, 128, 8, 8, 8>>(stream, grid, a, b, out, depth);
+      if (tile.m == 16) {
+        return launch_registers<T, RegisterTile<16, 128, 16, 8, 2>>(stream, grid, a, b, out, plan.k_per_split);
       }
+      return launch_registers<T, RegisterTile<64, 64, 16, 4, 4>>(stream, grid, a, b, out, plan.k_per_split);
     }
   }
-  launch(product_tiled<T, A, B, Out>, grid, kTile * kTile, 0, stream, a, b, out, depth);
+  launch(product_tiled<T, A, B, Out>, grid, kTile * kTile, 0, stream, a, b, out, plan.k_per_split);
 }
 
-/// The whole product, by the plan. `partial` has plan.partial_elements(e) elements.
+/// The whole product, by the plan.
 template <class T, class A, class B, class Result>
-void multiply(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Result& result,
-              const ProductExtents& e, T* partial) {
-  if (e.rows == 0 || e.columns == 0) {
+void multiply(Device device, const ProductPlan& plan, const A& a, const B& b, const Result& result,
+              const ProductExtents& e) {
+  const int elements = to_int(std::int64_t{1} * e.m * e.n);
+  if (elements == 0) {
     return;
   }
-  const bool whole = plan.slices == 1;
-  launch_product<T>(stream, plan, a, b, Output<T, Result>{result, whole ? nullptr : partial, e});
-  if (!whole) {
-    const int share = std::min<int>(std::bit_floor(static_cast<unsigned>(std::max(plan.slices / 4, 1))), kSumRows);
-    const int elements = kSumColumns * kSumRows / share;  // of a block
-    const int blocks = (e.rows * e.columns + elements - 1) / elements;
-    launch(add_slices<T, Result>, static_cast<unsigned>(blocks), kSumColumns * kSumRows, 0, stream, partial,
-           plan.slices, share, result, e);
+  Workspace<T> workspace(plan.workspace_elements(e), device);  // empty for one split
+  const cudaStream_t stream = compute_stream(device);
+  launch_product<T>(stream, plan, a, b, Output<T, Result>{result, workspace.data(), e});
+  if (plan.splits > 1) {
+    const int threads = std::min<int>(std::bit_floor(static_cast<unsigned>(std::max(plan.splits / 4, 1))), kSumRows);
+    const int elements_of_block = kSumColumns * kSumRows / threads;
+    const int blocks = (elements + elements_of_block - 1) / elements_of_block;
+    launch(sum_splits<T, Result>, static_cast<unsigned>(blocks), kSumColumns * kSumRows, 0, stream, workspace.data(),
+           plan.splits, threads, result, e);
   }
 }
 
-// ---- Operands and results that lie in memory as matrices
+// ---- Operands and results that are matrices in memory
 
-/// Added to any place in memory (they are below kMostElements), or to itself, it is negative.
+/// Added to any offset in memory (all are below kMaxElements), or to itself, it is negative.
 inline constexpr int kOutside = -(1 << 30);
 
-/// The element at `place`, or `outside` when the place is negative.
+/// The element at `offset`, or `outside` when the offset is negative.
 template <class T>
-__device__ T load_at(const T* data, int place, T outside = 0) {
-  return load_if(place >= 0, data + place, outside);
+__device__ T load_at(const T* data, int offset, T outside = 0) {
+  return predicated_load(offset >= 0, data + offset, outside);
 }
 
-/// Element (outer, k) at data[outer * outer_step + k * depth_step].
-template <class T, bool kDepthInARow_>
+/// Element (mn, k) is data[mn * mn_stride + k * k_stride].
+template <class T, bool kContiguousK_>
 struct MatrixOperand {
-  static constexpr bool kDepthInARow = kDepthInARow_;
-  using Outer = int;  // where it begins
-  using Depth = int;
+  static constexpr bool kContiguousK = kContiguousK_;
+  using Mn = int;  // offsets
+  using K = int;
   const T* data;
-  int extent;  // of the outer direction
-  int outer_step;
-  int depth_step;
-  __device__ Outer outer(int index) const { return index < extent ? index * outer_step : kOutside; }
-  __device__ Depth depth(int k, int end) const { return k < end ? k * depth_step : kOutside; }
-  __device__ T load(Outer start, Depth step) const { return load_at(data, start + step); }
+  int extent;  // of M or N
+  int mn_stride;
+  int k_stride;
+  __device__ Mn mn(int index) const { return index < extent ? index * mn_stride : kOutside; }
+  __device__ K k(int index, int end) const { return index < end ? index * k_stride : kOutside; }
+  __device__ T load(Mn mn, K k) const { return load_at(data, mn + k); }
 };
 
-/// data [N, M, S] seen from the second direction, along the first and the third.
+/// data [N, M, S] as a matrix [M, N S].
 template <class T>
 struct PlanesOperand {
-  static constexpr bool kDepthInARow = true;
-  using Outer = int;  // where it begins
-  using Depth = int;
+  static constexpr bool kContiguousK = true;
+  using Mn = int;  // offsets
+  using K = int;
   const T* data;
-  int extent;     // M
-  Divisor plane;  // S
-  __device__ Outer outer(int m) const { return m < extent ? m * plane.value() : kOutside; }
-  __device__ Depth depth(int k, int end) const {
-    const int n = plane.quotient(k);
-    return k < end ? n * extent * plane.value() + plane.remainder(k, n) : kOutside;
+  int extent;        // M
+  FastDivmod plane;  // S
+  __device__ Mn mn(int m) const { return m < extent ? m * plane.value() : kOutside; }
+  __device__ K k(int index, int end) const {
+    const int n = plane.quotient(index);
+    return index < end ? n * extent * plane.value() + plane.remainder(index, n) : kOutside;
   }
-  __device__ T load(Outer start, Depth step) const { return load_at(data, start + step); }
+  __device__ T load(Mn mn, K k) const { return load_at(data, mn + k); }
 };
 
 /// out [rows, columns] = the product + bias [columns] (or null).
@@ -315,28 +301,28 @@ struct MatrixResult {
   T* data;
   int columns;
   const T* bias;
-  __device__ bool in_twos() const { return columns % 2 == 0 && is_aligned<2>(data); }
+  __device__ bool takes_pairs() const { return columns % 2 == 0 && is_aligned<2>(data); }
   __device__ void store(int m, int n, T value) const { at(m, n) = bias == nullptr ? value : value + bias[n]; }
-  __device__ void store(int m, int n, Two<T> values) const {
+  __device__ void store(int m, int n, Vector2<T> values) const {
     if (bias != nullptr) {
       for (int j = 0; j < 2; ++j) {
         values.at[j] += bias[n + j];
       }
     }
-    reinterpret_cast<Two<T>&>(at(m, n)) = values;
+    reinterpret_cast<Vector2<T>&>(at(m, n)) = values;
   }
 
  private:
   __device__ T& at(int m, int n) const { return data[static_cast<long long>(m) * columns + n]; }
 };
 
-/// weight [rows, columns], and bias [rows] as one more column of the product. Either may be null: it is not wanted.
+/// weight [rows, columns], and bias [rows] as one more column of the product. Either may be null: it is not needed.
 template <class T>
 struct WeightResult {
   T* weight;
   T* bias;
   int columns;
-  __device__ static bool in_twos() { return false; }
+  __device__ static bool takes_pairs() { return false; }
   __device__ void store(int m, int n, T value) const {
     if (n < columns && weight != nullptr) {
       weight[static_cast<long long>(m) * columns + n] = value;
@@ -344,7 +330,7 @@ struct WeightResult {
       bias[m] = value;
     }
   }
-  __device__ void store(int, int, const Two<T>&) const {}
+  __device__ void store(int, int, const Vector2<T>&) const {}
 };
 
 }  // namespace stagecoach::cuda

@@ -2,19 +2,44 @@
 /// Optimizer steps as one pass over all parameters of a model: a small model's parameters each take less time than
 /// a launch.
 
-#include "core/kernels/cuda/functions.h"
+#include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/threads.cuh"
+#include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
 
+/// Addresses of parameters and their state, handed to the kernel by value.
 template <class T>
-void OptimizerTable<T>::add(const T* grad, T* parameter, T* first_state, T* second_state, const std::int32_t* step,
-                            std::int64_t size) {
-  entries[count++] = {grad, parameter, {first_state, second_state}, step, size, blocks};
-  blocks += static_cast<int>((size + kThreads - 1) / kThreads);
-}
+struct OptimizerTable {
+  static constexpr int kMax = 48;
+  struct Entry {
+    const T* grad;
+    T* parameter;
+    T* state[2];
+    const std::int32_t* step;  // counts from 1
+    std::int64_t size;
+    int first_block;
+  };
+  Entry entries[kMax];
+  int count = 0;
+  int blocks = 0;
+  /// Appends a parameter and assigns its elements to blocks.
+  void add(ParameterUpdate& update) {
+    const auto state = [&](std::size_t i) {
+      return i < update.state.size() ? update.state[i].mutable_data<T>() : nullptr;
+    };
+    const std::int64_t size = update.parameter.numel();
+    entries[count++] = {update.grad.data<T>(),
+                        update.parameter.mutable_data<T>(),
+                        {state(0), state(1)},
+                        update.count.data<std::int32_t>(),
+                        size,
+                        blocks};
+    blocks += static_cast<int>((size + kThreads - 1) / kThreads);
+  }
+};
 
-/// The entry that this block works on. An entry without elements has no blocks, and is passed over.
+/// The entry that this block works on. An entry without elements has no blocks.
 template <class T>
 __device__ const typename OptimizerTable<T>::Entry& entry_of_block(const OptimizerTable<T>& table) {
   int found = table.count - 1;
@@ -26,7 +51,6 @@ __device__ const typename OptimizerTable<T>::Entry& entry_of_block(const Optimiz
 
 template <class T>
 __global__ void sgd_kernel(OptimizerTable<T> table, T rate, T momentum, T decay) {
-  wait_for_earlier_kernels();
   const auto& entry = entry_of_block(table);
   const long long i = static_cast<long long>(static_cast<int>(blockIdx.x) - entry.first_block) * kThreads + threadIdx.x;
   if (i >= entry.size) {
@@ -42,16 +66,7 @@ __global__ void sgd_kernel(OptimizerTable<T> table, T rate, T momentum, T decay)
   entry.parameter[i] -= rate * velocity;
 }
 
-template <class T>
-void sgd_step(cudaStream_t stream, const OptimizerTable<T>& table, const SgdSettings& settings) {
-  if (table.blocks > 0) {
-    launch(sgd_kernel<T>, static_cast<unsigned>(table.blocks), kThreads, 0, stream, table,
-           static_cast<T>(settings.learning_rate), static_cast<T>(settings.momentum),
-           static_cast<T>(settings.weight_decay));
-  }
-}
-
-/// What is worked out in double, once per block. The bias corrections depend on the step: m / (1 - beta1^t) and
+/// What is computed in float64, once per block. The bias corrections depend on the step: m / (1 - beta1^t) and
 /// sqrt(v / (1 - beta2^t)). And 1 - beta2 of a beta2 that is rounded to float32 would be 1.3e-5 too small, as most of
 /// its digits cancel.
 template <class T>
@@ -68,7 +83,6 @@ __device__ inline double one_minus_power(double base, double step) { return -exp
 
 template <class T>
 __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(AdamFactors<T>, factors);
   const auto& entry = entry_of_block(table);
   if (threadIdx.x == 0) {
@@ -93,19 +107,53 @@ __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
   entry.parameter[i] -= factors.rate * first / (sqrt(second) / factors.root + static_cast<T>(settings.epsilon));
 }
 
-template <class T>
-void adam_step(cudaStream_t stream, const OptimizerTable<T>& table, const AdamSettings& settings) {
-  if (table.blocks > 0) {
-    launch(adam_kernel<T>, static_cast<unsigned>(table.blocks), kThreads, 0, stream, table, settings);
+namespace {
+
+/// Calls step(stream, table) for the updates of type T, as many at once as fit a table.
+template <class T, class Step>
+void in_tables(std::span<ParameterUpdate> updates, const Step& step) {
+  OptimizerTable<T> table;
+  const auto run = [&] {
+    if (table.blocks > 0) {
+      step(compute_stream(updates.front().parameter.device()), table);
+    }
+    table = {};
+  };
+  for (ParameterUpdate& update : updates) {
+    if (update.parameter.dtype() != dtype_of<T>) {
+      continue;
+    }
+    table.add(update);
+    if (table.count == table.kMax) {
+      run();
+    }
   }
+  run();
 }
 
-#define STAGECOACH_INSTANTIATE(T)                                                        \
-  template struct OptimizerTable<T>;                                                     \
-  template void sgd_step<T>(cudaStream_t, const OptimizerTable<T>&, const SgdSettings&); \
-  template void adam_step<T>(cudaStream_t, const OptimizerTable<T>&, const AdamSettings&);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
+void sgd_step(std::span<ParameterUpdate> updates, const SgdSettings& settings) {
+  const auto step = [&]<class T>(cudaStream_t stream, const OptimizerTable<T>& table) {
+    launch(sgd_kernel<T>, static_cast<unsigned>(table.blocks), kThreads, 0, stream, table,
+           static_cast<T>(settings.learning_rate), static_cast<T>(settings.momentum),
+           static_cast<T>(settings.weight_decay));
+  };
+  in_tables<float>(updates, step);
+  in_tables<double>(updates, step);
+}
+
+void adam_step(std::span<ParameterUpdate> updates, const AdamSettings& settings) {
+  const auto step = [&]<class T>(cudaStream_t stream, const OptimizerTable<T>& table) {
+    launch(adam_kernel<T>, static_cast<unsigned>(table.blocks), kThreads, 0, stream, table, settings);
+  };
+  in_tables<float>(updates, step);
+  in_tables<double>(updates, step);
+}
+
+}  // namespace
+
+void add_optimizer_steps(Kernels& table) {
+  table.sgd_step = sgd_step;
+  table.adam_step = adam_step;
+}
 
 }  // namespace stagecoach::cuda

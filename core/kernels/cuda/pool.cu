@@ -1,24 +1,36 @@
 /// @file
-/// Pooling. Forward a thread makes one output; backward it makes one input, from all windows that it was in: so no two
-/// threads write to one place, and the order of the sum is fixed.
+/// Pooling. In the forward a thread computes one output, in the backward the gradient of one input, from all windows
+/// that contain it: so no two threads write to one element, and the order of the sum is fixed.
 
+#include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
-#include "core/kernels/cuda/divisor.cuh"
-#include "core/kernels/cuda/functions.h"
+#include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/threads.cuh"
+#include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
 
-/// A value that is not a number wins, and stays: a diverged run must be seen.
+/// Planes [H, W] to planes [P, Q].
+struct PoolExtents {
+  int planes;
+  int height;   // H
+  int width;    // W
+  int rows;     // P
+  int columns;  // Q
+  int kernel;
+  int stride;
+  int padding;
+};
+
+/// NaN wins, and stays: a diverged run must be seen.
 template <class T>
 __device__ bool wins(T value, T best) {
   return value > best || value != value;
 }
 
 template <class T>
-__global__ void max_pool2d_kernel(PoolExtents e, Divisor rows, Divisor columns, int count, const T* x, T* y,
-                                  std::int32_t* picked) {
-  wait_for_earlier_kernels();
+__global__ void max_pool2d_kernel(PoolExtents e, FastDivmod rows, FastDivmod columns, int count, const T* x, T* y,
+                                  std::int32_t* argmax) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
     return;
@@ -33,33 +45,23 @@ __global__ void max_pool2d_kernel(PoolExtents e, Divisor rows, Divisor columns, 
   const int end_column = left + e.kernel < e.width ? left + e.kernel : e.width;
   const T* from = x + static_cast<long long>(plane) * e.height * e.width;
   int best = first_row * e.width + first_column;
-  T largest = from[best];
+  T max = from[best];
   for (int i = first_row; i < end_row; ++i) {
     for (int j = first_column; j < end_column; ++j) {
       const T value = from[i * e.width + j];
-      if (wins(value, largest)) {
-        largest = value;
+      if (wins(value, max)) {
+        max = value;
         best = i * e.width + j;
       }
     }
   }
-  y[at] = largest;
-  picked[at] = best;
+  y[at] = max;
+  argmax[at] = best;
 }
 
 template <class T>
-void max_pool2d(cudaStream_t stream, const PoolExtents& e, const T* x, T* y, std::int32_t* picked) {
-  const int count = e.planes * e.rows * e.columns;
-  if (count > 0) {
-    launch(max_pool2d_kernel<T>, blocks_for(count), kThreads, 0, stream, e, Divisor(e.rows), Divisor(e.columns), count,
-           x, y, picked);
-  }
-}
-
-template <class T>
-__global__ void max_pool2d_grad_kernel(PoolExtents e, Divisor height, Divisor width, Divisor stride, int count,
-                                       const T* grad_y, const std::int32_t* picked, T* grad_x) {
-  wait_for_earlier_kernels();
+__global__ void max_pool2d_grad_kernel(PoolExtents e, FastDivmod height, FastDivmod width, FastDivmod stride, int count,
+                                       const T* grad_y, const std::int32_t* argmax, T* grad_x) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
     return;
@@ -79,7 +81,7 @@ __global__ void max_pool2d_grad_kernel(PoolExtents e, Divisor height, Divisor wi
   for (int p = first_p; p < end_p; ++p) {
     for (int q = first_q; q < end_q; ++q) {
       const long long output = start + p * e.columns + q;
-      if (picked[output] == place) {
+      if (argmax[output] == place) {
         sum += grad_y[output];
       }
     }
@@ -87,24 +89,13 @@ __global__ void max_pool2d_grad_kernel(PoolExtents e, Divisor height, Divisor wi
   grad_x[at] = sum;
 }
 
-template <class T>
-void max_pool2d_grad(cudaStream_t stream, const PoolExtents& e, const T* grad_y, const std::int32_t* picked,
-                     T* grad_x) {
-  const int count = e.planes * e.height * e.width;
-  if (count > 0) {
-    launch(max_pool2d_grad_kernel<T>, blocks_for(count), kThreads, 0, stream, e, Divisor(e.height), Divisor(e.width),
-           Divisor(e.stride), count, grad_y, picked, grad_x);
-  }
-}
-
 // ---- Means of planes
 
 constexpr int kPlaneThreads = 64;
 
-/// Planes that are too small for a block of their own: a thread takes a whole one.
+/// For planes that are too small for a block each: one thread per plane.
 template <class T>
 __global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y) {
-  wait_for_earlier_kernels();
   const auto plane = static_cast<int>(element());
   if (plane < planes) {
     T sum = 0;
@@ -117,7 +108,6 @@ __global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y)
 
 template <class T>
 __global__ void plane_means_kernel(int size, const T* x, T* y) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kPlaneThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const T* plane = x + static_cast<long long>(blockIdx.x) * size;
@@ -132,38 +122,80 @@ __global__ void plane_means_kernel(int size, const T* x, T* y) {
 }
 
 template <class T>
-void plane_means(cudaStream_t stream, int planes, int size, const T* x, T* y) {
-  if (planes > 0 && size <= kPlaneThreads) {
-    launch(small_plane_means_kernel<T>, blocks_for(planes), kThreads, 0, stream, planes, size, x, y);
-  } else if (planes > 0) {
-    launch(plane_means_kernel<T>, static_cast<unsigned>(planes), kPlaneThreads, 0, stream, size, x, y);
-  }
-}
-
-template <class T>
-__global__ void plane_means_grad_kernel(int count, Divisor size, const T* grad_y, T* grad_x) {
-  wait_for_earlier_kernels();
+__global__ void plane_means_grad_kernel(int count, FastDivmod size, const T* grad_y, T* grad_x) {
   const auto at = static_cast<int>(element());
   if (at < count) {
     grad_x[at] = grad_y[size.quotient(at)] / static_cast<T>(size.value());
   }
 }
 
-template <class T>
-void plane_means_grad(cudaStream_t stream, int planes, int size, const T* grad_y, T* grad_x) {
-  const int count = planes * size;
-  if (count > 0) {
-    launch(plane_means_grad_kernel<T>, blocks_for(count), kThreads, 0, stream, count, Divisor(size), grad_y, grad_x);
-  }
+namespace {
+
+PoolExtents extents_of(const Tensor& x, const Tensor& y, const Window& window) {
+  to_int(x.numel());
+  to_int(y.numel());
+  return {
+      to_int(x.size(0) * x.size(1)), to_int(x.size(2)),     to_int(x.size(3)),     to_int(y.size(2)), to_int(y.size(3)),
+      to_int(window.kernel),         to_int(window.stride), to_int(window.padding)};
 }
 
-#define STAGECOACH_INSTANTIATE(T)                                                                        \
-  template void max_pool2d<T>(cudaStream_t, const PoolExtents&, const T*, T*, std::int32_t*);            \
-  template void max_pool2d_grad<T>(cudaStream_t, const PoolExtents&, const T*, const std::int32_t*, T*); \
-  template void plane_means<T>(cudaStream_t, int, int, const T*, T*);                                    \
-  template void plane_means_grad<T>(cudaStream_t, int, int, const T*, T*);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
+void max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& argmax) {
+  dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
+    const PoolExtents e = extents_of(x, y, window);
+    const int count = e.planes * e.rows * e.columns;
+    if (count > 0) {
+      launch(max_pool2d_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), e, FastDivmod(e.rows),
+             FastDivmod(e.columns), count, x.data<T>(), y.mutable_data<T>(), argmax.mutable_data<std::int32_t>());
+    }
+  });
+}
+
+void max_pool2d_grad(const Tensor& grad_y, const Tensor& argmax, const Window& window, Tensor& grad_x) {
+  dispatch_floating(grad_y.dtype(), "max_pool2d_grad", [&]<class T>() {
+    const PoolExtents e = extents_of(grad_x, grad_y, window);
+    const int count = e.planes * e.height * e.width;
+    if (count > 0) {
+      launch(max_pool2d_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), e,
+             FastDivmod(e.height), FastDivmod(e.width), FastDivmod(e.stride), count, grad_y.data<T>(),
+             argmax.data<std::int32_t>(), grad_x.mutable_data<T>());
+    }
+  });
+}
+
+void global_average_pool(const Tensor& x, Tensor& y) {
+  dispatch_floating(x.dtype(), "global_average_pool", [&]<class T>() {
+    to_int(x.numel());
+    const cudaStream_t stream = compute_stream(x.device());
+    const int planes = to_int(y.numel());
+    const int size = to_int(x.size(2) * x.size(3));
+    if (planes > 0 && size <= kPlaneThreads) {
+      launch(small_plane_means_kernel<T>, blocks_for(planes), kThreads, 0, stream, planes, size, x.data<T>(),
+             y.mutable_data<T>());
+    } else if (planes > 0) {
+      launch(plane_means_kernel<T>, static_cast<unsigned>(planes), kPlaneThreads, 0, stream, size, x.data<T>(),
+             y.mutable_data<T>());
+    }
+  });
+}
+
+void global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) {
+  dispatch_floating(grad_y.dtype(), "global_average_pool_grad", [&]<class T>() {
+    const int count = to_int(grad_x.numel());
+    if (count > 0) {
+      const FastDivmod plane(to_int(grad_x.size(2) * grad_x.size(3)));
+      launch(plane_means_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), count, plane,
+             grad_y.data<T>(), grad_x.mutable_data<T>());
+    }
+  });
+}
+
+}  // namespace
+
+void add_pool(Kernels& table) {
+  table.max_pool2d = max_pool2d;
+  table.max_pool2d_grad = max_pool2d_grad;
+  table.global_average_pool = global_average_pool;
+  table.global_average_pool_grad = global_average_pool_grad;
+}
 
 }  // namespace stagecoach::cuda

@@ -1,14 +1,14 @@
 /// @file
-/// Softmax and its logarithm over rows [N, C]: a block a row.
+/// Softmax and its logarithm over rows [N, C], one block per row.
 
-#include "core/kernels/cuda/functions.h"
+#include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/rows.cuh"
+#include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
 
 template <int kThreads, bool kLogarithm, class T>
 __global__ void softmax_kernel(int classes, const T* x, T* y) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const long long start = static_cast<long long>(blockIdx.x) * classes;
@@ -21,7 +21,6 @@ __global__ void softmax_kernel(int classes, const T* x, T* y) {
 
 template <int kThreads, bool kLogarithm, class T>
 __global__ void softmax_grad_kernel(int classes, const T* grad_y, const T* y, T* grad_x) {
-  wait_for_earlier_kernels();
   using Reduction = BlockReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
   const long long start = static_cast<long long>(blockIdx.x) * classes;
@@ -38,48 +37,54 @@ __global__ void softmax_grad_kernel(int classes, const T* grad_y, const T* y, T*
 }
 
 template <bool kLogarithm, class T>
-void launch_softmax(cudaStream_t stream, int rows, int classes, const T* x, T* y) {
+void run_softmax(const Tensor& x, Tensor& y) {
+  const int rows = to_int(x.size(0));
+  const int classes = to_int(x.size(1));
   if (rows > 0) {
     with_threads_for(classes, [&]<int kThreads>() {
-      launch(softmax_kernel<kThreads, kLogarithm, T>, static_cast<unsigned>(rows), kThreads, 0, stream, classes, x, y);
+      launch(softmax_kernel<kThreads, kLogarithm, T>, static_cast<unsigned>(rows), kThreads, 0,
+             compute_stream(x.device()), classes, x.data<T>(), y.mutable_data<T>());
     });
   }
 }
 
 template <bool kLogarithm, class T>
-void launch_softmax_grad(cudaStream_t stream, int rows, int classes, const T* grad_y, const T* y, T* grad_x) {
+void run_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
+  const int rows = to_int(y.size(0));
+  const int classes = to_int(y.size(1));
   if (rows > 0) {
     with_threads_for(classes, [&]<int kThreads>() {
-      launch(softmax_grad_kernel<kThreads, kLogarithm, T>, static_cast<unsigned>(rows), kThreads, 0, stream, classes,
-             grad_y, y, grad_x);
+      launch(softmax_grad_kernel<kThreads, kLogarithm, T>, static_cast<unsigned>(rows), kThreads, 0,
+             compute_stream(y.device()), classes, grad_y.data<T>(), y.data<T>(), grad_x.mutable_data<T>());
     });
   }
 }
 
-template <class T>
-void softmax(cudaStream_t stream, int rows, int classes, const T* x, T* y) {
-  launch_softmax<false>(stream, rows, classes, x, y);
-}
-template <class T>
-void log_softmax(cudaStream_t stream, int rows, int classes, const T* x, T* y) {
-  launch_softmax<true>(stream, rows, classes, x, y);
-}
-template <class T>
-void softmax_grad(cudaStream_t stream, int rows, int classes, const T* grad_y, const T* y, T* grad_x) {
-  launch_softmax_grad<false>(stream, rows, classes, grad_y, y, grad_x);
-}
-template <class T>
-void log_softmax_grad(cudaStream_t stream, int rows, int classes, const T* grad_y, const T* y, T* grad_x) {
-  launch_softmax_grad<true>(stream, rows, classes, grad_y, y, grad_x);
+namespace {
+
+void softmax(const Tensor& x, Tensor& y) {
+  dispatch_floating(x.dtype(), "softmax", [&]<class T>() { run_softmax<false, T>(x, y); });
 }
 
-#define STAGECOACH_INSTANTIATE(T)                                                \
-  template void softmax<T>(cudaStream_t, int, int, const T*, T*);                \
-  template void log_softmax<T>(cudaStream_t, int, int, const T*, T*);            \
-  template void softmax_grad<T>(cudaStream_t, int, int, const T*, const T*, T*); \
-  template void log_softmax_grad<T>(cudaStream_t, int, int, const T*, const T*, T*);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
+void softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
+  dispatch_floating(y.dtype(), "softmax_grad", [&]<class T>() { run_softmax_grad<false, T>(grad_y, y, grad_x); });
+}
+
+void log_softmax(const Tensor& x, Tensor& y) {
+  dispatch_floating(x.dtype(), "log_softmax", [&]<class T>() { run_softmax<true, T>(x, y); });
+}
+
+void log_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
+  dispatch_floating(y.dtype(), "log_softmax_grad", [&]<class T>() { run_softmax_grad<true, T>(grad_y, y, grad_x); });
+}
+
+}  // namespace
+
+void add_softmax(Kernels& table) {
+  table.softmax = softmax;
+  table.softmax_grad = softmax_grad;
+  table.log_softmax = log_softmax;
+  table.log_softmax_grad = log_softmax_grad;
+}
 
 }  // namespace stagecoach::cuda

@@ -63,7 +63,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   /// Starts to send, and keeps the memory until it is sent.
   std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);
   Tensor wait_for(Receive& receive, const MpiWorld::ErrorContext& context);
-  /// WaitMode until all of `requests` are done; meanwhile answers senders, by a virtual clock.
+  /// Waits until all of `requests` are done; meanwhile answers senders, by a virtual clock.
   void wait(std::span<MPI_Request> requests, const MpiWorld::ErrorContext& context);
   void forget_sent();
   LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer);

@@ -36,7 +36,7 @@ class TcpSocket {
   /// False when the connection is lost, or the other side takes nothing for 10 s.
   bool send(const void* data, std::size_t bytes) const;
   enum class Outcome { done, lost, late };
-  /// WaitMode for all of `bytes`.
+  /// Waits for all of `bytes`.
   Outcome receive(void* data, std::size_t bytes, TcpDeadline deadline) const;
 
  private:

@@ -75,14 +75,14 @@ class TcpStore {
   TcpStore(const TcpStoreAddress& address, const std::string& server, Seconds timeout, const std::string& name = "");
 
   void set(const std::string& key, const std::string& value);
-  /// WaitMode until `key` is set.
+  /// Waits until `key` is set.
   std::string get(const std::string& key);
   /// Adds to a number, which begins at 0, and returns the sum. Throws CommError when that does not fit into 64 bits.
   std::int64_t add(const std::string& key, std::int64_t number);
 
   // A key can also have a queue; it is another thing than its value.
   void push(const std::string& key, const std::string& value);
-  /// WaitMode for the oldest text of a queue, and takes it out. Without a deadline `shut_down` ends the wait.
+  /// Waits for the oldest text of a queue, and takes it out. Without a deadline `shut_down` ends the wait.
   std::string pop(const std::string& key, TcpDeadline deadline = TcpDeadline::max());
   TcpDeadline deadline() const;  ///< of a call that begins now
   /// The server will push this when it loses the connection, unless `leave` was called before.

@@ -63,7 +63,7 @@ class TcpStoreServer::Service {
  private:
   void run();
   void serve();
-  /// WaitMode until something has come or is late. False at the end.
+  /// Waits until something has come or is late. False at the end.
   bool wait_for_news();
   int milliseconds_to_wait() const;
   void take_turn(Client& client, bool has_news);

@@ -40,7 +40,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   ThreadWorld::Address address_of(int from, int to, int tag) const;
   /// Posts a receive, into `room` where it is defined.
   std::shared_ptr<Receive> post(int from, int tag, const Tensor& room);
-  /// WaitMode for the message of `posted`, which is a tensor as its sender made it or as it was copied here.
+  /// Waits for the message of `posted`, which is a tensor as its sender made it or as it was copied here.
   Tensor wait_for(ThreadWorld::Posted& posted, const ThreadWorld::ErrorContext& context);
   /// Brings `mine` to the group's next rendezvous, and returns what all brought. By a virtual clock that takes
   /// `seconds` from the moment when the last has come.

@@ -33,12 +33,12 @@ class ThreadWorld {
 
   /// Sends a message at time `now`, by the sender's clock; the result tells when it completed.
   std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, double now, const Link& link);
-  /// WaitMode until `sent`, which rank `rank` sent, was taken; returns the time. `doing` describes the call in errors.
+  /// Waits until `sent`, which rank `rank` sent, was taken; returns the time. `doing` describes the call in errors.
   double wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& doing);
   bool is_completed(const Sent& sent);
   /// Posts a receive at time `now`, by the receiver's clock. A copy between GPUs goes to `room`, if that is defined.
   std::shared_ptr<Posted> post(const Address& address, const Tensor& room, double now, const Link& link);
-  /// WaitMode for its message.
+  /// Waits for its message.
   void wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& doing);
   /// Withdraws a receive unless its message has come. That is lost otherwise; none that follows is.
   void cancel(const std::shared_ptr<Posted>& posted) noexcept;

@@ -20,17 +20,15 @@ struct Numbers {
   float at[64];
 };
 
-/// out[t] = t turned around, through shared memory.
-__global__ void turn_around(float* out) {
-  wait_for_earlier_kernels();
+/// out[t] = t reversed, through shared memory.
+__global__ void reverse(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
   __syncthreads();
   out[threadIdx.x] = numbers.at[blockDim.x - 1 - threadIdx.x];
 }
 
-__global__ void turn_around_without_barrier(float* out) {
-  wait_for_earlier_kernels();
+__global__ void reverse_without_barrier(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = static_cast<float>(threadIdx.x);
   out[threadIdx.x] = numbers.at[blockDim.x - 1 - threadIdx.x];
@@ -38,7 +36,6 @@ __global__ void turn_around_without_barrier(float* out) {
 
 /// Each round writes what the next thread reads; the second barrier of a round is missing.
 __global__ void pass_on_without_second_barrier(float* out) {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Numbers, numbers);
   float value = static_cast<float>(threadIdx.x);
   for (int round = 0; round < 3; ++round) {
@@ -50,14 +47,12 @@ __global__ void pass_on_without_second_barrier(float* out) {
 }
 
 __global__ void barrier_for_some() {
-  wait_for_earlier_kernels();
   if (threadIdx.x < 5) {
     __syncthreads();
   }
 }
 
 __global__ void two_barriers() {
-  wait_for_earlier_kernels();
   if (threadIdx.x < 5) {
     __syncthreads();
   } else {
@@ -65,9 +60,8 @@ __global__ void two_barriers() {
   }
 }
 
-/// Warps that turn their own numbers around, the second one twice.
-__global__ void turn_warps_around(float* out) {
-  wait_for_earlier_kernels();
+/// Warps that reverse their own numbers, the second one twice.
+__global__ void reverse_warps(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   const unsigned warp = threadIdx.x / 32;
   const unsigned lane = threadIdx.x % 32;
@@ -83,7 +77,6 @@ __global__ void turn_warps_around(float* out) {
 }
 
 __global__ void warp_barrier_for_some() {
-  wait_for_earlier_kernels();
   if (threadIdx.x != 40) {
     __syncwarp();
   }
@@ -92,7 +85,6 @@ __global__ void warp_barrier_for_some() {
 
 /// out [16, 8] = a [16, 8] b [8, 8], of which the tensor cores see what they see.
 __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* out, bool all) {
-  wait_for_earlier_kernels();
   const unsigned group = threadIdx.x / 4;
   const unsigned place = threadIdx.x % 4;
   const auto bits = [](const float* x, unsigned row, unsigned column) { return __float_as_uint(x[8 * row + column]); };
@@ -108,45 +100,25 @@ __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* 
   }
 }
 
-__global__ void forget_to_wait(float* out) {
-  if (threadIdx.x != 3) {
-    wait_for_earlier_kernels();
-  }
-  out[threadIdx.x] = 1;
-}
+__global__ void read_beyond(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x + 1]; }
 
-__global__ void wait_too_late(float* out) {
-  STAGECOACH_SHARED(Numbers, numbers);
-  wait_for_earlier_kernels();
-  numbers.at[threadIdx.x] = 1;
-  out[threadIdx.x] = 1;
-}
-
-__global__ void read_behind(const float* x, float* out) {
-  wait_for_earlier_kernels();
-  out[threadIdx.x] = x[threadIdx.x + 1];
-}
-
-__global__ void read_behind_shared(float* out) {
-  wait_for_earlier_kernels();
+__global__ void read_beyond_shared(float* out) {
   STAGECOACH_SHARED(Numbers, numbers);
   numbers.at[threadIdx.x] = 1;
   __syncthreads();
-  const float* behind = &numbers.at[0] + 64;
-  out[threadIdx.x] = *behind;
+  const float* beyond = &numbers.at[0] + 64;
+  out[threadIdx.x] = *beyond;
 }
 
 struct Much {
   char bytes[49 << 10];
 };
 __global__ void share_much() {
-  wait_for_earlier_kernels();
   STAGECOACH_SHARED(Much, much);
   much.bytes[threadIdx.x] = 0;
 }
 
 __global__ void write_places(unsigned* out) {
-  wait_for_earlier_kernels();
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   out[block * blockDim.x * blockDim.y * blockDim.z + thread] = 1000 * block + thread;
@@ -156,7 +128,7 @@ namespace {
 
 using test::fails_with;
 
-std::vector<float> turned(int threads) {
+std::vector<float> reversed(int threads) {
   std::vector<float> values;
   for (int t = threads - 1; t >= 0; --t) {
     values.push_back(static_cast<float>(t));
@@ -175,8 +147,8 @@ TEST(Emulation, RunsEveryThreadOfEveryBlockOnce) {
 TEST(Emulation, BarriersHoldThreadsTogether) {
   for (const int threads : {1, 2, 33, 64}) {
     std::vector<float> out(static_cast<std::size_t>(threads));
-    launch(turn_around, 3, static_cast<unsigned>(threads), 0, nullptr, out.data());
-    EXPECT_EQ(out, turned(threads));
+    launch(reverse, 3, static_cast<unsigned>(threads), 0, nullptr, out.data());
+    EXPECT_EQ(out, reversed(threads));
   }
 }
 
@@ -184,8 +156,8 @@ TEST(Emulation, BarriersHoldThreadsTogether) {
 TEST(Emulation, AMissingBarrierGivesWrongResults) {
   for (const unsigned blocks : {1U, 2U}) {
     std::vector<float> out(64);
-    launch(turn_around_without_barrier, blocks, 64, 0, nullptr, out.data());
-    EXPECT_NE(out, turned(64));
+    launch(reverse_without_barrier, blocks, 64, 0, nullptr, out.data());
+    EXPECT_NE(out, reversed(64));
   }
 }
 
@@ -206,8 +178,8 @@ TEST(Emulation, ABarrierThatNotAllReachIsAnError) {
   EXPECT_TRUE(fails_with({"barrier_for_some", "5 of 8 threads", "emulation_test.cpp", "others have returned"}, run));
   EXPECT_TRUE(fails_with({"barrier_for_some"}, run)) << "again: nothing of the first run is left";
   std::vector<float> out(8);
-  launch(turn_around, 1, 8, 0, nullptr, out.data());
-  EXPECT_EQ(out, turned(8)) << "and other kernels work";
+  launch(reverse, 1, 8, 0, nullptr, out.data());
+  EXPECT_EQ(out, reversed(8)) << "and other kernels work";
 }
 
 TEST(Emulation, BarriersInTwoPlacesAreAnError) {
@@ -217,10 +189,10 @@ TEST(Emulation, BarriersInTwoPlacesAreAnError) {
 
 TEST(Emulation, AWarpWaitsForItselfOnly) {
   std::vector<float> out(64);
-  launch(turn_warps_around, 1, 64, 0, nullptr, out.data());
+  launch(reverse_warps, 1, 64, 0, nullptr, out.data());
   for (std::size_t lane = 0; lane < 32; ++lane) {
     EXPECT_EQ(out[lane], static_cast<float>(31 - lane));
-    EXPECT_EQ(out[32 + lane], static_cast<float>(lane)) << "turned twice";
+    EXPECT_EQ(out[32 + lane], static_cast<float>(lane)) << "reversed twice";
   }
 }
 
@@ -266,14 +238,6 @@ TEST(Emulation, TensorCoresRefuseAWarpThatIsNotWhole) {
   }));
 }
 
-TEST(Emulation, AKernelThatDoesNotWaitForEarlierOnesIsAnError) {
-  std::vector<float> out(8);
-  EXPECT_TRUE(fails_with({"forget_to_wait", "thread (3, 0, 0) of block (0, 0, 0)", "wait_for_earlier_kernels"},
-                         [&] { launch(forget_to_wait, 2, 8, 0, nullptr, out.data()); }));
-  EXPECT_TRUE(fails_with({"wait_too_late", "thread (0, 0, 0) of block (0, 0, 0)", "wait_for_earlier_kernels"},
-                         [&] { launch(wait_too_late, 2, 8, 0, nullptr, out.data()); }));
-}
-
 /// A stream that records.
 class Recorded {
  public:
@@ -295,7 +259,7 @@ class Recorded {
 TEST(Emulation, ARecordedStreamDoesItsWorkWhenTheGraphIsLaunched) {
   std::vector<float> out(8), copy(8);
   Recorded recorded;
-  launch(turn_around, 1, 8, 0, recorded.stream, out.data());
+  launch(reverse, 1, 8, 0, recorded.stream, out.data());
   cudaMemcpyAsync(copy.data(), out.data(), 8 * sizeof(float), cudaMemcpyDefault, recorded.stream);
   ASSERT_EQ(cudaStreamEndCapture(recorded.stream, &recorded.graph), cudaSuccess);
   EXPECT_EQ(out, std::vector<float>(8)) << "not yet";
@@ -304,8 +268,8 @@ TEST(Emulation, ARecordedStreamDoesItsWorkWhenTheGraphIsLaunched) {
   for (int run = 0; run < 2; ++run) {
     std::fill(out.begin(), out.end(), 0.0F);
     ASSERT_EQ(cudaGraphLaunch(executable, recorded.stream), cudaSuccess);
-    EXPECT_EQ(out, turned(8));
-    EXPECT_EQ(copy, turned(8));
+    EXPECT_EQ(out, reversed(8));
+    EXPECT_EQ(copy, reversed(8));
   }
   cudaGraphExecDestroy(executable);
 }
@@ -332,13 +296,13 @@ TEST(Emulation, AThreadThatRecordsAsksForMemoryOnlyIfItInsists) {
 TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {
   float out = 0;
   const auto with = [&](dim3 grid, dim3 block, std::size_t shared) {
-    return [=, &out] { launch(turn_around, grid, block, shared, nullptr, &out); };
+    return [=, &out] { launch(reverse, grid, block, shared, nullptr, &out); };
   };
   for (const auto& run :
        {with(0, 1, 0), with(1, 0, 0), with(1, 1025, 0), with(1, dim3(32, 33), 0), with(dim3(1, 70000), 1, 0)}) {
-    EXPECT_TRUE(fails_with({"kernel stagecoach::cuda::turn_around", "invalid configuration", "grid", "block"}, run));
+    EXPECT_TRUE(fails_with({"kernel stagecoach::cuda::reverse", "invalid configuration", "grid", "block"}, run));
   }
-  EXPECT_TRUE(fails_with({"turn_around", "invalid argument", "50000 bytes"}, with(1, 1, 50000)));
+  EXPECT_TRUE(fails_with({"reverse", "invalid argument", "50000 bytes"}, with(1, 1, 50000)));
   EXPECT_TRUE(fails_with({"share_much", "50176 bytes", "49152"}, [] { launch(share_much, 1, 1, 0, nullptr); }));
 }
 
@@ -346,12 +310,12 @@ TEST(Emulation, RefusesWhatAGpuWouldAndNamesTheKernel) {
 TEST(EmulationDeathTest, AReadBehindAnArrayIsFound) {
   const std::vector<float> x(8);
   std::vector<float> out(8);
-  EXPECT_DEATH(launch(read_behind, 1, 8, 0, nullptr, x.data(), out.data()), "heap-buffer-overflow.*\n.*READ");
+  EXPECT_DEATH(launch(read_beyond, 1, 8, 0, nullptr, x.data(), out.data()), "heap-buffer-overflow.*\n.*READ");
 }
 
 TEST(EmulationDeathTest, AReadBehindSharedMemoryIsFound) {
   std::vector<float> out(8);
-  EXPECT_DEATH(launch(read_behind_shared, 1, 8, 0, nullptr, out.data()), "heap-buffer-overflow");
+  EXPECT_DEATH(launch(read_beyond_shared, 1, 8, 0, nullptr, out.data()), "heap-buffer-overflow");
 }
 #endif
 

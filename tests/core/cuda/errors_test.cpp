@@ -10,11 +10,11 @@
 
 #include "core/allocator.h"
 #include "core/cuda/check.h"
-#include "core/cuda/emulation/machine.h"
 #include "core/cuda_backend.h"
 #include "core/ops.h"
 #include "core/stream.h"
 #include "core/tensor.h"
+#include "tests/emulation/machine.h"
 #include "tests/support/devices.h"
 
 namespace stagecoach {
@@ -99,7 +99,7 @@ TEST_F(CudaErrors, StreamsThatDoNotExist) {
   EXPECT_TRUE(fails_with<Error>({"stream 2 of cuda:0"}, [&] { event.record({kCuda, 2}); }));
 }
 
-// A kernel cannot throw for one element; the loss shows it, and a loss that is no number stops the training.
+// A kernel cannot throw for one element; the loss shows it, and a loss that is NaN stops the training.
 TEST_F(CudaErrors, ALabelThatIsNoClassGivesNoLoss) {
   const Tensor logits = Tensor::zeros({2, 3}, DType::float32, kCuda);
   for (const std::int32_t label : {-1, 3}) {

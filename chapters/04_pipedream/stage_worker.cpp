@@ -1,0 +1,69 @@
+#include "chapters/04_pipedream/stage_worker.h"
+
+#include <algorithm>
+
+#include "chapters/04_pipedream/microbatch_iterator.h"
+#include "chapters/common/open.h"
+#include "chapters/common/pipeline_steps.h"
+#include "core/autograd/grad_mode.h"
+#include "core/ops.h"
+#include "parallel/data_parallel/average_gradients.h"
+#include "parallel/pipeline/delayed_rate.h"
+#include "parallel/schedule/ledger.h"
+
+namespace stagecoach {
+
+StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank) {
+  const int stage = plan.schedule.stage_of(rank.index);
+  const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
+  const auto stages = open_stages(settings, plan, data, rank);
+  const auto layers = joined(stages);
+  return {.settings = settings,
+          .plan = plan,
+          .rank = rank,
+          .stage = stage,
+          .delay = delays[static_cast<std::size_t>(stage)],
+          .replicas = rank.comm.split(stage, rank.index),
+          .layers = layers,
+          .optimizer = open_optimizer(settings, *layers),
+          .pipeline = open_pipeline(settings, plan, stages, rank.comm)};
+}
+
+void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch) {
+  const TrainingSettings& training = worker.settings.training;
+  const std::int64_t batches_before = (epoch.number() - 1) * worker.plan.batches() + batch;
+  worker.optimizer->set_learning_rate(
+      delayed_rate({training.lr, training.lr_warmup, training.lr_discount}, worker.delay, batches_before));
+  worker.optimizer->step();
+  worker.optimizer->zero_grad();
+}
+
+void agree_with_replicas(StageWorker& worker) {
+  require_equal_replicas(worker.layers->named_parameters(), *worker.replicas);
+  for (auto [name, statistics] : worker.layers->named_buffers()) {
+    worker.replicas->broadcast(statistics, 0);
+  }
+}
+
+void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
+  const StreamPlan& plan = worker.plan;
+  const NoGrad no_grad;
+  worker.pipeline.train(false);
+  epoch.start_test();
+  loader.start_epoch(1);
+  MicrobatchIterator microbatches([&] { return loader.next(); }, plan.batch());
+  const auto see_logits = [&](int i, const Tensor&, const Tensor& logits) {
+    count_correct(logits, microbatches.labels(i), epoch.test_sums().correct);
+  };
+  const std::int64_t at_once = std::int64_t{2} * worker.rank.world;  // batches
+  for (std::int64_t first = 0; first < loader.batches(); first += at_once) {
+    const std::vector<std::int64_t> sizes = plan.sizes(std::min(images, (first + at_once) * plan.batch_size), first);
+    worker.pipeline.run(forwards_of(plan.schedule_for(sizes.size())), microbatches.data(sizes, first),
+                        {.see_logits = see_logits});
+    epoch.stop_if_asked();
+  }
+  epoch.add_test_images(images);
+  worker.pipeline.train(true);
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,27 @@
+#pragma once
+/// @file
+/// Working memory of one kernel call, from the device's allocator and so counted in its peak.
+
+#include <cstdint>
+
+#include "core/allocator.h"
+
+namespace stagecoach::cpu {
+
+template <class T>
+class Workspace {
+ public:
+  Workspace(Device device, std::int64_t count)
+      : allocator_(allocator(device)),
+        data_(static_cast<T*>(allocator_.allocate(static_cast<std::size_t>(count) * sizeof(T)))) {}
+  ~Workspace() { allocator_.release(data_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  T* data() const { return data_; }
+
+ private:
+  Allocator& allocator_;
+  T* data_;
+};
+
+}  // namespace stagecoach::cpu

@@ -1,0 +1,78 @@
+/// @file
+/// Images in, correct answers out.
+
+#include "core/kernels/cuda/arguments.h"
+#include "core/kernels/cuda/block_reduce.cuh"
+#include "core/kernels/cuda/fast_divmod.cuh"
+#include "core/kernels/cuda/threads.cuh"
+#include "core/kernels/groups.h"
+
+namespace stagecoach::cuda {
+
+/// pixel * factor + shift is (pixel / 255 - mean) / deviation.
+struct ChannelScale {
+  float factor[3];
+  float shift[3];
+};
+
+__global__ void normalize_kernel(int count, FastDivmod plane, ChannelScale scale, const std::uint8_t* pixels,
+                                 float* out) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int channel = plane.quotient(at) % 3;
+    out[at] = static_cast<float>(pixels[at]) * scale.factor[channel] + scale.shift[channel];
+  }
+}
+
+/// One block: a thread looks at every kThreads-th row.
+template <class T>
+__global__ void count_correct_kernel(int rows, int classes, const T* logits, const std::int32_t* labels,
+                                     std::int32_t* count) {
+  using Reduction = BlockReduction<std::int32_t, kThreads>;
+  STAGECOACH_SHARED(Reduction, reduction);
+  std::int32_t correct = 0;
+  for (int n = static_cast<int>(threadIdx.x); n < rows; n += kThreads) {
+    const T* row = logits + static_cast<long long>(n) * classes;
+    int best = 0;
+    for (int c = 1; c < classes; ++c) {
+      best = row[best] < row[c] ? c : best;
+    }
+    correct += best == labels[n] ? 1 : 0;
+  }
+  correct = reduce_block(reduction, correct, Sum{});
+  if (threadIdx.x == 0) {
+    *count += correct;
+  }
+}
+
+namespace {
+
+void normalize(const Tensor& images, const Normalization& normalization, Tensor& out) {
+  ChannelScale scale;
+  for (std::size_t c = 0; c < 3; ++c) {
+    scale.factor[c] = 1 / (255 * normalization.deviation[c]);
+    scale.shift[c] = -normalization.mean[c] / normalization.deviation[c];
+  }
+  const int count = to_int(images.numel());
+  if (count > 0) {
+    const FastDivmod plane(to_int(images.size(2) * images.size(3)));
+    launch(normalize_kernel, blocks_for(count), kThreads, 0, compute_stream(images.device()), count, plane, scale,
+           images.data<std::uint8_t>(), out.mutable_data<float>());
+  }
+}
+
+void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
+  dispatch_floating(logits.dtype(), "count_correct", [&]<class T>() {
+    launch(count_correct_kernel<T>, 1, kThreads, 0, compute_stream(logits.device()), to_int(logits.size(0)),
+           to_int(logits.size(1)), logits.data<T>(), labels.data<std::int32_t>(), count.mutable_data<std::int32_t>());
+  });
+}
+
+}  // namespace
+
+void add_images(Kernels& table) {
+  table.normalize = normalize;
+  table.count_correct = count_correct;
+}
+
+}  // namespace stagecoach::cuda

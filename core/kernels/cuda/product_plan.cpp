@@ -1,0 +1,57 @@
+#include "core/kernels/cuda/product_plan.h"
+
+#include <algorithm>
+
+#include "core/cuda_backend.h"
+#include "core/kernels/cuda/products.h"
+
+namespace stagecoach::cuda {
+namespace {
+
+constexpr int kMinSplit = 64;   // below, adding the splits costs more than they save
+constexpr int kSplitUnit = 32;  // splits begin at a multiple of every kernel's tile
+constexpr int kMaxSplits = 512;
+
+}  // namespace
+
+BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
+  switch (kernel) {
+    case ProductKernel::plain:
+      return {1, 256};
+    case ProductKernel::tiled:
+      return {kTile, kTile};
+    case ProductKernel::registers:
+      return e.m <= kLowM ? BlockTile{kLowM, 128} : BlockTile{64, 64};
+    case ProductKernel::tensor_cores:
+      return e.m <= 64 ? BlockTile{64, 256} : BlockTile{128, 128};
+  }
+  return {1, 1};
+}
+
+ProductPlan plan_product(ProductKernel kernel, const BlockTile& tile, const ProductExtents& e) {
+  const int blocks = std::max(tile.blocks(e), 1);
+  const int max_splits = std::clamp(e.k / kMinSplit, 1, kMaxSplits);
+  // An SM hides the latency of memory by other blocks: two large ones of the tensor cores fit, and more of the low
+  // tile's small ones.
+  const bool low = kernel == ProductKernel::registers && tile.m == kLowM;
+  const int enough = kTargetBlocks * (kernel == ProductKernel::tensor_cores ? 2 : low ? 4 : 1);
+  const bool whole = kernel == ProductKernel::plain;  // the plain kernel stays plain
+  const int splits = whole ? 1 : std::clamp(enough / blocks, 1, max_splits);
+  const int k_per_split =
+      std::max(kSplitUnit, (e.k / splits + (e.k % splits != 0) + kSplitUnit - 1) / kSplitUnit * kSplitUnit);
+  return {kernel, tile, std::max((e.k + k_per_split - 1) / k_per_split, 1), k_per_split};
+}
+
+ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e) {
+  return plan_product(kernel, block_tile(kernel, e), e);
+}
+
+ProductPlan fastest_plan(const ProductExtents& e, DType dtype, Device device) {
+  if (dtype == DType::float64) {  // which is there for tests
+    return plan_product(ProductKernel::tiled, e);
+  }
+  const bool tensor_cores = e.m > kLowM && uses_tf32(device);
+  return plan_product(tensor_cores ? ProductKernel::tensor_cores : ProductKernel::registers, e);
+}
+
+}  // namespace stagecoach::cuda

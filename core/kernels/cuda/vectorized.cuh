@@ -1,0 +1,46 @@
+#pragma once
+/// @file
+/// Vectorized access: elements side by side that a thread loads or stores at once, with fewer instructions.
+
+#include <cstdint>
+
+#include "core/cuda/device_code.h"
+
+namespace stagecoach::cuda {
+
+template <class T, int kCount>
+struct alignas(kCount * sizeof(T)) Vector {
+  T at[kCount];
+};
+
+template <class T>
+using Vector2 = Vector<T, 2>;
+
+/// Whether an array is aligned for Vector<T, kCount>: a tensor may be a view of another, from anywhere in it.
+template <int kCount, class T>
+__host__ __device__ bool is_aligned(const T* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignof(Vector<T, kCount>) == 0;
+}
+
+/// Calls body<4>() where rows of `count` elements of all arrays are whole vectors of 4, else body<1>().
+template <class Body, class... Arrays>
+void with_vector_width(std::int64_t count, const Body& body, const Arrays*... arrays) {
+  if (count % 4 == 0 && (... && is_aligned<4>(arrays))) {
+    body.template operator()<4>();
+  } else {
+    body.template operator()<1>();
+  }
+}
+
+/// function(inputs…), element by element.
+template <class T, int kCount, class Function, class... Inputs>
+__device__ Vector<T, kCount> map_vector(const Function& function, Inputs... inputs) {
+  Vector<T, kCount> results;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    results.at[i] = function(inputs.at[i]...);
+  }
+  return results;
+}
+
+}  // namespace stagecoach::cuda

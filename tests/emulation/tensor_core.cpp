@@ -1,0 +1,37 @@
+#include "core/cuda/tensor_core.h"
+
+namespace stagecoach::cuda {
+namespace {
+
+/// What a thread holds of the factors.
+struct Held {
+  std::uint32_t a[4];
+  std::uint32_t b[2];
+};
+
+float element_of_a(const Held* warp, int row, int depth) {
+  const Held& holder = warp[row % 8 * 4 + depth % 4];
+  return seen_as_tf32(holder.a[row / 8 + depth / 4 * 2]);
+}
+
+float element_of_b(const Held* warp, int depth, int column) {
+  return seen_as_tf32(warp[column * 4 + depth % 4].b[depth / 4]);
+}
+
+}  // namespace
+
+void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                   std::source_location where) {
+  const Held mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const Held* warp = static_cast<const Held*>(emulation::exchange(&mine, sizeof(mine), where));
+  const int lane = emulation::lane();
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8;
+    const int column = lane % 4 * 2 + i % 2;
+    for (int depth = 0; depth < 8; ++depth) {
+      sums[i] += element_of_a(warp, row, depth) * element_of_b(warp, depth, column);
+    }
+  }
+}
+
+}  // namespace stagecoach::cuda
