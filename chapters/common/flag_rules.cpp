@@ -9,7 +9,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "nn/models.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/launch/nccl.h"
 #include "parallel/pipeline/split.h"
@@ -156,7 +156,7 @@ void require_consistent_sharing(const Settings& s) {
 }  // namespace
 
 void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_given) {
-  const std::optional<Launched>& process = launched();
+  const std::optional<LaunchEnvironment>& process = launch_environment();
   if (!process) {
     s.world.transport = was_given("transport") ? s.world.transport : "thread";
     return;
@@ -195,7 +195,7 @@ void follow_launcher(Settings& s, const Chapter& chapter, const WasGiven& was_gi
 
 void choose_transport(Settings& s, const WasGiven& was_given) {
   const bool on_gpus = parse_device(s.world.device).type == DeviceType::cuda;
-  const bool by_torchrun = launched() && launched()->by == "torchrun";
+  const bool by_torchrun = launch_environment() && launch_environment()->by == "torchrun";
   if (s.world.transport == "nccl" && !on_gpus) {
     throw UsageError(
         fmt::format("--transport nccl with --device {}: NCCL sends what lies on GPUs; give --device cuda, or another "
@@ -205,7 +205,7 @@ void choose_transport(Settings& s, const WasGiven& was_given) {
   if (s.world.transport == "mpi" && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
     s.world.transport = "nccl";
   }
-  if (s.world.transport == "mpi" && by_torchrun && launched()->size == 1 && !was_given("transport")) {
+  if (s.world.transport == "mpi" && by_torchrun && launch_environment()->size == 1 && !was_given("transport")) {
     s.world.transport = "thread";  // one rank talks to nobody
   }
   if (s.world.transport == "mpi" && by_torchrun) {
@@ -213,9 +213,9 @@ void choose_transport(Settings& s, const WasGiven& was_given) {
         "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
   }
   // NCCL's processes meet at MASTER_ADDR, or by MPI. What is missing is told before anything starts.
-  const bool meets_by_mpi =
-      s.world.transport == "mpi" || (s.world.transport == "nccl" && launched() && !master(*launched()));
-  if (meets_by_mpi && launched() && !launched()->has_pmix && !was_given("transport")) {
+  const bool meets_by_mpi = s.world.transport == "mpi" ||
+                            (s.world.transport == "nccl" && launch_environment() && !master(*launch_environment()));
+  if (meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && !was_given("transport")) {
     throw UsageError(
         fmt::format("srun started {} processes, and Open MPI cannot bring them together without PMIx; give srun "
                     "--mpi=pmix (srun --mpi=list says whether there is one), or use mpirun in the job. --transport {} "

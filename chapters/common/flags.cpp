@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "parallel/comm/link.h"
 #include "parallel/data_parallel/compression.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/versions.h"
 
@@ -314,7 +314,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   }
   follow_launcher(settings, chapter, was_given);
   // What is decided without a flag does not come from an older run.
-  const bool launcher_decides = launched() && settings.world.transport != "thread";
+  const bool launcher_decides = launch_environment() && settings.world.transport != "thread";
   const auto is_decided = [&](const std::string& name) {
     return was_given(name) || name == "transport" || (name == "ranks" && launcher_decides);
   };
@@ -334,7 +334,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     }
   }
   require_consistent(chapter, settings);
-  if (settings.run.explain && !speaks()) {
+  if (settings.run.explain && !is_rank_zero()) {
     settings.run.out.clear();  // rank 0's files say it all
   }
   return settings;

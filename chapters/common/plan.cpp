@@ -116,7 +116,7 @@ std::vector<LayerProfile> measure_layers(const Settings& settings, const World& 
   const std::int64_t largest = micro_batch_sizes(batch, settings.training.microbatches)[0];
   auto layers = profile_layers(model, images_shape(settings, largest), Device{world.device});
   Tensor numbers = numbers_of(layers);
-  agree_on(world, numbers);
+  broadcast_from_rank_zero(world, numbers);
   return layers_from(numbers);
 }
 

@@ -11,10 +11,10 @@
 
 namespace stagecoach {
 
-Run::Run(const Settings& settings, Device device) : Run(settings, alone(device, clock_kind(settings))) {}
+Run::Run(const Settings& settings, Device device) : Run(settings, self_communicator(device, clock_kind(settings))) {}
 
-Run::Run(const Settings& settings, std::unique_ptr<Communicator> self) : Run(settings, *self, {}) {
-  self_ = std::move(self);
+Run::Run(const Settings& settings, std::unique_ptr<Communicator> self_comm) : Run(settings, *self_comm, {}) {
+  self_comm_ = std::move(self_comm);
 }
 
 Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
@@ -32,7 +32,7 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
     ignore_broken_pipes();
   }
   if (prints()) {
-    print_header(settings, comm, role.layers);
+    print_header(settings, comm, role.stages);
   }
 }
 

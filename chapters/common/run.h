@@ -58,11 +58,11 @@ class Run {
  private:
   friend class Epoch;
   friend class Epochs;
-  Run(const Settings& settings, std::unique_ptr<Communicator> self);
+  Run(const Settings& settings, std::unique_ptr<Communicator> self_comm);
   bool prints() const { return comm_.rank() == 0; }
 
   Settings settings_;
-  std::unique_ptr<Communicator> self_;  // of a program without ranks
+  std::unique_ptr<Communicator> self_comm_;  // of a program without ranks
   Communicator& comm_;
   RankRole role_;
   RunState state_;

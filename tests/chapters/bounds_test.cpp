@@ -77,7 +77,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"reduce", "tree", "expected one of ordered, native"},
       {"mode", "central", "expected one of buckets, single"},
       {"mesh", "dp=0", "no mesh"},
-      {"split", "5,,5", "layers a stage"},
+      {"split", "5,,5", "layers per stage"},
       {"replicas", "128,1", "at most 128"},
       {"link", "string", "no link"},
       {"device", "tpu", "'tpu' is unknown"},

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/patience.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 namespace {

@@ -86,7 +86,7 @@ class TcpStoreServer::Service {
   TcpStoreHandler handler_;
   std::list<Client> clients_;
   Clock::time_point next_accept_ = Clock::time_point::min();
-  std::vector<pollfd> looks_;  // the end, the listening socket, the clients in their order
+  std::vector<pollfd> queries_;  // the end, the listening socket, the clients in their order
   std::jthread thread_;
 };
 
@@ -104,13 +104,13 @@ void TcpStoreServer::Service::serve() {
   while (wait_for_news()) {
     std::size_t place = 2;
     for (Client& client : clients_) {
-      const bool has_news = looks_[place++].revents != 0;
+      const bool has_news = queries_[place++].revents != 0;
       if (has_news || client.has_more) {
         take_turn(client, has_news);
       }
     }
     remove_gone();
-    if (looks_[1].revents != 0) {
+    if (queries_[1].revents != 0) {
       accept_client();  // one at a time: however many come, the others have their turns in between
     }
     send_away_late();
@@ -123,25 +123,25 @@ void TcpStoreServer::Service::serve() {
 }
 
 bool TcpStoreServer::Service::wait_for_news() {
-  looks_.clear();
-  looks_.push_back({ending_.descriptor(), POLLIN, 0});
-  looks_.push_back({Clock::now() < next_accept_ ? -1 : listening_.descriptor(), POLLIN, 0});
+  queries_.clear();
+  queries_.push_back({ending_.descriptor(), POLLIN, 0});
+  queries_.push_back({Clock::now() < next_accept_ ? -1 : listening_.descriptor(), POLLIN, 0});
   for (const Client& client : clients_) {
     const bool listens = !client.has_more && !client.peer.has_ended() && client.peer.can_answer();
     const int events = (listens ? POLLIN : 0) | (client.peer.has_answers() ? POLLOUT : 0);
-    looks_.push_back({client.peer.descriptor(), static_cast<short>(events), 0});
+    queries_.push_back({client.peer.descriptor(), static_cast<short>(events), 0});
   }
-  if (::poll(looks_.data(), looks_.size(), milliseconds_to_wait()) < 0) {
-    for (pollfd& look : looks_) {
-      look.revents = 0;
+  if (::poll(queries_.data(), queries_.size(), milliseconds_to_wait()) < 0) {
+    for (pollfd& query : queries_) {
+      query.revents = 0;
     }
   }
-  return looks_[0].revents == 0;
+  return queries_[0].revents == 0;
 }
 
 int TcpStoreServer::Service::milliseconds_to_wait() const {
   Clock::time_point next = Clock::time_point::max();
-  if (looks_[1].fd < 0) {
+  if (queries_[1].fd < 0) {
     next = next_accept_;
   }
   for (const Client& client : clients_) {
