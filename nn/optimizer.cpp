@@ -129,14 +129,13 @@ void Adam::set_learning_rate(double rate) {
 
 void Adam::update(std::span<ParameterUpdate> updates) { kernels(device()).adam_step(updates, settings_); }
 
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
+std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum, double weight_decay) {
-  if (name == "sgd") {
+  if (kind == OptimizerKind::sgd) {
     return std::make_unique<Sgd>(
         std::move(parameters),
         SgdSettings{.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay});
   }
-  require(name == "adam", fmt::format("unknown optimizer: expected sgd or adam, got '{}'", name));
   require(momentum == 0, fmt::format("optimizer adam: expected no momentum, got {}", momentum));
   return std::make_unique<Adam>(std::move(parameters),
                                 AdamSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});

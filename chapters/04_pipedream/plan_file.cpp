@@ -76,11 +76,11 @@ void require_model(const Json& json, const std::string& path, const Settings& se
         "for this one with --save-plan",
         path, of, layers.size(), settings.training.model, model.size(), of));
   }
-  if (const auto device = json.at("device").get<std::string>(); device != settings.world.device) {
+  if (const auto device = json.at("device").get<std::string>(); device != settings.world.device.text()) {
     throw UsageError(fmt::format(
         "--plan {}: its layers were measured on {}, the run uses {}; give --device {}, or make another plan "
         "with --save-plan",
-        path, device, settings.world.device, device));
+        path, device, settings.world.device.text(), device));
   }
   const Json& pictures = json.at("microbatch");
   if (!pictures.is_number_integer() || pictures < 1 || pictures > kMaxBatchSize) {
@@ -139,7 +139,7 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
   const Json json{
       {"model", settings.training.model},
       {"microbatch", microbatch_of(settings)},
-      {"device", settings.world.device},
+      {"device", settings.world.device.text()},
       {"layers", layers},
       {"stages", {{"split", plan.stages.split}, {"replicas", plan.stages.replicas}, {"seconds", plan.stages.seconds}}}};
   write_text(path, json.dump(2) + "\n");
@@ -154,7 +154,7 @@ PlanFile read_plan(const std::string& path, const Settings& settings, const Sequ
     for (const Json& layer : json.at("layers")) {
       plan.layers.push_back(layer_of(layer, path));
     }
-    if (settings.pipeline.balance == "plan") {
+    if (settings.pipeline.balance == Balance::plan) {
       plan.stages = stages_in(json.at("stages"), path, settings, model);
     }
     return plan;

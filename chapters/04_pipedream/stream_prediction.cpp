@@ -43,7 +43,7 @@ void print_stages(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  stages    --split {} --replicas {}{}\n  link      {}\n", fmt::join(plan.split, ","),
              fmt::join(plan.replicas(), ","),
              plan.seconds > 0 ? fmt::format(": {:.3f} ms from one micro-batch to the next", 1e3 * plan.seconds) : "",
-             settings.world.link);
+             settings.world.link.text());
 }
 
 /// What was measured of each layer, and which stage it went to.
@@ -79,7 +79,8 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double again = settings.pipeline.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
     const double peak = peaks[r] + again;
-    const double process = peak + optimizer_bytes_per_weight_byte(settings) * weights[s] + received[r] + workspace[s];
+    const double process =
+        peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(
         "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
         "memory "
@@ -97,7 +98,7 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   write_text(folder / run_files::kLedger, to_csv(shown, ledger));
   write_text(folder / run_files::kScheduleFigure,
              draw_versions_svg(shown, simulation, ledger,
-                               fmt::format("Versions of the weights: {}", settings.pipeline.versions),
+                               fmt::format("Versions of the weights: {}", name_of(settings.pipeline.versions)),
                                settings.run.profile ? "s" : "units"));
   fmt::print(
       "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
@@ -151,7 +152,7 @@ std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const Action
 }
 
 void introduce(const Settings& settings, const StreamPlan& plan) {
-  if (settings.pipeline.versions == "none" && settings.pipeline.version_check) {
+  if (settings.pipeline.versions == Versions::none && settings.pipeline.version_check) {
     fmt::print(
         "--versions none writes over weights that backwards still need. The version check will stop the run; "
         "--no-version-check lets it go on, with gradients that are wrong\n");
@@ -174,7 +175,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation epoch = simulate(plan.schedule, costs);
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
-             settings.training.model, settings.pipeline.versions, plan.schedule.microbatches, plan.batch(),
+             settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches, plan.batch(),
              plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {

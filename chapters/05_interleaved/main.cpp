@@ -121,11 +121,10 @@ std::vector<std::string> schedules() {
 }
 
 const Chapter kChapter{
+    .number = 5,
     .program = "ch05_interleaved",
     .title = "Chapter 5: 1F1B and its interleaved form, and every other schedule.",
     .example = "ch05_interleaved --data data/generated --ranks 2 --chunks 2 --microbatches 8 --epochs 5 --out runs/il",
-    .flags = {"microbatches", "ranks", "schedule", "chunks", "group", "split", "balance", "recompute", "receives",
-              "lowered", "clock", "link", "transport", "timeout", "explain"},
     .defaults = {.training = {.microbatches = 4}, .pipeline = {.chunks = 0}, .world = {.ranks = 2}},
     .schedules = schedules(),
 };

@@ -28,7 +28,8 @@ class DataParallel final : public WeightOwner {
   MicroBatchLoader loader(LoaderFor purpose) override {
     const bool trains = purpose == LoaderFor::training;
     const Dataset& data = trains ? train_data_ : test_data_;
-    return {trains ? training_loader(settings_, data, owns()) : test_loader(settings_, data, owns()),
+    return {trains ? training_loader(settings_.training, settings_.world, data, owns())
+                   : test_loader(settings_.training, settings_.world, data, owns()),
             data.size(),
             settings_.training.batch_size,
             1,

@@ -30,8 +30,8 @@ StepCosts measure_step(const Settings& settings, const Topology& topology, const
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
   const auto comm = self_communicator(device, ClockKind::virtual_time);
-  const auto model = open_model(settings, data, device);
-  const auto optimizer = open_optimizer(settings, *model);
+  const auto model = open_model(settings.training, data, device);
+  const auto optimizer = open_optimizer(settings.training, model->named_parameters());
   const NamedTensors parameters = model->named_parameters();
   StepTimes times(*comm, parameters.size());
   bool last = false;
@@ -120,7 +120,7 @@ void print_sweep(StepModel step, const std::string& unit) {
   double best_seconds = 0;
   for (std::size_t cap = 1024; cap <= (std::size_t{64} << 20); cap *= 4) {
     step.caps = {cap, cap};
-    const Timeline timeline = timeline_of("buckets", step);
+    const Timeline timeline = timeline_of(DataParallelMode::buckets, step);
     const auto count = bucket_layout(step.parameters, reverse_order(step.parameters.size()), step.caps).size();
     fmt::print("  {:>12} {:>8} {:>12.6g} {:>7.1f}% {:>7.1f}%\n", cap >> 10, count, timeline.seconds,
                100 * timeline.idle(), 100 * timeline.overlap());
@@ -150,7 +150,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
     table += "\n";
   }
   for (const auto& [mode, timeline] : timelines) {
-    if (mode == settings.data_parallel.mode) {
+    if (mode == name_of(settings.data_parallel.mode)) {
       prediction = {{"step_seconds", timeline.seconds},
                     {"idle", timeline.idle()},
                     {"idle_in_span", timeline.idle()},
@@ -203,7 +203,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
     return print_gradient_sums(settings, topology, data);
   }
   const Device device{topology.world.device};
-  const auto model = open_model(settings, data, device);
+  const auto model = open_model(settings.training, data, device);
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
   const bool measured = settings.run.profile;
@@ -216,16 +216,17 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
 
   fmt::print("One step of {}: {} images on {} ranks, gradients of {:.1f} KiB\n  link      {}\n",
              settings.training.model, settings.training.batch_size, topology.world.ranks, bytes / kKiB,
-             measured ? settings.world.link
+             measured ? settings.world.link.text()
                       : "a ring over all gradients takes 1, of that 0.05 for latency (--profile takes --link)");
-  if (settings.data_parallel.compress != "none") {
-    fmt::print("  compress  {}\n",
-               settings.data_parallel.compress == "half" ? "half the bytes per bucket" : "left out here");
+  if (settings.data_parallel.compress != CompressionKind::none) {
+    fmt::print("  compress  {}\n", settings.data_parallel.compress == CompressionKind::half
+                                       ? "half the bytes per bucket"
+                                       : "left out here");
   }
   print_buckets(step);
   NamedTimelines timelines;
-  for (const std::string& mode : mode_names()) {
-    timelines.emplace_back(mode, timeline_of(mode, step));
+  for (std::size_t i = 0; i < mode_names().size(); ++i) {
+    timelines.emplace_back(mode_names()[i], timeline_of(static_cast<DataParallelMode>(i), step));
   }
   fmt::print("\nTimelines, {}\n{}",
              measured ? "with the times that the model takes here" : "where a forward takes 1 and a backward 2",

@@ -32,7 +32,7 @@ struct Progress {
 /// once, and rank 0 does the rest.
 class Checkpoints {
  public:
-  /// `training` is the settings of the training as text: a checkpoint fits the same training only.
+  /// `training` is the settings of the training as text: a checkpoint fits the same training only (trains_alike).
   Checkpoints(std::filesystem::path folder, std::string training)
       : folder_(std::move(folder)), training_(std::move(training)) {}
 

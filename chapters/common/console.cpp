@@ -14,7 +14,7 @@ namespace stagecoach {
 namespace {
 
 bool ranks_share_cores(const Settings& settings, Communicator& comm) {
-  return settings.world.transport == "thread" && comm.device().type == DeviceType::cpu &&
+  return settings.world.transport == Transport::thread && comm.device().type == DeviceType::cpu &&
          comm.clock().kind() == ClockKind::wall && static_cast<std::size_t>(comm.size()) > usable_cores().size();
 }
 

@@ -11,7 +11,7 @@
 
 namespace stagecoach {
 
-Run::Run(const Settings& settings, Device device) : Run(settings, self_communicator(device, clock_kind(settings))) {}
+Run::Run(const Settings& settings, Device device) : Run(settings, self_communicator(device, settings.world.clock)) {}
 
 Run::Run(const Settings& settings, std::unique_ptr<Communicator> self_comm) : Run(settings, *self_comm, {}) {
   self_comm_ = std::move(self_comm);
@@ -25,7 +25,7 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
       meter_(comm),
       stop_(comm),
       trace_(comm, settings.run.profile) {
-  if (prints() || settings.world.transport != "thread") {
+  if (prints() || settings.world.transport != Transport::thread) {
     catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
   }
   if (!settings.run.out.empty()) {

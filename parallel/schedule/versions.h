@@ -25,7 +25,5 @@ enum class Versions {
 /// "stash", "vertical", "2bw", "flush", "none": in that order.
 const std::vector<std::string>& version_names();
 std::string to_string(Versions versions);
-/// Throws UsageError that lists the names.
-Versions versions_from_text(const std::string& text);
 
 }  // namespace stagecoach

@@ -39,7 +39,7 @@ class RunFolders : public ::testing::Test {
   void SetUp() override {
     model_.add("fc", std::make_shared<Linear>(3, 2));
     model_.materialize(1);
-    optimizer_ = make_optimizer("sgd", model_.named_parameters(), 0.01, 0.9);
+    optimizer_ = make_optimizer(OptimizerKind::sgd, model_.named_parameters(), 0.01, 0.9);
     settings_.program = "ch01_single_device";
     settings_.run.out = out().string();
   }

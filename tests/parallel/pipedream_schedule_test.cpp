@@ -149,7 +149,6 @@ TEST(PipedreamSchedule, RefusesWhatCannotBeAndNamesTheNearestThatCan) {
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({2, 0}, 1, Versions::stash)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({}, 1, Versions::stash)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({1}, 0, Versions::stash)));
-  EXPECT_TRUE(fails_with<UsageError>({"stash, vertical, 2bw, flush, none"}, [] { versions_from_text("both"); }));
 }
 
 TEST(PipedreamSchedule, TakesTheLeastBatchAndNoSmallerOne) {
