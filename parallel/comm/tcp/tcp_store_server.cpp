@@ -30,13 +30,15 @@ namespace stagecoach {
 namespace {
 
 using Client = TcpStoreClient;
-using Clock = Client::Clock;
+using SteadyClock = Client::Clock;
 using State = Client::State;
 
 constexpr int kMaxReports = 20;                                // strangers should not fill a log
 constexpr std::chrono::milliseconds kWithoutDescriptors(100);  // until a connection is tried for again
 
-Clock::duration ticks(TcpStoreLimits::Seconds seconds) { return std::chrono::duration_cast<Clock::duration>(seconds); }
+SteadyClock::duration ticks(TcpStoreLimits::Seconds seconds) {
+  return std::chrono::duration_cast<SteadyClock::duration>(seconds);
+}
 
 }  // namespace
 
@@ -70,7 +72,7 @@ class TcpStoreServer::Service {
   void accept_client();
   bool send_away_oldest_unknown(const char* why);
   /// When the client will have taken too long.
-  std::optional<Clock::time_point> due(const Client& client) const;
+  std::optional<SteadyClock::time_point> due(const Client& client) const;
   void send_away_late();
   void send_away(Client& client, const std::string& why);
   void remove_gone() {
@@ -85,7 +87,7 @@ class TcpStoreServer::Service {
   int reports_ = 0;
   TcpStoreHandler handler_;
   std::list<Client> clients_;
-  Clock::time_point next_accept_ = Clock::time_point::min();
+  SteadyClock::time_point next_accept_ = SteadyClock::time_point::min();
   std::vector<pollfd> queries_;  // the end, the listening socket, the clients in their order
   std::jthread thread_;
 };
@@ -125,7 +127,7 @@ void TcpStoreServer::Service::serve() {
 bool TcpStoreServer::Service::wait_for_news() {
   queries_.clear();
   queries_.push_back({ending_.descriptor(), POLLIN, 0});
-  queries_.push_back({Clock::now() < next_accept_ ? -1 : listening_.descriptor(), POLLIN, 0});
+  queries_.push_back({SteadyClock::now() < next_accept_ ? -1 : listening_.descriptor(), POLLIN, 0});
   for (const Client& client : clients_) {
     const bool listens = !client.has_more && !client.peer.has_ended() && client.peer.can_answer();
     const int events = (listens ? POLLIN : 0) | (client.peer.has_answers() ? POLLOUT : 0);
@@ -140,7 +142,7 @@ bool TcpStoreServer::Service::wait_for_news() {
 }
 
 int TcpStoreServer::Service::milliseconds_to_wait() const {
-  Clock::time_point next = Clock::time_point::max();
+  SteadyClock::time_point next = SteadyClock::time_point::max();
   if (queries_[1].fd < 0) {
     next = next_accept_;
   }
@@ -150,10 +152,10 @@ int TcpStoreServer::Service::milliseconds_to_wait() const {
     }
     next = std::min(next, due(client).value_or(next));
   }
-  if (next == Clock::time_point::max()) {
+  if (next == SteadyClock::time_point::max()) {
     return -1;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - SteadyClock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, std::numeric_limits<int>::max()));
 }
 
@@ -174,7 +176,7 @@ void TcpStoreServer::Service::accept_client() {
   if (socket.descriptor() < 0) {
     const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (lacks_room && !send_away_oldest_unknown("no descriptors are left for more connections")) {
-      next_accept_ = Clock::now() + kWithoutDescriptors;
+      next_accept_ = SteadyClock::now() + kWithoutDescriptors;
     }
     return;
   }
@@ -198,7 +200,7 @@ bool TcpStoreServer::Service::send_away_oldest_unknown(const char* why) {
   return true;
 }
 
-std::optional<Clock::time_point> TcpStoreServer::Service::due(const Client& client) const {
+std::optional<SteadyClock::time_point> TcpStoreServer::Service::due(const Client& client) const {
   if (client.state == State::unknown) {
     return client.came + ticks(limits_.handshake);
   }
@@ -207,7 +209,7 @@ std::optional<Clock::time_point> TcpStoreServer::Service::due(const Client& clie
 }
 
 void TcpStoreServer::Service::send_away_late() {
-  const auto now = Clock::now();
+  const auto now = SteadyClock::now();
   for (Client& client : clients_) {
     if (!client.is_gone && now > due(client).value_or(now)) {
       send_away(client, client.state == State::unknown
