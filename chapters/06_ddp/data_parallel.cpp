@@ -15,8 +15,9 @@ namespace {
 
 enum Tag : int { kImages, kLogits, kGradient };
 
-/// The owner alone loads data, knows the loss, and steps. For each batch it sends every other rank the weights and a
-/// part of the images, gets logits back, sends their gradients, and gets the sum of the weights' gradients.
+/// Only the owner loads data, computes the loss, and updates the weights. For each batch it sends every other rank the
+/// weights and a part of the images, gets logits back, sends their gradients, and gets the sum of the weights'
+/// gradients.
 class DataParallel final : public WeightOwner {
  public:
   explicit DataParallel(const Context& context)
@@ -61,7 +62,7 @@ class DataParallel final : public WeightOwner {
     if (owns()) {
       return Replica::evaluate(epoch, batches);
     }
-    for ([[maybe_unused]] const MicroBatches& batch : epoch.test(batches)) {  // the owner alone has the data
+    for ([[maybe_unused]] const MicroBatches& batch : epoch.test(batches)) {  // only the owner has the data
     }
   }
 

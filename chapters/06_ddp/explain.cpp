@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kKiB = 1024;
 
-/// What a rank's part of a step takes here, by the time of its own thread.
+/// Measures what a rank's part of a step takes here, by the time of its own thread.
 StepCosts measure_step(const Settings& settings, const Topology& topology, const Dataset& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
@@ -69,7 +69,7 @@ StepCosts measure_step(const Settings& settings, const Topology& topology, const
   return times.mean();
 }
 
-/// A forward takes 1 and a backward 2; gradients come evenly, the last parameter's first.
+/// A forward takes 1 and a backward 2; gradients become ready at even intervals, the last parameter's first.
 StepCosts unit_costs_of(const NamedTensors& parameters) {
   StepCosts costs{.forward = 1, .backward = 2};
   const auto count = static_cast<double>(parameters.size());
@@ -79,7 +79,7 @@ StepCosts unit_costs_of(const NamedTensors& parameters) {
   return costs;
 }
 
-/// A ring over the gradients takes 1; of that 0.05 however small they are.
+/// A ring all-reduce of the gradients takes 1, of which 0.05 for latency.
 Link unit_link(int ranks, double bytes) {
   if (ranks == 1) {
     return {};
@@ -101,7 +101,7 @@ void print_buckets(const StepModel& step) {
   }
 }
 
-/// How all ranks can sum `bytes`, and what that costs.
+/// Prints how `bytes` can be reduced over all ranks, and what that costs.
 void print_reductions(const Link& link, int p, double bytes, const std::string& unit) {
   const double rounds = tree_broadcast_seconds({.latency = 1}, p, 0);
   fmt::print("\nOne sum of {:.1f} KiB over {} ranks\n  {:<12} {:>24} {:>28} {:>12}\n", bytes / kKiB, p, "as a",
@@ -133,7 +133,7 @@ void print_sweep(StepModel step, const std::string& unit) {
     }
   }
   if (step.link == Link{}) {
-    fmt::print("  all alike: messages take no time here; --clock virtual --link ethernet100 lets them\n");
+    fmt::print("  all the same: messages take no time here; --clock virtual --link ethernet100 changes that\n");
   } else {
     fmt::print("  best: {} KiB\n", best / kKiB);
   }
@@ -195,7 +195,8 @@ void print_gradient_sums(const Settings& settings, const Topology& topology, con
 void explain_modes(const Settings& settings, const Topology& topology, const Dataset& data) {
   if (topology.pipeline) {
     fmt::print(
-        "{} pipelines of {} ranks, each for its part of a batch; a stage's gradients are summed when its last backward "
+        "{} pipelines of {} ranks, each for its shard of a batch; a stage's gradients are summed when its last "
+        "backward "
         "is done\n",
         topology.mesh.data, topology.mesh.pipeline);
     explain(topology.of_pipeline, *topology.pipeline);
@@ -219,7 +220,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
                       : "a ring over all gradients takes 1, of that 0.05 for latency (--profile takes --link)");
   if (settings.data_parallel.compress != "none") {
     fmt::print("  compress  {}\n",
-               settings.data_parallel.compress == "half" ? "half the bytes a bucket" : "left out here");
+               settings.data_parallel.compress == "half" ? "half the bytes per bucket" : "left out here");
   }
   print_buckets(step);
   NamedTimelines timelines;

@@ -15,7 +15,7 @@
 
 namespace stagecoach {
 
-/// Where a run stands: what is done, and the sums of the epoch in progress.
+/// The progress of a run: what is done, and the sums of the epoch in progress.
 struct Progress {
   std::int64_t epoch = 1;  ///< the one in progress
   std::int64_t step = 0;   ///< steps of it that are done

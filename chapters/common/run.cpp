@@ -13,8 +13,8 @@ namespace stagecoach {
 
 Run::Run(const Settings& settings, Device device) : Run(settings, self_communicator(device, clock_kind(settings))) {}
 
-Run::Run(const Settings& settings, std::unique_ptr<Communicator> self_comm) : Run(settings, *self_comm, {}) {
-  self_comm_ = std::move(self_comm);
+Run::Run(const Settings& settings, std::unique_ptr<Communicator> self) : Run(settings, *self, {}) {
+  self_ = std::move(self);
 }
 
 Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)

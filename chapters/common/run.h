@@ -52,17 +52,17 @@ class Run {
   void restore(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
   /// At the end of the trace `predict` returns what to show beside it in trace.json. All ranks call it together.
   void predict_by(StepTrace::Predict predict) { trace_.predict_by(std::move(predict)); }
-  /// The epochs that are left to train.
+  /// The epochs that are left to train; after the last one prints where the results are.
   Epochs epochs();
 
  private:
   friend class Epoch;
   friend class Epochs;
-  Run(const Settings& settings, std::unique_ptr<Communicator> self_comm);
+  Run(const Settings& settings, std::unique_ptr<Communicator> self);
   bool prints() const { return comm_.rank() == 0; }
 
   Settings settings_;
-  std::unique_ptr<Communicator> self_comm_;  // of a program without ranks
+  std::unique_ptr<Communicator> self_;  // of a program without ranks
   Communicator& comm_;
   RankRole role_;
   RunState state_;
@@ -102,7 +102,7 @@ class Epoch {
   // The parts of train() and test(), for a pipeline that does not drain after each batch (chapter 4).
   std::int64_t number() const { return run_.meter_.progress().epoch; }  ///< from 1
   std::int64_t steps_done() const { return run_.meter_.progress().step; }
-  /// Starts the loader where the epoch stands.
+  /// Starts the loader at the first batch that is left.
   template <class AnyLoader>
   void start_training(AnyLoader& loader);
   /// The loader's next batch, or nothing after the last; a wait for it counts as idle time.

@@ -10,7 +10,10 @@
 namespace stagecoach {
 namespace {
 
-constexpr double kMostBlocks = 16;
+// With measured times the shortest bar may be tiny. To show its label would stretch all others, and the overview is
+// lost.
+constexpr double kMostBlocks = 32;
+constexpr double kMostUnevenBlocks = 6;
 
 /// How time becomes columns.
 struct Layout {
@@ -58,7 +61,9 @@ Layout layout_of(const TimelineChart& chart, int columns) {
   const double all_columns = chart.length / shortest * cell;
   const double block = cell <= columns ? std::floor(columns / cell) * cell : columns;
   const double blocks = std::ceil(all_columns / block - 1e-9);
-  return blocks <= kMostBlocks ? Layout{cell / shortest, static_cast<int>(block), static_cast<int>(blocks)} : one_block;
+  return blocks <= (is_even ? kMostBlocks : kMostUnevenBlocks)
+             ? Layout{cell / shortest, static_cast<int>(block), static_cast<int>(blocks)}
+             : one_block;
 }
 
 /// Writes the label into the first part of the bar, as blocks cut it, that has room for it.

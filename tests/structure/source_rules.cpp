@@ -24,7 +24,7 @@ const std::map<std::string, std::set<std::string>> kFloors{
 };
 
 /// The folders of parallel/, from the top down: what each may include of the others. Communicators of a transport stand
-/// on what all communicators share; schedules on nothing; only the launch knows every transport.
+/// on what all communicators share; schedules only on drawing; only the launch knows every transport.
 const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"drawing", {}},
     {"comm", {}},

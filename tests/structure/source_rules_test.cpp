@@ -45,7 +45,6 @@ TEST_F(SourceRules, PassOnASoundProject) {
   EXPECT_EQ(unlisted_sources(root_), Lines{});
   EXPECT_EQ(foreign_random_numbers(root_), Lines{});
   EXPECT_EQ(missing_algorithm_includes(root_), Lines{});
-  EXPECT_EQ(kernels_that_do_not_wait(root_), Lines{});
   EXPECT_EQ(dead_links(root_), Lines{});
 }
 
