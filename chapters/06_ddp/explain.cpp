@@ -172,7 +172,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
 /// What the gradient sums of a step carry, by a ring over the pipelines.
 void print_gradient_sums(const Settings& settings, const Topology& topology, const Dataset& data) {
   const Plan& plan = *topology.pipeline;
-  const auto numbers = parameter_costs(*make_model_of(settings, data));
+  const auto numbers = parameter_costs(*make_model_of(settings.training, data));
   std::vector<double> gradient_bytes;
   auto layer = numbers.begin();
   for (const int layers : plan.split) {

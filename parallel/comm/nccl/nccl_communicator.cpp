@@ -75,18 +75,27 @@ void NcclCommunicator::serve() {
   });
 }
 
-NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Way way, const Tensor& tensor, int peer,
-                                                  int tag) {
+template <class Call>
+auto NcclCommunicator::begin(const Call& call, const ErrorContext& context) {
   try {
-    return {tensor, tensor.bytes() > 0 ? backend_->start({way, tensor, peer, tag}) : nullptr};
+    return call();
   } catch (const BackendError& error) {
     broken_ = true;
     backend_->abort();
-    const bool comes_in = way == PointToPointBackend::Move::Way::in;
-    throw CommError(fmt::format(
-        "{}: {}", with_type(doing(comes_in ? "receive" : "send", comes_in ? "from" : "to", peer, tag), type_of(tensor)),
-        error.what()));
+    throw CommError(fmt::format("{}: {}", context(), error.what()));
   }
+}
+
+NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Way way, const Tensor& tensor, int peer,
+                                                  int tag) {
+  if (tensor.bytes() == 0) {
+    return {tensor};
+  }
+  const bool is_receive = way == PointToPointBackend::Move::Way::in;
+  const auto context = [&] {
+    return with_type(doing(is_receive ? "receive" : "send", is_receive ? "from" : "to", peer, tag), type_of(tensor));
+  };
+  return {tensor, begin([&] { return backend_->start({way, tensor, peer, tag}); }, context)};
 }
 
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
@@ -201,13 +210,15 @@ void NcclCommunicator::exchange(const char* operation, const Tensor& like, Excha
   if (moves.empty()) {
     return synchronize({device(), Stream::kCompute});
   }
-  const auto transfer = backend_->exchange(std::move(moves));
-  wait([&] { return transfer->is_done(); }, [&] { return with_type(doing(operation), type_of(like)); });
+  const auto context = [&] { return with_type(doing(operation), type_of(like)); };
+  const auto transfer = begin([&] { return backend_->exchange(std::move(moves)); }, context);
+  wait([&] { return transfer->is_done(); }, context);
 }
 
 bool NcclCommunicator::sum_natively(Tensor& tensor) {
-  const auto transfer = backend_->all_reduce(tensor);
-  wait([&] { return transfer->is_done(); }, [&] { return with_type(doing("all_reduce"), type_of(tensor)); });
+  const auto context = [&] { return with_type(doing("all_reduce"), type_of(tensor)); };
+  const auto transfer = begin([&] { return backend_->all_reduce(tensor); }, context);
+  wait([&] { return transfer->is_done(); }, context);
   return true;
 }
 
