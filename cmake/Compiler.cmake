@@ -37,7 +37,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # CMake's -O3 unrolls and vectorises the elementwise loops; results stay those of IEEE arithmetic (no -ffast-math).
   stagecoach_compile_options(-fno-math-errno -fno-trapping-math)
   # For AMD's processors GCC fuses a multiplication and an addition in some loops and not in others. The same sum would
-  # then have other bytes in a tile of another size, so it shall fuse in all.
+  # then have other bytes in a tile of another size, so it must fuse in all.
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(--param=avoid-fma-max-bits=0 STAGECOACH_CAN_ALWAYS_FUSE)
   if(STAGECOACH_CAN_ALWAYS_FUSE)
