@@ -32,7 +32,7 @@ std::int64_t Shape::operator[](int dim) const { return extents_[static_cast<std:
 Shape Shape::with(int dim, std::int64_t extent) const {
   Shape changed = *this;
   changed.extents_[static_cast<std::size_t>(checked(dim))] = extent;
-  return Shape(changed.begin(), dims_);  // checked anew
+  return Shape(changed.begin(), dims_);  // checked again
 }
 
 std::int64_t Shape::numel() const {

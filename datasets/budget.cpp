@@ -12,7 +12,7 @@ Budget::Share Budget::take(std::int64_t amount) {
   return Share(*this, amount);
 }
 
-void Budget::give_back(std::int64_t amount) {
+void Budget::release(std::int64_t amount) {
   {
     const std::lock_guard lock(mutex_);
     left_ += amount;

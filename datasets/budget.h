@@ -18,7 +18,7 @@ class Budget {
   class Share {
    public:
     Share(Budget& budget, std::int64_t amount) : budget_(budget), amount_(amount) {}
-    ~Share() { budget_.give_back(amount_); }
+    ~Share() { budget_.release(amount_); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
@@ -31,7 +31,7 @@ class Budget {
   [[nodiscard]] Share take(std::int64_t amount);
 
  private:
-  void give_back(std::int64_t amount);
+  void release(std::int64_t amount);
 
   const std::int64_t total_;
   std::int64_t left_;

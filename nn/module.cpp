@@ -32,7 +32,7 @@ Tensor Init::make(const Shape& shape, DType dtype, std::uint64_t seed, const std
 
 void Module::materialize(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
   // Asked before anything is allocated, so that a refusal changes nothing.
-  STAGECOACH_CHECK(!has_memory(), "module: a part of '{}' has memory already; make a new model to start anew", prefix);
+  STAGECOACH_CHECK(!has_memory(), "module: a part of '{}' has memory already; make a new model instead", prefix);
   allocate(seed, device, dtype, prefix);
 }
 

@@ -87,7 +87,7 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
 
 /// What each rank does. Which layers it holds is in the plan.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
+  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);
   const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch

@@ -149,6 +149,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   }
   Run run(settings, rank.comm,
           {.layers = plan.layers,
+           .stages = plan.stages_text(),
            .replica_of = plan.first_rank(plan.schedule.stage_of(rank.index)),
            .loss_rank = plan.last_rank(),
            .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});

@@ -9,7 +9,7 @@
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "core/error.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/partition.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
@@ -108,7 +108,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.profile = std::move(measured.layers);
   place_layers(plan, settings.training, *model);
   plan.averaging = averaging_seconds(plan, *model);
-  if (!settings.pipeline.save_plan.empty() && speaks()) {
+  if (!settings.pipeline.save_plan.empty() && is_rank_zero()) {
     save_plan(settings.pipeline.save_plan, settings, *model, {plan.profile, std::move(stages)});
   }
   return plan;

@@ -82,7 +82,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
     const double process =
         peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(
-        "  rank {} (stage {}): a version {:.3f}, a micro-batch {:.3f}, at most {:.3f} in all; predicted resident "
+        "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
         "memory "
         "{:.3f}\n",
         r, s, weights[s] / kMiB, activations[s] / kMiB, peak / kMiB, process / kMiB);
@@ -190,9 +190,9 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);
-  fmt::print("  activations     {} micro-batches at most, a rank\n", fmt::join(epoch.peak_activations, ", "));
-  fmt::print("  versions        {} at most, a rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
-  fmt::print("  delays          {} updates at most, a stage\n",
+  fmt::print("  activations     {} micro-batches at most, rank by rank\n", fmt::join(epoch.peak_activations, ", "));
+  fmt::print("  versions        {} at most, rank by rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
+  fmt::print("  delays          {} updates at most, stage by stage\n",
              fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
   print_messages(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
   if (measured) {

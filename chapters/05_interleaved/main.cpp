@@ -72,7 +72,7 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
 
 /// What each rank does: as in chapter 3.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
+  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
   const auto stages = open_stages(settings.training, plan, data.train, rank);  // several where there are chunks
   const auto layers = joined(stages);                                          // as one module, for the optimizer

@@ -51,7 +51,7 @@ class DataParallel final : public WeightOwner {
       update_with(gradients);
     }
     times_.end_step();
-    std::erase_if(sent_, [](const PendingSend& send) { return send.taken(); });
+    std::erase_if(sent_, [](const PendingSend& send) { return send.completed(); });
   }
 
   Prediction finish_epoch(std::int64_t steps) override {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <numeric>
 
 #include "chapters/06_ddp/step_model.h"
 #include "chapters/common/micro_batches.h"
@@ -16,6 +17,8 @@
 #include "core/printable.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
+#include "parallel/pipeline/split.h"
+#include "parallel/schedule/traffic.h"
 
 namespace stagecoach {
 namespace {
@@ -26,7 +29,7 @@ constexpr double kKiB = 1024;
 StepCosts measure_step(const Settings& settings, const Topology& topology, const Dataset& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
-  const auto comm = alone(device, ClockKind::virtual_time);
+  const auto comm = self_communicator(device, ClockKind::virtual_time);
   const auto model = open_model(settings.training, data, device);
   const auto optimizer = open_optimizer(settings.training, model->named_parameters());
   const NamedTensors parameters = model->named_parameters();
@@ -166,6 +169,27 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
   fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));
 }
 
+/// What the gradient sums of a step carry, by a ring over the pipelines.
+void print_gradient_sums(const Settings& settings, const Topology& topology, const Dataset& data) {
+  const Plan& plan = *topology.pipeline;
+  const auto numbers = parameter_costs(*make_model_of(settings.training, data));
+  std::vector<double> gradient_bytes;
+  auto layer = numbers.begin();
+  for (const int layers : plan.split) {
+    gradient_bytes.push_back(std::accumulate(layer, layer + layers, 0.0) * sizeof(float));
+    layer += layers;
+  }
+  constexpr double kMiB = 1 << 20;
+  const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // of the gradients that a rank sends
+  fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
+             topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
+  const auto ranks = reduction_traffic(plan.schedule, gradient_bytes);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    fmt::print("  {:<12} {:>9} {:>11.3f} {:>11.3f}\n", r, ranks[r].reductions, ranks[r].bytes / kMiB,
+               share * ranks[r].bytes / kMiB);
+  }
+}
+
 }  // namespace
 
 void explain_modes(const Settings& settings, const Topology& topology, const Dataset& data) {
@@ -175,7 +199,8 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
         "backward "
         "is done\n",
         topology.mesh.data, topology.mesh.pipeline);
-    return explain(topology.of_pipeline, *topology.pipeline);
+    explain(topology.of_pipeline, *topology.pipeline);
+    return print_gradient_sums(settings, topology, data);
   }
   const Device device{topology.world.device};
   const auto model = open_model(settings.training, data, device);

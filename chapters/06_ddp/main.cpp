@@ -42,12 +42,12 @@ class SingleAllReduce final : public Replica {
 /// rank sums it over the ranks while the backward goes on.
 class AllReducePerParameter final : public Replica {
  public:
-  explicit AllReducePerParameter(const Context& context) : Replica(context), background_(rank_.comm) {
+  explicit AllReducePerParameter(const Context& context) : Replica(context), comm_thread_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
         if (last_) {
           times_.gradient_came(i);
-          pending_.push_back(background_.run(
+          pending_.push_back(comm_thread_.run(
               "all_reduce", [sum = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(sum); }));
         }
       });
@@ -57,8 +57,8 @@ class AllReducePerParameter final : public Replica {
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     forward_backward(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
 
-    std::vector<Background::Span> spans;
-    for (const Background::Pending& reduction : pending_) {
+    std::vector<CommThread::Span> spans;
+    for (const CommThread::Pending& reduction : pending_) {
       spans.push_back(reduction.wait());
     }
     pending_.clear();
@@ -68,8 +68,8 @@ class AllReducePerParameter final : public Replica {
 
  private:
   bool last_ = false;  // in the step's last backward, whose gradients are complete
-  std::vector<Background::Pending> pending_;
-  Background background_;
+  std::vector<CommThread::Pending> pending_;
+  CommThread comm_thread_;
 };
 
 /// 3. One all-reduce per bucket of gradients that become ready one after the other, as in DistributedDataParallel. The

@@ -48,7 +48,7 @@ class Pipelines final : public Strategy {
     return micro_batch_loader(settings_, *topology_.pipeline, data, rank_, purpose, shard_);
   }
 
-  void broadcast_weights() override { start_alike(*layers_, mesh_.data()); }
+  void broadcast_weights() override { broadcast_module(*layers_, mesh_.data()); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);

@@ -42,7 +42,7 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
           shard};
 }
 
-void Replica::broadcast_weights() { start_alike(*model_, rank_.comm); }
+void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
                                const std::function<void(bool last, const Tensor& loss)>& before_backward) {

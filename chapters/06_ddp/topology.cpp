@@ -39,8 +39,10 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
     topology.pipeline = make_plan(of_one, data, settings.pipeline.schedule);
     topology.pipeline->schedule = with_reductions(topology.pipeline->schedule);
     topology.layers = topology.pipeline->layers;
+    topology.stages = topology.pipeline->stages_text() + " of each pipeline";
     return topology;
   }
+  topology.stages = stages_text({model->size()}, contiguous_placement({topology.mesh.data}));
   for (int i = 0; i < model->size(); ++i) {
     topology.layers.emplace_back(model->name(i), 0);
   }
@@ -51,6 +53,7 @@ RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
   const auto mode = settings.data_parallel.mode;
   const bool rank_0_owns = mode == DataParallelMode::central || mode == DataParallelMode::replicate;
   return {.layers = topology.layers,
+          .stages = topology.stages,
           .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
           .shard = topology.shard_of(rank).index,
           .splits_losses = true};

@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "nn/models.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 #include "parallel/launch/nccl.h"
 #include "parallel/schedule/pipedream.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -197,7 +197,7 @@ void require_consistent_world(const WorldSettings& world, const Chapter& chapter
 }  // namespace
 
 void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGiven& was_given) {
-  const std::optional<Launched>& process = launched();
+  const std::optional<LaunchEnvironment>& process = launch_environment();
   if (!process) {
     world.transport = was_given("transport") ? world.transport : Transport::thread;
     return;
@@ -237,7 +237,7 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
 
 void choose_transport(WorldSettings& world, const WasGiven& was_given) {
   const bool on_gpus = world.device->type == DeviceType::cuda;
-  const bool by_torchrun = launched() && launched()->by == "torchrun";
+  const bool by_torchrun = launch_environment() && launch_environment()->by == "torchrun";
   if (world.transport == Transport::nccl && !on_gpus) {
     throw UsageError(
         fmt::format("--transport nccl with --device {}: NCCL sends what is on GPUs; give --device cuda, or another "
@@ -247,7 +247,7 @@ void choose_transport(WorldSettings& world, const WasGiven& was_given) {
   if (world.transport == Transport::mpi && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
     world.transport = Transport::nccl;
   }
-  if (world.transport == Transport::mpi && by_torchrun && launched()->size == 1 && !was_given("transport")) {
+  if (world.transport == Transport::mpi && by_torchrun && launch_environment()->size == 1 && !was_given("transport")) {
     world.transport = Transport::thread;  // one rank talks to nobody
   }
   if (world.transport == Transport::mpi && by_torchrun) {
@@ -256,8 +256,9 @@ void choose_transport(WorldSettings& world, const WasGiven& was_given) {
   }
   // NCCL's processes meet at MASTER_ADDR, or by MPI. What is missing is told before anything starts.
   const bool meets_by_mpi =
-      world.transport == Transport::mpi || (world.transport == Transport::nccl && launched() && !master(*launched()));
-  if (meets_by_mpi && launched() && !launched()->has_pmix && !was_given("transport")) {
+      world.transport == Transport::mpi ||
+      (world.transport == Transport::nccl && launch_environment() && !master(*launch_environment()));
+  if (meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && !was_given("transport")) {
     throw UsageError(
         fmt::format("srun started {} processes, and Open MPI cannot bring them together without PMIx; give srun "
                     "--mpi=pmix (srun --mpi=list says whether there is one), or use mpirun in the job. --transport {} "

@@ -12,7 +12,7 @@
 #include "chapters/common/flag_table.h"
 #include "chapters/common/run_folder.h"
 #include "core/error.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 #include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
@@ -175,7 +175,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   }
   follow_launcher(settings.world, chapter, was_given);
   // What is decided without a flag does not come from an older run.
-  const bool launcher_decides = launched() && settings.world.transport != Transport::thread;
+  const bool launcher_decides = launch_environment() && settings.world.transport != Transport::thread;
   const auto is_decided = [&](const std::string& name) {
     return was_given(name) || name == "transport" || (name == "ranks" && launcher_decides);
   };
@@ -193,7 +193,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
                     changed, settings.run.resume));
   }
   require_consistent(chapter, settings);
-  if (settings.run.explain && !speaks()) {
+  if (settings.run.explain && !is_rank_zero()) {
     settings.run.out.clear();  // rank 0's files say it all
   }
   return settings;

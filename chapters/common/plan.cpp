@@ -109,7 +109,7 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
   const std::int64_t largest = micro_batch_sizes(batch, training.microbatches)[0];
   auto layers = profile_layers(model, images_shape(training, largest), Device{world.device});
   Tensor numbers = numbers_of(layers);
-  agree_on(world, numbers);
+  broadcast_from_rank_zero(world, numbers);
   return layers_from(numbers);
 }
 

@@ -28,6 +28,7 @@ struct Plan {
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
   std::vector<std::string> notes;     ///< what there is to say about the schedule: sentences, without a full stop
 
+  std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }
   int first_rank(int stage) const { return schedule.stage_to_rank[static_cast<std::size_t>(stage)]; }
   /// The rank of the last stage.

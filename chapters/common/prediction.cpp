@@ -149,7 +149,7 @@ void explain(const Settings& settings, const Plan& plan) {
       "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
       "first and last action\n",
       100 * simulation.idle, theory(settings, plan), 100 * simulation.idle_in_span);
-  fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
+  fmt::print("  activations     {} (stage, micro-batch) pairs at most, rank by rank\n",
              fmt::join(simulation.peak_activations, ", "));
   if (const auto found = measured ? find_bottleneck(plan.schedule, costs) : std::nullopt) {
     fmt::print("  bottleneck      rank {}, with stage {}: it works {:.3f} ms, {:.2f} times the mean{}\n", found->rank,

@@ -14,7 +14,7 @@
 
 #include "core/tensor.h"
 #include "nn/named_tensors.h"
-#include "parallel/comm/background.h"
+#include "parallel/comm/comm_thread.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
@@ -44,7 +44,7 @@ struct Bucket {
 };
 
 /// Replaces a bucket's values by their sum over all ranks of `comm`, or by an approximation of it. All ranks get the
-/// same bytes. It runs on the thread of Background, not on the rank's own.
+/// same bytes. It runs on the thread of CommThread, not on the rank's own.
 using ReduceBucket = std::function<void(Bucket& bucket, Communicator& comm)>;
 
 /// The buckets of one rank. All ranks make theirs alike and fill them in any order.
@@ -66,13 +66,13 @@ class Buckets {
   /// Whether a bucket has left and was not waited for.
   bool is_reducing() const { return !launched_.empty(); }
   /// Waits for all sums. Returns from when to when each bucket was reduced: from full, or the end of the one before.
-  std::vector<Background::Span> wait();
+  std::vector<CommThread::Span> wait();
   /// The view that holds the parameter's gradient, and after wait() its sum.
   Tensor gradient(std::size_t parameter) const;
 
   const std::vector<Bucket>& all() const { return buckets_; }
   /// The thread on which buckets are reduced.
-  Background& background() { return background_; }
+  CommThread& comm_thread() { return comm_thread_; }
 
  private:
   /// Where a parameter's gradient is.
@@ -89,8 +89,8 @@ class Buckets {
   std::vector<Slot> slots_;  // one per parameter
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> missing_;           // gradients that are not ready, one number per bucket
-  std::vector<Background::Pending> launched_;  // one per bucket that has left, in their order
-  Background background_;                      // ends first: its thread works on buckets
+  std::vector<CommThread::Pending> launched_;  // one per bucket that has left, in their order
+  CommThread comm_thread_;                     // ends first: its thread works on buckets
 };
 
 }  // namespace stagecoach

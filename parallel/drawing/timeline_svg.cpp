@@ -8,7 +8,7 @@ namespace stagecoach {
 namespace {
 
 constexpr double kWidth = 960;
-constexpr double kWidest = 6000;
+constexpr double kWidestTimeline = 6000;
 constexpr double kRight = 14;
 constexpr double kTop = 50;  // below the title and the legend
 constexpr double kGap = 3;   // between rows
@@ -25,7 +25,7 @@ double plot_width(const TimelineChart& chart, double left) {
       }
     }
   }
-  return std::min(width, kWidest);
+  return std::min(width, kWidestTimeline);
 }
 
 void draw_legend(Svg& svg, const TimelineChart& chart) {

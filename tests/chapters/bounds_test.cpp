@@ -89,7 +89,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"compress", "zip", "expected one of none, half, powersgd, got 'zip'"},
       {"optimizer", "rmsprop", "expected one of sgd, adam, got 'rmsprop'"},
       {"mesh", "dp=0", "no mesh"},
-      {"split", "5,,5", "layers a stage"},
+      {"split", "5,,5", "layers per stage"},
       {"replicas", "128,1", "at most 128"},
       {"link", "string", "no link"},
       {"device", "tpu", "'tpu' is unknown"},

@@ -361,7 +361,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kGpipe, {"--smoke", "--split", "5,6"}, {"5,6", "deals out 11 layers", "has 12"});
   expect_refused(kGpipe, {"--smoke", "--split", "4,4,4"}, {"4,4,4", "3 stages", "need 2"});
   expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link pcie4", "--clock virtual"});
-  expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is no link", "ethernet100"});
+  expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is not a link", "ethernet100"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--threads", "2"}), {"--threads 2", "one core"});
   expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout", "got '0'"});
   expect_refused(kGpipe, with({"--schedule", "1f1b"}), {"1f1b", "gpipe, by-hand", "ch03_gpipe"});

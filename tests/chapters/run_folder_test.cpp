@@ -85,7 +85,7 @@ class RunFolders : public ::testing::Test {
   Settings settings_;
 
  private:
-  std::unique_ptr<Communicator> comm_ = alone(Device{});
+  std::unique_ptr<Communicator> comm_ = self_communicator(Device{});
   Sequential model_;
   std::unique_ptr<Optimizer> optimizer_;
 };

@@ -87,7 +87,7 @@ class TwoPartBackward : public ::testing::TestWithParam<Stage> {
 
   Tensor forward(const Tensor& x) { return GetParam().forward(x, parameters_); }
 
-  /// The gradients of the parameters, which then start anew.
+  /// The gradients of the parameters, which are then reset.
   std::vector<Tensor> take_gradients() {
     std::vector<Tensor> taken;
     for (Tensor& parameter : parameters_) {

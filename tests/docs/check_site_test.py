@@ -74,9 +74,6 @@ class CheckSite(unittest.TestCase):
         self.finds("there is no such place", '<a href="#gone">a</a>')
         self.finds("there is no such place", '<a href="page.html#gone">a</a>')
 
-    def test_excluded_folders(self):
-        self.finds("is no interface", "", title="tests/emulation/block.h File Reference")
-
     def project(self, chapter, front):
         self.write("README.md", "# Stagecoach\n")
         self.write("docs/mainpage.md", "# Stagecoach\n[One](../chapters/01/README.md)\n")

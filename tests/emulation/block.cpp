@@ -222,7 +222,7 @@ void Runner::check_same_place(const Workers& waiting) {
   }
 }
 
-/// Threads that still wait will never go on, so their fibers are made anew for the next block.
+/// Threads that still wait will never go on, so the next block gets new fibers.
 void Runner::abandon() {
   workers_.clear();
   std::rethrow_exception(std::exchange(failure_, nullptr));

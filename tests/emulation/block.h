@@ -7,7 +7,7 @@
 /// - shared memory begins as bytes 0xff (a float read before it is written is NaN), in a heap block of its own
 ///   (the address sanitizer finds an index outside it);
 /// - without a barrier between them a thread's write and another's read are a whole pass apart, and the order of the
-///   threads is turned from block to block, so the results are wrong.
+///   threads is reversed from block to block, so the results are wrong.
 ///
 /// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call for tensor cores.
 ///

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes golden_convnet.safetensors: ten training steps of the convnet as PyTorch computes them in float64.
 
-Needs torch and safetensors; run it only to make the file anew: python3 tests/nn/golden_convnet.py
+Needs torch and safetensors; run it only to make the file again: python3 tests/nn/golden_convnet.py
 golden_test.cpp repeats the steps without PyTorch and compares. Contents (float64 unless said otherwise):
   weights/<parameter>        the weights before the first step, float32
   gradients/<parameter>      the gradients of the first step, rounded to float32

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "core/autograd/backward.h"
-#include "tests/emulation/machine.h"
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
+#include "tests/emulation/machine.h"
 #include "tests/support/devices.h"
 
 namespace stagecoach {

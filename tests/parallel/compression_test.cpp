@@ -365,7 +365,7 @@ TEST(CompressionNames, AreKnown) {
 }
 
 TEST(PowerSgd, AParameterKeepsItsShape) {
-  const auto here = alone({});
+  const auto here = self_communicator({});
   const ReduceBucket hook = power_sgd(1);
   Bucket bucket = bucket_of({{"w", Tensor::full({4, 5}, 1)}}, {});
   hook(bucket, *here);

@@ -265,7 +265,7 @@ Trained in_a_pipeline(const Training& training) {
   return result;
 }
 
-std::string words(const Training& training) {
+std::string context(const Training& training) {
   return fmt::format("{} on {}, {} micro-batches, {} a batch, {}", to_string(training.versions),
                      fmt::join(training.replicas, ","), training.microbatches, training.batch,
                      training.optimizer == OptimizerKind::sgd ? "sgd" : "adam");
@@ -283,7 +283,7 @@ void expect_equal(const Trained& a, const Trained& b, const std::string& what) {
 }
 
 void expect_equals_the_oracle(const Training& training) {
-  expect_equal(in_a_pipeline(training), sequentially(training), words(training));
+  expect_equal(in_a_pipeline(training), sequentially(training), context(training));
 }
 
 std::vector<int> straight(int p) { return std::vector<int>(static_cast<std::size_t>(p), 1); }

@@ -41,7 +41,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
 /// "core" of "core/autograd/node.h"
 std::string top_folder(const std::string& path) { return path.substr(0, path.find('/')); }
 
-/// "comm/tcp" of "parallel/comm/tcp/mail.h"
+/// "comm/tcp" of "parallel/comm/tcp/control_channel.h"
 std::string parallel_folder(const std::string& path) {
   return fs::path(path).parent_path().lexically_relative("parallel").generic_string();
 }

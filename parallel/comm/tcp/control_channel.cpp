@@ -1,4 +1,4 @@
-#include "parallel/comm/tcp/mail.h"
+#include "parallel/comm/tcp/control_channel.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -6,21 +6,21 @@
 #include <utility>
 
 #include "core/start_thread.h"
-#include "parallel/comm/patience.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr const char* kFailed = "failed";  // the key of bad news
-constexpr std::chrono::microseconds kRest(100);
+constexpr std::chrono::microseconds kBackOff(100);
 constexpr std::chrono::milliseconds kYielding(1);  // what GPUs do is often over by then
 
-std::string letter(const std::string& key, const std::string& text) { return key + '\n' + text; }
+std::string message(const std::string& key, const std::string& text) { return key + '\n' + text; }
 
 }  // namespace
 
-Mail::Mail(const TcpStoreAddress& address, const std::string& name, int rank, int size,
-           std::chrono::duration<double> timeout)
+ControlChannel::ControlChannel(const TcpStoreAddress& address, const std::string& name, int rank, int size,
+                               std::chrono::duration<double> timeout)
     : name_(name),
       rank_(rank),
       size_(size),
@@ -29,13 +29,13 @@ Mail::Mail(const TcpStoreAddress& address, const std::string& name, int rank, in
       in_(address, "rank 0's store", timeout) {
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) {
-      out_.push_when_lost(queue_of(r), letter(kFailed, fmt::format("the process of rank {} has died", rank_)));
+      out_.push_when_lost(queue_of(r), message(kFailed, fmt::format("the process of rank {} has died", rank_)));
     }
   }
   listener_ = start_thread("the thread that listens to other ranks", [this] { listen(); });
 }
 
-Mail::~Mail() {
+ControlChannel::~ControlChannel() {
   ending_ = true;
   try {
     out_.leave();
@@ -44,20 +44,20 @@ Mail::~Mail() {
   in_.shut_down();
 }
 
-std::string Mail::queue_of(int rank) const { return fmt::format("mail/{}/{}", name_, rank); }
+std::string ControlChannel::queue_of(int rank) const { return fmt::format("control/{}/{}", name_, rank); }
 
-void Mail::listen() {
+void ControlChannel::listen() {
   try {
     for (;;) {
-      const std::string letter = in_.pop(queue_of(rank_));
-      const auto end = letter.find('\n');
-      const std::string key = letter.substr(0, end);
+      const std::string message = in_.pop(queue_of(rank_));
+      const auto end = message.find('\n');
+      const std::string key = message.substr(0, end);
       if (key == kFailed) {
-        note_failure(letter.substr(end + 1));
+        note_failure(message.substr(end + 1));
         continue;
       }
       const std::lock_guard lock(mutex_);
-      letters_[key].push_back(letter.substr(end + 1));
+      messages_[key].push_back(message.substr(end + 1));
       came_.notify_all();
     }
   } catch (const std::exception& error) {  // also of memory that ran out
@@ -67,40 +67,40 @@ void Mail::listen() {
   }
 }
 
-void Mail::post(int to, const std::string& key, const std::string& text) {
+void ControlChannel::post(int to, const std::string& key, const std::string& text) {
   const std::lock_guard lock(posting_);
-  out_.push(queue_of(to), letter(key, text));
+  out_.push(queue_of(to), message(key, text));
 }
 
-std::optional<std::string> Mail::take(const std::string& key) {
+std::optional<std::string> ControlChannel::take(const std::string& key) {
   const std::lock_guard lock(mutex_);
-  const auto found = letters_.find(key);
-  if (found == letters_.end()) {
+  const auto found = messages_.find(key);
+  if (found == messages_.end()) {
     return std::nullopt;
   }
   std::string text = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) {
-    letters_.erase(found);
+    messages_.erase(found);
   }
   return text;
 }
 
-void Mail::fail(const std::string& why) {
+void ControlChannel::fail(const std::string& why) {
   const std::string who = fmt::format("rank {} has failed ({})", rank_, why);
   note_failure(who);
   try {
     const std::lock_guard lock(posting_);
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) {
-        out_.push(queue_of(r), letter(kFailed, who));
+        out_.push(queue_of(r), message(kFailed, who));
       }
     }
   } catch (const CommError&) {  // then the others lose the store too
   }
 }
 
-void Mail::note_failure(const std::string& who) {
+void ControlChannel::note_failure(const std::string& who) {
   const std::lock_guard lock(mutex_);
   if (failure_.empty()) {
     failure_ = who;
@@ -109,34 +109,34 @@ void Mail::note_failure(const std::string& who) {
   came_.notify_all();
 }
 
-std::string Mail::failure() const {
+std::string ControlChannel::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
-void Mail::rest() {
+void ControlChannel::back_off() {
   std::unique_lock lock(mutex_);
-  came_.wait_for(lock, kRest);
+  came_.wait_for(lock, kBackOff);
 }
 
-MailWait::MailWait(Mail& mail, std::stop_token stop, Words doing)
-    : mail_(mail), stop_(std::move(stop)), doing_(std::move(doing)), began_(std::chrono::steady_clock::now()) {}
+ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext doing)
+    : control_(control), stop_(std::move(stop)), doing_(std::move(doing)), began_(std::chrono::steady_clock::now()) {}
 
-void MailWait::look() {
-  if (mail_.has_failed()) {
-    throw stopped(doing_(), mail_.failure());
+void ControlWait::poll() {
+  if (control_.has_failed()) {
+    throw stopped(doing_(), control_.failure());
   }
   if (stop_.stop_requested()) {
-    throw given_up(doing_());
+    throw aborted(doing_());
   }
   const auto waited = std::chrono::steady_clock::now() - began_;
-  if (waited > mail_.timeout()) {
-    throw no_answer(doing_(), mail_.timeout());
+  if (waited > control_.timeout()) {
+    throw no_answer(doing_(), control_.timeout());
   }
   if (waited < kYielding) {
     ::sched_yield();
   } else {
-    mail_.rest();
+    control_.back_off();
   }
 }
 

@@ -1,4 +1,4 @@
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ int number_from(const char* name, const char* text) {
   const auto [stop, error] = std::from_chars(text, end, number);
   if (error != std::errc{} || stop != end || number < 0) {
     throw UsageError(
-        fmt::format("the environment says {}={}, which is no number of a process; unset it, or start with "
+        fmt::format("the environment says {}={}, which is not a number of a process; unset it, or start with "
                     "mpirun, srun or torchrun",
                     name, text));
   }
@@ -51,7 +51,7 @@ bool is_port_torchruns(Environment get) {
 
 }  // namespace
 
-std::optional<Launched> launched_in(Environment get) {
+std::optional<LaunchEnvironment> launched_in(Environment get) {
   // torchrun may have been started by another launcher, whose variables its processes have too.
   const bool by_torchrun = get("TORCHELASTIC_RUN_ID") != nullptr;
   for (const Names& names : kLaunchers) {
@@ -63,25 +63,26 @@ std::optional<Launched> launched_in(Environment get) {
     if (rank == nullptr || size == nullptr) {
       continue;
     }
-    Launched launched{number_from(names.rank, rank), number_from(names.size, size), names.by};
+    LaunchEnvironment launched{number_from(names.rank, rank), number_from(names.size, size), names.by};
     const char* local_rank = get(names.local_rank);
     launched.local_rank = local_rank == nullptr ? launched.rank : number_from(names.local_rank, local_rank);
     launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
     if (launched.rank >= launched.size) {
-      throw UsageError(fmt::format("the environment says {}={} and {}={}: there is no such rank", names.rank,
-                                   launched.rank, names.size, launched.size));
+      throw UsageError(
+          fmt::format("the environment says {}={} and {}={}: expected a rank below the number of processes", names.rank,
+                      launched.rank, names.size, launched.size));
     }
     return launched;
   }
   return std::nullopt;
 }
 
-const std::optional<Launched>& launched() {
-  static const std::optional<Launched> found = launched_in(from_this_process);
+const std::optional<LaunchEnvironment>& launch_environment() {
+  static const std::optional<LaunchEnvironment> found = launched_in(from_this_process);
   return found;
 }
 
-std::optional<TcpAddress> master_in(const Launched& process, Environment get) {
+std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environment get) {
   const char* host = get("MASTER_ADDR");
   const char* port = get("MASTER_PORT");
   if (host == nullptr && port == nullptr && process.by != "torchrun") {
@@ -98,13 +99,13 @@ std::optional<TcpAddress> master_in(const Launched& process, Environment get) {
   const auto [stop, error] = std::from_chars(port, end, number);
   const int last = 65535 - (is_port_torchruns(get) ? 1 : 0);
   if (error != std::errc{} || stop != end || number < 1 || number > last) {
-    throw UsageError(fmt::format("MASTER_PORT={} is no port; give a number from 1 to {}", port, last));
+    throw UsageError(fmt::format("MASTER_PORT={} is not a port: expected a number from 1 to {}", port, last));
   }
   return TcpAddress{host, is_port_torchruns(get) ? number + 1 : number};
 }
 
-std::optional<TcpAddress> master(const Launched& process) { return master_in(process, from_this_process); }
+std::optional<TcpAddress> master(const LaunchEnvironment& process) { return master_in(process, from_this_process); }
 
-bool speaks() { return !launched() || launched()->rank == 0; }
+bool is_rank_zero() { return !launch_environment() || launch_environment()->rank == 0; }
 
 }  // namespace stagecoach

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What the ranks of a world tell each other beside their tensors: short texts, and the news that a rank has failed.
-/// They go over a TcpStore; between two ranks they arrive in the order in which they were posted.
+/// The messages of the ranks of a world besides their tensors: short texts, and the news that a rank has failed. They
+/// go over a TcpStore; between two ranks they arrive in the order in which they were posted.
 
 #include <atomic>
 #include <chrono>
@@ -20,16 +20,17 @@
 namespace stagecoach {
 
 /// One rank's. All threads of the rank may use it.
-class Mail {
+class ControlChannel {
  public:
-  /// Rank `rank` of `size`, at the store that is served at `address`. Mails of another `name` do not meet this one's.
+  /// Rank `rank` of `size`, at the store that is served at `address`. Messages of channels of another
+  /// `name` are kept apart.
   /// If this process dies, the others hear of it. Throws CommError when nobody answers there within `timeout`, which is
-  /// for all waits that follow, and UsageError when it is not let in, or the rank has a mail of this name already.
-  Mail(const TcpStoreAddress& address, const std::string& name, int rank, int size,
-       std::chrono::duration<double> timeout);
-  ~Mail();
-  Mail(const Mail&) = delete;
-  Mail& operator=(const Mail&) = delete;
+  /// for all waits that follow, and UsageError when it is not let in, or the rank has a channel of this name already.
+  ControlChannel(const TcpStoreAddress& address, const std::string& name, int rank, int size,
+                 std::chrono::duration<double> timeout);
+  ~ControlChannel();
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
 
   std::chrono::duration<double> timeout() const { return timeout_; }
   /// `key` has no line end. Does not wait.
@@ -44,7 +45,7 @@ class Mail {
   bool has_failed() const { return has_failed_; }
 
   /// Returns when something comes, or after a moment.
-  void rest();
+  void back_off();
 
  private:
   void listen();
@@ -63,25 +64,25 @@ class Mail {
   std::atomic<bool> ending_ = false;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable came_;
-  std::map<std::string, std::deque<std::string>> letters_;
+  std::map<std::string, std::deque<std::string>> messages_;
   std::string failure_;
   std::jthread listener_;
 };
 
 /// One wait for other ranks.
-class MailWait {
+class ControlWait {
  public:
-  using Words = std::function<std::string()>;
+  using ErrorContext = std::function<std::string()>;
   /// `doing` is what errors begin with; a request to `stop` ends the wait.
-  MailWait(Mail& mail, std::stop_token stop, Words doing);
+  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext doing);
   /// What is waited for is not there yet: returns after a moment. Throws CommError after the timeout, when a rank has
-  /// failed, and when this one has given up.
-  void look();
+  /// failed, and when this one has aborted.
+  void poll();
 
  private:
-  Mail& mail_;
+  ControlChannel& control_;
   std::stop_token stop_;
-  Words doing_;
+  ErrorContext doing_;
   std::chrono::steady_clock::time_point began_;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// A wire between threads, for tests of what runs over NCCL without a GPU. It is as strict as a wire may be: nothing is
-/// kept on the way, so a transfer goes on only when both its ranks have it at the head of a channel, and both ends of a
-/// message must have given it the same tag.
+/// A backend between threads, for tests of what runs over NCCL without a GPU. It is as strict as a backend may be:
+/// nothing is kept on the way, so a transfer goes on only when both its ranks have it at the head of a channel, and
+/// both ends of a message must have given it the same tag.
 
 #include <algorithm>
 #include <cstring>
@@ -18,18 +18,18 @@
 #include <vector>
 
 #include "parallel/comm/ordered_sum.h"
-#include "parallel/comm/wire.h"
+#include "parallel/comm/point_to_point_backend.h"
 
 namespace stagecoach::test {
 
-/// What the ends of all wires of a world share.
+/// What the ends of all backends of a world share.
 class TestHub {
  public:
   /// From one rank to another; or, for what all ranks do, of nobody.
   using Channel = std::pair<int, int>;
   static constexpr Channel kAll{-1, -1};
   struct Transfer {
-    std::vector<Wire::Move> moves;
+    std::vector<PointToPointBackend::Move> moves;
     std::vector<bool> done;
     Tensor sum;  // that is to be replaced by the sum over all ranks; or undefined
     bool is_done() const { return !sum.defined() && std::count(done.begin(), done.end(), false) == 0; }
@@ -72,17 +72,17 @@ class TestHub {
   static bool advance(Queues& queues, int from, Transfer& sending) {
     bool moved = false;
     for (std::size_t i = 0; i < sending.moves.size(); ++i) {
-      const Wire::Move& out = sending.moves[i];
+      const PointToPointBackend::Move& out = sending.moves[i];
       auto& other = queues[out.peer];
-      if (sending.done[i] || out.way == Wire::Move::Way::in || other.empty()) {
+      if (sending.done[i] || out.way == PointToPointBackend::Move::Way::in || other.empty()) {
         continue;
       }
       Transfer& receiving = *other.front();
       for (std::size_t j = 0; j < receiving.moves.size(); ++j) {
-        Wire::Move& in = receiving.moves[j];
-        if (!receiving.done[j] && in.way == Wire::Move::Way::in && in.peer == from) {
+        PointToPointBackend::Move& in = receiving.moves[j];
+        if (!receiving.done[j] && in.way == PointToPointBackend::Move::Way::in && in.peer == from) {
           if (in.tensor.bytes() != out.tensor.bytes() || in.tag != out.tag) {
-            throw WireError("test wire: a tensor of another size or tag");
+            throw BackendError("test backend: a tensor of another size or tag");
           }
           std::memcpy(in.tensor.raw_mutable_data(), out.tensor.raw_data(), in.tensor.bytes());
           sending.done[i] = receiving.done[j] = moved = true;
@@ -115,9 +115,9 @@ class TestHub {
   }
 };
 
-class TestWire final : public Wire {
+class TestBackend final : public PointToPointBackend {
  public:
-  TestWire(std::shared_ptr<TestHub> hub, std::string group, int rank, int size)
+  TestBackend(std::shared_ptr<TestHub> hub, std::string group, int rank, int size)
       : hub_(std::move(hub)), group_(std::move(group)), rank_(rank), size_(size) {
     const std::lock_guard lock(hub_->mutex);
     this->group().size = size;
@@ -171,7 +171,7 @@ class TestWire final : public Wire {
     }
   }
 
-  std::unique_ptr<Wire> split(int colour, int key, const Look& look) override {
+  std::unique_ptr<PointToPointBackend> split(int colour, int key, const Poll& poll) override {
     const std::size_t number = splits_++;
     {
       const std::lock_guard lock(hub_->mutex);
@@ -183,7 +183,7 @@ class TestWire final : public Wire {
       return group().splits[number];
     };
     while (came().size() < static_cast<std::size_t>(size_)) {
-      look();
+      poll();
     }
     int rank = 0;
     int size = 0;
@@ -193,8 +193,8 @@ class TestWire final : public Wire {
         rank += std::tie(choice.key, choice.rank) < std::tie(key, rank_) ? 1 : 0;
       }
     }
-    return std::make_unique<TestWire>(hub_, group_ + "." + std::to_string(number) + ":" + std::to_string(colour), rank,
-                                      size);
+    return std::make_unique<TestBackend>(hub_, group_ + "." + std::to_string(number) + ":" + std::to_string(colour),
+                                         rank, size);
   }
 
   void abort() noexcept override {

@@ -1,4 +1,4 @@
-#include "parallel/comm/nccl/nccl_wire.h"
+#include "parallel/comm/nccl/nccl_backend.h"
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ class NcclChannel {
   NcclChannel(Device device, Connect connect) : NcclChannel(device, NcclComm()) { connect_ = std::move(connect); }
 
   NcclComm& comm() { return comm_; }
-  std::shared_ptr<Wire::Transfer> start(Calls calls, std::vector<Tensor> tensors) {
+  std::shared_ptr<PointToPointBackend::Transfer> start(Calls calls, std::vector<Tensor> tensors) {
     last_ = std::make_shared<Transfer>(*this, std::move(calls), std::move(tensors));
     queue_.push_back(last_);
     advance();
@@ -63,7 +63,7 @@ class NcclChannel {
   /// Gives to NCCL what waits, as far as NCCL is not busy: to connect two ranks lasts until both have begun.
   void advance() {
     if (has_ended_) {
-      throw WireError("NCCL: the communicator was ended before");
+      throw BackendError("NCCL: the communicator was ended before");
     }
     cuda::select(device_);
     if (!comm_.exists() && !queue_.empty()) {
@@ -84,7 +84,7 @@ class NcclChannel {
   }
 
  private:
-  class Transfer final : public Wire::Transfer {
+  class Transfer final : public PointToPointBackend::Transfer {
    public:
     Transfer(NcclChannel& channel, Calls calls, std::vector<Tensor> tensors)
         : channel_(channel), calls_(std::move(calls)), tensors_(std::move(tensors)) {
@@ -138,15 +138,15 @@ bool NcclChannel::Transfer::is_done() {
       static_cast<void>(cudaGetLastError());         // the next launch would take it for its own error
       static_cast<void>(channel_.comm_.is_ready());  // throws when another rank is lost
     } else {
-      throw WireError(fmt::format("the GPU fails: {} ({})", cudaGetErrorString(state), cudaGetErrorName(state)));
+      throw BackendError(fmt::format("the GPU fails: {} ({})", cudaGetErrorString(state), cudaGetErrorName(state)));
     }
   }
   return state_ == State::done;
 }
 
-class NcclWire final : public Wire {
+class NcclBackend final : public PointToPointBackend {
  public:
-  NcclWire(Device device, NcclComm comm) : device_(device), all_(device, std::move(comm)) {}
+  NcclBackend(Device device, NcclComm comm) : device_(device), all_(device, std::move(comm)) {}
 
   void introduce_by(Introductions introductions) override { introductions_ = std::move(introductions); }
 
@@ -178,17 +178,17 @@ class NcclWire final : public Wire {
     }
   }
 
-  std::unique_ptr<Wire> split(int colour, int key, const Look& look) override {
+  std::unique_ptr<PointToPointBackend> split(int colour, int key, const Poll& poll) override {
     cuda::select(device_);
     while (!all_.is_idle()) {
-      look();
+      poll();
     }
     const NcclComm& parent = all_.comm();
     NcclComm part("ncclCommSplit", &parent, [&](ncclComm_t* into, ncclConfig_t* settings) {
       return ncclCommSplit(parent.raw(), colour, key, into, settings);
     });
-    wait_for_comm(part, look);
-    return std::make_unique<NcclWire>(device_, std::move(part));
+    wait_for_comm(part, poll);
+    return std::make_unique<NcclBackend>(device_, std::move(part));
   }
 
   void abort() noexcept override {
@@ -271,11 +271,12 @@ std::string new_nccl_id() {
   return {id.internal, sizeof(id.internal)};
 }
 
-std::unique_ptr<Wire> make_nccl_wire(Device device, const std::string& id, int rank, int size, const Wire::Look& look) {
+std::unique_ptr<PointToPointBackend> make_nccl_backend(Device device, const std::string& id, int rank, int size,
+                                                       const PointToPointBackend::Poll& poll) {
   cuda::select(device);
   NcclComm comm = init_nccl_comm(id, rank, size);
-  wait_for_comm(comm, look);
-  return std::make_unique<NcclWire>(device, std::move(comm));
+  wait_for_comm(comm, poll);
+  return std::make_unique<NcclBackend>(device, std::move(comm));
 }
 
 std::string gpu_name(Device device) {

@@ -16,16 +16,16 @@
 namespace stagecoach {
 
 /// Runs jobs one after another, in the order in which they were given. All ranks of the group give the same jobs in the
-/// same order: then operations of all meet as they should, whenever each rank comes to them. On a GPU its kernels run
-/// on the device's compute stream, behind what was given to that before.
-class Background {
+/// same order: then collectives match, whenever each rank reaches them. On a GPU its kernels run on the
+/// device's compute stream, after what was given to that before.
+class CommThread {
  public:
   /// From when to when, by the rank's clock.
   struct Span {
     double begin = 0;
     double end = 0;
   };
-  /// A job that was given. It must not outlive its Background.
+  /// A job that was given. It must not outlive its CommThread.
   class Pending {
    public:
     /// Returns when the job has ended, and enters it in the trace; meanwhile the second thread has the rank's core.
@@ -33,19 +33,19 @@ class Background {
     Span wait() const;
 
    private:
-    friend class Background;
+    friend class CommThread;
     struct Job;
-    Pending(Background& background, std::shared_ptr<Job> job) : background_(&background), job_(std::move(job)) {}
-    Background* background_;
+    Pending(CommThread& comm_thread, std::shared_ptr<Job> job) : comm_thread_(&comm_thread), job_(std::move(job)) {}
+    CommThread* comm_thread_;
     std::shared_ptr<Job> job_;
   };
 
   /// All ranks of `comm` make one together. `comm` must outlive it.
-  explicit Background(Communicator& comm);
-  /// Gives up what has not ended.
-  ~Background();
-  Background(const Background&) = delete;
-  Background& operator=(const Background&) = delete;
+  explicit CommThread(Communicator& comm);
+  /// Aborts what has not ended.
+  ~CommThread();
+  CommThread(const CommThread&) = delete;
+  CommThread& operator=(const CommThread&) = delete;
 
   /// `job` gets a communicator of the group for itself. Tensors that it uses belong to it until it has ended. `name` (a
   /// string literal) is its name in the trace, on a track beside the rank's, and in errors.

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How a rank waits for others, whatever they talk by, and what it says when it has waited in vain.
+/// How a rank waits for others, over any transport, and the errors of waits that fail.
 
 #include <atomic>
 #include <chrono>
@@ -11,18 +11,18 @@
 
 namespace stagecoach {
 
-/// A thread that polls keeps its core for a while: to be woken takes longer than most waits. That is for ranks with a
-/// core each.
-enum class Waits { sleeping, polling };
+/// A thread that polls keeps its core for a while, since to be woken takes longer than most waits. That is for worlds
+/// with one core per rank.
+enum class WaitMode { sleeping, polling };
 inline constexpr std::chrono::milliseconds kLongestPoll(20);
 
 /// How a thread waits, and what ends its waits besides what it waits for.
-struct Patience {
-  Waits waits = Waits::sleeping;
+struct WaitPolicy {
+  WaitMode mode = WaitMode::sleeping;
   std::stop_token stop = {};
-  std::atomic<bool> has_core = true;  ///< or another thread of the rank computes on it
+  std::atomic<bool> may_spin = true;  ///< false: another thread of the rank computes on it
 
-  bool polls() const { return waits == Waits::polling && has_core; }
+  bool polls() const { return mode == WaitMode::polling && may_spin; }
 };
 
 /// When a wait of `timeout` that begins now ends. The clock counts nanoseconds, and ends after 292 years: a longer
@@ -32,8 +32,8 @@ std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<doubl
 // Errors of waits; `doing` names the rank and its call.
 /// `who` has failed, and how: "rank 2 has failed (…)".
 CommError stopped(const std::string& doing, const std::string& who);
-/// The rank itself waits no longer.
-CommError given_up(const std::string& doing);
+/// The rank itself has aborted the wait.
+CommError aborted(const std::string& doing);
 CommError no_answer(const std::string& doing, std::chrono::duration<double> timeout);
 
 }  // namespace stagecoach

@@ -1,4 +1,4 @@
-#include "parallel/comm/background.h"
+#include "parallel/comm/comm_thread.h"
 
 #include <utility>
 
@@ -10,7 +10,7 @@
 
 namespace stagecoach {
 
-struct Background::Pending::Job {
+struct CommThread::Pending::Job {
   const char* name = nullptr;
   std::function<void(Communicator&)> work = nullptr;
   Activity::Work given_in = {};  // what the rank was working on
@@ -30,14 +30,14 @@ struct Background::Pending::Job {
   }
 };
 
-Background::Span Background::Pending::wait() const {
-  Waiting waiting(background_->comm_.clock());
-  background_->own_->lend_core(true);  // the rank does not need it now
+CommThread::Span CommThread::Pending::wait() const {
+  Waiting waiting(comm_thread_->comm_.clock());
+  comm_thread_->own_->set_spinning(true);  // the rank does not need it now
   {
     std::unique_lock lock(job_->mutex);
     job_->changed.wait(lock, [this] { return job_->ended; });  // each of the job's own waits has a deadline
   }
-  background_->own_->lend_core(false);
+  comm_thread_->own_->set_spinning(false);
   if (job_->failure != nullptr) {
     std::rethrow_exception(job_->failure);
   }
@@ -46,7 +46,7 @@ Background::Span Background::Pending::wait() const {
   return job_->span;
 }
 
-Background::Background(Communicator& comm) : comm_(comm) {
+CommThread::CommThread(Communicator& comm) : comm_(comm) {
   const Waiting waiting(comm.clock());  // a GPU's clock lets one thread compute at a time
   std::unique_lock lock(mutex_);
   thread_ = start_thread("the thread for communication", [this] {
@@ -72,8 +72,8 @@ Background::Background(Communicator& comm) : comm_(comm) {
   }
 }
 
-Background::~Background() {
-  own_->abandon();
+CommThread::~CommThread() {
+  own_->abort();
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -83,7 +83,7 @@ Background::~Background() {
   thread_.join();
 }
 
-Background::Pending Background::run(const char* name, std::function<void(Communicator&)> job) {
+CommThread::Pending CommThread::run(const char* name, std::function<void(Communicator&)> job) {
   auto given = std::make_shared<Pending::Job>();
   given->name = name;
   given->work = std::move(job);
@@ -96,7 +96,7 @@ Background::Pending Background::run(const char* name, std::function<void(Communi
 }
 
 /// Null at the end.
-std::shared_ptr<Background::Pending::Job> Background::next(Clock& clock) {
+std::shared_ptr<CommThread::Pending::Job> CommThread::next(Clock& clock) {
   Waiting waiting(clock);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
@@ -109,7 +109,7 @@ std::shared_ptr<Background::Pending::Job> Background::next(Clock& clock) {
   return job;
 }
 
-void Background::work(Communicator& comm) {
+void CommThread::work(Communicator& comm) {
   const NoGrad no_grad;
   const SingleThreaded single;  // the threads of the device are the rank's own
   while (const auto job = next(comm.clock())) {

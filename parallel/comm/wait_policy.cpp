@@ -1,4 +1,4 @@
-#include "parallel/comm/patience.h"
+#include "parallel/comm/wait_policy.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ CommError stopped(const std::string& doing, const std::string& who) {
   return CommError(fmt::format("{}: stopped, as {}", doing, who));
 }
 
-CommError given_up(const std::string& doing) { return CommError(fmt::format("{}: given up by this rank", doing)); }
+CommError aborted(const std::string& doing) { return CommError(fmt::format("{}: aborted by this rank", doing)); }
 
 CommError no_answer(const std::string& doing, std::chrono::duration<double> timeout) {
   return CommError(

@@ -1,6 +1,6 @@
 // What launchers leave in the environment, and where processes meet by it.
 
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ const char* get(const char* name) {
   return found == variables.end() ? nullptr : found->second.c_str();
 }
 
-std::optional<Launched> launched_with(const Variables& all) {
+std::optional<LaunchEnvironment> launched_with(const Variables& all) {
   variables = all;
   return launched_in(get);
 }
@@ -38,7 +38,7 @@ std::optional<TcpAddress> master_with(const char* by, const Variables& all) {
   return master_in({0, 2, by}, get);
 }
 
-void expect_launched(const Variables& all, const Launched& wanted) {
+void expect_launched(const Variables& all, const LaunchEnvironment& wanted) {
   const auto found = launched_with(all);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->rank, wanted.rank);
@@ -47,7 +47,7 @@ void expect_launched(const Variables& all, const Launched& wanted) {
   EXPECT_EQ(found->local_rank, wanted.local_rank);
 }
 
-TEST(Launched, ByEachLauncher) {
+TEST(LaunchEnvironment, ByEachLauncher) {
   EXPECT_FALSE(launched_with({}).has_value());
   expect_launched({{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
                   {5, 8, "mpirun", 1});
@@ -59,7 +59,7 @@ TEST(Launched, ByEachLauncher) {
   EXPECT_FALSE(launched_with({{"RANK", "0"}}).has_value());
 }
 
-TEST(Launched, InAnotherLaunchersJob) {
+TEST(LaunchEnvironment, InAnotherLaunchersJob) {
   expect_launched({{"SLURM_PROCID", "0"},
                    {"SLURM_STEP_NUM_TASKS", "1"},
                    {"OMPI_COMM_WORLD_RANK", "1"},
@@ -75,7 +75,7 @@ TEST(Launched, InAnotherLaunchersJob) {
                   {1, 2, "torchrun", 1});
 }
 
-TEST(Launched, BySrunWithPmixOrWithout) {
+TEST(LaunchEnvironment, BySrunWithPmixOrWithout) {
   const Variables without{{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}};
   EXPECT_FALSE(launched_with(without)->has_pmix);
   Variables with = without;
@@ -84,18 +84,18 @@ TEST(Launched, BySrunWithPmixOrWithout) {
   EXPECT_TRUE(launched_with({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})->has_pmix);
 }
 
-TEST(Launched, RefusesWhatIsNoRank) {
-  const auto refuses = [](std::initializer_list<const char*> words, const Variables& all) {
-    EXPECT_TRUE(fails_with<UsageError>(words, [&] { launched_with(all); }));
+TEST(LaunchEnvironment, RefusesWhatIsNoRank) {
+  const auto refuses = [](std::initializer_list<const char*> context, const Variables& all) {
+    EXPECT_TRUE(fails_with<UsageError>(context, [&] { launched_with(all); }));
   };
-  refuses({"RANK=4", "WORLD_SIZE=4", "no such rank"}, {{"RANK", "4"}, {"WORLD_SIZE", "4"}});
+  refuses({"RANK=4", "WORLD_SIZE=4", "expected a rank below"}, {{"RANK", "4"}, {"WORLD_SIZE", "4"}});
   refuses({"RANK=x"}, {{"RANK", "x"}, {"WORLD_SIZE", "4"}});
   refuses({"RANK=-1"}, {{"RANK", "-1"}, {"WORLD_SIZE", "4"}});
   refuses({"WORLD_SIZE=2.5"}, {{"RANK", "0"}, {"WORLD_SIZE", "2.5"}});
   refuses({"LOCAL_RANK="}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", ""}});
 }
 
-TEST(Launched, MeetsAtTheMaster) {
+TEST(LaunchEnvironment, MeetsAtTheMaster) {
   const auto address = master_with("torchrun", {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}});
   ASSERT_TRUE(address.has_value());
   EXPECT_EQ(to_string(*address), "node7:29500");
@@ -106,18 +106,18 @@ TEST(Launched, MeetsAtTheMaster) {
   EXPECT_EQ(beside->port, 29501) << "torchrun itself listens at the other";
 }
 
-TEST(Launched, RefusesAMasterThatIsNone) {
-  const auto refuses = [](std::initializer_list<const char*> words, const Variables& all) {
-    EXPECT_TRUE(fails_with<UsageError>(words, [&] { master_with("torchrun", all); }));
+TEST(LaunchEnvironment, RefusesAMasterThatIsNone) {
+  const auto refuses = [](std::initializer_list<const char*> context, const Variables& all) {
+    EXPECT_TRUE(fails_with<UsageError>(context, [&] { master_with("torchrun", all); }));
   };
   refuses({"MASTER_PORT is not set"}, {});
   refuses({"MASTER_PORT is not set"}, {{"MASTER_ADDR", "node7"}});
   refuses({"MASTER_ADDR is not set"}, {{"MASTER_PORT", "29500"}});
   refuses({"MASTER_ADDR is not set"}, {{"MASTER_ADDR", ""}, {"MASTER_PORT", "29500"}});
   for (const char* port : {"", "x", "0", "-1", "65536", "29500 "}) {
-    refuses({"MASTER_PORT=", port, "is no port"}, {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", port}});
+    refuses({"MASTER_PORT=", port, "is not a port"}, {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", port}});
   }
-  refuses({"is no port", "65534"},
+  refuses({"is not a port", "65534"},
           {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "65535"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
 }
 
@@ -129,26 +129,26 @@ TEST(Rendezvous, AgreesOnWhatRankZeroHas) {
     Rendezvous place({1, 2, "torchrun"}, address, timeout);
     for (const float wanted : {1.0F, 2.0F}) {
       Tensor values = Tensor::zeros({3});
-      place.agree_on(values);
+      place.broadcast_from_rank_zero(values);
       EXPECT_EQ(values.to_vector<float>(), std::vector<float>(3, wanted));
     }
   });
   Rendezvous place({0, 2, "torchrun"}, address, timeout, std::move(server));
   for (const float mine : {1.0F, 2.0F}) {
     Tensor values = Tensor::full({3}, mine);
-    place.agree_on(values);
+    place.broadcast_from_rank_zero(values);
   }
 }
 
 TEST(Rendezvous, OfTheProcessesOfMpirun) {
-  if (!launched()) {
+  if (!launch_environment()) {
     GTEST_SKIP() << "mpirun has not started this";
   }
-  Rendezvous& place = Rendezvous::instance({.ranks = launched()->size, .transport = Transport::nccl});
-  Tensor values = Tensor::full({3}, 1.0F + static_cast<float>(launched()->rank));
-  place.agree_on(values);
+  Rendezvous& place = Rendezvous::instance({.ranks = launch_environment()->size, .transport = Transport::nccl});
+  Tensor values = Tensor::full({3}, 1.0F + static_cast<float>(launch_environment()->rank));
+  place.broadcast_from_rank_zero(values);
   EXPECT_EQ(values.to_vector<float>(), std::vector<float>(3, 1.0F));
-  EXPECT_LE(place.store().add("come", 1), launched()->size) << "all have one store";
+  EXPECT_LE(place.store().add("come", 1), launch_environment()->size) << "all have one store";
 }
 
 TEST(Rendezvous, RefusesTwoOfOneRank) {
