@@ -174,7 +174,11 @@ void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter
 }
 
 /// Whether a chapter trains on several devices.
-bool has_ranks(const Chapter& chapter) { return chapter.number != 1; }
+bool has_ranks(const Chapter& chapter) {
+  const std::vector<Flag> flags = flag_table(chapter);
+  const auto ranks = std::find_if(flags.begin(), flags.end(), [](const Flag& flag) { return flag.name == "ranks"; });
+  return ranks->is_offered_by(chapter.number);
+}
 
 void require_consistent_world(const WorldSettings& world, const Chapter& chapter) {
   if (world.clock == ClockKind::wall && *world.link != Link{}) {
