@@ -88,10 +88,10 @@ TEST(Bounds, TellWhatWasExpected) {
       {"versions", "both", "expected one of stash, vertical, 2bw, flush, none, got 'both'"},
       {"compress", "zip", "expected one of none, half, powersgd, got 'zip'"},
       {"optimizer", "rmsprop", "expected one of sgd, adam, got 'rmsprop'"},
-      {"mesh", "dp=0", "no mesh"},
+      {"mesh", "dp=0", "not a mesh"},
       {"split", "5,,5", "layers per stage"},
       {"replicas", "128,1", "at most 128"},
-      {"link", "string", "no link"},
+      {"link", "string", "not a link"},
       {"device", "tpu", "'tpu' is unknown"},
   };
   for (const auto& [setting, text, part] : wrong) {
