@@ -74,11 +74,11 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
-  const auto stages = open_stages(settings, plan, data.train, rank);  // several where there are chunks
-  const auto layers = joined(stages);                                 // as one module, for the optimizer
-  const auto optimizer = open_optimizer(settings, *layers);
+  const auto stages = open_stages(settings.training, plan, data.train, rank);  // several where there are chunks
+  const auto layers = joined(stages);                                          // as one module, for the optimizer
+  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
-  Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);             // runs the plan's table of actions
+  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);    // runs the plan's table of actions
   run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
@@ -104,7 +104,7 @@ void train(const Settings& settings) {
                               .microbatches = static_cast<int>(settings.training.microbatches),
                               .chunks = settings.pipeline.chunks,
                               .group = settings.pipeline.group == 0 ? p : settings.pipeline.group};
-    plan.schedule = lower_for(settings, interleaved_by_hand(sizes, computations_of(plan.schedule)));
+    plan.schedule = lower_for(settings.pipeline, interleaved_by_hand(sizes, computations_of(plan.schedule)));
   }
   if (settings.run.explain) {
     return explain(settings, plan);
