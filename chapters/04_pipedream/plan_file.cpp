@@ -82,16 +82,16 @@ void require_model(const Json& json, const std::string& path, const Settings& se
         "with --save-plan",
         path, device, settings.world.device.text(), device));
   }
-  const Json& pictures = json.at("microbatch");
-  if (!pictures.is_number_integer() || pictures < 1 || pictures > kMaxBatchSize) {
+  const Json& images = json.at("microbatch");
+  if (!images.is_number_integer() || images < 1 || images > kMaxBatchSize) {
     throw DataError(fmt::format("{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
-                                pictures.dump()));
+                                images.dump()));
   }
-  if (pictures != microbatch_of(settings)) {
+  if (images != microbatch_of(settings)) {
     throw UsageError(fmt::format(
-        "--plan {}: its layers were measured with micro-batches of {} pictures, the run has {}; give --batch-size {}, "
+        "--plan {}: its layers were measured with micro-batches of {} images, the run has {}; give --batch-size {}, "
         "or make another plan with --save-plan",
-        path, pictures.dump(), microbatch_of(settings), pictures.get<std::int64_t>() * settings.training.microbatches));
+        path, images.dump(), microbatch_of(settings), images.get<std::int64_t>() * settings.training.microbatches));
   }
 }
 
@@ -113,7 +113,7 @@ std::vector<int> counts_in(const Json& json, const char* key, const std::string&
 Partition stages_in(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
   Partition stages{counts_in(json, "split", path), counts_in(json, "replicas", path), json.at("seconds").get<double>()};
   if (const int dealt = std::accumulate(stages.split.begin(), stages.split.end(), 0); dealt != model.size()) {
-    throw DataError(fmt::format("{}: its split deals out {} layers of {}", path, dealt, model.size()));
+    throw DataError(fmt::format("{}: its split has {} layers, the model {}", path, dealt, model.size()));
   }
   if (stages.split.size() != stages.replicas.size()) {
     throw DataError(fmt::format("{}: its split has {} stages, its replicas have {}", path, stages.split.size(),

@@ -34,7 +34,7 @@ bool needs_profile(const Settings& settings) {
   return by_time || !settings.pipeline.save_plan.empty() || (settings.run.explain && settings.run.profile);
 }
 
-/// Read from --plan, or measured. With --plan and no other wish also the stages.
+/// Read from --plan, or measured. With --plan and no other option for them also the stages.
 PlanFile measured_layers(const Settings& settings, const World& world, const Dataset& data, Sequential& model) {
   if (!settings.pipeline.plan.empty()) {
     return read_plan(settings.pipeline.plan, settings, model);
@@ -46,12 +46,12 @@ PlanFile measured_layers(const Settings& settings, const World& world, const Dat
   return measured;
 }
 
-/// The sizes of all micro-batches of `pictures` pictures from batch `first_batch` on.
-std::vector<std::int64_t> sizes_of_batches(std::int64_t pictures, std::int64_t first_batch, std::int64_t batch_size,
+/// The sizes of all micro-batches of `images` images from batch `first_batch` on.
+std::vector<std::int64_t> sizes_of_batches(std::int64_t images, std::int64_t first_batch, std::int64_t batch_size,
                                            std::int64_t microbatches) {
   std::vector<std::int64_t> all;
-  for (std::int64_t start = first_batch * batch_size; start < pictures; start += batch_size) {
-    const auto of_batch = micro_batch_sizes(std::min(batch_size, pictures - start), microbatches);
+  for (std::int64_t start = first_batch * batch_size; start < images; start += batch_size) {
+    const auto of_batch = micro_batch_sizes(std::min(batch_size, images - start), microbatches);
     all.insert(all.end(), of_batch.begin(), of_batch.end());
   }
   return all;
@@ -74,8 +74,8 @@ std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& 
 
 }  // namespace
 
-std::vector<std::int64_t> StreamPlan::sizes(std::int64_t pictures, std::int64_t first_batch) const {
-  return sizes_of_batches(pictures, first_batch, batch_size, batch());
+std::vector<std::int64_t> StreamPlan::sizes(std::int64_t images, std::int64_t first_batch) const {
+  return sizes_of_batches(images, first_batch, batch_size, batch());
 }
 
 Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {

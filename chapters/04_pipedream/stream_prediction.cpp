@@ -62,8 +62,8 @@ void print_profile(const StreamPlan& plan) {
 }
 
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
-  const std::int64_t pictures = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const std::int64_t input_bytes = plan.shapes[0].numel() * pictures * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t images = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
+  const std::int64_t input_bytes = plan.shapes[0].numel() * images * static_cast<std::int64_t>(sizeof(float));
   const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto activations = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
@@ -71,7 +71,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto received =
-      peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, pictures));
+      peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, images));
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
       "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
@@ -129,7 +129,7 @@ Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                         .versions = peak_versions(plan.schedule, ledger)};
-  if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped behind the last batch
+  if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped after the last batch
     prediction.predicted_idle = predicted.idle;
     prediction.predicted_seconds = predicted.seconds;
     prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());

@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-// Before training: parameters are dealt into buckets.
+// Before training: parameters are assigned to buckets.
 
 std::vector<std::size_t> reverse_order(std::size_t count) {
   std::vector<std::size_t> order(count);

@@ -3,7 +3,7 @@
 /// Buckets: gradients that are reduced together, in one piece of memory. One message for many small gradients pays the
 /// link's latency once, and a full bucket travels while the backward still makes the gradients of the next one.
 ///
-/// buckets.cpp shows the mechanism in the order in which it happens: parameters are dealt into buckets, a gradient
+/// buckets.cpp shows the mechanism in the order in which it happens: parameters are assigned to buckets, a gradient
 /// arrives, a bucket is full and leaves, and the step waits for the sums.
 /// Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", 2020, section 3.2.
 
@@ -28,8 +28,8 @@ struct BucketCaps {
 /// Indices into a list of parameters, bucket by bucket.
 using BucketLayout = std::vector<std::vector<std::size_t>>;
 
-/// Deals `parameters` out in the order of `order`, which holds each index once. A bucket is closed by the tensor that
-/// reaches the cap, so it may be larger than that, and holds one type of elements only.
+/// Assigns `parameters` to buckets in the order of `order`, which holds each index once. A bucket is closed by the
+/// tensor that reaches the cap, so it may be larger than that, and holds one type of elements only.
 BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std::size_t>& order,
                            const BucketCaps& caps);
 
@@ -53,7 +53,7 @@ class Buckets {
   /// `comm` must outlive it. The layout is that of reverse_order.
   Buckets(NamedTensors parameters, Communicator& comm, const BucketCaps& caps, ReduceBucket reduce);
 
-  /// Deals the parameters out anew. Gradients that are there already move into the new buckets.
+  /// Assigns the parameters anew. Gradients that are there already move into the new buckets.
   void lay_out(const std::vector<std::size_t>& order);
   /// A step begins: no gradient is ready.
   void start();

@@ -121,7 +121,7 @@ TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
   refuse({"--data", "data", "--batch-size", "32", "--plan", "plan.json", "--ranks", "4"},
          {"for 3 ranks, the run has 4", "--ranks 3"});
   refuse({"--data", "data", "--batch-size", "64", "--plan", "plan.json", "--ranks", "3"},
-         {"micro-batches of 32 pictures", "--batch-size 32"});
+         {"micro-batches of 32 images", "--batch-size 32"});
   Json elsewhere = plan;
   elsewhere["device"] = "cuda";
   write("elsewhere.json", elsewhere.dump());
