@@ -107,12 +107,14 @@ struct ModelEntry {
   Model (*make)(const ModelSettings&);
   std::int64_t image_size;
 };
+// clang-format off
 constexpr ModelEntry kModels[] = {
     {"toy", make_toy, 32},
     {"convnet", make_convnet, 32},
     {"resnet18", make_resnet18, 32},
     {"resnet50", make_resnet50, 64},
 };
+// clang-format on
 
 const ModelEntry& find(const std::string& name) {
   const auto* found =
