@@ -70,7 +70,7 @@ TEST_F(PipedreamProgram, ExplainShowsScheduleLedgerAndMemory) {
                                            "--profile", "--out", "plan"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* text :
-       {"0F0,0F1,0B0,0U0,0F2", "Ledger", "delays          1, 0 updates", "versions        2, 1", "a version"}) {
+       {"0F0,0F1,0B0,0U0,0F2", "Ledger", "delays          1, 0 updates", "versions        2, 1", "per version"}) {
     EXPECT_NE(outcome.out.find(text), std::string::npos) << "'" << text << "' is not in: " << outcome.out;
   }
   EXPECT_EQ(bytes("plan/ledger.csv").substr(0, 28), "rank,action,version\n0,0F0,0\n");
