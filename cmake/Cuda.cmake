@@ -11,7 +11,7 @@ if(STAGECOACH_CUDA STREQUAL "EMULATED")
 elseif(STAGECOACH_CUDA STREQUAL "ON")
   set(STAGECOACH_CUDA_KIND gpu)
 elseif(STAGECOACH_CUDA STREQUAL "AUTO")
-  # nvcc alone builds for minutes what nobody here could run, so a GPU is asked for too.
+  # nvcc alone builds for minutes what nobody here could run, so a GPU is required too.
   find_program(STAGECOACH_NVCC nvcc PATHS /usr/local/cuda/bin)
   if(STAGECOACH_NVCC)
     execute_process(COMMAND ${STAGECOACH_NVCC} --version OUTPUT_VARIABLE nvcc_words ERROR_QUIET)

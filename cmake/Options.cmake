@@ -4,7 +4,7 @@ option(STAGECOACH_BENCHMARKS "Build the benchmarks (needs Google Benchmark and O
 option(STAGECOACH_DOCS "Add the target 'docs' (needs Doxygen)" OFF)
 option(STAGECOACH_WERROR "Treat warnings as errors" OFF)
 set(STAGECOACH_ARCH native CACHE STRING
-    "The processor to build for (-march): native, or x86-64-v3 for binaries that another machine shall run")
+    "The processor to build for (-march): native, or x86-64-v3 for binaries that run on another machine")
 option(STAGECOACH_STATIC "Link all libraries but those of the system statically, to run programs on another machine" OFF)
 option(STAGECOACH_FUZZ "Link the fuzz targets of tests/fuzz with libFuzzer (needs clang)" OFF)
 set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")

@@ -23,6 +23,9 @@ function(stagecoach_test name)
   if(NOT arg_WATCHED)
     stagecoach_unwatched(${name})
   endif()
+  if(STAGECOACH_SANITIZE MATCHES thread)
+    target_precompile_headers(${name} REUSE_FROM stagecoach_test_support)
+  endif()
   if(STAGECOACH_SANITIZE)
     target_compile_definitions(${name} PRIVATE STAGECOACH_SANITIZED)  # tests/support/sanitized.h
     stagecoach_test_shards(${name} "${arg_LABELS}")
@@ -35,7 +38,7 @@ endfunction()
 # Compiles the sources of a test without the sanitizers that watch the libraries it calls. That takes a third of the
 # time, or none: the flags are those of the preset release, so ccache has the object already.
 # A function or class of a header has one layout and one meaning with these sanitizers and without, so both kinds of
-# objects can be linked. Of an inline function with two copies the linker takes the first, which shall be the watched one:
+# objects can be linked. Of an inline function with two copies the linker takes the first, which must be the watched one:
 # the libraries are linked whole, before the test. Only the thread sanitizer must know all code of a process.
 function(stagecoach_unwatched)
   if(NOT STAGECOACH_SANITIZE MATCHES thread)

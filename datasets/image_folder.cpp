@@ -91,9 +91,9 @@ std::vector<LabelledFile> find_images(const fs::path& split, const std::vector<s
 
 /// Decodes images on many threads. What they hold together is bounded as for one thread: a thread waits until its file
 /// and its pixels fit beside those of the others.
-class Decoder {
+class FolderDecoder {
  public:
-  explicit Decoder(std::int64_t max_pixels)
+  explicit FolderDecoder(std::int64_t max_pixels)
       : max_pixels_(max_pixels),
         max_bytes_(kBytesPerPixel * max_pixels + kHeaders),
         bytes_(max_bytes_),
@@ -131,7 +131,7 @@ Dataset load_split(const fs::path& split, const std::vector<std::string>& classe
   Dataset dataset = make_dataset(static_cast<std::int64_t>(files.size()), kSide, classes);
   auto* images = dataset.images.mutable_data<std::uint8_t>();
   auto* labels = dataset.labels.mutable_data<std::int32_t>();
-  Decoder decoder(max_pixels);
+  FolderDecoder decoder(max_pixels);
   auto load = [&](std::int64_t i) {
     const LabelledFile& file = files[static_cast<std::size_t>(i)];
     decoder.decode(file.path, images + i * kPixels);

@@ -31,9 +31,9 @@ bool is_harmless(int warning) {
 
 /// libjpeg's decoder. Its errors must not return and exceptions cannot pass its frames, so they jump back into the
 /// member functions below, which hold nothing that needs a destructor and return false.
-class Decoder {
+class JpegDecoder {
  public:
-  explicit Decoder(Bytes bytes) : bytes_(bytes) {
+  explicit JpegDecoder(Bytes bytes) : bytes_(bytes) {
     info_.err = jpeg_std_error(&errors_);
     errors_.error_exit = [](j_common_ptr info) { of(info).fail(); };
     errors_.emit_message = [](j_common_ptr info, int level) {
@@ -45,9 +45,9 @@ class Decoder {
     progress_.progress_monitor = [](j_common_ptr info) { of(info).check_scans(); };
     info_.client_data = this;
   }
-  ~Decoder() { jpeg_destroy_decompress(&info_); }
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
+  ~JpegDecoder() { jpeg_destroy_decompress(&info_); }
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
 
   bool read_header() {
     if (setjmp(failed_) != 0) {
@@ -96,7 +96,7 @@ class Decoder {
   }
 
  private:
-  static Decoder& of(j_common_ptr info) { return *static_cast<Decoder*>(info->client_data); }
+  static JpegDecoder& of(j_common_ptr info) { return *static_cast<JpegDecoder*>(info->client_data); }
 
   [[noreturn]] void fail() {
     if (reason_[0] == '\0') {
@@ -120,7 +120,7 @@ class Decoder {
   std::array<char, JMSG_LENGTH_MAX> reason_{};
 };
 
-void require(bool done, const Decoder& decoder) {
+void require(bool done, const JpegDecoder& decoder) {
   if (!done) {
     throw DataError(decoder.reason());
   }
@@ -142,13 +142,13 @@ void inks_to_rgb(std::vector<std::uint8_t>& row, bool inverted) {
 bool is_jpeg(Bytes bytes) { return bytes.size() >= 3 && std::memcmp(bytes.data(), "\xff\xd8\xff", 3) == 0; }
 
 ImageSize read_jpeg_size(Bytes bytes) {
-  Decoder decoder(bytes);
+  JpegDecoder decoder(bytes);
   require(decoder.read_header(), decoder);
   return decoder.size();
 }
 
 void decode_jpeg(Bytes bytes, ImageSize size, std::uint8_t* planes) {
-  Decoder decoder(bytes);
+  JpegDecoder decoder(bytes);
   require(decoder.read_header(), decoder);
   STAGECOACH_CHECK(decoder.size() == size, "decode_jpeg: got {} x {} pixels, expected {} x {}", decoder.size().height,
                    decoder.size().width, size.height, size.width);

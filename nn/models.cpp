@@ -102,21 +102,23 @@ Model make_resnet50(const ModelSettings& settings) {
   return model;
 }
 
-struct Entry {
+struct ModelEntry {
   const char* name;
   Model (*make)(const ModelSettings&);
   std::int64_t image_size;
 };
-constexpr Entry kModels[] = {
+// clang-format off
+constexpr ModelEntry kModels[] = {
     {"toy", make_toy, 32},
     {"convnet", make_convnet, 32},
     {"resnet18", make_resnet18, 32},
     {"resnet50", make_resnet50, 64},
 };
+// clang-format on
 
-const Entry& find(const std::string& name) {
+const ModelEntry& find(const std::string& name) {
   const auto* found =
-      std::find_if(std::begin(kModels), std::end(kModels), [&](const Entry& entry) { return entry.name == name; });
+      std::find_if(std::begin(kModels), std::end(kModels), [&](const ModelEntry& entry) { return entry.name == name; });
   require(found != std::end(kModels),
           fmt::format("unknown model: expected one of {}, got '{}'", fmt::join(model_names(), ", "), name));
   return *found;
@@ -126,14 +128,14 @@ const Entry& find(const std::string& name) {
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : kModels) {
+  for (const ModelEntry& entry : kModels) {
     names.emplace_back(entry.name);
   }
   return names;
 }
 
 Model make_model(const std::string& name, const ModelSettings& settings) {
-  const Entry& entry = find(name);
+  const ModelEntry& entry = find(name);
   require(settings.classes >= 1, fmt::format("model {}: expected at least one class, got {}", name, settings.classes));
   const Model model = entry.make(settings);
   if (settings.softmax_head) {

@@ -9,24 +9,24 @@
 namespace stagecoach {
 namespace {
 
-void require(bool condition, const std::string& what) {
+void require_setting(bool condition, const std::string& what) {
   if (!condition) {
     throw UsageError(what);
   }
 }
 
 void require_rate(double rate) {
-  require(std::isfinite(rate) && rate >= 0,
-          fmt::format("optimizer: expected a finite learning rate of 0 or more, got {}", rate));
+  require_setting(std::isfinite(rate) && rate >= 0,
+                  fmt::format("optimizer: expected a finite learning rate of 0 or more, got {}", rate));
 }
 
 void require_decay(double decay) {
-  require(std::isfinite(decay) && decay >= 0,
-          fmt::format("optimizer: expected a finite weight decay of 0 or more, got {}", decay));
+  require_setting(std::isfinite(decay) && decay >= 0,
+                  fmt::format("optimizer: expected a finite weight decay of 0 or more, got {}", decay));
 }
 
 void require_fraction(const char* name, double value) {
-  require(value >= 0 && value < 1, fmt::format("optimizer: expected {} in [0, 1), got {}", name, value));
+  require_setting(value >= 0 && value < 1, fmt::format("optimizer: expected {} in [0, 1), got {}", name, value));
 }
 
 Tensor counter(Device device) { return Tensor::zeros({}, DType::int32, device); }
@@ -117,7 +117,8 @@ Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
   require_fraction("beta1", settings.beta1);
   require_fraction("beta2", settings.beta2);
   require_decay(settings.weight_decay);
-  require(settings.epsilon > 0, fmt::format("optimizer: expected a positive epsilon, got {}", settings.epsilon));
+  require_setting(settings.epsilon > 0,
+                  fmt::format("optimizer: expected a positive epsilon, got {}", settings.epsilon));
   add_state("first_moment");
   add_state("second_moment");
 }
@@ -129,15 +130,14 @@ void Adam::set_learning_rate(double rate) {
 
 void Adam::update(std::span<ParameterUpdate> updates) { kernels(device()).adam_step(updates, settings_); }
 
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
+std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum, double weight_decay) {
-  if (name == "sgd") {
+  if (kind == OptimizerKind::sgd) {
     return std::make_unique<Sgd>(
         std::move(parameters),
         SgdSettings{.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay});
   }
-  require(name == "adam", fmt::format("unknown optimizer: expected sgd or adam, got '{}'", name));
-  require(momentum == 0, fmt::format("optimizer adam: expected no momentum, got {}", momentum));
+  require_setting(momentum == 0, fmt::format("optimizer adam: expected no momentum, got {}", momentum));
   return std::make_unique<Adam>(std::move(parameters),
                                 AdamSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});
 }

@@ -78,8 +78,10 @@ class Adam final : public Optimizer {
   AdamSettings settings_;
 };
 
-/// "sgd" or "adam". Throws UsageError for another name, and for momentum with adam, which has its own.
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, NamedTensors parameters, double learning_rate,
+enum class OptimizerKind { sgd, adam };
+
+/// Throws UsageError for momentum with adam, which has its own.
+std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum = 0, double weight_decay = 0);
 
 /// The sum of the squares of all elements, in float64 and in the order of the elements: part of a norm over a model,

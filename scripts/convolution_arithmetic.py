@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What each convolution kernel of core/kernels/cuda should take, by arithmetic alone: the tables of
-docs/convolution_kernel.md. No GPU is asked.
+docs/convolution_kernel.md. Needs no GPU.
 
     scripts/convolution_arithmetic.py
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the inner loops of the convolution kernels really execute: instructions by kind, counted in the machine code.
 And how long the forward pass of the layers of convolution_arithmetic.py takes at least, as an SM of an H200
-starts the instructions of four warps in a cycle. No GPU is asked. Needs nvcc, and nvdisasm of the CUDA Toolkit (the
+starts the instructions of four warps in a cycle. Needs no GPU. Needs nvcc, and nvdisasm of the CUDA Toolkit (the
 Python package triton brings one too).
 
     scripts/count_instructions.py [--arch sm_90] [--nvdisasm FILE] [SOURCE]

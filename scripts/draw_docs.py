@@ -25,7 +25,7 @@ FIGURES = {"ch03_gpipe": "", "ch04_stash": "", "ch04_2bw": "--versions 2bw", "ch
 
 
 def run(command, programs, more=""):
-    """What the command prints, 80 columns wide, and the picture that it writes with --out."""
+    """What the command prints, 80 columns wide, and the figure that it writes with --out."""
     words = shlex.split(command.replace("\\\n", " ") + " " + more)
     words = [str(programs / pathlib.Path(words[0]).name), *words[1:]]
     if "--out" in words:
@@ -34,8 +34,8 @@ def run(command, programs, more=""):
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"COLUMNS": "80"}
         done = subprocess.run([*words, "--out", folder], check=True, capture_output=True, text=True, env=environment)
-        picture = "".join(path.read_text() for path in pathlib.Path(folder).glob("*.svg"))  # one, or none
-    return done.stdout.splitlines(), picture
+        figure = "".join(path.read_text() for path in pathlib.Path(folder).glob("*.svg"))  # one, or none
+    return done.stdout.splitlines(), figure
 
 
 def places_of(line, output, begin):
@@ -110,7 +110,7 @@ def main():
     flags = parser.parse_args()
     figures = {}
     drawn = {page: draw_page(page, flags.programs, figures) for page in sorted(ROOT.glob("chapters/*/README.md"))}
-    drawn |= {ROOT / f"docs/figures/{name}.svg": picture for name, picture in figures.items()}
+    drawn |= {ROOT / f"docs/figures/{name}.svg": figure for name, figure in figures.items()}
     missing = FIGURES.keys() - figures.keys()
     old = [path for path, text in drawn.items() if not path.exists() or path.read_text() != text]
     for path in old:

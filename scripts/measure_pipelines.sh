@@ -45,7 +45,7 @@ echo "measuring: two ranks on two cores, wall clock"
 {
   printf '\n## Two ranks on two cores, wall clock (last row: four, virtual clock)\n\n'
   printf '`tests/benchmarks/pipeline_ratio.py`: CIFAR-10, batch 256, 8 micro-batches, split by measured time. '
-  printf '`predicted` is what `simulate` gives for the costs that the run measured, `reached` predicted over measured, '
+  printf '`predicted` is what `simulate` returns for the costs that the run measured, `reached` predicted over measured, '
   printf '`spread` slowest over fastest round.\n\n'
   python3 tests/benchmarks/pipeline_ratio.py --data "$data" --programs "$programs" --rounds 9 "${torch[@]}"
 } >> "$page"

@@ -1,6 +1,6 @@
 # What the scripts that measure pipelines begin with; they source it, with the variables `page` set to what they write,
 # and `least_arguments` (1 if it is not set) and `most_arguments` to how many arguments they take.
-# Gives them `programs`, which it builds (by the preset `preset`), and `runs`, a folder that goes when they end.
+# Sets `programs`, which it builds (with the preset `preset`), and `runs`, a folder that is removed when they end.
 if [[ $# -lt ${least_arguments:-1} || $# -gt $most_arguments || ${1:-} == -* ]]; then
   sed -n '2,7s/^# \{0,1\}//p' "$0"
   exit 2

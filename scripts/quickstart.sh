@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh
 scripts/build.sh release --target programs
 
-echo "data: writing generated pictures to data/generated"
+echo "data: writing generated images to data/generated"
 build/release/bin/make_generated_data data/generated
 
 echo "training: chapter 1 on one device"

@@ -31,7 +31,7 @@ clean_up() {
 }
 trap 'clean_up 2> /dev/null' EXIT
 
-# In a session of its own: what stops this script by its group shall not stop these first.
+# In a session of its own: a signal to the group of this script must not stop these first.
 start() { setsid "$@" < /dev/null > /dev/null 2>> "$folder/errors" & }
 
 ready() { [[ $(timeout 2 sinfo --noheader --states idle --format %D 2> /dev/null) == 2 ]]; }
@@ -85,7 +85,7 @@ until ready; do
   sleep 0.2
 done
 
-# When this script is asked to stop, srun is too, while it can still tell the nodes.
+# When this script is told to stop, so is srun, while it can still tell the nodes.
 "$@" <&0 &
 command=$!
 trap 'kill "$command" 2> /dev/null; wait "$command"' INT TERM

@@ -24,7 +24,7 @@ std::string schedule_row(std::int64_t microbatches) {
   return row;
 }
 
-/// One character a unit of time: a forward takes 1, a backward 2.
+/// One character per unit of time: a forward takes 1, a backward 2.
 std::string timeline(std::int64_t microbatches) {
   std::string line;
   for (std::int64_t m = 0; m < microbatches; ++m) {
@@ -33,8 +33,8 @@ std::string timeline(std::int64_t microbatches) {
   return line + "|";
 }
 
-/// Each node with what it saved, and the bytes of all. Storage that several nodes keep is counted once, where it is met
-/// first.
+/// Prints each node with what it saved, and the bytes of all. Storage that several nodes keep is counted once, where it
+/// appears first.
 std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
   std::set<const void*> counted;
   for (const auto& [name, tensor] : parameters) {
@@ -58,8 +58,8 @@ std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
 }  // namespace
 
 void explain(const Settings& settings, const TrainTest& data, Device device) {
-  const auto model = open_model(settings, data.train, device);
-  Loader loader = training_loader(settings, data.train);
+  const auto model = open_model(settings.training, data.train, device);
+  Loader loader = training_loader(settings.training, settings.world, data.train);
   loader.start_epoch(1);
   const Batch batch = *loader.next();
   const Tensor images = micro_batches(batch.images, settings.training.microbatches)[0];
@@ -67,13 +67,13 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   const auto count =
       static_cast<std::int64_t>(micro_batch_sizes(batch.images.size(0), settings.training.microbatches).size());
 
-  fmt::print("One step of {} on {}: {} pictures in {} micro-batch(es)\n  schedule  {}\n  timeline  {}\n",
+  fmt::print("One step of {} on {}: {} images in {} micro-batch(es)\n  schedule  {}\n  timeline  {}\n",
              settings.training.model, to_string(device), batch.images.size(0), count, schedule_row(count),
              timeline(std::min<std::int64_t>(count, 8)));
   fmt::print("  idle 0.0% (one device always has work), {} activation set(s) alive at once\n", 1);
 
-  const Tensor scores = model->forward(normalize(images.to(device)));
-  const Tensor loss = cross_entropy(scores, labels.to(device), Reduction::sum);
+  const Tensor logits = model->forward(normalize(images.to(device)));
+  const Tensor loss = cross_entropy(logits, labels.to(device), Reduction::sum);
   const std::size_t kept = print_kept(loss, model->named_parameters());
 
   std::size_t weights = 0;
@@ -81,7 +81,7 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   for (const auto& [name, tensor] : model->named_parameters()) {
     weights += tensor.bytes();
   }
-  for (const auto& [name, tensor] : open_optimizer(settings, *model)->state()) {
+  for (const auto& [name, tensor] : open_optimizer(settings.training, model->named_parameters())->state()) {
     state += tensor.bytes();
   }
   fmt::print(

@@ -54,18 +54,18 @@ void evaluate(Module& model, Epoch& epoch, DeviceLoader& batches) {
 }
 
 void train(const Settings& settings) {
-  const Device device = open_device(settings);
+  const Device device = open_device(settings.world);
   const TrainTest data = open_data(settings);
   if (settings.run.explain) {
     return explain(settings, data, device);
   }
 
   Run run(settings, device);  // prints, measures, saves, and stops on SIGINT (chapters/common/run.h)
-  const auto model = open_model(settings, data.train, device);
-  const auto optimizer = open_optimizer(settings, *model);
+  const auto model = open_model(settings.training, data.train, device);
+  const auto optimizer = open_optimizer(settings.training, model->named_parameters());
   run.restore(*model, *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
-  DeviceLoader train_batches(training_loader(settings, data.train), device);
-  DeviceLoader test_batches(test_loader(settings, data.test), device);
+  DeviceLoader train_batches(training_loader(settings.training, settings.world, data.train), device);
+  DeviceLoader test_batches(test_loader(settings.training, settings.world, data.test), device);
   Replay replay(device, settings.world.graph && !settings.run.profile);  // one launch per step, where the device can
 
   for (Epoch& epoch : run.epochs()) {
@@ -79,10 +79,10 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 1,
     .program = "ch01_single_device",
     .title = "Chapter 1: one device trains a model on images.",
     .example = "ch01_single_device --data data/generated --epochs 5 --optimizer adam --out runs/first",
-    .flags = {"microbatches", "clock", "graph", "no-graph", "explain"},
 };
 
 }  // namespace

@@ -87,9 +87,9 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
 
 /// What each rank does. Which layers it holds is in the plan.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
-  const auto layers = open_stages(settings, plan, data.train, rank).at(rank.index);
-  const auto optimizer = open_optimizer(settings, *layers);
+  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
+  const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);
+  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
   run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });  // shown in trace.json
@@ -129,10 +129,10 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 2,
     .program = "ch02_naive_model_parallel",
     .title = "Chapter 2: a model over several ranks, which work one after the other.",
     .example = "ch02_naive_model_parallel --data data/generated --ranks 2 --epochs 5 --out runs/naive",
-    .flags = {"ranks", "split", "balance", "clock", "link", "transport", "timeout", "explain"},
     .defaults = {.pipeline = {.schedule = "naive", .receives = "at-use"}, .world = {.ranks = 2}},
 };
 

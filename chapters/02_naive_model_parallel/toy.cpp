@@ -16,7 +16,7 @@
 namespace stagecoach {
 namespace {
 
-const LayerRanks kLayers{{"fc1", 0}, {"relu1", 0}, {"fc2", 1}};  // who holds what
+const LayerRanks kLayers{{"fc1", 0}, {"relu1", 0}, {"fc2", 1}};  // which rank holds which layer
 constexpr double kLearningRate = 0.1;
 
 Tensor inputs(Device device) { return Tensor::from(std::vector<float>{1, 2, 3, 4, 4, 3, 2, 1}, {2, 4}, device); }
@@ -47,8 +47,8 @@ void step_on_two_ranks(const Settings& settings, Rank& rank, NamedTensors& after
   Sgd optimizer(layers->named_parameters(), {.learning_rate = kLearningRate});
   if (rank.index == 0) {
     Stage stage(layers);
-    rank.comm.send(stage.forward(0, inputs(rank.device), false), 1, 0);  // activations [2, 6] go on
-    stage.backward(0, rank.comm.receive({2, 6}, DType::float32, 1, 0));  // their gradient comes back
+    rank.comm.send(stage.forward(0, inputs(rank.device), false), 1, 0);  // activations [2, 6]
+    stage.backward(0, rank.comm.receive({2, 6}, DType::float32, 1, 0));  // their gradient
   } else {
     Tensor x = rank.comm.receive({2, 6}, DType::float32, 0, 0);
     x.set_requires_grad(true);

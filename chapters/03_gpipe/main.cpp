@@ -69,13 +69,13 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
 
 /// What each rank does.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, {.layers = plan.layers, .loss_rank = plan.last_rank()});
+  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
-  const auto stages = open_stages(settings, plan, data.train, rank);
+  const auto stages = open_stages(settings.training, plan, data.train, rank);
   const auto layers = joined(stages);  // as one module, for the optimizer
-  const auto optimizer = open_optimizer(settings, *layers);
+  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
-  Pipeline pipeline = open_pipeline(settings, plan, stages, rank.comm);             // runs the plan's table of actions
+  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);    // runs the plan's table of actions
   run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
@@ -83,7 +83,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   for (Epoch& epoch : run.epochs()) {
     pipeline.log().clear();
     for (const MicroBatches& batch : epoch.train(train_batches)) {
-      if (is_by_hand(settings)) {
+      if (is_by_hand(settings.pipeline)) {
         run_step_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
       } else {
         run_step(pipeline, plan, batch, epoch.train_sums());  // the same from the table that --explain prints
@@ -98,7 +98,8 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Plan plan = make_plan(settings, data.train, is_by_hand(settings) ? "gpipe" : settings.pipeline.schedule);
+  const Plan plan =
+      make_plan(settings, data.train, is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule);
   if (settings.run.explain) {
     return explain(settings, plan);
   }
@@ -106,11 +107,10 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 3,
     .program = "ch03_gpipe",
     .title = "Chapter 3: GPipe, micro-batches that follow each other through the ranks.",
     .example = "ch03_gpipe --data data/generated --ranks 2 --microbatches 8 --epochs 5 --out runs/gpipe",
-    .flags = {"microbatches", "ranks", "schedule", "split", "balance", "recompute", "receives", "lowered", "clock",
-              "link", "transport", "timeout", "explain"},
     .defaults = {.training = {.microbatches = 4}, .world = {.ranks = 2}},
     .schedules = {"gpipe", "by-hand"},
 };

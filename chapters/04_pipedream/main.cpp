@@ -149,6 +149,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   }
   Run run(settings, rank.comm,
           {.layers = plan.layers,
+           .stages = plan.stages_text(),
            .replica_of = plan.first_rank(plan.schedule.stage_of(rank.index)),
            .loss_rank = plan.last_rank(),
            .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});
@@ -160,7 +161,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
 
   for (Epoch& epoch : run.epochs()) {
     worker.pipeline.log().clear();
-    if (is_by_hand(settings)) {
+    if (is_by_hand(settings.pipeline)) {
       train_by_hand(worker, epoch, train_batches);
     } else {
       train_without_flush(worker, epoch, train_batches, data.train.size());
@@ -183,14 +184,11 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 4,
     .program = "ch04_pipedream",
     .title = "Chapter 4: PipeDream, a pipeline that never drains, and versions of its weights.",
     .example = "ch04_pipedream --data data/generated --ranks 2 --versions stash --epochs 5 --out runs/pipedream",
-    .flags = {"microbatches",     "ranks",     "schedule",    "versions", "replicas", "ledger",    "version-check",
-              "no-version-check", "lr-warmup", "lr-discount", "split",    "balance",  "plan",      "save-plan",
-              "recompute",        "receives",  "lowered",     "clock",    "link",     "transport", "timeout",
-              "explain"},
-    .defaults = {.pipeline = {.versions = "stash"}, .world = {.ranks = 2}},
+    .defaults = {.pipeline = {.versions = Versions::stash}, .world = {.ranks = 2}},
     .schedules = {"1f1b", "by-hand"},
 };
 

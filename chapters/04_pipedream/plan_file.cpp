@@ -76,22 +76,22 @@ void require_model(const Json& json, const std::string& path, const Settings& se
         "for this one with --save-plan",
         path, of, layers.size(), settings.training.model, model.size(), of));
   }
-  if (const auto device = json.at("device").get<std::string>(); device != settings.world.device) {
+  if (const auto device = json.at("device").get<std::string>(); device != settings.world.device.text()) {
     throw UsageError(fmt::format(
         "--plan {}: its layers were measured on {}, the run uses {}; give --device {}, or make another plan "
         "with --save-plan",
-        path, device, settings.world.device, device));
+        path, device, settings.world.device.text(), device));
   }
-  const Json& pictures = json.at("microbatch");
-  if (!pictures.is_number_integer() || pictures < 1 || pictures > kMaxBatchSize) {
+  const Json& images = json.at("microbatch");
+  if (!images.is_number_integer() || images < 1 || images > kMaxBatchSize) {
     throw DataError(fmt::format("{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
-                                pictures.dump()));
+                                images.dump()));
   }
-  if (pictures != microbatch_of(settings)) {
+  if (images != microbatch_of(settings)) {
     throw UsageError(fmt::format(
-        "--plan {}: its layers were measured with micro-batches of {} pictures, the run has {}; give --batch-size {}, "
+        "--plan {}: its layers were measured with micro-batches of {} images, the run has {}; give --batch-size {}, "
         "or make another plan with --save-plan",
-        path, pictures.dump(), microbatch_of(settings), pictures.get<std::int64_t>() * settings.training.microbatches));
+        path, images.dump(), microbatch_of(settings), images.get<std::int64_t>() * settings.training.microbatches));
   }
 }
 
@@ -113,7 +113,7 @@ std::vector<int> counts_in(const Json& json, const char* key, const std::string&
 Partition stages_in(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
   Partition stages{counts_in(json, "split", path), counts_in(json, "replicas", path), json.at("seconds").get<double>()};
   if (const int dealt = std::accumulate(stages.split.begin(), stages.split.end(), 0); dealt != model.size()) {
-    throw DataError(fmt::format("{}: its split deals out {} layers of {}", path, dealt, model.size()));
+    throw DataError(fmt::format("{}: its split has {} layers, the model {}", path, dealt, model.size()));
   }
   if (stages.split.size() != stages.replicas.size()) {
     throw DataError(fmt::format("{}: its split has {} stages, its replicas have {}", path, stages.split.size(),
@@ -139,7 +139,7 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
   const Json json{
       {"model", settings.training.model},
       {"microbatch", microbatch_of(settings)},
-      {"device", settings.world.device},
+      {"device", settings.world.device.text()},
       {"layers", layers},
       {"stages", {{"split", plan.stages.split}, {"replicas", plan.stages.replicas}, {"seconds", plan.stages.seconds}}}};
   write_text(path, json.dump(2) + "\n");
@@ -154,7 +154,7 @@ PlanFile read_plan(const std::string& path, const Settings& settings, const Sequ
     for (const Json& layer : json.at("layers")) {
       plan.layers.push_back(layer_of(layer, path));
     }
-    if (settings.pipeline.balance == "plan") {
+    if (settings.pipeline.balance == Balance::plan) {
       plan.stages = stages_in(json.at("stages"), path, settings, model);
     }
     return plan;

@@ -20,9 +20,9 @@ struct PlanFile {
 /// Throws DataError when the file cannot be written.
 void save_plan(const std::string& path, const Settings& settings, const Sequential& model, const PlanFile& plan);
 
-/// Reads one for `model`; its stages only with --balance plan, which is --plan without a wish for others. Throws
+/// Reads one for `model`; its stages only with --balance plan, which is --plan without options for others. Throws
 /// DataError when the file is damaged, and UsageError when it was measured on another device, for another model or
-/// micro-batches of another size, or, if its stages shall be used, is for another number of ranks.
+/// micro-batches of another size, or, if its stages are used, is for another number of ranks.
 PlanFile read_plan(const std::string& path, const Settings& settings, const Sequential& model);
 
 }  // namespace stagecoach

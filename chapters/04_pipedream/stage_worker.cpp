@@ -16,7 +16,7 @@ namespace stagecoach {
 StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank) {
   const int stage = plan.schedule.stage_of(rank.index);
   const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
-  const auto stages = open_stages(settings, plan, data, rank);
+  const auto stages = open_stages(settings.training, plan, data, rank);
   const auto layers = joined(stages);
   return {.settings = settings,
           .plan = plan,
@@ -25,8 +25,8 @@ StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, 
           .delay = delays[static_cast<std::size_t>(stage)],
           .replicas = rank.comm.split(stage, rank.index),
           .layers = layers,
-          .optimizer = open_optimizer(settings, *layers),
-          .pipeline = open_pipeline(settings, plan, stages, rank.comm)};
+          .optimizer = open_optimizer(settings.training, layers->named_parameters()),
+          .pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm)};
 }
 
 void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch) {

@@ -9,7 +9,7 @@
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "core/error.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/partition.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/pipedream.h"
@@ -20,40 +20,38 @@ namespace {
 /// Which layers and how many ranks each stage has.
 Partition choose_stages(const Settings& settings, const Sequential& model, const World& world,
                         const std::vector<LayerProfile>& profile) {
-  if (settings.pipeline.balance == "pipedream" && settings.pipeline.split.empty()) {
+  if (settings.pipeline.balance == Balance::pipedream && settings.pipeline.split.empty()) {
     return partition(layer_costs(profile), settings.world.ranks, world.link);
   }
-  const std::vector<int> replicas = settings.pipeline.replicas.empty()
-                                        ? std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1)
-                                        : replicas_from_text(settings.pipeline.replicas);
-  return {split_of(settings, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
+  const std::vector<int> replicas = replicas_of(settings);
+  return {split_of(settings.pipeline, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
 }
 
 /// Whether the layers must be measured to choose the stages, or to show what they take.
 bool needs_profile(const Settings& settings) {
   const bool by_time = settings.pipeline.split.empty() &&
-                       (settings.pipeline.balance == "time" || settings.pipeline.balance == "pipedream");
+                       (settings.pipeline.balance == Balance::time || settings.pipeline.balance == Balance::pipedream);
   return by_time || !settings.pipeline.save_plan.empty() || (settings.run.explain && settings.run.profile);
 }
 
-/// Read from --plan, or measured. With --plan and no other wish also the stages.
+/// Read from --plan, or measured. With --plan and no other option for them also the stages.
 PlanFile measured_layers(const Settings& settings, const World& world, const Dataset& data, Sequential& model) {
   if (!settings.pipeline.plan.empty()) {
     return read_plan(settings.pipeline.plan, settings, model);
   }
   PlanFile measured;
   if (needs_profile(settings)) {
-    measured.layers = measure_layers(settings, world, data, model);
+    measured.layers = measure_layers(settings.training, world, data, model);
   }
   return measured;
 }
 
-/// The sizes of all micro-batches of `pictures` pictures from batch `first_batch` on.
-std::vector<std::int64_t> sizes_of_batches(std::int64_t pictures, std::int64_t first_batch, std::int64_t batch_size,
+/// The sizes of all micro-batches of `images` images from batch `first_batch` on.
+std::vector<std::int64_t> sizes_of_batches(std::int64_t images, std::int64_t first_batch, std::int64_t batch_size,
                                            std::int64_t microbatches) {
   std::vector<std::int64_t> all;
-  for (std::int64_t start = first_batch * batch_size; start < pictures; start += batch_size) {
-    const auto of_batch = micro_batch_sizes(std::min(batch_size, pictures - start), microbatches);
+  for (std::int64_t start = first_batch * batch_size; start < images; start += batch_size) {
+    const auto of_batch = micro_batch_sizes(std::min(batch_size, images - start), microbatches);
     all.insert(all.end(), of_batch.begin(), of_batch.end());
   }
   return all;
@@ -76,8 +74,8 @@ std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& 
 
 }  // namespace
 
-std::vector<std::int64_t> StreamPlan::sizes(std::int64_t pictures, std::int64_t first_batch) const {
-  return sizes_of_batches(pictures, first_batch, batch_size, batch());
+std::vector<std::int64_t> StreamPlan::sizes(std::int64_t images, std::int64_t first_batch) const {
+  return sizes_of_batches(images, first_batch, batch_size, batch());
 }
 
 Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
@@ -87,15 +85,15 @@ Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
 
 StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   StreamPlan plan;
-  plan.world = open_world(settings);
-  plan.versions = versions_from_text(settings.pipeline.versions);
+  plan.world = open_world(settings.world);
+  plan.versions = *settings.pipeline.versions;
   plan.batch_size = settings.training.batch_size;
-  plan.receives = receives_of(settings);
-  const auto model = make_model_of(settings, data);
+  plan.receives = receives_of(settings.pipeline);
+  const auto model = make_model_of(settings.training, data);
   PlanFile measured = measured_layers(settings, plan.world, data, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
-  if (is_by_hand(settings) &&
+  if (is_by_hand(settings.pipeline) &&
       std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; })) {
     throw UsageError(fmt::format(
         "--schedule by-hand: expected one rank per stage, got --replicas {}; leave --schedule or the replicas out",
@@ -103,14 +101,14 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   }
   const auto sizes = sizes_of_batches(data.size(), 0, settings.training.batch_size, settings.training.microbatches);
   plan.schedule =
-      lower_for(settings, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
-                                             static_cast<int>(settings.training.microbatches), plan.versions));
+      lower_for(settings.pipeline, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
+                                                      static_cast<int>(settings.training.microbatches), plan.versions));
   plan.split = stages.split;
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);
-  place_layers(plan, settings, *model);
+  place_layers(plan, settings.training, *model);
   plan.averaging = averaging_seconds(plan, *model);
-  if (!settings.pipeline.save_plan.empty() && speaks()) {
+  if (!settings.pipeline.save_plan.empty() && is_rank_zero()) {
     save_plan(settings.pipeline.save_plan, settings, *model, {plan.profile, std::move(stages)});
   }
   return plan;

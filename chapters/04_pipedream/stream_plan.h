@@ -17,15 +17,15 @@ struct StreamPlan : Plan {
   std::int64_t batch_size = 0;
   std::vector<double> averaging;  ///< seconds that messages take when the replicas of each stage average gradients
   int receives = 0;               ///< that a rank may have posted (see LowerOptions)
-  double seconds = 0;             ///< between two micro-batches, as the partitioner foresees; 0 if it was not asked
+  double seconds = 0;             ///< between two micro-batches, as the partitioner predicts; 0 if it did not run
 
-  /// Micro-batches a batch.
+  /// Micro-batches per batch.
   int batch() const { return schedule.batch; }
   /// Batches per epoch.
   int batches() const { return ceil_div(schedule.microbatches, schedule.batch); }
   const std::vector<int>& replicas() const { return schedule.replicas; }
-  /// The sizes of all micro-batches of `pictures` pictures, from batch `first_batch` on.
-  std::vector<std::int64_t> sizes(std::int64_t pictures, std::int64_t first_batch = 0) const;
+  /// The sizes of all micro-batches of `images` images, from batch `first_batch` on.
+  std::vector<std::int64_t> sizes(std::int64_t images, std::int64_t first_batch = 0) const;
   /// The schedule for that many micro-batches.
   Schedule schedule_for(std::size_t micro_batches) const;
 };

@@ -43,7 +43,7 @@ void print_stages(const Settings& settings, const StreamPlan& plan) {
   fmt::print("  stages    --split {} --replicas {}{}\n  link      {}\n", fmt::join(plan.split, ","),
              fmt::join(plan.replicas(), ","),
              plan.seconds > 0 ? fmt::format(": {:.3f} ms from one micro-batch to the next", 1e3 * plan.seconds) : "",
-             settings.world.link);
+             settings.world.link.text());
 }
 
 /// What was measured of each layer, and which stage it went to.
@@ -62,8 +62,8 @@ void print_profile(const StreamPlan& plan) {
 }
 
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
-  const std::int64_t pictures = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const std::int64_t input_bytes = plan.shapes[0].numel() * pictures * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t images = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
+  const std::int64_t input_bytes = plan.shapes[0].numel() * images * static_cast<std::int64_t>(sizeof(float));
   const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto activations = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
@@ -71,7 +71,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto received =
-      peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, pictures));
+      peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, images));
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
       "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
@@ -79,9 +79,10 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double again = settings.pipeline.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
     const double peak = peaks[r] + again;
-    const double process = peak + optimizer_bytes_per_weight_byte(settings) * weights[s] + received[r] + workspace[s];
+    const double process =
+        peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(
-        "  rank {} (stage {}): a version {:.3f}, a micro-batch {:.3f}, at most {:.3f} in all; predicted resident "
+        "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
         "memory "
         "{:.3f}\n",
         r, s, weights[s] / kMiB, activations[s] / kMiB, peak / kMiB, process / kMiB);
@@ -97,7 +98,7 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
   write_text(folder / run_files::kLedger, to_csv(shown, ledger));
   write_text(folder / run_files::kScheduleFigure,
              draw_versions_svg(shown, simulation, ledger,
-                               fmt::format("Versions of the weights: {}", settings.pipeline.versions),
+                               fmt::format("Versions of the weights: {}", name_of(settings.pipeline.versions)),
                                settings.run.profile ? "s" : "units"));
   fmt::print(
       "\nWritten to {}: schedule.csv, schedule_lowered.csv, ledger.csv, schedule.svg, schedule_trace.json, "
@@ -128,7 +129,7 @@ Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                         .versions = peak_versions(plan.schedule, ledger)};
-  if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped behind the last batch
+  if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped after the last batch
     prediction.predicted_idle = predicted.idle;
     prediction.predicted_seconds = predicted.seconds;
     prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
@@ -151,7 +152,7 @@ std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const Action
 }
 
 void introduce(const Settings& settings, const StreamPlan& plan) {
-  if (settings.pipeline.versions == "none" && settings.pipeline.version_check) {
+  if (settings.pipeline.versions == Versions::none && settings.pipeline.version_check) {
     fmt::print(
         "--versions none writes over weights that backwards still need. The version check will stop the run; "
         "--no-version-check lets it go on, with gradients that are wrong\n");
@@ -174,7 +175,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation epoch = simulate(plan.schedule, costs);
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
-             settings.training.model, settings.pipeline.versions, plan.schedule.microbatches, plan.batch(),
+             settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches, plan.batch(),
              plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
@@ -189,9 +190,9 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,
              100 * epoch.idle);
-  fmt::print("  activations     {} micro-batches at most, a rank\n", fmt::join(epoch.peak_activations, ", "));
-  fmt::print("  versions        {} at most, a rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
-  fmt::print("  delays          {} updates at most, a stage\n",
+  fmt::print("  activations     {} micro-batches at most, rank by rank\n", fmt::join(epoch.peak_activations, ", "));
+  fmt::print("  versions        {} at most, rank by rank\n", fmt::join(peak_versions(plan.schedule, of_epoch), ", "));
+  fmt::print("  delays          {} updates at most, stage by stage\n",
              fmt::join(largest_delays(plan.schedule, of_epoch), ", "));
   print_messages(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
   if (measured) {

@@ -2,9 +2,10 @@
 /// Chapter 5: 1F1B and its interleaved form.
 ///
 /// GPipe keeps the activations of all micro-batches, as no backward begins before the last forward. 1F1B runs a
-/// backward as soon as it can, and so keeps few. Interleaved, a rank holds several thin stages instead of one thick
-/// one: the pipeline fills and drains faster, and ranks are idle for less time. Both are orders of the same actions. So
-/// this program differs from chapter 3's table in one place: the schedule.
+/// backward as soon as it can, and so keeps few. Interleaved, a rank holds several thin stages, its chunks, instead of
+/// one thick one: the pipeline fills and drains faster, and ranks are idle for less time. All are orders of the same
+/// actions, so this program differs from chapter 3's table in one place: the schedule. `interleaved_action` below is
+/// that of the interleaved form, written out; the others come from the library.
 
 #include <algorithm>
 #include <string>
@@ -12,26 +13,103 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
-#include "chapters/common/pipeline_training.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
+#include "chapters/common/run.h"
+#include "core/error.h"
 #include "parallel/schedule/schedule_kinds.h"
 
 namespace stagecoach {
 namespace {
 
+/// The interleaved order: the action at `position`, from 0 to 2 m v - 1, in the list of rank `rank`. There are p ranks
+/// with v chunks each, and m micro-batches in groups of n, where the last group may be smaller. With v = 1 it is 1F1B.
+Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
+  const auto [p, m, v, n] = sizes;
+
+  // Forwards to warm up, then one forward and one backward in turn, then the backwards that are left. The warm-up is as
+  // long as it takes until the first gradient is back: all but the last chunk of a group, and the way to the last rank
+  // and back.
+  const int total = m * v;  // forwards of a rank, and backwards
+  const int warm_up = std::min(v == 1 ? p - rank - 1 : (v - 1) * n + 2 * (p - rank - 1), total);
+  const int in_turn = position - warm_up;
+  const bool is_forward = position < warm_up || (position < 2 * total - warm_up && in_turn % 2 == 0);
+  int k = position;  // the number of this forward, or of this backward
+  if (position >= 2 * total - warm_up) {
+    k = position - total;
+  } else if (position >= warm_up) {
+    k = is_forward ? warm_up + in_turn / 2 : in_turn / 2;
+  }
+
+  // A group of micro-batches goes through chunk 0, then through chunk 1, and so on; then the next group.
+  const int group = k / (n * v);
+  const int first = group * n;  // micro-batch of the group
+  const int size = std::min(n, m - first);
+  const int in_group = k - first * v;
+  const int microbatch = first + in_group % size;
+  const int chunk = in_group / size;
+
+  // Chunk c of the rank is stage c p + rank. Backwards take the chunks from the last to the first.
+  return is_forward ? Action{Operation::forward, chunk * p + rank, microbatch}
+                    : Action{Operation::backward, (v - 1 - chunk) * p + rank, microbatch};
+}
+
+/// The table that interleaved_action makes. It is the same as `library`, or this throws Error.
+Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library) {
+  Schedule table = library;  // the placement of the stages; the actions follow
+  for (std::size_t rank = 0; rank < table.ranks.size(); ++rank) {
+    for (std::size_t position = 0; position < table.ranks[rank].size(); ++position) {
+      const Action action = interleaved_action(sizes, static_cast<int>(rank), static_cast<int>(position));
+      STAGECOACH_CHECK(action == library.ranks[rank][position],
+                       "the interleaved order by hand: expected {} at position {} of rank {}, got {}",
+                       to_string(library.ranks[rank][position]), position, rank, to_string(action));
+      table.ranks[rank][position] = action;
+    }
+  }
+  return table;
+}
+
+/// What each rank does: as in chapter 3.
+void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
+  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
+  run.print_notes(plan.notes);
+  const auto stages = open_stages(settings.training, plan, data.train, rank);  // several where there are chunks
+  const auto layers = joined(stages);                                          // as one module, for the optimizer
+  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
+  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
+  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);    // runs the plan's table of actions
+  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
+  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+
+  for (Epoch& epoch : run.epochs()) {
+    pipeline.log().clear();
+    for (const MicroBatches& batch : epoch.train(train_batches)) {
+      run_step(pipeline, plan, batch, epoch.train_sums());  // forwards and backwards, as the table says
+      update(pipeline.log(), *optimizer);                   // each rank its own layers
+    }
+    // What the epoch should have taken with these times; for metrics.jsonl.
+    epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
+    evaluate(pipeline, plan, epoch, test_batches);
+  }
+}
+
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
+  Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
+  if (settings.pipeline.schedule == "interleaved") {
+    const int p = settings.world.ranks;
+    const ScheduleSizes sizes{.ranks = p,
+                              .microbatches = static_cast<int>(settings.training.microbatches),
+                              .chunks = settings.pipeline.chunks,
+                              .group = settings.pipeline.group == 0 ? p : settings.pipeline.group};
+    plan.schedule = lower_for(settings.pipeline, interleaved_by_hand(sizes, computations_of(plan.schedule)));
+  }
   if (settings.run.explain) {
     return explain(settings, plan);
   }
-  launch(plan.world, [&](Rank& rank) {
-    train_pipeline(settings, plan, data, rank, [&](Pipeline& pipeline, const MicroBatches& batch, EpochSums& sums) {
-      run_step(pipeline, plan, batch, sums);  // as the table says
-    });
-  });
+  launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 /// Every schedule there is; interleaved is the default.
@@ -43,11 +121,10 @@ std::vector<std::string> schedules() {
 }
 
 const Chapter kChapter{
+    .number = 5,
     .program = "ch05_interleaved",
     .title = "Chapter 5: 1F1B and its interleaved form, and every other schedule.",
     .example = "ch05_interleaved --data data/generated --ranks 2 --chunks 2 --microbatches 8 --epochs 5 --out runs/il",
-    .flags = {"microbatches", "ranks", "schedule", "chunks", "group", "split", "balance", "recompute", "receives",
-              "lowered", "clock", "link", "transport", "timeout", "explain"},
     .defaults = {.training = {.microbatches = 4}, .pipeline = {.chunks = 0}, .world = {.ranks = 2}},
     .schedules = schedules(),
 };

@@ -15,8 +15,9 @@ namespace {
 
 enum Tag : int { kImages, kLogits, kGradient };
 
-/// The owner alone loads data, knows the loss, and steps. For each batch it sends every other rank the weights and a
-/// part of the images, gets logits back, sends their gradients, and gets the sum of the weights' gradients.
+/// Only the owner loads data, computes the loss, and updates the weights. For each batch it sends every other rank the
+/// weights and a part of the images, gets logits back, sends their gradients, and gets the sum of the weights'
+/// gradients.
 class DataParallel final : public WeightOwner {
  public:
   explicit DataParallel(const Context& context)
@@ -27,7 +28,8 @@ class DataParallel final : public WeightOwner {
   MicroBatchLoader loader(LoaderFor purpose) override {
     const bool trains = purpose == LoaderFor::training;
     const Dataset& data = trains ? train_data_ : test_data_;
-    return {trains ? training_loader(settings_, data, owns()) : test_loader(settings_, data, owns()),
+    return {trains ? training_loader(settings_.training, settings_.world, data, owns())
+                   : test_loader(settings_.training, settings_.world, data, owns()),
             data.size(),
             settings_.training.batch_size,
             1,
@@ -49,7 +51,7 @@ class DataParallel final : public WeightOwner {
       update_with(gradients);
     }
     times_.end_step();
-    std::erase_if(sent_, [](const PendingSend& send) { return send.taken(); });
+    std::erase_if(sent_, [](const PendingSend& send) { return send.completed(); });
   }
 
   Prediction finish_epoch(std::int64_t steps) override {
@@ -61,7 +63,7 @@ class DataParallel final : public WeightOwner {
     if (owns()) {
       return Replica::evaluate(epoch, batches);
     }
-    for ([[maybe_unused]] const MicroBatches& batch : epoch.test(batches)) {  // the owner alone has the data
+    for ([[maybe_unused]] const MicroBatches& batch : epoch.test(batches)) {  // only the owner has the data
     }
   }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <numeric>
 
 #include "chapters/06_ddp/step_model.h"
 #include "chapters/common/micro_batches.h"
@@ -16,19 +17,21 @@
 #include "core/printable.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
+#include "parallel/pipeline/split.h"
+#include "parallel/schedule/traffic.h"
 
 namespace stagecoach {
 namespace {
 
 constexpr double kKiB = 1024;
 
-/// What a rank's part of a step takes here, by the time of its own thread.
+/// Measures what a rank's part of a step takes here, by the time of its own thread.
 StepCosts measure_step(const Settings& settings, const Topology& topology, const Dataset& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
-  const auto comm = alone(device, ClockKind::virtual_time);
-  const auto model = open_model(settings, data, device);
-  const auto optimizer = open_optimizer(settings, *model);
+  const auto comm = self_communicator(device, ClockKind::virtual_time);
+  const auto model = open_model(settings.training, data, device);
+  const auto optimizer = open_optimizer(settings.training, model->named_parameters());
   const NamedTensors parameters = model->named_parameters();
   StepTimes times(*comm, parameters.size());
   bool last = false;
@@ -66,7 +69,7 @@ StepCosts measure_step(const Settings& settings, const Topology& topology, const
   return times.mean();
 }
 
-/// A forward takes 1 and a backward 2; gradients come evenly, the last parameter's first.
+/// A forward takes 1 and a backward 2; gradients become ready at even intervals, the last parameter's first.
 StepCosts unit_costs_of(const NamedTensors& parameters) {
   StepCosts costs{.forward = 1, .backward = 2};
   const auto count = static_cast<double>(parameters.size());
@@ -76,7 +79,7 @@ StepCosts unit_costs_of(const NamedTensors& parameters) {
   return costs;
 }
 
-/// A ring over the gradients takes 1; of that 0.05 however small they are.
+/// A ring all-reduce of the gradients takes 1, of which 0.05 for latency.
 Link unit_link(int ranks, double bytes) {
   if (ranks == 1) {
     return {};
@@ -98,7 +101,7 @@ void print_buckets(const StepModel& step) {
   }
 }
 
-/// How all ranks can sum `bytes`, and what that costs.
+/// Prints how `bytes` can be reduced over all ranks, and what that costs.
 void print_reductions(const Link& link, int p, double bytes, const std::string& unit) {
   const double rounds = tree_broadcast_seconds({.latency = 1}, p, 0);
   fmt::print("\nOne sum of {:.1f} KiB over {} ranks\n  {:<12} {:>24} {:>28} {:>12}\n", bytes / kKiB, p, "as a",
@@ -117,7 +120,7 @@ void print_sweep(StepModel step, const std::string& unit) {
   double best_seconds = 0;
   for (std::size_t cap = 1024; cap <= (std::size_t{64} << 20); cap *= 4) {
     step.caps = {cap, cap};
-    const Timeline timeline = timeline_of("buckets", step);
+    const Timeline timeline = timeline_of(DataParallelMode::buckets, step);
     const auto count = bucket_layout(step.parameters, reverse_order(step.parameters.size()), step.caps).size();
     fmt::print("  {:>12} {:>8} {:>12.6g} {:>7.1f}% {:>7.1f}%\n", cap >> 10, count, timeline.seconds,
                100 * timeline.idle(), 100 * timeline.overlap());
@@ -130,7 +133,7 @@ void print_sweep(StepModel step, const std::string& unit) {
     }
   }
   if (step.link == Link{}) {
-    fmt::print("  all alike: messages take no time here; --clock virtual --link ethernet100 lets them\n");
+    fmt::print("  all the same: messages take no time here; --clock virtual --link ethernet100 changes that\n");
   } else {
     fmt::print("  best: {} KiB\n", best / kKiB);
   }
@@ -147,7 +150,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
     table += "\n";
   }
   for (const auto& [mode, timeline] : timelines) {
-    if (mode == settings.data_parallel.mode) {
+    if (mode == name_of(settings.data_parallel.mode)) {
       prediction = {{"step_seconds", timeline.seconds},
                     {"idle", timeline.idle()},
                     {"idle_in_span", timeline.idle()},
@@ -166,18 +169,41 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
   fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));
 }
 
+/// What the gradient sums of a step carry, by a ring over the pipelines.
+void print_gradient_sums(const Settings& settings, const Topology& topology, const Dataset& data) {
+  const Plan& plan = *topology.pipeline;
+  const auto numbers = parameter_costs(*make_model_of(settings.training, data));
+  std::vector<double> gradient_bytes;
+  auto layer = numbers.begin();
+  for (const int layers : plan.split) {
+    gradient_bytes.push_back(std::accumulate(layer, layer + layers, 0.0) * sizeof(float));
+    layer += layers;
+  }
+  constexpr double kMiB = 1 << 20;
+  const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // of the gradients that a rank sends
+  fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
+             topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
+  const auto ranks = reduction_traffic(plan.schedule, gradient_bytes);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    fmt::print("  {:<12} {:>9} {:>11.3f} {:>11.3f}\n", r, ranks[r].reductions, ranks[r].bytes / kMiB,
+               share * ranks[r].bytes / kMiB);
+  }
+}
+
 }  // namespace
 
 void explain_modes(const Settings& settings, const Topology& topology, const Dataset& data) {
   if (topology.pipeline) {
     fmt::print(
-        "{} pipelines of {} ranks, each for its part of a batch; a stage's gradients are summed when its last backward "
+        "{} pipelines of {} ranks, each for its shard of a batch; a stage's gradients are summed when its last "
+        "backward "
         "is done\n",
         topology.mesh.data, topology.mesh.pipeline);
-    return explain(topology.of_pipeline, *topology.pipeline);
+    explain(topology.of_pipeline, *topology.pipeline);
+    return print_gradient_sums(settings, topology, data);
   }
   const Device device{topology.world.device};
-  const auto model = open_model(settings, data, device);
+  const auto model = open_model(settings.training, data, device);
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
   const bool measured = settings.run.profile;
@@ -190,16 +216,17 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
 
   fmt::print("One step of {}: {} images on {} ranks, gradients of {:.1f} KiB\n  link      {}\n",
              settings.training.model, settings.training.batch_size, topology.world.ranks, bytes / kKiB,
-             measured ? settings.world.link
+             measured ? settings.world.link.text()
                       : "a ring over all gradients takes 1, of that 0.05 for latency (--profile takes --link)");
-  if (settings.data_parallel.compress != "none") {
-    fmt::print("  compress  {}\n",
-               settings.data_parallel.compress == "half" ? "half the bytes a bucket" : "left out here");
+  if (settings.data_parallel.compress != CompressionKind::none) {
+    fmt::print("  compress  {}\n", settings.data_parallel.compress == CompressionKind::half
+                                       ? "half the bytes per bucket"
+                                       : "left out here");
   }
   print_buckets(step);
   NamedTimelines timelines;
-  for (const std::string& mode : mode_names()) {
-    timelines.emplace_back(mode, timeline_of(mode, step));
+  for (std::size_t i = 0; i < mode_names().size(); ++i) {
+    timelines.emplace_back(mode_names()[i], timeline_of(static_cast<DataParallelMode>(i), step));
   }
   fmt::print("\nTimelines, {}\n{}",
              measured ? "with the times that the model takes here" : "where a forward takes 1 and a backward 2",

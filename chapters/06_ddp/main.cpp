@@ -42,12 +42,12 @@ class SingleAllReduce final : public Replica {
 /// rank sums it over the ranks while the backward goes on.
 class AllReducePerParameter final : public Replica {
  public:
-  explicit AllReducePerParameter(const Context& context) : Replica(context), background_(rank_.comm) {
+  explicit AllReducePerParameter(const Context& context) : Replica(context), comm_thread_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
         if (last_) {
           times_.gradient_came(i);
-          pending_.push_back(background_.run(
+          pending_.push_back(comm_thread_.run(
               "all_reduce", [sum = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(sum); }));
         }
       });
@@ -57,8 +57,8 @@ class AllReducePerParameter final : public Replica {
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     forward_backward(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
 
-    std::vector<Background::Span> spans;
-    for (const Background::Pending& reduction : pending_) {
+    std::vector<CommThread::Span> spans;
+    for (const CommThread::Pending& reduction : pending_) {
       spans.push_back(reduction.wait());
     }
     pending_.clear();
@@ -68,8 +68,8 @@ class AllReducePerParameter final : public Replica {
 
  private:
   bool last_ = false;  // in the step's last backward, whose gradients are complete
-  std::vector<Background::Pending> pending_;
-  Background background_;
+  std::vector<CommThread::Pending> pending_;
+  CommThread comm_thread_;
 };
 
 /// 3. One all-reduce per bucket of gradients that become ready one after the other, as in DistributedDataParallel. The
@@ -81,7 +81,7 @@ class BucketedAllReduce final : public Replica {
       : Replica(context),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(parameters_, rank_.comm,
-                 {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
+                 {.caps = settings_.data_parallel.caps(),
                   .find_unused = settings_.data_parallel.find_unused,
                   .reduce = compression_.reduce}) {}
 
@@ -109,21 +109,19 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
   if (context.topology.pipeline) {
     return make_pipelines(context);
   }
-  const std::string& mode = context.settings.data_parallel.mode;
-  if (mode == "single") {
-    return std::make_unique<SingleAllReduce>(context);
+  switch (*context.settings.data_parallel.mode) {
+    case DataParallelMode::single:
+      return std::make_unique<SingleAllReduce>(context);
+    case DataParallelMode::parameter:
+      return std::make_unique<AllReducePerParameter>(context);
+    case DataParallelMode::buckets:
+      return std::make_unique<BucketedAllReduce>(context);
+    case DataParallelMode::central:
+      return make_parameter_server(context);
+    case DataParallelMode::replicate:
+      return make_data_parallel(context);
   }
-  if (mode == "parameter") {
-    return std::make_unique<AllReducePerParameter>(context);
-  }
-  if (mode == "buckets") {
-    return std::make_unique<BucketedAllReduce>(context);
-  }
-  if (mode == "central") {
-    return make_parameter_server(context);
-  }
-  STAGECOACH_CHECK(mode == "replicate", "mode {}: no program for it", mode);
-  return make_data_parallel(context);
+  throw Error("--mode has a value without a strategy");
 }
 
 /// What each rank does.
@@ -159,21 +157,15 @@ void train(const Settings& settings) {
 }
 
 const Chapter kChapter{
+    .number = 6,
     .program = "ch06_ddp",
     .title = "Chapter 6: data parallel training, with gradients that are summed while the backward goes on.",
     .example = "ch06_ddp --data data/generated --ranks 2 --batch-size 128 --epochs 5 --out runs/ddp",
-    .flags = {"microbatches", "ranks",       "mode",
-              "mesh",         "bucket-size", "first-bucket-size",
-              "find-unused",  "compress",    "sync-batch-norm",
-              "schedule",     "chunks",      "group",
-              "split",        "balance",     "recompute",
-              "receives",     "lowered",     "clock",
-              "link",         "transport",   "reduce",
-              "timeout",      "explain"},
-    .defaults = {.pipeline = {.chunks = 0}, .data_parallel = {.mode = "buckets"}, .world = {.ranks = 2}},
+    .defaults = {.pipeline = {.chunks = 0},
+                 .data_parallel = {.mode = DataParallelMode::buckets},
+                 .world = {.ranks = 2}},
     .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
                   "zb-h2", "zbv", "dualpipev"},
-    .modes = mode_names(),
 };
 
 }  // namespace

@@ -27,14 +27,13 @@ class Pipelines final : public Strategy {
         mesh_(context.rank.comm, topology_.mesh),
         rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
         shard_(topology_.shard_of(context.rank.index)),
-        stages_(open_stages(settings_, *topology_.pipeline, data_.train, rank_)),
+        stages_(open_stages(settings_.training, *topology_.pipeline, data_.train, rank_)),
         layers_(joined(stages_)),
-        optimizer_(open_optimizer(settings_, *layers_)),
-        pipeline_(open_pipeline(settings_, *topology_.pipeline, stages_, rank_.comm)),
+        optimizer_(open_optimizer(settings_.training, layers_->named_parameters())),
+        pipeline_(open_pipeline(settings_.pipeline, *topology_.pipeline, stages_, rank_.comm)),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(layers_->named_parameters(), mesh_.data(),
-                 {.caps = {settings_.data_parallel.first_bucket_size, settings_.data_parallel.bucket_size},
-                  .reduce = compression_.reduce}) {
+                 {.caps = settings_.data_parallel.caps(), .reduce = compression_.reduce}) {
     if (settings_.data_parallel.sync_batch_norm) {
       synchronise_batch_norm(*layers_, mesh_.data());
     }
@@ -49,7 +48,7 @@ class Pipelines final : public Strategy {
     return micro_batch_loader(settings_, *topology_.pipeline, data, rank_, purpose, shard_);
   }
 
-  void broadcast_weights() override { start_alike(*layers_, mesh_.data()); }
+  void broadcast_weights() override { broadcast_module(*layers_, mesh_.data()); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);
@@ -63,7 +62,7 @@ class Pipelines final : public Strategy {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
     Prediction prediction = predict(*topology_.pipeline, measured_costs(), steps);
-    if (settings_.data_parallel.compress != "none") {
+    if (settings_.data_parallel.compress != CompressionKind::none) {
       prediction.predicted_seconds.reset();
       prediction.predicted_idle.reset();
     }

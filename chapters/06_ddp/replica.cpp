@@ -18,8 +18,8 @@ Replica::Replica(const Context& context)
       train_data_(context.data.train),
       test_data_(context.data.test),
       rank_(context.rank),
-      model_(open_model(settings_, train_data_, rank_.device)),
-      optimizer_(open_optimizer(settings_, *model_)),
+      model_(open_model(settings_.training, train_data_, rank_.device)),
+      optimizer_(open_optimizer(settings_.training, model_->named_parameters())),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
   if (settings_.data_parallel.sync_batch_norm) {
@@ -31,7 +31,8 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
   const Shard shard = topology_.shard_of(rank_.index);
   const bool trains = purpose == LoaderFor::training;
   const Dataset& data = trains ? train_data_ : test_data_;
-  Loader loader = trains ? training_loader(settings_, data, true, shard) : test_loader(settings_, data, true, shard);
+  Loader loader = trains ? training_loader(settings_.training, settings_.world, data, true, shard)
+                         : test_loader(settings_.training, settings_.world, data, true, shard);
   return {std::move(loader),
           data.size(),
           settings_.training.batch_size,
@@ -41,7 +42,7 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
           shard};
 }
 
-void Replica::broadcast_weights() { start_alike(*model_, rank_.comm); }
+void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
                                const std::function<void(bool last, const Tensor& loss)>& before_backward) {
@@ -86,9 +87,9 @@ Prediction Replica::finish_epoch(std::int64_t steps) {
   const StepCosts costs = times_.mean();
   times_.clear();
   Prediction prediction{.overlap = costs.overlap};
-  const Timeline step = timeline_of(settings_.data_parallel.mode, step_of(settings_, topology_, parameters_, costs));
+  const Timeline step = timeline_of(*settings_.data_parallel.mode, step_of(settings_, topology_, parameters_, costs));
   // An epoch that is resumed at its end measured nothing. The size of PowerSGD's messages depends on the matrix.
-  if (costs.backward > 0 && settings_.data_parallel.compress != "powersgd") {
+  if (costs.backward > 0 && settings_.data_parallel.compress != CompressionKind::powersgd) {
     prediction.predicted_idle = step.idle();
     prediction.predicted_seconds = step.seconds * static_cast<double>(steps);
   }

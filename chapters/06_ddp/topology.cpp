@@ -27,10 +27,9 @@ void require_images_for_all(const Settings& settings, const Sequential& model, c
 }  // namespace
 
 Topology make_topology(const Settings& settings, const Dataset& data) {
-  Topology topology{.world = open_world(settings)};
-  topology.mesh = settings.data_parallel.mesh.empty() ? MeshSizes{.data = settings.world.ranks}
-                                                      : mesh_from_text(settings.data_parallel.mesh);
-  const auto model = make_model_of(settings, data);
+  Topology topology{.world = open_world(settings.world)};
+  topology.mesh = mesh_of(settings);
+  const auto model = make_model_of(settings.training, data);
   require_images_for_all(settings, *model, data, topology.mesh.data);
   if (topology.mesh.pipeline > 1) {
     Settings& of_one = topology.of_pipeline = settings;
@@ -40,8 +39,10 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
     topology.pipeline = make_plan(of_one, data, settings.pipeline.schedule);
     topology.pipeline->schedule = with_reductions(topology.pipeline->schedule);
     topology.layers = topology.pipeline->layers;
+    topology.stages = topology.pipeline->stages_text() + " of each pipeline";
     return topology;
   }
+  topology.stages = stages_text({model->size()}, contiguous_placement({topology.mesh.data}));
   for (int i = 0; i < model->size(); ++i) {
     topology.layers.emplace_back(model->name(i), 0);
   }
@@ -49,9 +50,10 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
 }
 
 RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
-  const std::string& mode = settings.data_parallel.mode;
-  const bool rank_0_owns = mode == "central" || mode == "replicate";
+  const auto mode = settings.data_parallel.mode;
+  const bool rank_0_owns = mode == DataParallelMode::central || mode == DataParallelMode::replicate;
   return {.layers = topology.layers,
+          .stages = topology.stages,
           .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
           .shard = topology.shard_of(rank).index,
           .splits_losses = true};

@@ -3,6 +3,7 @@
 /// Which rank does what in a training on shared batches. Decided once, before the ranks start.
 
 #include <optional>
+#include <string>
 
 #include "chapters/common/plan.h"
 #include "chapters/common/run_state.h"
@@ -13,6 +14,7 @@ namespace stagecoach {
 struct Topology {
   World world = {};
   MeshSizes mesh = {};
+  std::string stages = {};            ///< and the ranks that hold them, in words
   LayerRanks layers = {};             ///< on the ranks of the first pipeline, or all on rank 0
   std::optional<Plan> pipeline = {};  ///< of each pipeline, if there are any
   Settings of_pipeline = {};          ///< the settings of each of them

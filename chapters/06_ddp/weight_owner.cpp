@@ -2,14 +2,14 @@
 
 #include <utility>
 
+#include "chapters/common/open.h"
 #include "core/trace.h"
 #include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {
 
 void WeightOwner::open_owners_optimizer(NamedTensors parameters) {
-  optimizer_ = make_optimizer(settings_.training.optimizer, owns() ? std::move(parameters) : NamedTensors{},
-                              settings_.training.lr, settings_.training.momentum, settings_.training.weight_decay);
+  optimizer_ = open_optimizer(settings_.training, owns() ? std::move(parameters) : NamedTensors{});
 }
 
 Tensor WeightOwner::reduce_gradients() {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "chapters/common/settings.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "nn/safetensors.h"
@@ -280,7 +281,7 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
     append_below(found.contents.optimizer, kOptimizer, file.contents);
     append_below(found.contents.memory, kMemory, file.contents);
   }
-  if (text_of(manifest.metadata, "training", path) != training_) {
+  if (!trains_alike(text_of(manifest.metadata, "training", path), training_)) {
     throw DataError(
         fmt::format("{}: was saved by a training with other settings than config.json; config.json was changed since",
                     path.string()));

@@ -15,7 +15,7 @@
 
 namespace stagecoach {
 
-/// Where a run stands: what is done, and the sums of the epoch in progress.
+/// The progress of a run: what is done, and the sums of the epoch in progress.
 struct Progress {
   std::int64_t epoch = 1;  ///< the one in progress
   std::int64_t step = 0;   ///< steps of it that are done
@@ -32,7 +32,7 @@ struct Progress {
 /// once, and rank 0 does the rest.
 class Checkpoints {
  public:
-  /// `training` is the settings of the training as text: a checkpoint fits the same training only.
+  /// `training` is the settings of the training as text: a checkpoint fits the same training only (trains_alike).
   Checkpoints(std::filesystem::path folder, std::string training)
       : folder_(std::move(folder)), training_(std::move(training)) {}
 

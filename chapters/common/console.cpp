@@ -14,23 +14,8 @@ namespace stagecoach {
 namespace {
 
 bool ranks_share_cores(const Settings& settings, Communicator& comm) {
-  return settings.world.transport == "thread" && comm.device().type == DeviceType::cpu &&
+  return settings.world.transport == Transport::thread && comm.device().type == DeviceType::cpu &&
          comm.clock().kind() == ClockKind::wall && static_cast<std::size_t>(comm.size()) > usable_cores().size();
-}
-
-/// "3,9 layers on ranks 0,1": runs of layers on the same rank. Of replicas `layers` names the first rank only.
-std::string stages_line(const LayerRanks& layers, int size) {
-  std::vector<int> counts;
-  std::vector<int> ranks;
-  for (const auto& [layer, rank] : layers) {
-    if (ranks.empty() || ranks.back() != rank) {
-      ranks.push_back(rank);
-      counts.push_back(0);
-    }
-    ++counts.back();
-  }
-  return fmt::format("{} layers on ranks {}{}", fmt::join(counts, ","), fmt::join(ranks, ","),
-                     static_cast<int>(ranks.size()) < size ? " and their replicas" : "");
 }
 
 }  // namespace
@@ -44,10 +29,10 @@ void print_text(const std::string& text) {
   }
 }
 
-void print_header(const Settings& settings, Communicator& comm, const LayerRanks& layers) {
+void print_header(const Settings& settings, Communicator& comm, const std::string& stages) {
   std::string header = settings_table(settings);
-  if (!layers.empty()) {
-    header += fmt::format("  {:<13} {}\n", "stages", stages_line(layers, comm.size()));
+  if (!stages.empty()) {
+    header += fmt::format("  {:<13} {}\n", "stages", stages);
   }
   if (comm.device().type == DeviceType::cuda) {
     header += fmt::format("  {:<13} {}\n", "gpu", cuda::description(comm.device()));

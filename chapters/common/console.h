@@ -8,7 +8,6 @@
 
 #include "chapters/common/settings.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
 
@@ -18,8 +17,8 @@ void print_text(const std::string& text);
 /// The same with an end of line.
 void print_line(const std::string& line);
 
-/// Prints the settings, which ranks hold how many layers, and what the ranks compute on.
-void print_header(const Settings& settings, Communicator& comm, const LayerRanks& layers);
+/// Prints the settings, the stages (see stages_text) if there are some, and what the ranks compute on.
+void print_header(const Settings& settings, Communicator& comm, const std::string& stages);
 
 /// A bar on standard error, if that is a terminal.
 class ProgressBar {

@@ -53,8 +53,6 @@ void Epoch::finish_training() {
   run_.trace_.finish(run_.state_.folder());
 }
 
-void Epoch::start_test() { run_.meter_.start_test(); }
-
 void Epoch::read_sums() {
   run_.meter_.read_sums();
   if (!run_.meter_.loss_is_finite()) {

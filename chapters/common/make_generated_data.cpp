@@ -4,7 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <iostream>
+#include <limits>
+#include <string>
+#include <type_traits>
 
 #include "chapters/common/bounds.h"
 #include "chapters/common/exit_code.h"
@@ -22,17 +26,20 @@ int run(int argc, const char* const* argv) {
   std::string folder = "data/generated";
   GeneratedSettings settings;
   app.add_option("folder", folder, "Where to")->capture_default_str();
-  const auto within = [](const Allowed& allowed) {
-    return CLI::Validator([allowed](std::string& text) { return check(allowed, text); }, "");
+  const auto offer = [&](const std::string& name, auto& value, std::uint64_t least, std::uint64_t most,
+                         const std::string& help) {
+    const auto set = [=, &value](const std::string& text) {
+      try {
+        value = static_cast<std::decay_t<decltype(value)>>(whole_number(text, least, most));
+      } catch (const UsageError& error) {
+        throw CLI::ValidationError(name, error.what());
+      }
+    };
+    app.add_option_function<std::string>(name, set, help)->default_str(std::to_string(value));
   };
-  const WholeNumbers pictures{1, kMaxGenerated};
-  app.add_option("--train", settings.train, "Pictures to train with")
-      ->capture_default_str()
-      ->transform(within(pictures));
-  app.add_option("--test", settings.test, "Pictures to test with")->capture_default_str()->transform(within(pictures));
-  app.add_option("--seed", settings.seed, "Other seeds give other pictures")
-      ->capture_default_str()
-      ->transform(within(kAnySeed));
+  offer("--train", settings.train, 1, kMaxGenerated, "Images to train with");
+  offer("--test", settings.test, 1, kMaxGenerated, "Images to test with");
+  offer("--seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(), "Other seeds give other images");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -42,7 +49,7 @@ int run(int argc, const char* const* argv) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
   }
   write_generated(folder, settings);
-  fmt::print("Wrote {} training and {} test pictures to {}\n", settings.train, settings.test, printable(folder));
+  fmt::print("Wrote {} training and {} test images to {}\n", settings.train, settings.test, printable(folder));
   return 0;
 }
 

@@ -11,11 +11,11 @@
 
 namespace stagecoach {
 
-double optimizer_bytes_per_weight_byte(const Settings& settings) {
-  if (settings.training.optimizer == "adam") {
+double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
+  if (training.optimizer == OptimizerKind::adam) {
     return 2;  // the first and the second moment
   }
-  return settings.training.momentum != 0 ? 1 : 0;
+  return training.momentum != 0 ? 1 : 0;
 }
 
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
@@ -29,9 +29,10 @@ std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   return bytes;
 }
 
-std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
+std::vector<RankMemory> predict_memory(const TrainingSettings& training, const PipelineSettings& pipeline,
+                                       const Plan& plan, std::int64_t microbatch) {
   const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
-  const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto recompute = pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
@@ -43,13 +44,13 @@ std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& pla
   for (std::size_t s = 0; s < weights.size(); ++s) {
     RankMemory& rank = ranks[static_cast<std::size_t>(plan.first_rank(static_cast<int>(s)))];
     rank.weights += weights[s];
-    const double again = settings.pipeline.recompute ? graph[s] : 0;  // built for the backward of one stage at a time
+    const double again = pipeline.recompute ? graph[s] : 0;  // built for the backward of one stage at a time
     rank.activations = std::max(rank.activations, again);
     rank.workspace = std::max(rank.workspace, workspace[s]);
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].gradients = ranks[r].weights + waiting[r];
-    ranks[r].optimizer = optimizer_bytes_per_weight_byte(settings) * ranks[r].weights;
+    ranks[r].optimizer = optimizer_bytes_per_weight_byte(training) * ranks[r].weights;
     ranks[r].activations += activations[r];
     ranks[r].received = received[r] + posted[r];
   }

@@ -22,11 +22,12 @@ struct RankMemory {
 };
 
 /// Of each rank of a plan whose layers were measured, with micro-batches of `microbatch` images.
-std::vector<RankMemory> predict_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch);
+std::vector<RankMemory> predict_memory(const TrainingSettings& training, const PipelineSettings& pipeline,
+                                       const Plan& plan, std::int64_t microbatch);
 
 /// Its parts that do not depend on the kind of schedule: the state that the optimizer keeps per byte of weights, and
 /// what enters each stage from another rank with one micro-batch, in bytes.
-double optimizer_bytes_per_weight_byte(const Settings& settings);
+double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 
 /// Prints one line per rank: its total as a process of its own, and what that consists of.

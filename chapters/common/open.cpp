@@ -1,5 +1,9 @@
 #include "chapters/common/open.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include "core/cores.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
@@ -9,29 +13,35 @@
 
 namespace stagecoach {
 
-Device open_device(const Settings& settings) {
-  const Device device = parse_device(settings.world.device);
+Device open_device(const WorldSettings& world) {
+  const Device device = *world.device;
   require_device(device);
   if (device.type == DeviceType::cpu) {
-    set_threads(device, settings.world.threads);
-    if (settings.world.tf32) {
+    set_threads(device, world.threads);
+    if (world.tf32) {
       throw UsageError("--tf32 is for --device cuda: a CPU has no tensor cores");
     }
   } else {
-    cuda::allow_tf32(settings.world.tf32);
+    cuda::allow_tf32(world.tf32);
   }
   return device;
 }
 
-ClockKind clock_kind(const Settings& settings) {
-  return settings.world.clock == "wall" ? ClockKind::wall : ClockKind::virtual_time;
+MeshSizes mesh_of(const Settings& settings) {
+  const auto& mesh = settings.data_parallel.mesh;
+  return mesh.empty() ? MeshSizes{.data = settings.world.ranks} : *mesh;
+}
+
+std::vector<int> replicas_of(const Settings& settings) {
+  const auto& replicas = settings.pipeline.replicas;
+  return replicas.empty() ? std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1) : *replicas;
 }
 
 TrainTest open_data(const Settings& settings) {
   if (!settings.data.smoke) {
     return open_dataset(settings.data.source, settings.data.max_megapixels * 1'000'000);
   }
-  if (cuda::is_emulated() && parse_device(settings.world.device).type == DeviceType::cuda) {
+  if (cuda::is_emulated() && settings.world.device->type == DeviceType::cuda) {
     return generate({.train = 32, .test = 16});  // the emulation is some thousand times slower than a GPU
   }
   // A few seconds for every model: the residual networks need some hundred times the arithmetic of convnet.
@@ -44,58 +54,59 @@ namespace {
 /// Whether loaders make the next batches on threads of their own. Where the ranks need every core, such a thread would
 /// only interrupt one of them. (Ranks on other machines count too: this process does not know where they are.) A GPU
 /// leaves the cores free, and so does the virtual clock, on which each rank has a machine to itself.
-bool prefetches(const Settings& settings) {
-  const auto computing =
-      static_cast<std::size_t>(settings.world.ranks) * static_cast<std::size_t>(settings.world.threads);
-  return parse_device(settings.world.device).type != DeviceType::cpu ||
-         clock_kind(settings) == ClockKind::virtual_time || usable_cores().size() > computing;
+bool prefetches(const WorldSettings& world) {
+  const auto computing = static_cast<std::size_t>(world.ranks) * static_cast<std::size_t>(world.threads);
+  return world.device->type != DeviceType::cpu || world.clock == ClockKind::virtual_time ||
+         usable_cores().size() > computing;
 }
 
 }  // namespace
 
-Loader training_loader(const Settings& settings, const Dataset& data, bool pictures, const Shard& shard) {
-  return Loader(data, {.batch_size = settings.training.batch_size,
-                       .seed = settings.training.seed,
-                       .augment = settings.training.augment,
+Loader training_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
+                       const Shard& shard) {
+  return Loader(data, {.batch_size = training.batch_size,
+                       .seed = training.seed,
+                       .augment = training.augment,
                        .shard = shard.index,
                        .shards = shard.of,
-                       .image_size = settings.training.image_size,
-                       .images = pictures,
-                       .prefetch = prefetches(settings)});
+                       .image_size = training.image_size,
+                       .images = images,
+                       .prefetch = prefetches(world)});
 }
 
-Loader test_loader(const Settings& settings, const Dataset& data, bool pictures, const Shard& shard) {
-  return Loader(data, {.batch_size = settings.training.batch_size,
+Loader test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
+                   const Shard& shard) {
+  return Loader(data, {.batch_size = training.batch_size,
                        .shuffle = false,
                        .shard = shard.index,
                        .shards = shard.of,
-                       .image_size = settings.training.image_size,
-                       .images = pictures,
-                       .prefetch = prefetches(settings)});
+                       .image_size = training.image_size,
+                       .images = images,
+                       .prefetch = prefetches(world)});
 }
 
-std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data) {
-  if (settings.training.model == "toy") {
-    throw UsageError("--model toy takes 4 numbers, not pictures; it belongs to chapter 2. Use convnet, or a resnet");
+std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data) {
+  if (training.model == "toy") {
+    throw UsageError("--model toy takes 4 numbers, not images; it belongs to chapter 2. Use convnet, or a resnet");
   }
   try {
-    return make_model(settings.training.model, {.softmax_head = settings.training.head == "softmax",
-                                                .classes = static_cast<std::int64_t>(data.classes.size()),
-                                                .image_size = settings.training.image_size});
+    return make_model(training.model, {.softmax_head = training.head == Head::softmax,
+                                       .classes = static_cast<std::int64_t>(data.classes.size()),
+                                       .image_size = training.image_size});
   } catch (const UsageError& error) {
-    throw UsageError(fmt::format("--image-size {}: {}", settings.training.image_size, error.what()));
+    throw UsageError(fmt::format("--image-size {}: {}", training.image_size, error.what()));
   }
 }
 
-std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device) {
-  auto model = make_model_of(settings, data);
-  model->materialize(settings.training.seed, device);
+std::shared_ptr<Sequential> open_model(const TrainingSettings& training, const Dataset& data, Device device) {
+  auto model = make_model_of(training, data);
+  model->materialize(training.seed, device);
   return model;
 }
 
-std::unique_ptr<Optimizer> open_optimizer(const Settings& settings, const Module& model) {
-  return make_optimizer(settings.training.optimizer, model.named_parameters(), settings.training.lr,
-                        settings.training.momentum, settings.training.weight_decay);
+std::unique_ptr<Optimizer> open_optimizer(const TrainingSettings& training, NamedTensors parameters) {
+  return make_optimizer(training.optimizer, std::move(parameters), training.lr, training.momentum,
+                        training.weight_decay);
 }
 
 }  // namespace stagecoach

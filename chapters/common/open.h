@@ -3,6 +3,7 @@
 /// From the settings to the things they name.
 
 #include <memory>
+#include <vector>
 
 #include "chapters/common/settings.h"
 #include "datasets/dataset.h"
@@ -10,26 +11,30 @@
 #include "datasets/shares.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
-#include "parallel/comm/clock.h"
+#include "parallel/launch/mesh.h"
 
 namespace stagecoach {
 
 /// The device of --device, with --threads cores.
-Device open_device(const Settings& settings);
-/// The clock of --clock.
-ClockKind clock_kind(const Settings& settings);
-/// The data of --data; with --smoke a few generated pictures.
+Device open_device(const WorldSettings& world);
+/// How many ranks share data, and how many a pipeline has.
+MeshSizes mesh_of(const Settings& settings);
+/// The ranks of each stage of a pipeline: one each, unless --replicas says more.
+std::vector<int> replicas_of(const Settings& settings);
+/// The data of --data; with --smoke a few generated images.
 TrainTest open_data(const Settings& settings);
-/// A loader for training: shuffled, and augmented if asked for. Without `pictures` it makes labels alone. Batches are
+/// A loader for training: shuffled, and with --augment augmented. Without `images` it makes labels alone. Batches are
 /// made ahead on a thread where the ranks leave a core for it.
-Loader training_loader(const Settings& settings, const Dataset& data, bool pictures = true, const Shard& shard = {});
+Loader training_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
+                       bool images = true, const Shard& shard = {});
 /// A loader for testing: in the stored order, as stored.
-Loader test_loader(const Settings& settings, const Dataset& data, bool pictures = true, const Shard& shard = {});
+Loader test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
+                   bool images = true, const Shard& shard = {});
 /// The model of --model, without memory.
-std::shared_ptr<Sequential> make_model_of(const Settings& settings, const Dataset& data);
+std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data);
 /// The same, on `device`, with its initial weights.
-std::shared_ptr<Sequential> open_model(const Settings& settings, const Dataset& data, Device device);
-/// The optimizer of --optimizer over all parameters of `model`.
-std::unique_ptr<Optimizer> open_optimizer(const Settings& settings, const Module& model);
+std::shared_ptr<Sequential> open_model(const TrainingSettings& training, const Dataset& data, Device device);
+/// The optimizer of --optimizer over `parameters`.
+std::unique_ptr<Optimizer> open_optimizer(const TrainingSettings& training, NamedTensors parameters);
 
 }  // namespace stagecoach

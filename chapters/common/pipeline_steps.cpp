@@ -23,9 +23,9 @@ Schedule schedule_for(const Plan& plan, const MicroBatches& batch) {
 
 }  // namespace
 
-Pipeline open_pipeline(const Settings& settings, const Plan& plan,
+Pipeline open_pipeline(const PipelineSettings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm) {
-  const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
     running.emplace(number, Stage(layers, recompute));

@@ -15,7 +15,7 @@
 namespace stagecoach {
 
 /// A rank's part of the model, ready to run. Its stages keep what --recompute says.
-Pipeline open_pipeline(const Settings& settings, const Plan& plan,
+Pipeline open_pipeline(const PipelineSettings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm);
 
 /// The forwards and backwards of a batch, by the plan's schedule. The rank of the last stage adds losses and correct

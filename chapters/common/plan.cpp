@@ -11,7 +11,6 @@
 #include "chapters/common/run_folder.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
-#include "parallel/comm/link.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/gradient_order.h"
@@ -27,9 +26,9 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   int left_out = 0;
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
   require_legal(schedule, path);
-  if (schedule.is_lowered && settings.pipeline.receives != "ahead") {
-    throw UsageError(
-        fmt::format("--receives {}: {} lists its receives itself; leave it out", settings.pipeline.receives, path));
+  if (schedule.is_lowered && *settings.pipeline.receives != kDefaultReceives) {
+    throw UsageError(fmt::format("--receives {}: {} lists its receives itself; leave it out",
+                                 settings.pipeline.receives.text(), path));
   }
   if (left_out > 0) {
     notes.push_back(fmt::format("{} actions of {} (waits, UNSHARD, RESHARD) are ignored", left_out, path));
@@ -63,46 +62,40 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
 }
 
 /// What the first stage takes for `count` images.
-Shape images_shape(const Settings& settings, std::int64_t count) {
-  return {count, 3, settings.training.image_size, settings.training.image_size};
-}
-
-Transport transport_named(const std::string& name) {
-  return name == "nccl" ? Transport::nccl : name == "mpi" ? Transport::mpi : Transport::thread;
+Shape images_shape(const TrainingSettings& training, std::int64_t count) {
+  return {count, 3, training.image_size, training.image_size};
 }
 
 }  // namespace
 
-bool is_by_hand(const Settings& settings) { return settings.pipeline.schedule == "by-hand"; }
+bool is_by_hand(const PipelineSettings& pipeline) { return pipeline.schedule == "by-hand"; }
 
-int receives_of(const Settings& settings) {
-  return is_by_hand(settings) ? 0 : receives_from_text(settings.pipeline.receives);
-}
+int receives_of(const PipelineSettings& pipeline) { return is_by_hand(pipeline) ? 0 : *pipeline.receives; }
 
-Schedule lower_for(const Settings& settings, const Schedule& computations) {
-  const ScheduleKind* kind = find_schedule(settings.pipeline.schedule);  // none, if it is a file
+Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations) {
+  const ScheduleKind* kind = find_schedule(pipeline.schedule);  // none, if it is a file
   Schedule schedule =
-      lower(computations, {.receives = receives_of(settings), .sends_wait = kind != nullptr && kind->sends_wait});
+      lower(computations, {.receives = receives_of(pipeline), .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(fmt::format(
         "--receives {} with --schedule {}: {}. Post receives earlier (--receives ahead), or take foldx_fifo, the same "
         "order with sends that do not wait",
-        settings.pipeline.receives, settings.pipeline.schedule, problems.front()));
+        pipeline.receives.text(), pipeline.schedule, problems.front()));
   }
   return schedule;
 }
 
-World open_world(const Settings& settings) {
-  World world{.ranks = settings.world.ranks,
-              .transport = transport_named(settings.world.transport),
-              .threads = settings.world.threads,
-              .timeout = settings.world.timeout,
-              .link = link_from_text(settings.world.link),
-              .reduce = settings.world.reduce == "native" ? ReduceKind::native : ReduceKind::ordered};
-  world.clock = clock_kind(settings);
-  world.device = open_device(settings).type;
+World open_world(const WorldSettings& settings) {
+  World world{.ranks = settings.ranks,
+              .transport = settings.transport,
+              .device = open_device(settings).type,
+              .threads = settings.threads,
+              .timeout = settings.timeout,
+              .clock = settings.clock,
+              .link = *settings.link,
+              .reduce = settings.reduce};
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
-    set_threads({DeviceType::cpu, r}, settings.world.threads);  // here, so that they are not bound to a rank's core
+    set_threads({DeviceType::cpu, r}, settings.threads);  // here, so that they are not bound to a rank's core
   }
   if (world.device == DeviceType::cuda) {
     world.gpus = cuda::gpu_count();
@@ -110,32 +103,31 @@ World open_world(const Settings& settings) {
   return world;
 }
 
-std::vector<LayerProfile> measure_layers(const Settings& settings, const World& world, const Dataset& data,
+std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const World& world, const Dataset& data,
                                          Sequential& model) {
-  const std::int64_t batch = std::min(settings.training.batch_size, data.size());
-  const std::int64_t largest = micro_batch_sizes(batch, settings.training.microbatches)[0];
-  auto layers = profile_layers(model, images_shape(settings, largest), Device{world.device});
+  const std::int64_t batch = std::min(training.batch_size, data.size());
+  const std::int64_t largest = micro_batch_sizes(batch, training.microbatches)[0];
+  auto layers = profile_layers(model, images_shape(training, largest), Device{world.device});
   Tensor numbers = numbers_of(layers);
-  agree_on(world, numbers);
+  broadcast_from_rank_zero(world, numbers);
   return layers_from(numbers);
 }
 
-Split split_of(const Settings& settings, const Sequential& model, int stages, const std::vector<LayerProfile>& profile,
-               const std::vector<int>& replicas) {
-  if (!settings.pipeline.split.empty()) {
-    Split split = split_from_text(settings.pipeline.split);
-    if (static_cast<int>(split.size()) != stages) {
-      throw UsageError(fmt::format("--split {} has {} stages; {} need {}", settings.pipeline.split, split.size(),
-                                   replicas.empty() ? fmt::format("{} rank(s) with this schedule", settings.world.ranks)
-                                                    : fmt::format("--replicas {}", fmt::join(replicas, ",")),
-                                   stages));
+Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
+               const std::vector<LayerProfile>& profile, const std::vector<int>& replicas) {
+  if (!pipeline.split.empty()) {
+    if (static_cast<int>(pipeline.split->size()) != stages) {
+      throw UsageError(fmt::format(
+          "--split {} has {} stages; {} need {}", pipeline.split.text(), pipeline.split->size(),
+          replicas.empty() ? "the ranks with this schedule" : fmt::format("--replicas {}", fmt::join(replicas, ",")),
+          stages));
     }
-    return split;
+    return *pipeline.split;
   }
-  if (settings.pipeline.balance == "layers") {
+  if (pipeline.balance == Balance::layers) {
     return split_by_layers(model.size(), stages);
   }
-  if (settings.pipeline.balance == "params") {
+  if (pipeline.balance == Balance::params) {
     return split_by_costs(parameter_costs(model), stages, replicas);
   }
   std::vector<double> seconds;
@@ -145,8 +137,8 @@ Split split_of(const Settings& settings, const Sequential& model, int stages, co
   return split_by_costs(seconds, stages, replicas);
 }
 
-void place_layers(Plan& plan, const Settings& settings, const Sequential& model) {
-  plan.shapes = shapes_entering(model, plan.split, images_shape(settings, 1));
+void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model) {
+  plan.shapes = shapes_entering(model, plan.split, images_shape(training, 1));
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
     for (int i = 0; i < plan.split[static_cast<std::size_t>(s)]; ++i, ++layer) {
@@ -157,20 +149,20 @@ void place_layers(Plan& plan, const Settings& settings, const Sequential& model)
 
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
   Plan plan;
-  plan.world = open_world(settings);
-  const auto model = make_model_of(settings, data);
+  plan.world = open_world(settings.world);
+  const auto model = make_model_of(settings.training, data);
   plan.schedule = schedule_of(settings, schedule, model->size(), plan.notes);
   if (!plan.schedule.is_lowered) {
-    plan.schedule = lower_for(settings, plan.schedule);
+    plan.schedule = lower_for(settings.pipeline, plan.schedule);
   }
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
-  const bool split_by_time = settings.pipeline.balance == "time" && settings.pipeline.split.empty();
+  const bool split_by_time = settings.pipeline.balance == Balance::time && settings.pipeline.split.empty();
   if (split_by_time || (settings.run.explain && settings.run.profile)) {
-    plan.profile = measure_layers(settings, plan.world, data, *model);
+    plan.profile = measure_layers(settings.training, plan.world, data, *model);
   }
-  plan.split = split_of(settings, *model, plan.schedule.stage_count(), plan.profile);
-  place_layers(plan, settings, *model);
+  plan.split = split_of(settings.pipeline, *model, plan.schedule.stage_count(), plan.profile);
+  place_layers(plan, settings.training, *model);
   return plan;
 }
 
@@ -193,14 +185,14 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
   return costs;
 }
 
-std::map<int, std::shared_ptr<Sequential>> open_stages(const Settings& settings, const Plan& plan, const Dataset& data,
-                                                       const Rank& rank) {
-  const auto parts = stages_of(*make_model_of(settings, data), plan.split);
+std::map<int, std::shared_ptr<Sequential>> open_stages(const TrainingSettings& training, const Plan& plan,
+                                                       const Dataset& data, const Rank& rank) {
+  const auto parts = stages_of(*make_model_of(training, data), plan.split);
   std::map<int, std::shared_ptr<Sequential>> mine;
   for (int s = 0; s < plan.stages(); ++s) {
     if (plan.schedule.holds(rank.index, s)) {
       const auto& part = parts[static_cast<std::size_t>(s)];
-      part->materialize(settings.training.seed, rank.device);
+      part->materialize(training.seed, rank.device);
       mine.emplace(s, part);
     }
   }
@@ -219,10 +211,11 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 
 MicroBatchLoader micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
                                     LoaderFor purpose, const Shard& shard) {
-  const bool pictures = plan.schedule.holds(rank.index, 0);
-  const bool needs_data = pictures || plan.schedule.holds(rank.index, plan.stages() - 1);
-  Loader loader = purpose == LoaderFor::training ? training_loader(settings, data, pictures, shard)
-                                                 : test_loader(settings, data, pictures, shard);
+  const bool images = plan.schedule.holds(rank.index, 0);
+  const bool needs_data = images || plan.schedule.holds(rank.index, plan.stages() - 1);
+  Loader loader = purpose == LoaderFor::training
+                      ? training_loader(settings.training, settings.world, data, images, shard)
+                      : test_loader(settings.training, settings.world, data, images, shard);
   return {std::move(loader),
           data.size(),
           settings.training.batch_size,

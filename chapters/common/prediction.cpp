@@ -27,7 +27,7 @@ constexpr double kNoticed = 1.005;  // a speed-up that two digits show
 
 /// The idle share of a step in theory, where it has a formula that holds.
 std::string theory(const Settings& settings, const Plan& plan) {
-  const std::string name = is_by_hand(settings) ? "gpipe" : settings.pipeline.schedule;
+  const std::string name = is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule;
   const auto formula = idle_formula(name, plan.world.ranks, plan.schedule.microbatches, settings.pipeline.chunks);
   if (!formula) {
     return "none: this table is your own";
@@ -39,9 +39,9 @@ std::string theory(const Settings& settings, const Plan& plan) {
                      settings.run.profile ? ", if all stages took equally long" : "");
 }
 
-void print_memory(const Settings& settings, const Plan& plan, std::int64_t microbatch) {
+void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64_t microbatch) {
   const std::int64_t input_bytes = plan.shapes[0].numel() * microbatch * static_cast<std::int64_t>(sizeof(float));
-  const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto kept = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
   const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
   auto peaks = peak_bytes(plan.schedule, kept);
@@ -58,7 +58,7 @@ void print_memory(const Settings& settings, const Plan& plan, std::int64_t micro
   }
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     double again = 0;  // the graph that a recomputation builds for its backward
-    for (std::size_t s = 0; settings.pipeline.recompute && s < kept.size(); ++s) {
+    for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
       again = std::max(again, plan.schedule.stage_to_rank[s] == static_cast<int>(r) ? graph[s] : 0);
     }
     fmt::print(
@@ -137,7 +137,7 @@ void explain(const Settings& settings, const Plan& plan) {
 
   fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
              settings.training.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
-  fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.world.link);
+  fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.world.link.text());
   fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.pipeline.schedule),
              to_text(settings.run.lowered ? plan.schedule : computations_of(plan.schedule)));
   fmt::print("\nTimeline, {}\n{}",
@@ -149,7 +149,7 @@ void explain(const Settings& settings, const Plan& plan) {
       "  idle            {:.1f}% of the step\n  by the formula  {}\n  idle in span    {:.1f}% between a rank's "
       "first and last action\n",
       100 * simulation.idle, theory(settings, plan), 100 * simulation.idle_in_span);
-  fmt::print("  activations     {} (stage, micro-batch) pairs at most, a rank\n",
+  fmt::print("  activations     {} (stage, micro-batch) pairs at most, rank by rank\n",
              fmt::join(simulation.peak_activations, ", "));
   if (const auto found = measured ? find_bottleneck(plan.schedule, costs) : std::nullopt) {
     fmt::print("  bottleneck      rank {}, with stage {}: it works {:.3f} ms, {:.2f} times the mean{}\n", found->rank,
@@ -163,8 +163,8 @@ void explain(const Settings& settings, const Plan& plan) {
   }
   print_messages(plan, largest);
   if (measured) {
-    print_memory(settings, plan, largest);
-    print_predicted_memory(predict_memory(settings, plan, largest));
+    print_memory(settings.pipeline, plan, largest);
+    print_predicted_memory(predict_memory(settings.training, settings.pipeline, plan, largest));
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);

@@ -4,7 +4,7 @@
 
 #include "chapters/common/exit_code.h"
 #include "core/error.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 struct SaidByRank0 {};
 
 Settings flags_of_this_process(int argc, const char* const* argv, const Chapter& chapter) {
-  if (speaks()) {
+  if (is_rank_zero()) {
     return parse_flags(argc, argv, chapter);
   }
   if (std::freopen("/dev/null", "w", stdout) == nullptr) {

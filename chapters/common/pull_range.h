@@ -1,27 +1,38 @@
 #pragma once
 /// @file
-/// A range-based `for` over a source that makes one element after the other.
+/// A range-based `for` over what a function returns.
 
 #include <iterator>
+#include <type_traits>
+#include <utility>
 
 namespace stagecoach {
 
-/// Iterates over a source whose `next()` returns a pointer to the next element, or null after the last one. The
-/// source's begin() returns this, its end() std::default_sentinel.
-template <class Source>
-class PullIterator {
+/// The range of the elements to which `next()` returns pointers, one call after the other, until it returns null.
+template <class Next>
+class PullRange {
  public:
-  explicit PullIterator(Source& source) : source_(source), element_(source.next()) {}
-  auto& operator*() const { return *element_; }
-  PullIterator& operator++() {
-    element_ = source_.next();
-    return *this;
-  }
-  bool operator==(std::default_sentinel_t) const { return element_ == nullptr; }
+  class Iterator {
+   public:
+    explicit Iterator(Next& next) : next_(next), element_(next()) {}
+    auto& operator*() const { return *element_; }
+    Iterator& operator++() {
+      element_ = next_();
+      return *this;
+    }
+    bool operator==(std::default_sentinel_t) const { return element_ == nullptr; }
+
+   private:
+    Next& next_;
+    std::invoke_result_t<Next&> element_;
+  };
+
+  explicit PullRange(Next next) : next_(std::move(next)) {}
+  Iterator begin() { return Iterator(next_); }
+  static std::default_sentinel_t end() { return {}; }
 
  private:
-  Source& source_;
-  decltype(source_.next()) element_;
+  Next next_;
 };
 
 }  // namespace stagecoach

@@ -11,10 +11,10 @@
 
 namespace stagecoach {
 
-Run::Run(const Settings& settings, Device device) : Run(settings, alone(device, clock_kind(settings))) {}
+Run::Run(const Settings& settings, Device device) : Run(settings, self_communicator(device, settings.world.clock)) {}
 
-Run::Run(const Settings& settings, std::unique_ptr<Communicator> alone) : Run(settings, *alone, {}) {
-  alone_ = std::move(alone);
+Run::Run(const Settings& settings, std::unique_ptr<Communicator> self_comm) : Run(settings, *self_comm, {}) {
+  self_comm_ = std::move(self_comm);
 }
 
 Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
@@ -25,14 +25,14 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
       meter_(comm),
       stop_(comm),
       trace_(comm, settings.run.profile) {
-  if (prints() || settings.world.transport != "thread") {
+  if (prints() || settings.world.transport != Transport::thread) {
     catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
   }
   if (!settings.run.out.empty()) {
     ignore_broken_pipes();
   }
   if (prints()) {
-    print_header(settings, comm, role.layers);
+    print_header(settings, comm, role.stages);
   }
 }
 
@@ -50,21 +50,19 @@ void Run::restore(Module& model, Optimizer& optimizer, CompressionMemory* memory
   }
 }
 
-Epochs Run::epochs() { return Epochs(*this); }
+Run::~Run() = default;
 
-Epoch* Epochs::next() {
-  if (epoch_) {
+Epoch* Run::next_epoch() {
+  if (epoch_ != nullptr) {
     epoch_->finish();
     epoch_.reset();
   }
-  if (run_.meter_.progress().epoch <= run_.settings_.training.epochs) {
-    return &epoch_.emplace(run_);
+  if (meter_.progress().epoch <= settings_.training.epochs) {
+    epoch_ = std::make_unique<Epoch>(*this);
+  } else if (state_.folder().writes() && prints()) {
+    print_line("Results: " + printable(state_.folder().path().string()));
   }
-  const RunFolder& folder = run_.state_.folder();
-  if (folder.writes() && run_.prints()) {
-    print_line("Results: " + printable(folder.path().string()));
-  }
-  return nullptr;
+  return epoch_.get();
 }
 
 }  // namespace stagecoach

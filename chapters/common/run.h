@@ -15,7 +15,6 @@
 /// run_folder.h, how all ranks stop together in stop_protocol.h, and the trace in step_trace.h.
 
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,7 +33,7 @@
 
 namespace stagecoach {
 
-class Epochs;
+class Epoch;
 
 /// One rank's side of a run; the ranks that share a model each have one, and all call the same functions together.
 class Run {
@@ -43,6 +42,9 @@ class Run {
   /// signals, and starts the trace of the first steps.
   Run(const Settings& settings, Device device);
   Run(const Settings& settings, Communicator& comm, const RankRole& role);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   /// Prints `notes` on what will be run, one per line.
   void print_notes(const std::vector<std::string>& notes) const;
@@ -52,29 +54,27 @@ class Run {
   void restore(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
   /// At the end of the trace `predict` returns what to show beside it in trace.json. All ranks call it together.
   void predict_by(StepTrace::Predict predict) { trace_.predict_by(std::move(predict)); }
-  /// The epochs that are left to train.
-  Epochs epochs();
+  /// The epochs that are left to train; after the last one prints where the results are.
+  auto epochs() {
+    return PullRange([this] { return next_epoch(); });
+  }
 
  private:
   friend class Epoch;
-  friend class Epochs;
-  Run(const Settings& settings, std::unique_ptr<Communicator> alone);
+  Run(const Settings& settings, std::unique_ptr<Communicator> self_comm);
   bool prints() const { return comm_.rank() == 0; }
+  Epoch* next_epoch();
 
   Settings settings_;
-  std::unique_ptr<Communicator> alone_;  // of a program without ranks
+  std::unique_ptr<Communicator> self_comm_;  // of a program without ranks
   Communicator& comm_;
   RankRole role_;
   RunState state_;
   EpochMeter meter_;
   StopProtocol stop_;
   StepTrace trace_;
+  std::unique_ptr<Epoch> epoch_;  // the one in progress
 };
-
-template <class AnyLoader>
-class TrainBatches;
-template <class AnyLoader>
-class TestBatches;
 
 /// The epoch in progress: its batches, and what is known of it.
 class Epoch {
@@ -87,10 +87,36 @@ class Epoch {
   /// one the step counts as done. When a stop was asked for, all ranks then save and throw Interrupted. On a CPU throws
   /// UsageError when the loss is not finite; for a GPU, which is not waited for, that shows at the end of the epoch.
   template <class AnyLoader>
-  TrainBatches<AnyLoader> train(AnyLoader& loader);
+  auto train(AnyLoader& loader) {
+    start_training(loader);
+    return PullRange([this, &loader, batch = decltype(loader.next())()]() mutable {
+      if (batch) {
+        add_step(batch->global_size);
+        stop_if_asked();
+        batch.reset();  // its memory may hold the next one
+      }
+      batch = next_batch(loader);
+      if (!batch) {
+        finish_training();
+      }
+      return batch ? &*batch : nullptr;
+    });
+  }
   /// The batches of the test; stops in between too. Its time does not count.
   template <class AnyLoader>
-  TestBatches<AnyLoader> test(AnyLoader& loader);
+  auto test(AnyLoader& loader) {
+    start_test();
+    loader.start_epoch(1);
+    return PullRange([this, &loader, batch = decltype(loader.next())()]() mutable {
+      if (batch) {
+        add_test_images(batch->global_size);
+        batch.reset();
+        stop_if_asked();
+      }
+      batch = loader.next();
+      return batch ? &*batch : nullptr;
+    });
+  }
 
   /// Where a training adds up its losses and correct predictions, on the device. The same tensors in all epochs.
   EpochSums& train_sums() { return run_.meter_.train_sums(); }
@@ -102,12 +128,21 @@ class Epoch {
   // The parts of train() and test(), for a pipeline that does not drain after each batch (chapter 4).
   std::int64_t number() const { return run_.meter_.progress().epoch; }  ///< from 1
   std::int64_t steps_done() const { return run_.meter_.progress().step; }
-  /// Starts the loader where the epoch stands.
+  /// Starts the loader at the first batch that is left.
   template <class AnyLoader>
-  void start_training(AnyLoader& loader);
+  void start_training(AnyLoader& loader) {
+    loader.start_epoch(number(), steps_done());
+    start_clock(loader.batches());
+  }
   /// The loader's next batch, or nothing after the last; a wait for it counts as idle time.
   template <class AnyLoader>
-  auto next_batch(AnyLoader& loader);
+  auto next_batch(AnyLoader& loader) {
+    const Span span("load", "data");
+    const double before = loader.waited();
+    auto batch = loader.next();
+    run_.meter_.add_load_wait(loader.waited() - before);
+    return batch;
+  }
   /// Whether batch `batch` of the epoch may begin, as in StopProtocol.
   bool may_begin(std::int64_t batch, std::int64_t last) { return run_.stop_.may_begin(batch, last); }
   /// Counts a step on `images` images.
@@ -118,11 +153,11 @@ class Epoch {
   void stop_if_asked();
   /// Waits for the device, and ends the time of the training.
   void finish_training();
-  void start_test();
+  void start_test() { run_.meter_.start_test(); }
   void add_test_images(std::int64_t images) { run_.meter_.add_test_images(images); }
 
  private:
-  friend class Epochs;
+  friend class Run;
   void start_clock(std::int64_t steps);
   void read_sums();
   void require_finite_weights() const;
@@ -134,98 +169,5 @@ class Epoch {
   std::optional<ProgressBar> bar_;
   Prediction prediction_;
 };
-
-/// What Run::epochs returns: goes on to the next epoch when the last one is printed and saved.
-class Epochs {
- public:
-  explicit Epochs(Run& run) : run_(run) {}
-  Epoch* next();
-  auto begin() { return PullIterator(*this); }
-  static std::default_sentinel_t end() { return {}; }
-
- private:
-  Run& run_;
-  std::optional<Epoch> epoch_;
-};
-
-/// What Epoch::train returns.
-template <class AnyLoader>
-class TrainBatches {
- public:
-  TrainBatches(Epoch& epoch, AnyLoader& loader) : epoch_(epoch), loader_(loader) { epoch.start_training(loader); }
-
-  const auto* next() {
-    if (batch_) {
-      const std::int64_t images = batch_->global_size;
-      epoch_.add_step(images);
-      epoch_.stop_if_asked();
-      batch_.reset();  // its memory may hold the next one
-    }
-    batch_ = epoch_.next_batch(loader_);
-    if (!batch_) {
-      epoch_.finish_training();
-    }
-    return batch_ ? &*batch_ : nullptr;
-  }
-  auto begin() { return PullIterator(*this); }
-  static std::default_sentinel_t end() { return {}; }
-
- private:
-  Epoch& epoch_;
-  AnyLoader& loader_;
-  decltype(loader_.next()) batch_;
-};
-
-/// What Epoch::test returns.
-template <class AnyLoader>
-class TestBatches {
- public:
-  TestBatches(Epoch& epoch, AnyLoader& loader) : epoch_(epoch), loader_(loader) {
-    epoch.start_test();
-    loader.start_epoch(1);
-  }
-
-  const auto* next() {
-    if (batch_) {
-      epoch_.add_test_images(batch_->global_size);
-      batch_.reset();
-      epoch_.stop_if_asked();
-    }
-    batch_ = loader_.next();
-    return batch_ ? &*batch_ : nullptr;
-  }
-  auto begin() { return PullIterator(*this); }
-  static std::default_sentinel_t end() { return {}; }
-
- private:
-  Epoch& epoch_;
-  AnyLoader& loader_;
-  decltype(loader_.next()) batch_;
-};
-
-template <class AnyLoader>
-TrainBatches<AnyLoader> Epoch::train(AnyLoader& loader) {
-  return {*this, loader};
-}
-
-template <class AnyLoader>
-TestBatches<AnyLoader> Epoch::test(AnyLoader& loader) {
-  return {*this, loader};
-}
-
-template <class AnyLoader>
-void Epoch::start_training(AnyLoader& loader) {
-  loader.start_epoch(number(), steps_done());
-  start_clock(loader.batches());
-}
-
-template <class AnyLoader>
-auto Epoch::next_batch(AnyLoader& loader) {
-  const Span span("load", "data");
-  const double before = loader.waited();
-  auto batch = loader.next();
-  run_.meter_.add_load_wait(loader.waited() - before);
-  return batch;
-}
 
 }  // namespace stagecoach

@@ -159,7 +159,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   if (!writes()) {
     return;
   }
-  const std::vector<int> model_ranks = holders(layers);
+  const std::vector<int> model_ranks = ranks_with_state(layers);
   const std::vector<int> writers = memory ? all_ranks(comm) : model_ranks;
   if (rank_ == 0) {
     hold_folder();

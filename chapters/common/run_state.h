@@ -19,6 +19,7 @@ namespace stagecoach {
 /// What one rank has of a training.
 struct RankRole {
   LayerRanks layers = {};              ///< which rank holds which layer; of replicas the first. Empty: all on one rank
+  std::string stages = {};             ///< the stages and their ranks, to be printed
   std::optional<int> replica_of = {};  ///< the rank in `layers` that holds the same layers, if it is another one
   int shard = 0;                       ///< the part of each batch that the rank trains on
   int loss_rank = 0;                   ///< the rank that adds up losses and correct predictions

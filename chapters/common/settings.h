@@ -1,16 +1,21 @@
 #pragma once
 /// @file
-/// What a run was asked to do: the values of the flags.
+/// What a run was told to do: the values of the flags. flag_table.cpp has one row for each of them.
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <set>
+#include <optional>
 #include <string>
 
+#include "chapters/common/choices.h"
+#include "chapters/common/parsed.h"
 #include "core/device.h"
 #include "datasets/image.h"
+#include "parallel/comm/link.h"
 #include "parallel/data_parallel/buckets.h"
+#include "parallel/launch/mesh.h"
+#include "parallel/pipeline/split.h"
+#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 
@@ -26,13 +31,13 @@ struct DataSettings {
 /// What is trained, and how.
 struct TrainingSettings {
   std::string model = "convnet";
-  std::string head = "logits";
+  Head head = Head::logits;
   std::int64_t image_size = 0;  ///< 0: what the model is made for
   bool augment = false;
   std::int64_t epochs = 10;
   std::int64_t batch_size = 64;
   std::int64_t microbatches = 1;
-  std::string optimizer = "sgd";
+  OptimizerKind optimizer = OptimizerKind::sgd;
   double lr = 0;         ///< 0: 0.01 for sgd, 0.001 for adam
   double momentum = -1;  ///< -1: 0.9 for sgd, 0 for adam
   double weight_decay = 0;
@@ -43,40 +48,42 @@ struct TrainingSettings {
 
 /// How a model is cut into stages, and in which order they work.
 struct PipelineSettings {
-  std::string schedule = "";  ///< a name, or a file with a table; empty: the chapter's own loop
-  int chunks = 1;             ///< stages per rank; 0: two where the schedule takes several
-  int group = 0;              ///< micro-batches of the interleaved schedule's group; 0: as many as ranks
-  std::string versions = "";  ///< the policy of weight versions of an asynchronous pipeline; empty: not one
+  std::string schedule = "";              ///< a name, or a file with a table; empty: the chapter's own loop
+  int chunks = 1;                         ///< stages per rank; 0: two where the schedule takes several
+  int group = 0;                          ///< micro-batches of the interleaved schedule's group; 0: as many as ranks
+  std::optional<Versions> versions = {};  ///< the weights of an asynchronous pipeline; none: it is synchronous
   bool version_check = true;
-  std::string replicas = "";  ///< ranks per stage; empty: one each, or as --balance says
-  std::string split = "";     ///< layers per stage; empty: as --balance says
-  std::string balance = "time";
+  Parsed<replicas_from_text> replicas = {};  ///< ranks per stage; empty: one each, or as --balance says
+  Parsed<split_from_text> split = {};        ///< layers per stage; empty: as --balance says
+  Balance balance = Balance::time;
   std::string plan = "";       ///< file to read the layers' profile from, and the stages
   std::string save_plan = "";  ///< file to write them to
   bool recompute = false;
-  std::string receives = "ahead";
+  Parsed<receives_from_text> receives = "ahead";
 };
 
 /// How ranks share batches, and sum their gradients.
 struct DataParallelSettings {
-  std::string mode = "";                                 ///< the strategy; empty: ranks do not share batches
-  std::string mesh = "";                                 ///< ranks that share data, and of a pipeline; empty: all share
+  std::optional<DataParallelMode> mode = {};             ///< none: ranks do not share batches
+  Parsed<mesh_from_text> mesh = {};                      ///< empty: all ranks share data
   std::uint64_t bucket_size = BucketCaps{}.rest;         ///< bytes
   std::uint64_t first_bucket_size = BucketCaps{}.first;  ///< bytes
   bool find_unused = false;
-  std::string compress = "none";
+  CompressionKind compress = CompressionKind::none;
   bool sync_batch_norm = false;
+
+  BucketCaps caps() const { return {first_bucket_size, bucket_size}; }
 };
 
 /// The ranks, their devices, and what connects them.
 struct WorldSettings {
   int ranks = 1;
-  std::string clock = "wall";
-  std::string link = "none";
-  std::string transport = "thread";
-  std::string reduce = "ordered";
+  ClockKind clock = ClockKind::wall;
+  Parsed<link_from_text> link = "none";
+  Transport transport = Transport::thread;
+  ReduceKind reduce = ReduceKind::ordered;
   double timeout = 30;  ///< seconds
-  std::string device = "cpu";
+  Parsed<parse_device> device = "cpu";
   int threads = 1;
   bool graph = true;  ///< a GPU is given a whole step at once
   bool tf32 = false;
@@ -93,8 +100,8 @@ struct RunSettings {
 };
 
 struct Settings {
-  std::string program = "";                  ///< "ch01_single_device"
-  std::set<std::string> chapter_flags = {};  ///< those of flags_of_some_chapters() that the program offers
+  std::string program = "";  ///< "ch01_single_device"
+  int chapter = 0;           ///< its number: which flags it offers
   DataSettings data = {};
   TrainingSettings training = {};
   PipelineSettings pipeline = {};
@@ -103,17 +110,18 @@ struct Settings {
   RunSettings run = {};
 };
 
-/// Flags that only some chapters honour, without dashes, each with the reason that the others give.
-const std::map<std::string, std::string>& flags_of_some_chapters();
-
 /// The settings as a table for people, with a heading; without flags that the program does not offer.
 std::string settings_table(const Settings& settings);
-/// All settings but the folders and what is only shown, as a JSON object (config.json).
+/// All settings except folders and what is only shown, as a JSON object (config.json).
 std::string to_json(const Settings& settings);
 /// Only those that shape the training: equal texts train alike.
 std::string training_json(const Settings& settings);
-/// Reads to_json's text about a run of `chapter`. Throws DataError that names `where`, and the setting, when it is
-/// damaged or a value is one that its flag would refuse; UsageError when another program made the run.
+/// Whether a training with one training_json goes on as one with the other. An older version may have saved fewer
+/// settings; these had what is the default now.
+bool trains_alike(const std::string& saved, const std::string& now);
+/// Reads to_json's text about a run of `chapter`. A setting that it lacks has its default: an older version wrote it.
+/// Throws DataError that names `where`, and the setting, when it is damaged or a value is one that its flag would
+/// refuse; UsageError when another program made the run.
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter);
 /// `given`, but with the values of `older` for all flags (named without dashes) that were not given.
 Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given);

@@ -15,7 +15,7 @@ namespace {
 
 using Lines = std::multiset<std::string>;
 
-constexpr const char* kMemory = "memory ";  // before the shard's number, in what a rank sends
+constexpr const char* kMemory = "memory ";  // before the shard's number, in a rank's message
 
 std::string line_of(const std::string& name, const TensorInfo& info) {
   return fmt::format("{} {}{}", name, name_of(info.dtype), to_string(info.shape));

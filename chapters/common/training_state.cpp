@@ -47,7 +47,7 @@ TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& mo
   return state;
 }
 
-std::vector<int> holders(const LayerRanks& layers) {
+std::vector<int> ranks_with_state(const LayerRanks& layers) {
   std::set<int> ranks{0};
   for (const auto& [layer, rank] : layers) {
     ranks.insert(rank);

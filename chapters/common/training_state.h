@@ -45,7 +45,7 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device dev
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
 /// Returns the ranks that hold a part of the state, in ascending order.
-std::vector<int> holders(const LayerRanks& layers);
+std::vector<int> ranks_with_state(const LayerRanks& layers);
 
 /// Copies a rank's part of `state` into its model and optimizer. Throws DataError, which begins with `what`, if they do
 /// not fit.

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "chapters/compare/coinciding.h"
-#include "drawing/charts.h"
-#include "drawing/svg.h"
+#include "parallel/drawing/charts.h"
+#include "parallel/drawing/svg.h"
 
 namespace stagecoach {
 namespace {

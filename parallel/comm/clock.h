@@ -4,7 +4,7 @@
 ///
 /// With fewer cores than ranks the wall clock can show no speed-up: ranks wait for cores. The virtual clock leaves that
 /// out. It advances by the time that this rank's own work takes, and a message carries the time at which it arrives.
-/// The work is real and its time is measured; only how ranks and links stand beside each other is modelled.
+/// The work is real and its time is measured; only how ranks and links run beside each other is modelled.
 
 #include <chrono>
 #include <memory>
@@ -31,7 +31,7 @@ class Clock {
   virtual ClockKind kind() const = 0;
   /// Seconds since the world began.
   virtual double now() noexcept = 0;
-  /// What messages travel on; one that takes no time on the wall clock, where their time shows by itself.
+  /// The link that messages take; on the wall clock one without latency, as real messages take real time.
   const Link& link() const { return link_; }
 
   /// The clock of another thread of this rank, which makes and uses it: it counts that thread's work.
@@ -47,7 +47,7 @@ class Clock {
   friend class Waiting;
   /// A wait begins; the work that passes until it ends is not this rank's.
   virtual void stop() = 0;
-  /// It has ended; no earlier than `earliest`, by a virtual clock. Gives the time.
+  /// It has ended; no earlier than `earliest`, by a virtual clock. Returns the time.
   virtual double go_on(double earliest) noexcept = 0;
 
   Link link_;

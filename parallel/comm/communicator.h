@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// How ranks talk: messages between two of them, and operations of all. A program that talks through this class runs
-/// on threads of one process and on many processes, unchanged.
+/// How ranks communicate: messages between two of them, and collectives. A program that uses this class runs on threads
+/// of one process and on many processes, unchanged.
 ///
 /// Every call that waits has a deadline. When it passes, or when another rank has failed, the call throws CommError,
 /// which names the rank, the call, what the rank was working on, and the tag.
@@ -18,7 +18,7 @@
 
 namespace stagecoach {
 
-/// A rank waited in vain, or was told that another one failed. Exit code 4.
+/// A wait passed its deadline, or another rank has failed. Exit code 4.
 class CommError : public Error {
  public:
   using Error::Error;
@@ -27,21 +27,21 @@ class CommError : public Error {
 /// A message under way. Copies are the same message; they must not outlive their communicator.
 class PendingSend {
  public:
-  PendingSend(std::function<void()> wait, std::function<bool()> taken)
-      : wait_(std::move(wait)), taken_(std::move(taken)) {}
-  /// Returns when the receiver has taken it.
+  PendingSend(std::function<void()> wait, std::function<bool()> completed)
+      : wait_(std::move(wait)), completed_(std::move(completed)) {}
+  /// Returns when the receiver has the message.
   void wait() const { wait_(); }
   /// Whether it has.
-  bool taken() const { return taken_(); }
+  bool completed() const { return completed_(); }
 
  private:
   std::function<void()> wait_;
-  std::function<bool()> taken_;
+  std::function<bool()> completed_;
 };
 
-/// A message that is expected. It must not outlive its communicator. With the last copy of one that nobody has waited
-/// for the receive is withdrawn: a message that has come for it is lost, those that follow are not. (NCCL withdraws
-/// nothing: the next receive from that rank takes its place.)
+/// A message that is expected. It must not outlive its communicator. When its last copy is destroyed and nobody has
+/// waited for it, the receive is withdrawn: a message that has arrived for it is lost, those that follow are not. (NCCL
+/// withdraws nothing: the next receive from that rank takes its place.)
 class PendingReceive {
  public:
   struct Arrived {
@@ -61,7 +61,7 @@ class PendingReceive {
 enum class ReduceKind {
   ordered,  ///< in the order of the ranks: equal inputs give equal bytes, on every transport
   native,   ///< by MPI's or NCCL's own all-reduce: faster where it is tuned for the network, and within 1e-5 (relative)
-            ///< of the ordered sum. It does not look whether all ranks bring the same. Between threads: ordered.
+            ///< of the ordered sum. It does not check that all ranks bring the same. Between threads: ordered.
 };
 
 /// Tags are numbers from 0 to this.
@@ -92,16 +92,16 @@ class Communicator {
   Tensor receive(const Shape& shape, DType dtype, int from, int tag) {
     return receive_async(shape, dtype, from, tag).wait();
   }
-  /// The same without waiting: two ranks that send to each other first and receive then would wait for ever.
+  /// The same without waiting: two ranks that send to each other first and receive then would wait forever.
   virtual PendingSend send_async(const Tensor& tensor, int to, int tag) = 0;
   /// Posts a receive: from now on the message can come, and a send that waits for it to be taken can end.
   virtual PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) = 0;
 
-  /// A number for the program itself: no device is waited for. Sending does not wait.
+  /// A number for the program itself, such as whether to stop: no device is waited for. Sending does not wait.
   virtual void send_number(double number, int to, int tag) = 0;
   virtual double receive_number(int from, int tag) = 0;
 
-  // Operations of all. All ranks of the group call them, in the same order, with tensors of one shape and type;
+  // Collectives. All ranks of the group call them, in the same order, with tensors of one shape and type;
   // otherwise all get a CommError (over NCCL, which is told nothing of them, whoever waits gets it at the deadline).
   // Sums are made in the order of the ranks: equal inputs give equal bytes, unless the world is one of native sums
   // (ReduceKind). A sum of float16 is made in float32 and rounded once.
@@ -122,17 +122,18 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
   // A second thread of a rank.
-  /// This group once more, with a clock of its own, for the thread that calls it; what it does and what this one does
-  /// do not meet. All ranks call it. Meanwhile nobody may use this one.
+  /// This group once more, with a clock of its own, for the thread that calls it. What it sends and what this one sends
+  /// are kept apart. All ranks call it. Meanwhile nobody may use this one.
   virtual std::unique_ptr<Communicator> duplicate() = 0;
-  /// A duplicate's thread sleeps while it waits, as it shares the core of the rank's own thread. While that waits too
-  /// it may lend its core (until it says false): then, with a core a rank, the duplicate polls. Any thread may call it.
-  virtual void lend_core(bool lent) = 0;
+  /// Whether a duplicate's thread may poll. At first it sleeps while it waits, as it shares the core of the rank's own
+  /// thread. While that waits too the core is free; with one core per rank the duplicate then polls. Any thread may
+  /// call it.
+  virtual void set_spinning(bool spinning) = 0;
 
   /// If this rank fails from now on, its last communication is left in `folder` (FlightRecorder::leave_in).
   virtual void leave_record_in(const std::filesystem::path& folder) = 0;
   /// Ends all waits of this communicator, now and later, with CommError. Any thread may call it.
-  virtual void abandon() = 0;
+  virtual void abort() = 0;
 };
 
 }  // namespace stagecoach

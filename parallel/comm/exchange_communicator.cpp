@@ -23,11 +23,11 @@ Tensor row(const Tensor& tensor, std::int64_t start, std::int64_t end) {
 
 }  // namespace
 
-/// A rank is in an operation of all until the end of the scope: it waits, and records and shows that. By a virtual
+/// A rank is in a collective until the end of the scope: it waits, and records and shows that. By a virtual
 /// clock the operation takes `seconds` from the time on at which the last rank has come.
-class ExchangeCommunicator::Meeting {
+class ExchangeCommunicator::CollectiveScope {
  public:
-  Meeting(ExchangeCommunicator& comm, const char* operation, const Tensor& tensor, double seconds)
+  CollectiveScope(ExchangeCommunicator& comm, const char* operation, const Tensor& tensor, double seconds)
       : recorded_(*comm.group().recorder, comm.event(operation, tensor)),
         span_(operation, "wait"),
         waiting_(comm.clock()) {
@@ -46,14 +46,14 @@ double ExchangeCommunicator::latest_time(const char* operation, const Tensor& li
     return 0;
   }
   const Tensor mine = Tensor::from(std::vector{clock().now()}, {1}, device());
-  Parcels parcels = nothing();
+  ExchangeBuffers buffers = nothing();
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r) = {mine, room_for(mine)};
+    with(buffers, r) = {mine, room_for(mine)};
   }
-  exchange(operation, like, parcels);
+  exchange(operation, like, buffers);
   double latest = mine.item();
   for (int r = 0; r < size(); ++r) {
-    latest = r == rank() ? latest : std::max(latest, with(parcels, r).in.item());
+    latest = r == rank() ? latest : std::max(latest, with(buffers, r).in.item());
   }
   return latest;
 }
@@ -68,17 +68,18 @@ std::vector<ExchangeCommunicator::Choice> ExchangeCommunicator::gather_choices(i
   return choices;
 }
 
-void ExchangeCommunicator::sum_into(const Tensor& mine, const Parcels& parcels) const {
+void ExchangeCommunicator::sum_into(const Tensor& mine, const ExchangeBuffers& buffers) const {
   std::vector<Tensor> parts;
-  parts.reserve(parcels.size());
+  parts.reserve(buffers.size());
   for (int r = 0; r < size(); ++r) {
-    parts.push_back(r == rank() ? mine : parcels[static_cast<std::size_t>(r)].in);
+    parts.push_back(r == rank() ? mine : buffers[static_cast<std::size_t>(r)].in);
   }
   sum_in_order(parts, static_cast<std::size_t>(rank()));
 }
 
 void ExchangeCommunicator::all_reduce(Tensor& tensor) {
-  const Meeting meeting(*this, "all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  const CollectiveScope scope(*this, "all_reduce", tensor,
+                              ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   const bool native = group().reduce == ReduceKind::native && tensor.numel() > 0;
   if (size() > 1 && !(native && sum_natively(tensor))) {
     const std::size_t others = static_cast<std::size_t>(size()) - 1;
@@ -88,12 +89,12 @@ void ExchangeCommunicator::all_reduce(Tensor& tensor) {
 
 /// Each rank gets all and sums all: one exchange.
 void ExchangeCommunicator::sum_whole(Tensor& tensor) {
-  Parcels parcels = nothing();
+  ExchangeBuffers buffers = nothing();
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r) = {tensor, r == rank() ? Tensor{} : kept_room_for(tensor, r)};
+    with(buffers, r) = {tensor, r == rank() ? Tensor{} : kept_room_for(tensor, r)};
   }
-  exchange("all_reduce", tensor, parcels);
-  sum_into(tensor, parcels);
+  exchange("all_reduce", tensor, buffers);
+  sum_into(tensor, buffers);
 }
 
 /// Sums of a few numbers come often, and to find memory takes longer than to add them up.
@@ -113,88 +114,90 @@ void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
     return row(tensor, part_start(tensor.numel(), r, size()), part_start(tensor.numel(), r + 1, size()));
   };
   const Tensor mine = part_of(rank());
-  Parcels parcels = nothing();
+  ExchangeBuffers buffers = nothing();
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
+    with(buffers, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
   }
-  exchange("all_reduce", tensor, parcels);
-  sum_into(mine, parcels);
+  exchange("all_reduce", tensor, buffers);
+  sum_into(mine, buffers);
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r) = {mine, part_of(r)};
+    with(buffers, r) = {mine, part_of(r)};
   }
-  exchange("all_reduce, gathering", tensor, parcels);
+  exchange("all_reduce, gathering", tensor, buffers);
 }
 
 void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
-  const Meeting meeting(*this, "reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
-  Parcels parcels = nothing();
+  const CollectiveScope scope(*this, "reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  ExchangeBuffers buffers = nothing();
   if (rank() != root) {
-    with(parcels, root).out = tensor;
-    return exchange("reduce", tensor, parcels);
+    with(buffers, root).out = tensor;
+    return exchange("reduce", tensor, buffers);
   }
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r).in = r == rank() ? Tensor{} : room_for(tensor);
+    with(buffers, r).in = r == rank() ? Tensor{} : room_for(tensor);
   }
-  exchange("reduce", tensor, parcels);
-  sum_into(tensor, parcels);
+  exchange("reduce", tensor, buffers);
+  sum_into(tensor, buffers);
 }
 
 /// By a tree: in each round those that have it hand it on.
 void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
-  const Meeting meeting(*this, "broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
+  const CollectiveScope scope(*this, "broadcast", tensor,
+                              tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
   const int place = (rank() - root + size()) % size();  // the root's is 0
   for (int have = 1; have < size(); have *= 2) {
-    Parcels parcels = nothing();
+    ExchangeBuffers buffers = nothing();
     if (place < have && place + have < size()) {
-      with(parcels, (rank() + have) % size()).out = tensor;
+      with(buffers, (rank() + have) % size()).out = tensor;
     } else if (place >= have && place < 2 * have) {
-      with(parcels, (rank() - have + size()) % size()).in = tensor;
+      with(buffers, (rank() - have + size()) % size()).in = tensor;
     }
-    exchange("broadcast", tensor, parcels);
+    exchange("broadcast", tensor, buffers);
   }
 }
 
 std::vector<Tensor> ExchangeCommunicator::all_gather(const Tensor& tensor) { return gather("all_gather", tensor); }
 
 std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Tensor& tensor) {
-  const Meeting meeting(*this, operation, tensor, ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)));
-  Parcels parcels = nothing();
+  const CollectiveScope scope(*this, operation, tensor,
+                              ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)));
+  ExchangeBuffers buffers = nothing();
   std::vector<Tensor> gathered;
   for (int r = 0; r < size(); ++r) {
     gathered.push_back(r == rank() ? tensor.clone() : room_for(tensor));
-    with(parcels, r) = {tensor, gathered.back()};
+    with(buffers, r) = {tensor, gathered.back()};
   }
-  exchange(operation, tensor, parcels);
+  exchange(operation, tensor, buffers);
   return gathered;
 }
 
 Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
-  const Meeting meeting(*this, "reduce_scatter", tensor,
-                        ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
+  const CollectiveScope scope(*this, "reduce_scatter", tensor,
+                              ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
   const auto part_of = [&](int r) { return row(tensor, r * length, (r + 1) * length); };
   const Tensor mine = part_of(rank()).clone();
-  Parcels parcels = nothing();
+  ExchangeBuffers buffers = nothing();
   for (int r = 0; r < size(); ++r) {
-    with(parcels, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
+    with(buffers, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
   }
-  exchange("reduce_scatter", tensor, parcels);
-  sum_into(mine, parcels);
+  exchange("reduce_scatter", tensor, buffers);
+  sum_into(mine, buffers);
   return mine.reshape(tensor.shape().with(0, tensor.size(0) / size()));
 }
 
 /// In each round a rank hears of twice as many others.
 void ExchangeCommunicator::barrier() {
   const Tensor word = Tensor::zeros({1}, DType::uint8, device());  // not nothing, which some wires do not send
-  const Meeting meeting(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0));
+  const CollectiveScope scope(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0));
   for (int heard = 1; heard < size(); heard *= 2) {
-    Parcels parcels = nothing();
-    with(parcels, (rank() + heard) % size()).out = word;
-    with(parcels, (rank() - heard + size()) % size()).in = room_for(word);
-    exchange("barrier", word, parcels);
+    ExchangeBuffers buffers = nothing();
+    with(buffers, (rank() + heard) % size()).out = word;
+    with(buffers, (rank() - heard + size()) % size()).in = room_for(word);
+    exchange("barrier", word, buffers);
   }
 }
 

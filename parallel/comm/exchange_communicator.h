@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Operations of all, made of exchanges, in which a rank hands tensors to others and gets some from them. This is how
-/// ranks work that share no memory.
+/// Collectives made of exchanges, in which each rank sends tensors to others and receives some: for ranks that share no
+/// memory.
 
 #include <memory>
 #include <vector>
@@ -23,16 +23,16 @@ class ExchangeCommunicator : public GroupCommunicator {
 
  protected:
   /// What goes to another rank and what comes from it: a tensor on this rank's device, or an undefined one for nothing.
-  struct Parcel {
+  struct PeerBuffers {
     Tensor out = {};
     Tensor in = {};  ///< has the shape and type of what comes
   };
-  /// One a rank; this one's own is left alone.
-  using Parcels = std::vector<Parcel>;
+  /// One per rank; this rank's own is ignored.
+  using ExchangeBuffers = std::vector<PeerBuffers>;
 
-  /// Sends and receives all of `parcels` at once. The other end must be in an exchange of the same `operation` on
+  /// Sends and receives all of `buffers` at once. The other end must be in an exchange of the same `operation` on
   /// tensors like `like`; where that can be seen to be otherwise this throws CommError.
-  virtual void exchange(const char* operation, const Tensor& like, Parcels& parcels) = 0;
+  virtual void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) = 0;
 
   /// Replaces `tensor`, which has elements, by the sum over all ranks as the library makes it. False when it cannot sum
   /// that type.
@@ -44,19 +44,19 @@ class ExchangeCommunicator : public GroupCommunicator {
   std::vector<Choice> gather_choices(int colour, int key);
 
  private:
-  class Meeting;
+  class CollectiveScope;
 
   /// all_gather, under the name of what it is for.
   std::vector<Tensor> gather(const char* operation, const Tensor& tensor);
-  Parcels nothing() const { return Parcels(static_cast<std::size_t>(size())); }
-  Parcel& with(Parcels& parcels, int peer) const { return parcels[static_cast<std::size_t>(peer)]; }
+  ExchangeBuffers nothing() const { return ExchangeBuffers(static_cast<std::size_t>(size())); }
+  PeerBuffers& with(ExchangeBuffers& buffers, int peer) const { return buffers[static_cast<std::size_t>(peer)]; }
   /// Adds to `mine`, in the order of the ranks, what the others sent.
-  void sum_into(const Tensor& mine, const Parcels& parcels) const;
+  void sum_into(const Tensor& mine, const ExchangeBuffers& buffers) const;
   void sum_whole(Tensor& tensor);
   Tensor kept_room_for(const Tensor& tensor, int from);
   void sum_in_parts(Tensor& tensor);
 
-  std::vector<Tensor> rooms_;  // what the other ranks' parts of the last short sum came into
+  std::vector<Tensor> rooms_;  // receive buffers of the last short sum
 };
 
 }  // namespace stagecoach

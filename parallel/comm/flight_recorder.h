@@ -27,7 +27,7 @@ class FlightRecorder {
   struct Event {
     const char* operation = "";    ///< a string literal: "send", "all_reduce", …
     std::string group = {};        ///< of the communicator
-    int peer = kNobody;            ///< by its number in the world; kNobody for an operation of all
+    int peer = kNobody;            ///< by its number in the world; kNobody for a collective
     int tag = kNobody;             ///< of a message
     DType dtype = DType::float32;  ///< with the shape: what travels
     Shape shape = {};
@@ -37,11 +37,12 @@ class FlightRecorder {
     double end = 0;            ///< 0 while it is under way
   };
 
-  /// An event begins now; gives its number. `operation`, `group`, `peer`, `tag`, `dtype` and `shape` are the caller's.
+  /// An event begins now; returns its number. `operation`, `group`, `peer`, `tag`, `dtype` and `shape` are the
+  /// caller's.
   std::uint64_t begin(Event event);
   /// It has ended, now.
   void end(std::uint64_t number);
-  /// The events, a JSON object a line, oldest first.
+  /// The events, one JSON object per line, oldest first.
   std::string to_jsonl() const;
 
   /// Chooses the folder for `leave`; before that there is none. It must be the run's own by now.

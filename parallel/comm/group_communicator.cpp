@@ -24,9 +24,9 @@ std::string GroupCommunicator::doing(const char* operation, const char* directio
 }
 
 std::string GroupCommunicator::doing_receive(int from, int tag, const Activity::Work& posted) const {
-  const std::string words = doing("receive", "from", from, tag);
+  const std::string context = doing("receive", "from", from, tag);
   const std::string then = to_string(posted);
-  return then.empty() || then == current_activity() ? words : fmt::format("{} (posted in the {})", words, then);
+  return then.empty() || then == current_activity() ? context : fmt::format("{} (posted in the {})", context, then);
 }
 
 void GroupCommunicator::require_peer(const char* operation, int peer, int tag) const {
@@ -45,7 +45,7 @@ void GroupCommunicator::require_here(const char* operation, const Tensor& tensor
 }
 
 void GroupCommunicator::require_parts(const Tensor& tensor) const {
-  STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0, "{}: {} cannot be dealt to {} ranks",
+  STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0, "{}: {} cannot be divided among {} ranks",
                    doing("reduce_scatter"), describe(tensor), size());
 }
 
@@ -60,8 +60,9 @@ CommError GroupCommunicator::other_type(const char* operation, const Tensor& min
   return CommError(fmt::format("{}: {} here, {} on rank {}", doing(operation), type_of(mine), theirs, member(other)));
 }
 
-CommError GroupCommunicator::unexpected(const std::string& words, const std::string& wanted, const std::string& came) {
-  return CommError(fmt::format("{}: {} was expected, {} came", words, wanted, came));
+CommError GroupCommunicator::unexpected(const std::string& context, const std::string& wanted,
+                                        const std::string& came) {
+  return CommError(fmt::format("{}: expected {}, got {}", context, wanted, came));
 }
 
 FlightRecorder::Event GroupCommunicator::message_event(const char* operation, int peer, int tag, DType dtype,

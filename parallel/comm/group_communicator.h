@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What the communicators of all transports have in common: who is in the group, the words of their errors, and the
+/// What the communicators of all transports have in common: who is in the group, the context of their errors, and the
 /// record of what they did.
 
 #include <filesystem>
@@ -44,7 +44,7 @@ class GroupCommunicator : public Communicator {
   void require_peer(const char* operation, int peer, int tag) const;
   void require_root(const char* operation, int root) const;
   void require_here(const char* operation, const Tensor& tensor) const;
-  /// That part of the first dimension which reduce_scatter deals to each rank.
+  /// Throws Error unless reduce_scatter can divide the first dimension among the ranks.
   void require_parts(const Tensor& tensor) const;
   /// "rank 3: receive from rank 2, tag 4, in the forward of stage 3, micro-batch 0"
   std::string doing(const char* operation) const { return doing(operation, ""); }
@@ -57,14 +57,14 @@ class GroupCommunicator : public Communicator {
   // Errors of ranks that disagree.
   /// Rank `other` of the group is in another operation, named `theirs`.
   CommError other_operation(const char* operation, int other, const std::string& theirs) const;
-  /// Rank `other` brought a tensor of type `theirs` to an operation of all.
+  /// Rank `other` brought a tensor of type `theirs` to a collective.
   CommError other_type(const char* operation, const Tensor& mine, int other, const std::string& theirs) const;
-  /// A message is of another type than the receiver expects; `words` names the call.
-  static CommError unexpected(const std::string& words, const std::string& wanted, const std::string& came);
+  /// A message is of another type than the receiver expects; `context` names the call.
+  static CommError unexpected(const std::string& context, const std::string& wanted, const std::string& came);
 
   /// A message for the flight record.
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;
-  /// An operation of all.
+  /// A collective.
   FlightRecorder::Event event(const char* operation, const Tensor& tensor) const;
 
   /// What a rank chose in a split.

@@ -31,7 +31,7 @@ constexpr double kMaxLatency = 3600;  // seconds
 constexpr double kMinRate = 1;        // bytes per second
 constexpr double kMaxRate = 1e18;
 
-/// "20us" with the units of times is 20e-6; nothing for what is no finite number from 0 with a known unit.
+/// "20us" with the units of times is 20e-6; nothing for what is not a finite number from 0 with a known unit.
 std::optional<double> quantity(std::string_view text, const Units& units) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -77,10 +77,10 @@ Link link_from_text(const std::string& text) {
       return {*latency, *rate};
     }
   }
-  throw UsageError(
-      fmt::format("'{}' is no link: give {}, or LATENCY,BANDWIDTH such as 20us,12.5GB/s (or 2e-5,12.5e9: seconds and "
-                  "bytes per second), with up to {} s and from {} to {} bytes per second",
-                  text, fmt::join(link_names(), ", "), kMaxLatency, kMinRate, kMaxRate));
+  throw UsageError(fmt::format(
+      "'{}' is not a link: expected {}, or LATENCY,BANDWIDTH such as 20us,12.5GB/s (or 2e-5,12.5e9: seconds and "
+      "bytes per second), with up to {} s and from {} to {} bytes per second",
+      text, fmt::join(link_names(), ", "), kMaxLatency, kMinRate, kMaxRate));
 }
 
 double ring_all_reduce_seconds(const Link& link, int ranks, double bytes) {

@@ -31,11 +31,11 @@ struct Link {
 /// The rates are those of the standards; the latencies are round figures of the right size.
 const std::vector<std::string>& link_names();
 
-/// Reads a name, or "LATENCY,BANDWIDTH" in seconds and bytes a second: "2e-5,12.5e9"; with units also "20us,12.5GB/s"
+/// Reads a name, or "LATENCY,BANDWIDTH" in seconds and bytes per second: "2e-5,12.5e9"; with units also "20us,12.5GB/s"
 /// (s, ms, us, ns; B/s, KB/s, MB/s, GB/s, Mbit/s, Gbit/s). Throws UsageError that lists what can be given.
 Link link_from_text(const std::string& text);
 
-/// Seconds of an operation of all `ranks`, from the moment when the last has come, each with `bytes` of its own.
+/// Seconds of a collective of `ranks`, from the moment when the last has come, each with `bytes` of its own.
 /// Source: Thakur et al., "Optimization of collective communication operations in MPICH", 2005, section 4.
 double ring_all_reduce_seconds(const Link& link, int ranks, double bytes);      ///< 2 (p - 1) messages of bytes / p
 double ring_all_gather_seconds(const Link& link, int ranks, double bytes);      ///< p - 1 messages of bytes

@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-// Before training: parameters are dealt into buckets.
+// Before training: parameters are assigned to buckets.
 
 std::vector<std::size_t> reverse_order(std::size_t count) {
   std::vector<std::size_t> order(count);
@@ -46,7 +46,7 @@ Buckets::Buckets(NamedTensors parameters, Communicator& comm, const BucketCaps& 
       caps_(caps),
       reduce_(std::move(reduce)),
       slots_(parameters_.size()),
-      background_(comm) {
+      comm_thread_(comm) {
   lay_out(reverse_order(parameters_.size()));
 }
 
@@ -114,15 +114,15 @@ void Buckets::launch_full_buckets() {
   while (launched_.size() < buckets_.size() && missing_[launched_.size()] == 0) {
     Bucket& bucket = buckets_[launched_.size()];
     launched_.push_back(
-        background_.run("reduce bucket", [this, &bucket](Communicator& comm) { reduce_(bucket, comm); }));
+        comm_thread_.run("reduce bucket", [this, &bucket](Communicator& comm) { reduce_(bucket, comm); }));
   }
 }
 
 // After the backward: the step waits for the sums.
 
-std::vector<Background::Span> Buckets::wait() {
-  std::vector<Background::Span> spans;
-  for (const Background::Pending& reduction : launched_) {
+std::vector<CommThread::Span> Buckets::wait() {
+  std::vector<CommThread::Span> spans;
+  for (const CommThread::Pending& reduction : launched_) {
     spans.push_back(reduction.wait());
   }
   launched_.clear();

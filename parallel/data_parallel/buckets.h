@@ -3,7 +3,7 @@
 /// Buckets: gradients that are reduced together, in one piece of memory. One message for many small gradients pays the
 /// link's latency once, and a full bucket travels while the backward still makes the gradients of the next one.
 ///
-/// buckets.cpp shows the mechanism in the order in which it happens: parameters are dealt into buckets, a gradient
+/// buckets.cpp shows the mechanism in the order in which it happens: parameters are assigned to buckets, a gradient
 /// arrives, a bucket is full and leaves, and the step waits for the sums.
 /// Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", 2020, section 3.2.
 
@@ -14,7 +14,7 @@
 
 #include "core/tensor.h"
 #include "nn/named_tensors.h"
-#include "parallel/comm/background.h"
+#include "parallel/comm/comm_thread.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
@@ -28,8 +28,8 @@ struct BucketCaps {
 /// Indices into a list of parameters, bucket by bucket.
 using BucketLayout = std::vector<std::vector<std::size_t>>;
 
-/// Deals `parameters` out in the order of `order`, which holds each index once. A bucket is closed by the tensor that
-/// reaches the cap, so it may be larger than that, and holds one type of elements only.
+/// Assigns `parameters` to buckets in the order of `order`, which holds each index once. A bucket is closed by the
+/// tensor that reaches the cap, so it may be larger than that, and holds one type of elements only.
 BucketLayout bucket_layout(const NamedTensors& parameters, const std::vector<std::size_t>& order,
                            const BucketCaps& caps);
 
@@ -44,7 +44,7 @@ struct Bucket {
 };
 
 /// Replaces a bucket's values by their sum over all ranks of `comm`, or by an approximation of it. All ranks get the
-/// same bytes. It runs on the thread of Background, not on the rank's own.
+/// same bytes. It runs on the thread of CommThread, not on the rank's own.
 using ReduceBucket = std::function<void(Bucket& bucket, Communicator& comm)>;
 
 /// The buckets of one rank. All ranks make theirs alike and fill them in any order.
@@ -53,7 +53,7 @@ class Buckets {
   /// `comm` must outlive it. The layout is that of reverse_order.
   Buckets(NamedTensors parameters, Communicator& comm, const BucketCaps& caps, ReduceBucket reduce);
 
-  /// Deals the parameters out anew. Gradients that are there already move into the new buckets.
+  /// Assigns the parameters anew. Gradients that are there already move into the new buckets.
   void lay_out(const std::vector<std::size_t>& order);
   /// A step begins: no gradient is ready.
   void start();
@@ -66,13 +66,13 @@ class Buckets {
   /// Whether a bucket has left and was not waited for.
   bool is_reducing() const { return !launched_.empty(); }
   /// Waits for all sums. Returns from when to when each bucket was reduced: from full, or the end of the one before.
-  std::vector<Background::Span> wait();
+  std::vector<CommThread::Span> wait();
   /// The view that holds the parameter's gradient, and after wait() its sum.
   Tensor gradient(std::size_t parameter) const;
 
   const std::vector<Bucket>& all() const { return buckets_; }
   /// The thread on which buckets are reduced.
-  Background& background() { return background_; }
+  CommThread& comm_thread() { return comm_thread_; }
 
  private:
   /// Where a parameter's gradient is.
@@ -89,8 +89,8 @@ class Buckets {
   std::vector<Slot> slots_;  // one per parameter
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> missing_;           // gradients that are not ready, one number per bucket
-  std::vector<Background::Pending> launched_;  // one per bucket that has left, in their order
-  Background background_;                      // ends first: its thread works on buckets
+  std::vector<CommThread::Pending> launched_;  // one per bucket that has left, in their order
+  CommThread comm_thread_;                     // ends first: its thread works on buckets
 };
 
 }  // namespace stagecoach

@@ -1,29 +1,8 @@
 #include "parallel/data_parallel/compression.h"
 
-#include <fmt/format.h>
-
-#include <array>
-#include <utility>
-
-#include "core/error.h"
 #include "core/kernels/kernels.h"
 
 namespace stagecoach {
-namespace {
-
-Compression none() { return {plain_sum(), nullptr}; }
-Compression half() { return {half_precision(), nullptr}; }
-
-Compression powersgd() {
-  const auto memory = std::make_shared<CompressionMemory>();
-  return {power_sgd(4, 0, memory), memory};
-}
-
-using Maker = Compression (*)();
-constexpr std::array<std::pair<const char*, Maker>, 3> kCompressions{
-    {{"none", none}, {"half", half}, {"powersgd", powersgd}}};
-
-}  // namespace
 
 ReduceBucket plain_sum() {
   return [](Bucket& bucket, Communicator& comm) { comm.all_reduce(bucket.flat); };
@@ -40,23 +19,19 @@ ReduceBucket half_precision() {
 }
 
 const std::vector<std::string>& compression_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const auto& [name, maker] : kCompressions) {
-      all.emplace_back(name);
-    }
-    return all;
-  }();
+  static const std::vector<std::string> names{"none", "half", "powersgd"};
   return names;
 }
 
-Compression make_compression(const std::string& name) {
-  for (const auto& [known, maker] : kCompressions) {
-    if (name == known) {
-      return maker();
-    }
+Compression make_compression(CompressionKind kind) {
+  if (kind == CompressionKind::none) {
+    return {plain_sum(), nullptr};
   }
-  throw UsageError(fmt::format("'{}' is no compression: give {}", name, fmt::join(compression_names(), ", ")));
+  if (kind == CompressionKind::half) {
+    return {half_precision(), nullptr};
+  }
+  const auto memory = std::make_shared<CompressionMemory>();
+  return {power_sgd(4, 0, memory), memory};
 }
 
 }  // namespace stagecoach

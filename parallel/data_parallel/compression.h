@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// How a bucket of gradients travels to the other ranks: each function makes a ReduceBucket (buckets.h).
-/// `make_compression` finds them by name.
+/// `make_compression` makes them.
 
 #include <cstdint>
 #include <map>
@@ -44,9 +44,11 @@ struct Compression {
   std::shared_ptr<CompressionMemory> memory;  ///< null if it keeps nothing
 };
 
-/// The names that make_compression knows: none (plain_sum), half, powersgd (with 4 columns).
+/// plain_sum, half_precision, and power_sgd with 4 columns.
+enum class CompressionKind { none, half, powersgd };
+
+/// Their names, in this order.
 const std::vector<std::string>& compression_names();
-/// Throws UsageError for a name that it does not know.
-Compression make_compression(const std::string& name);
+Compression make_compression(CompressionKind kind);
 
 }  // namespace stagecoach

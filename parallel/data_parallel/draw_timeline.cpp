@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "drawing/timeline.h"
+#include "parallel/drawing/timeline.h"
 
 namespace stagecoach {
 namespace {

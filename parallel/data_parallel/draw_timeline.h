@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "drawing/terminal.h"
 #include "parallel/data_parallel/step_timeline.h"
+#include "parallel/drawing/terminal.h"
 
 namespace stagecoach {
 

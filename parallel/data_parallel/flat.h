@@ -11,7 +11,7 @@ namespace stagecoach {
 /// Memory for the elements of all `tensors`, which are of one type and on one device: [n], unset.
 Tensor flat_for(const std::vector<Tensor>& tensors);
 
-/// The same with a copy of them, one tensor behind the other.
+/// The same with a copy of them, one tensor after the other.
 Tensor flattened(const std::vector<Tensor>& tensors);
 
 /// Views of `flat` with the shapes of `like`, in their order.

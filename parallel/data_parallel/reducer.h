@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "nn/named_tensors.h"
-#include "parallel/comm/background.h"
+#include "parallel/comm/comm_thread.h"
 #include "parallel/data_parallel/buckets.h"
 
 namespace stagecoach {
@@ -63,7 +63,7 @@ class Reducer {
     double begin = 0;                          ///< of the backward
     double end = 0;                            ///< likewise
     std::vector<double> arrivals;              ///< seconds of work before each parameter's gradient, in their order
-    std::vector<Background::Span> reductions;  ///< bucket by bucket: from full, or the end of the one before
+    std::vector<CommThread::Span> reductions;  ///< bucket by bucket: from full, or the end of the one before
   };
   const Times& times() const { return times_; }
   /// Those that are reduced, each once.

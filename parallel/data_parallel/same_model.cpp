@@ -56,7 +56,7 @@ void broadcast_tensors(const NamedTensors& tensors, Communicator& comm) {
   }
 }
 
-void start_alike(const Module& model, Communicator& comm) {
+void broadcast_module(const Module& model, Communicator& comm) {
   for (const NamedTensors& tensors : {model.named_parameters(), model.named_buffers()}) {
     require_same_tensors(tensors, comm);
     broadcast_tensors(tensors, comm);

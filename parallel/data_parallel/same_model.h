@@ -15,7 +15,7 @@ void require_same_tensors(const NamedTensors& tensors, Communicator& comm);
 void broadcast_tensors(const NamedTensors& tensors, Communicator& comm);
 
 /// Both, for all parameters and buffers of `model`.
-void start_alike(const Module& model, Communicator& comm);
+void broadcast_module(const Module& model, Communicator& comm);
 
 /// Each tensor once, under its first name, where layers share some.
 NamedTensors without_repeats(const NamedTensors& tensors);

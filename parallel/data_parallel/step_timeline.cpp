@@ -129,25 +129,23 @@ double Timeline::overlap() const {
   return all > 0 ? hidden / all : 0;
 }
 
-Timeline timeline_of(const std::string& mode, const StepModel& step) {
-  if (mode == "central") {
+Timeline timeline_of(DataParallelMode mode, const StepModel& step) {
+  if (mode == DataParallelMode::central) {
     return central(step);
   }
-  if (mode == "replicate") {
+  if (mode == DataParallelMode::replicate) {
     return replicate(step);
   }
   StepBuilder builder(step);
-  if (mode == "single") {
+  if (mode == DataParallelMode::single) {
     builder.compute("forward", step.costs.forward);
     builder.compute("backward", step.costs.backward);
     builder.send_and_wait("all gradients", ring_all_reduce_seconds(step.link, step.ranks, bytes_of(step.parameters)));
     builder.update();
     return builder.finish();
   }
-  STAGECOACH_CHECK(mode == "parameter" || mode == "buckets", "mode {} has no timeline: expected one of mode_names()",
-                   mode);
   const std::vector<std::size_t> order = order_of_arrival(step.costs.arrivals);
-  if (mode == "parameter") {
+  if (mode == DataParallelMode::parameter) {
     builder.reduce(bucket_layout(step.parameters, order, {1, 1}), 1);
   } else {
     builder.reduce(bucket_layout(step.parameters, order, step.caps), step.compressed);

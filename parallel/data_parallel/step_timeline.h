@@ -43,10 +43,13 @@ struct Timeline {
   double overlap() const;
 };
 
-/// The values of --mode, in the order in which chapter 6 teaches them.
+/// How ranks share batches, in the order in which chapter 6 teaches it.
+enum class DataParallelMode { single, parameter, buckets, central, replicate };
+
+/// Their names, in this order.
 const std::vector<std::string>& mode_names();
 
-/// Returns the timeline of one step. `mode` is one of mode_names(). Throws Error for any other.
-Timeline timeline_of(const std::string& mode, const StepModel& step);
+/// Returns the timeline of one step.
+Timeline timeline_of(DataParallelMode mode, const StepModel& step);
 
 }  // namespace stagecoach

@@ -19,7 +19,7 @@ void StepTimes::end_backward() {
   backward_seconds_ += mark - std::exchange(mark_, mark);
 }
 
-void StepTimes::end_reductions(const std::vector<Background::Span>& spans) {
+void StepTimes::end_reductions(const std::vector<CommThread::Span>& spans) {
   for (const auto& [begin, end] : spans) {
     reduction_seconds_ += end - begin;
     hidden_seconds_ += std::max(0.0, std::min(end, backward_end_) - std::max(begin, backward_));

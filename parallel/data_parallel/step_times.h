@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "parallel/comm/background.h"
+#include "parallel/comm/comm_thread.h"
 
 namespace stagecoach {
 
@@ -30,7 +30,7 @@ class StepTimes {
   void gradient_came(std::size_t parameter, double seconds) { arrivals_[parameter] += seconds; }
   void end_backward();
   /// All are in; each took `spans`.
-  void end_reductions(const std::vector<Background::Span>& spans);
+  void end_reductions(const std::vector<CommThread::Span>& spans);
   void end_step();
 
   void clear();

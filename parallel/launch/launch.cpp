@@ -22,14 +22,14 @@ std::vector<int> all_of(const World& world) {
 
 void launch_threads(const World& world, const std::function<void(Rank&)>& body) {
   const std::vector<int> members = all_of(world);
-  const auto waits = enough_cores(world) && world.ranks > 1 ? Waits::polling : Waits::sleeping;
+  const auto mode = enough_cores(world) && world.ranks > 1 ? WaitMode::polling : WaitMode::sleeping;
   const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
   const auto start = start_wall_time();
   const auto run_rank = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
     const Device device = device_of(world, r);
     require_device(device);
     ThreadCommunicator comm(
-        shared, {"world", r, members, device, make_clock(world.clock, device, world.link, start), recorder}, waits);
+        shared, {"world", r, members, device, make_clock(world.clock, device, world.link, start), recorder}, mode);
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   };
@@ -49,7 +49,7 @@ Device device_of(const World& world, int rank) {
                                          : Device{DeviceType::cuda, rank % world.gpus, rank / world.gpus};
 }
 
-std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
+std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) {
   const World world;
   return std::make_unique<ThreadCommunicator>(
       std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
@@ -59,7 +59,7 @@ std::unique_ptr<Communicator> alone(Device device, ClockKind clock) {
             device,
             make_clock(clock, device, world.link, start_wall_time()),
             std::make_shared<FlightRecorder>()},
-      Waits::sleeping);
+      WaitMode::sleeping);
 }
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {
@@ -79,11 +79,11 @@ void launch(const World& world, const std::function<void(Rank&)>& body) {
   }
 }
 
-void agree_on(const World& world, Tensor& values) {
+void broadcast_from_rank_zero(const World& world, Tensor& values) {
   if (world.transport == Transport::mpi) {
-    mpi::agree_on(world, values);
+    mpi::broadcast_from_rank_zero(world, values);
   } else if (world.transport == Transport::nccl) {
-    nccl::agree_on(world, values);
+    nccl::broadcast_from_rank_zero(world, values);
   }
 }
 

@@ -13,10 +13,10 @@ namespace stagecoach {
 MeshSizes mesh_from_text(const std::string& text) {
   MeshSizes sizes;
   const auto refuse = [&] {
-    throw UsageError(
-        fmt::format("'{}' is no mesh: give the ranks that share data and those of a pipeline, each from 1 to {}, such "
-                    "as dp=2,pp=2",
-                    text, kMaxDevices));
+    throw UsageError(fmt::format(
+        "'{}' is not a mesh: expected the ranks that share data and those of a pipeline, each from 1 to {}, such "
+        "as dp=2,pp=2",
+        text, kMaxDevices));
   };
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {

@@ -32,7 +32,7 @@ bool takes_device_pointers() {
 MpiWorld& open(const World& world) {
   if (world.device == DeviceType::cuda && !takes_device_pointers()) {
     throw UsageError(
-        "transport mpi: this MPI was built without CUDA and cannot send what lies on a GPU; give --transport nccl, or "
+        "transport mpi: this MPI was built without CUDA and cannot send what is on a GPU; give --transport nccl, or "
         "--device cpu");
   }
   MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));
@@ -97,11 +97,11 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
     MPI_Comm_dup(mpi.comm(), &own);
     start = common_start(own, r, world.ranks);
   });
-  const bool enough = static_cast<unsigned>(mpi.neighbours() * world.threads) <= std::thread::hardware_concurrency();
-  const Waits waits = enough && world.ranks > 1 ? Waits::polling : Waits::sleeping;
+  const bool enough = static_cast<unsigned>(mpi.local_size() * world.threads) <= std::thread::hardware_concurrency();
+  const WaitMode mode = enough && world.ranks > 1 ? WaitMode::polling : WaitMode::sleeping;
   auto clock = make_clock(world.clock, device, world.link, start_wall_time(start));
   MpiCommunicator comm(mpi, own, {"world", r, members, device, std::move(clock), recorder, world.reduce},
-                       std::make_shared<MpiReceives>(mpi), waits);
+                       std::make_shared<MpiReceives>(mpi), mode);
   Rank rank{r, world.ranks, device, comm};
   body(rank);
 }
@@ -120,7 +120,7 @@ void run_rank(const World& world, const std::function<void(Rank&)>& body) {
       [&](const std::string& why) { mpi.fail(why); });
 }
 
-void agree_on(const World& world, Tensor& values) {
+void broadcast_from_rank_zero(const World& world, Tensor& values) {
   MpiWorld& mpi = open(world);
   mpi.guard("an agreement on what was measured",
             [&] { MPI_Bcast(values.raw_mutable_data(), static_cast<int>(values.bytes()), MPI_BYTE, 0, mpi.comm()); });

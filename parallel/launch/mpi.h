@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Ranks that are processes and talk by MPI. In a build without MPI every function throws UsageError.
+/// Ranks that are processes and communicate by MPI. In a build without MPI every function throws UsageError.
 
 #include <functional>
 
@@ -13,6 +13,6 @@ namespace stagecoach::mpi {
 void run_rank(const World& world, const std::function<void(Rank&)>& body);
 
 /// Makes `values` those of rank 0.
-void agree_on(const World& world, Tensor& values);
+void broadcast_from_rank_zero(const World& world, Tensor& values);
 
 }  // namespace stagecoach::mpi

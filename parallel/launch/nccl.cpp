@@ -10,9 +10,9 @@
 
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "parallel/comm/nccl/nccl_backend.h"
 #include "parallel/comm/nccl/nccl_communicator.h"
-#include "parallel/comm/nccl/nccl_wire.h"
-#include "parallel/comm/tcp/mail.h"
+#include "parallel/comm/tcp/control_channel.h"
 #include "parallel/launch/nccl_rules.h"
 #include "parallel/launch/rank_failure.h"
 #include "parallel/launch/rank_threads.h"
@@ -25,54 +25,54 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Recorder = std::shared_ptr<FlightRecorder>;
 
-std::string wait_for(Mail& mail, const std::string& key, MailWait& patience) {
-  auto text = mail.take(key);
+std::string wait_for(ControlChannel& control, const std::string& key, ControlWait& control_wait) {
+  auto text = control.take(key);
   while (!text) {
-    patience.look();
-    text = mail.take(key);
+    control_wait.poll();
+    text = control.take(key);
   }
   return *text;
 }
 
 /// Rank 0 hears which GPU each rank has; when all are different it tells the id by which NCCL knows them as one world.
-std::string agree_on_id(Mail& mail, int rank, int size, const std::string& gpu) {
-  MailWait patience(mail, {}, [=] { return fmt::format("rank {}: the start of all ranks", rank); });
+std::string agree_on_id(ControlChannel& control, int rank, int size, const std::string& gpu) {
+  ControlWait control_wait(control, {}, [=] { return fmt::format("rank {}: the start of all ranks", rank); });
   if (rank > 0) {
-    mail.post(0, fmt::format("gpu/{}", rank), gpu);
-    return wait_for(mail, "id", patience);
+    control.post(0, fmt::format("gpu/{}", rank), gpu);
+    return wait_for(control, "id", control_wait);
   }
   std::vector<std::string> gpus{gpu};
   for (int r = 1; r < size; ++r) {
-    gpus.push_back(wait_for(mail, fmt::format("gpu/{}", r), patience));
+    gpus.push_back(wait_for(control, fmt::format("gpu/{}", r), control_wait));
   }
   require_gpu_each(gpus);
   const std::string id = new_nccl_id();
   for (int r = 1; r < size; ++r) {
-    mail.post(r, "id", id);
+    control.post(r, "id", id);
   }
   return id;
 }
 
-std::unique_ptr<Wire> connect(Mail& mail, Device device, int rank, int size) {
-  const std::string id = agree_on_id(mail, rank, size, gpu_name(device));
-  const auto words = [=] { return fmt::format("rank {}: the start of NCCL on all ranks", rank); };
-  MailWait patience(mail, {}, words);
+std::unique_ptr<PointToPointBackend> connect(ControlChannel& control, Device device, int rank, int size) {
+  const std::string id = agree_on_id(control, rank, size, gpu_name(device));
+  const auto context = [=] { return fmt::format("rank {}: the start of NCCL on all ranks", rank); };
+  ControlWait control_wait(control, {}, context);
   try {
-    return make_nccl_wire(device, id, rank, size, [&] { patience.look(); });
-  } catch (const WireError& error) {
-    throw CommError(fmt::format("{}: {}", words(), error.what()));
+    return make_nccl_backend(device, id, rank, size, [&] { control_wait.poll(); });
+  } catch (const BackendError& error) {
+    throw CommError(fmt::format("{}: {}", context(), error.what()));
   }
 }
 
-void run_rank(const World& world, int rank, Device device, Mail& mail, const Recorder& recorder,
+void run_rank(const World& world, int rank, Device device, ControlChannel& control, const Recorder& recorder,
               const std::function<void(Rank&)>& body) {
   require_device(device);
-  auto wire = connect(mail, device, rank, world.ranks);
+  auto backend = connect(control, device, rank, world.ranks);
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
   // All ranks come from there at about the same time, and begin to count it.
   auto clock = make_clock(world.clock, device, world.link, start_wall_time());
-  NcclCommunicator comm(mail, std::move(wire),
+  NcclCommunicator comm(control, std::move(backend),
                         {"world", rank, members, device, std::move(clock), recorder, world.reduce});
   Rank mine{rank, world.ranks, device, comm};
   body(mine);
@@ -80,29 +80,31 @@ void run_rank(const World& world, int rank, Device device, Mail& mail, const Rec
 
 void run_threads(const World& world, int gpus, const std::function<void(Rank&)>& body) {
   const TcpStoreServer server({{"127.0.0.1", 0}, random_token()}, {.clients = 2 * world.ranks});
-  std::vector<std::unique_ptr<Mail>> mails(static_cast<std::size_t>(world.ranks));
+  std::vector<std::unique_ptr<ControlChannel>> controls(static_cast<std::size_t>(world.ranks));
   const auto run = [&](int r, const Recorder& recorder) {
-    auto& mail = mails[static_cast<std::size_t>(r)];
-    mail = std::make_unique<Mail>(server.address(), "run", r, world.ranks, Seconds(world.timeout));
-    run_rank(world, r, nccl_device(std::nullopt, r, gpus), *mail, recorder, body);
+    auto& control = controls[static_cast<std::size_t>(r)];
+    control = std::make_unique<ControlChannel>(server.address(), "run", r, world.ranks, Seconds(world.timeout));
+    run_rank(world, r, nccl_device(std::nullopt, r, gpus), *control, recorder, body);
   };
   run_on_threads(world, run, [&](int r, const std::string& why) {
-    if (const auto& mail = mails[static_cast<std::size_t>(r)]; mail != nullptr) {
-      mail->fail(why);
+    if (const auto& control = controls[static_cast<std::size_t>(r)]; control != nullptr) {
+      control->fail(why);
     }
   });
 }
 
-void run_process(const World& world, const Launched& process, int gpus, const std::function<void(Rank&)>& body) {
+void run_process(const World& world, const LaunchEnvironment& process, int gpus,
+                 const std::function<void(Rank&)>& body) {
   static std::atomic<int> runs = 0;
   const Rendezvous& place = Rendezvous::instance(world);
-  Mail mail(place.address(), fmt::format("run {}", runs++), process.rank, process.size, Seconds(world.timeout));
+  ControlChannel control(place.address(), fmt::format("run {}", runs++), process.rank, process.size,
+                         Seconds(world.timeout));
   run_as_process(
       process.rank,
       [&](const Recorder& recorder) {
-        run_rank(world, process.rank, nccl_device(process, process.rank, gpus), mail, recorder, body);
+        run_rank(world, process.rank, nccl_device(process, process.rank, gpus), control, recorder, body);
       },
-      [&](const std::string& why) { mail.fail(why); });
+      [&](const std::string& why) { control.fail(why); });
 }
 
 }  // namespace
@@ -111,17 +113,17 @@ bool is_built_in() { return true; }
 
 void run_ranks(const World& world, const std::function<void(Rank&)>& body) {
   const int gpus = world.device == DeviceType::cuda ? cuda::gpu_count() : 0;
-  require_nccl(world, launched(), gpus);
-  if (launched()) {
-    run_process(world, *launched(), gpus, body);
+  require_nccl(world, launch_environment(), gpus);
+  if (launch_environment()) {
+    run_process(world, *launch_environment(), gpus, body);
   } else {
     run_threads(world, gpus, body);
   }
 }
 
-void agree_on(const World& world, Tensor& values) {
-  if (launched()) {
-    Rendezvous::instance(world).agree_on(values);
+void broadcast_from_rank_zero(const World& world, Tensor& values) {
+  if (launch_environment()) {
+    Rendezvous::instance(world).broadcast_from_rank_zero(values);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Ranks that have a GPU each and talk by NCCL: threads of this process, or processes that a launcher started. In a
-/// build without NCCL every function but the first throws UsageError.
+/// Ranks that have one GPU each and communicate by NCCL: threads of this process, or processes that a launcher started.
+/// In a build without NCCL every function but the first throws UsageError.
 
 #include <functional>
 
@@ -17,6 +17,6 @@ bool is_built_in();
 void run_ranks(const World& world, const std::function<void(Rank&)>& body);
 
 /// Makes `values` those of rank 0 where ranks are processes.
-void agree_on(const World& world, Tensor& values);
+void broadcast_from_rank_zero(const World& world, Tensor& values);
 
 }  // namespace stagecoach::nccl

@@ -13,9 +13,9 @@ constexpr const char* kShare = "NCCL refuses two ranks on one GPU; use --transpo
 
 }  // namespace
 
-void require_nccl(const World& world, const std::optional<Launched>& process, int gpus) {
+void require_nccl(const World& world, const std::optional<LaunchEnvironment>& process, int gpus) {
   if (world.device != DeviceType::cuda) {
-    throw UsageError("transport nccl: NCCL sends what lies on GPUs; give --device cuda, or another --transport");
+    throw UsageError("transport nccl: NCCL sends what is on GPUs; give --device cuda, or another --transport");
   }
   if (world.clock != ClockKind::wall) {
     throw UsageError(
@@ -46,7 +46,7 @@ void require_gpu_each(const std::vector<std::string>& gpus) {
   }
 }
 
-Device nccl_device(const std::optional<Launched>& process, int rank, int gpus) {
+Device nccl_device(const std::optional<LaunchEnvironment>& process, int rank, int gpus) {
   const int place = process ? process->local_rank : rank;
   return {DeviceType::cuda, gpus == 1 ? 0 : place};
 }

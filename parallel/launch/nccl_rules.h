@@ -7,18 +7,18 @@
 #include <vector>
 
 #include "parallel/launch/launch.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {
 
-/// Throws UsageError unless the ranks of `world` can talk by NCCL on a machine with `gpus` GPUs. `process` is what a
-/// launcher says, or nothing for ranks that are threads.
-void require_nccl(const World& world, const std::optional<Launched>& process, int gpus);
+/// Throws UsageError unless the ranks of `world` can communicate by NCCL on a machine with `gpus` GPUs. `process` is
+/// what a launcher says, or nothing for ranks that are threads.
+void require_nccl(const World& world, const std::optional<LaunchEnvironment>& process, int gpus);
 
-/// Throws UsageError, with the ranks, when two of `gpus` (one a rank) have the same name.
+/// Throws UsageError, with the ranks, when two of `gpus` (one per rank) have the same name.
 void require_gpu_each(const std::vector<std::string>& gpus);
 
 /// The GPU of rank `rank`, for a world that require_nccl accepts.
-Device nccl_device(const std::optional<Launched>& process, int rank, int gpus);
+Device nccl_device(const std::optional<LaunchEnvironment>& process, int rank, int gpus);
 
 }  // namespace stagecoach

@@ -1,4 +1,4 @@
-// What stands for MPI in a build without it.
+// In a build without MPI.
 
 #include "core/error.h"
 #include "parallel/launch/mpi.h"
@@ -16,6 +16,6 @@ namespace {
 
 void run_rank(const World&, const std::function<void(Rank&)>&) { refuse(); }
 
-void agree_on(const World&, Tensor&) { refuse(); }
+void broadcast_from_rank_zero(const World&, Tensor&) { refuse(); }
 
 }  // namespace stagecoach::mpi

@@ -1,4 +1,4 @@
-// What stands for NCCL in a build without it.
+// In a build without NCCL.
 
 #include "core/error.h"
 #include "parallel/launch/nccl.h"
@@ -18,6 +18,6 @@ bool is_built_in() { return false; }
 
 void run_ranks(const World&, const std::function<void(Rank&)>&) { refuse(); }
 
-void agree_on(const World&, Tensor&) { refuse(); }
+void broadcast_from_rank_zero(const World&, Tensor&) { refuse(); }
 
 }  // namespace stagecoach::nccl

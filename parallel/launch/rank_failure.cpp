@@ -38,7 +38,7 @@ std::exception_ptr with_rank(int rank) noexcept {
   try {
     return in_words(rank);
   } catch (...) {
-    return std::current_exception();  // no memory for words either
+    return std::current_exception();  // no memory for context either
   }
 }
 

@@ -42,7 +42,7 @@ TcpStoreAddress address_by_mpi(const World& world, const TcpStoreAddress& of_ran
   by_mpi.device = DeviceType::cpu;
   Tensor told = Tensor::empty({sizeof(Place)}, DType::uint8);
   std::memcpy(told.raw_mutable_data(), &place, sizeof(place));
-  mpi::agree_on(by_mpi, told);
+  mpi::broadcast_from_rank_zero(by_mpi, told);
   std::memcpy(&place, told.raw_data(), sizeof(place));
   return {{place.host.data(), place.port}, place.token.data()};
 }
@@ -51,7 +51,7 @@ TcpStoreAddress address_by_mpi(const World& world, const TcpStoreAddress& of_ran
 
 Rendezvous& Rendezvous::instance(const World& world) {
   static const auto make = [&] {
-    const Launched& process = launched().value();
+    const LaunchEnvironment& process = launch_environment().value();
     const Seconds timeout(world.timeout);
     if (const std::optional<TcpAddress> address = master(process)) {
       return std::make_unique<Rendezvous>(process, TcpStoreAddress{*address, store_token()}, timeout);
@@ -64,7 +64,7 @@ Rendezvous& Rendezvous::instance(const World& world) {
   return *made;
 }
 
-Rendezvous::Rendezvous(const Launched& process, const TcpStoreAddress& address, Seconds timeout,
+Rendezvous::Rendezvous(const LaunchEnvironment& process, const TcpStoreAddress& address, Seconds timeout,
                        std::unique_ptr<TcpStoreServer> server)
     : server_(std::move(server)), address_(address), rank_(process.rank), size_(process.size) {
   if (rank_ == 0 && server_ == nullptr) {
@@ -88,7 +88,7 @@ Rendezvous::~Rendezvous() {
   }
 }
 
-void Rendezvous::agree_on(Tensor& values) {
+void Rendezvous::broadcast_from_rank_zero(Tensor& values) {
   const std::string key = fmt::format("agreement {}", agreements_++);
   Tensor here = values.to(Device{});
   if (rank_ == 0) {

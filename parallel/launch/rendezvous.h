@@ -9,20 +9,20 @@
 #include "core/tensor.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/launch/launch.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {
 
 /// This process's part of it, from the first use to the end of the program.
 class Rendezvous {
  public:
-  /// Meets the others at the first call; all processes make it. Throws UsageError where it is not known where to meet,
+  /// Finds the others at the first call; all processes make it. Throws UsageError where it is not known where they are,
   /// CommError when rank 0 does not answer, and UsageError when it does not know the token, or two processes say that
   /// they are the same rank.
   static Rendezvous& instance(const World& world);
 
   /// At `address`; rank 0 serves there unless it gives a `server` that does already.
-  Rendezvous(const Launched& process, const TcpStoreAddress& address, std::chrono::duration<double> timeout,
+  Rendezvous(const LaunchEnvironment& process, const TcpStoreAddress& address, std::chrono::duration<double> timeout,
              std::unique_ptr<TcpStoreServer> server = nullptr);
   /// Rank 0 waits until all others have come and gone, or the timeout has passed.
   ~Rendezvous();
@@ -32,7 +32,7 @@ class Rendezvous {
   const TcpStoreAddress& address() const { return address_; }
   TcpStore& store() { return *store_; }
   /// Makes `values` those of rank 0. All processes call it.
-  void agree_on(Tensor& values);
+  void broadcast_from_rank_zero(Tensor& values);
 
  private:
   std::unique_ptr<TcpStoreServer> server_;

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {
 

@@ -88,7 +88,7 @@ class EarlierLayer final : public Node {
   Gradients backward(const Tensor&, const NeedsInputGrad&) override { return {}; }
 };
 
-/// Runs a layer forward, and looks at the memory in use as one tensor after another is dropped. `input_is_kept` says
+/// Runs a layer forward, and reads the memory in use as one tensor after another is dropped. `input_is_kept` says
 /// whether something before the layer keeps what enters it. Returns the same of what leaves it.
 bool measure_memory(Module& layer, Tensor x, bool first, bool input_is_kept, LayerProfile& profile) {
   const Device device = x.device();

@@ -42,7 +42,7 @@ void require_cost(std::size_t layer, const char* what, double cost) {
 
 void require_layers(const std::vector<LayerCost>& layers) {
   if (layers.empty()) {
-    throw UsageError("there are no layers to make stages of: give the costs of at least one");
+    throw UsageError("no layers to make stages of: expected the costs of at least one");
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     require_cost(i, "seconds", layers[i].seconds);
@@ -104,7 +104,7 @@ double least_seconds(const std::vector<LayerCost>& layers, int ranks, const Link
   return least.back().back();
 }
 
-/// How the layers so far are best dealt to the ranks so far.
+/// How the layers so far are best divided among the ranks so far.
 struct Choice {
   int stages = std::numeric_limits<int>::max();  ///< at first: no way is known
   std::size_t begin = 0;                         ///< of the last stage
@@ -113,8 +113,8 @@ struct Choice {
 
 /// The fewest stages without a part that takes longer than `limit`.
 ///
-/// They need a table of their own: of the layers so far, those that are dealt fastest may have more stages than others
-/// that are slower, but still faster than a later stage.
+/// They need a table of their own: of the layers so far, those that are divided fastest may have more stages than
+/// others that are slower, but still faster than a later stage.
 Table<Choice> fewest_stages(const std::vector<LayerCost>& layers, int ranks, const Link& link, double limit) {
   auto choices = make_table(layers.size(), ranks, Choice{});
   choices[0][0].stages = 0;
@@ -181,7 +181,7 @@ double slowest_part(const std::vector<LayerCost>& layers, const Split& split, co
 Partition partition(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
   require_layers(layers);
   if (ranks < 1) {
-    throw UsageError(fmt::format("stages cannot be dealt to {} ranks: give at least 1", ranks));
+    throw UsageError(fmt::format("stages for {} ranks: expected at least 1 rank", ranks));
   }
   // Sums of the same size differ by this much when they were added up in another order.
   const double rounding = 4 * static_cast<double>(layers.size()) * std::numeric_limits<double>::epsilon();

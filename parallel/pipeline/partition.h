@@ -17,7 +17,7 @@ struct LayerCost {
   double weight_bytes = 0;  ///< of its parameters, whose gradients its replicas average
 };
 
-/// Layers a stage, and ranks a stage.
+/// Layers per stage, and ranks per stage.
 struct Partition {
   Split split;
   std::vector<int> replicas;
@@ -36,7 +36,7 @@ std::vector<LayerCost> layer_costs(const std::vector<LayerProfile>& profile);
 double slowest_part(const std::vector<LayerCost>& layers, const Split& split, const std::vector<int>& replicas,
                     const Link& link);
 
-/// The partition over all of `ranks`, no fewer, whose slowest_part is the least. Among those that are equal but for
+/// The partition over all of `ranks`, no fewer, whose slowest_part is the least. Among those that are equal except for
 /// rounding: the one with the fewest stages, then with the longest last stage, then with the fewest replicas of it, and
 /// so on towards the first. Takes O(layers^2 ranks^2).
 ///

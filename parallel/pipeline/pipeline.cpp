@@ -170,7 +170,7 @@ void Pipeline::send(const Action& action) {
   const int label = tag(receive.stage, receive.microbatch, goes_forward ? Way::forward : Way::backward);
   const auto result = results_.extract(label);
   STAGECOACH_CHECK(!result.empty(), "pipeline: {}: what it sends is not there", to_string(action));
-  while (!sends_.empty() && sends_.front().taken()) {  // a run over many batches would collect them
+  while (!sends_.empty() && sends_.front().completed()) {  // a run over many batches would collect them
     sends_.pop_front();
   }
   const Activity activity("send", action.stage, action.microbatch);

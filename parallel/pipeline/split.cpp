@@ -16,8 +16,8 @@ namespace {
 void require_enough(int layers, int stages) {
   if (stages < 1 || stages > layers) {
     throw UsageError(
-        fmt::format("{} layers cannot be dealt to {} stages: each stage takes at least one; at most {} "
-                    "stages can be had, so give fewer --ranks, or fewer --chunks",
+        fmt::format("{} layers for {} stages: expected at least one layer for each, so at most {} "
+                    "stages; give fewer --ranks, or fewer --chunks",
                     layers, stages, layers));
   }
 }
@@ -41,7 +41,8 @@ Split split_by_costs(const std::vector<double>& costs, int stages, const std::ve
   const auto sum = [&](int begin, int end) {
     return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(begin)];
   };
-  // best[s][b]: the least largest sum when layers b … are dealt to s stages; end[s][b]: where the first of them ends.
+  // best[s][b]: the least largest sum when layers b … are divided into s stages; end[s][b]: where the first of them
+  // ends.
   const auto width = static_cast<std::size_t>(layers + 1);
   std::vector<std::vector<double>> best(static_cast<std::size_t>(stages + 1),
                                         std::vector<double>(width, std::numeric_limits<double>::infinity()));
@@ -89,7 +90,7 @@ std::vector<int> numbers_from_text(const std::string& text, const char* what) {
     const auto [stop, error] = std::from_chars(at, end, number);
     const bool is_number = error == std::errc() && (stop == end || *stop == ',');
     if (!is_number || number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit) {
-      throw UsageError(fmt::format("'{}' is no list of {}: expected up to {} whole numbers from 1 to {}", text, what,
+      throw UsageError(fmt::format("'{}' is not a list of {}: expected up to {} whole numbers from 1 to {}", text, what,
                                    kMaxSplit, kMaxSplit));
     }
     numbers.push_back(number);
@@ -103,10 +104,10 @@ std::vector<int> numbers_from_text(const std::string& text, const char* what) {
 
 }  // namespace
 
-Split split_from_text(const std::string& text) { return numbers_from_text(text, "layers a stage, such as 5,4,3"); }
+Split split_from_text(const std::string& text) { return numbers_from_text(text, "layers per stage, such as 5,4,3"); }
 
 std::vector<int> replicas_from_text(const std::string& text) {
-  std::vector<int> replicas = numbers_from_text(text, "ranks a stage, such as 2,1,1");
+  std::vector<int> replicas = numbers_from_text(text, "ranks per stage, such as 2,1,1");
   std::int64_t ranks = 0;
   for (const int count : replicas) {
     ranks += count;
@@ -115,6 +116,16 @@ std::vector<int> replicas_from_text(const std::string& text) {
     throw UsageError(fmt::format("'{}' asks for {} ranks; there can be at most {}", text, ranks, kMaxDevices));
   }
   return replicas;
+}
+
+std::string stages_text(const Split& split, const Placement& placement) {
+  std::vector<std::string> ranks;
+  for (int stage = 0; stage < placement.stage_count(); ++stage) {
+    const int first = placement.rank_of(stage, 0);
+    const int last = first + placement.replicas_of(stage) - 1;
+    ranks.push_back(first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
+  }
+  return fmt::format("{} layers on ranks {}", fmt::join(split, ","), fmt::join(ranks, ","));
 }
 
 std::vector<Shape> shapes_entering(const Sequential& model, const Split& split, const Shape& sample) {

@@ -35,7 +35,7 @@ class Stage {
   /// the backwards. Gradients that still wait are dropped.
   void add_gradients_in_order(std::vector<int> microbatches);
 
-  /// Adds to the parameters' gradients; gives that of x, or an undefined tensor where none was wanted. `grad` is that
+  /// Adds to the parameters' gradients; returns that of x, or an undefined tensor where none is needed. `grad` is that
   /// of the output (of the loss: a scalar).
   Tensor backward(int microbatch, const Tensor& grad);
   /// The same in two parts: first the gradient of x, later those of the parameters.

@@ -16,7 +16,8 @@ namespace stagecoach {
 /// - where communication is listed, each message that a computation needs is sent once and received once; messages from
 ///   one rank to another are received in the order in which they are sent; gradients of replicas are summed before they
 ///   are used;
-/// - no rank waits for ever. Where ranks wait in a circle, the circle is named, and whether it is there only because
+/// - no rank waits forever (deadlock). Where ranks wait in a circle, the circle is named, and whether it is there only
+/// because
 ///   sends wait for their receivers.
 /// A schedule without communication is checked as `lower` completes it.
 /// At most `kMostProblems` are listed.

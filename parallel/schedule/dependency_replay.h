@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Replays a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` looks
-/// whether that reaches the end, `simulate` at what time each action runs.
+/// Replays a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` asks
+/// whether that reaches the end, `simulate` when each action runs.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,8 +54,8 @@ class DependencyReplay {
   const Schedule& schedule_;
   bool sends_wait_;
   Grid<std::uint8_t> done_;
-  std::vector<std::size_t> next_;  // a rank
-  std::vector<int> reductions_;    // done on a rank; where updates are listed it has one stage
+  std::vector<std::size_t> next_;  // of each rank
+  std::vector<int> reductions_;    // done on each rank; where updates are listed it has one stage
 };
 
 template <class Body>

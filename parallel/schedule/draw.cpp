@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "drawing/timeline.h"
+#include "parallel/drawing/timeline.h"
 
 namespace stagecoach {
 namespace {

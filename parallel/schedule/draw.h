@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "drawing/terminal.h"
+#include "parallel/drawing/terminal.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulate.h"
@@ -13,8 +13,8 @@ namespace stagecoach {
 
 /// One line per rank; time runs to the right. An action shows its letter and its micro-batch, and where a rank has
 /// several stages a small letter for which of them (its chunk): "F12b". If that does not fit into the terminal's width,
-/// the time goes on in further blocks of lines (see drawing/timeline.h). Where there is a ledger, colours get lighter
-/// and darker with its versions, otherwise with the chunks.
+/// the time goes on in further blocks of lines (see parallel/drawing/timeline.h). Where there is a ledger, colours get
+/// lighter and darker with its versions, otherwise with the chunks.
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const Terminal& terminal = {},
                       const Ledger& ledger = {});
 

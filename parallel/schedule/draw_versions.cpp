@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "drawing/timeline.h"
+#include "parallel/drawing/timeline.h"
 #include "parallel/schedule/draw.h"
 
 namespace stagecoach {

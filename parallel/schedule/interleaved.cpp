@@ -141,7 +141,7 @@ Schedule looped_breadth_first_schedule(int p, int m, int v) {
   });
 }
 
-constexpr const char* kIdleShare = "(p - 1) / (v m + p - 1)";
+constexpr const char* kInterleavedIdleShare = "(p - 1) / (v m + p - 1)";
 
 std::optional<double> idle_of_chunks(const ScheduleSizes& s, const PassTimes& t) {
   return idle_where(s.microbatches >= s.ranks || s.chunks == 1, (s.ranks - 1) * t.total() / s.chunks);
@@ -160,7 +160,7 @@ ScheduleKind interleaved_kind() {
           .most_chunks = kAnyChunks,
           .takes_group = true,
           .sends_wait = true,  // as in Megatron-LM and AscendSpeed
-          .idle_share = kIdleShare,
+          .idle_share = kInterleavedIdleShare,
           .idle_domain = "m >= p",
           .idle = idle_of_chunks,
           .peak_activations = peak_of_interleaved,
@@ -174,7 +174,7 @@ ScheduleKind foldx_fifo_kind() {
           .summary = "the order of interleaved; no sender waits",
           .most_chunks = kAnyChunks,
           .takes_group = true,
-          .idle_share = kIdleShare,
+          .idle_share = kInterleavedIdleShare,
           .idle_domain = "m >= p",
           .idle = idle_of_chunks,
           .peak_activations = peak_of_interleaved,
@@ -188,7 +188,7 @@ ScheduleKind looped_breadth_first_kind() {
       .name = "foldx_aiao",
       .summary = "looped breadth-first: chunk by chunk, all micro-batches through each",
       .most_chunks = kAnyChunks,
-      .idle_share = kIdleShare,
+      .idle_share = kInterleavedIdleShare,
       .idle_domain = "m >= p",
       .idle = idle_of_chunks,
       .peak_activations = [](const ScheduleSizes& s, int) { return s.microbatches * s.chunks; },

@@ -10,12 +10,12 @@
 namespace stagecoach {
 namespace {
 
-/// Calls see(rank, place, action) for every action, rank by rank.
+/// Calls see(rank, action_index, action) for every action, rank by rank.
 template <class See>
 void for_each_action(const Schedule& schedule, const See& see) {
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    for (std::size_t place = 0; place < schedule.ranks[r].size(); ++place) {
-      see(r, place, schedule.ranks[r][place]);
+    for (std::size_t action_index = 0; action_index < schedule.ranks[r].size(); ++action_index) {
+      see(r, action_index, schedule.ranks[r][action_index]);
     }
   }
 }
@@ -46,23 +46,23 @@ std::vector<int> versions_of_forwards(const Schedule& schedule, int stage, Versi
   return one_before_the_last;
 }
 
-/// The versions that a rank keeps, place by place in its list: what the run does with memory, here only counted.
+/// The versions that a rank keeps, action by action of its list: what the run does with memory, here only counted.
 class Kept {
  public:
   explicit Kept(std::vector<std::size_t> last_uses) : last_uses_(std::move(last_uses)) {}
-  /// The action at `place` begins. Gives how many versions are there while it runs.
-  std::size_t begin(std::size_t place, const Action& action) {
+  /// The action at `action_index` begins. Returns how many versions are there while it runs.
+  std::size_t begin(std::size_t action_index, const Action& action) {
     if (action.operation == Operation::update) {
       ++newest_;
-      if (last_uses_[newest_ - 1] <= place) {
+      if (last_uses_[newest_ - 1] <= action_index) {
         std::erase(versions_, newest_ - 1);  // written over
       }
       versions_.push_back(newest_);
     }
     return versions_.size();
   }
-  void end(std::size_t place) {
-    std::erase_if(versions_, [&](std::size_t v) { return v != newest_ && last_uses_[v] <= place; });
+  void end(std::size_t action_index) {
+    std::erase_if(versions_, [&](std::size_t v) { return v != newest_ && last_uses_[v] <= action_index; });
   }
 
  private:
@@ -103,9 +103,9 @@ std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledge
   const auto& versions = ledger[static_cast<std::size_t>(rank)];
   const int newest = versions.empty() ? 0 : *std::max_element(versions.begin(), versions.end());
   std::vector<std::size_t> last(static_cast<std::size_t>(newest) + 1);
-  for (std::size_t place = 0; place < actions.size(); ++place) {
-    if (is_computation(actions[place].operation)) {
-      last[static_cast<std::size_t>(versions[place])] = place;
+  for (std::size_t action_index = 0; action_index < actions.size(); ++action_index) {
+    if (is_computation(actions[action_index].operation)) {
+      last[static_cast<std::size_t>(versions[action_index])] = action_index;
     }
   }
   return last;
@@ -115,9 +115,9 @@ std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger) {
   std::vector<int> peaks(schedule.ranks.size());
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     Kept kept(last_uses(schedule, ledger, static_cast<int>(r)));
-    for (std::size_t place = 0; place < schedule.ranks[r].size(); ++place) {
-      peaks[r] = std::max(peaks[r], static_cast<int>(kept.begin(place, schedule.ranks[r][place])));
-      kept.end(place);
+    for (std::size_t action_index = 0; action_index < schedule.ranks[r].size(); ++action_index) {
+      peaks[r] = std::max(peaks[r], static_cast<int>(kept.begin(action_index, schedule.ranks[r][action_index])));
+      kept.end(action_index);
     }
   }
   return peaks;
@@ -130,10 +130,10 @@ std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, c
     Kept kept(last_uses(schedule, ledger, static_cast<int>(r)));
     double in_flight = 0;
     double gradients = 0;
-    for (std::size_t place = 0; place < schedule.ranks[r].size(); ++place) {
-      const Action& action = schedule.ranks[r][place];
+    for (std::size_t action_index = 0; action_index < schedule.ranks[r].size(); ++action_index) {
+      const Action& action = schedule.ranks[r][action_index];
       const auto stage = static_cast<std::size_t>(action.stage);
-      const double versions = static_cast<double>(kept.begin(place, action)) * weights[stage];
+      const double versions = static_cast<double>(kept.begin(action_index, action)) * weights[stage];
       const auto note = [&] { peaks[r] = std::max(peaks[r], versions + gradients + in_flight); };
       in_flight += action.operation == Operation::forward ? activations[stage] : 0;
       note();
@@ -144,7 +144,7 @@ std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, c
       } else if (action.operation == Operation::update) {
         gradients = 0;
       }
-      kept.end(place);
+      kept.end(action_index);
     }
   }
   return peaks;
@@ -153,10 +153,10 @@ std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, c
 std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& ledger) {
   std::vector<std::vector<int>> delays(static_cast<std::size_t>(schedule.stage_count()),
                                        std::vector<int>(static_cast<std::size_t>(schedule.microbatches)));
-  for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
+  for_each_action(schedule, [&](std::size_t r, std::size_t action_index, const Action& action) {
     if (action.operation == Operation::forward) {
       delays[static_cast<std::size_t>(action.stage)][static_cast<std::size_t>(action.microbatch)] =
-          action.microbatch / schedule.microbatches_per_update(action.stage) - ledger[r][place];
+          action.microbatch / schedule.microbatches_per_update(action.stage) - ledger[r][action_index];
     }
   });
   return delays;
@@ -174,10 +174,10 @@ std::string to_text(const Schedule& schedule, const Ledger& ledger) {
   const auto stages = static_cast<std::size_t>(schedule.stage_count());
   std::vector<std::vector<std::string>> cells(static_cast<std::size_t>(schedule.microbatches),
                                               std::vector<std::string>(stages));
-  for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
+  for_each_action(schedule, [&](std::size_t r, std::size_t action_index, const Action& action) {
     if (is_computation(action.operation)) {
       auto& cell = cells[static_cast<std::size_t>(action.microbatch)][static_cast<std::size_t>(action.stage)];
-      cell += fmt::format("{}{:>3} ", symbol_of(action.operation), ledger[r][place]);
+      cell += fmt::format("{}{:>3} ", symbol_of(action.operation), ledger[r][action_index]);
     }
   });
   std::string text = fmt::format("{:<12}", "micro-batch");
@@ -190,7 +190,7 @@ std::string to_text(const Schedule& schedule, const Ledger& ledger) {
       text += fmt::format("  {:<11}", cell);
     }
   }
-  text += "\n\nDelays: by how many updates a gradient comes too late, a column a micro-batch\n";
+  text += "\n\nDelays: by how many updates a gradient comes too late, one column per micro-batch\n";
   const auto delays = delays_of(schedule, ledger);
   for (std::size_t s = 0; s < stages; ++s) {
     text += fmt::format("stage {:<5} ", s);
@@ -204,9 +204,9 @@ std::string to_text(const Schedule& schedule, const Ledger& ledger) {
 
 std::string to_csv(const Schedule& schedule, const Ledger& ledger) {
   std::string csv = "rank,action,version\n";
-  for_each_action(schedule, [&](std::size_t r, std::size_t place, const Action& action) {
-    if (ledger[r][place] != kNoVersion) {
-      fmt::format_to(std::back_inserter(csv), "{},{},{}\n", r, to_string(action), ledger[r][place]);
+  for_each_action(schedule, [&](std::size_t r, std::size_t action_index, const Action& action) {
+    if (ledger[r][action_index] != kNoVersion) {
+      fmt::format_to(std::back_inserter(csv), "{},{},{}\n", r, to_string(action), ledger[r][action_index]);
     }
   });
   return csv;

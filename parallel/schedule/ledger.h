@@ -21,7 +21,7 @@ inline constexpr int kNoVersion = -1;
 /// version that is not there yet.
 Ledger make_ledger(const Schedule& schedule, Versions versions);
 
-/// For each version: the place, in the list of `rank`, of the last action that uses it. Afterwards it may go, unless it
+/// For each version: the index, in the list of `rank`, of the last action that uses it. Afterwards it may go, unless it
 /// is the newest.
 std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledger, int rank);
 
@@ -40,9 +40,9 @@ std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& 
 /// The most of them on each stage: once the pipeline is full.
 std::vector<int> largest_delays(const Schedule& schedule, const Ledger& ledger);
 
-/// Two tables for people: the versions of all forwards and backwards, a line a micro-batch, and the delays.
+/// Two tables to read: the versions of all forwards and backwards, one line per micro-batch, and the delays.
 std::string to_text(const Schedule& schedule, const Ledger& ledger);
-/// A line an action: "rank,action,version".
+/// One line per action: "rank,action,version".
 std::string to_csv(const Schedule& schedule, const Ledger& ledger);
 
 }  // namespace stagecoach

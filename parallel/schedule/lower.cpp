@@ -117,8 +117,8 @@ class EndsOfSenders {
 };
 
 /// Posts receives early enough that a sender that waits goes on at once if all stages take equally long: before the
-/// computation that runs when the message is sent. In that timeline no send waits, so no ranks wait for each other for
-/// ever, whatever the stages take.
+/// computation that runs when the message is sent. In that timeline no send waits, so no ranks wait for each other
+/// forever, whatever the stages take.
 void post_before_sends(std::vector<Receive>& receives, std::size_t rank, const EndsOfSenders& ends) {
   for (Receive& receive : receives) {
     receive.post = std::min(receive.post, ends.computation_at(rank, receive.action));

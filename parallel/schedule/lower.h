@@ -23,8 +23,8 @@ struct LowerOptions {
   int receives = kDefaultReceives;
   /// Whether a send ends only when its receiver has posted the receive and the message is there. Then receives are
   /// posted no later than before the computation during which they are sent, if all stages take equally long, even if
-  /// there are more of them than `receives`. Otherwise ranks that send to each other would wait for each other for
-  /// ever, as they do with receives at their use. Megatron-LM posts them in the same call in which it sends.
+  /// there are more of them than `receives`. Otherwise ranks that send to each other would wait for each other
+  /// forever, as they do with receives at their use. Megatron-LM posts them in the same call in which it sends.
   bool sends_wait = false;
 };
 

@@ -34,12 +34,13 @@ int shared_evenly(const std::vector<int>& replicas, Versions versions) {
 void require_sizes(const std::vector<int>& replicas, int microbatches, int batch) {
   const bool positive = std::all_of(replicas.begin(), replicas.end(), [](int count) { return count >= 1; });
   if (replicas.empty() || !positive || microbatches < 1 || batch < 1) {
-    throw UsageError(fmt::format("a schedule of stages on {} rank(s), {} micro-batches, {} a batch: each is at least 1",
-                                 fmt::join(replicas, ","), microbatches, batch));
+    throw UsageError(
+        fmt::format("a schedule of stages on {} rank(s), {} micro-batches, {} per batch: expected at least 1 of each",
+                    fmt::join(replicas, ","), microbatches, batch));
   }
-  constexpr int kMostABatch = 1 << 20;  // times the ranks that share it, it is still a number
-  if (batch > kMostABatch) {
-    throw UsageError(fmt::format("{} micro-batches a batch are too many; {} can be", batch, kMostABatch));
+  constexpr int kMaxPerBatch = 1 << 20;  // times the ranks that share it, it is still a number
+  if (batch > kMaxPerBatch) {
+    throw UsageError(fmt::format("{} micro-batches per batch: expected at most {}", batch, kMaxPerBatch));
   }
 }
 
@@ -48,17 +49,19 @@ void require_batch(const std::vector<int>& replicas, int batch, Versions version
   const int step = shared_evenly(replicas, versions);
   if (batch < least && versions == Versions::two_buffers) {
     throw UsageError(
-        fmt::format("2bw: {} micro-batches a batch, and up to {} can be on their way through {} stage(s) with two "
-                    "versions only; it needs at least {} a batch (--microbatches {})",
+        fmt::format("2bw: {} micro-batches per batch, and up to {} are in flight through {} stage(s), with two "
+                    "versions only: expected "
+                    "at least {} per batch (--microbatches {})",
                     batch, most_on_their_way(replicas), replicas.size(), least, least));
   }
   if (batch % step != 0) {
     const int below = batch / step * step;
-    throw UsageError(fmt::format(
-        "{}: {} micro-batches a batch cannot be dealt evenly to stages on {} ranks, and all stages must be updated "
-        "together; take {}{} (--microbatches), or the policy stash",
-        to_string(versions), batch, fmt::join(replicas, ","), below >= least ? fmt::format("{} or ", below) : "",
-        below + step));
+    throw UsageError(
+        fmt::format("{}: {} micro-batches per batch cannot be divided evenly among stages on {} ranks, and all stages "
+                    "must be updated "
+                    "together; take {}{} (--microbatches), or the policy stash",
+                    to_string(versions), batch, fmt::join(replicas, ","),
+                    below >= least ? fmt::format("{} or ", below) : "", below + step));
   }
 }
 

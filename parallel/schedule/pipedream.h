@@ -11,7 +11,7 @@ namespace stagecoach {
 
 /// 1F1B over `microbatches` micro-batches, of which `batch` make a batch; stage s is on replicas[s] ranks, side by
 /// side. Each rank warms up with ceil(ranks from its stage on / ranks of its stage) - 1 forwards. Then it runs a
-/// forward and a backward in turn, and updates after each whole unit of micro-batches (Schedule::unit). With
+/// forward and a backward in turn, and updates as often as Schedule::microbatches_per_update says. With
 /// Versions::flush it does so batch by batch, and the pipeline drains before each update. Source: Narayanan et al.,
 /// "PipeDream", 2019, section 3.2. Throws UsageError, with the nearest legal number: for sizes below 1; with
 /// two_buffers, for a batch of fewer micro-batches than can be on their way; with vertical, two_buffers and flush,

@@ -7,8 +7,8 @@
 namespace stagecoach {
 
 struct Placement {
-  /// The rank that holds each stage; of a replicated stage the first of those that do. With c stages a rank, rank r
-  /// usually holds stages r, r + p, r + 2p, …: chunks.
+  /// The rank of each stage; of a replicated stage the first of its ranks. With c stages per rank, rank r of p usually
+  /// has the stages r, r + p, r + 2p, …: its chunks.
   std::vector<int> stage_to_rank = {};
   /// How many ranks hold each stage, side by side; empty: one each. Micro-batch i is that of replica i mod n, forward
   /// and backward (Narayanan et al., "PipeDream", 2019, section 3.2: 1F1B-RR).

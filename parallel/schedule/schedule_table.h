@@ -26,6 +26,7 @@ ScheduleKind zero_bubble_v_kind();
 ScheduleKind dualpipe_v_kind();
 
 /// In the order in which flags and help list them.
+// clang-format off
 inline constexpr ScheduleKind (*kScheduleTable[])() = {
     naive_kind,
     gpipe_kind,
@@ -39,5 +40,6 @@ inline constexpr ScheduleKind (*kScheduleTable[])() = {
     zero_bubble_v_kind,
     dualpipe_v_kind,
 };
+// clang-format on
 
 }  // namespace stagecoach

@@ -20,8 +20,8 @@ class Messages {
   Messages(const Schedule& schedule, const Costs& costs)
       : schedule_(schedule), costs_(costs), messages_(schedule), links_(schedule.ranks.size()) {}
 
-  void send(const Action& send, double now) { meet(receive_of(send), now, true); }
-  void post(const Action& receive, double now) { meet(receive, now, false); }
+  void send(const Action& send, double now) { match(receive_of(send), now, true); }
+  void post(const Action& receive, double now) { match(receive, now, false); }
   /// When the message is there. Both its ends must have come.
   double arrival(const Action& receive) const { return messages_.at(receive).time; }
 
@@ -35,7 +35,7 @@ class Messages {
     double free_for_short = 0;  // short messages slip in between the packets of a long one
   };
 
-  void meet(const Action& receive, double now, bool is_sent) {
+  void match(const Action& receive, double now, bool is_sent) {
     Message& message = messages_.at(receive);
     message.time = message.half ? transfer(receive, is_sent ? now : message.time, is_sent ? message.time : now) : now;
     message.half = !message.half;
@@ -91,7 +91,7 @@ class RankTimes {
     return {start, free};
   }
   double arrival(const Action& receive) const { return messages_.arrival(receive); }
-  /// Ends a step; gives the time at which `rank` is free.
+  /// Ends a step; returns the time at which `rank` is free.
   double update(std::size_t rank) {
     const bool is_listed = schedule_.batch > 0 || !seconds_.empty();
     return free_[rank] = std::max(free_[rank], reduced_[rank]) + (is_listed ? 0 : costs_.update_of(rank));

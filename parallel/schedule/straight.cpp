@@ -11,7 +11,7 @@ namespace {
 
 using Idle = std::optional<double>;
 
-constexpr const char* kIdleShare = "(p - 1) / (m + p - 1)";
+constexpr const char* kStraightIdleShare = "(p - 1) / (m + p - 1)";
 
 Idle idle_of_1f1b(const ScheduleSizes& s, const PassTimes& t) { return (s.ranks - 1) * t.total(); }
 
@@ -62,7 +62,7 @@ ScheduleKind naive_kind() {
 ScheduleKind gpipe_kind() {
   return {.name = "gpipe",
           .summary = "all forwards, then all backwards",
-          .idle_share = kIdleShare,
+          .idle_share = kStraightIdleShare,
           .idle = idle_of_1f1b,
           .peak_activations = [](const ScheduleSizes& s, int) { return s.microbatches; },
           .make = [](const ScheduleSizes& s) { return gpipe_schedule(s.ranks, s.microbatches); }};
@@ -71,7 +71,7 @@ ScheduleKind gpipe_kind() {
 ScheduleKind one_f_one_b_kind() {
   return {.name = "1f1b",
           .summary = "backwards as early as can be",
-          .idle_share = kIdleShare,
+          .idle_share = kStraightIdleShare,
           .idle = idle_of_1f1b,
           .peak_activations = [](const ScheduleSizes& s, int rank) { return std::min(s.microbatches, s.ranks - rank); },
           .make = [](const ScheduleSizes& s) { return one_f_one_b_schedule(s.ranks, s.microbatches); }};

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kMaxPairs = 1 << 22;  // of a stage and a micro-batch: 64 stages and 65536 micro-batches
 
 /// Where a table is read, for errors.
-struct Place {
+struct Position {
   const std::string& where;
   std::size_t line;    // from 1
   std::size_t column;  // from 1
@@ -27,26 +27,28 @@ struct Place {
 };
 
 /// Takes a number off the front of `text`.
-int take_number(std::string_view& text, std::string_view cell, const Place& place) {
+int take_number(std::string_view& text, std::string_view cell, const Position& position) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || number < 0 || text.front() == '-') {
-    place.refuse(fmt::format("'{}' is no action such as 0F3 (stage, one of F B I W, micro-batch)", cell));
+    position.refuse(
+        fmt::format("'{}' is not an action: expected one such as 0F3 (stage, one of F B I W, micro-batch)", cell));
   }
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
 }
 
 /// Refuses a number that a whole table of so few actions cannot have, before anything is allocated for it.
-void require_number(int number, const char* what, std::string_view cell, const Place& place) {
-  if (static_cast<std::size_t>(number) >= place.cells) {
-    place.refuse(fmt::format("'{}': {} {} is beyond the {} cells of the table; they are numbered from 0 without gaps",
-                             cell, what, number, place.cells));
+void require_number(int number, const char* what, std::string_view cell, const Position& position) {
+  if (static_cast<std::size_t>(number) >= position.cells) {
+    position.refuse(
+        fmt::format("'{}': {} {} is beyond the {} cells of the table; they are numbered from 0 without gaps", cell,
+                    what, number, position.cells));
   }
 }
 
 /// Takes the symbol of an operation that a table of one step can have off the front of `text`.
-Operation take_operation(std::string_view& text, std::string_view cell, const Place& place) {
+Operation take_operation(std::string_view& text, std::string_view cell, const Position& position) {
   const std::string_view symbol = text.substr(0, std::min(text.find_first_of("0123456789"), text.size()));
   for (int i = 0; i < kOperations; ++i) {
     const auto operation = static_cast<Operation>(i);
@@ -55,24 +57,24 @@ Operation take_operation(std::string_view& text, std::string_view cell, const Pl
       return operation;
     }
   }
-  place.refuse(
+  position.refuse(
       fmt::format("'{}': expected F (forward), B (backward), I (input gradient), W (weight gradient) or a "
                   "communication such as SEND_F after the stage",
                   cell));
 }
 
-Action action_from(std::string_view cell, const Place& place) {
+Action action_from(std::string_view cell, const Position& position) {
   std::string_view rest = cell;
   Action action;
-  action.stage = take_number(rest, cell, place);
-  action.operation = take_operation(rest, cell, place);
+  action.stage = take_number(rest, cell, position);
+  action.operation = take_operation(rest, cell, position);
   const bool is_reduction = action.operation == Operation::reduce_grad;
-  action.microbatch = is_reduction ? Action::kAllMicrobatches : take_number(rest, cell, place);
+  action.microbatch = is_reduction ? Action::kAllMicrobatches : take_number(rest, cell, position);
   if (!rest.empty()) {
-    place.refuse(fmt::format("'{}': nothing may follow the {}", cell, is_reduction ? "operation" : "micro-batch"));
+    position.refuse(fmt::format("'{}': nothing may follow the {}", cell, is_reduction ? "operation" : "micro-batch"));
   }
-  require_number(action.stage, "stage", cell, place);
-  require_number(std::max(action.microbatch, 0), "micro-batch", cell, place);
+  require_number(action.stage, "stage", cell, position);
+  require_number(std::max(action.microbatch, 0), "micro-batch", cell, position);
   return action;
 }
 
@@ -96,33 +98,33 @@ bool does_nothing(std::string_view cell) {
 }
 
 /// "(0F7;7B3)OVERLAP_F_B": a forward and a backward that PyTorch runs as one.
-void read_overlapped(std::string_view cell, const Place& place, std::vector<Action>& actions) {
+void read_overlapped(std::string_view cell, const Position& position, std::vector<Action>& actions) {
   constexpr std::string_view kEnd = ")OVERLAP_F_B";
   if (!cell.ends_with(kEnd)) {
-    place.refuse(fmt::format("'{}': expected an overlapped pair such as (0F7;7B3)OVERLAP_F_B", cell));
+    position.refuse(fmt::format("'{}': expected an overlapped pair such as (0F7;7B3)OVERLAP_F_B", cell));
   }
   const std::string_view inner = cell.substr(1, cell.size() - 1 - kEnd.size());
   for (std::size_t start = 0; start <= inner.size();) {
     const std::size_t end = std::min(inner.find(';', start), inner.size());
-    actions.push_back(action_from(trimmed(inner.substr(start, end - start)), place));
+    actions.push_back(action_from(trimmed(inner.substr(start, end - start)), position));
     start = end + 1;
   }
 }
 
 /// The actions of one line. Adds to `left_out` those that have no meaning here.
-std::vector<Action> rank_from(std::string_view line, Place place, int& left_out) {
+std::vector<Action> rank_from(std::string_view line, Position position, int& left_out) {
   std::vector<Action> actions;
   for (std::size_t start = 0; start <= line.size();) {
     const std::size_t end = std::min(line.find(',', start), line.size());
     const std::string_view cell = trimmed(line.substr(start, end - start));
     if (!cell.empty()) {
-      place.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
+      position.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
       if (does_nothing(cell)) {
         ++left_out;
       } else if (cell.front() == '(') {
-        read_overlapped(cell, place, actions);
+        read_overlapped(cell, position, actions);
       } else {
-        actions.push_back(action_from(cell, place));
+        actions.push_back(action_from(cell, position));
       }
     }
     start = end + 1;
@@ -131,15 +133,15 @@ std::vector<Action> rank_from(std::string_view line, Place place, int& left_out)
 }
 
 /// Notes that the rank of this line holds `stage`.
-void hold(Schedule& schedule, int stage, const Place& place) {
-  const auto place_of_stage = static_cast<std::size_t>(stage);
+void hold(Schedule& schedule, int stage, const Position& position) {
+  const auto index = static_cast<std::size_t>(stage);
   if (stage >= schedule.stage_count()) {
-    schedule.stage_to_rank.resize(place_of_stage + 1, -1);
+    schedule.stage_to_rank.resize(index + 1, -1);
   }
   const int rank = schedule.rank_count() - 1;
-  int& holder = schedule.stage_to_rank[place_of_stage];
+  int& holder = schedule.stage_to_rank[index];
   if (holder != -1 && holder != rank) {
-    place.refuse(fmt::format("stage {} is on rank {} already; a stage lives on one rank", stage, holder));
+    position.refuse(fmt::format("stage {} is on rank {} already: expected each stage on one rank", stage, holder));
   }
   holder = rank;
 }
@@ -188,23 +190,23 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
   Schedule schedule;
   const auto separators = std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '\n'; });
   int ignored = 0;
-  Place place{where, 0, 1, static_cast<std::size_t>(separators) + 1};
+  Position position{where, 0, 1, static_cast<std::size_t>(separators) + 1};
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
     const std::string_view line = text.substr(start, end - start);
-    ++place.line;
+    ++position.line;
     start = end + 1;
     if (trimmed(line).empty()) {
       continue;
     }
-    schedule.ranks.push_back(rank_from(line, place, ignored));
+    schedule.ranks.push_back(rank_from(line, position, ignored));
     for (const Action& action : schedule.ranks.back()) {
-      hold(schedule, action.stage, place);
+      hold(schedule, action.stage, position);
       schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
     }
   }
   if (!has_computations(schedule)) {
-    throw UsageError(fmt::format("{}: there is no computation in it", where));
+    throw UsageError(fmt::format("{}: no computation in it: expected actions such as 0F0 and 0B0", where));
   }
   if (std::int64_t{schedule.stage_count()} * schedule.microbatches > kMaxPairs) {
     throw UsageError(

@@ -12,11 +12,11 @@
 
 namespace stagecoach {
 
-/// A line a rank, without empty cells.
+/// One line per rank, without empty cells.
 std::string to_text(const Schedule& schedule);
 
-/// Reads such a table. `where` names it in errors. Throws UsageError with line and column for what is no action, and
-/// for a stage that two ranks hold; everything else is for `check` to say.
+/// Reads such a table. `where` names it in errors. Throws UsageError with line and column for what is not an action,
+/// and for a stage on two ranks; everything else is for `check` to say.
 ///
 /// An overlapped pair, "(0F7;7B3)OVERLAP_F_B", is read as its actions one after the other. A table with messages
 /// (SEND_F, RECV_F, SEND_B, RECV_B) is lowered; reductions (REDUCE_GRAD) count only there. UNSHARD,

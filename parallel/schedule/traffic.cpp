@@ -46,6 +46,19 @@ std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vecto
   return all;
 }
 
+std::vector<ReductionTraffic> reduction_traffic(const Schedule& schedule, const std::vector<double>& gradient_bytes) {
+  std::vector<ReductionTraffic> ranks(schedule.ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const Action& action : schedule.ranks[r]) {
+      if (action.operation == Operation::reduce_grad) {
+        ++ranks[r].reductions;
+        ranks[r].bytes += gradient_bytes[static_cast<std::size_t>(action.stage)];
+      }
+    }
+  }
+  return ranks;
+}
+
 std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes) {
   require_sizes(schedule, message_bytes);
   std::vector<double> peaks;

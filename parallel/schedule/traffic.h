@@ -22,6 +22,15 @@ struct LinkTraffic {
 /// and for a schedule that is not lowered.
 std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vector<double>& message_bytes);
 
+/// What a rank sums with its replicas in one run of a schedule.
+struct ReductionTraffic {
+  std::int64_t reductions = 0;
+  double bytes = 0;
+};
+
+/// Of each rank: [ranks]. `gradient_bytes[s]` is the size of the gradients of stage s.
+std::vector<ReductionTraffic> reduction_traffic(const Schedule& schedule, const std::vector<double>& gradient_bytes);
+
 /// The most bytes on each rank of receives that are posted and not yet used: [ranks].
 std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes);
 

@@ -146,7 +146,7 @@ Schedule dualpipe_v_schedule(int p, int m) {
   });
 }
 
-constexpr const char* kIdleShare = "(p - 1) / (6 m + p - 1)";
+constexpr const char* kVShapedIdleShare = "(p - 1) / (6 m + p - 1)";
 
 /// Activations of a V, which are those of its order for `most` / 2 micro-batches or more.
 int peak_of_v(const ScheduleSizes& s, int rank, int most) {
@@ -162,7 +162,7 @@ ScheduleKind zero_bubble_v_kind() {
           .most_chunks = 2,
           .splits_backward = true,
           .is_v_shaped = true,
-          .idle_share = kIdleShare,
+          .idle_share = kVShapedIdleShare,
           .idle_domain = "m >= 2 p - 1",
           .idle =
               [](const ScheduleSizes& s, const PassTimes& t) {
@@ -181,7 +181,7 @@ ScheduleKind dualpipe_v_kind() {
           .most_chunks = 2,
           .splits_backward = true,
           .is_v_shaped = true,
-          .idle_share = kIdleShare,
+          .idle_share = kVShapedIdleShare,
           .idle_domain = "m >= 2 p",
           .idle =
               [](const ScheduleSizes& s, const PassTimes& t) {

@@ -3,15 +3,15 @@
 /// Policies for the versions of a stage's weights.
 ///
 /// Version 0 is there at the start of a schedule; every update makes one more. A backward must use the version of its
-/// forward, or what it computes is no gradient. So a stage keeps old versions while micro-batches that used them are on
-/// their way. Policies differ in which version a forward takes.
+/// forward, or what it computes is not a gradient. So a stage keeps old versions while micro-batches that used them are
+/// on their way. Policies differ in which version a forward takes.
 
 #include <string>
 #include <vector>
 
 namespace stagecoach {
 
-/// For p stages, stage s from 0, on a rank each, and batches of one micro-batch (of p and more for two_buffers). A
+/// For p stages, stage s from 0, on one rank each, and batches of one micro-batch (of p and more for two_buffers). A
 /// delay is the number of updates by which a gradient comes too late. Sources: Narayanan et al., "PipeDream", 2019,
 /// section 3.3; "Memory-efficient pipeline-parallel DNN training", 2021, section 3.1 (two_buffers).
 enum class Versions {
@@ -25,7 +25,5 @@ enum class Versions {
 /// "stash", "vertical", "2bw", "flush", "none": in that order.
 const std::vector<std::string>& version_names();
 std::string to_string(Versions versions);
-/// Throws UsageError that lists the names.
-Versions versions_from_text(const std::string& text);
 
 }  // namespace stagecoach

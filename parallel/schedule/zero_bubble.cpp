@@ -35,7 +35,7 @@ Schedule zero_bubble_h2_schedule(int p, int m) {
                        [&](RankActions rank, int r) { run_rank(rank, r, m, 2 * (p - r - 1), held); });
 }
 
-constexpr const char* kIdleShare = "(p - 1) / (3 m + p - 1)";
+constexpr const char* kZeroBubbleIdleShare = "(p - 1) / (3 m + p - 1)";
 
 }  // namespace
 
@@ -43,7 +43,7 @@ ScheduleKind zero_bubble_h1_kind() {
   return {.name = "zb-h1",
           .summary = "zero bubble: 1F1B with the weight gradients apart",
           .splits_backward = true,
-          .idle_share = kIdleShare,
+          .idle_share = kZeroBubbleIdleShare,
           .idle_domain = "m >= p",
           .idle =
               [](const ScheduleSizes& s, const PassTimes& t) {
@@ -59,7 +59,7 @@ ScheduleKind zero_bubble_h2_kind() {
   return {.name = "zb-h2",
           .summary = "zb-h1 with twice the warm-up and memory: no idle time between steps",
           .splits_backward = true,
-          .idle_share = kIdleShare,
+          .idle_share = kZeroBubbleIdleShare,
           .idle_domain = "m >= 2 p - 1",
           .idle =
               [](const ScheduleSizes& s, const PassTimes& t) {

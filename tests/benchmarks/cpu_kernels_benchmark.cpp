@@ -179,7 +179,7 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
 void add_step(const std::string& model_name, std::int64_t batch, double operations_a_picture) {
   const std::shared_ptr<Sequential> model = make_model(model_name);
   model->materialize(0);
-  const std::shared_ptr<Optimizer> optimizer = make_optimizer("adam", model->named_parameters(), 0.001);
+  const std::shared_ptr<Optimizer> optimizer = make_optimizer(OptimizerKind::adam, model->named_parameters(), 0.001);
   const std::int64_t size = default_image_size(model_name);
   Tensor images = Tensor::empty({batch, 3, size, size}, DType::uint8);
   Tensor labels = Tensor::empty({batch}, DType::int32);

@@ -308,7 +308,7 @@ void print_adam(const std::string& model_name) {
 double step_seconds(const std::string& model_name, std::int64_t batch) {
   const auto model = make_model(model_name);
   model->materialize(0, kGpu);
-  const auto optimizer = make_optimizer("adam", model->named_parameters(), 0.001);
+  const auto optimizer = make_optimizer(OptimizerKind::adam, model->named_parameters(), 0.001);
   const std::vector<Tensor> inputs{random_pictures(batch), random_labels(batch)};
   Replay replay(kGpu, true);
   const auto run = [&] {

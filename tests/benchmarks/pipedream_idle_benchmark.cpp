@@ -113,7 +113,7 @@ class Runner {
   Runner(const Work& work, Rank& rank)
       : rank_(rank),
         layers_(make_stage(work, rank.index, rank.device)),
-        optimizer_(make_optimizer("sgd", layers_->named_parameters(), 1e-3, 0)),
+        optimizer_(make_optimizer(OptimizerKind::sgd, layers_->named_parameters(), 1e-3, 0)),
         pipeline_({{rank.index, Stage(layers_)}}, entering(), stream_of(1), rank.comm),
         x_(Tensor::full({work.samples, kInputs}, 1, DType::float32, rank.device)),
         labels_(Tensor::zeros({work.samples}, DType::int32, rank.device)) {}

@@ -63,7 +63,7 @@ void stages_by_hand(benchmark::State& state) {
 }
 
 void stages_in_a_pipeline(benchmark::State& state) {
-  const auto comm = alone(Device{});
+  const auto comm = self_communicator(Device{});
   const Schedule schedule = lower(make_schedule("foldx_aiao", 1, kMicrobatches, kStages));
   Pipeline pipeline(tiny_stages(), {{1, 2}, {1, 2}}, schedule, *comm);
   const StepData data{[](int) { return input(); }, [](int) { return label(); },

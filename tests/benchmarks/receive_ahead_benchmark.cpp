@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/launch/launch.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {
 namespace {
@@ -57,7 +57,7 @@ double median(std::vector<double> values) {
 
 void run(const Link& link) {
   World world{.ranks = 2, .clock = ClockKind::virtual_time, .link = link};
-  if (launched().has_value()) {
+  if (launch_environment().has_value()) {
     world = {.ranks = 2, .transport = Transport::mpi};
   }
   const double transfer = link.seconds(static_cast<double>(kMessage.numel()) * sizeof(float));
@@ -72,7 +72,7 @@ void run(const Link& link) {
       ahead.erase(ahead.begin());
       at_use.erase(at_use.begin());
       fmt::print("| receive posted | by the link, ms | {}, ms |\n|---|---:|---:|\n",
-                 launched() ? "wall clock, MPI" : "virtual clock, threads");
+                 launch_environment() ? "wall clock, MPI" : "virtual clock, threads");
       fmt::print("| before the computation | {:.1f} | {:.1f} |\n", 1e3 * std::max(kCompute, transfer),
                  1e3 * median(ahead));
       fmt::print("| after it | {:.1f} | {:.1f} |\n", 1e3 * (kCompute + transfer), 1e3 * median(at_use));

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "parallel/launch/launch.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 #ifdef STAGECOACH_HAS_MPI
 #include <mpi.h>
 #endif
@@ -136,8 +136,8 @@ void print(std::int64_t bytes, const Row& row, bool with_raw) {
 }
 
 void run(int ranks) {
-  const bool processes = launched().has_value();
-  const World world{.ranks = processes ? launched()->size : ranks,
+  const bool processes = launch_environment().has_value();
+  const World world{.ranks = processes ? launch_environment()->size : ranks,
                     .transport = processes ? Transport::mpi : Transport::thread};
   launch(world, [&](Rank& rank) {
     if (rank.index == 0) {

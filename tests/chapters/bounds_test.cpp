@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/common/flags.h"
+#include "chapters/common/flag_table.h"
 #include "chapters/common/settings.h"
 #include "tests/chapters/pipelines.h"
 #include "tests/support/errors.h"
@@ -21,29 +21,38 @@ namespace {
 
 /// A chapter that has every flag.
 Chapter whole_chapter() {
-  Chapter chapter{.program = "every",
+  Chapter chapter{.number = kEveryChapter,
+                  .program = "every",
                   .title = "",
                   .example = "",
-                  .flags = {},
                   .defaults = {.training = {.momentum = 0.9},
-                               .pipeline = {.versions = "stash"},
-                               .data_parallel = {.mode = "buckets"}},
-                  .modes = {"buckets", "single"}};
-  for (const auto& [flag, reason] : flags_of_some_chapters()) {
-    chapter.flags.insert(flag);
-  }
+                               .pipeline = {.versions = Versions::stash},
+                               .data_parallel = {.mode = DataParallelMode::buckets}}};
   chapter.defaults.program = chapter.program;
   return chapter;
 }
 
-/// Why the flag would refuse `text`; "" if it would not.
-std::string refusal(const std::string& setting, std::string text) {
-  return Bounds(whole_chapter()).check(setting, text);
+Flag flag(const std::string& name, const Chapter& chapter) {
+  const std::vector<Flag> all = flag_table(chapter);
+  return *std::find_if(all.begin(), all.end(), [&](const Flag& each) { return each.name == name; });
 }
 
-std::string plain(const std::string& setting, std::string text) {
-  EXPECT_EQ(Bounds(whole_chapter()).check(setting, text), "") << setting;
-  return text;
+/// Why the flag would refuse `text`; "" if it would not.
+std::string refusal(const std::string& setting, const std::string& text, const Chapter& chapter = whole_chapter()) {
+  Settings settings;
+  try {
+    flag(setting, chapter).value.set(settings, text);
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+std::string plain(const std::string& setting, const std::string& text) {
+  const FlagValue value = flag(setting, whole_chapter()).value;
+  Settings settings;
+  value.set(settings, text);
+  return value.text(settings);
 }
 
 Json config() { return Json::parse(to_json(whole_chapter().defaults)); }
@@ -75,11 +84,14 @@ TEST(Bounds, TellWhatWasExpected) {
       {"clock", "foo", "expected one of wall, virtual, got 'foo'"},
       {"transport", "pigeon", "expected one of thread, mpi, nccl"},
       {"reduce", "tree", "expected one of ordered, native"},
-      {"mode", "central", "expected one of buckets, single"},
-      {"mesh", "dp=0", "no mesh"},
-      {"split", "5,,5", "layers a stage"},
+      {"mode", "central ", "expected one of single, parameter, buckets, central, replicate, got 'central '"},
+      {"versions", "both", "expected one of stash, vertical, 2bw, flush, none, got 'both'"},
+      {"compress", "zip", "expected one of none, half, powersgd, got 'zip'"},
+      {"optimizer", "rmsprop", "expected one of sgd, adam, got 'rmsprop'"},
+      {"mesh", "dp=0", "not a mesh"},
+      {"split", "5,,5", "layers per stage"},
       {"replicas", "128,1", "at most 128"},
-      {"link", "string", "no link"},
+      {"link", "string", "not a link"},
       {"device", "tpu", "'tpu' is unknown"},
   };
   for (const auto& [setting, text, part] : wrong) {
@@ -101,17 +113,16 @@ TEST(Bounds, GiveAPlainForm) {
 }
 
 TEST(Bounds, DependOnTheChapter) {
-  const Chapter plain_chapter{.program = "plain", .title = "", .example = "", .flags = {"balance"}};
-  std::string text = "pipedream";
-  EXPECT_NE(Bounds(plain_chapter).check("balance", text).find("one of layers, params, time, got"), std::string::npos);
-  EXPECT_NE(Bounds(plain_chapter).check("mode", text).find("no such setting"), std::string::npos);
+  const Chapter third{.number = 3, .program = "third", .title = "", .example = ""};
+  const std::string why = refusal("balance", "pipedream", third);
+  EXPECT_NE(why.find("one of layers, params, time, got"), std::string::npos) << why;
 }
 
 TEST(SettingsFile, IsReadAsItWasWritten) {
   Settings settings = whole_chapter().defaults;
   settings.training.seed = 18446744073709551615U;
   settings.training.lr = 0.1;
-  settings.pipeline.balance = "plan";
+  settings.pipeline.balance = Balance::plan;
   EXPECT_EQ(to_json(settings_from_json(to_json(settings), "here", whole_chapter())), to_json(settings));
 }
 
@@ -149,6 +160,37 @@ TEST(SettingsFile, EveryNumberHasBounds) {
       EXPECT_THROW(read(json), DataError) << setting;
     }
   }
+}
+
+TEST(SettingsFile, OfAnOlderVersionHasDefaultsForWhatItLacks) {
+  Json json = config();
+  json.erase("receives");
+  json.erase("reduce");
+  const Settings settings = settings_from_json(json.dump(), "run/config.json", whole_chapter());
+  EXPECT_EQ(Json::parse(to_json(settings)), config());
+}
+
+TEST(SettingsFile, OfAnOlderVersionTrainsAlike) {
+  const std::string now = training_json(whole_chapter().defaults);
+  Json saved = Json::parse(now);
+  EXPECT_TRUE(trains_alike(now, now));
+  saved.erase("reduce");
+  EXPECT_TRUE(trains_alike(saved.dump(), now));
+  saved["seed"] = 7;
+  EXPECT_FALSE(trains_alike(saved.dump(), now));
+  EXPECT_FALSE(trains_alike("other", now));
+}
+
+// A setting that the program has no flag for cannot have been chosen.
+TEST(SettingsFile, OfAChapterSetsWhatTheChapterOffers) {
+  const Chapter third{.number = 3, .program = "third", .title = "", .example = ""};
+  Json json = config();
+  json["program"] = "third";
+  json["mode"] = "single";
+  json["recompute"] = true;
+  const Settings settings = settings_from_json(json.dump(), "run/config.json", third);
+  EXPECT_FALSE(settings.data_parallel.mode);
+  EXPECT_TRUE(settings.pipeline.recompute);
 }
 
 TEST(SettingsFile, IsOfOneProgram) {

@@ -68,7 +68,7 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
   /// What the training of these checkpoints expects to find in one.
   static std::string misfit(const StateContents& found) {
     StateOutline expected;
-    const auto communicator = alone(Device{});
+    const auto communicator = self_communicator(Device{});
     for (const int rank : {0, 1}) {
       const StateOutline of_rank = gather_outline(*communicator, part(1, rank), "0");
       expected.tensors.insert(of_rank.tensors.begin(), of_rank.tensors.end());

@@ -236,7 +236,7 @@ TEST_F(Ddp, ExplainsTheModes) {
 TEST_F(Ddp, BadSettingsAreRefused) {
   const std::vector<std::pair<Flags, std::vector<std::string>>> wrong{
       {{"--mesh", "dp=2"}, {}},
-      {{"--mesh", "dp=2,pp=0"}, {"--mesh: 'dp=2,pp=0' is no mesh: give", "dp=2,pp=2"}},
+      {{"--mesh", "dp=2,pp=0"}, {"--mesh: 'dp=2,pp=0' is not a mesh: expected", "dp=2,pp=2"}},
       {{"--mesh", "dp=2,qq=1"}, {"--mesh"}},
       {{"--mesh", "dp=2,"}, {"--mesh"}},
       {{"--mesh", "dp=2,dp=3"}, {"--mesh"}},

@@ -17,14 +17,14 @@ double waited(Loader loader) {
 
 TEST(Open, LoadersHaveAThreadWhereItTakesNoRanksCore) {
   const Dataset data = generate({.train = 64, .test = 1}).train;
-  const Settings all_cores{.training = {.batch_size = 8}, .world = {.ranks = 128, .threads = 1024}};
-  EXPECT_EQ(waited(training_loader(all_cores, data)), 0);
-  EXPECT_EQ(waited(test_loader(all_cores, data)), 0);
-  for (const WorldSettings& world : {WorldSettings{.ranks = 128, .clock = "virtual", .threads = 1024},
+  const TrainingSettings training{.batch_size = 8};
+  const WorldSettings all_cores{.ranks = 128, .threads = 1024};
+  EXPECT_EQ(waited(training_loader(training, all_cores, data)), 0);
+  EXPECT_EQ(waited(test_loader(training, all_cores, data)), 0);
+  for (const WorldSettings& world : {WorldSettings{.ranks = 128, .clock = ClockKind::virtual_time, .threads = 1024},
                                      WorldSettings{.ranks = 128, .device = "cuda", .threads = 1024}}) {
-    const Settings settings{.training = {.batch_size = 8}, .world = world};
-    EXPECT_GT(waited(training_loader(settings, data)), 0);
-    EXPECT_GT(waited(test_loader(settings, data)), 0);
+    EXPECT_GT(waited(training_loader(training, world, data)), 0);
+    EXPECT_GT(waited(test_loader(training, world, data)), 0);
   }
 }
 

@@ -70,7 +70,7 @@ TEST_F(PipedreamProgram, ExplainShowsScheduleLedgerAndMemory) {
                                            "--profile", "--out", "plan"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* text :
-       {"0F0,0F1,0B0,0U0,0F2", "Ledger", "delays          1, 0 updates", "versions        2, 1", "a version"}) {
+       {"0F0,0F1,0B0,0U0,0F2", "Ledger", "delays          1, 0 updates", "versions        2, 1", "per version"}) {
     EXPECT_NE(outcome.out.find(text), std::string::npos) << "'" << text << "' is not in: " << outcome.out;
   }
   EXPECT_EQ(bytes("plan/ledger.csv").substr(0, 28), "rank,action,version\n0,0F0,0\n");
@@ -121,7 +121,7 @@ TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
   refuse({"--data", "data", "--batch-size", "32", "--plan", "plan.json", "--ranks", "4"},
          {"for 3 ranks, the run has 4", "--ranks 3"});
   refuse({"--data", "data", "--batch-size", "64", "--plan", "plan.json", "--ranks", "3"},
-         {"micro-batches of 32 pictures", "--batch-size 32"});
+         {"micro-batches of 32 images", "--batch-size 32"});
   Json elsewhere = plan;
   elsewhere["device"] = "cuda";
   write("elsewhere.json", elsewhere.dump());
@@ -177,10 +177,10 @@ TEST_F(PipedreamProgram, NoneIsRefusedUnlessTheCheckIsSwitchedOff) {
 }
 
 TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
-  refuse({"--smoke", "--versions", "2bw", "--ranks", "4", "--microbatches", "3"}, {"at least 4 a batch"});
+  refuse({"--smoke", "--versions", "2bw", "--ranks", "4", "--microbatches", "3"}, {"at least 4 per batch"});
   refuse({"--smoke", "--versions", "flush", "--replicas", "2,1", "--microbatches", "3"}, {"take 2 or 4"});
   refuse({"--smoke", "--replicas", "2,1", "--ranks", "4"}, {"is for 3 ranks, the run has 4", "--ranks 3"});
-  refuse({"--smoke", "--replicas", "2,x"}, {"ranks a stage, such as 2,1,1"});
+  refuse({"--smoke", "--replicas", "2,x"}, {"ranks per stage, such as 2,1,1"});
   refuse({"--smoke", "--replicas", "2,1", "--split", "4,4,4"}, {"has 3 stages", "need 2"});
   refuse({"--smoke", "--ranks", "13", "--balance", "layers"}, {"at most 12 stages"});
   refuse({"--smoke", "--versions", "both"}, {"stash"});

@@ -9,10 +9,13 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
+#include "parallel/schedule/text.h"
 
 namespace stagecoach::test {
 namespace {
@@ -282,6 +285,32 @@ TEST_F(Pipelines, MakeTheCallsOfTheLoweredTableByHandToo) {
                lower(make_schedule("1f1b", kRanks, 4), {.receives = 0}), 2);
 }
 
+// Chapter 5 writes the interleaved order by hand, and what it prints and runs is that table.
+TEST_F(Pipelines, WriteTheInterleavedOrderOfTheLibraryByHand) {
+  make_data(32, 8);
+  int compared = 0;
+  for (const auto& [p, v] : {std::pair(1, 2), {1, 5}, {2, 1}, {2, 2}, {2, 6}, {3, 2}, {3, 4}, {4, 1}, {4, 3}, {6, 2}}) {
+    for (const int m : {1, p, 2 * p, 2 * p + 1, 3 * p + 2}) {
+      for (const int group : {0, p + 1, 2 * p, m}) {
+        Schedule library;
+        try {
+          library = make_schedule("interleaved", p, m, v, group);
+        } catch (const UsageError&) {
+          continue;  // not a legal group
+        }
+        const Outcome outcome =
+            run(kInterleaved, {"--data", "data", "--batch-size", "32", "--balance", "layers", "--explain", "--out",
+                               "plan", "--ranks", std::to_string(p), "--chunks", std::to_string(v), "--microbatches",
+                               std::to_string(m), "--group", std::to_string(group)});
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+        ASSERT_EQ(bytes("plan/schedule.csv"), to_text(library)) << p << " " << m << " " << v << " " << group;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 90);
+}
+
 // With fewer micro-batches than ranks a step of looped breadth-first is idle for longer than the formula says.
 TEST_F(Pipelines, ExplainPrintsAFormulaOnlyWhereItHolds) {
   const Flags flags{"--explain", "--smoke", "--ranks", "4", "--schedule", "foldx_aiao", "--balance", "layers"};
@@ -332,7 +361,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kGpipe, {"--smoke", "--split", "5,6"}, {"5,6", "deals out 11 layers", "has 12"});
   expect_refused(kGpipe, {"--smoke", "--split", "4,4,4"}, {"4,4,4", "3 stages", "need 2"});
   expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link pcie4", "--clock virtual"});
-  expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is no link", "ethernet100"});
+  expect_refused(kGpipe, with({"--clock", "virtual", "--link", "string"}), {"'string' is not a link", "ethernet100"});
   expect_refused(kGpipe, with({"--clock", "virtual", "--threads", "2"}), {"--threads 2", "one core"});
   expect_refused(kGpipe, with({"--timeout", "0"}), {"--timeout", "got '0'"});
   expect_refused(kGpipe, with({"--schedule", "1f1b"}), {"1f1b", "gpipe, by-hand", "ch03_gpipe"});

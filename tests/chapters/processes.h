@@ -20,8 +20,8 @@ class ProcessTest : public PipelineTest {
 
   /// Starts `ranks` processes of `program`.
   Running start(int ranks, const std::string& program, const Flags& flags);
-  /// Waits for the end. Open MPI's mpirun itself sometimes stands still when all of its processes have ended (4.1 with
-  /// PMIx 4.2, about once in a hundred killed ranks); then it is killed.
+  /// Waits for the end. Open MPI's mpirun itself sometimes stands still when all of its processes have ended (4.1
+  /// with PMIx 4.2, about once in a hundred killed ranks); then it is killed.
   Outcome end(Running& running) const;
   Outcome mpirun(int ranks, const std::string& program, const Flags& flags) {
     Running running = start(ranks, program, flags);

@@ -39,7 +39,7 @@ class RunFolders : public ::testing::Test {
   void SetUp() override {
     model_.add("fc", std::make_shared<Linear>(3, 2));
     model_.materialize(1);
-    optimizer_ = make_optimizer("sgd", model_.named_parameters(), 0.01, 0.9);
+    optimizer_ = make_optimizer(OptimizerKind::sgd, model_.named_parameters(), 0.01, 0.9);
     settings_.program = "ch01_single_device";
     settings_.run.out = out().string();
   }
@@ -85,7 +85,7 @@ class RunFolders : public ::testing::Test {
   Settings settings_;
 
  private:
-  std::unique_ptr<Communicator> comm_ = alone(Device{});
+  std::unique_ptr<Communicator> comm_ = self_communicator(Device{});
   Sequential model_;
   std::unique_ptr<Optimizer> optimizer_;
 };
@@ -201,6 +201,7 @@ TEST_F(RunFolders, AnEarlierRunIsMovedAndNothingElse) {
   fs::create_symlink("../elsewhere.jsonl", file("metrics.jsonl"));
   write_bytes(file("flight_0.jsonl"), "earlier");
   write_bytes(file("ledger.csv"), "earlier");
+  write_bytes(file("schedule_lowered.csv"), "earlier");
   write_bytes(file("flight_of_thought.txt"), "mine");
   fs::create_symlink("/dev/null", file("trace.json"));
   RunFolder folder(settings_, 0);
@@ -208,6 +209,7 @@ TEST_F(RunFolders, AnEarlierRunIsMovedAndNothingElse) {
   EXPECT_EQ(read_bytes(file("earlier-1/metrics.jsonl")), "earlier") << "by a link that leads to the same file";
   EXPECT_EQ(read_bytes(file("earlier-1/flight_0.jsonl")), "earlier");
   EXPECT_EQ(read_bytes(file("earlier-1/ledger.csv")), "earlier");
+  EXPECT_EQ(read_bytes(file("earlier-1/schedule_lowered.csv")), "earlier");
   EXPECT_EQ(read_bytes(file("flight_of_thought.txt")), "mine");
   folder.save_trace("{}");
   EXPECT_TRUE(fs::is_symlink(file("trace.json"))) << "a device is written to";

@@ -61,7 +61,7 @@ void train(const Settings& settings, int stop) {
       model.add("fc", std::make_shared<Linear>(2, 2));
       model.materialize(1, rank.device);
     }
-    const auto optimizer = make_optimizer("sgd", model.named_parameters(), 0.1);
+    const auto optimizer = make_optimizer(OptimizerKind::sgd, model.named_parameters(), 0.1);
     run.restore(model, *optimizer);
     EmptyBatches batches;
     for (Epoch& epoch : run.epochs()) {
@@ -80,8 +80,9 @@ void train(const Settings& settings, int stop) {
 
 TEST(Run, IdleCountsTheRanksThatThereWere) {
   const TemporaryFolder folder;
-  Settings settings{
-      .program = "ch02_naive_model_parallel", .training = {.epochs = 1}, .world = {.ranks = 4, .clock = "virtual"}};
+  Settings settings{.program = "ch02_naive_model_parallel",
+                    .training = {.epochs = 1},
+                    .world = {.ranks = 4, .clock = ClockKind::virtual_time}};
   settings.run.out = folder.file("run");
   EXPECT_THROW(train(settings, 7), Interrupted);
   settings.world.ranks = 1;

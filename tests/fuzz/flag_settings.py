@@ -66,6 +66,7 @@ PROGRAMS = {
     "ch04_pipedream": {
         **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
         "versions": ["stash", "vertical", "2bw", "flush", "none"],
+        "schedule": ["1f1b", "by-hand", "gpipe"],
         "replicas": ["1,1", "2,1", "1,2,1", "128,128", "2147483647,2", "0,1"],
         "lr-warmup": ["0", "3", "1073741824", "1073741825"],
         "lr-discount": ["0", "3", "1073741824"],

@@ -84,7 +84,7 @@ void make_settings(const Corpus& corpus) {
   settings.pipeline.schedule = "interleaved";
   settings.pipeline.chunks = 2;
   settings.pipeline.split = "2,2,2,1,1,1,2,1";
-  settings.world.clock = "virtual";
+  settings.world.clock = ClockKind::virtual_time;
   settings.world.link = "20us,12.5GB/s";
   add("pipeline");
 }
@@ -123,8 +123,8 @@ void make_logs(const Corpus& metrics, const Corpus& text_log) {
   metrics.add("unknown",
               "{\"event\": \"note\"}\n{\"event\": \"epoch\", \"epoch\": 0, \"loss\": null, \"seconds\": 2}\n");
   metrics.add("config", to_json({.program = "ch03_gpipe", .pipeline = {.schedule = "gpipe"}, .world = {.ranks = 3}}));
-  text_log.add("ours", settings_table({.program = "ch01_single_device"}) + epoch_line(epoch_called(1)) + "\n" +
-                           epoch_line(epoch_called(2)) + "\n");
+  text_log.add("ours", settings_table({.program = "ch01_single_device", .chapter = 1}) + epoch_line(epoch_called(1)) +
+                           "\n" + epoch_line(epoch_called(2)) + "\n");
   text_log.add("foreign", "\033[32mstart\033[0m\n10%\r20%\rEpoch: 0, Loss: nan, acc: 0.1, time cost: 2s, lr 1e-3\n");
 }
 

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const fuzz::InputFile file("plan");
   static const auto model = make_model("toy");
   static const Settings settings{.training = {.model = "toy", .batch_size = 64, .microbatches = 4},
-                                 .pipeline = {.balance = "plan"},
+                                 .pipeline = {.balance = Balance::plan},
                                  .world = {.ranks = 3}};
   file.write(fuzz::text_of(data, size));
   PlanFile plan;

@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   append_head(answers, TcpStoreAnswer{0, TcpStoreAnswer::kDone, 0});  // to the client's hello
   answers += fuzz::text_of(data, size);
   const std::jthread server([&] {
-    pollfd look{.fd = listening.descriptor(), .events = POLLIN, .revents = 0};
-    static_cast<void>(::poll(&look, 1, -1));
+    pollfd query{.fd = listening.descriptor(), .events = POLLIN, .revents = 0};
+    static_cast<void>(::poll(&query, 1, -1));
     const TcpSocket socket(::accept4(listening.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
     static_cast<void>(socket.send(answers.data(), answers.size()));  // the client may be gone by now
     ::shutdown(socket.descriptor(), SHUT_WR);

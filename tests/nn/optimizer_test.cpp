@@ -30,6 +30,8 @@ Tensor gradient(int step, Device device = {}) {
   return random_tensor({kSize}, fmt::format("gradient {}", step), DType::float64, device);
 }
 
+const char* name_of(OptimizerKind kind) { return kind == OptimizerKind::sgd ? "sgd" : "adam"; }
+
 class OnDevices : public testing::TestWithParam<Device> {
  protected:
   static Device device() { return GetParam(); }
@@ -144,32 +146,32 @@ TEST_P(AdamSteps, FirstIsTheLearningRate) {
 }
 
 TEST_P(Optimizers, SkipAParameterWithoutGradient) {
-  for (const char* name : {"sgd", "adam"}) {
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
     Tensor a = make_parameter();
     Tensor b = make_parameter();
-    const auto optimizer = make_optimizer(name, {{"a", a}, {"b", b}}, 0.1, 0, 0.5);
+    const auto optimizer = make_optimizer(kind, {{"a", a}, {"b", b}}, 0.1, 0, 0.5);
     const auto before = b.to_vector<double>();
     a.set_grad(gradient(1));
     optimizer->step();
-    EXPECT_EQ(b.to_vector<double>(), before) << name;
-    EXPECT_NE(a.to_vector<double>(), before) << name;
+    EXPECT_EQ(b.to_vector<double>(), before) << name_of(kind);
+    EXPECT_NE(a.to_vector<double>(), before) << name_of(kind);
     EXPECT_EQ(optimizer->steps_done(), 1);
   }
 }
 
 /// As in PyTorch: b's first update comes in the second step, and is corrected as a first one.
 TEST_P(Optimizers, CountUpdatesForEachParameter) {
-  for (const char* name : {"sgd", "adam"}) {
-    const double momentum = std::string(name) == "sgd" ? 0.9 : 0;
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+    const double momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
     Tensor late = make_parameter();
     Tensor other = make_parameter();
-    const auto optimizer = make_optimizer(name, {{"late", late}, {"other", other}}, 0.1, momentum);
+    const auto optimizer = make_optimizer(kind, {{"late", late}, {"other", other}}, 0.1, momentum);
     other.set_grad(gradient(1));
     optimizer->step();
     optimizer->zero_grad();
     late.set_grad(gradient(1));
     optimizer->step();
-    EXPECT_TRUE(same_bytes(late, other)) << name;
+    EXPECT_TRUE(same_bytes(late, other)) << name_of(kind);
   }
 }
 
@@ -198,7 +200,7 @@ TEST_P(Optimizers, WriteInPlaceSoAnOlderGraphIsRefused) {
 
 TEST_P(Optimizers, ChangeTheirLearningRate) {
   Tensor parameter = make_parameter();
-  const auto optimizer = make_optimizer("sgd", {{"p", parameter}}, 0.1);
+  const auto optimizer = make_optimizer(OptimizerKind::sgd, {{"p", parameter}}, 0.1);
   optimizer->set_learning_rate(0.5);
   EXPECT_EQ(optimizer->learning_rate(), 0.5);
   const auto before = parameter.to_vector<double>();
@@ -209,15 +211,14 @@ TEST_P(Optimizers, ChangeTheirLearningRate) {
 
 TEST(Optimizer, RefusesSenselessSettings) {
   const NamedTensors parameters{{"p", make_parameter()}};
-  const auto make = [&](const char* name, double rate, double momentum, double decay) {
-    return [=] { make_optimizer(name, parameters, rate, momentum, decay); };
+  const auto make = [&](OptimizerKind kind, double rate, double momentum, double decay) {
+    return [=] { make_optimizer(kind, parameters, rate, momentum, decay); };
   };
-  EXPECT_TRUE(fails_with<UsageError>({"expected sgd or adam"}, make("rmsprop", 0.1, 0, 0)));
-  EXPECT_TRUE(fails_with<UsageError>({"no momentum"}, make("adam", 0.1, 0.9, 0)));
-  EXPECT_TRUE(fails_with<UsageError>({"learning rate"}, make("sgd", -1, 0, 0)));
-  EXPECT_TRUE(fails_with<UsageError>({"learning rate"}, make("sgd", std::nan(""), 0, 0)));
-  EXPECT_TRUE(fails_with<UsageError>({"momentum"}, make("sgd", 0.1, 1, 0)));
-  EXPECT_TRUE(fails_with<UsageError>({"weight decay"}, make("adam", 0.1, 0, -1)));
+  EXPECT_TRUE(fails_with<UsageError>({"no momentum"}, make(OptimizerKind::adam, 0.1, 0.9, 0)));
+  EXPECT_TRUE(fails_with<UsageError>({"learning rate"}, make(OptimizerKind::sgd, -1, 0, 0)));
+  EXPECT_TRUE(fails_with<UsageError>({"learning rate"}, make(OptimizerKind::sgd, std::nan(""), 0, 0)));
+  EXPECT_TRUE(fails_with<UsageError>({"momentum"}, make(OptimizerKind::sgd, 0.1, 1, 0)));
+  EXPECT_TRUE(fails_with<UsageError>({"weight decay"}, make(OptimizerKind::adam, 0.1, 0, -1)));
   EXPECT_THROW(Adam(parameters, {.beta2 = 1}), UsageError);
   EXPECT_THROW(Adam(parameters, {.epsilon = 0}), UsageError);
 }
@@ -245,10 +246,10 @@ void train_step(Sequential& model, Optimizer& optimizer, int step) {
 /// Idea 6: a training that is saved, loaded and continued equals the uninterrupted one bit for bit.
 TEST_P(Optimizers, ContinueFromTheirSavedStateBitForBit) {
   const TemporaryFolder folder;
-  for (const char* name : {"sgd", "adam"}) {
-    const double momentum = std::string(name) == "sgd" ? 0.9 : 0;
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+    const double momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
     const auto make_state = [&](Sequential& model) {
-      return make_optimizer(name, model.named_parameters(), 0.05, momentum, 0.01);
+      return make_optimizer(kind, model.named_parameters(), 0.05, momentum, 0.01);
     };
     const auto model = make_model("toy");
     model->materialize(1, device());
@@ -273,10 +274,11 @@ TEST_P(Optimizers, ContinueFromTheirSavedStateBitForBit) {
     const NamedTensors expected = optimizer->state();
     const NamedTensors state = resumed_optimizer->state();
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_TRUE(same_bytes(state[i].second, expected[i].second)) << name << ' ' << expected[i].first;
+      EXPECT_TRUE(same_bytes(state[i].second, expected[i].second)) << name_of(kind) << ' ' << expected[i].first;
     }
     for (std::size_t i = 0; i < 4; ++i) {
-      EXPECT_TRUE(same_bytes(resumed->named_parameters()[i].second, model->named_parameters()[i].second)) << name;
+      EXPECT_TRUE(same_bytes(resumed->named_parameters()[i].second, model->named_parameters()[i].second))
+          << name_of(kind);
     }
   }
 }

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "core/autograd/backward.h"
-#include "tests/emulation/machine.h"
 #include "core/ops.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
+#include "tests/emulation/machine.h"
 #include "tests/support/devices.h"
 
 namespace stagecoach {
@@ -16,7 +16,7 @@ namespace {
 TEST(PiecesOfWork, AStepOfTheConvNetHas38) {
   const auto model = make_model("convnet");
   model->materialize(0, test::kCuda);
-  const auto optimizer = make_optimizer("adam", model->named_parameters(), 0.001);
+  const auto optimizer = make_optimizer(OptimizerKind::adam, model->named_parameters(), 0.001);
   const Tensor images = Tensor::zeros({64, 3, 32, 32}, DType::uint8, test::kCuda);
   const Tensor labels = Tensor::zeros({64}, DType::int32, test::kCuda);
   long before = 0;

@@ -35,7 +35,7 @@ TEST(AverageGradients, IsTheSumOverTheReplicasDividedByTheBatches) {
 }
 
 TEST(AverageGradients, LeavesAStageOfOneRankAndOneBatchAsItIs) {
-  const auto alone_here = alone({});
+  const auto alone_here = self_communicator({});
   const NamedTensors parameters{{"a", leaf({0, 0}, {})}};
   Tensor a = parameters[0].second;
   a.set_grad(Tensor::from(std::vector<float>{3, 5}, {2}));

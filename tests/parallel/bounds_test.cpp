@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "parallel/comm/link.h"
-#include "parallel/comm/patience.h"
 #include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/wait_policy.h"
 #include "parallel/launch/launch.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/pipeline/split.h"
@@ -57,7 +57,7 @@ TEST(Bounds, OfATimeout) {
 
 TEST(Bounds, OfASplit) {
   for (const char* text : {"2147483647,2147483647,14", "32769", "4294967298", "-1", " 1", "1,", ""}) {
-    EXPECT_TRUE(fails_with<UsageError>({"layers a stage, such as 5,4,3", "from 1 to 32768"}, [&] {
+    EXPECT_TRUE(fails_with<UsageError>({"layers per stage, such as 5,4,3", "from 1 to 32768"}, [&] {
       split_from_text(text);
     })) << text;
   }
@@ -73,14 +73,14 @@ TEST(Bounds, OfASplit) {
 
 TEST(Bounds, OfAMesh) {
   for (const char* text : {"dp=2147483647,pp=2", "dp=0", "dp=-1", "dp= 1", "dp=1e300", "pp", "dp=2,", ""}) {
-    EXPECT_TRUE(fails_with<UsageError>({"is no mesh", "from 1 to 128"}, [&] { mesh_from_text(text); })) << text;
+    EXPECT_TRUE(fails_with<UsageError>({"is not a mesh", "from 1 to 128"}, [&] { mesh_from_text(text); })) << text;
   }
 }
 
 TEST(Bounds, OfALink) {
   for (const char* text :
        {"3601,1", "0,0.5", "0,1e19", "1e308,1", "0,1e308GB/s", "1e-400,1", "-1,1", "nan,1", "0,inf"}) {
-    EXPECT_TRUE(fails_with<UsageError>({"is no link", "up to 3600 s", "from 1 to 1e+18 bytes"}, [&] {
+    EXPECT_TRUE(fails_with<UsageError>({"is not a link", "up to 3600 s", "from 1 to 1e+18 bytes"}, [&] {
       link_from_text(text);
     })) << text;
   }

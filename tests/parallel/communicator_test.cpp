@@ -78,7 +78,7 @@ TEST_P(Ranks, PassMessagesAround) {
       EXPECT_TRUE(same_bytes(got, of_rank(before, shape)));
       EXPECT_EQ(rank.comm.receive_number(before, 5), before);
       sent.wait();
-      EXPECT_TRUE(sent.taken());
+      EXPECT_TRUE(sent.completed());
     }
   });
 }

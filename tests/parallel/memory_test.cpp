@@ -119,7 +119,7 @@ std::vector<double> measured_with_versions(const Schedule& schedule, const Ledge
     const auto part =
         stages_of(*model, split_by_layers(model->size(), schedule.stage_count()))[static_cast<std::size_t>(rank.index)];
     part->materialize(1, rank.device);
-    const auto optimizer = make_optimizer("sgd", part->named_parameters(), 0.01);
+    const auto optimizer = make_optimizer(OptimizerKind::sgd, part->named_parameters(), 0.01);
     std::map<int, Stage> stages;
     stages.emplace(rank.index, Stage(part));
     Pipeline pipeline(std::move(stages),

@@ -25,16 +25,16 @@ TEST(NcclRules, AskForAGpuARank) {
 
 TEST(NcclRules, AskForAGpuAProcess) {
   const World world{.ranks = 4, .transport = Transport::nccl, .device = DeviceType::cuda};
-  const Launched process{3, 4, "torchrun", 1};
+  const LaunchEnvironment process{3, 4, "torchrun", 1};
   require_nccl(world, process, 2);
   EXPECT_EQ(nccl_device(process, 3, 2), (Device{DeviceType::cuda, 1}));
   require_nccl(world, process, 1);  // a launcher may show each process its own
   EXPECT_EQ(nccl_device(process, 3, 1), (Device{DeviceType::cuda, 0}));
   EXPECT_TRUE(fails_with<UsageError>({"process 2 of this machine", "finds 2 GPUs", "--transport thread"}, [&] {
-    require_nccl(world, Launched{3, 4, "torchrun", 2}, 2);
+    require_nccl(world, LaunchEnvironment{3, 4, "torchrun", 2}, 2);
   }));
   EXPECT_TRUE(fails_with<UsageError>({"torchrun started 3 process(es), the run has 4 ranks"}, [&] {
-    require_nccl(world, Launched{1, 3, "torchrun", 1}, 2);
+    require_nccl(world, LaunchEnvironment{1, 3, "torchrun", 1}, 2);
   }));
   require_gpu_each({"node1 0", "node2 0", "node1 1"});
   EXPECT_TRUE(

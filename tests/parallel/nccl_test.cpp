@@ -1,4 +1,4 @@
-// Ranks that talk by NCCL. What is not NCCL's own runs here on the CPU, over a wire that is as strict as NCCL's
+// Ranks that talk by NCCL. What is not NCCL's own runs here on the CPU, over a backend that is as strict as NCCL's
 // streams; what is needs GPUs, and is left out where there are too few.
 
 #include "parallel/launch/nccl.h"
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/cuda_backend.h"
-#include "parallel/comm/background.h"
+#include "parallel/comm/comm_thread.h"
 #include "parallel/launch/mesh.h"
 #include "tests/parallel/every_transport.h"
 #include "tests/parallel/nccl_world.h"
@@ -110,7 +110,7 @@ TEST_P(WiredRanks, SendToAllAndReceiveFromAllInAnyOrder) {
       EXPECT_EQ(sum.item(), rank.world);
       for (const PendingSend& send : sends) {
         send.wait();
-        EXPECT_TRUE(send.taken());
+        EXPECT_TRUE(send.completed());
       }
     }
   });
@@ -146,7 +146,7 @@ TEST(Wired, ReceivesThatNobodyWaitsForSwallowNothing) {
   test::expect_withdrawn_receives_swallow_nothing(launch_wired, {.ranks = 2});
 }
 
-// By its own all-reduce, which the test's wire makes from the last rank to the first.
+// By its own all-reduce, which the test's backend makes from the last rank to the first.
 TEST(Wired, NativeSumsAreTheWires) {
   const auto sum_by = [](ReduceKind kind) {
     std::vector<Tensor> sums(3);
@@ -189,6 +189,40 @@ TEST(Wired, TensorsMakeNoStoreRequests) {
   launch_wired({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
 }
 
+// What one rank does is known to the other only by its error.
+TEST(Wired, RanksThatBringOtherTypesNameThem) {
+  const auto reduce = [](Rank& rank) {
+    Tensor sum = rank.index == 0 ? Tensor::zeros({2}, DType::float32, rank.device)
+                                 : Tensor::zeros({3}, DType::float64, rank.device);
+    rank.comm.all_reduce(sum);
+  };
+  EXPECT_TRUE(fails_with<CommError>({"all_reduce (float"}, [&] { launch_wired({.ranks = 2, .timeout = 30}, reduce); }));
+  EXPECT_TRUE(fails_with<CommError>({"rank 1: receive from rank 0, tag 4 (float32[2]): no answer"}, [] {
+    launch_wired({.ranks = 2, .timeout = 0.3}, [](Rank& rank) {
+      if (rank.index == 1) {
+        static_cast<void>(rank.comm.receive({2}, DType::float32, 0, 4));
+      }
+    });
+  }));
+}
+
+TEST(Wired, ANumberIsOneRequestToSendAndOneToReceive) {
+  constexpr int kToConnect = 2 * 2;
+  constexpr int kNumbers = 100;
+  const TcpStoreServer* store = nullptr;
+  const auto body = [&](Rank& rank) {
+    for (int i = 0; i < kNumbers; ++i) {
+      if (rank.index == 0) {
+        rank.comm.send_number(i, 1, 0);
+      } else {
+        EXPECT_EQ(rank.comm.receive_number(0, 0), i);
+      }
+    }
+    EXPECT_LE(store->requests(), kToConnect + 2 * kNumbers);
+  };
+  launch_wired({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
+}
+
 TEST(Wired, GroupsSplitAndSplitAgain) {
   launch_wired({.ranks = 12}, [](Rank& rank) {
     Mesh mesh(rank.comm, {.data = 2, .pipeline = 3, .tensor = 2});
@@ -204,9 +238,9 @@ TEST(Wired, GroupsSplitAndSplitAgain) {
 
 TEST(Wired, ASecondThreadSumsBesideMessages) {
   launch_wired({.ranks = 3}, [](Rank& rank) {
-    Background background(rank.comm);
+    CommThread comm_thread(rank.comm);
     Tensor sum = Tensor::full({100000}, rank.index, DType::float32, rank.device);
-    const auto pending = background.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); });
+    const auto pending = comm_thread.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); });
     const int next = (rank.index + 1) % 3;
     for (int i = 0; i < 20; ++i) {
       const auto sent = rank.comm.send_async(of_rank(i, {50}, rank.device), next, 0);
@@ -229,10 +263,10 @@ TEST_P(WiredWaits, EndWhenARankFails) { test::expect_failure_ends(launch_wired, 
 
 TEST_P(WiredWaits, EndAtTheDeadline) { test::expect_deadline_ends(launch_wired, GetParam(), 0.5); }
 
-// NCCL knows no types. What it would do to a message of another length nobody knows; here the wire says so.
+// NCCL knows no types. What it would do to a message of another length nobody knows; here the backend says so.
 TEST(Wired, AMessageOfAnotherLengthEndsTheRun) {
   // Either end may notice.
-  EXPECT_TRUE(fails_with<CommError>({"rank 0", "tag 4", "another size"}, [] {
+  EXPECT_TRUE(fails_with<CommError>({"rank 0", "tag 4", "(float", "another size"}, [] {
     launch_wired({.ranks = 2, .timeout = 30}, [](Rank& rank) {
       rank.index == 0 ? rank.comm.send(number(rank), 1, 4)
                       : static_cast<void>(rank.comm.receive({2}, DType::float64, 0, 4));
@@ -293,9 +327,9 @@ TEST_F(NcclOnCuda, OneRankSplitsAndDuplicates) {
   STAGECOACH_NEEDS_GPUS(1);
   launch(world_of(1), [](Rank& rank) {
     const auto group = rank.comm.split(0, 0);
-    Background background(*group);
+    CommThread comm_thread(*group);
     Tensor sum = Tensor::full({10}, 2, DType::float32, rank.device);
-    background.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); }).wait();
+    comm_thread.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); }).wait();
     EXPECT_EQ(sum.to_vector<float>()[9], 2);
   });
 }

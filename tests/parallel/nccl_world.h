@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A world whose ranks talk as those of NCCL do, on the CPU: threads with a mail each and a test's wire.
+/// A world whose ranks talk as those of NCCL do, on the CPU: threads with a control each and a test's backend.
 
 #include <functional>
 #include <memory>
@@ -9,7 +9,7 @@
 
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/launch/rank_threads.h"
-#include "tests/parallel/test_wire.h"
+#include "tests/parallel/test_backend.h"
 
 namespace stagecoach::test {
 
@@ -22,19 +22,19 @@ inline void launch_wired(const World& world, const std::function<void(Rank&)>& b
   const auto start = start_wall_time();
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
-  std::vector<std::unique_ptr<Mail>> mails(members.size());
+  std::vector<std::unique_ptr<ControlChannel>> controls(members.size());
   const auto run = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
-    auto& mail = mails[static_cast<std::size_t>(r)];
-    mail =
-        std::make_unique<Mail>(server.address(), "test", r, world.ranks, std::chrono::duration<double>(world.timeout));
+    auto& control = controls[static_cast<std::size_t>(r)];
+    control = std::make_unique<ControlChannel>(server.address(), "test", r, world.ranks,
+                                               std::chrono::duration<double>(world.timeout));
     const Device device = device_of(world, r);
     NcclCommunicator comm(
-        *mail, std::make_unique<TestWire>(hub, "world", r, world.ranks),
+        *control, std::make_unique<TestBackend>(hub, "world", r, world.ranks),
         {"world", r, members, device, make_clock(ClockKind::wall, device, world.link, start), recorder, world.reduce});
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   };
-  run_on_threads(world, run, [&](int r, const std::string& why) { mails[static_cast<std::size_t>(r)]->fail(why); });
+  run_on_threads(world, run, [&](int r, const std::string& why) { controls[static_cast<std::size_t>(r)]->fail(why); });
 }
 
 inline void launch_wired(const World& world, const std::function<void(Rank&)>& body) {

@@ -54,7 +54,7 @@ struct Training {
   std::vector<int> replicas = {1};  // of each stage
   int batch = 1;                    // micro-batches
   int microbatches = kUpdates;
-  std::string optimizer = "sgd";
+  OptimizerKind optimizer = OptimizerKind::sgd;
   Stage::Recompute recompute = Stage::Recompute::no;
   bool checks_versions = true;
   Split layers = {};  // of each stage; even if not given
@@ -72,7 +72,7 @@ Tensor labels(int microbatch) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer_for(const Training& training, NamedTensors parameters) {
-  const bool sgd = training.optimizer == "sgd";
+  const bool sgd = training.optimizer == OptimizerKind::sgd;
   return make_optimizer(training.optimizer, std::move(parameters), sgd ? 0.05 : 0.01, sgd ? 0.9 : 0);
 }
 
@@ -265,9 +265,10 @@ Trained in_a_pipeline(const Training& training) {
   return result;
 }
 
-std::string words(const Training& training) {
+std::string context(const Training& training) {
   return fmt::format("{} on {}, {} micro-batches, {} a batch, {}", to_string(training.versions),
-                     fmt::join(training.replicas, ","), training.microbatches, training.batch, training.optimizer);
+                     fmt::join(training.replicas, ","), training.microbatches, training.batch,
+                     training.optimizer == OptimizerKind::sgd ? "sgd" : "adam");
 }
 
 void expect_equal(const Trained& a, const Trained& b, const std::string& what) {
@@ -282,12 +283,12 @@ void expect_equal(const Trained& a, const Trained& b, const std::string& what) {
 }
 
 void expect_equals_the_oracle(const Training& training) {
-  expect_equal(in_a_pipeline(training), sequentially(training), words(training));
+  expect_equal(in_a_pipeline(training), sequentially(training), context(training));
 }
 
 std::vector<int> straight(int p) { return std::vector<int>(static_cast<std::size_t>(p), 1); }
 
-class Pipedream : public testing::TestWithParam<std::string> {};
+class Pipedream : public testing::TestWithParam<OptimizerKind> {};
 
 TEST_P(Pipedream, StashingEqualsItsOracle) {
   for (const int p : {1, 2, 3, 4, 8}) {
@@ -349,8 +350,8 @@ TEST_P(Pipedream, ReplicasEqualTheirOracle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, Pipedream, testing::Values("sgd", "adam"),
-                         [](const auto& each) { return each.param; });
+INSTANTIATE_TEST_SUITE_P(Optimizers, Pipedream, testing::Values(OptimizerKind::sgd, OptimizerKind::adam),
+                         [](const auto& each) { return each.param == OptimizerKind::sgd ? "sgd" : "adam"; });
 
 TEST(PipedreamPolicies, AccumulateOverTheMicroBatchesOfABatch) {
   for (const Versions versions : {Versions::stash, Versions::vertical}) {

@@ -103,8 +103,9 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
   launch({.ranks = ranks}, [&](Rank& rank) {
     const auto r = static_cast<std::size_t>(rank.index);
     const auto clock = std::make_shared<ExactClock>(link);
-    ThreadCommunicator comm(
-        world, {"world", rank.index, members, rank.device, clock, std::make_shared<FlightRecorder>()}, Waits::sleeping);
+    ThreadCommunicator comm(world,
+                            {"world", rank.index, members, rank.device, clock, std::make_shared<FlightRecorder>()},
+                            WaitMode::sleeping);
     std::map<int, Stage> stages;
     for (int s = 0; s < schedule.stage_count(); ++s) {
       if (schedule.holds(rank.index, s)) {

@@ -22,7 +22,7 @@ namespace stagecoach::test {
 namespace {
 
 std::unique_ptr<Optimizer> optimizer_for(const Module& model) {
-  return make_optimizer("sgd", model.named_parameters(), 0.05, 0.9);
+  return make_optimizer(OptimizerKind::sgd, model.named_parameters(), 0.05, 0.9);
 }
 
 }  // namespace

@@ -16,11 +16,11 @@ using test::fails_with;
 class ProcessFailure : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!test::ranks_are_processes() || launched()->size != 2) {
+    if (!test::ranks_are_processes() || launch_environment()->size != 2) {
       GTEST_SKIP() << "for two processes of mpirun";
     }
   }
-  static bool is_rank(int rank) { return launched()->rank == rank; }
+  static bool is_rank(int rank) { return launch_environment()->rank == rank; }
 };
 
 TEST_F(ProcessFailure, AMessageOfAnotherTypeNamesBoth) {

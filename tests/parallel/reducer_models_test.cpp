@@ -137,7 +137,7 @@ Record special_on_one_device(const Special& special) {
   Branches model(special.tied);
   model.materialize(3);
   const NamedTensors parameters = without_repeats(model.named_parameters());
-  const auto optimizer = make_optimizer("sgd", parameters, 0.1, 0.9);
+  const auto optimizer = make_optimizer(OptimizerKind::sgd, parameters, 0.1, 0.9);
   Record record;
   for (int step = 0; step < kSteps; ++step) {
     std::vector<Tensor> sums(parameters.size());
@@ -173,7 +173,7 @@ TEST_P(ReducerOn, EqualsOneDevice) {
   launch({.ranks = kWorld}, [&](Rank& rank) {
     Branches model(special.tied);
     model.materialize(3, rank.device);
-    const auto optimizer = make_optimizer("sgd", without_repeats(model.named_parameters()), 0.1, 0.9);
+    const auto optimizer = make_optimizer(OptimizerKind::sgd, without_repeats(model.named_parameters()), 0.1, 0.9);
     freeze(model, special, rank.index);
     Reducer reducer(model.named_parameters(), rank.comm, {.caps = special.caps, .find_unused = special.find_unused});
     Record record;

@@ -91,7 +91,7 @@ double norm(const NamedTensors& tensors) {
 /// One device, the batch in `shards` parts.
 Record train_on_one_device(int shards) {
   const auto model = make_layers({});
-  const auto optimizer = make_optimizer("sgd", model->named_parameters(), 0.1, 0.9);
+  const auto optimizer = make_optimizer(OptimizerKind::sgd, model->named_parameters(), 0.1, 0.9);
   Record record;
   for (int step = 0; step < kSteps; ++step) {
     const std::int64_t all = batch_of(step);
@@ -110,7 +110,7 @@ Record train_on_ranks(int world, const BucketCaps& caps) {
   std::vector<Record> records(static_cast<std::size_t>(world));
   launch({.ranks = world}, [&](Rank& rank) {
     const auto model = make_layers(rank.device);
-    const auto optimizer = make_optimizer("sgd", model->named_parameters(), 0.1, 0.9);
+    const auto optimizer = make_optimizer(OptimizerKind::sgd, model->named_parameters(), 0.1, 0.9);
     Reducer reducer(model->named_parameters(), rank.comm, {.caps = caps});
     for (int step = 0; step < kSteps; ++step) {
       const std::int64_t all = batch_of(step);

@@ -23,7 +23,7 @@ TEST(StartAlike, GivesAllRanksTheValuesOfTheFirst) {
     model->add("conv", std::make_shared<Conv2d>(3, 2, 3)).add("bn", std::make_shared<BatchNorm2d>(2));
     model->materialize(static_cast<std::uint64_t>(rank.index), rank.device);
     model->named_buffers()[0].second.fill(rank.index);
-    start_alike(*model, rank.comm);
+    broadcast_module(*model, rank.comm);
     auto first = std::make_shared<Sequential>();
     first->add("conv", std::make_shared<Conv2d>(3, 2, 3)).add("bn", std::make_shared<BatchNorm2d>(2));
     first->materialize(0);

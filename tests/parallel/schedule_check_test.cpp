@@ -56,8 +56,8 @@ TEST(Check, NamesTheCircle) {
 }
 
 TEST(Check, LeavesOutWhatOnlyLeadsToTheCircle) {
-  const std::string words = problem("0F0,0B0\n1F0,1B0\n2B0,2F0");
-  EXPECT_EQ(words, "a circle that never ends: rank 2 waits at 2B0 for 2F0 of its own, which it runs later");
+  const std::string context = problem("0F0,0B0\n1F0,1B0\n2B0,2F0");
+  EXPECT_EQ(context, "a circle that never ends: rank 2 waits at 2B0 for 2F0 of its own, which it runs later");
 }
 
 TEST(Check, RefusesWhatIsOutOfRange) {

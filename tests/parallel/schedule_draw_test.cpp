@@ -65,7 +65,7 @@ TEST(DrawSchedule, MarksTheChunkByALetter) {
 TEST(DrawSchedule, ShowsEveryNumberUpTo16RanksAnd32MicroBatches) {
   for (const Schedule& computations :
        {make_schedule("gpipe", 16, 32), make_schedule("1f1b", 16, 32), make_schedule("zb-h1", 16, 32),
-        make_schedule("interleaved", 16, 32, 2), make_schedule("zbv", 16, 32)}) {
+        make_schedule("interleaved", 16, 32, 4), make_schedule("zbv", 16, 32)}) {
     const Schedule schedule = lower(computations);
     const Simulation simulation = simulate(schedule, Costs::uniform(schedule.stage_count(), 1, 1, 1));
     for (const int columns : {80, 120}) {
@@ -79,11 +79,11 @@ TEST(DrawSchedule, ShowsEveryNumberUpTo16RanksAnd32MicroBatches) {
       for (int rank = 0; rank < 16; ++rank) {
         std::multiset<std::string> expected;
         for (const Action& action : computations.ranks[static_cast<std::size_t>(rank)]) {
-          const std::string chunk = schedule.stage_count() == 16 ? "" : action.stage == rank ? "a" : "b";
+          const std::string chunk = schedule.stage_count() == 16 ? "" : std::string(1, "abcd"[action.stage / 16]);
           expected.insert(fmt::format("{}{}{}", symbol_of(action.operation), action.microbatch, chunk));
         }
         const std::string& line = lines[fmt::format("rank {:<2}", rank)];
-        const std::regex label("[FBIW][0-9]+[ab]?");
+        const std::regex label("[FBIW][0-9]+[abcd]?");
         const std::multiset<std::string> shown(std::sregex_token_iterator(line.begin(), line.end(), label), {});
         ASSERT_EQ(shown, expected) << "rank " << rank << " in\n" << text;
       }

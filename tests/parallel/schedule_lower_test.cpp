@@ -212,6 +212,10 @@ TEST(Traffic, CountsMessagesAndBytes) {
   EXPECT_EQ(links[1].messages, 4 * 3);
   EXPECT_EQ(links[1].bytes, 4 * (10 + 100 + 1));
   EXPECT_EQ(peak_receives(schedule), (std::vector{2, 2}));
+  const auto sums = reduction_traffic(with_reductions(schedule), {1, 10, 100, 1000});
+  ASSERT_EQ(sums.size(), 2U);
+  EXPECT_EQ(sums[1].reductions, 2);
+  EXPECT_EQ(sums[1].bytes, 10 + 1000);
 }
 
 // A receive that is posted late delays a long message: the link is idle until then.

@@ -185,7 +185,7 @@ TEST(SynchroniseBatchNorm, OfOneRankChangesNoByte) {
   const auto by_itself = plain_model();
   by_itself->materialize(1);
   const Result wanted = step(*by_itself, 0, 6, DType::float32, {});
-  const auto comm = alone({});
+  const auto comm = self_communicator({});
   const auto model = plain_model();
   model->materialize(1);
   synchronise_batch_norm(*model, *comm);

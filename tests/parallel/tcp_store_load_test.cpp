@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp/mail.h"
+#include "parallel/comm/tcp/control_channel.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "tests/parallel/store_stranger.h"
 #include "tests/support/errors.h"
@@ -312,9 +312,9 @@ TEST(TcpStoreUnderLoad, ARankThatIsTakenIsNamed) {
   EXPECT_TRUE(fails_with<UsageError>({name.c_str(), "RANK"},
                                      [&] { TcpStore(store.server.address(), "rank 0", kLong, "rank 1"); }));
   EXPECT_TRUE(store.reports.have("two processes say that they are rank 1"));
-  const Mail mail(store.server.address(), "run", 1, 2, kLong);
+  const ControlChannel mail(store.server.address(), "run", 1, 2, kLong);
   EXPECT_TRUE(fails_with<UsageError>({"two processes say that they are rank 1 of 'run'"},
-                                     [&] { Mail(store.server.address(), "run", 1, 2, kLong); }));
+                                     [&] { ControlChannel(store.server.address(), "run", 1, 2, kLong); }));
 }
 
 TEST(TcpStoreUnderLoad, MoreThanTheWorldAreRefused) {

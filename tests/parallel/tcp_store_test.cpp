@@ -1,4 +1,4 @@
-// The store by which processes find each other, and the mail that goes over it.
+// The store by which processes find each other, and the control that goes over it.
 
 #include "parallel/comm/tcp/tcp_store.h"
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp/mail.h"
+#include "parallel/comm/tcp/control_channel.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
@@ -208,20 +208,20 @@ TEST(TcpStore, OthersThatFindThePortAreSentAway) {
   EXPECT_EQ(store.add("still there", 1), 1);
 }
 
-std::string wait_for(Mail& mail, const char* key) {
-  MailWait patience(mail, {}, [&] { return fmt::format("waiting for {}", key); });
+std::string wait_for(ControlChannel& control, const char* key) {
+  ControlWait control_wait(control, {}, [&] { return fmt::format("waiting for {}", key); });
   for (;;) {
-    if (auto text = mail.take(key)) {
+    if (auto text = control.take(key)) {
       return *text;
     }
-    patience.look();
+    control_wait.poll();
   }
 }
 
-TEST(Mail, ArrivesInOrderUnderItsKey) {
+TEST(ControlChannel, ArrivesInOrderUnderItsKey) {
   const TcpStoreServer server(here(0));
-  Mail one(server.address(), "test", 0, 2, kLong);
-  Mail other(server.address(), "test", 1, 2, kLong);
+  ControlChannel one(server.address(), "test", 0, 2, kLong);
+  ControlChannel other(server.address(), "test", 1, 2, kLong);
   one.post(1, "a", "1");
   one.post(1, "b", "two\nlines");
   one.post(1, "a", "3");
@@ -231,35 +231,35 @@ TEST(Mail, ArrivesInOrderUnderItsKey) {
   EXPECT_FALSE(other.take("a").has_value());
 }
 
-TEST(Mail, BringsTheNewsOfAFailure) {
+TEST(ControlChannel, BringsTheNewsOfAFailure) {
   const TcpStoreServer server(here(0));
-  Mail one(server.address(), "test", 0, 2, kLong);
-  Mail other(server.address(), "test", 1, 2, kLong);
+  ControlChannel one(server.address(), "test", 0, 2, kLong);
+  ControlChannel other(server.address(), "test", 1, 2, kLong);
   other.fail("the disk is on fire");
   EXPECT_TRUE(fails_with<CommError>({"waiting for x: stopped, as rank 1 has failed (the disk is on fire)"},
                                     [&] { wait_for(one, "x"); }));
 }
 
-TEST(Mail, BringsTheNewsOfADeath) {
+TEST(ControlChannel, BringsTheNewsOfADeath) {
   const int port = free_port();
   const pid_t process = in_a_process([&] {
-    Mail mail(here(port), "test", 1, 2, kLong);
-    mail.post(0, "here", "");
-    wait_for(mail, "die");
+    ControlChannel control(here(port), "test", 1, 2, kLong);
+    control.post(0, "here", "");
+    wait_for(control, "die");
     ::_exit(0);  // without a farewell
   });
   const TcpStoreServer server(here(port));
-  Mail mail(here(port), "test", 0, 2, kLong);
-  wait_for(mail, "here");
-  mail.post(1, "die", "");
-  EXPECT_TRUE(fails_with<CommError>({"stopped, as the process of rank 1 has died"}, [&] { wait_for(mail, "x"); }));
+  ControlChannel control(here(port), "test", 0, 2, kLong);
+  wait_for(control, "here");
+  control.post(1, "die", "");
+  EXPECT_TRUE(fails_with<CommError>({"stopped, as the process of rank 1 has died"}, [&] { wait_for(control, "x"); }));
   EXPECT_EQ(exit_code_of(process), 0);
 }
 
-TEST(Mail, ARankThatLeavesIsNoFailure) {
+TEST(ControlChannel, ARankThatLeavesIsNoFailure) {
   const TcpStoreServer server(here(0));
-  Mail one(server.address(), "test", 0, 2, kShort);
-  { Mail other(server.address(), "test", 1, 2, kLong); }
+  ControlChannel one(server.address(), "test", 0, 2, kShort);
+  { ControlChannel other(server.address(), "test", 1, 2, kLong); }
   EXPECT_TRUE(fails_with<CommError>({"no answer within 0.05 s"}, [&] { wait_for(one, "x"); }));
   EXPECT_FALSE(one.has_failed());
 }

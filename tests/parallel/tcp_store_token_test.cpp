@@ -101,9 +101,10 @@ TEST(StoreAddress, NoOtherIsListenedAt) {
 }
 
 TEST(StoreAddress, OfAnotherMachineIsRefused) {
-  EXPECT_TRUE(fails_with<UsageError>({"192.0.2.1 is no address of this machine", "MASTER_ADDR=", "start rank 0"}, [] {
-    TcpStoreServer({{"192.0.2.1", 0}, kToken});
-  }));
+  EXPECT_TRUE(
+      fails_with<UsageError>({"192.0.2.1 is not an address of this machine", "MASTER_ADDR=", "start rank 0"}, [] {
+        TcpStoreServer({{"192.0.2.1", 0}, kToken});
+      }));
   EXPECT_TRUE(fails_with<UsageError>({"0.0.0.0 stands for every address", "MASTER_ADDR="}, [] {
     TcpStoreServer({{"0.0.0.0", 0}, kToken});
   }));

@@ -31,10 +31,10 @@ TEST_P(WiredDeath, OfARankEndsTheWaitsOfOthers) {
   const pid_t zero = ::fork();
   if (zero == 0) {
     try {
-      Mail mail(at(port), "test", 0, 2, timeout);
-      MailWait patience(mail, {}, [] { return "rank 0"; });
-      while (!mail.take("die")) {
-        patience.look();
+      ControlChannel control(at(port), "test", 0, 2, timeout);
+      ControlWait control_wait(control, {}, [] { return "rank 0"; });
+      while (!control.take("die")) {
+        control_wait.poll();
       }
       ::raise(SIGKILL);  // without a farewell
     } catch (...) {
@@ -42,10 +42,11 @@ TEST_P(WiredDeath, OfARankEndsTheWaitsOfOthers) {
     }
   }
   const TcpStoreServer server(at(port));
-  Mail mail(at(port), "test", 1, 2, timeout);
+  ControlChannel control(at(port), "test", 1, 2, timeout);
   const auto start = std::chrono::steady_clock::now();
   const auto body = [&] {
-    NcclCommunicator comm(mail, std::make_unique<test::TestWire>(std::make_shared<test::TestHub>(), "world", 1, 2),
+    NcclCommunicator comm(control,
+                          std::make_unique<test::TestBackend>(std::make_shared<test::TestHub>(), "world", 1, 2),
                           {"world",
                            1,
                            {0, 1},
@@ -53,7 +54,7 @@ TEST_P(WiredDeath, OfARankEndsTheWaitsOfOthers) {
                            make_clock(ClockKind::wall, {}, {}, start_wall_time()),
                            std::make_shared<FlightRecorder>()});
     Rank rank{1, 2, {}, comm};
-    mail.post(0, "die", "");
+    control.post(0, "die", "");
     const Activity activity("backward", 3, 9);
     GetParam().run(rank);
   };

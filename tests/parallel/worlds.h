@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "parallel/launch/launch.h"
-#include "parallel/launch/launched.h"
+#include "parallel/launch/launch_environment.h"
 
 namespace stagecoach::test {
 
-inline bool ranks_are_processes() { return launched().has_value(); }
+inline bool ranks_are_processes() { return launch_environment().has_value(); }
 
 /// Of `ranks` threads, or processes.
 inline World world_of(int ranks) {
@@ -17,7 +17,7 @@ inline World world_of(int ranks) {
 }
 
 /// Processes are as many as were started.
-inline bool has_ranks(int ranks) { return !ranks_are_processes() || launched()->size == ranks; }
+inline bool has_ranks(int ranks) { return !ranks_are_processes() || launch_environment()->size == ranks; }
 
 }  // namespace stagecoach::test
 

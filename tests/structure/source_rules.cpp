@@ -19,29 +19,29 @@ const std::map<std::string, std::set<std::string>> kFloors{
     {"core", {"core"}},
     {"nn", {"core", "nn"}},
     {"datasets", {"core", "datasets"}},
-    {"drawing", {"core", "drawing"}},
-    {"parallel", {"core", "nn", "datasets", "drawing", "parallel"}},
-    {"chapters", {"core", "nn", "datasets", "drawing", "parallel", "chapters"}},
+    {"parallel", {"core", "nn", "datasets", "parallel"}},
+    {"chapters", {"core", "nn", "datasets", "parallel", "chapters"}},
 };
 
 /// The folders of parallel/, from the top down: what each may include of the others. Communicators of a transport stand
-/// on what all communicators share; schedules on nothing; only the launch knows every transport.
+/// on what all communicators share; schedules only on drawing; only the launch knows every transport.
 const std::map<std::string, std::set<std::string>> kParallelFolders{
+    {"drawing", {}},
     {"comm", {}},
     {"comm/tcp", {"comm"}},
     {"comm/thread", {"comm"}},
     {"comm/mpi", {"comm"}},
     {"comm/nccl", {"comm", "comm/tcp"}},
     {"launch", {"comm", "comm/tcp", "comm/thread", "comm/mpi", "comm/nccl"}},
-    {"schedule", {}},
+    {"schedule", {"drawing"}},
     {"pipeline", {"comm", "schedule"}},
-    {"data_parallel", {"comm", "schedule", "pipeline"}},
+    {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
 };
 
 /// "core" of "core/autograd/node.h"
 std::string top_folder(const std::string& path) { return path.substr(0, path.find('/')); }
 
-/// "comm/tcp" of "parallel/comm/tcp/mail.h"
+/// "comm/tcp" of "parallel/comm/tcp/control_channel.h"
 std::string parallel_folder(const std::string& path) {
   return fs::path(path).parent_path().lexically_relative("parallel").generic_string();
 }

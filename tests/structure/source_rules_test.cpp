@@ -63,14 +63,16 @@ TEST_F(SourceRules, FindAnIncludeThatRunsSideways) {
 
 TEST_F(SourceRules, FindAnIncludeThatRunsUpWithinParallel) {
   write("parallel/schedule/check.cpp", "#include \"parallel/comm/link.h\"\n");
-  write("parallel/comm/tcp/mail.h", "#include \"parallel/comm/mpi/mpi_world.h\"\n#include \"parallel/comm/link.h\"\n");
+  write("parallel/comm/tcp/control_channel.h",
+        "#include \"parallel/comm/mpi/mpi_world.h\"\n#include \"parallel/comm/link.h\"\n");
   write("parallel/pipeline/stage.h",
         "#include \"parallel/pipeline/split.h\"\n#include \"parallel/schedule/check.h\"\n");
   write("parallel/new_folder/stage.h", "#include \"parallel/schedule/check.h\"\n");
-  EXPECT_EQ(wrong_includes(root_),
-            (Lines{"parallel/comm/tcp/mail.h:1: parallel/comm/tcp/ may not include parallel/comm/mpi/mpi_world.h",
-                   "parallel/new_folder/stage.h:1: parallel/new_folder/ may not include parallel/schedule/check.h",
-                   "parallel/schedule/check.cpp:1: parallel/schedule/ may not include parallel/comm/link.h"}));
+  EXPECT_EQ(
+      wrong_includes(root_),
+      (Lines{"parallel/comm/tcp/control_channel.h:1: parallel/comm/tcp/ may not include parallel/comm/mpi/mpi_world.h",
+             "parallel/new_folder/stage.h:1: parallel/new_folder/ may not include parallel/schedule/check.h",
+             "parallel/schedule/check.cpp:1: parallel/schedule/ may not include parallel/comm/link.h"}));
 }
 
 TEST_F(SourceRules, FindAnIncludeThatIsNotWrittenFromTheRoot) {

@@ -14,7 +14,7 @@
 namespace stagecoach {
 namespace {
 
-enum Kind { kMessage, kTaken, kMeeting, kKinds };  // messages of different kinds do not meet
+enum Kind { kMessage, kCompleted, kExchange, kKinds };  // messages of different kinds are kept apart
 
 int mpi_tag(int tag, Kind kind) { return tag * kKinds + kind; }
 
@@ -40,12 +40,12 @@ double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes(
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives,
-                                 Waits waits, bool has_core)
+                                 WaitMode mode, bool may_spin)
     : ExchangeCommunicator(std::move(group)),
       world_(world),
       comm_(comm),
       receives_(std::move(receives)),
-      patience_{waits, abandoned_.get_token(), has_core},
+      wait_policy_{mode, aborted_.get_token(), may_spin},
       exchange_(std::make_shared<Exchange>()) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   exchange_->out.resize(static_cast<std::size_t>(size()));
@@ -55,39 +55,39 @@ MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, st
 MpiCommunicator::~MpiCommunicator() {
   for (const auto& sent : sent_) {
     if (world_.failed() || !world_.are_done(sent->requests)) {
-      world_.bury(sent);
+      world_.leak_until_exit(sent);
     }
   }
   if (world_.failed()) {
-    world_.bury(exchange_);
+    world_.leak_until_exit(exchange_);
   } else {
     MPI_Comm_free(&comm_);
   }
 }
 
-void MpiCommunicator::exchange(const char* operation, const Tensor& like, Parcels& parcels) {
+void MpiCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const MpiWorld::Words words = [&] { return doing(operation); };
+  const MpiWorld::ErrorContext context = [&] { return doing(operation); };
   const MpiHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
-  // The next rank first: then not all talk to the same one at once.
+  // The next rank first: then not all send to the same one at once.
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
-    const MpiAddress address{comm_, r, mpi_tag(0, kMeeting)};
+    const MpiAddress address{comm_, r, mpi_tag(0, kExchange)};
     const auto place = static_cast<std::size_t>(r);
-    if (parcels[place].in.defined()) {
-      exchange_->in[place].start(address, parcels[place].in, requests, words);
+    if (buffers[place].in.defined()) {
+      exchange_->in[place].start(address, buffers[place].in, requests, context);
     }
-    if (parcels[place].out.defined()) {
-      exchange_->out[place].start(address, header, parcels[place].out, requests, words);
+    if (buffers[place].out.defined()) {
+      exchange_->out[place].start(address, header, buffers[place].out, requests, context);
     }
   }
-  wait(requests, words);
+  wait(requests, context);
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
     const auto place = static_cast<std::size_t>(r);
-    if (parcels[place].in.defined()) {
+    if (buffers[place].in.defined()) {
       require_same(operation, like, exchange_->in[place].header(), r);
       static_cast<void>(exchange_->in[place].end());
     }
@@ -101,17 +101,17 @@ bool MpiCommunicator::sum_natively(Tensor& tensor) {
     return false;
   }
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const MpiWorld::Words words = [&] { return doing("all_reduce"); };
+  const MpiWorld::ErrorContext context = [&] { return doing("all_reduce"); };
   const auto sum = std::make_shared<Tensor>(tensor);
   MPI_Request request = MPI_REQUEST_NULL;
   // MPI_Allreduce of the kind that returns at once: then the wait has a deadline.
   MpiWorld::check(MPI_Iallreduce(MPI_IN_PLACE, tensor.raw_mutable_data(), static_cast<int>(tensor.numel()), type,
                                  MPI_SUM, comm_, &request),
-                  words);
+                  context);
   try {
-    wait({&request, 1}, words);
+    wait({&request, 1}, context);
   } catch (...) {
-    world_.bury(sum);  // MPI may still write there
+    world_.leak_until_exit(sum);  // MPI may still write there
     throw;
   }
   return true;
@@ -127,11 +127,11 @@ void MpiCommunicator::require_same(const char* operation, const Tensor& like, co
   }
 }
 
-void MpiCommunicator::wait(std::span<MPI_Request> requests, const MpiWorld::Words& words) {
+void MpiCommunicator::wait(std::span<MPI_Request> requests, const MpiWorld::ErrorContext& context) {
   if (is_virtual()) {
-    world_.wait(requests, patience_, words, [this] { receives_->advance(); });
+    world_.wait(requests, wait_policy_, context, [this] { receives_->advance(); });
   } else {
-    world_.wait(requests, patience_, words);
+    world_.wait(requests, wait_policy_, context);
   }
 }
 
@@ -160,16 +160,16 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
   synchronize({device(), Stream::kCompute});
   const auto sent = spare_sent_ ? std::exchange(spare_sent_, nullptr) : std::make_shared_for_overwrite<Sent>();
   sent->requests.clear();
-  sent->taken_at = 0;
+  sent->completed_at = 0;
   const LinkDirection::Send when =
       is_virtual() ? direction(directions_out_, to).send(bytes_of(tensor), clock().now()) : LinkDirection::Send{};
-  const MpiWorld::Words words = [&] { return doing(operation, "to", to, tag); };
-  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, sent->requests, words);
+  const MpiWorld::ErrorContext context = [&] { return doing(operation, "to", to, tag); };
+  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, sent->requests, context);
   sent->moving = keep_moving(tensor);
   if (is_virtual()) {  // the receiver tells when it took it
-    MpiWorld::check(MPI_Irecv(&sent->taken_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kTaken), comm_,
+    MpiWorld::check(MPI_Irecv(&sent->completed_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm_,
                               &sent->requests.emplace_back(MPI_REQUEST_NULL)),
-                    words);
+                    context);
   }
   sent_.push_back(sent);
   return sent;
@@ -184,24 +184,24 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
     sent->end();
     group().recorder->end(number);
   };
-  const auto wait_taken = [this, sent, to, tag, work = current_work(), end] {
+  const auto wait_completed = [this, sent, to, tag, work = current_work(), end] {
     Waiting waiting(clock());
     wait(sent->requests, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
       return doing("send", "to", to, tag);
     });
-    waiting.until(sent->taken_at);
+    waiting.until(sent->completed_at);
     end();
   };
-  return {wait_taken, [this, sent, end] {
+  return {wait_completed, [this, sent, end] {
             if (is_virtual()) {
               receives_->advance();
             }
-            const bool is_taken = world_.are_done(sent->requests);
-            if (is_taken) {
+            const bool is_completed = world_.are_done(sent->requests);
+            if (is_completed) {
               end();
             }
-            return is_taken;
+            return is_completed;
           }};
 }
 
@@ -209,14 +209,14 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
 class MpiCommunicator::Receive {
  public:
   Receive(MpiCommunicator& comm, const char* operation, const Tensor& tensor, int from, int tag,
-          const MpiWorld::Words& words)
+          const MpiWorld::ErrorContext& context)
       : like_(operation, tensor),
         receives_(comm.receives_),
-        posted_(receives_->post({comm.comm_, from, mpi_tag(tag, kMessage)}, tensor, words)),
+        posted_(receives_->post({comm.comm_, from, mpi_tag(tag, kMessage)}, tensor, context)),
         moving_(comm.keep_moving(tensor)) {
     if (comm.is_virtual()) {
       receives_->expect(posted_, comm.direction(comm.directions_in_, from), comm.clock().now(),
-                        {comm.comm_, from, mpi_tag(tag, kTaken)});
+                        {comm.comm_, from, mpi_tag(tag, kCompleted)});
     }
   }
   ~Receive() {
@@ -244,15 +244,15 @@ class MpiCommunicator::Receive {
   double arrival_ = 0;
 };
 
-Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::Words& words) {
+Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::ErrorContext& context) {
   const Span span("receive", "wait");
   Waiting waiting(clock());
   MpiReceives::Posted& posted = receive.posted();
-  wait(std::span(posted.requests).first(1), words);
+  wait(std::span(posted.requests).first(1), context);
   if (const MpiHeader came = posted.message.header(); !came.is_of_same_type(receive.like())) {
-    throw unexpected(words(), receive.like().type(), came.type());
+    throw unexpected(context(), receive.like().type(), came.type());
   }
-  wait(posted.requests, words);
+  wait(posted.requests, context);
   if (is_virtual()) {
     receives_->advance();
     waiting.until(posted.arrival);
@@ -262,10 +262,10 @@ Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::Words& words)
 
 PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  const auto words = [&] { return doing("receive", "from", from, tag); };
+  const auto context = [&] { return doing("receive", "from", from, tag); };
   synchronize({device(), Stream::kCompute});  // MPI writes to memory that the device may still have in use
   const auto receive =
-      std::make_shared<Receive>(*this, "receive", Tensor::empty(shape, dtype, device()), from, tag, words);
+      std::make_shared<Receive>(*this, "receive", Tensor::empty(shape, dtype, device()), from, tag, context);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
     const Tensor tensor = wait_for(*receive, [&] { return doing_receive(from, tag, work); });
@@ -282,9 +282,9 @@ void MpiCommunicator::send_number(double number, int to, int tag) {
 double MpiCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto words = [&] { return doing("receive_number", "from", from, tag); };
-  Receive receive(*this, "receive_number", Tensor::empty({1}, DType::float64), from, tag, words);
-  return wait_for(receive, words).item();
+  const auto context = [&] { return doing("receive_number", "from", from, tag); };
+  Receive receive(*this, "receive_number", Tensor::empty({1}, DType::float64), from, tag, context);
+  return wait_for(receive, context).item();
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
@@ -292,16 +292,16 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
   MPI_Comm comm = MPI_COMM_NULL;
   // MPI takes colours from 0, so the first member stands for the group's. All have come by now.
   world_.guard("MPI_Comm_split", [&] { MPI_Comm_split(comm_, part.members[0], part.rank, &comm); });
-  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), receives_, patience_.waits,
-                                           patience_.has_core);
+  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), receives_, wait_policy_.mode,
+                                           wait_policy_.may_spin);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   MPI_Comm comm = MPI_COMM_NULL;
   world_.guard("MPI_Comm_dup", [&] { MPI_Comm_dup(comm_, &comm); });
-  constexpr bool kHasCore = false;
+  constexpr bool kMaySpin = false;
   return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), std::make_shared<MpiReceives>(world_),
-                                           patience_.waits, kHasCore);
+                                           wait_policy_.mode, kMaySpin);
 }
 
 }  // namespace stagecoach

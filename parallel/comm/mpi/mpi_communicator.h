@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// The communicator of ranks that are processes and talk by MPI. Only sources that are built with MPI include this.
+/// The communicator of ranks that are processes and communicate by MPI. Only sources that are built with MPI include
+/// this.
 
 #include <mpi.h>
 
@@ -22,8 +23,8 @@ class MpiCommunicator final : public ExchangeCommunicator {
  public:
   /// `comm` is this group's alone; it is freed at the end unless the world has failed.
   /// `receives` are those of the thread that uses it.
-  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives, Waits waits,
-                  bool has_core = true);
+  MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives, WaitMode mode,
+                  bool may_spin = true);
   ~MpiCommunicator() override;
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
@@ -32,15 +33,15 @@ class MpiCommunicator final : public ExchangeCommunicator {
   double receive_number(int from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
-  void lend_core(bool lent) override { patience_.has_core = lent; }
-  void abandon() override { abandoned_.request_stop(); }
+  void set_spinning(bool spinning) override { wait_policy_.may_spin = spinning; }
+  void abort() override { aborted_.request_stop(); }
 
  private:
   /// A message under way.
   struct Sent {
     MpiOutgoing message;
     MpiRequests requests;
-    double taken_at = 0;  // by a virtual clock, the receiver's
+    double completed_at = 0;  // by a virtual clock, the receiver's
     std::shared_ptr<void> moving;
     void end() {
       message.end();
@@ -55,15 +56,15 @@ class MpiCommunicator final : public ExchangeCommunicator {
     MpiRequests requests;
   };
 
-  void exchange(const char* operation, const Tensor& like, Parcels& parcels) override;
+  void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
   /// Throws CommError unless rank `from` is in the same exchange as this one.
   void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
   /// Starts to send, and keeps the memory until it is sent.
   std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);
-  Tensor wait_for(Receive& receive, const MpiWorld::Words& words);
+  Tensor wait_for(Receive& receive, const MpiWorld::ErrorContext& context);
   /// Waits until all of `requests` are done; meanwhile answers senders, by a virtual clock.
-  void wait(std::span<MPI_Request> requests, const MpiWorld::Words& words);
+  void wait(std::span<MPI_Request> requests, const MpiWorld::ErrorContext& context);
   void forget_sent();
   LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer);
   /// Where `tensor` is long, lets it go on while this rank computes.
@@ -73,11 +74,11 @@ class MpiCommunicator final : public ExchangeCommunicator {
   MpiWorld& world_;
   MPI_Comm comm_;
   std::shared_ptr<MpiReceives> receives_;
-  std::stop_source abandoned_;
-  Patience patience_;
+  std::stop_source aborted_;
+  WaitPolicy wait_policy_;
   std::deque<std::shared_ptr<Sent>> sent_;
   std::shared_ptr<Sent> spare_sent_;  // for the next one: to make one takes longer than to send a few bytes
-  // By a virtual clock, a rank each.
+  // By a virtual clock, one per rank.
   std::map<int, LinkDirection> directions_out_;
   std::map<int, LinkDirection> directions_in_;
   std::shared_ptr<Exchange> exchange_;

@@ -47,9 +47,9 @@ inline constexpr std::size_t kFirstMessage = 4000;
 /// One on its way out. It must stay where it is until its requests are done.
 class MpiOutgoing {
  public:
-  /// Starts to send `tensor`, and adds to `requests` what is to be waited for. Errors begin with what `doing` gives.
+  /// Starts to send `tensor`, and adds to `requests` what is to be waited for. Errors begin with what `doing` returns.
   void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiRequests& requests,
-             const MpiWorld::Words& doing);
+             const MpiWorld::ErrorContext& doing);
   /// It is sent: the tensor is needed no longer.
   void end() { tensor_ = {}; }
 
@@ -62,7 +62,7 @@ class MpiOutgoing {
 class MpiIncoming {
  public:
   /// Starts to receive into `tensor`; the first of the requests is that for the header.
-  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const MpiWorld::Words& doing);
+  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const MpiWorld::ErrorContext& doing);
   /// What came, when the first request is done.
   MpiHeader header() const;
   /// It is all there: completes the tensor, and returns it.

@@ -26,7 +26,7 @@ bool is_cancelled(MPI_Request& request) noexcept {
 }  // namespace
 
 std::shared_ptr<MpiReceives::Posted> MpiReceives::post(const MpiAddress& from, const Tensor& tensor,
-                                                       const MpiWorld::Words& doing) {
+                                                       const MpiWorld::ErrorContext& doing) {
   std::shared_ptr<Posted> posted;
   if (spare_.empty()) {
     posted = std::make_shared_for_overwrite<Posted>();
@@ -50,8 +50,8 @@ void MpiReceives::expect(const std::shared_ptr<Posted>& posted, LinkDirection& d
 }
 
 void MpiReceives::advance() {
-  // Messages of one direction are matched in the order in which they were sent. MPI gives their headers in that order;
-  // one that comes during a look, before another that the same look finds, is found by the next.
+  // Messages of one direction are matched in the order in which they were sent. MPI returns their headers in that
+  // order; one that comes during a poll, before another that the same poll finds, is found by the next.
   std::vector<std::shared_ptr<Posted>> come;
   for (bool more = true; more;) {
     more = false;
@@ -75,12 +75,12 @@ void MpiReceives::advance() {
 void MpiReceives::answer(Posted& posted) {
   posted.arrival = posted.direction->match(posted.message.header().send, posted.post);
   posted.matched = true;
-  const double taken_at = std::max(posted.arrival, posted.post.time);
+  const double completed_at = std::max(posted.arrival, posted.post.time);
   const MpiAddress& to = posted.answer;
   MPI_Request request = MPI_REQUEST_NULL;
-  const auto words = [] { return "an answer to a sender"; };
-  MpiWorld::check(MPI_Isend(&taken_at, 1, MPI_DOUBLE, to.rank, to.tag, to.comm, &request), words);
-  world_.wait({&request, 1}, {}, words);  // short: MPI has it at once
+  const auto context = [] { return "an answer to a sender"; };
+  MpiWorld::check(MPI_Isend(&completed_at, 1, MPI_DOUBLE, to.rank, to.tag, to.comm, &request), context);
+  world_.wait({&request, 1}, {}, context);  // short: MPI has it at once
 }
 
 Tensor MpiReceives::finish(const std::shared_ptr<Posted>& posted) {
@@ -98,7 +98,7 @@ void MpiReceives::cancel(const std::shared_ptr<Posted>& posted) noexcept {
   }
   // The requests after the first get what follows the header, in the order of posting: nothing, if that has not come.
   if (world_.failed() || !is_cancelled(posted->requests.front())) {
-    return world_.bury(posted);  // MPI may still write there
+    return world_.leak_until_exit(posted);  // MPI may still write there
   }
   for (MPI_Request& request : std::span(posted->requests).subspan(1)) {
     is_cancelled(request);

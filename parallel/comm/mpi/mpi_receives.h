@@ -35,7 +35,7 @@ class MpiReceives {
   };
 
   /// Posts a receive of a message into `tensor`.
-  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::Words& doing);
+  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::ErrorContext& doing);
   /// By a virtual clock: it was posted at `now`. The sender waits at `answer` for the time when it has its message.
   void expect(const std::shared_ptr<Posted>& posted, LinkDirection& direction, double now, const MpiAddress& answer);
   /// Looks which messages have begun to come, works out when they arrive, and answers their senders.

@@ -27,11 +27,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kBetweenLooks(1);  // at other ranks' news
+constexpr std::chrono::milliseconds kPollInterval(1);  // at other ranks' news
 // A link of 1 Gbit/s fills 25 KB meanwhile, which the system keeps for the process.
 constexpr std::chrono::microseconds kBetweenMoves(200);
-constexpr int kPollsBetweenLooks = 16;  // at the clock, which takes as long as a poll
-constexpr std::chrono::milliseconds kBetweenLooksForDead(20);
+constexpr int kSpinsPerClockCheck = 16;  // at the clock, which takes as long as a poll
+constexpr std::chrono::milliseconds kDeadCheckInterval(20);
 constexpr std::chrono::seconds kFarewell(1);
 
 /// Counts as one until the end of the scope.
@@ -60,12 +60,12 @@ std::string machine() {
 int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
 
 bool has_ended(int process) {
-  pollfd look{.fd = process, .events = POLLIN, .revents = 0};
-  return ::poll(&look, 1, 0) > 0;
+  pollfd query{.fd = process, .events = POLLIN, .revents = 0};
+  return ::poll(&query, 1, 0) > 0;
 }
 
 /// Lets others have the core, for longer the longer the wait has lasted.
-void rest(std::chrono::duration<double> waited) {
+void back_off(std::chrono::duration<double> waited) {
   constexpr std::chrono::microseconds kYields(50);
   if (waited < kYields) {
     ::sched_yield();
@@ -98,8 +98,8 @@ MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
   for (const MPI_Comm comm : {MPI_COMM_WORLD, comm_, news_}) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   }
-  find_neighbours();
-  heard_.resize(kWords);
+  find_local_ranks();
+  heard_.resize(kMaxReason);
   gone_.resize(static_cast<std::size_t>(size_));
   listen();
 }
@@ -122,7 +122,7 @@ MpiWorld::~MpiWorld() {
 }
 
 /// Finds the processes of this machine, which can be watched.
-void MpiWorld::find_neighbours() {
+void MpiWorld::find_local_ranks() {
   struct Card {
     std::array<char, 120> machine{};
     std::int64_t process = 0;
@@ -139,7 +139,7 @@ void MpiWorld::find_neighbours() {
     if (r == rank_ || card.machine != mine.machine) {
       continue;
     }
-    ++neighbours_;
+    ++local_size_;
     local_rank_ += r < rank_ ? 1 : 0;
     const int process = open_process(static_cast<pid_t>(card.process));
     if (process >= 0) {
@@ -167,7 +167,7 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
   changed.notify_one();
 }
 
-void MpiWorld::check(int code, const Words& doing) {
+void MpiWorld::check(int code, const ErrorContext& doing) {
   if (code == MPI_SUCCESS) {
     return;
   }
@@ -184,7 +184,7 @@ bool MpiWorld::are_done(std::span<MPI_Request> requests) {
   return done != 0;
 }
 
-void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, const Words& doing,
+void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& doing,
                     const std::function<void()>& meanwhile) {
   const auto test = [&] {
     if (meanwhile) {
@@ -199,21 +199,21 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
   }
   const Counted waiting(waiting_);
   const auto began = SteadyClock::now();
-  auto next_look = began + kBetweenLooks;
-  auto rests_since = began;
-  bool polls = patience.polls();
+  auto next_poll = began + kPollInterval;
+  auto backing_off_since = began;
+  bool polls = policy.polls();
   for (int count = 1; !test(); ++count) {
-    if (polls && count % kPollsBetweenLooks != 0) {
+    if (polls && count % kSpinsPerClockCheck != 0) {
       relax();
       continue;
     }
     const auto now = SteadyClock::now();
-    if (patience.stop.stop_requested()) {
-      throw given_up(doing());
+    if (policy.stop.stop_requested()) {
+      throw aborted(doing());
     }
-    if (now >= next_look) {
-      look();
-      next_look = now + kBetweenLooks;
+    if (now >= next_poll) {
+      poll();
+      next_poll = now + kPollInterval;
       if (has_failed_) {
         if (test()) {
           return;  // what is there is there, whoever failed since
@@ -224,11 +224,11 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const Patience& patience, c
         throw no_answer(doing(), timeout_);
       }
     }
-    polls = patience.polls() && now - began < kLongestPoll;
+    polls = policy.polls() && now - began < kLongestPoll;
     if (polls) {
-      rests_since = now;
+      backing_off_since = now;
     } else {
-      rest(now - rests_since);
+      back_off(now - backing_off_since);
     }
   }
 }
@@ -253,19 +253,19 @@ void MpiWorld::move_messages(const std::stop_token& stop) {
   while (moving_changed_.wait(lock, stop, [this] { return moving_ > 0; }) && !stop.stop_requested()) {
     lock.unlock();
     if (waiting_ == 0) {
-      look();  // any call moves all messages
+      poll();  // any call moves all messages
     }
     std::this_thread::sleep_for(kBetweenMoves);
     lock.lock();
   }
 }
 
-void MpiWorld::listen() { MPI_Irecv(heard_.data(), kWords, MPI_CHAR, MPI_ANY_SOURCE, 0, news_, &listening_); }
+void MpiWorld::listen() { MPI_Irecv(heard_.data(), kMaxReason, MPI_CHAR, MPI_ANY_SOURCE, 0, news_, &listening_); }
 
-void MpiWorld::look() {
-  const std::unique_lock lock(looking_, std::try_to_lock);
+void MpiWorld::poll() {
+  const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) {
-    return;  // another thread looks
+    return;  // another thread polls
   }
   int came = 0;
   MPI_Status status{};
@@ -274,19 +274,19 @@ void MpiWorld::look() {
     note_failure(fmt::format("rank {} has failed ({})", status.MPI_SOURCE, heard_.data()));
     listen();
   }
-  look_for_dead();
+  check_for_dead();
 }
 
-void MpiWorld::look_for_dead() {
+void MpiWorld::check_for_dead() {
   const auto now = SteadyClock::now();
-  if (now - looked_for_dead_ < kBetweenLooksForDead) {
+  if (now - checked_for_dead_ < kDeadCheckInterval) {
     return;
   }
-  looked_for_dead_ = now;
-  for (const Neighbour& neighbour : watched_) {
-    if (!gone_[static_cast<std::size_t>(neighbour.rank)] && has_ended(neighbour.process)) {
-      gone_[static_cast<std::size_t>(neighbour.rank)] = true;
-      note_failure(fmt::format("the process of rank {} has died", neighbour.rank));
+  checked_for_dead_ = now;
+  for (const LocalRank& other : watched_) {
+    if (!gone_[static_cast<std::size_t>(other.rank)] && has_ended(other.process)) {
+      gone_[static_cast<std::size_t>(other.rank)] = true;
+      note_failure(fmt::format("the process of rank {} has died", other.rank));
     }
   }
 }
@@ -307,28 +307,28 @@ std::string MpiWorld::failure() const {
 void MpiWorld::fail(const std::string& why) {
   note_failure(fmt::format("rank {} has failed ({})", rank_, why));
   // Buffers and requests stay: a message may still be under way when this process ends.
-  const auto* words = new std::string(why.substr(0, kWords - 1));
+  const auto* context = new std::string(why.substr(0, kMaxReason - 1));
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) {
       MPI_Request request = MPI_REQUEST_NULL;
-      MPI_Isend(words->c_str(), static_cast<int>(words->size()) + 1, MPI_CHAR, r, 0, news_, &request);
+      MPI_Isend(context->c_str(), static_cast<int>(context->size()) + 1, MPI_CHAR, r, 0, news_, &request);
       MPI_Request_free(&request);
     }
   }
   for (const auto end = SteadyClock::now() + kFarewell; !are_all_gone() && SteadyClock::now() < end;) {
-    look();
+    poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
 bool MpiWorld::are_all_gone() {
-  const std::lock_guard lock(looking_);
+  const std::lock_guard lock(polling_);
   return std::count(gone_.begin(), gone_.end(), true) == size_ - 1;
 }
 
-void MpiWorld::bury(std::shared_ptr<void> memory) {
+void MpiWorld::leak_until_exit(std::shared_ptr<void> memory) {
   const std::lock_guard lock(mutex_);
-  buried_.push_back(std::move(memory));
+  leaked_.push_back(std::move(memory));
 }
 
 }  // namespace stagecoach

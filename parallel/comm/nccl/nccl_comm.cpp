@@ -10,13 +10,13 @@ namespace stagecoach {
 namespace {
 
 constexpr std::chrono::seconds kFarewell(1);
-constexpr std::chrono::microseconds kRest(100);
+constexpr std::chrono::microseconds kBackOff(100);
 
 }  // namespace
 
 void require_nccl_call(ncclResult_t result, const char* call, ncclComm_t comm) {
   if (result != ncclSuccess && result != ncclInProgress) {
-    throw WireError(fmt::format("NCCL: {}: {} ({})", call, ncclGetErrorString(result), ncclGetLastError(comm)));
+    throw BackendError(fmt::format("NCCL: {}: {} ({})", call, ncclGetErrorString(result), ncclGetLastError(comm)));
   }
 }
 
@@ -28,7 +28,7 @@ ncclConfig_t NcclComm::config() {
 
 ncclComm_t NcclComm::raw() const {
   if (raw_ == nullptr) {
-    throw WireError("NCCL: the communicator was ended before");
+    throw BackendError("NCCL: the communicator was ended before");
   }
   return raw_;
 }
@@ -70,7 +70,7 @@ void NcclComm::close() {
     if (std::chrono::steady_clock::now() > end) {
       return abort();
     }
-    std::this_thread::sleep_for(kRest);
+    std::this_thread::sleep_for(kBackOff);
   }
   static_cast<void>(ncclCommDestroy(std::exchange(raw_, nullptr)));
 }
@@ -84,9 +84,9 @@ NcclComm init_nccl_comm(const std::string& id, int rank, int size) {
           }};
 }
 
-void wait_for_comm(NcclComm& comm, const Wire::Look& look) {
+void wait_for_comm(NcclComm& comm, const PointToPointBackend::Poll& poll) {
   while (!comm.is_ready()) {
-    look();
+    poll();
   }
 }
 

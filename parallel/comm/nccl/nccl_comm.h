@@ -10,11 +10,11 @@
 #include <string>
 #include <utility>
 
-#include "parallel/comm/wire.h"
+#include "parallel/comm/point_to_point_backend.h"
 
 namespace stagecoach {
 
-/// Throws WireError, which names `call`, when `result` is a failure.
+/// Throws BackendError, which names `call`, when `result` is a failure.
 void require_nccl_call(ncclResult_t result, const char* call, ncclComm_t comm);
 
 /// A communicator of NCCL, from the call that begins to make it.
@@ -41,12 +41,12 @@ class NcclComm {
   }
 
   bool exists() const { return slot_ != nullptr || raw_ != nullptr; }
-  /// Throws WireError when it was ended.
+  /// Throws BackendError when it was ended.
   ncclComm_t raw() const;
-  /// Whether what was begun has ended. Throws WireError when it has failed, on this rank or another.
+  /// Whether what was begun has ended. Throws BackendError when it has failed, on this rank or another.
   bool is_ready();
   void abort() noexcept;
-  /// Lets go of the other ranks, or gives up after a second.
+  /// Disconnects from the other ranks; waits a second for them at most.
   void close();
 
  private:
@@ -60,7 +60,7 @@ class NcclComm {
 
 /// Begins to make that of rank `rank` of the `size` which know each other by `id`.
 NcclComm init_nccl_comm(const std::string& id, int rank, int size);
-/// Calls `look` again and again until it is made.
-void wait_for_comm(NcclComm& comm, const Wire::Look& look);
+/// Calls `poll` again and again until it is made.
+void wait_for_comm(NcclComm& comm, const PointToPointBackend::Poll& poll);
 
 }  // namespace stagecoach

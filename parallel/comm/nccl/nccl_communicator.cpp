@@ -12,52 +12,60 @@
 #include "core/trace.h"
 
 namespace stagecoach {
+namespace {
 
-NcclCommunicator::NcclCommunicator(Mail& mail, std::unique_ptr<Wire> wire, Group group)
+std::string with_type(const std::string& context, const std::string& type) {
+  return fmt::format("{} ({})", context, type);
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(ControlChannel& control, std::unique_ptr<PointToPointBackend> backend, Group group)
     : ExchangeCommunicator(std::move(group)),
-      mail_(mail),
-      wire_(std::move(wire)),
+      control_(control),
+      backend_(std::move(backend)),
       exceptions_before_(std::uncaught_exceptions()) {
   STAGECOACH_CHECK(clock().kind() == ClockKind::wall, "transport nccl: a virtual clock");
-  wire_->introduce_by(
-      {.tell = [this](int to,
-                      const std::string& text) { mail_.post(member(to), key(fmt::format("wire/{}", rank())), text); },
-       .heard = [this](int from) { return mail_.take(key(fmt::format("wire/{}", from))); }});
+  backend_->introduce_by({.tell =
+                              [this](int to, const std::string& text) {
+                                control_.post(member(to), key(fmt::format("backend/{}", rank())), text);
+                              },
+                          .heard = [this](int from) { return control_.take(key(fmt::format("backend/{}", from))); }});
 }
 
 NcclCommunicator::~NcclCommunicator() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_before_;
-  if (broken_ || unwinding || mail_.has_failed()) {
-    wire_->abort();
+  if (broken_ || unwinding || control_.has_failed()) {
+    backend_->abort();
     return;
   }
   try {
     wait([this] { return outbox_.empty(); }, [this] { return doing("end of the group"); });
-    unwanted_.empty() ? wire_->close() : wire_->abort();
+    unwanted_.empty() ? backend_->close() : backend_->abort();
   } catch (const Error&) {  // what was sent is not wanted; wait() has ended it
   }
 }
 
 template <class Done>
-void NcclCommunicator::wait(const Done& done, const Words& words) {
-  MailWait patience(mail_, abandoned_.get_token(), words);
+void NcclCommunicator::wait(const Done& done, const ErrorContext& context) {
+  ControlWait control_wait(control_, aborted_.get_token(), context);
   try {
     for (serve(); !done(); serve()) {
-      patience.look();
+      control_wait.poll();
     }
-  } catch (const WireError& error) {
+  } catch (const BackendError& error) {
     broken_ = true;
-    wire_->abort();
-    throw CommError(fmt::format("{}: {}", words(), error.what()));
+    backend_->abort();
+    throw CommError(fmt::format("{}: {}", context(), error.what()));
   } catch (const Error&) {
     broken_ = true;
-    wire_->abort();
+    backend_->abort();
     throw;
   }
 }
 
 void NcclCommunicator::serve() {
-  wire_->advance();
+  backend_->advance();
   std::erase_if(outbox_, [](const std::shared_ptr<Message>& sent) {
     const bool is_done = sent->is_done();
     if (is_done) {
@@ -67,39 +75,50 @@ void NcclCommunicator::serve() {
   });
 }
 
-NcclCommunicator::Message NcclCommunicator::start(Wire::Move::Way way, const Tensor& tensor, int peer, int tag) {
+template <class Call>
+auto NcclCommunicator::begin(const Call& call, const ErrorContext& context) {
   try {
-    return {tensor, tensor.bytes() > 0 ? wire_->start({way, tensor, peer, tag}) : nullptr};
-  } catch (const WireError& error) {
+    return call();
+  } catch (const BackendError& error) {
     broken_ = true;
-    wire_->abort();
-    const bool comes_in = way == Wire::Move::Way::in;
-    throw CommError(
-        fmt::format("{}: {}", doing(comes_in ? "receive" : "send", comes_in ? "from" : "to", peer, tag), error.what()));
+    backend_->abort();
+    throw CommError(fmt::format("{}: {}", context(), error.what()));
   }
+}
+
+NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Way way, const Tensor& tensor, int peer,
+                                                  int tag) {
+  if (tensor.bytes() == 0) {
+    return {tensor};
+  }
+  const bool is_receive = way == PointToPointBackend::Move::Way::in;
+  const auto context = [&] {
+    return with_type(doing(is_receive ? "receive" : "send", is_receive ? "from" : "to", peer, tag), type_of(tensor));
+  };
+  return {tensor, begin([&] { return backend_->start({way, tensor, peer, tag}); }, context)};
 }
 
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
   const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  const auto sent = std::make_shared<Message>(start(Wire::Move::Way::out, tensor.detach(), to, tag));
+  const auto sent = std::make_shared<Message>(start(PointToPointBackend::Move::Way::out, tensor.detach(), to, tag));
   outbox_.push_back(sent);
-  const auto wait_taken = [this, sent, event, to, tag, work = current_work()] {
+  const auto wait_completed = [this, sent, event, to, tag, type = type_of(tensor), work = current_work()] {
     const Waiting waiting(clock());
     wait([&] { return sent->is_done(); },
          [&] {
            const Activity then(work.operation, work.stage, work.microbatch);
-           return doing("send", "to", to, tag);
+           return with_type(doing("send", "to", to, tag), type);
          });
     group().recorder->end(event);
   };
-  return {wait_taken, [this, sent, event] {
-            const bool taken = sent->is_done();
-            if (taken) {
+  return {wait_completed, [this, sent, event] {
+            const bool completed = sent->is_done();
+            if (completed) {
               group().recorder->end(event);
             }
-            return taken;
+            return completed;
           }};
 }
 
@@ -126,7 +145,7 @@ class NcclCommunicator::Receive {
 NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype, int from, int tag) {
   const auto found = unwanted_.find(from);
   if (found == unwanted_.end()) {
-    return start(Wire::Move::Way::in, Tensor::empty(shape, dtype, device()), from, tag);
+    return start(PointToPointBackend::Move::Way::in, Tensor::empty(shape, dtype, device()), from, tag);
   }
   Message message = std::move(found->second.front());
   found->second.pop_front();
@@ -147,22 +166,23 @@ PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, 
   const auto receive = std::make_shared<Receive>(*this, shape, dtype, from, tag);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const Tensor tensor = wait_for(receive->message(), [&] { return doing_receive(from, tag, work); });
+    const Tensor tensor =
+        wait_for(receive->message(), [&] { return with_type(doing_receive(from, tag, work), type_of(shape, dtype)); });
     return PendingReceive::Arrived{tensor, clock().now()};
   });
 }
 
-Tensor NcclCommunicator::wait_for(Message& message, const Words& words) {
+Tensor NcclCommunicator::wait_for(Message& message, const ErrorContext& context) {
   const Span span("receive", "wait");
   const Waiting waiting(clock());
-  wait([&] { return message.is_done(); }, words);
+  wait([&] { return message.is_done(); }, context);
   return std::exchange(message, {}).tensor;
 }
 
 void NcclCommunicator::send_number(double number, int to, int tag) {
   require_peer("send_number", to, tag);
   const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  mail_.post(member(to), key(fmt::format("number/{}/{}", rank(), tag)), fmt::format("{:.17g}", number));
+  control_.post(member(to), key(fmt::format("number/{}/{}", rank(), tag)), fmt::format("{:.17g}", number));
 }
 
 double NcclCommunicator::receive_number(int from, int tag) {
@@ -171,46 +191,48 @@ double NcclCommunicator::receive_number(int from, int tag) {
   const Waiting waiting(clock());
   const std::string wanted = key(fmt::format("number/{}/{}", from, tag));
   std::optional<std::string> text;
-  wait([&] { return (text = mail_.take(wanted)).has_value(); },
+  wait([&] { return (text = control_.take(wanted)).has_value(); },
        [&] { return doing("receive_number", "from", from, tag); });
   return std::strtod(text->c_str(), nullptr);
 }
 
-void NcclCommunicator::exchange(const char* operation, const Tensor& /*like*/, Parcels& parcels) {
-  std::vector<Wire::Move> moves;
+void NcclCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
+  std::vector<PointToPointBackend::Move> moves;
   for (int r = 0; r < size(); ++r) {
-    const Parcel& parcel = parcels[static_cast<std::size_t>(r)];
-    if (r != rank() && parcel.in.defined() && parcel.in.bytes() > 0) {
-      moves.push_back({Wire::Move::Way::in, parcel.in, r});
+    const PeerBuffers& buffer = buffers[static_cast<std::size_t>(r)];
+    if (r != rank() && buffer.in.defined() && buffer.in.bytes() > 0) {
+      moves.push_back({PointToPointBackend::Move::Way::in, buffer.in, r});
     }
-    if (r != rank() && parcel.out.defined() && parcel.out.bytes() > 0) {
-      moves.push_back({Wire::Move::Way::out, parcel.out, r});
+    if (r != rank() && buffer.out.defined() && buffer.out.bytes() > 0) {
+      moves.push_back({PointToPointBackend::Move::Way::out, buffer.out, r});
     }
   }
   if (moves.empty()) {
     return synchronize({device(), Stream::kCompute});
   }
-  const auto transfer = wire_->exchange(std::move(moves));
-  wait([&] { return transfer->is_done(); }, [&] { return doing(operation); });
+  const auto context = [&] { return with_type(doing(operation), type_of(like)); };
+  const auto transfer = begin([&] { return backend_->exchange(std::move(moves)); }, context);
+  wait([&] { return transfer->is_done(); }, context);
 }
 
 bool NcclCommunicator::sum_natively(Tensor& tensor) {
-  const auto transfer = wire_->all_reduce(tensor);
-  wait([&] { return transfer->is_done(); }, [&] { return doing("all_reduce"); });
+  const auto context = [&] { return with_type(doing("all_reduce"), type_of(tensor)); };
+  const auto transfer = begin([&] { return backend_->all_reduce(tensor); }, context);
+  wait([&] { return transfer->is_done(); }, context);
   return true;
 }
 
-std::unique_ptr<Wire> NcclCommunicator::split_wire(int colour, int key, const char* operation) {
-  const auto words = [&] { return doing(operation); };
-  MailWait patience(mail_, abandoned_.get_token(), words);
+std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour, int key, const char* operation) {
+  const auto context = [&] { return doing(operation); };
+  ControlWait control_wait(control_, aborted_.get_token(), context);
   try {
-    return wire_->split(colour, key, [&] {
+    return backend_->split(colour, key, [&] {
       serve();  // a rank that comes later may still need a message before it does
-      patience.look();
+      control_wait.poll();
     });
-  } catch (const WireError& error) {
+  } catch (const BackendError& error) {
     broken_ = true;
-    throw CommError(fmt::format("{}: {}", words(), error.what()));
+    throw CommError(fmt::format("{}: {}", context(), error.what()));
   } catch (const Error&) {
     broken_ = true;
     throw;
@@ -220,13 +242,13 @@ std::unique_ptr<Wire> NcclCommunicator::split_wire(int colour, int key, const ch
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
   Group part = chosen_from(gather_choices(colour, key));
   // NCCL takes colours from 0, so the first member stands for its group.
-  auto wire = split_wire(part.members[0], part.rank, "split");
-  return std::make_unique<NcclCommunicator>(mail_, std::move(wire), std::move(part));
+  auto backend = split_backend(part.members[0], part.rank, "split");
+  return std::make_unique<NcclCommunicator>(control_, std::move(backend), std::move(part));
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::duplicate() {
-  auto wire = split_wire(0, rank(), "duplicate");
-  return std::make_unique<NcclCommunicator>(mail_, std::move(wire), duplicated());
+  auto backend = split_backend(0, rank(), "duplicate");
+  return std::make_unique<NcclCommunicator>(control_, std::move(backend), duplicated());
 }
 
 }  // namespace stagecoach

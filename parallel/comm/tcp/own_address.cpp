@@ -38,7 +38,7 @@ std::vector<std::string> addresses_of_networks() {
   return found;
 }
 
-/// What this machine's name stands for: on Debian often 127.0.1.1, which is of no use to others.
+/// The address of this machine's name: on Debian often 127.0.1.1, which is of no use to others.
 std::vector<std::string> addresses_of_name() {
   std::vector<std::string> found;
   std::array<char, 256> name{};

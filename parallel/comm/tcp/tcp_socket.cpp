@@ -65,8 +65,8 @@ int try_to_connect(const TcpSocket& socket, const sockaddr_in& to, TcpDeadline d
   if (errno != EINPROGRESS) {
     return errno;
   }
-  pollfd look{.fd = socket.descriptor(), .events = POLLOUT, .revents = 0};
-  if (::poll(&look, 1, milliseconds_until(deadline)) <= 0) {
+  pollfd query{.fd = socket.descriptor(), .events = POLLOUT, .revents = 0};
+  if (::poll(&query, 1, milliseconds_until(deadline)) <= 0) {
     return ETIMEDOUT;
   }
   int error = 0;
@@ -96,8 +96,8 @@ bool TcpSocket::send(const void* data, std::size_t bytes) const {
       next += sent;
       bytes -= static_cast<std::size_t>(sent);
     } else if (errno == EAGAIN && SteadyClock::now() < deadline) {
-      pollfd look{.fd = descriptor_, .events = POLLOUT, .revents = 0};
-      static_cast<void>(::poll(&look, 1, milliseconds_until(deadline)));
+      pollfd query{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+      static_cast<void>(::poll(&query, 1, milliseconds_until(deadline)));
     } else if (errno != EINTR) {
       return false;
     }
@@ -120,8 +120,8 @@ TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline
     if (SteadyClock::now() >= deadline) {
       return Outcome::late;
     }
-    pollfd look{.fd = descriptor_, .events = POLLIN, .revents = 0};
-    static_cast<void>(::poll(&look, 1, milliseconds_until(deadline)));
+    pollfd query{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    static_cast<void>(::poll(&query, 1, milliseconds_until(deadline)));
   }
   return Outcome::done;
 }
@@ -129,7 +129,7 @@ TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline
 TcpSocket listen_at(const TcpAddress& address) {
   const sockaddr_in at = resolve(address);
   if (at.sin_addr.s_addr == htonl(INADDR_ANY)) {
-    throw UsageError(fmt::format("{} stands for every address of this machine: expected one; MASTER_ADDR={} is one",
+    throw UsageError(fmt::format("{} means every address of this machine: expected one of them; give MASTER_ADDR={}",
                                  address.host, own_address()));
   }
   TcpSocket socket = open_socket(SOCK_NONBLOCK);
@@ -137,10 +137,10 @@ TcpSocket listen_at(const TcpAddress& address) {
   const bool listens = ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
                        ::listen(socket.descriptor(), SOMAXCONN) == 0;
   if (!listens && errno == EADDRNOTAVAIL) {
-    throw UsageError(
-        fmt::format("{} is no address of this machine: expected one where rank 0 can listen; give MASTER_ADDR={}, or "
-                    "start rank 0 on that machine",
-                    address.host, own_address()));
+    throw UsageError(fmt::format(
+        "{} is not an address of this machine: expected one where rank 0 can listen; give MASTER_ADDR={}, or "
+        "start rank 0 on that machine",
+        address.host, own_address()));
   }
   if (!listens) {
     throw UsageError(
@@ -165,7 +165,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
     TcpSocket socket = open_socket(SOCK_NONBLOCK);
     const int error = try_to_connect(socket, to, deadline);
     if (error == 0) {
-      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // short messages shall not wait for more
+      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // short messages must not wait for more
       return socket;
     }
     if (SteadyClock::now() + kBetweenAttempts > deadline) {

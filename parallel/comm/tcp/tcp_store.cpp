@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/patience.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using Request = TcpStoreRequest;
 using Outcome = TcpSocket::Outcome;
 
-constexpr std::chrono::milliseconds kBetweenAttempts(20);
+constexpr std::chrono::milliseconds kPollInterval(20);
 
 /// One answer, with its head. The texts of those that hold no answer are not long: the other side may not be a store.
 Outcome receive_answer(const TcpSocket& socket, TcpDeadline deadline, TcpStoreAnswer& head, std::string& text) {
@@ -58,12 +58,12 @@ TcpSocket TcpStore::join(const TcpStoreAddress& address, const std::string& name
       throw UsageError(fmt::format("{} refuses this process: {}", server_, why));
     }
     // Strangers may have taken its place among those that have just come.
-    if (std::chrono::steady_clock::now() + kBetweenAttempts > last) {
+    if (std::chrono::steady_clock::now() + kPollInterval > last) {
       throw CommError(fmt::format(
           "{}: no answer to a greeting within {} s; does another program listen there? (--timeout waits longer)",
           server_, timeout_.count()));
     }
-    std::this_thread::sleep_for(kBetweenAttempts);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

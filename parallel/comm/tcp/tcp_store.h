@@ -42,7 +42,7 @@ class TcpStoreServer {
   using Report = std::function<void(const std::string&)>;
   static void report_on_stderr(const std::string& line);
 
-  /// Listens at that address only; port 0 stands for one that is free. Throws UsageError when the port is taken, or the
+  /// Listens at that address only; port 0 means one that is free. Throws UsageError when the port is taken, or the
   /// host is not this machine.
   explicit TcpStoreServer(const TcpStoreAddress& address, const TcpStoreLimits& limits = {},
                           Report report = report_on_stderr);

@@ -23,7 +23,7 @@ std::optional<TcpStoreGreeting> take_greeting(std::string_view& bytes) {
   TcpStoreHello hello{};
   std::memcpy(&hello, bytes.data(), std::min(bytes.size(), sizeof(hello)));
   if (bytes.size() >= sizeof(hello.magic) && hello.magic != TcpStoreHello::kMagic) {
-    throw TcpStoreRefusal("this is no client of a store, or one of another version");
+    throw TcpStoreRefusal("this is not a client of a store, or one of another version");
   }
   if (bytes.size() < sizeof(hello)) {
     return std::nullopt;
@@ -48,7 +48,7 @@ std::optional<TcpStoreCommand> take_command(std::string_view& bytes) {
   std::memcpy(static_cast<void*>(&request), bytes.data(), sizeof(request));
   if (request.magic != TcpStoreRequest::kMagic || request.operation < TcpStoreRequest::kSet ||
       request.operation > TcpStoreRequest::kLeave) {
-    throw TcpStoreRefusal("this is no request to a store");
+    throw TcpStoreRefusal("this is not a request to a store");
   }
   if (request.key_bytes > TcpStore::kMaxKeyBytes || request.value_bytes > TcpStore::kMaxBytes) {
     throw TcpStoreRefusal(fmt::format("a value of {} bytes under a key of {}: expected at most {} under {}",

@@ -30,13 +30,15 @@ namespace stagecoach {
 namespace {
 
 using Client = TcpStoreClient;
-using Clock = Client::Clock;
+using SteadyClock = Client::Clock;
 using State = Client::State;
 
 constexpr int kMaxReports = 20;                                // strangers should not fill a log
 constexpr std::chrono::milliseconds kWithoutDescriptors(100);  // until a connection is tried for again
 
-Clock::duration ticks(TcpStoreLimits::Seconds seconds) { return std::chrono::duration_cast<Clock::duration>(seconds); }
+SteadyClock::duration ticks(TcpStoreLimits::Seconds seconds) {
+  return std::chrono::duration_cast<SteadyClock::duration>(seconds);
+}
 
 }  // namespace
 
@@ -70,7 +72,7 @@ class TcpStoreServer::Service {
   void accept_client();
   bool send_away_oldest_unknown(const char* why);
   /// When the client will have taken too long.
-  std::optional<Clock::time_point> due(const Client& client) const;
+  std::optional<SteadyClock::time_point> due(const Client& client) const;
   void send_away_late();
   void send_away(Client& client, const std::string& why);
   void remove_gone() {
@@ -85,8 +87,8 @@ class TcpStoreServer::Service {
   int reports_ = 0;
   TcpStoreHandler handler_;
   std::list<Client> clients_;
-  Clock::time_point next_accept_ = Clock::time_point::min();
-  std::vector<pollfd> looks_;  // the end, the listening socket, the clients in their order
+  SteadyClock::time_point next_accept_ = SteadyClock::time_point::min();
+  std::vector<pollfd> queries_;  // the end, the listening socket, the clients in their order
   std::jthread thread_;
 };
 
@@ -104,13 +106,13 @@ void TcpStoreServer::Service::serve() {
   while (wait_for_news()) {
     std::size_t place = 2;
     for (Client& client : clients_) {
-      const bool has_news = looks_[place++].revents != 0;
+      const bool has_news = queries_[place++].revents != 0;
       if (has_news || client.has_more) {
         take_turn(client, has_news);
       }
     }
     remove_gone();
-    if (looks_[1].revents != 0) {
+    if (queries_[1].revents != 0) {
       accept_client();  // one at a time: however many come, the others have their turns in between
     }
     send_away_late();
@@ -123,25 +125,25 @@ void TcpStoreServer::Service::serve() {
 }
 
 bool TcpStoreServer::Service::wait_for_news() {
-  looks_.clear();
-  looks_.push_back({ending_.descriptor(), POLLIN, 0});
-  looks_.push_back({Clock::now() < next_accept_ ? -1 : listening_.descriptor(), POLLIN, 0});
+  queries_.clear();
+  queries_.push_back({ending_.descriptor(), POLLIN, 0});
+  queries_.push_back({SteadyClock::now() < next_accept_ ? -1 : listening_.descriptor(), POLLIN, 0});
   for (const Client& client : clients_) {
     const bool listens = !client.has_more && !client.peer.has_ended() && client.peer.can_answer();
     const int events = (listens ? POLLIN : 0) | (client.peer.has_answers() ? POLLOUT : 0);
-    looks_.push_back({client.peer.descriptor(), static_cast<short>(events), 0});
+    queries_.push_back({client.peer.descriptor(), static_cast<short>(events), 0});
   }
-  if (::poll(looks_.data(), looks_.size(), milliseconds_to_wait()) < 0) {
-    for (pollfd& look : looks_) {
-      look.revents = 0;
+  if (::poll(queries_.data(), queries_.size(), milliseconds_to_wait()) < 0) {
+    for (pollfd& query : queries_) {
+      query.revents = 0;
     }
   }
-  return looks_[0].revents == 0;
+  return queries_[0].revents == 0;
 }
 
 int TcpStoreServer::Service::milliseconds_to_wait() const {
-  Clock::time_point next = Clock::time_point::max();
-  if (looks_[1].fd < 0) {
+  SteadyClock::time_point next = SteadyClock::time_point::max();
+  if (queries_[1].fd < 0) {
     next = next_accept_;
   }
   for (const Client& client : clients_) {
@@ -150,10 +152,10 @@ int TcpStoreServer::Service::milliseconds_to_wait() const {
     }
     next = std::min(next, due(client).value_or(next));
   }
-  if (next == Clock::time_point::max()) {
+  if (next == SteadyClock::time_point::max()) {
     return -1;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - SteadyClock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, std::numeric_limits<int>::max()));
 }
 
@@ -174,7 +176,7 @@ void TcpStoreServer::Service::accept_client() {
   if (socket.descriptor() < 0) {
     const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (lacks_room && !send_away_oldest_unknown("no descriptors are left for more connections")) {
-      next_accept_ = Clock::now() + kWithoutDescriptors;
+      next_accept_ = SteadyClock::now() + kWithoutDescriptors;
     }
     return;
   }
@@ -198,7 +200,7 @@ bool TcpStoreServer::Service::send_away_oldest_unknown(const char* why) {
   return true;
 }
 
-std::optional<Clock::time_point> TcpStoreServer::Service::due(const Client& client) const {
+std::optional<SteadyClock::time_point> TcpStoreServer::Service::due(const Client& client) const {
   if (client.state == State::unknown) {
     return client.came + ticks(limits_.handshake);
   }
@@ -207,7 +209,7 @@ std::optional<Clock::time_point> TcpStoreServer::Service::due(const Client& clie
 }
 
 void TcpStoreServer::Service::send_away_late() {
-  const auto now = Clock::now();
+  const auto now = SteadyClock::now();
   for (Client& client : clients_) {
     if (!client.is_gone && now > due(client).value_or(now)) {
       send_away(client, client.state == State::unknown

@@ -75,8 +75,8 @@ void MessageTable::match(LinkDirection& link, Sent& sent, Posted& posted) {
     posted.tensor = room;
   }
   posted.matched = true;
-  sent.taken = true;
-  sent.taken_at = std::max(posted.arrival, posted.post.time);
+  sent.completed = true;
+  sent.completed_at = std::max(posted.arrival, posted.post.time);
 }
 
 }  // namespace stagecoach

@@ -30,9 +30,9 @@ class MessageTable {
     Tensor tensor;  ///< undefined when it was taken
     Event ready;    ///< when the sender's device has made it
     LinkDirection::Send send;
-    bool taken = false;
-    double taken_at = 0;  ///< when it has arrived and its receive is posted
-    Event copied = {};    ///< recorded where a GPU copies it: until then the sender must not write to it
+    bool completed = false;
+    double completed_at = 0;  ///< when it has arrived and its receive is posted
+    Event copied = {};        ///< recorded where a GPU copies it: until then the sender must not write to it
   };
   /// A receive that was posted.
   struct Posted {

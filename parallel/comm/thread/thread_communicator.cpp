@@ -34,7 +34,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), clock().link());
   const auto wait = [this, sent, number, to, tag, work = current_work()] {
     Waiting waiting(clock());
-    waiting.until(world_->wait_taken(member(rank()), *sent, patience_, [&] {
+    waiting.until(world_->wait_completed(member(rank()), *sent, wait_policy_, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
       return doing("send", "to", to, tag);
     }));
@@ -44,11 +44,11 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
     group().recorder->end(number);
   };
   return {wait, [this, sent, number] {
-            const bool taken = world_->is_taken(*sent);
-            if (taken) {
+            const bool completed = world_->is_completed(*sent);
+            if (completed) {
               group().recorder->end(number);
             }
-            return taken;
+            return completed;
           }};
 }
 
@@ -78,10 +78,10 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   const auto receive = post(from, tag, is_copied ? Tensor::empty(shape, dtype, device()) : Tensor{});
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const auto words = [&] { return doing_receive(from, tag, work); };
-    const Tensor tensor = wait_for(receive->posted(), words);
+    const auto context = [&] { return doing_receive(from, tag, work); };
+    const Tensor tensor = wait_for(receive->posted(), context);
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
-      throw unexpected(words(), type_of(shape, dtype), type_of(tensor));
+      throw unexpected(context(), type_of(shape, dtype), type_of(tensor));
     }
     if (device().type == DeviceType::cuda) {
       receive->posted().ready.wait({device(), Stream::kCompute});
@@ -90,10 +90,10 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   });
 }
 
-Tensor ThreadCommunicator::wait_for(ThreadWorld::Posted& posted, const ThreadWorld::Words& words) {
+Tensor ThreadCommunicator::wait_for(ThreadWorld::Posted& posted, const ThreadWorld::ErrorContext& context) {
   const Span span("receive", "wait");
   Waiting waiting(clock());
-  world_->wait_matched(posted, patience_, words);
+  world_->wait_matched(posted, wait_policy_, context);
   waiting.until(posted.arrival);
   posted.room = {};
   return std::exchange(posted.tensor, {});
@@ -108,27 +108,27 @@ void ThreadCommunicator::send_number(double number, int to, int tag) {
 double ThreadCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto words = [&] { return doing("receive_number", "from", from, tag); };
-  const Tensor tensor = wait_for(post(from, tag, {})->posted(), words);
+  const auto context = [&] { return doing("receive_number", "from", from, tag); };
+  const Tensor tensor = wait_for(post(from, tag, {})->posted(), context);
   if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
-    throw unexpected(words(), "a number", type_of(tensor));
+    throw unexpected(context(), "a number", type_of(tensor));
   }
   return tensor.to_vector<double>()[0];
 }
 
 template <class T>
-std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine, double seconds) {
+std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mine, double seconds) {
   struct Brought {
     std::string operation;
     T mine;
     double time;
   };
-  const std::string meeting = fmt::format("{}/{}", group().name, meetings_++);
+  const std::string name = fmt::format("{}/{}", group().name, rendezvous_count_++);
   const Span span(operation, "wait");
   const double now = clock().now();
   Waiting waiting(clock());
-  const auto brought = world_->meet(meeting, rank(), group().members, Brought{operation, mine, now}, patience_,
-                                    [&] { return doing(operation); });
+  const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy_,
+                                          [&] { return doing(operation); });
   std::vector<T> all;
   for (int r = 0; r < size(); ++r) {
     const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
@@ -141,7 +141,7 @@ std::vector<T> ThreadCommunicator::meet(const char* operation, const T& mine, do
   return all;
 }
 
-std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const Tensor& tensor, double seconds) {
+std::vector<Tensor> ThreadCommunicator::rendezvous_with(const char* operation, const Tensor& tensor, double seconds) {
   require_here(operation, tensor);
   struct Brought {
     Tensor tensor;
@@ -150,7 +150,7 @@ std::vector<Tensor> ThreadCommunicator::meet_with(const char* operation, const T
   Event ready;
   ready.record({device(), Stream::kCompute});
   std::vector<Tensor> tensors;
-  for (const Brought& brought : meet(operation, Brought{tensor.detach(), ready}, seconds)) {
+  for (const Brought& brought : rendezvous(operation, Brought{tensor.detach(), ready}, seconds)) {
     const int r = static_cast<int>(tensors.size());
     if (brought.tensor.shape() != tensor.shape() || brought.tensor.dtype() != tensor.dtype()) {
       throw other_type(operation, tensor, r, type_of(brought.tensor));
@@ -175,12 +175,12 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
   // Each rank sums its part of the elements over all ranks; then all gather the parts. So each element is read `size`
   // times in all, and not `size` times by every rank.
   const std::vector<Tensor> tensors =
-      meet_with("all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+      rendezvous_with("all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t count = tensor.numel();
   const std::int64_t start = part_start(count, rank(), size());
   const Tensor mine = sum_of(tensors, start, part_start(count, rank() + 1, size()) - start);
   synchronize({device(), Stream::kCompute});
-  const auto parts = meet("all_reduce, gathering", mine);
+  const auto parts = rendezvous("all_reduce, gathering", mine);
   // By now every rank has read what it needed of this one's tensor.
   for (int r = 0; r < size(); ++r) {
     const Tensor& part = parts[static_cast<std::size_t>(r)];
@@ -192,34 +192,35 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
 void ThreadCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
   const Recorded recorded(*group().recorder, event("reduce", tensor));
-  const auto tensors = meet_with("reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() == root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
   }
   synchronize({device(), Stream::kCompute});
-  meet("reduce, ending", root);  // the others may change their tensors when the root has read them
+  rendezvous("reduce, ending", root);  // the others may change their tensors when the root has read them
 }
 
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const Recorded recorded(*group().recorder, event("broadcast", tensor));
-  const auto tensors = meet_with("broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
+  const auto tensors =
+      rendezvous_with("broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() != root) {
     tensor.copy_from(here(tensors[static_cast<std::size_t>(root)]));
   }
   synchronize({device(), Stream::kCompute});
-  meet("broadcast, ending", root);  // the root may change its tensor when all have read it
+  rendezvous("broadcast, ending", root);  // the root may change its tensor when all have read it
 }
 
 std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
   const Recorded recorded(*group().recorder, event("all_gather", tensor));
   std::vector<Tensor> gathered;
   const double seconds = ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor));
-  for (const Tensor& theirs : meet_with("all_gather", tensor, seconds)) {
+  for (const Tensor& theirs : rendezvous_with("all_gather", tensor, seconds)) {
     gathered.push_back(here(theirs).clone());
   }
   synchronize({device(), Stream::kCompute});
-  meet("all_gather, ending", 0);
+  rendezvous("all_gather, ending", 0);
   return gathered;
 }
 
@@ -227,40 +228,40 @@ Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
   const Recorded recorded(*group().recorder, event("reduce_scatter", tensor));
   const auto tensors =
-      meet_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
+      rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
   const Tensor sum = sum_of(tensors, rank() * length, length);
   synchronize({device(), Stream::kCompute});
-  meet("reduce_scatter, ending", 0);
+  rendezvous("reduce_scatter, ending", 0);
   return sum.reshape(tensor.shape().with(0, tensor.size(0) / size()));
 }
 
 void ThreadCommunicator::barrier() {
   const Recorded recorded(*group().recorder, {.operation = "barrier", .group = group().name});
   synchronize({device(), Stream::kCompute});
-  meet("barrier", 0, tree_broadcast_seconds(clock().link(), size(), 0));
+  rendezvous("barrier", 0, tree_broadcast_seconds(clock().link(), size(), 0));
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
   const Recorded recorded(*group().recorder, {.operation = "split", .group = group().name});
-  Group part = chosen_from(meet("split", Choice{colour, key, rank()}));
-  return std::make_unique<ThreadCommunicator>(world_, std::move(part), patience_.waits, patience_.has_core);
+  Group part = chosen_from(rendezvous("split", Choice{colour, key, rank()}));
+  return std::make_unique<ThreadCommunicator>(world_, std::move(part), wait_policy_.mode, wait_policy_.may_spin);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::duplicate() {
-  constexpr bool kHasCore = false;
-  return std::make_unique<ThreadCommunicator>(world_, duplicated(), patience_.waits, kHasCore);
+  constexpr bool kMaySpin = false;
+  return std::make_unique<ThreadCommunicator>(world_, duplicated(), wait_policy_.mode, kMaySpin);
 }
 
-void ThreadCommunicator::lend_core(bool lent) {
-  patience_.has_core = lent;
-  if (patience_.polls()) {
+void ThreadCommunicator::set_spinning(bool spinning) {
+  wait_policy_.may_spin = spinning;
+  if (wait_policy_.polls()) {
     world_->call(member(rank()));
   }
 }
 
-void ThreadCommunicator::abandon() {
-  abandoned_.request_stop();
+void ThreadCommunicator::abort() {
+  aborted_.request_stop();
   world_->call(member(rank()));
 }
 

@@ -13,10 +13,10 @@ namespace stagecoach {
 
 class ThreadCommunicator final : public GroupCommunicator {
  public:
-  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, Waits waits, bool has_core = true)
+  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, WaitMode mode, bool may_spin = true)
       : GroupCommunicator(std::move(group)),
         world_(std::move(world)),
-        patience_{waits, abandoned_.get_token(), has_core} {}
+        wait_policy_{mode, aborted_.get_token(), may_spin} {}
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
@@ -30,8 +30,8 @@ class ThreadCommunicator final : public GroupCommunicator {
   void barrier() override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
-  void lend_core(bool lent) override;
-  void abandon() override;
+  void set_spinning(bool spinning) override;
+  void abort() override;
 
  private:
   class Receive;
@@ -41,22 +41,22 @@ class ThreadCommunicator final : public GroupCommunicator {
   /// Posts a receive, into `room` where it is defined.
   std::shared_ptr<Receive> post(int from, int tag, const Tensor& room);
   /// Waits for the message of `posted`, which is a tensor as its sender made it or as it was copied here.
-  Tensor wait_for(ThreadWorld::Posted& posted, const ThreadWorld::Words& words);
-  /// Brings `mine` to the group's next meeting, and returns what all brought. By a virtual clock that takes `seconds`
-  /// from the moment when the last has come.
+  Tensor wait_for(ThreadWorld::Posted& posted, const ThreadWorld::ErrorContext& context);
+  /// Brings `mine` to the group's next rendezvous, and returns what all brought. By a virtual clock that takes
+  /// `seconds` from the moment when the last has come.
   template <class T>
-  std::vector<T> meet(const char* operation, const T& mine, double seconds = 0);
+  std::vector<T> rendezvous(const char* operation, const T& mine, double seconds = 0);
   /// The tensors of all ranks, whose shapes and types are found to be one.
-  std::vector<Tensor> meet_with(const char* operation, const Tensor& tensor, double seconds);
+  std::vector<Tensor> rendezvous_with(const char* operation, const Tensor& tensor, double seconds);
   /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks.
   Tensor sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const;
   /// `tensor`, which another rank made, on this rank's device.
   Tensor here(const Tensor& tensor) const;
 
   std::shared_ptr<ThreadWorld> world_;
-  std::stop_source abandoned_;
-  Patience patience_;
-  std::int64_t meetings_ = 0;
+  std::stop_source aborted_;
+  WaitPolicy wait_policy_;
+  std::int64_t rendezvous_count_ = 0;
 };
 
 }  // namespace stagecoach

@@ -12,7 +12,7 @@ namespace stagecoach {
 
 namespace {
 
-constexpr int kLooks = 1000;  // some microseconds
+constexpr int kSpins = 1000;  // some microseconds
 
 }  // namespace
 
@@ -27,20 +27,20 @@ void ThreadWorld::poll(int rank, std::unique_lock<std::mutex>& lock) const {
   const std::atomic<std::uint64_t>& news = mailboxes_[static_cast<std::size_t>(rank)].news;
   const std::uint64_t before = news.load(std::memory_order_acquire);
   lock.unlock();
-  for (int i = 0; i < kLooks && news.load(std::memory_order_acquire) == before; ++i) {
+  for (int i = 0; i < kSpins && news.load(std::memory_order_acquire) == before; ++i) {
     relax();
   }
   lock.lock();
 }
 
 template <class Done>
-void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const Patience& patience,
-                       const Words& doing) {
-  const auto has_ended = [&] { return !failure_.empty() || patience.stop.stop_requested() || done(); };
+void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const WaitPolicy& policy,
+                       const ErrorContext& doing) {
+  const auto has_ended = [&] { return !failure_.empty() || policy.stop.stop_requested() || done(); };
   const auto deadline = deadline_after(timeout_);
   const auto poll_until = std::min(deadline, std::chrono::steady_clock::now() + kLongestPoll);
-  while (!has_ended()) {  // a core may be lent, or taken back, meanwhile
-    if (patience.polls() && std::chrono::steady_clock::now() < poll_until) {
+  while (!has_ended()) {  // the policy may change meanwhile
+    if (policy.polls() && std::chrono::steady_clock::now() < poll_until) {
       poll(rank, lock);
     } else if (mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, deadline) ==
                std::cv_status::timeout) {
@@ -53,8 +53,8 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
   if (!failure_.empty()) {
     throw stopped(doing(), failure_);
   }
-  if (patience.stop.stop_requested()) {
-    throw given_up(doing());
+  if (policy.stop.stop_requested()) {
+    throw aborted(doing());
   }
   throw no_answer(doing(), timeout_);
 }
@@ -63,22 +63,22 @@ std::shared_ptr<ThreadWorld::Sent> ThreadWorld::send(const Address& address, con
                                                      const Link& link) {
   const std::lock_guard lock(mutex_);
   auto sent = messages_.send(address, tensor, now, link);
-  if (sent->taken) {
+  if (sent->completed) {
     wake(address.to);
   }
   return sent;
 }
 
-double ThreadWorld::wait_taken(int rank, const Sent& sent, const Patience& patience, const Words& doing) {
+double ThreadWorld::wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& doing) {
   std::unique_lock lock(mutex_);
   wait(
-      rank, lock, [&] { return sent.taken; }, patience, doing);
-  return sent.taken_at;
+      rank, lock, [&] { return sent.completed; }, policy, doing);
+  return sent.completed_at;
 }
 
-bool ThreadWorld::is_taken(const Sent& sent) {
+bool ThreadWorld::is_completed(const Sent& sent) {
   const std::lock_guard lock(mutex_);
-  return sent.taken;
+  return sent.completed;
 }
 
 std::shared_ptr<ThreadWorld::Posted> ThreadWorld::post(const Address& address, const Tensor& room, double now,
@@ -91,10 +91,10 @@ std::shared_ptr<ThreadWorld::Posted> ThreadWorld::post(const Address& address, c
   return posted;
 }
 
-void ThreadWorld::wait_matched(const Posted& posted, const Patience& patience, const Words& doing) {
+void ThreadWorld::wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& doing) {
   std::unique_lock lock(mutex_);
   wait(
-      posted.address.to, lock, [&] { return posted.matched; }, patience, doing);
+      posted.address.to, lock, [&] { return posted.matched; }, policy, doing);
 }
 
 void ThreadWorld::cancel(const std::shared_ptr<Posted>& posted) noexcept {
@@ -102,18 +102,18 @@ void ThreadWorld::cancel(const std::shared_ptr<Posted>& posted) noexcept {
   messages_.cancel(posted);
 }
 
-std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, const std::vector<int>& members,
-                                        std::any mine, const Patience& patience, const Words& doing) {
+std::vector<std::any> ThreadWorld::rendezvous(const std::string& name, int rank, const std::vector<int>& members,
+                                              std::any mine, const WaitPolicy& policy, const ErrorContext& doing) {
   const int size = static_cast<int>(members.size());
   std::unique_lock lock(mutex_);
-  Meeting& here = meetings_[meeting];
+  Rendezvous& here = rendezvous_[name];
   here.brought.resize(static_cast<std::size_t>(size));
   here.brought[static_cast<std::size_t>(rank)] = std::move(mine);
   if (++here.came == size) {
     std::for_each(members.begin(), members.end(), [&](int member) { wake(member); });
   }
   wait(
-      members[static_cast<std::size_t>(rank)], lock, [&] { return here.came == size; }, patience,
+      members[static_cast<std::size_t>(rank)], lock, [&] { return here.came == size; }, policy,
       [&] {
         std::string absent;
         for (int r = 0; r < size; ++r) {
@@ -125,7 +125,7 @@ std::vector<std::any> ThreadWorld::meet(const std::string& meeting, int rank, co
       });
   std::vector<std::any> all = here.brought;
   if (++here.left == size) {
-    meetings_.erase(meeting);
+    rendezvous_.erase(name);
   }
   return all;
 }

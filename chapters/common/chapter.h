@@ -1,0 +1,25 @@
+#pragma once
+/// @file
+/// What a chapter program is.
+
+#include <string>
+#include <vector>
+
+#include "chapters/common/settings.h"
+
+namespace stagecoach {
+
+/// The number of a program that offers the flags of all chapters, for tests.
+inline constexpr int kEveryChapter = -1;
+
+struct Chapter {
+  int number = 0;          ///< from 1; says which flags it offers (flag_table.cpp)
+  std::string program;     ///< "ch01_single_device"
+  std::string title;       ///< one line
+  std::string example;     ///< one command
+  Settings defaults = {};  ///< what flags have when they are not given
+  /// What --schedule takes besides the name of a file; the first is the default.
+  std::vector<std::string> schedules = {};
+};
+
+}  // namespace stagecoach

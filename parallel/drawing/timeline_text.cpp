@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "parallel/drawing/timeline.h"
+
+namespace stagecoach {
+namespace {
+
+// With measured times the shortest bar may be tiny. To show its label would stretch all others, and the overview is
+// lost.
+constexpr double kMostBlocks = 32;
+constexpr double kMostUnevenBlocks = 6;
+
+/// How time becomes columns.
+struct Layout {
+  double scale = 0;  ///< columns per unit of time
+  int columns = 0;   ///< of a block
+  int blocks = 1;
+};
+
+/// One character on its ground; 0 is no colour.
+struct Cell {
+  char character;
+  int colour = 0;
+};
+
+int column_of(double time, const Layout& layout) { return static_cast<int>(std::lround(time * layout.scale)); }
+
+template <class Body>
+void for_each_bar(const TimelineChart& chart, const Body& body) {
+  for (const TimelineRow& row : chart.rows) {
+    for (const TimelineBar& bar : row.bars) {
+      if (bar.end > bar.begin) {
+        body(bar);
+      }
+    }
+  }
+}
+
+/// The layout with room for every label, or one block if that takes too many.
+Layout layout_of(const TimelineChart& chart, int columns) {
+  const Layout one_block{chart.length > 0 ? columns / chart.length : 0, columns, 1};
+  double shortest = std::numeric_limits<double>::infinity();
+  for_each_bar(chart, [&](const TimelineBar& bar) { shortest = std::min(shortest, bar.end - bar.begin); });
+  if (!chart.shows_all_labels || !std::isfinite(shortest)) {
+    return one_block;
+  }
+  // Whole columns for the shortest bar: so bars that take equally long are equally wide, if all begin on its multiples.
+  double cell = std::floor(columns * shortest / chart.length + 1e-9);
+  bool is_even = true;
+  for_each_bar(chart, [&](const TimelineBar& bar) {
+    const double cells = (bar.end - bar.begin) / shortest;
+    cell = std::max(cell, std::ceil(static_cast<double>(bar.label.size()) / cells - 1e-9));
+    is_even = is_even && std::abs(bar.begin / shortest - std::round(bar.begin / shortest)) < 1e-6;
+  });
+  cell += is_even ? 0 : 1;  // rounding may take a column from a bar
+  const double all_columns = chart.length / shortest * cell;
+  const double block = cell <= columns ? std::floor(columns / cell) * cell : columns;
+  const double blocks = std::ceil(all_columns / block - 1e-9);
+  return blocks <= (is_even ? kMostBlocks : kMostUnevenBlocks)
+             ? Layout{cell / shortest, static_cast<int>(block), static_cast<int>(blocks)}
+             : one_block;
+}
+
+/// Writes the label into the first part of the bar, as blocks cut it, that has room for it.
+void write_label(const TimelineBar& bar, int begin, int end, const Layout& layout, std::vector<Cell>& line) {
+  const int length = static_cast<int>(bar.label.size());
+  const auto write = [&](std::string_view text, int at) {
+    for (const char character : text) {
+      line[static_cast<std::size_t>(at++)].character = character;
+    }
+  };
+  for (int part = begin; part < end;) {
+    const int part_end = std::min(end, (part / layout.columns + 1) * layout.columns);
+    if (part_end - part >= length) {
+      return write(bar.label, part);
+    }
+    part = part_end;
+  }
+  write({&bar.mark, 1}, begin);
+}
+
+std::vector<Cell> draw_row(const TimelineRow& row, const Layout& layout) {
+  std::vector<Cell> line(static_cast<std::size_t>(layout.columns) * static_cast<std::size_t>(layout.blocks), Cell{' '});
+  const int columns = static_cast<int>(line.size());
+  if (row.shows_idle) {
+    std::fill_n(line.begin(), row.end ? std::min(column_of(*row.end, layout), columns) : columns, Cell{'.'});
+  }
+  int free = 0;  // the first column after the last bar
+  for (const TimelineBar& bar : row.bars) {
+    const int begin = std::max(free, column_of(bar.begin, layout));
+    const int end = std::min(column_of(bar.end, layout), columns);
+    if (end <= begin) {
+      continue;  // too short to be seen
+    }
+    std::fill(line.begin() + begin, line.begin() + end,
+              Cell{bar.fill, bar.is_light ? bar.colour.terminal_light : bar.colour.terminal});
+    write_label(bar, begin, end, layout, line);
+    free = end;
+  }
+  return line;
+}
+
+std::string text_of(const Cell* begin, const Cell* end, bool colours) {
+  std::string text;
+  while (end != begin && end[-1].character == ' ') {
+    --end;
+  }
+  for (const Cell* cell = begin; cell != end; ++cell) {
+    if (colours && (cell == begin || cell[-1].colour != cell->colour)) {
+      text += cell->colour == 0 ? "\033[0m" : fmt::format("\033[48;5;{}m\033[30m", cell->colour);
+    }
+    text += cell->character;
+  }
+  return colours ? text + "\033[0m" : text;
+}
+
+/// What marks and colours mean, in lines that fit.
+std::string legend_of(const TimelineChart& chart, std::size_t indent, std::size_t columns) {
+  std::vector<std::string> names;
+  for (const LegendEntry& entry : chart.legend) {
+    names.push_back(entry.name);
+  }
+  if (!chart.idle_name.empty()) {
+    names.push_back(". " + chart.idle_name);
+  }
+  if (!chart.note.empty()) {
+    names.push_back(chart.note);
+  }
+  std::string text;
+  std::size_t used = 0;  // of the last line
+  for (const std::string& name : names) {
+    if (used == 0 || used + 2 + name.size() > columns) {
+      text += fmt::format("{}{:<{}}", used == 0 ? "" : ",\n", "", indent);
+      used = indent;
+    } else {
+      text += ", ";
+      used += 2;
+    }
+    text += name;
+    used += name.size();
+  }
+  return names.empty() ? "" : text + "\n";
+}
+
+}  // namespace
+
+std::string timeline_text(const TimelineChart& chart, const Terminal& terminal) {
+  std::size_t indent = 0;
+  for (const TimelineRow& row : chart.rows) {
+    indent = std::max(indent, row.name.size() + 2);
+  }
+  const Layout layout = layout_of(chart, std::max(terminal.columns - static_cast<int>(indent), 1));
+  std::vector<std::vector<Cell>> lines;
+  for (const TimelineRow& row : chart.rows) {
+    lines.push_back(draw_row(row, layout));
+  }
+  std::string text;
+  for (int block = 0; block < layout.blocks; ++block) {
+    const int begin = block * layout.columns;
+    const int columns = std::min(layout.columns, std::max(column_of(chart.length, layout) - begin, 1));
+    if (layout.blocks > 1) {
+      text += fmt::format("{:<{}}time {:.4g}\n", "", indent, begin / layout.scale);
+    }
+    for (std::size_t r = 0; r < lines.size(); ++r) {
+      const Cell* first = lines[r].data() + begin;
+      text += fmt::format("{:<{}}{}\n", chart.rows[r].name, indent, text_of(first, first + columns, terminal.colours));
+    }
+  }
+  return text + legend_of(chart, indent, static_cast<std::size_t>(terminal.columns));
+}
+
+}  // namespace stagecoach

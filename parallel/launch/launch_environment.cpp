@@ -1,0 +1,111 @@
+#include "parallel/launch/launch_environment.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+/// Where a launcher leaves the rank and the size.
+struct Names {
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* by;
+};
+
+// The first that is there counts: mpirun may run within a SLURM job. In a job, but outside of any srun, there is no
+// number of tasks of a step.
+constexpr Names kLaunchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "mpirun"},  // Open MPI
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpirun"},                                     // MPICH and its kin
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "srun"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun"},
+};
+
+int number_from(const char* name, const char* text) {
+  int number = -1;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, number);
+  if (error != std::errc{} || stop != end || number < 0) {
+    throw UsageError(
+        fmt::format("the environment says {}={}, which is not a number of a process; unset it, or start with "
+                    "mpirun, srun or torchrun",
+                    name, text));
+  }
+  return number;
+}
+
+const char* from_this_process(const char* name) { return std::getenv(name); }
+
+/// torchrun serves a store of its own at MASTER_PORT in most cases, and says so; ours takes the next port then.
+bool is_port_torchruns(Environment get) {
+  const char* says = get("TORCHELASTIC_USE_AGENT_STORE");
+  return says != nullptr && std::strcmp(says, "True") == 0;
+}
+
+}  // namespace
+
+std::optional<LaunchEnvironment> launched_in(Environment get) {
+  // torchrun may have been started by another launcher, whose variables its processes have too.
+  const bool by_torchrun = get("TORCHELASTIC_RUN_ID") != nullptr;
+  for (const Names& names : kLaunchers) {
+    if (by_torchrun && std::strcmp(names.by, "torchrun") != 0) {
+      continue;
+    }
+    const char* rank = get(names.rank);
+    const char* size = get(names.size);
+    if (rank == nullptr || size == nullptr) {
+      continue;
+    }
+    LaunchEnvironment launched{number_from(names.rank, rank), number_from(names.size, size), names.by};
+    const char* local_rank = get(names.local_rank);
+    launched.local_rank = local_rank == nullptr ? launched.rank : number_from(names.local_rank, local_rank);
+    launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
+    if (launched.rank >= launched.size) {
+      throw UsageError(
+          fmt::format("the environment says {}={} and {}={}: expected a rank below the number of processes", names.rank,
+                      launched.rank, names.size, launched.size));
+    }
+    return launched;
+  }
+  return std::nullopt;
+}
+
+const std::optional<LaunchEnvironment>& launch_environment() {
+  static const std::optional<LaunchEnvironment> found = launched_in(from_this_process);
+  return found;
+}
+
+std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environment get) {
+  const char* host = get("MASTER_ADDR");
+  const char* port = get("MASTER_PORT");
+  if (host == nullptr && port == nullptr && process.by != "torchrun") {
+    return std::nullopt;
+  }
+  if (host == nullptr || port == nullptr || *host == '\0') {
+    throw UsageError(
+        fmt::format("the processes do not know where to meet: {} is not set; give MASTER_ADDR, the host of "
+                    "rank 0, and MASTER_PORT, or start with torchrun",
+                    port == nullptr ? "MASTER_PORT" : "MASTER_ADDR"));
+  }
+  int number = 0;
+  const char* end = port + std::strlen(port);
+  const auto [stop, error] = std::from_chars(port, end, number);
+  const int last = 65535 - (is_port_torchruns(get) ? 1 : 0);
+  if (error != std::errc{} || stop != end || number < 1 || number > last) {
+    throw UsageError(fmt::format("MASTER_PORT={} is not a port: expected a number from 1 to {}", port, last));
+  }
+  return TcpAddress{host, is_port_torchruns(get) ? number + 1 : number};
+}
+
+std::optional<TcpAddress> master(const LaunchEnvironment& process) { return master_in(process, from_this_process); }
+
+bool is_rank_zero() { return !launch_environment() || launch_environment()->rank == 0; }
+
+}  // namespace stagecoach

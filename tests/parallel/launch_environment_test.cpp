@@ -1,0 +1,173 @@
+// What launchers leave in the environment, and where processes meet by it.
+
+#include "parallel/launch/launch_environment.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/launch/rendezvous.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+using Variables = std::map<std::string, std::string>;
+
+const TcpStoreAddress kHere{{"127.0.0.1", 0}, "the token of this test"};
+
+Variables variables;  // of the environment that a test looks into
+
+const char* get(const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? nullptr : found->second.c_str();
+}
+
+std::optional<LaunchEnvironment> launched_with(const Variables& all) {
+  variables = all;
+  return launched_in(get);
+}
+
+std::optional<TcpAddress> master_with(const char* by, const Variables& all) {
+  variables = all;
+  return master_in({0, 2, by}, get);
+}
+
+void expect_launched(const Variables& all, const LaunchEnvironment& wanted) {
+  const auto found = launched_with(all);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->rank, wanted.rank);
+  EXPECT_EQ(found->size, wanted.size);
+  EXPECT_EQ(found->by, wanted.by);
+  EXPECT_EQ(found->local_rank, wanted.local_rank);
+}
+
+TEST(LaunchEnvironment, ByEachLauncher) {
+  EXPECT_FALSE(launched_with({}).has_value());
+  expect_launched({{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
+                  {5, 8, "mpirun", 1});
+  expect_launched({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}}, {1, 2, "mpirun", 0});
+  expect_launched({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "1"}}, {3, 4, "srun", 1});
+  expect_launched({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}}, {3, 4, "torchrun", 1});
+  expect_launched({{"RANK", "3"}, {"WORLD_SIZE", "4"}}, {3, 4, "torchrun", 3});
+  EXPECT_FALSE(launched_with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).has_value()) << "in a job, not in a step";
+  EXPECT_FALSE(launched_with({{"RANK", "0"}}).has_value());
+}
+
+TEST(LaunchEnvironment, InAnotherLaunchersJob) {
+  expect_launched({{"SLURM_PROCID", "0"},
+                   {"SLURM_STEP_NUM_TASKS", "1"},
+                   {"OMPI_COMM_WORLD_RANK", "1"},
+                   {"OMPI_COMM_WORLD_SIZE", "2"}},
+                  {1, 2, "mpirun", 1});
+  // The processes of torchrun in a step of SLURM are all of the step's rank.
+  expect_launched({{"SLURM_PROCID", "0"},
+                   {"SLURM_STEP_NUM_TASKS", "1"},
+                   {"RANK", "1"},
+                   {"WORLD_SIZE", "2"},
+                   {"LOCAL_RANK", "1"},
+                   {"TORCHELASTIC_RUN_ID", "none"}},
+                  {1, 2, "torchrun", 1});
+}
+
+TEST(LaunchEnvironment, BySrunWithPmixOrWithout) {
+  const Variables without{{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  EXPECT_FALSE(launched_with(without)->has_pmix);
+  Variables with = without;
+  with["PMIX_RANK"] = "3";
+  EXPECT_TRUE(launched_with(with)->has_pmix);
+  EXPECT_TRUE(launched_with({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})->has_pmix);
+}
+
+TEST(LaunchEnvironment, RefusesWhatIsNoRank) {
+  const auto refuses = [](std::initializer_list<const char*> context, const Variables& all) {
+    EXPECT_TRUE(fails_with<UsageError>(context, [&] { launched_with(all); }));
+  };
+  refuses({"RANK=4", "WORLD_SIZE=4", "expected a rank below"}, {{"RANK", "4"}, {"WORLD_SIZE", "4"}});
+  refuses({"RANK=x"}, {{"RANK", "x"}, {"WORLD_SIZE", "4"}});
+  refuses({"RANK=-1"}, {{"RANK", "-1"}, {"WORLD_SIZE", "4"}});
+  refuses({"WORLD_SIZE=2.5"}, {{"RANK", "0"}, {"WORLD_SIZE", "2.5"}});
+  refuses({"LOCAL_RANK="}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", ""}});
+}
+
+TEST(LaunchEnvironment, MeetsAtTheMaster) {
+  const auto address = master_with("torchrun", {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}});
+  ASSERT_TRUE(address.has_value());
+  EXPECT_EQ(to_string(*address), "node7:29500");
+  EXPECT_EQ(to_string(*master_with("srun", {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "1"}})), "node7:1");
+  EXPECT_FALSE(master_with("mpirun", {}).has_value()) << "MPI tells";
+  const auto beside = master_with(
+      "torchrun", {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(beside->port, 29501) << "torchrun itself listens at the other";
+}
+
+TEST(LaunchEnvironment, RefusesAMasterThatIsNone) {
+  const auto refuses = [](std::initializer_list<const char*> context, const Variables& all) {
+    EXPECT_TRUE(fails_with<UsageError>(context, [&] { master_with("torchrun", all); }));
+  };
+  refuses({"MASTER_PORT is not set"}, {});
+  refuses({"MASTER_PORT is not set"}, {{"MASTER_ADDR", "node7"}});
+  refuses({"MASTER_ADDR is not set"}, {{"MASTER_PORT", "29500"}});
+  refuses({"MASTER_ADDR is not set"}, {{"MASTER_ADDR", ""}, {"MASTER_PORT", "29500"}});
+  for (const char* port : {"", "x", "0", "-1", "65536", "29500 "}) {
+    refuses({"MASTER_PORT=", port, "is not a port"}, {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", port}});
+  }
+  refuses({"is not a port", "65534"},
+          {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "65535"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+}
+
+TEST(Rendezvous, AgreesOnWhatRankZeroHas) {
+  const std::chrono::duration<double> timeout(30);
+  auto server = std::make_unique<TcpStoreServer>(kHere);
+  const TcpStoreAddress address = server->address();
+  std::jthread other([&] {
+    Rendezvous place({1, 2, "torchrun"}, address, timeout);
+    for (const float wanted : {1.0F, 2.0F}) {
+      Tensor values = Tensor::zeros({3});
+      place.broadcast_from_rank_zero(values);
+      EXPECT_EQ(values.to_vector<float>(), std::vector<float>(3, wanted));
+    }
+  });
+  Rendezvous place({0, 2, "torchrun"}, address, timeout, std::move(server));
+  for (const float mine : {1.0F, 2.0F}) {
+    Tensor values = Tensor::full({3}, mine);
+    place.broadcast_from_rank_zero(values);
+  }
+}
+
+TEST(Rendezvous, OfTheProcessesOfMpirun) {
+  if (!launch_environment()) {
+    GTEST_SKIP() << "mpirun has not started this";
+  }
+  Rendezvous& place = Rendezvous::instance({.ranks = launch_environment()->size, .transport = Transport::nccl});
+  Tensor values = Tensor::full({3}, 1.0F + static_cast<float>(launch_environment()->rank));
+  place.broadcast_from_rank_zero(values);
+  EXPECT_EQ(values.to_vector<float>(), std::vector<float>(3, 1.0F));
+  EXPECT_LE(place.store().add("come", 1), launch_environment()->size) << "all have one store";
+}
+
+TEST(Rendezvous, RefusesTwoOfOneRank) {
+  const std::chrono::duration<double> timeout(30);
+  auto server = std::make_unique<TcpStoreServer>(kHere);
+  const TcpStoreAddress address = server->address();
+  const Rendezvous place({0, 2, "torchrun"}, address, timeout, std::move(server));
+  const Rendezvous one({1, 2, "torchrun"}, address, timeout);
+  EXPECT_TRUE(fails_with<UsageError>({"two processes say that they are rank 1", "RANK"}, [&] {
+    Rendezvous({1, 3, "torchrun"}, address, timeout);
+  }));
+}
+
+TEST(Rendezvous, RefusesAPortThatIsTaken) {
+  const TcpStoreServer server(kHere);
+  EXPECT_TRUE(fails_with<UsageError>({"MASTER_PORT"}, [&] {
+    Rendezvous({0, 2, "torchrun"}, server.address(), std::chrono::seconds(30));
+  }));
+}
+
+}  // namespace
+}  // namespace stagecoach
