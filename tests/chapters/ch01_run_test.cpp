@@ -64,7 +64,7 @@ TEST_F(Ch01Run, WritesTheFilesOfTheContract) {
   EXPECT_EQ(lines[1]["epoch"], 2);
   EXPECT_GT(lines[0]["images_per_second"], 0);
   ASSERT_EQ(lines[0]["peak_bytes"].size(), 1U);
-  // 62,006 weights, their gradients and two moments are 1 MB; the activations of 64 pictures come on top.
+  // 62,006 weights, their gradients and two moments are 1 MB; the activations of 64 images come on top.
   EXPECT_GT(lines[0]["peak_bytes"][0], 2'000'000);
   EXPECT_LT(lines[0]["peak_bytes"][0], 20'000'000);
 

@@ -345,7 +345,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
     flags.insert(flags.end(), smoke.begin(), smoke.end());
     return flags;
   };
-  expect_refused(kGpipe, with({"--microbatches", "65"}), {"--microbatches 65", "64 pictures", "at most 64"});
+  expect_refused(kGpipe, with({"--microbatches", "65"}), {"--microbatches 65", "64 images", "at most 64"});
   expect_refused(kGpipe, with({"--ranks", "13"}), {"12 layers", "13 stages", "at most 12"});
   expect_refused(kGpipe, with({"--chunks", "2"}), {"--chunks", "ch03_gpipe", "chapter 5"});
   expect_refused(kNaive, with({"--microbatches", "2"}), {"--microbatches", "ch02_naive_model_parallel"});

@@ -105,7 +105,7 @@ TEST(StoreAddress, OfAnotherMachineIsRefused) {
       fails_with<UsageError>({"192.0.2.1 is not an address of this machine", "MASTER_ADDR=", "start rank 0"}, [] {
         TcpStoreServer({{"192.0.2.1", 0}, kToken});
       }));
-  EXPECT_TRUE(fails_with<UsageError>({"0.0.0.0 stands for every address", "MASTER_ADDR="}, [] {
+  EXPECT_TRUE(fails_with<UsageError>({"0.0.0.0 means every address", "MASTER_ADDR="}, [] {
     TcpStoreServer({{"0.0.0.0", 0}, kToken});
   }));
 }
