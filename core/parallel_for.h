@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The threads of one device: a loop whose rounds do not depend on each other is dealt out to them.
+/// The threads of one device: a loop whose rounds do not depend on each other is shared among them.
 
 #include <atomic>
 #include <cstdint>

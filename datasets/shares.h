@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How samples are dealt out: to ranks, and to micro-batches.
+/// How samples are distributed: to ranks, and to micro-batches.
 
 #include <algorithm>
 #include <cstdint>

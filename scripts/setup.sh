@@ -191,7 +191,7 @@ count_packages() {
 look
 if [[ ${#missing_names[@]} -gt 0 ]] && has_command apt-get && has_command dpkg-query; then
   install_missing
-  hash -r  # forget where commands were looked for in vain
+  hash -r  # forget where commands were not found
   look
 fi
 if [[ ${#missing_names[@]} -gt 0 ]]; then

@@ -112,8 +112,8 @@ std::vector<int> counts_in(const Json& json, const char* key, const std::string&
 
 Partition stages_in(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
   Partition stages{counts_in(json, "split", path), counts_in(json, "replicas", path), json.at("seconds").get<double>()};
-  if (const int dealt = std::accumulate(stages.split.begin(), stages.split.end(), 0); dealt != model.size()) {
-    throw DataError(fmt::format("{}: its split has {} layers, the model {}", path, dealt, model.size()));
+  if (const int assigned = std::accumulate(stages.split.begin(), stages.split.end(), 0); assigned != model.size()) {
+    throw DataError(fmt::format("{}: its split has {} layers, the model {}", path, assigned, model.size()));
   }
   if (stages.split.size() != stages.replicas.size()) {
     throw DataError(fmt::format("{}: its split has {} stages, its replicas have {}", path, stages.split.size(),

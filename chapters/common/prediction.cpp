@@ -135,7 +135,7 @@ void explain(const Settings& settings, const Plan& plan) {
   const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan.stages());
   const Simulation simulation = simulate(plan.schedule, costs);
 
-  fmt::print("One step of {}: {} pictures in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
+  fmt::print("One step of {}: {} images in {} micro-batch(es), {} stage(s) on {} rank(s)\n", settings.training.model,
              settings.training.batch_size, plan.schedule.microbatches, plan.stages(), plan.world.ranks);
   fmt::print("  split     {} layers\n  link      {}\n", fmt::join(plan.split, ","), settings.world.link.text());
   fmt::print("\nSchedule '{}', one line per rank\n{}", printable(settings.pipeline.schedule),

@@ -25,7 +25,7 @@ class Scanner {
     return here;
   }
 
-  /// Reads "1.97", "2e-05", "nan" or "-inf"; if there is no number the line is left as it was.
+  /// Reads "1.97", "2e-05", "nan" or "-inf"; without one the line is left as it was.
   template <class Number>
   bool read(Number& value) {
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);

@@ -70,10 +70,10 @@ bool any(const NeedsInputGrad& needs_input_grad) {
 }
 
 /// One pass over the graph. It runs nodes last-recorded-first, so each after everything that was made from it.
-class Walk {
+class GraphTraversal {
  public:
   /// Gradients of leaves are added at once, or collected in `held`.
-  explicit Walk(HeldGradients* held = nullptr) : held_(held) {}
+  explicit GraphTraversal(HeldGradients* held = nullptr) : held_(held) {}
 
   /// Announces one contribution to a leaf, so that its hook is called after the last.
   void expect(const Tensor& leaf) { ++expected_[leaf.id()]; }
@@ -170,12 +170,12 @@ std::unordered_map<const Node*, NeedsInputGrad> edges_leading_to(std::span<const
 void backward(const Tensor& output, const Tensor& grad, RetainGraph retain_graph) {
   const NoGrad no_grad;
   const Tensor upstream = upstream_gradient(output, grad);
-  Walk walk;
-  walk.expect_all(nodes_below({output.grad_node()}));
-  walk.add(output.grad_node(), upstream);
-  while (walk.next() != nullptr) {
-    const auto [node, grad_output] = walk.take();
-    walk.run(*node, grad_output, all_that_need(*node));
+  GraphTraversal traversal;
+  traversal.expect_all(nodes_below({output.grad_node()}));
+  traversal.add(output.grad_node(), upstream);
+  while (traversal.next() != nullptr) {
+    const auto [node, grad_output] = traversal.take();
+    traversal.run(*node, grad_output, all_that_need(*node));
     if (retain_graph == RetainGraph::no) {
       node->release();
     }
@@ -188,21 +188,21 @@ DeferredGradients backward_inputs(const Tensor& output, const Tensor& grad, std:
   const Tensor upstream = upstream_gradient(output, grad);
   const NodeSet nodes = nodes_below({output.grad_node()});
   const auto leading = edges_leading_to(inputs, nodes);
-  Walk walk;
+  GraphTraversal traversal;
   for (const auto& node : nodes) {
     for (const auto& edge : node->edges()) {
       if (is_one_of(edge.leaf, inputs)) {
-        walk.expect(edge.leaf);
+        traversal.expect(edge.leaf);
       }
     }
   }
   DeferredGradients deferred;
   deferred.retain_graph_ = retain_graph;
-  walk.add(output.grad_node(), upstream);
-  while (walk.next() != nullptr) {
-    const auto [node, grad_output] = walk.take();
+  traversal.add(output.grad_node(), upstream);
+  while (traversal.next() != nullptr) {
+    const auto [node, grad_output] = traversal.take();
     const NeedsInputGrad& now = leading.at(node.get());
-    walk.run(*node, grad_output, now);
+    traversal.run(*node, grad_output, now);
     NeedsInputGrad later = all_that_need(*node);
     for (std::size_t i = 0; i < later.size(); ++i) {
       later[i] = later[i] && !now[i];
@@ -226,32 +226,32 @@ HeldGradients DeferredGradients::run_and_hold() {
 
 void DeferredGradients::run_into(HeldGradients* held) {
   const NoGrad no_grad;
-  Walk walk(held);
+  GraphTraversal traversal(held);
   std::vector<std::shared_ptr<Node>> below;
   for (const Owed& owed : owed_) {
     for (std::size_t i = 0; i < owed.needs_input_grad.size(); ++i) {
       const auto& edge = owed.node->edges()[i];
       if (owed.needs_input_grad[i] && edge.leaf.defined()) {
-        walk.expect(edge.leaf);
+        traversal.expect(edge.leaf);
       } else if (owed.needs_input_grad[i]) {
         below.push_back(edge.node);
       }
     }
   }
-  walk.expect_all(nodes_below(std::move(below)));
+  traversal.expect_all(nodes_below(std::move(below)));
   std::size_t done = 0;
-  while (done < owed_.size() || walk.next() != nullptr) {
+  while (done < owed_.size() || traversal.next() != nullptr) {
     const bool owed_first =
-        walk.next() == nullptr || (done < owed_.size() && owed_[done].node->sequence() > walk.next()->sequence());
+        traversal.next() == nullptr || (done < owed_.size() && owed_[done].node->sequence() > traversal.next()->sequence());
     std::shared_ptr<Node> node;
     if (owed_first) {
       Owed owed = std::exchange(owed_[done++], {});
       node = owed.node;
-      walk.run(*node, owed.grad_output, owed.needs_input_grad);
+      traversal.run(*node, owed.grad_output, owed.needs_input_grad);
     } else {
-      const auto [interior, grad_output] = walk.take();
+      const auto [interior, grad_output] = traversal.take();
       node = interior;
-      walk.run(*node, grad_output, all_that_need(*node));
+      traversal.run(*node, grad_output, all_that_need(*node));
     }
     if (retain_graph_ == RetainGraph::no) {
       node->release();

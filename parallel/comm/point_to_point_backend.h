@@ -32,8 +32,8 @@ class PointToPointBackend {
 
   /// A tensor with at least one byte that goes to another rank or comes from it.
   struct Move {
-    enum class Way { out, in };
-    Way way;
+    enum class Direction { out, in };
+    Direction direction;
     Tensor tensor;
     int peer;
     int tag = 0;  ///< is not sent; a test's backend checks that both ends have the same

@@ -26,7 +26,7 @@ using CompressionMemory = std::map<std::string, Tensor>;
 
 /// Sends a gradient of [n, …], seen as a matrix [n, m], as the product of [n, r] and [r, m]: r (n + m) numbers in place
 /// of n m. What a rank's contribution loses on the way is kept there and added to the next gradient, so that nothing is
-/// lost for ever. A gradient of one dimension, or for which this would not be less, is sent as it is. A bucket takes
+/// lost forever. A gradient of one dimension, or for which this would not be less, is sent as it is. A bucket takes
 /// two messages. `columns` is r; the paper calls it the rank of the compression. Throws UsageError if it is less
 /// than 1. Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed
 /// optimization", 2019, section 3, algorithms 1 and 2.

@@ -80,15 +80,15 @@ std::vector<Announced> announce(const NamedTensors& tensors, Checksums checksums
 }
 
 /// Calls `of_mine` on each rank for each layer that it holds, and on rank 0 in the same order `of_other`, with the
-/// holder, for those that it does not.
+/// owner, for those that it does not.
 void for_each_layer(const Communicator& comm, const LayerRanks& layers, const NamedTensors& mine,
                     const std::function<void(const NamedTensors& tensors)>& of_mine,
-                    const std::function<void(int holder)>& of_other) {
-  for (const auto& [layer, holder] : layers) {
-    if (holder == comm.rank()) {
+                    const std::function<void(int owner)>& of_other) {
+  for (const auto& [layer, owner] : layers) {
+    if (owner == comm.rank()) {
       of_mine(tensors_of_layer(layer, mine));
     } else if (comm.rank() == 0) {
-      of_other(holder);
+      of_other(owner);
     }
   }
 }
@@ -107,7 +107,7 @@ std::vector<Announced> gather_announced(Communicator& comm, const LayerRanks& la
           send_text(comm, text_of(announced), 0);
         }
       },
-      [&](int holder) { append(announced_from(receive_text(comm, holder))); });
+      [&](int owner) { append(announced_from(receive_text(comm, owner))); });
   return all;
 }
 
@@ -129,9 +129,9 @@ void gather_each(Communicator& comm, const LayerRanks& layers, const NamedTensor
           }
         }
       },
-      [&](int holder) {
-        for (const auto& [info, crc] : announced_from(receive_text(comm, holder))) {
-          take(info.name, comm.receive(info.shape, info.dtype, holder, kTag).to(Device{}));
+      [&](int owner) {
+        for (const auto& [info, crc] : announced_from(receive_text(comm, owner))) {
+          take(info.name, comm.receive(info.shape, info.dtype, owner, kTag).to(Device{}));
         }
       });
 }
@@ -175,8 +175,8 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
 
 bool is_of_rank(const LayerRanks& layers, int rank, const std::string& tensor) {
   return layers.empty() || std::any_of(layers.begin(), layers.end(), [&](const auto& of_layer) {
-           const auto& [layer, holder] = of_layer;
-           return holder == rank && tensor.rfind(layer + ".", 0) == 0;
+           const auto& [layer, owner] = of_layer;
+           return owner == rank && tensor.rfind(layer + ".", 0) == 0;
          });
 }
 
@@ -185,8 +185,8 @@ NamedTensors tensors_of_rank(const LayerRanks& layers, int rank, const NamedTens
     return tensors;
   }
   NamedTensors found;
-  for (const auto& [layer, holder] : layers) {
-    if (holder == rank) {
+  for (const auto& [layer, owner] : layers) {
+    if (owner == rank) {
       const NamedTensors of_layer = tensors_of_layer(layer, tensors);
       found.insert(found.end(), of_layer.begin(), of_layer.end());
     }

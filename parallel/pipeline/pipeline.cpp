@@ -42,9 +42,9 @@ const Pipeline::Perform Pipeline::kPerform[kOperations] = {
 };
 
 /// One tag per message: of the input of `stage`, or of the gradient of its output.
-int Pipeline::tag(int stage, int microbatch, Way way) const {
+int Pipeline::tag(int stage, int microbatch, Direction direction) const {
   const int stages = placement_.stage_count();
-  return (microbatch * stages + stage) * 2 + (way == Way::backward ? 1 : 0);
+  return (microbatch * stages + stage) * 2 + (direction == Direction::backward ? 1 : 0);
 }
 
 void Pipeline::run(const Schedule& schedule, StepData data, Hooks hooks) {
@@ -121,9 +121,9 @@ void Pipeline::forward(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
     const bool is_first = number == 0;
-    const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Way::forward);
+    const Tensor x = is_first ? data_.input(microbatch) : take(number, microbatch, Direction::forward);
     if (!is_last(number)) {
-      give(stage.forward(microbatch, x, !is_first), number + 1, microbatch, Way::forward);
+      give(stage.forward(microbatch, x, !is_first), number + 1, microbatch, Direction::forward);
       return;
     }
     Tensor logits;
@@ -137,14 +137,14 @@ void Pipeline::forward(const Action& action) {
 void Pipeline::backward(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
-    give(stage.backward(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
+    give(stage.backward(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Direction::backward);
   });
 }
 
 void Pipeline::backward_input(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
-    give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Way::backward);
+    give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Direction::backward);
   });
 }
 
@@ -167,7 +167,7 @@ void Pipeline::reduce(const Action& action) {
 void Pipeline::send(const Action& action) {
   const Action receive = receive_of(action);
   const bool goes_forward = action.operation == Operation::send_forward;
-  const int label = tag(receive.stage, receive.microbatch, goes_forward ? Way::forward : Way::backward);
+  const int label = tag(receive.stage, receive.microbatch, goes_forward ? Direction::forward : Direction::backward);
   const auto result = results_.extract(label);
   STAGECOACH_CHECK(!result.empty(), "pipeline: {}: what it sends is not there", to_string(action));
   while (!sends_.empty() && sends_.front().completed()) {  // a run over many batches would collect them
@@ -188,7 +188,7 @@ void Pipeline::send(const Action& action) {
 
 void Pipeline::receive(const Action& action) {
   const bool goes_forward = action.operation == Operation::receive_forward;
-  const int label = tag(action.stage, action.microbatch, goes_forward ? Way::forward : Way::backward);
+  const int label = tag(action.stage, action.microbatch, goes_forward ? Direction::forward : Direction::backward);
   // A gradient looks like the activation that it belongs to: what enters the next stage.
   const int entered = goes_forward ? action.stage : action.stage + 1;
   const std::int64_t samples = data_.samples[static_cast<std::size_t>(action.microbatch)];
@@ -201,7 +201,7 @@ void Pipeline::receive(const Action& action) {
 /// micro-batch.
 Tensor Pipeline::gradient_for(int number, int microbatch) {
   if (!is_last(number)) {
-    return take(number, microbatch, Way::backward);
+    return take(number, microbatch, Direction::backward);
   }
   const auto all = static_cast<std::ptrdiff_t>(data_.samples.size());
   const std::ptrdiff_t first = microbatch / batch_ * batch_;
@@ -211,15 +211,15 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
 }
 
 /// Keeps what stage `number` works on next, until it does or until it is sent there; nothing, before the first stage.
-void Pipeline::give(Tensor tensor, int number, int microbatch, Way way) {
+void Pipeline::give(Tensor tensor, int number, int microbatch, Direction direction) {
   if (number >= 0) {
-    results_[tag(number, microbatch, way)] = std::move(tensor);
+    results_[tag(number, microbatch, direction)] = std::move(tensor);
   }
 }
 
 /// What stage `number` works on: of a stage of this rank, or of another rank.
-Tensor Pipeline::take(int number, int microbatch, Way way) {
-  const int label = tag(number, microbatch, way);
+Tensor Pipeline::take(int number, int microbatch, Direction direction) {
+  const int label = tag(number, microbatch, direction);
   if (auto receive = receives_.extract(label)) {
     const auto [tensor, arrival] = receive.mapped().wait_for_arrival();
     record_use(message_number(label), comm_.rank(), arrival);

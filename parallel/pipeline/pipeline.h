@@ -71,7 +71,7 @@ class Pipeline {
   ActionLog& log() { return log_; }
 
  private:
-  enum class Way { forward, backward };
+  enum class Direction { forward, backward };
   using Perform = void (Pipeline::*)(const Action& action);
   static const Perform kPerform[kOperations];
 
@@ -87,10 +87,10 @@ class Pipeline {
   void reduce(const Action& action);
 
   Tensor gradient_for(int stage, int microbatch);
-  Tensor take(int stage, int microbatch, Way way);
-  void give(Tensor tensor, int stage, int microbatch, Way way);
+  Tensor take(int stage, int microbatch, Direction direction);
+  void give(Tensor tensor, int stage, int microbatch, Direction direction);
   void note_peaks();
-  int tag(int stage, int microbatch, Way way) const;
+  int tag(int stage, int microbatch, Direction direction) const;
   /// The number of a message for the trace: tags are the same in each run.
   std::uint64_t message_number(int tag) const {
     return runs_ * (std::uint64_t{kMaxTag} + 1) + static_cast<std::uint64_t>(tag);

@@ -139,13 +139,13 @@ std::vector<Shape> shapes_entering(const Sequential& model, const Split& split, 
 }
 
 std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split) {
-  const auto dealt = std::accumulate(split.begin(), split.end(), std::int64_t{0});
+  const auto assigned = std::accumulate(split.begin(), split.end(), std::int64_t{0});
   const bool positive = std::all_of(split.begin(), split.end(), [](int layers) { return layers >= 1; });
-  if (dealt != model.size() || !positive) {
+  if (assigned != model.size() || !positive) {
     throw UsageError(
         fmt::format("the split {} deals out {} layers, the model has {}: each must be in exactly one stage, "
                     "and each stage must have one; give another --split",
-                    fmt::join(split, ","), dealt, model.size()));
+                    fmt::join(split, ","), assigned, model.size()));
   }
   std::vector<std::shared_ptr<Sequential>> stages;
   int begin = 0;

@@ -59,9 +59,9 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
                  s.microbatches);
     return false;
   }
-  const int holder = s.rank_of(action.stage, action.microbatch);
-  if (holder != rank) {
-    problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), holder, action.stage);
+  const int owner = s.rank_of(action.stage, action.microbatch);
+  if (owner != rank) {
+    problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), owner, action.stage);
     return false;
   }
   return true;
@@ -282,11 +282,11 @@ std::string circle_from(const Schedule& s, const DependencyReplay& replay, int r
     const Action& stuck = s.ranks[static_cast<std::size_t>(rank)][replay.next(rank)];
     const Action missing = *replay.missing(stuck);
     const Action needed = messages_are_listed ? missing : computation_of(missing);
-    const int holder = s.rank_of(needed.stage, std::max(needed.microbatch, 0));
+    const int owner = s.rank_of(needed.stage, std::max(needed.microbatch, 0));
     words.push_back(
         fmt::format("rank {} waits at {} for {} of {}", rank, to_string(stuck), to_string(needed),
-                    holder == rank ? std::string("its own, which it runs later") : fmt::format("rank {}", holder)));
-    rank = holder;
+                    owner == rank ? std::string("its own, which it runs later") : fmt::format("rank {}", owner)));
+    rank = owner;
   }
   const auto first = std::find(path.begin(), path.end(), rank) - path.begin();
   words.erase(words.begin(), words.begin() + first);  // what leads to the circle is not part of it

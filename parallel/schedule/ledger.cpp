@@ -20,7 +20,7 @@ void for_each_action(const Schedule& schedule, const See& see) {
   }
 }
 
-/// The updates of a stage that come before each of its forwards: a number a micro-batch.
+/// The updates of a stage that come before each of its forwards: one number per micro-batch.
 std::vector<int> updates_before_forwards(const Schedule& schedule, int stage) {
   std::vector<int> before(static_cast<std::size_t>(schedule.microbatches));
   std::vector<int> updates(schedule.ranks.size());

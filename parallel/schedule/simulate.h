@@ -43,7 +43,7 @@ using ActionSeconds = std::vector<std::vector<double>>;
 struct Simulation {
   double seconds = 0;                 ///< from the first action to the end of the last
   double idle = 0;                    ///< share of `seconds` in which a rank does nothing, the mean over ranks
-  double idle_in_span = 0;            ///< the same, but for each rank within its own first and last action
+  double idle_in_span = 0;            ///< the same per rank, within its own first and last action
   std::vector<double> busy;           ///< seconds of work of each rank
   std::vector<double> span;           ///< seconds from each rank's first computation to its last action
   std::vector<int> peak_activations;  ///< of each rank: (stage, micro-batch) pairs between F and the end of B or W

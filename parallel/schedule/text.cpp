@@ -139,11 +139,11 @@ void hold(Schedule& schedule, int stage, const Position& position) {
     schedule.stage_to_rank.resize(index + 1, -1);
   }
   const int rank = schedule.rank_count() - 1;
-  int& holder = schedule.stage_to_rank[index];
-  if (holder != -1 && holder != rank) {
-    position.refuse(fmt::format("stage {} is on rank {} already: expected each stage on one rank", stage, holder));
+  int& owner = schedule.stage_to_rank[index];
+  if (owner != -1 && owner != rank) {
+    position.refuse(fmt::format("stage {} is on rank {} already: expected each stage on one rank", stage, owner));
   }
-  holder = rank;
+  owner = rank;
 }
 
 bool has_computations(const Schedule& schedule) {

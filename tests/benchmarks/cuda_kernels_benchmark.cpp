@@ -50,7 +50,7 @@ Tensor random_pictures(std::int64_t count) {
   return Tensor::from(pixels, {count, 3, 32, 32}, kGpu);
 }
 
-/// What the GPU can do, as measured: operations and bytes a second, and the seconds of a kernel that does nothing.
+/// What the GPU can do, as measured: operations and bytes per second, and the seconds of a kernel that does nothing.
 struct Rates {
   double fp32 = 0;
   double tf32 = 0;

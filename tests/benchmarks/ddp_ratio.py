@@ -3,7 +3,7 @@
 
     ddp_ratio.py --data FOLDER [--rounds 5] [--programs build/release/bin] [--torch PYTHON]
 
-All train `convnet` by SGD, 64 pictures a rank, by the wall clock. The runs alternate; what is shown are medians over the
+All train `convnet` by SGD, 64 images per rank, by the wall clock. The runs alternate; what is shown are medians over the
 rounds of each run's fastest epoch but the first. PYTHON has torch. Prints Markdown.
 
 limit    two programs of one rank at the same time, each on a core of its own, which do not talk to each other

@@ -8,7 +8,7 @@ alternate, and what is compared are medians over the rounds. FOLDER is CIFAR-10.
 without it PyTorch is left out. Prints Markdown.
 
 `predicted` is the time that simulate gives for the costs which the run itself measured, action by action. PyTorch's
-step is that of torch_pipeline.py, beside it: the same layers a stage as ours chose, two processes that talk by gloo.
+step is that of torch_pipeline.py, beside it: the same layers per stage as ours chose, two processes that talk by gloo.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     torch_cuda_epoch.py --data FOLDER [--model convnet] [--batch-size 64] [--epochs 3] [--tf32] [--mode eager]
                         [--pictures host] [--channels-last]
 
-Prints one line an epoch in the form of the chapter programs. `cuda_epoch_ratio.py` runs several ways beside ours.
+Prints one line per epoch in the form of the chapter programs. `cuda_epoch_ratio.py` runs several ways beside ours.
 
 mode      eager     operation by operation
           graphs    the whole step, optimizer included, captured by hand as one CUDA graph for each batch size

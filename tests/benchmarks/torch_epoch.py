@@ -2,7 +2,7 @@
 
     torch_epoch.py --data FOLDER --threads N --epochs E [--batch-size 64] [--optimizer adam] [--lr 0.001] [--compile]
 
-Prints one line an epoch in the form of the chapter programs, so that `epoch_ratio.py` reads both alike. The data
+Prints one line per epoch in the form of the chapter programs, so that `epoch_ratio.py` reads both alike. The data
 lie in memory as bytes and are normalised batch by batch, exactly as in Stagecoach; there is no loader process to wait
 for. The loss is summed without reading it back, so nothing stops between steps.
 """

@@ -6,11 +6,11 @@
 
 Prints one line, a JSON object: the median seconds of a timed step as rank 0 sees it, the pictures a second that follow
 from it, and the loss of the last step. The second form trains nothing. It writes the table of a schedule with several
-stages a rank: a line a rank, actions between commas, as parallel/schedule/text.h describes.
+stages per rank: one line per rank, actions between commas, as parallel/schedule/text.h describes.
 
-schedule  gpipe             ScheduleGPipe: a stage a rank
-          1f1b              Schedule1F1B: a stage a rank
-          interleaved1f1b   ScheduleInterleaved1F1B: --chunks stages a rank; stage s is on rank s % ranks
+schedule  gpipe             ScheduleGPipe: one stage per rank
+          1f1b              Schedule1F1B: one stage per rank
+          interleaved1f1b   ScheduleInterleaved1F1B: --chunks stages per rank; stage s is on rank s % ranks
 
 FOLDER is CIFAR-10 in its binary form, or holds it as cifar-10-batches-bin. `random` makes as much as a few batches. The
 pictures lie in memory as bytes; the first rank gathers and normalises a batch, and that is part of the step. The last
@@ -238,8 +238,8 @@ def parse_flags():
     parser.add_argument("--batch-size", type=positive, default=256)
     parser.add_argument("--microbatches", type=positive, default=8)
     parser.add_argument("--schedule", choices=SCHEDULES, default="gpipe")
-    parser.add_argument("--chunks", type=positive, default=2, help="stages a rank of interleaved1f1b")
-    parser.add_argument("--split", help="layers a stage, as 6,6; default: as even as the number of layers allows")
+    parser.add_argument("--chunks", type=positive, default=2, help="stages per rank of interleaved1f1b")
+    parser.add_argument("--split", help="layers per stage, as 6,6; default: as even as the number of layers allows")
     parser.add_argument("--steps", type=positive, default=30, help="timed steps")
     parser.add_argument("--warmup", type=int, default=5, help="steps before them")
     parser.add_argument("--threads", type=positive, default=1, help="of each process")

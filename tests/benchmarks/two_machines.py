@@ -45,8 +45,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--link", default="0.02,12.5e6")
     parser.add_argument("--programs", default="build/release/bin")
-    wishes = parser.parse_args()
-    programs = (ROOT / wishes.programs).resolve()
+    options = parser.parse_args()
+    programs = (ROOT / options.programs).resolve()
     print("| program | predicted, ms a step | measured, ms | measured / predicted | weights |")
     print("|---|---:|---:|---:|---|")
     with tempfile.TemporaryDirectory() as temporary:
@@ -56,9 +56,9 @@ def main():
         for number, (name, flags) in enumerate(RUNS):
             training = [programs / name, "--data", data, "--epochs", str(EPOCHS), "--split", "3,9", *flags]
             plan, far, near = (folder / f"{what}{number}" for what in ("plan", "far", "near"))
-            run([*training, "--ranks", "2", "--clock", "virtual", "--link", wishes.link, "--explain", "--profile",
+            run([*training, "--ranks", "2", "--clock", "virtual", "--link", options.link, "--explain", "--profile",
                  "--out", plan])
-            run([ROOT / "scripts/two_machines.sh", "2", *training, "--out", far], LINK=wishes.link)
+            run([ROOT / "scripts/two_machines.sh", "2", *training, "--out", far], LINK=options.link)
             run([*training, "--ranks", "2", "--out", near])
             predicted = json.loads((plan / "prediction.json").read_text())["step_seconds"]
             measured = measured_step(far)

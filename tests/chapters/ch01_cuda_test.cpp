@@ -17,7 +17,7 @@ class Ch01Cuda : public ProgramTest {
       GTEST_SKIP() << why_no_cuda();
     }
   }
-  /// Trains on 12 pictures in batches of 5: few enough for the emulation, and the last batch is ragged.
+  /// Trains on 12 images in batches of 5: few enough for the emulation, and the last batch is ragged.
   Outcome train(const std::string& out, std::vector<std::string> more) {
     std::vector<std::string> arguments{"--data", "data", "--batch-size", "5", "--optimizer", "adam", "--out", out};
     arguments.insert(arguments.end(), more.begin(), more.end());

@@ -84,11 +84,11 @@ TEST_F(Ch01Errors, Data) {
   fs::remove(batch);
   expect_error({"--data", "data"}, 3, {"data"});
 
-  fs::create_directories(folder() / "pictures/train/cat");
-  fs::create_directories(folder() / "pictures/test/cat");
-  write_bytes(folder() / "pictures/train/cat/1.png", "\x89PNG\r\n\x1a\n but no picture");
-  write_bytes(folder() / "pictures/test/cat/1.png", "\x89PNG\r\n\x1a\n but no picture");
-  expect_error({"--data", "pictures"}, 3, {"train/cat/1.png"});
+  fs::create_directories(folder() / "images/train/cat");
+  fs::create_directories(folder() / "images/test/cat");
+  write_bytes(folder() / "images/train/cat/1.png", "\x89PNG\r\n\x1a\n but no image");
+  write_bytes(folder() / "images/test/cat/1.png", "\x89PNG\r\n\x1a\n but no image");
+  expect_error({"--data", "images"}, 3, {"train/cat/1.png"});
 }
 
 TEST_F(Ch01Errors, NamesOfFilesGiveATerminalNoOrders) {

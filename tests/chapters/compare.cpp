@@ -35,7 +35,7 @@ void CompareTest::write(const std::string& name, const std::string& text) {
 
 void CompareTest::write_run(const std::string& name, const std::vector<double>& seconds, const Json& settings,
                             const Json& figures) {
-  const Json config{{"program", "ch03_gpipe"}, {"data", "pictures"}, {"batch-size", 64}};
+  const Json config{{"program", "ch03_gpipe"}, {"data", "images"}, {"batch-size", 64}};
   write(name + "/config.json", updated(config, settings).dump(2));
   std::string lines;
   for (std::size_t i = 0; i < seconds.size(); ++i) {

@@ -17,7 +17,7 @@ class CompareTest : public ProgramTest {
  protected:
   Outcome compare(const Texts& arguments);
   void write(const std::string& name, const std::string& text);
-  /// Writes the --out folder of a run on 1,000 pictures whose epochs took so many seconds. `settings` and `figures`,
+  /// Writes the --out folder of a run on 1,000 images whose epochs took so many seconds. `settings` and `figures`,
   /// objects, are added to its config and to each of its epochs.
   void write_run(const std::string& name, const std::vector<double>& seconds, const nlohmann::json& settings = {},
                  const nlohmann::json& figures = {});

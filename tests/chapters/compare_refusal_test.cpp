@@ -17,7 +17,7 @@ TEST_F(CompareRefusal, DifferentWorkIsRefused) {
   write_run("batch", {1, 1}, {{"batch-size", 128}});
   expect_refusal("a", "batch", {"batch-size: expected 64, got 128", "--batch-size"});
   write_run("data", {1, 1}, {{"data", "others"}});
-  expect_refusal("a", "data", {"data: expected pictures, got others", "--data"});
+  expect_refusal("a", "data", {"data: expected images, got others", "--data"});
   write_run("epochs", {1, 1, 1});
   expect_refusal("a", "epochs", {"finished epochs: expected 2, got 3", "--epochs"});
   write_run("smoke", {1, 1}, {{"smoke", true}});
@@ -46,7 +46,7 @@ TEST_F(CompareRefusal, EveryReasonHasItsLineAndOtherRunsTheirSpeedUp) {
 
 TEST_F(CompareRefusal, TheSameWorkIsNotRefused) {
   write_run("a", {1, 1});
-  write_run("near", {1, 1}, {{"data", "./pictures/"}}, {{"images_per_second", 1010}});
+  write_run("near", {1, 1}, {{"data", "./images/"}}, {{"images_per_second", 1010}});
   write_run("ways", {1, 1}, {{"microbatches", 8}, {"schedule", "1f1b"}, {"seed", 7}, {"device", "cuda"}});
   const Outcome outcome = compare({"a", "near", "ways"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -81,20 +81,20 @@ TEST_F(CompareTextLog, VirtualTimesAreNotWallTimes) {
 }
 
 TEST_F(CompareTextLog, SettingsInTheLogAreCompared) {
-  const std::string table = "ch03_gpipe\n  data          my pictures\n  batch-size    64\n  ranks         4\n";
+  const std::string table = "ch03_gpipe\n  data          my images\n  batch-size    64\n  ranks         4\n";
   write("a.log", table + "  schedule      1f1b\n" + kFirst + ", idle 1.0% (ideal 25.0%)\n");
-  write("b.log", "ch03_gpipe\r\n  data          my pictures\r\n  batch-size    128\r\n" + kFirst + "\r\n");
+  write("b.log", "ch03_gpipe\r\n  data          my images\r\n  batch-size    128\r\n" + kFirst + "\r\n");
   expect_refusal("a.log", "b.log", {"batch-size: expected 64, got 128"});
   const Outcome outcome = compare({"a.log"});
   EXPECT_EQ(cell(outcome, "a.log", "program"), "ch03_gpipe");
   EXPECT_EQ(cell(outcome, "a.log", "schedule"), "1f1b");
   EXPECT_EQ(cell(outcome, "a.log", "ideal speed-up"), "3.00");
-  write_run("c", {9}, {{"data", "my pictures"}});
+  write_run("c", {9}, {{"data", "my images"}});
   EXPECT_EQ(compare({"a.log", "c"}).exit_code, 0) << "a log and a folder say the same";
 }
 
 TEST_F(CompareTextLog, DataWithoutANameAreComparedByTheirSize) {
-  write_run("a", {2, 2});  // 1,000 pictures
+  write_run("a", {2, 2});  // 1,000 images
   write("near.log", kFirst + ", 111 img/s\n" + kSecond + ", 505 img/s\n");
   const Outcome near = compare({"a", "near.log"});
   EXPECT_EQ(near.exit_code, 0) << near.err;
@@ -103,7 +103,7 @@ TEST_F(CompareTextLog, DataWithoutANameAreComparedByTheirSize) {
                           "note: near.log compared with a: the batch size is not known"});
   write("far.log", kFirst + ", 130 img/s\n" + kSecond + ", 580 img/s\n");
   expect_refusal("a", "far.log", {"images per epoch: expected 1000, got 11", "the same data"});
-  // 0.02 s may be 0.015 s: this says nothing about the number of pictures.
+  // 0.02 s may be 0.015 s: this says nothing about the number of images.
   write_run("fast", {0.02});
   write("fast.log", "Epoch: 1, Loss: 2, acc: 0, time cost: 0.02s, test acc: 0, 66666 img/s\n");
   const Outcome fast = compare({"fast", "fast.log"});

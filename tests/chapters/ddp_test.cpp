@@ -40,7 +40,7 @@ class Ddp : public PipelineTest {
   }
 };
 
-// One device takes the shards as micro-batches. The last batch has nine pictures: some ranks get two, some one.
+// One device takes the shards as micro-batches. The last batch has nine images: some ranks get two, some one.
 TEST_F(Ddp, EveryModeEqualsOneDeviceByteForByte) {
   make_data(105, 40);
   for (const std::string ranks : {"1", "2", "3", "4", "8"}) {
@@ -76,7 +76,7 @@ TEST_F(Ddp, CompressionTrainsSomethingElse) {
   }
 }
 
-TEST_F(Ddp, BatchNormNeedsPicturesOnEachRank) {
+TEST_F(Ddp, BatchNormNeedsImagesOnEachRank) {
   make_data(13, 4);
   const Flags resnet{"--data", "data", "--model", "resnet18", "--image-size", "8", "--epochs", "1"};
   expect_refused(kDdp, joined(resnet, {"--batch-size", "12"}), {"1 images for 2 ranks", "--sync-batch-norm"});
@@ -98,7 +98,7 @@ TEST_F(Ddp, ReplicasAreEqualAfterEveryStep) {
   }
 }
 
-TEST_F(Ddp, RanksWithoutPicturesTakePart) {
+TEST_F(Ddp, RanksWithoutImagesTakePart) {
   make_data(33, 3);  // a last batch of one
   ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
   for (const std::string& mode : kModes) {
@@ -230,7 +230,7 @@ TEST_F(Ddp, ExplainsTheModes) {
   EXPECT_NE(measured.out.find("with the times that the model takes here"), std::string::npos);
   const Outcome mesh = run(kDdp, {"--smoke", "--explain", "--mesh", "dp=2,pp=2", "--microbatches", "4"});
   ASSERT_EQ(mesh.exit_code, 0) << mesh.err;
-  EXPECT_NE(mesh.out.find("32 pictures in 4 micro-batch(es), 2 stage(s) on 2 rank(s)"), std::string::npos) << mesh.out;
+  EXPECT_NE(mesh.out.find("32 images in 4 micro-batch(es), 2 stage(s) on 2 rank(s)"), std::string::npos) << mesh.out;
 }
 
 TEST_F(Ddp, BadSettingsAreRefused) {

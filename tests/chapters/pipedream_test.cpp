@@ -235,7 +235,7 @@ TEST_F(PipedreamProgram, EndsAnEpochWithAnyReplicas) {
   }
 }
 
-// With few batches an epoch they are all let in at once, and the stop comes behind the last of them.
+// With few batches per epoch all may begin at once, and the stop comes after the last of them.
 TEST_F(PipedreamProgram, AnInterruptBehindTheLastBatchCanBeResumed) {
   make_data(40, 100);
   const Flags flags{"--data",  "data", "--batch-size", "8",   "--epochs", "4000",        "--out",   "stopped",
@@ -254,11 +254,11 @@ TEST_F(PipedreamProgram, AnInterruptBehindTheLastBatchCanBeResumed) {
 TEST_F(PipedreamProgram, MemoryOfTheTestDoesNotGrowWithIt) {
   // The least of three runs: a message more is alive where a rank had to wait for its core. Each posted receive may
   // hold one more, so they are posted at their use here.
-  const auto peak_with = [&](int pictures) {
-    make_data(32, pictures);
+  const auto peak_with = [&](int images) {
+    make_data(32, images);
     double least = 1e18;
     for (int i = 0; i < 3; ++i) {
-      const std::string out = fmt::format("with-{}-{}", pictures, i);
+      const std::string out = fmt::format("with-{}-{}", images, i);
       EXPECT_EQ(pipedream(out, {"--split", "3,9", "--receives", "at-use"}, "1").exit_code, 0);
       least = std::min(least, metrics(out)[0]["peak_bytes"][0].get<double>());
     }

@@ -54,7 +54,7 @@ TEST_F(PipelinesCuda, PipedreamKeepsVersionsOnAGpu) {
   EXPECT_FALSE(weights("replicas").empty());
 }
 
-// The last batch has four pictures: gradients are reduced by the ranks' second threads, on the GPU that they share.
+// The last batch has four images: gradients are reduced by the ranks' second threads, on the GPU that they share.
 TEST_F(PipelinesCuda, DataParallelEqualsOneGpuByteForByte) {
   train(kCh01, "one", {"--microbatches", "2"});
   train(kCh06, "single", {"--mode", "single"});

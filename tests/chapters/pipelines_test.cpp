@@ -444,7 +444,7 @@ TEST_F(Pipelines, MemoryFollowsTheSchedule) {
   const double gpipe = first_rank("gpipe", {"--schedule", "gpipe"});
   const double one_f_one_b = first_rank("1f1b", {"--schedule", "1f1b"});
   const double recomputed = first_rank("again", {"--schedule", "gpipe", "--recompute"});
-  // A micro-batch of 16 pictures keeps, on the first stage: the pictures, the convolution's output, relu's (in its
+  // A micro-batch of 16 images keeps, on the first stage: the images, the convolution's output, relu's (in its
   // place or beside it), which pixels won, and the pooled output.
   const double kept = 16 * (3 * 32 * 32 + 6 * 28 * 28 + 6 * 14 * 14) * 4.0;
   EXPECT_GT(gpipe - one_f_one_b, 0.95 * (16 - 2) * kept);

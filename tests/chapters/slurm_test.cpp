@@ -26,7 +26,7 @@ class Slurm : public PipelineTest {
     make_data(640, 64);
   }
 
-  /// What the runs shall equal.
+  /// What the runs should equal.
   void train_whole() { ASSERT_EQ(train(kCh03, "whole", {"--ranks", "4"}, "6").exit_code, 0); }
 
   /// Runs a line of shell within a SLURM.

@@ -82,7 +82,7 @@ TEST(AtomicFile, AFolderWithoutPermissionIsRefused) {
   EXPECT_EQ(read_bytes(folder.file("f")), "old");
 }
 
-/// Runs `body` in a child that may write no more than `limit` bytes per file, which stands in for a full disk.
+/// Runs `body` in a child that may write no more than `limit` bytes per file, as on a full disk.
 /// True when the child saw a DataError that names `reason`.
 template <class Body>
 bool fails_with_a_full_disk(rlim_t limit, const std::string& reason, Body&& body) {

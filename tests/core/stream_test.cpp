@@ -60,7 +60,7 @@ TEST_P(Streams, ReachAnEventOnceRecorded) {
   synchronize(copies_);
 }
 
-// Each waits for the other, again and again: what waits in vain would hang here.
+// Each waits for the other, again and again: a wait that nobody ends would hang here.
 TEST_P(Streams, WaitForEachOther) {
   Event forth, back;
   Tensor x = Tensor::full({7}, 1, DType::float64, GetParam());

@@ -31,7 +31,7 @@ RAW = re.compile(
     """,
     re.VERBOSE,
 )
-# Links that Doxygen makes in vain: for classes within a class that are private, and in its alphabetical lists.
+# Links that Doxygen makes to nowhere: for classes within a class that are private, and in its alphabetical lists.
 OWN_PLACES = ("nested-classes", "index_")
 VOID = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}
 # What a page needs to be shown, and where it names it.

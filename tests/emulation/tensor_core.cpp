@@ -10,8 +10,8 @@ struct Held {
 };
 
 float element_of_a(const Held* warp, int row, int depth) {
-  const Held& holder = warp[row % 8 * 4 + depth % 4];
-  return seen_as_tf32(holder.a[row / 8 + depth / 4 * 2]);
+  const Held& thread = warp[row % 8 * 4 + depth % 4];
+  return seen_as_tf32(thread.a[row / 8 + depth / 4 * 2]);
 }
 
 float element_of_b(const Held* warp, int depth, int column) {

@@ -44,9 +44,9 @@ inline void compare_with_good_run(const RunRecord& run) {
     require(!comparison_table(comparison, TableForm::plain).empty(), "the table is empty");
     require(!comparison_table(comparison, TableForm::markdown).empty(), "the table is empty");
     const std::string svg = plot_svg(comparison);
-    require(svg.find("</svg>") != std::string::npos, "the picture is not whole");
+    require(svg.find("</svg>") != std::string::npos, "the figure is not whole");
     for (const char* wrong : {"\"nan\"", "\"-nan\"", "\"inf\"", "\"-inf\""}) {
-      require(svg.find(wrong) == std::string::npos, "the picture has a coordinate that is not finite");
+      require(svg.find(wrong) == std::string::npos, "the figure has a coordinate that is not finite");
     }
   }
 }

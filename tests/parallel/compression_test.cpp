@@ -309,7 +309,7 @@ TEST_P(Compression, PowerSgdGoesOnFromItsMemory) {
   });
 }
 
-// A layer that begins with zeros must not be left out for ever: its Q would be 0.
+// A layer that begins with zeros must not be left out forever: its Q would be 0.
 TEST_P(Compression, PowerSgdSurvivesAGradientOfZeros) {
   const Gradients late = [](int rank, int step) -> NamedTensors {
     const Tensor gradient = outer_product(20, 30, fmt::format("rank {}", rank), DType::float32);

@@ -1,4 +1,4 @@
-// No call waits for ever: a rank that fails, is silent or says something else stops all others, with its name.
+// No call waits forever: a rank that fails, is silent or says something else stops all others, with its name.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -202,7 +202,7 @@ TEST(LayerProfile, MeasuresEveryLayer) {
   const auto model = make_model("convnet");
   const auto profile = profile_layers(*model, {4, 3, 32, 32}, {}, 3);
   ASSERT_EQ(profile.size(), static_cast<std::size_t>(model->size()));
-  EXPECT_EQ(profile[0].backward_input, 0) << "nobody asks for the gradient of the pictures";
+  EXPECT_EQ(profile[0].backward_input, 0) << "nobody asks for the gradient of the images";
   EXPECT_GT(profile[0].backward_weight, 0);
   EXPECT_GT(profile[3].backward_input, 0);
   EXPECT_EQ(profile[0].output_bytes, 4 * 6 * 28 * 28 * 4);

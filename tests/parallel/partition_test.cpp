@@ -125,7 +125,7 @@ TEST(Partition, SeesSmallLayersBesideAHugeOne) {
   expect_as_good_as_brute_force({{0.5, 0, 1e25}, {2, 0, 3e9}, {1, 0, 3e9}}, 3, {0, 1e9});
 }
 
-/// VGG-16 (Simonyan and Zisserman 2015) on pictures of 224 x 224: a convolution goes with the pooling behind it.
+/// VGG-16 (Simonyan and Zisserman 2015) on images of 224 x 224: a convolution goes with the pooling behind it.
 /// A micro-batch of 64 at `rate` operations a second, with twice the work of the forward in the backward.
 std::vector<LayerCost> vgg16(double rate) {
   constexpr double kBatch = 64;
@@ -166,7 +166,7 @@ double sum_of_seconds(const std::vector<LayerCost>& layers) {
                          [](double sum, const LayerCost& layer) { return sum + layer.seconds; });
 }
 
-// Three times 0.1 is a little more than 0.3: rounding shall not make three stages of them.
+// Three times 0.1 is a little more than 0.3: rounding must not make three stages of them.
 TEST(Partition, OnAFreeLinkKeepsEveryRankBusy) {
   const Link none = link_from_text("none");
   for (const std::size_t count : {1, 3, 5, 12, 31}) {

@@ -43,7 +43,7 @@ using test::uneven_model;
 
 const Task kUneven{uneven_model, {6}, 4, 10};
 const Task kUnevenFewSteps{uneven_model, {6}, 4, 3};
-const Task kPictures{test::picture_model, {3, 6, 6}, 4, 3};
+const Task kImages{test::image_model, {3, 6, 6}, 4, 3};
 const Task kConvnet{[] { return make_model("convnet"); }, {3, 32, 32}, 10, 2};
 
 struct Case {
@@ -116,13 +116,13 @@ TEST_P(EverySchedule, EqualsOneDeviceHoweverItCommunicates) {
 }
 
 // Batch norm normalises each micro-batch by itself, here as there, and its statistics move once a micro-batch.
-TEST(Pipeline, EqualsOneDeviceOnPicturesWithBatchNorm) {
-  const Trained wanted = on_one_device(kPictures, 4);
+TEST(Pipeline, EqualsOneDeviceOnImagesWithBatchNorm) {
+  const Trained wanted = on_one_device(kImages, 4);
   for (const char* name : {"naive", "gpipe", "1f1b", "zb-h1", "zb-h2", "zbv", "dualpipev"}) {
     for (const int p : {2, find_schedule(name)->is_v_shaped ? 3 : 4}) {  // the model has 7 layers
       for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
         SCOPED_TRACE(fmt::format("{}, {} ranks", name, p));
-        expect_equal(wanted, in_pipeline(kPictures, make_schedule(name, p, 4), recompute));
+        expect_equal(wanted, in_pipeline(kImages, make_schedule(name, p, 4), recompute));
       }
     }
   }
@@ -180,12 +180,12 @@ TEST(Pipeline, AddsGradientsInTheOrderOfTheMicroBatches) {
     EXPECT_FALSE(notes_on_order(schedule).empty());
     for (const auto recompute : {Stage::Recompute::no, Stage::Recompute::yes}) {
       expect_equal(on_one_device(kUneven, 4), in_pipeline(kUneven, schedule, recompute));
-      expect_equal(on_one_device(kPictures, 4), in_pipeline(kPictures, schedule, recompute));
+      expect_equal(on_one_device(kImages, 4), in_pipeline(kImages, schedule, recompute));
     }
   }
 }
 
-// The sum over micro-batches is that of the whole batch, but for the order of the additions.
+// The sum over micro-batches is that of the whole batch, except for the order of the additions.
 TEST(Pipeline, IsCloseToTheWholeBatchAtOnce) {
   const Model model = uneven_model();
   model->materialize(kSeed);

@@ -216,7 +216,7 @@ TEST(PipelineTime, OfLongMessagesIsThatOfTheSimulation) {
   }
 }
 
-// Micro-batches are dealt to the replicas in turn, which meet in each update; 50 do not divide by 3.
+// Micro-batches go to the replicas round-robin, which average in each update; 50 do not divide by 3.
 TEST(PipelineTime, OfReplicatedStagesIsThatOfTheSimulation) {
   for (const std::vector<int>& replicas : {std::vector{2, 1}, {3, 1}, {2, 2, 1}, {1, 3}}) {
     const auto stages = static_cast<int>(replicas.size());

@@ -43,7 +43,7 @@ Model uneven_model() {
   return model;
 }
 
-Model picture_model() {
+Model image_model() {
   auto model = std::make_shared<Sequential>();
   model->add("conv", std::make_shared<Conv2d>(3, 4, 3, Conv2dSettings{.padding = 1}, Bias::no));
   model->add("bn", std::make_shared<BatchNorm2d>(4));

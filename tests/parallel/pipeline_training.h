@@ -35,7 +35,7 @@ struct Task {
 /// 32 layers of different widths: enough for 8 ranks with 4 chunks.
 Model uneven_model();
 /// Convolutions, batch norm with its statistics, a residual block, pooling.
-Model picture_model();
+Model image_model();
 
 /// The samples of micro-batch i of a step: two each, but one in the last.
 struct Batch {
@@ -61,7 +61,7 @@ struct Trained {
 /// One device that adds up the gradients of its micro-batches.
 Trained on_one_device(const Task& task, int microbatches);
 
-/// The shapes that enter each stage when the layers are dealt evenly.
+/// The shapes that enter each stage when the layers are distributed evenly.
 std::vector<Shape> entering_stages(const Task& task, int stages);
 
 /// What one rank does: its stages, its optimizer, and the same steps. Checks the peaks that the schedule predicts.

@@ -37,12 +37,12 @@ using test::note;
 using test::random_tensor;
 using test::Record;
 
-constexpr std::int64_t kBatch = 13;  // uneven shards on most worlds; the batch after it has five pictures
+constexpr std::int64_t kBatch = 13;  // uneven shards on most worlds; the batch after it has five images
 constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 
-/// A batch of `count` pictures [count, 3, 8, 8] with labels.
-struct Pictures {
-  Pictures(int step, std::int64_t count, Device device)
+/// A batch of `count` images [count, 3, 8, 8] with labels.
+struct Images {
+  Images(int step, std::int64_t count, Device device)
       : images(random_tensor({count, 3, 8, 8}, fmt::format("images {}", step), DType::float32, device)) {
     std::vector<std::int32_t> classes;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -57,7 +57,7 @@ struct Pictures {
 std::int64_t batch_of(int step) { return step == kSteps - 1 ? 5 : kBatch; }
 
 /// Gives the shard's part of the whole batch's mean loss, and adds its gradient: each sample's share is one in `all`.
-double run_backward(Module& model, const Pictures& batch, const Share& share, std::int64_t all) {
+double run_backward(Module& model, const Images& batch, const Share& share, std::int64_t all) {
   const Tensor scores = model.forward(batch.images.narrow(share.first, share.count));
   const Tensor loss = cross_entropy(scores, batch.labels.narrow(share.first, share.count), Reduction::sum);
   backward(loss, Tensor::full({}, 1.0 / static_cast<double>(all), DType::float32, loss.device()));
@@ -95,7 +95,7 @@ Record train_on_one_device(int shards) {
   Record record;
   for (int step = 0; step < kSteps; ++step) {
     const std::int64_t all = batch_of(step);
-    const Pictures batch(step, all, {});
+    const Images batch(step, all, {});
     for (int r = 0; r < shards; ++r) {
       if (const Share share = share_of(all, r, shards); share.count > 0) {
         record.losses[static_cast<std::size_t>(step)] += run_backward(*model, batch, share, all);
@@ -118,7 +118,7 @@ Record train_on_ranks(int world, const BucketCaps& caps) {
       if (share.count > 0) {
         reducer.begin(Reducer::Sync::yes);
         records[static_cast<std::size_t>(rank.index)].losses[static_cast<std::size_t>(step)] =
-            run_backward(*model, Pictures(step, all, rank.device), share, all);
+            run_backward(*model, Images(step, all, rank.device), share, all);
       } else {
         reducer.reduce_accumulated();  // of nothing
       }
@@ -176,7 +176,7 @@ TEST(Reducer, LaunchesFullBucketsInTheirOrder) {
       for (const Bucket& bucket : reducer.buckets()) {
         wanted.push_back(bucket.names.front());
       }
-      run_backward(*model, Pictures(step, 4, rank.device), {0, 4}, 8);
+      run_backward(*model, Images(step, 4, rank.device), {0, 4}, 8);
       reducer.finish();
       EXPECT_EQ(order, wanted);
       for (auto [name, parameter] : model->named_parameters()) {
@@ -192,7 +192,7 @@ TEST(Reducer, MovesAccumulatedGradientsWhenItRebuilds) {
   launch({.ranks = 2}, [](Rank& rank) {
     const auto model = make_layers(rank.device);
     Reducer reducer(model->named_parameters(), rank.comm, {.caps = {2000, 2000}});
-    const Pictures batch(0, 4, rank.device);
+    const Images batch(0, 4, rank.device);
     reducer.begin(Reducer::Sync::no);
     run_backward(*model, batch, {0, 4}, 8);
     EXPECT_FALSE(reducer.is_rebuilt());

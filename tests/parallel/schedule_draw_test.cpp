@@ -111,7 +111,7 @@ TEST(DrawSchedule, ColoursLeaveTheTextAsItIs) {
   EXPECT_EQ(coloured, draw_text(schedule, simulation));
 }
 
-TEST(DrawSchedule, AsAPictureHasARectangleAnAction) {
+TEST(DrawSchedule, AsAFigureHasARectangleAnAction) {
   const Schedule schedule = lower(make_schedule("zb-h1", 3, 4));
   const Simulation simulation = simulate(schedule, Costs::uniform(3, 1, 1, 1));
   const std::string svg = draw_svg(schedule, simulation, "zb-h1", "units");

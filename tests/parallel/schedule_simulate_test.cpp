@@ -17,7 +17,7 @@ namespace {
 
 using test::fails_with;
 
-/// A forward takes 1 a rank, a backward 2, dealt over `v` chunks.
+/// A forward takes 1 per rank, a backward 2, spread over `v` chunks.
 Costs unit_costs(int p, int v) { return Costs::uniform(p * v, 1.0 / v, 1.0 / v, 1.0 / v); }
 
 Simulation simulated(const std::string& name, int p, int m, int v = 1, int group = 0) {

@@ -74,13 +74,13 @@ class TestHub {
     for (std::size_t i = 0; i < sending.moves.size(); ++i) {
       const PointToPointBackend::Move& out = sending.moves[i];
       auto& other = queues[out.peer];
-      if (sending.done[i] || out.way == PointToPointBackend::Move::Way::in || other.empty()) {
+      if (sending.done[i] || out.direction == PointToPointBackend::Move::Direction::in || other.empty()) {
         continue;
       }
       Transfer& receiving = *other.front();
       for (std::size_t j = 0; j < receiving.moves.size(); ++j) {
         PointToPointBackend::Move& in = receiving.moves[j];
-        if (!receiving.done[j] && in.way == PointToPointBackend::Move::Way::in && in.peer == from) {
+        if (!receiving.done[j] && in.direction == PointToPointBackend::Move::Direction::in && in.peer == from) {
           if (in.tensor.bytes() != out.tensor.bytes() || in.tag != out.tag) {
             throw BackendError("test backend: a tensor of another size or tag");
           }
@@ -127,7 +127,7 @@ class TestBackend final : public PointToPointBackend {
 
   /// As with NCCL a direction between two ranks needs to be introduced, before anything moves there.
   std::shared_ptr<Transfer> start(Move message) override {
-    const bool sends = message.way == Move::Way::out;
+    const bool sends = message.direction == Move::Direction::out;
     const int peer = message.peer;
     if (sends && told_.insert(peer).second) {
       introductions_.tell(peer, "hello\nfrom " + group_);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Loops over flat arrays, dealt to the device's threads in chunks of fixed size.
+/// Loops over flat arrays, which the device's threads share in chunks of fixed size.
 
 #include <algorithm>
 #include <cstdint>

@@ -97,7 +97,7 @@ class PaddedImages {
   const T* data() const { return data_; }
   std::int64_t width() const { return stride_ * columns_; }
   std::int64_t plane() const { return plane_; }
-  /// Where a column lies in its row, the border counted.
+  /// The index of a column in its row, the border included.
   std::int64_t column_offset(std::int64_t column) const {
     return stride_ == 1 ? column : column % stride_ * columns_ + column / stride_;
   }

@@ -151,7 +151,7 @@ class NcclBackend final : public PointToPointBackend {
   void introduce_by(Introductions introductions) override { introductions_ = std::move(introductions); }
 
   std::shared_ptr<Transfer> start(Move message) override {
-    return channel_of(message).start(calls_of({message}, message.way == Move::Way::out ? kReceiver : kSender),
+    return channel_of(message).start(calls_of({message}, message.direction == Move::Direction::out ? kReceiver : kSender),
                                      {message.tensor});
   }
 
@@ -219,7 +219,7 @@ class NcclBackend final : public PointToPointBackend {
   static constexpr int kReceiver = 1;
 
   NcclChannel& channel_of(const Move& message) {
-    const bool sends = message.way == Move::Way::out;
+    const bool sends = message.direction == Move::Direction::out;
     auto& channel = messages_[{message.peer, sends}];
     if (channel == nullptr) {
       const int peer = message.peer;
@@ -247,7 +247,7 @@ class NcclBackend final : public PointToPointBackend {
       note(ncclGroupStart());
       for (Move& move : moves) {
         const int other = peer.value_or(move.peer);
-        note(move.way == Move::Way::out
+        note(move.direction == Move::Direction::out
                  ? ncclSend(move.tensor.raw_data(), move.tensor.bytes(), ncclUint8, other, comm, stream)
                  : ncclRecv(move.tensor.raw_mutable_data(), move.tensor.bytes(), ncclUint8, other, comm, stream));
       }

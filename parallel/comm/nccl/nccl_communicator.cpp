@@ -86,23 +86,23 @@ auto NcclCommunicator::begin(const Call& call, const ErrorContext& context) {
   }
 }
 
-NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Way way, const Tensor& tensor, int peer,
+NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer,
                                                   int tag) {
   if (tensor.bytes() == 0) {
     return {tensor};
   }
-  const bool is_receive = way == PointToPointBackend::Move::Way::in;
+  const bool is_receive = direction == PointToPointBackend::Move::Direction::in;
   const auto context = [&] {
     return with_type(doing(is_receive ? "receive" : "send", is_receive ? "from" : "to", peer, tag), type_of(tensor));
   };
-  return {tensor, begin([&] { return backend_->start({way, tensor, peer, tag}); }, context)};
+  return {tensor, begin([&] { return backend_->start({direction, tensor, peer, tag}); }, context)};
 }
 
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
   const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  const auto sent = std::make_shared<Message>(start(PointToPointBackend::Move::Way::out, tensor.detach(), to, tag));
+  const auto sent = std::make_shared<Message>(start(PointToPointBackend::Move::Direction::out, tensor.detach(), to, tag));
   outbox_.push_back(sent);
   const auto wait_completed = [this, sent, event, to, tag, type = type_of(tensor), work = current_work()] {
     const Waiting waiting(clock());
@@ -145,7 +145,7 @@ class NcclCommunicator::Receive {
 NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype, int from, int tag) {
   const auto found = unwanted_.find(from);
   if (found == unwanted_.end()) {
-    return start(PointToPointBackend::Move::Way::in, Tensor::empty(shape, dtype, device()), from, tag);
+    return start(PointToPointBackend::Move::Direction::in, Tensor::empty(shape, dtype, device()), from, tag);
   }
   Message message = std::move(found->second.front());
   found->second.pop_front();
@@ -201,10 +201,10 @@ void NcclCommunicator::exchange(const char* operation, const Tensor& like, Excha
   for (int r = 0; r < size(); ++r) {
     const PeerBuffers& buffer = buffers[static_cast<std::size_t>(r)];
     if (r != rank() && buffer.in.defined() && buffer.in.bytes() > 0) {
-      moves.push_back({PointToPointBackend::Move::Way::in, buffer.in, r});
+      moves.push_back({PointToPointBackend::Move::Direction::in, buffer.in, r});
     }
     if (r != rank() && buffer.out.defined() && buffer.out.bytes() > 0) {
-      moves.push_back({PointToPointBackend::Move::Way::out, buffer.out, r});
+      moves.push_back({PointToPointBackend::Move::Direction::out, buffer.out, r});
     }
   }
   if (moves.empty()) {

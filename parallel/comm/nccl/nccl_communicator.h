@@ -63,7 +63,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   /// Begins a transfer by `call`. Throws CommError when that fails; then the backend's transfers are ended.
   template <class Call>
   auto begin(const Call& call, const ErrorContext& context);
-  Message start(PointToPointBackend::Move::Way way, const Tensor& tensor, int peer, int tag);
+  Message start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer, int tag);
   /// The oldest receive from rank `from` that nobody waits for, or a new one.
   Message post(const Shape& shape, DType dtype, int from, int tag);
   Tensor wait_for(Message& message, const ErrorContext& context);

@@ -19,9 +19,9 @@ void ByteBudget::take(std::size_t bytes) {
   held_ += bytes;
 }
 
-void ByteBudget::give_back(std::size_t bytes) noexcept {
+void ByteBudget::release(std::size_t bytes) noexcept {
   if (shared_ != nullptr) {
-    shared_->give_back(beyond_reserve(held_) - beyond_reserve(held_ - bytes));
+    shared_->release(beyond_reserve(held_) - beyond_reserve(held_ - bytes));
   }
   held_ -= bytes;
 }
@@ -30,13 +30,13 @@ ByteCharge::ByteCharge(std::shared_ptr<ByteBudget> budget, std::size_t bytes) : 
   resize(bytes);
 }
 
-ByteCharge::~ByteCharge() { budget_->give_back(bytes_); }
+ByteCharge::~ByteCharge() { budget_->release(bytes_); }
 
 void ByteCharge::resize(std::size_t bytes) {
   if (bytes > bytes_) {
     budget_->take(bytes - bytes_);
   } else {
-    budget_->give_back(bytes_ - bytes);
+    budget_->release(bytes_ - bytes);
   }
   bytes_ = bytes;
 }

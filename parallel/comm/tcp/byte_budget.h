@@ -20,7 +20,7 @@ class ByteBudget {
 
   /// Throws TcpStoreRefusal beyond the limit; nothing is counted then.
   void take(std::size_t bytes);
-  void give_back(std::size_t bytes) noexcept;
+  void release(std::size_t bytes) noexcept;
 
  private:
   /// What `held` bytes take from the shared budget.
