@@ -241,8 +241,8 @@ void DeferredGradients::run_into(HeldGradients* held) {
   traversal.expect_all(nodes_below(std::move(below)));
   std::size_t done = 0;
   while (done < owed_.size() || traversal.next() != nullptr) {
-    const bool owed_first =
-        traversal.next() == nullptr || (done < owed_.size() && owed_[done].node->sequence() > traversal.next()->sequence());
+    const bool owed_first = traversal.next() == nullptr ||
+                            (done < owed_.size() && owed_[done].node->sequence() > traversal.next()->sequence());
     std::shared_ptr<Node> node;
     if (owed_first) {
       Owed owed = std::exchange(owed_[done++], {});

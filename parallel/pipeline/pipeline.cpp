@@ -144,7 +144,8 @@ void Pipeline::backward(const Action& action) {
 void Pipeline::backward_input(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
-    give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Direction::backward);
+    give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch,
+         Direction::backward);
   });
 }
 

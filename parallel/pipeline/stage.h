@@ -23,8 +23,8 @@ class Stage {
   /// runs forward a second time then (Chen et al., "Training deep nets with sublinear memory cost", 2016).
   Stage(std::shared_ptr<Sequential> layers, Recompute recompute = Recompute::no);
 
-  /// Runs the layers on input `x` and keeps what the backward needs. `wants_gradient`: whether backward should return the
-  /// gradient of x (all stages but the first).
+  /// Runs the layers on input `x` and keeps what the backward needs. `wants_gradient`: whether backward should return
+  /// the gradient of x (all stages but the first).
   Tensor forward(int microbatch, const Tensor& x, bool wants_gradient);
   /// For the last stage, instead: the loss, as the sum over the samples of -log softmax(scores)[label]. `scores` gets
   /// the output.

@@ -151,8 +151,8 @@ class NcclBackend final : public PointToPointBackend {
   void introduce_by(Introductions introductions) override { introductions_ = std::move(introductions); }
 
   std::shared_ptr<Transfer> start(Move message) override {
-    return channel_of(message).start(calls_of({message}, message.direction == Move::Direction::out ? kReceiver : kSender),
-                                     {message.tensor});
+    return channel_of(message).start(
+        calls_of({message}, message.direction == Move::Direction::out ? kReceiver : kSender), {message.tensor});
   }
 
   std::shared_ptr<Transfer> exchange(std::vector<Move> moves) override {

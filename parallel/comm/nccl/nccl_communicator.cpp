@@ -86,8 +86,8 @@ auto NcclCommunicator::begin(const Call& call, const ErrorContext& context) {
   }
 }
 
-NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer,
-                                                  int tag) {
+NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Direction direction, const Tensor& tensor,
+                                                  int peer, int tag) {
   if (tensor.bytes() == 0) {
     return {tensor};
   }
@@ -102,7 +102,8 @@ PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) 
   require_peer("send", to, tag);
   require_here("send", tensor);
   const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
-  const auto sent = std::make_shared<Message>(start(PointToPointBackend::Move::Direction::out, tensor.detach(), to, tag));
+  const auto sent =
+      std::make_shared<Message>(start(PointToPointBackend::Move::Direction::out, tensor.detach(), to, tag));
   outbox_.push_back(sent);
   const auto wait_completed = [this, sent, event, to, tag, type = type_of(tensor), work = current_work()] {
     const Waiting waiting(clock());
