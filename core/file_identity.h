@@ -20,7 +20,7 @@ struct FileIdentity {
 FileIdentity identity_of(const struct stat& status);
 /// Follows links; nothing where there is no such file.
 std::optional<FileIdentity> identity_of(const std::filesystem::path& path);
-/// Of an open file; nothing where the descriptor is not open.
+/// Returns the identity of an open file, or nothing if the descriptor is not open.
 std::optional<FileIdentity> identity_of(int descriptor);
 
 }  // namespace stagecoach

@@ -82,13 +82,15 @@ void* Tensor::raw_mutable_data() {
 
 template <class T>
 const T* Tensor::data() const {
-  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: {} was read as {}", describe(*this), name_of(dtype_of<T>));
+  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: data() expected a tensor of type {}, got {}", name_of(dtype_of<T>),
+                   describe(*this));
   return static_cast<const T*>(raw_data());
 }
 
 template <class T>
 T* Tensor::mutable_data() {
-  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: {} was written as {}", describe(*this), name_of(dtype_of<T>));
+  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: mutable_data() expected a tensor of type {}, got {}",
+                   name_of(dtype_of<T>), describe(*this));
   return static_cast<T*>(raw_mutable_data());
 }
 
@@ -177,7 +179,8 @@ Tensor Tensor::alias(const Shape& shape, std::int64_t offset) const {
 bool Tensor::requires_grad() const { return impl().requires_grad || impl().grad_node != nullptr; }
 
 Tensor& Tensor::set_requires_grad(bool on) {
-  STAGECOACH_CHECK(is_leaf(), "tensor: requires_grad can be set on leaves only; detach() first");
+  STAGECOACH_CHECK(is_leaf(),
+                   "tensor: requires_grad expected a leaf, got the result of an operation; call detach() first");
   STAGECOACH_CHECK(!on || dtype() == DType::float32 || dtype() == DType::float64,
                    "tensor: requires_grad expected a floating type, got {}", describe(*this));
   impl().requires_grad = on;

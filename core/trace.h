@@ -66,7 +66,8 @@ class Trace {
   /// The messages whose two ends are both here: the arrows, and the tracks of the link directions. A message is on its
   /// link from its send until it arrived; it is drawn after the one before it where the two overlap.
   std::string messages_json() const;
-  /// The ends of messages as text, and their way back: so traces of several processes are brought together.
+  /// Writes the message ends as text, and adds those of such a text: this is how the traces of several processes are
+  /// merged.
   std::string message_ends_text() const;
   void add_message_ends(const std::string& text);
 
@@ -82,9 +83,9 @@ class Trace {
 /// Records on a track of its own, in the trace of this thread, if there is one, what went on beside its work.
 void record_beside(const char* name, const char* category, double start, double seconds);
 
-/// Record, in the trace of this thread, if there is one, that a message is sent or used within the span under way.
-/// `number` identifies the message in a group of ranks, of which this one is `rank`; the ranks of a group have
-/// consecutive tracks. `arrival` is the time of its arrival by the thread's clock.
+/// These record in this thread's trace, if it has one, that a message is sent or used within the current span. `number`
+/// identifies the message within a group of ranks, and `rank` is this rank's number in that group; the ranks of a group
+/// have consecutive tracks. `arrival` is when the message arrived, by the thread's clock.
 void record_send(std::uint64_t number, int rank, const std::string& label);
 void record_use(std::uint64_t number, int rank, double arrival);
 

@@ -37,7 +37,7 @@ void BatchMaker::check() const {
                                  settings_.shard, settings_.shards));
   }
   if (settings_.image_size < 0 || settings_.image_size > kMaxImageSize) {
-    throw UsageError(fmt::format("loader: expected an image size of 0 (as stored) or 1 … {} pixels, got {}",
+    throw UsageError(fmt::format("loader: expected an image size of 0 (as stored) or from 1 to {} pixels, got {}",
                                  kMaxImageSize, settings_.image_size));
   }
   if (dataset_.size() == 0) {

@@ -26,7 +26,7 @@ class DeviceLoader {
   double waited() const { return loader_.waited(); }
 
  private:
-  /// A batch on its way, and memory for it on the GPU.
+  /// A batch that is being copied to the GPU, and the GPU memory that it is copied to.
   struct Slot {
     std::optional<Batch> here;  // kept until it has arrived
     Tensor images;

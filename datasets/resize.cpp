@@ -11,7 +11,8 @@ namespace stagecoach {
 
 void resize_image(const std::uint8_t* source, ImageSize from, std::uint8_t* target, ImageSize to) {
   STAGECOACH_CHECK(from.height > 0 && from.width > 0 && to.height > 0 && to.width > 0,
-                   "resize: from {} x {} to {} x {} pixels", from.height, from.width, to.height, to.width);
+                   "resize: expected positive sizes, got {} x {} to {} x {} pixels", from.height, from.width, to.height,
+                   to.width);
   for (std::int64_t c = 0; c < 3; ++c) {
     const int done = stbir_resize_uint8_generic(
         source + c * from.height * from.width, static_cast<int>(from.width), static_cast<int>(from.height), 0,

@@ -34,7 +34,7 @@ void require(bool condition, const std::string& what) {
   }
 }
 
-/// JSON text of a string. Text that is not UTF-8 is an error of the caller.
+/// Returns the string as JSON text. Passing text that is not UTF-8 is the caller's error.
 std::string quoted(const std::string& text) {
   try {
     return Json(text).dump();

@@ -40,7 +40,8 @@ std::shared_ptr<Sequential> Sequential::slice(int begin, int end) const {
 }
 
 const Module::Child& Sequential::at(int index) const {
-  STAGECOACH_CHECK(0 <= index && index < size(), "sequential: layer {} is not one of {}", index, size());
+  STAGECOACH_CHECK(0 <= index && index < size(),
+                   "sequential: expected a layer index of at least 0 and less than {}, got {}", size(), index);
   return children()[static_cast<std::size_t>(index)];
 }
 

@@ -1,9 +1,9 @@
 /// @file
-/// Chapter 1: one device trains the ConvNet.
+/// Chapter 1: one device trains a model, by default a small ConvNet.
 ///
 /// Training is three steps, again and again: forward (what does the model say, and how wrong is it?), backward (how
-/// would each weight change the loss?), and the optimizer's step (move each weight a little against that). Every later
-/// chapter spreads these three over devices; this one is what they are compared with.
+/// does the loss change with each weight?), and the optimizer's step (move each weight a little in the direction that
+/// lowers the loss). Every later chapter spreads these three over devices; this chapter is the baseline.
 
 #include "chapters/01_single_device/explain.h"
 #include "chapters/common/micro_batches.h"
@@ -18,20 +18,22 @@
 namespace stagecoach {
 namespace {
 
-/// One step of training on a batch: images [N, 3, 32, 32] as bytes, labels [N]. The gradients of its micro-batches add
-/// up to that of the whole batch (except for batch norm, which sees one micro-batch at a time). Nothing here waits for
-/// the device, so that a GPU can be given the whole step at once.
+/// One training step on a batch: images [N, 3, H, W] as bytes, labels [N]. With --microbatches the batch is processed
+/// in parts, which takes less memory; the gradients of the parts add up to the gradient of the whole batch (except with
+/// batch norm, which normalizes each part separately). Nothing here waits for the device, so that the whole step can be
+/// recorded and replayed (Replay, below).
 void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatches, Module& model,
                 Optimizer& optimizer, EpochSums& sums) {
-  const double share = 1.0 / static_cast<double>(images.size(0));  // of each image in the batch's mean loss
+  const double share = 1.0 / static_cast<double>(images.size(0));  // the weight of one image in the batch's mean loss
   const std::vector<Tensor> x = micro_batches(images, microbatches);
   const std::vector<Tensor> y = micro_batches(labels, microbatches);
   for (std::size_t i = 0; i < x.size(); ++i) {
     // 1. Forward. Autograd keeps what the backward will need.
-    const Tensor logits = model.forward(normalize(x[i]));             // [n, 10]
+    const Tensor logits = model.forward(normalize(x[i]));             // [n, classes]
     const Tensor loss = cross_entropy(logits, y[i], Reduction::sum);  // []
 
-    // 2. Backward. The sum times 1 / N, not the mean of n: a smaller last micro-batch weighs what it should.
+    // 2. Backward, starting from 1 / N: the loss is summed over the micro-batch and divided by the size of the whole
+    // batch, so that every image counts equally even if the last micro-batch is smaller.
     backward(loss, Tensor::full({}, share, loss.dtype(), loss.device()));
 
     sums.add(loss, logits, y[i]);
@@ -43,7 +45,7 @@ void train_step(const Tensor& images, const Tensor& labels, std::int64_t microba
   optimizer.zero_grad();
 }
 
-/// Counts the test images for which the model's logit of the right class is highest.
+/// Counts the test images that the model classifies correctly.
 void evaluate(Module& model, Epoch& epoch, DeviceLoader& batches) {
   const NoGrad no_grad;  // nothing is kept for a backward
   model.train(false);
@@ -57,20 +59,21 @@ void train(const Settings& settings) {
   const Device device = open_device(settings.world);
   const TrainTest data = open_data(settings);
   if (settings.run.explain) {
-    return explain(settings, data, device);
+    return explain(settings, data, device);  // prints what a step would keep in memory, and does not train
   }
 
   Run run(settings, device);  // prints, measures, saves, and stops on SIGINT (chapters/common/run.h)
-  const auto model = open_model(settings.training, data.train, device);
+  const auto model = open_model(settings.training, data.train, device);  // for the images and classes of the data
   const auto optimizer = open_optimizer(settings.training, model->named_parameters());
   run.restore(*model, *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
   DeviceLoader train_batches(training_loader(settings.training, settings.world, data.train), device);
   DeviceLoader test_batches(test_loader(settings.training, settings.world, data.test), device);
-  Replay replay(device, settings.world.graph && !settings.run.profile);  // one launch per step, where the device can
+  Replay replay(device,
+                settings.world.graph && !settings.run.profile);  // on a GPU: records a step, and launches it whole
 
   for (Epoch& epoch : run.epochs()) {
     for (const Batch& batch : epoch.train(train_batches)) {
-      replay.run({batch.images, batch.labels}, [&](std::span<const Tensor> in) {
+      replay.run({batch.images, batch.labels}, [&](std::span<const Tensor> in) {  // in: the images and labels
         train_step(in[0], in[1], settings.training.microbatches, *model, *optimizer, epoch.train_sums());
       });
     }

@@ -1,9 +1,10 @@
 /// @file
-/// Chapter 2: a model over several ranks, one after the other.
+/// Chapter 2: a model split over several ranks, which work one after the other.
 ///
-/// The layers are divided among the ranks. A batch goes through them from the first rank to the last, and its gradient
-/// comes back the same way. Each rank then needs memory for its own layers only. But while one rank works, all others
-/// wait: this is model parallelism without any speed-up, and the next chapter's reason.
+/// The layers are divided into stages, one for each rank: a thread, or a process under mpirun, with a device of its
+/// own. A batch goes through the stages from the first rank to the last, and its gradient comes back the same way. Each
+/// rank needs memory for its own layers only. But while one rank works, all the others wait: the model can be larger,
+/// but training is no faster. The next chapter addresses this.
 
 #include "chapters/02_naive_model_parallel/toy.h"
 #include "chapters/common/open.h"
@@ -20,14 +21,15 @@
 namespace stagecoach {
 namespace {
 
-enum Tag { kActivations, kGradients };  // what a message is
+enum Tag { kActivations, kGradients };  // of a message: what it contains
+constexpr int kWholeBatch = 0;          // the number of the only micro-batch
 
 /// A rank with the stage that it holds; the stages before and after are on the ranks before and after.
 struct StageWorker {
   Rank& rank;
   const Plan& plan;
   Stage stage;
-  ActionLog log;  // how long forwards, backwards and updates take
+  ActionLog log;  // how long forwards, backwards and updates take, without the time spent waiting for messages
 
   bool is_first() const { return rank.index == 0; }
   bool is_last() const { return rank.index + 1 == rank.world; }
@@ -37,45 +39,47 @@ struct StageWorker {
   }
 };
 
-/// A batch through this rank's stage, forward. The last rank adds its loss and correct predictions to `sums`.
+/// Runs a batch forward through this rank's stage. The last rank adds the loss and the number of correct predictions to
+/// `sums`.
 void forward(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
   const int me = worker.rank.index;
-  const ActionLog::Scope scope(worker.log, {Operation::forward, me, 0});
+  const ActionLog::Scope scope(worker.log, {Operation::forward, me, kWholeBatch});
   Communicator& comm = worker.rank.comm;
 
-  // Images enter at the first rank; the others receive the activations of the rank before them.
+  // Images enter at the first rank, and need no gradient. The others receive the activations of the rank before them.
+  const bool x_needs_grad = !worker.is_first();
   const Tensor x = worker.is_first()
                        ? normalize(batch.images[0])
                        : comm.receive(worker.input_shape(me, batch.global_size), DType::float32, me - 1, kActivations);
   if (worker.is_last()) {
     Tensor logits;
-    const Tensor loss = worker.stage.forward_with_loss(0, x, batch.labels[0], !worker.is_first(), &logits);
+    const Tensor loss = worker.stage.forward_with_loss(kWholeBatch, x, batch.labels[0], x_needs_grad, &logits);
     sums.add(loss, logits, batch.labels[0]);
   } else {
-    const Tensor y = worker.stage.forward(0, x, !worker.is_first());
-    worker.log.note_message(me, y.bytes());
+    const Tensor y = worker.stage.forward(kWholeBatch, x, x_needs_grad);
+    worker.log.note_message(me, y.bytes());  // for the prediction; the gradient that comes back is as large
     comm.send(y, me + 1, kActivations);
   }
 }
 
-/// Its gradient, back.
+/// Sends the gradient of a batch back through this rank's stage.
 void backward(StageWorker& worker, const MicroBatches& batch) {
   const int me = worker.rank.index;
-  const ActionLog::Scope scope(worker.log, {Operation::backward, me, 0});
+  const ActionLog::Scope scope(worker.log, {Operation::backward, me, kWholeBatch});
   Communicator& comm = worker.rank.comm;
 
-  // The loss is the mean over the batch; the last stage has computed the sum.
+  // The loss is the mean over the batch, but the last stage computed the sum: hence 1 / N.
   const double share = 1.0 / static_cast<double>(batch.global_size);
   const Tensor grad = worker.is_last() ? Tensor::full({}, share, DType::float32, comm.device())
                                        : comm.receive(worker.input_shape(me + 1, batch.global_size), DType::float32,
                                                       me + 1, kGradients);
-  const Tensor grad_x = worker.stage.backward(0, grad);
+  const Tensor grad_x = worker.stage.backward(kWholeBatch, grad);
   if (!worker.is_first()) {
     comm.send(grad_x, me - 1, kGradients);
   }
 }
 
-/// Tests the model: forwards alone.
+/// Tests the model, with forwards only.
 void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
   const NoGrad no_grad;  // nothing is kept for a backward
   worker.stage.layers().train(false);
@@ -88,11 +92,12 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
 /// What each rank does. Which layers it holds is in the plan.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
-  const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);
+  const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);  // makes only its own
   const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
-  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });  // shown in trace.json
+  // The predicted timeline of one step, shown in trace.json beside the measured one.
+  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
@@ -101,9 +106,9 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
     for (const MicroBatches& batch : epoch.train(train_batches)) {  // one micro-batch each: the whole batch
       forward(worker, batch, epoch.train_sums());
       backward(worker, batch);
-      update(worker.log, *optimizer);  // each rank its own layers
+      update(worker.log, *optimizer);  // the optimizer's step and zero_grad, for this rank's layers
     }
-    // What the epoch should have taken with these times; for metrics.jsonl.
+    // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
     epoch.set_prediction(predict(plan, worker.log.mean_costs(), train_batches.batches()));
     evaluate(worker, epoch, test_batches);
   }
@@ -114,8 +119,9 @@ void train(const Settings& settings) {
     if (!settings.run.out.empty() || !settings.run.resume.empty() || settings.run.explain ||
         settings.world.ranks != 2) {
       throw UsageError(
-          "--model toy makes one step on two ranks, and prints it; it takes no --out, --resume, --explain, and no "
-          "--ranks but 2");
+          "--model toy runs and prints one step on two ranks; it cannot be combined with --out, --resume, --explain, "
+          "or "
+          "with --ranks other than 2");
     }
     return show_toy(settings);
   }
@@ -124,7 +130,8 @@ void train(const Settings& settings) {
   if (settings.run.explain) {
     return explain(settings, plan);
   }
-  show_toy(settings);  // one step of a model that is small enough to print
+  show_toy(settings);  // first, one step of a model that is small enough to print, always on two ranks
+  // Runs train_rank once per rank.
   launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 

@@ -2,9 +2,13 @@
 /// Chapter 3: GPipe. A batch is split into micro-batches, which follow each other through the ranks.
 ///
 /// While the second rank works on the first micro-batch, the first rank works on the second. First all micro-batches go
-/// forward, then all go backward; then each rank updates its layers. The program has this order twice: written out by
-/// hand, as sends and receives in two loops, and as a table of actions that one executor runs. Both train the same
-/// bytes, and from here on the chapters use the table.
+/// forward, then all go backward; then each rank updates its layers. Ranks still wait at the start and at the end of a
+/// step (the bubble), for a smaller share of it with more micro-batches. In exchange each rank keeps the activations of
+/// all micro-batches until their backwards.
+///
+/// The program has this order twice: written out by hand, as sends and receives in two loops, and as a table of actions
+/// that an executor runs (run_step in chapters/common/pipeline_steps.h). Both give bit-identical weights, and the later
+/// chapters run tables.
 
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
@@ -17,24 +21,26 @@
 namespace stagecoach {
 namespace {
 
-/// The order by hand: what rank `comm.rank()` does with a batch in its micro-batches.
+/// One step, written by hand: what this rank does with the micro-batches of a batch.
 void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, Communicator& comm,
                       EpochSums& sums) {
   const int me = comm.rank();
   const bool first = me == 0;
   const bool last = me + 1 == comm.size();
+  const bool x_needs_grad = !first;  // images need no gradient
   const int m = static_cast<int>(batch.sizes.size());
   Stage& stage = pipeline.stage(me);
   std::vector<PendingSend> sends;
 
-  // The input of stage `number` for micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
-  const auto shape = [&](int number, int i) {
-    return plan.shapes[static_cast<std::size_t>(number)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
+  // What enters a stage for micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
+  const auto shape = [&](int entered, int i) {
+    return plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
   };
+  // Each message has a tag of its own, so that none is mistaken for another.
   const auto forward_tag = [](int i) { return 2 * i; };
   const auto backward_tag = [](int i) { return 2 * i + 1; };
 
-  // All forwards. A send does not wait: the next micro-batch begins while this one is on its way.
+  // All forwards. A send does not wait: the next micro-batch starts while the output of this one is still being sent.
   for (int i = 0; i < m; ++i) {
     const ActionLog::Scope scope(pipeline.log(), {Operation::forward, me, i});
     const auto number = static_cast<std::size_t>(i);
@@ -42,17 +48,17 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
         first ? normalize(batch.images[number]) : comm.receive(shape(me, i), DType::float32, me - 1, forward_tag(i));
     if (last) {
       Tensor logits;
-      const Tensor loss = stage.forward_with_loss(i, x, batch.labels[number], !first, &logits);
+      const Tensor loss = stage.forward_with_loss(i, x, batch.labels[number], x_needs_grad, &logits);
       sums.add(loss, logits, batch.labels[number]);
     } else {
-      const Tensor y = stage.forward(i, x, !first);
-      pipeline.log().note_message(me, y.bytes());
+      const Tensor y = stage.forward(i, x, x_needs_grad);
+      pipeline.log().note_message(me, y.bytes());  // for the prediction
       sends.push_back(comm.send_async(y, me + 1, forward_tag(i)));
     }
   }
 
-  // All backwards, in the same order, so that gradients add up as on one device. Each image has its share of the whole
-  // batch's mean loss, not of its micro-batch's.
+  // All backwards, in the order of the forwards: floating-point sums depend on the order, and this is the order of one
+  // device. As in chapter 1, each image weighs 1 / N in the loss, where N is the size of the whole batch.
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
   for (int i = 0; i < m; ++i) {
     const ActionLog::Scope scope(pipeline.log(), {Operation::backward, me, i});
@@ -86,11 +92,11 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       if (is_by_hand(settings.pipeline)) {
         run_step_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
       } else {
-        run_step(pipeline, plan, batch, epoch.train_sums());  // the same from the table that --explain prints
+        run_step(pipeline, plan, batch, epoch.train_sums());  // the same order, from the table that --explain prints
       }
       update(pipeline.log(), *optimizer);  // each rank its own layers
     }
-    // What the epoch should have taken with these times; for metrics.jsonl.
+    // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
     epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
     evaluate(pipeline, plan, epoch, test_batches);
   }

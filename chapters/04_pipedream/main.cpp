@@ -1,13 +1,12 @@
 /// @file
 /// Chapter 4: 1F1B, and PipeDream, which takes the flush out of it.
 ///
-/// GPipe runs all forwards before the first backward. 1F1B runs a backward as soon as it can, then a forward, and so
-/// on in turn: `run_batch_by_hand`. Like GPipe it drains, or flushes, the pipeline before each update.
-/// `train_without_flush` does not: batches follow each other, and each stage updates its weights as soon as it has a
-/// gradient. Then a micro-batch meets one version of a stage's weights on its way forward, and there is a newer one
-/// when it comes back. A backward through other weights than those of its forward is no gradient. So a stage keeps old
-/// versions, and
-/// --versions says which one a forward takes.
+/// GPipe runs all forwards before the first backward. 1F1B runs a backward as soon as it can, and then alternates
+/// forwards and backwards: `run_batch_by_hand` (--versions flush --schedule by-hand). Like GPipe it drains, or flushes,
+/// the pipeline before each update. `train_without_flush`, the default, does not: batches follow each other, and each
+/// stage updates its weights as soon as it has a gradient. By the time a micro-batch comes back, a stage may have newer
+/// weights than those that its forward used. A backward through other weights does not compute a gradient. So each
+/// stage keeps old versions of its weights, and --versions says which one a forward uses.
 
 #include <algorithm>
 #include <optional>
@@ -29,7 +28,8 @@
 namespace stagecoach {
 namespace {
 
-/// 1F1B by hand: what rank r of p does with a batch in its micro-batches. Stage r is on rank r.
+/// 1F1B by hand: what rank r of p does with one batch, split into micro-batches. Stage r is on rank r. Tags: even for
+/// activations, odd for gradients.
 void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
   Communicator& comm = worker.rank.comm;
   const int r = comm.rank();
@@ -38,9 +38,9 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
   Stage& stage = worker.pipeline.stage(r);
   std::vector<PendingSend> sends;
 
-  // What enters stage `number` with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
-  const auto shape = [&](int number, int i) {
-    return worker.plan.shapes[static_cast<std::size_t>(number)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
+  // What enters a stage with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
+  const auto shape = [&](int entered, int i) {
+    return worker.plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
   };
   const auto forward = [&](int i) {
     const ActionLog::Scope scope(worker.pipeline.log(), {Operation::forward, r, i});
@@ -52,10 +52,11 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
       sums.add(loss, logits, batch.labels[number]);
     } else {
       const Tensor y = stage.forward(i, x, r > 0);
-      worker.pipeline.log().note_message(r, y.bytes());
+      worker.pipeline.log().note_message(r, y.bytes());  // for the prediction
       sends.push_back(comm.send_async(y, r + 1, 2 * i));
     }
   };
+  // 1 / N: losses are summed per micro-batch, and the batch's loss is the mean of all N.
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
   const auto backward = [&](int i) {
     const ActionLog::Scope scope(worker.pipeline.log(), {Operation::backward, r, i});
@@ -91,20 +92,20 @@ void train_by_hand(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) 
   }
 }
 
-/// Without the flush: all batches that are left of the epoch follow each other, as their table of actions says.
+/// Without the flush: the epoch's remaining batches run back to back, in the order of one table of actions.
 void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
   const StreamPlan& plan = worker.plan;
   Pipeline& pipeline = worker.pipeline;
   epoch.start_training(loader);
   const std::vector<std::int64_t> sizes = plan.sizes(images, epoch.steps_done());
   if (sizes.empty()) {
-    return epoch.finish_training();  // of a run that was stopped after the last batch
+    return epoch.finish_training();  // none left: this run resumed from a stop after the epoch's last batch
   }
   const Schedule schedule = plan.schedule_for(sizes.size());
   const auto& actions = schedule.ranks[static_cast<std::size_t>(worker.rank.index)];
   const NamedTensors parameters = worker.layers->named_parameters();
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
-  DrainControl drain(schedule, epoch);
+  DrainControl drain(schedule, epoch);  // after a request to stop: which batches still run
   MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.batch());
   const auto see_logits = [&](int i, const Tensor& loss, const Tensor& logits) {
     epoch.train_sums().add(loss, logits, microbatches.labels(i));
@@ -113,9 +114,9 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   pipeline.begin(schedule, microbatches.data(sizes), {.see_logits = see_logits});
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
-    const auto [first, end] = drain.admitted(action);  // batches, counted in the epoch
+    const auto [first, end] = drain.admitted(action);  // the batches that it serves, numbered within the epoch
     if (first == end) {
-      continue;  // a stop was asked for: what is left of the batches before it drains the pipeline
+      continue;  // a stop was requested: later batches are skipped, the earlier ones drain
     }
     if (action.operation == Operation::reduce_grad) {
       const ActionLog::Scope scope(pipeline.log(), action);
@@ -123,17 +124,17 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
     } else if (action.operation == Operation::update) {
       {
         const ActionLog::Scope scope(pipeline.log(), action);
-        weights.choose(i);  // a new version; the old one stays beside it if a backward still needs it
+        weights.choose(i);  // makes the next version; keeps the old one while a backward still needs it
         update(worker, epoch, first);
       }
       for (std::int64_t batch = first; batch < end; ++batch) {
         epoch.add_step(std::min(plan.batch_size, images - batch * plan.batch_size));
       }
     } else {
-      weights.choose(i);         // of a forward as --versions says, of a backward that of its forward
+      weights.choose(i);         // a forward uses the version of --versions, a backward that of its forward
       pipeline.perform(action);  // computes, sends, or posts a receive
     }
-    weights.free_unneeded(i);
+    weights.free_unneeded(i);  // versions that no later action uses
   }
   pipeline.finish();
   drain.finish();
@@ -141,11 +142,11 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   epoch.finish_training();
 }
 
-/// What each rank does.
+/// Trains the stage of this rank.
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
   std::optional<UncheckedVersions> unchecked;
   if (!settings.pipeline.version_check) {
-    unchecked.emplace();
+    unchecked.emplace();  // autograd no longer refuses a backward whose weights have changed
   }
   Run run(settings, rank.comm,
           {.layers = plan.layers,
@@ -154,8 +155,8 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
            .loss_rank = plan.last_rank(),
            .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});
   StageWorker worker = open_stage_worker(settings, plan, data.train, rank);
-  run.restore(*worker.layers, *worker.optimizer);
-  run.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });
+  run.restore(*worker.layers, *worker.optimizer);  // with --resume from a checkpoint; saved after each epoch
+  run.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });  // shown in trace.json
   MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
@@ -166,7 +167,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
     } else {
       train_without_flush(worker, epoch, train_batches, data.train.size());
     }
-    agree_with_replicas(worker);
+    agree_with_replicas(worker);  // checks their weights; shares batch norm's statistics
     epoch.set_prediction(predict_epoch(plan, worker.pipeline.log()));
     evaluate(worker, epoch, test_batches, data.test.size());
   }
@@ -178,7 +179,7 @@ void train(const Settings& settings) {
   if (settings.run.explain) {
     return explain_stream(settings, plan);
   }
-  introduce(settings, plan);
+  introduce(settings, plan);  // prints what --versions and --ledger call for
   const Settings chosen = with_stages_of(plan, settings);
   launch(plan.world, [&](Rank& rank) { train_rank(chosen, plan, data, rank); });
 }

@@ -1,11 +1,12 @@
 /// @file
 /// Chapter 5: 1F1B and its interleaved form.
 ///
-/// GPipe keeps the activations of all micro-batches, as no backward begins before the last forward. 1F1B runs a
-/// backward as soon as it can, and so keeps few. Interleaved, a rank holds several thin stages, its chunks, instead of
-/// one thick one: the pipeline fills and drains faster, and ranks are idle for less time. All are orders of the same
-/// actions, so this program differs from chapter 3's table in one place: the schedule. `interleaved_action` below is
-/// that of the interleaved form, written out; the others come from the library.
+/// GPipe keeps the activations of all micro-batches, as no backward begins before the last forward. 1F1B (chapter 4)
+/// runs a backward as soon as it can, and so keeps few. Interleaved, a rank holds several thin stages, its chunks,
+/// instead of one thick one: the pipeline fills and drains faster, and ranks are idle for less time. All three are
+/// tables of the same kinds of action, so this program differs from chapter 3's in one place: the schedule.
+/// `interleaved_action` below derives the interleaved one, action by action, and is checked against the library's; the
+/// other schedules come from the library alone.
 
 #include <algorithm>
 #include <string>
@@ -25,39 +26,41 @@ namespace {
 
 /// The interleaved order: the action at `position`, from 0 to 2 m v - 1, in the list of rank `rank`. There are p ranks
 /// with v chunks each, and m micro-batches in groups of n, where the last group may be smaller. With v = 1 it is 1F1B.
+/// Chunk c of a rank is stage c p + rank.
 Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
   const auto [p, m, v, n] = sizes;
 
-  // Forwards to warm up, then one forward and one backward in turn, then the backwards that are left. The warm-up is as
-  // long as it takes until the first gradient is back: all but the last chunk of a group, and the way to the last rank
-  // and back.
-  const int total = m * v;  // forwards of a rank, and backwards
+  // Forwards to warm up, then one forward and one backward in turn, then the remaining backwards. The warm-up lasts
+  // until the first gradient is back: a whole group through every chunk but the last, (v - 1) n forwards, and the way
+  // to the last rank and back. Plain 1F1B (v = 1) counts the way there only, and then waits: more forwards would cost
+  // memory and gain no time.
+  const int total = m * v;  // forwards of a rank, and as many backwards
   const int warm_up = std::min(v == 1 ? p - rank - 1 : (v - 1) * n + 2 * (p - rank - 1), total);
-  const int in_turn = position - warm_up;
-  const bool is_forward = position < warm_up || (position < 2 * total - warm_up && in_turn % 2 == 0);
+  const int steady = position - warm_up;
+  const bool is_forward = position < warm_up || (position < 2 * total - warm_up && steady % 2 == 0);
   int k = position;  // the number of this forward, or of this backward
   if (position >= 2 * total - warm_up) {
     k = position - total;
   } else if (position >= warm_up) {
-    k = is_forward ? warm_up + in_turn / 2 : in_turn / 2;
+    k = is_forward ? warm_up + steady / 2 : steady / 2;
   }
 
   // A group of micro-batches goes through chunk 0, then through chunk 1, and so on; then the next group.
   const int group = k / (n * v);
-  const int first = group * n;  // micro-batch of the group
+  const int first = group * n;  // the group's first micro-batch
   const int size = std::min(n, m - first);
   const int in_group = k - first * v;
   const int microbatch = first + in_group % size;
   const int chunk = in_group / size;
 
-  // Chunk c of the rank is stage c p + rank. Backwards take the chunks from the last to the first.
+  // Backwards take the chunks from the last to the first.
   return is_forward ? Action{Operation::forward, chunk * p + rank, microbatch}
                     : Action{Operation::backward, (v - 1 - chunk) * p + rank, microbatch};
 }
 
 /// The table that interleaved_action makes. It is the same as `library`, or this throws Error.
 Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library) {
-  Schedule table = library;  // the placement of the stages; the actions follow
+  Schedule table = library;  // for its placement of the stages; the loop replaces its actions
   for (std::size_t rank = 0; rank < table.ranks.size(); ++rank) {
     for (std::size_t position = 0; position < table.ranks[rank].size(); ++position) {
       const Action action = interleaved_action(sizes, static_cast<int>(rank), static_cast<int>(position));
@@ -74,7 +77,7 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
-  const auto stages = open_stages(settings.training, plan, data.train, rank);  // several where there are chunks
+  const auto stages = open_stages(settings.training, plan, data.train, rank);  // more than one if the rank holds chunks
   const auto layers = joined(stages);                                          // as one module, for the optimizer
   const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
@@ -89,7 +92,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       run_step(pipeline, plan, batch, epoch.train_sums());  // forwards and backwards, as the table says
       update(pipeline.log(), *optimizer);                   // each rank its own layers
     }
-    // What the epoch should have taken with these times; for metrics.jsonl.
+    // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
     epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
     evaluate(pipeline, plan, epoch, test_batches);
   }
@@ -104,6 +107,7 @@ void train(const Settings& settings) {
                               .microbatches = static_cast<int>(settings.training.microbatches),
                               .chunks = settings.pipeline.chunks,
                               .group = settings.pipeline.group == 0 ? p : settings.pipeline.group};
+    // The plan's table has sends and receives too: take the computations, and lower them again.
     plan.schedule = lower_for(settings.pipeline, interleaved_by_hand(sizes, computations_of(plan.schedule)));
   }
   if (settings.run.explain) {

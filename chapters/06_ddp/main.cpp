@@ -1,12 +1,12 @@
 /// @file
 /// Chapter 6: data parallel training. Every rank has the whole model, and trains it on its shard of each batch.
 ///
-/// The gradients of all ranks must be summed before the optimizer's step, or the models would drift apart. When they
-/// are summed, and in what pieces, makes the difference: all at once after the backward, so that the ranks wait for the
-/// whole message; one parameter after the other, as soon as the backward has its gradient; or in buckets of many
-/// parameters, which pay a link's latency less often. These three strategies follow, each as what a rank does with one
-/// batch (`Replica` has what they share). Two older ones, in which one rank owns the weights, are in
-/// parameter_server.cpp and data_parallel.cpp; pipelines on shared batches are in pipelines.cpp.
+/// The gradients of all ranks must be summed before the optimizer's step, or the models would drift apart. Strategies
+/// differ in when they sum, and in what pieces: everything at once after the backward, while every rank waits for the
+/// whole message; one parameter at a time, as soon as the backward has its gradient; or in buckets of many parameters,
+/// which pay a link's latency less often. These three follow, each as what a rank does with one batch (`Replica`, a
+/// `Strategy`, has what they share). Two older ones, in which one rank owns the weights, are in parameter_server.cpp
+/// and data_parallel.cpp; replicated pipelines, each on its shard of a batch, are in pipelines.cpp.
 
 #include "chapters/06_ddp/explain.h"
 #include "chapters/06_ddp/replica.h"
@@ -27,6 +27,7 @@ class SingleAllReduce final : public Replica {
   using Replica::Replica;
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
+    // It calls a function before each micro-batch's backward: is it the last one, and its loss. Nothing to do here.
     forward_backward(batch, sums, [](bool, const Tensor&) {});
 
     // A sum, not a mean: each image's loss already counts 1 / N, where N is the size of the whole batch.
@@ -38,17 +39,17 @@ class SingleAllReduce final : public Replica {
   }
 };
 
-/// 2. One all-reduce per parameter. Autograd calls a hook when it has a parameter's gradient; a second thread of the
-/// rank sums it over the ranks while the backward goes on.
+/// 2. One all-reduce per parameter. Autograd calls a hook each time it has added to a parameter's gradient. In the last
+/// backward of a step a second thread of the rank then sums it over the ranks, while the backward goes on.
 class AllReducePerParameter final : public Replica {
  public:
   explicit AllReducePerParameter(const Context& context) : Replica(context), comm_thread_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
         if (last_) {
-          times_.gradient_came(i);
+          times_.gradient_came(i);  // for the prediction and the trace
           pending_.push_back(comm_thread_.run(
-              "all_reduce", [sum = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(sum); }));
+              "all_reduce", [gradient = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(gradient); }));
         }
       });
     }
@@ -67,13 +68,13 @@ class AllReducePerParameter final : public Replica {
   }
 
  private:
-  bool last_ = false;  // in the step's last backward, whose gradients are complete
+  bool last_ = false;  // true during the step's last backward: only then are the gradients complete
   std::vector<CommThread::Pending> pending_;
   CommThread comm_thread_;
 };
 
-/// 3. One all-reduce per bucket of gradients that become ready one after the other, as in DistributedDataParallel. The
-/// reducer registers the hooks, and starts a bucket's all-reduce when it has all its gradients
+/// 3. One all-reduce per bucket of gradients that become ready close together, as in PyTorch's DistributedDataParallel.
+/// The reducer registers the hooks, and starts a bucket's all-reduce when the bucket is complete
 /// (parallel/data_parallel/reducer.h).
 class BucketedAllReduce final : public Replica {
  public:
@@ -81,14 +82,16 @@ class BucketedAllReduce final : public Replica {
       : Replica(context),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(parameters_, rank_.comm,
-                 {.caps = settings_.data_parallel.caps(),
+                 {.caps = settings_.data_parallel.caps(),  // sizes of the buckets
                   .find_unused = settings_.data_parallel.find_unused,
                   .reduce = compression_.reduce}) {}
 
+  // What compression left out so far: added to the next gradients, and saved in checkpoints.
   CompressionMemory* memory() override { return compression_.memory.get(); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     forward_backward(batch, sums, [this](bool last, const Tensor& loss) {
+      // No sums before the last backward, as under no_sync(); the loss's graph shows which parameters are unused.
       reducer_.begin(last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
     });
 
@@ -106,7 +109,7 @@ class BucketedAllReduce final : public Replica {
 };
 
 std::unique_ptr<Strategy> make_strategy(const Context& context) {
-  if (context.topology.pipeline) {
+  if (context.topology.pipeline) {  // --mesh with pipelines: they sum in buckets
     return make_pipelines(context);
   }
   switch (*context.settings.data_parallel.mode) {
@@ -119,12 +122,12 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
     case DataParallelMode::central:
       return make_parameter_server(context);
     case DataParallelMode::replicate:
-      return make_data_parallel(context);
+      return make_data_parallel(context);  // as PyTorch's older DataParallel
   }
   throw Error("--mode has a value without a strategy");
 }
 
-/// What each rank does.
+/// Trains this rank's replica, or its part in another strategy.
 void train_rank(const Settings& settings, const Topology& topology, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, role_of(settings, topology, rank.index));
   if (topology.pipeline) {
@@ -133,9 +136,9 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   const auto strategy = make_strategy({settings, topology, data, rank});
   // With --resume from a checkpoint; saved after each epoch.
   run.restore(strategy->model(), strategy->optimizer(), strategy->memory());
-  strategy->broadcast_weights();                               // all replicas start with those of rank 0
-  run.predict_by([&] { return strategy->predicted_step(); });  // shown in trace.json
-  MicroBatchLoader train_batches = strategy->loader(LoaderFor::training);
+  strategy->broadcast_weights();                                           // all replicas start with those of rank 0
+  run.predict_by([&] { return strategy->predicted_step(); });              // shown in trace.json
+  MicroBatchLoader train_batches = strategy->loader(LoaderFor::training);  // this rank's shard of each batch
   MicroBatchLoader test_batches = strategy->loader(LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {

@@ -20,7 +20,7 @@ void print_line(const std::string& line);
 /// Prints the settings, the stages (see stages_text) if there are some, and what the ranks compute on.
 void print_header(const Settings& settings, Communicator& comm, const std::string& stages);
 
-/// A bar on standard error, if that is a terminal.
+/// A progress bar on standard error; it is shown only if that is a terminal.
 class ProgressBar {
  public:
   /// Without `is_shown` it prints nothing.

@@ -24,7 +24,7 @@ class EpochMeter {
   /// Goes on from a checkpoint. Rank 0 and rank `loss_rank` go on with the sums over all ranks.
   void resume(const Progress& saved, int loss_rank);
   void start_epoch();
-  /// Time and waits count from here to the next add_time().
+  /// Time and waits are counted from here until the next add_time().
   void start_clock();
   void add_time();
   /// A wait for data of so many seconds, where it counts: a virtual clock does not advance meanwhile.

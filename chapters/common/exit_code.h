@@ -7,10 +7,10 @@
 
 namespace stagecoach {
 
-/// Runs `body`, whose value is the exit code, and sees that standard output was written. What it throws is reported
-/// with the program's name in front: UsageError gives 2, DataError 3, any other std::exception 4. A limit on the size
-/// of files (`ulimit -f`) acts as a full disk: a DataError of who writes, and no signal. Memory that runs out anywhere
-/// gives one line and 4.
+/// Runs `body`, which returns the exit code, and checks that standard output was written. An exception is reported with
+/// the program's name in front, and determines the exit code: 2 for UsageError, 3 for DataError, 4 for any other
+/// std::exception. A limit on file size (`ulimit -f`) acts like a full disk: the writer throws DataError, and no signal
+/// is raised. Running out of memory anywhere prints one line and returns 4.
 int with_exit_code(const std::string& program, const std::function<int()>& body);
 
 }  // namespace stagecoach

@@ -98,7 +98,7 @@ FlagValue word(std::string Part::*member, const std::vector<std::string>& words)
       [=](const std::string& text) { return words[index_in(words, text)]; });
 }
 
-/// Text with a syntax of its own.
+/// Returns the value of a flag whose text is parsed by `read`.
 template <class Part, auto read>
 FlagValue parsed(Parsed<read> Part::*member) {
   return value_of(

@@ -16,7 +16,7 @@ StepData data_of(const MicroBatches& batch) {
           .of = batch.global_size};
 }
 
-/// The plan's schedule without the micro-batches that the batch does not have.
+/// Returns the plan's schedule without the micro-batches that the batch does not have.
 Schedule schedule_for(const Plan& plan, const MicroBatches& batch) {
   return with_fewer_microbatches(plan.schedule, static_cast<int>(batch.sizes.size()));
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The names of what a run leaves in its --out folder.
+/// The names of the files and folders that a run writes to its --out folder.
 
 namespace stagecoach::run_files {
 

@@ -29,7 +29,7 @@ class StepTrace {
 
   /// At the end of the recording `predict` is called; what it returns is shown beside it.
   void predict_by(Predict predict) { predict_ = std::move(predict); }
-  /// Ends the recording after the last step that it is for.
+  /// Counts a step, and ends the recording after the last step that it is for.
   void add_step();
   /// Ends the recording, and writes and prints what it has; does nothing when that is done. All ranks call it.
   void finish(RunFolder& folder);

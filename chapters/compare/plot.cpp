@@ -13,7 +13,7 @@
 namespace stagecoach {
 namespace {
 
-// In pixels.
+// Lengths in pixels.
 constexpr double kMargin = 20;
 constexpr double kWidth = 980;
 constexpr double kRow = 32;

@@ -116,7 +116,8 @@ class GraphTraversal {
     }
     for (std::size_t i = 0; i < needs_input_grad.size(); ++i) {
       if (needs_input_grad[i]) {
-        STAGECOACH_CHECK(gradients[i].defined(), "backward of {}: no gradient for input {}", node.name(), i);
+        STAGECOACH_CHECK(gradients[i].defined(), "backward of {}: expected a gradient for input {}, got none",
+                         node.name(), i);
         hand_on(std::exchange(gradients[i], {}), node.edges()[i]);
       }
     }

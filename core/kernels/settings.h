@@ -32,7 +32,7 @@ struct AdamSettings {
   double weight_decay = 0;
 };
 
-/// Mean and standard deviation a channel, of pixels scaled to 0 … 1.
+/// Mean and standard deviation per channel, of pixels scaled to the range 0 … 1.
 struct Normalization {
   std::array<float, 3> mean{0.5F, 0.5F, 0.5F};
   std::array<float, 3> deviation{0.5F, 0.5F, 0.5F};

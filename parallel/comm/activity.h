@@ -6,7 +6,7 @@
 
 namespace stagecoach {
 
-/// Until the end of the scope this thread works on a stage and a micro-batch.
+/// Marks this thread as working on a stage and a micro-batch until the end of the scope.
 class Activity {
  public:
   static constexpr int kNone = -1;

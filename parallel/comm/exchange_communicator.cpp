@@ -87,7 +87,7 @@ void ExchangeCommunicator::all_reduce(Tensor& tensor) {
   }
 }
 
-/// Each rank gets all and sums all: one exchange.
+/// Each rank receives the whole tensor of every other rank and sums them itself: one exchange.
 void ExchangeCommunicator::sum_whole(Tensor& tensor) {
   ExchangeBuffers buffers = nothing();
   for (int r = 0; r < size(); ++r) {

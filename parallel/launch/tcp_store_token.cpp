@@ -47,7 +47,8 @@ int write_new(std::string& path) {
   return error;
 }
 
-/// The file appears with all its bytes, those of the first of several processes that make it at once.
+/// Creates the file atomically, with its full contents. If several processes create it at once, the contents of the
+/// first are kept.
 void make_file(const std::string& path) {
   std::string draft = path + ".XXXXXX";
   int error = write_new(draft);

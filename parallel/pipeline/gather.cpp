@@ -40,7 +40,7 @@ std::string receive_text(Communicator& comm, int from) {
 
 using Announced = TensorFileWriter::Announced;
 
-/// One line per tensor: its name, checksum, type and extents.
+/// Returns one line per tensor: its name, checksum, type, number of dimensions and extents.
 std::string text_of(const std::vector<Announced>& tensors) {
   std::ostringstream list;
   for (const auto& [info, crc] : tensors) {

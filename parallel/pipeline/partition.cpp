@@ -66,7 +66,7 @@ void require_fits(std::size_t layers, const Split& split, const std::vector<int>
   }
 }
 
-/// One value for each number of layers so far and of ranks so far.
+/// A value for each number of layers so far and each number of ranks so far: [layers + 1][ranks + 1].
 template <class Value>
 using Table = std::vector<std::vector<Value>>;
 

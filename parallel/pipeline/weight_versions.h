@@ -24,7 +24,7 @@ class WeightVersions {
   /// After it: frees versions that no later action needs. The newest one always stays.
   void free_unneeded(std::size_t action_index);
 
-  /// How many there are now, and the most there were at once.
+  /// The number of versions kept now, and the largest number kept at once.
   std::size_t count() const { return kept_.size(); }
   std::size_t peak() const { return peak_; }
 

@@ -21,8 +21,8 @@ struct Costs {
   /// For how much of that time the link is taken, so that the next message the same way must wait: [stages - 1], or
   /// empty for nothing.
   std::vector<double> transfer = {};
-  /// Whether the message is so short that it starts before its receive is posted (see comm/link_direction.h): [stages -
-  /// 1], or empty for none.
+  /// Whether the message is sent eagerly, so that it starts before its receive is posted (see comm/link_direction.h):
+  /// [stages - 1], or empty if no message is.
   std::vector<bool> is_short = {};
   /// What each rank does in an update: [ranks], or empty for nothing. Where the schedule lists none it comes at the end
   /// of the step.

@@ -54,7 +54,8 @@ void multiply(Device device, std::int64_t rows, std::int64_t k, std::int64_t vec
   });
 }
 
-/// The same for any width. A last vector that is not full works on a copy of b, padded with zeros.
+/// The same product for any width. If the last vector is not full, it is computed from a copy of the last columns of b,
+/// padded with zeros.
 template <class T>
 void product(Device device, std::int64_t rows, std::int64_t k, std::int64_t width, const T* a, std::int64_t a_row,
              std::int64_t a_step, const T* b, T* out) {

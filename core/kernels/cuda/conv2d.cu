@@ -144,7 +144,7 @@ struct Im2col {
   __device__ static T load(const Mn& window, const K& tap) { return load_tap(window, tap); }
 
  private:
-  /// The rows of a window that begins at `start` which are not among 0 to extent - 1.
+  /// Returns a bit mask of the rows (or columns) that are outside 0 … extent - 1, for a window that begins at `start`.
   __device__ static std::uint32_t outside(int start, int extent) {
     return low_bits(-start) | (low_bits(kMaxKernel) & ~low_bits(extent - start));
   }

@@ -123,7 +123,8 @@ PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) 
           }};
 }
 
-/// A receive that was posted; left to the next one at the end, in case that nobody has waited for it.
+/// A posted receive. If it is destroyed before anyone has waited for it, the next receive from the same rank takes it
+/// over, because NCCL cannot withdraw it.
 class NcclCommunicator::Receive {
  public:
   Receive(NcclCommunicator& comm, const Shape& shape, DType dtype, int from, int tag)

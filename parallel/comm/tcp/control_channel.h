@@ -44,7 +44,7 @@ class ControlChannel {
   std::string failure() const;
   bool has_failed() const { return has_failed_; }
 
-  /// Returns when something comes, or after a moment.
+  /// Waits for a moment, or until a message or a failure arrives.
   void back_off();
 
  private:

@@ -54,7 +54,7 @@ class MessageTable {
   void cancel(const std::shared_ptr<Posted>& posted);
 
  private:
-  /// Under one tag, oldest first. At most one of the two has any.
+  /// The unmatched sends and receives of one tag, oldest first. At most one of the two queues has entries.
   struct Queue {
     std::deque<std::shared_ptr<Sent>> sent;
     std::deque<std::shared_ptr<Posted>> posted;
