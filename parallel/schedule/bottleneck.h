@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Which stage holds up a pipeline whose stages do not take equally long, and what that costs.
+/// Finds the stage that holds up a pipeline whose stages take different times, and what it costs.
 
 #include <optional>
 
@@ -10,14 +10,14 @@
 namespace stagecoach {
 
 struct Bottleneck {
-  int rank = 0;        ///< the one that works for longest in a step
-  int stage = 0;       ///< the one of its stages on which it works for longest
-  double busy = 0;     ///< seconds for which that rank works in a step
-  double excess = 1;   ///< that, over the mean of all ranks
-  double speedup = 1;  ///< how much faster a step would be if the same work was divided equally among the ranks
+  int rank = 0;        ///< the rank that works longest in a step
+  int stage = 0;       ///< the stage on which that rank works longest
+  double busy = 0;     ///< seconds that the rank works in a step
+  double excess = 1;   ///< `busy` over the mean of all ranks
+  double speedup = 1;  ///< how much faster a step would be if the same work were divided equally among the ranks
 };
 
-/// None where all ranks work equally long, to a millionth. `schedule` must be lowered and legal. Throws
+/// Returns nothing if all ranks work equally long, to within a millionth. `schedule` must be lowered and legal. Throws
 /// Error unless there are costs for every stage.
 std::optional<Bottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs);
 

@@ -1,7 +1,8 @@
 #pragma once
 /// @file
-/// Replays a schedule's actions in an order in which they can run, each as soon as what it needs is done. `check` asks
-/// whether that reaches the end, `simulate` when each action runs.
+/// Replays a schedule's actions in an order in which they can run: each action runs as soon as everything that it needs
+/// is done. `check` uses this to find out whether every rank reaches its end, `simulate` to find out when each action
+/// runs.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,23 +16,23 @@ namespace stagecoach {
 
 class DependencyReplay {
  public:
-  /// `schedule` must be lowered, with stages, micro-batches and ranks in range, and must outlive this object.
-  /// `sends_wait`: whether a send can run only when its receive is posted.
+  /// `schedule` must be lowered, its stages, micro-batches and ranks must be in range, and it must outlive this object.
+  /// `sends_wait` says whether a send can run only after its receive is posted.
   DependencyReplay(const Schedule& schedule, bool sends_wait);
   explicit DependencyReplay(const Schedule& schedule) : DependencyReplay(schedule, schedule.sends_wait) {}
 
-  /// Calls body(rank, action) for each action that can run, ranks in their own order.
+  /// Calls body(rank, action) for each action that can run. Each rank keeps the order of its list.
   template <class Body>
   void run(const Body& body);
 
-  /// The index, in the list of `rank`, of the action that could not run.
+  /// Returns the index, in the list of `rank`, of its next action: after `run`, the one that could not run.
   std::size_t next(int rank) const { return next_[static_cast<std::size_t>(rank)]; }
   bool is_done(int rank) const { return next(rank) == schedule_.ranks[static_cast<std::size_t>(rank)].size(); }
-  /// What `action` needs and has not yet been done.
+  /// Returns an action that `action` needs and that is not done yet; nothing if `action` can run.
   std::optional<Action> missing(const Action& action) const;
 
  private:
-  /// What is done of a stage and a micro-batch.
+  /// Flags for what is done for a stage and a micro-batch.
   enum Done : std::uint8_t {
     kForward = 1,
     kInputGradient = 2,
@@ -43,19 +44,19 @@ class DependencyReplay {
   };
 
   bool has(int stage, int microbatch, Done what) const { return (done_.at(stage, microbatch) & what) != 0; }
-  /// Notes that `action` is done.
+  /// Records that `action` is done.
   void finish(const Action& action, int rank);
   std::optional<Action> input_missing(const Action& computation) const;
   std::optional<Action> gradient_missing(const Action& reduction_or_update) const;
   std::optional<Action> replica_missing(const Action& reduction) const;
-  /// Adds the ranks that may have waited for `action` to `open`.
+  /// Adds to `open` the ranks that may have been waiting for `action`.
   void wake(const Action& action, int rank, std::vector<int>& open) const;
 
   const Schedule& schedule_;
   bool sends_wait_;
   Grid<std::uint8_t> done_;
-  std::vector<std::size_t> next_;  // of each rank
-  std::vector<int> reductions_;    // done on each rank; where updates are listed it has one stage
+  std::vector<std::size_t> next_;  // one per rank
+  std::vector<int> reductions_;    // done on each rank, which has one stage if updates are listed
 };
 
 template <class Body>

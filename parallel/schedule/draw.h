@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Timelines of a schedule: for a terminal and as a figure.
+/// Draws a schedule as a timeline: for a terminal and as a figure.
 
 #include <string>
 
@@ -11,20 +11,20 @@
 
 namespace stagecoach {
 
-/// One line per rank; time runs to the right. An action shows its letter and its micro-batch, and where a rank has
-/// several stages a small letter for which of them (its chunk): "F12b". If that does not fit into the terminal's width,
-/// the time goes on in further blocks of lines (see parallel/drawing/timeline.h). Where there is a ledger, colours get
-/// lighter and darker with its versions, otherwise with the chunks.
+/// Returns a timeline with one line per rank; time runs to the right. An action shows its letter and its micro-batch.
+/// If a rank has several stages, a small letter says which of them (its chunk): "F12b". A timeline that does not fit
+/// into the width of the terminal continues in further blocks of lines (see parallel/drawing/timeline.h). With a
+/// ledger, lighter and darker colours show the versions; without one, they show the chunks.
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const Terminal& terminal = {},
                       const Ledger& ledger = {});
 
-/// The same as an SVG figure. `unit` is that of the simulation's times.
+/// Returns the same as an SVG figure. `unit` is the unit of the times in `simulation`.
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
                      const std::string& unit);
 
-/// Weights and time together: a figure in which a colour is a version of the weights, and under each rank is a bar for
-/// every version that it keeps, from the update that makes it until a newer one is there and no action uses it any
-/// more.
+/// Returns a figure of weights and time, in which each version of the weights has a colour. Below each rank, there is a
+/// bar for every version that the rank keeps: from the update that makes the version until a newer one exists and no
+/// action uses the old one any more.
 std::string draw_versions_svg(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger,
                               const std::string& title, const std::string& unit);
 

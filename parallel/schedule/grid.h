@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A value for each stage and micro-batch, or for each message between stages.
+/// Tables with a value for each stage and micro-batch, or for each message between stages.
 
 #include <cstddef>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-/// [stages, microbatches], all `T{}` at first.
+/// [stages, microbatches]; every value is `T{}` at first.
 template <class T>
 class Grid {
  public:
@@ -28,8 +28,8 @@ class Grid {
   std::vector<T> values_;
 };
 
-/// A value for each message, named by its receive: RECV_F is of what enters the stage, RECV_B of the gradient of what
-/// leaves it.
+/// A value for each message. The receive identifies the message: RECV_F receives the input of its stage, RECV_B the
+/// gradient of its output.
 template <class T>
 class MessageGrid {
  public:

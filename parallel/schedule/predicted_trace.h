@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// A simulation in Chrome's trace format, with the tracks and names of a run's trace: by itself, or beside a run.
+/// Writes a simulation in Chrome's trace format, with the tracks and names of a run's trace: by itself, or beside a
+/// run.
 
 #include <string>
 #include <vector>
@@ -10,11 +11,11 @@
 
 namespace stagecoach {
 
-/// The simulation as a file of its own; Perfetto opens it.
+/// Returns the simulation as a trace file of its own, which Perfetto opens.
 std::string predicted_trace(const Schedule& schedule, const Simulation& simulation);
 
-/// The simulation once for each of `starts`, in seconds: for trace_json, as the process "predicted" beside a run whose
-/// steps began then.
+/// Returns the simulation once for each of `starts`, in seconds. trace_json shows it as the process "predicted" beside
+/// a run whose steps began at these times.
 std::vector<std::string> predicted_events(const Schedule& schedule, const Simulation& simulation,
                                           const std::vector<double>& starts);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What generators write with: an empty schedule, and a rank's list of actions to append to.
+/// Helpers for generators: an empty schedule, and a writer that appends to a rank's list of actions.
 
 #include <algorithm>
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace stagecoach {
 
-/// A schedule of `microbatches` on `ranks` ranks without actions; `placement` can be any map from stages to ranks.
-/// Throws UsageError for sizes below 1.
+/// Returns a schedule of `microbatches` micro-batches on `ranks` ranks, without actions; `placement` can be any map
+/// from stages to ranks. Throws UsageError for sizes below 1.
 Schedule empty_schedule(const Placement& placement, int ranks, int microbatches);
-/// The same with `chunks` stages per rank, round-robin.
+/// Returns the same with `chunks` stages per rank, round-robin.
 Schedule empty_schedule(int ranks, int microbatches, int chunks = 1);
 
 /// Appends to the actions of one rank.
@@ -29,7 +29,7 @@ class RankActions {
   std::vector<Action>& actions_;
 };
 
-/// Calls body(actions of the rank, its number) for each rank of `schedule`, and returns the schedule.
+/// Calls body(actions of the rank, rank) for each rank of `schedule`, and returns the schedule.
 template <class Body>
 Schedule for_each_rank(Schedule schedule, const Body& body) {
   for (int r = 0; r < schedule.rank_count(); ++r) {
@@ -38,8 +38,8 @@ Schedule for_each_rank(Schedule schedule, const Body& body) {
   return schedule;
 }
 
-/// 1F1B's three phases over `total` passes: `warm_up` forwards (all, if there are fewer), then a forward and a backward
-/// in turn, then the remaining backwards. forward(i) and backward(i) run the i-th pass of their kind.
+/// Runs the three phases of 1F1B over `total` passes: `warm_up` forwards (or `total`, if that is fewer), then forwards
+/// and backwards alternately, then the remaining backwards. forward(i) and backward(i) run the i-th pass of their kind.
 template <class Forward, class Backward>
 void one_f_one_b_order(int total, int warm_up, const Forward& forward, const Backward& backward) {
   warm_up = std::min(warm_up, total);
@@ -55,8 +55,8 @@ void one_f_one_b_order(int total, int warm_up, const Forward& forward, const Bac
   }
 }
 
-/// The same with backwards in two parts: weight gradients run `waiting` passes after their input gradients, and those
-/// that still wait fill the end, when other ranks still work.
+/// Runs the same with each backward in two parts: weight gradients run `waiting` passes after their input gradients.
+/// Those that still wait are run at the end, while other ranks still work.
 template <class Forward, class BackwardInput, class BackwardWeight>
 void zero_bubble_order(int total, int warm_up, int waiting, const Forward& forward, const BackwardInput& backward_input,
                        const BackwardWeight& backward_weight) {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What is known of each schedule: its name, what it takes, its idle time and memory. Flags, help, chapters and tests
-/// read the rows; schedule_table.h lists them.
+/// What is known about each schedule: its name, the sizes that it accepts, its idle time and its memory. Flags, help,
+/// chapters and tests read these rows; schedule_table.h lists them.
 
 #include <algorithm>
 #include <climits>
@@ -13,30 +13,31 @@
 
 namespace stagecoach {
 
-/// What a generator takes.
+/// The arguments of a generator.
 struct ScheduleSizes {
   int ranks = 1;
   int microbatches = 1;
   int chunks = 1;  ///< stages per rank
-  int group = 0;   ///< micro-batches that pass a chunk before the next one's turn; 0: the generator's choice
+  int group = 0;   ///< micro-batches that pass a chunk before the next chunk; 0: the generator's choice
 };
 
-/// What all stages of a rank take for one micro-batch together, in any unit. Ranks are equal, messages take no time.
+/// The times that all stages of a rank together take for one micro-batch, in any unit. All ranks take the same times,
+/// and messages take no time.
 struct PassTimes {
   double forward = 1;
   double backward_input = 1;
   double backward_weight = 1;
   double total() const { return forward + backward_input + backward_weight; }
   bool are_equal() const { return forward == backward_input && forward == backward_weight; }
-  /// tF + tI - tW, of which the idle time of zero bubble schedules is a multiple, and what they need for that: weight
-  /// gradients that fit where they are put.
+  /// tF + tI - tW. The idle time of zero bubble schedules is a multiple of it if the weight gradients fit into the gaps
+  /// that they fill: `weights_fit`.
   double without_weight() const { return forward + backward_input - backward_weight; }
   bool weights_fit() const { return backward_weight <= std::min(forward, backward_input); }
 };
 
-/// One schedule, and what is known of it; tests/parallel/schedule_kinds_test.cpp proves that.
+/// One schedule and what is known about it; tests/parallel/schedule_kinds_test.cpp checks these facts.
 struct ScheduleKind {
-  std::string name;     ///< of --schedule
+  std::string name;     ///< the value of --schedule
   std::string summary;  ///< one line
   int least_chunks = 1;
   int most_chunks = 1;
@@ -46,12 +47,12 @@ struct ScheduleKind {
   bool sends_wait = false;       ///< a sender waits until its receiver takes the message
   /// The idle share of a step where tF = tI = tW: "(p - 1) / (v m + p - 1)".
   std::string idle_share;
-  /// The sizes for which that holds: "m >= p"; empty for all.
+  /// The sizes for which `idle_share` holds: "m >= p"; empty if it holds for all.
   std::string idle_domain = {};
-  /// The time in which a rank is idle in one step, from the first action of any rank to the last. None outside of the
-  /// domain, and for times at which no formula is known.
+  /// Returns the idle time of a rank in one step, from the first action of any rank to the last. Returns nothing
+  /// outside of the domain, and for times for which no formula is known.
   std::optional<double> (*idle)(const ScheduleSizes& sizes, const PassTimes& times) = nullptr;
-  /// The most (stage, micro-batch) pairs alive at once on a rank.
+  /// Returns the most (stage, micro-batch) pairs alive at once on a rank.
   int (*peak_activations)(const ScheduleSizes& sizes, int rank) = nullptr;
   Schedule (*make)(const ScheduleSizes& sizes) = nullptr;
 
@@ -59,27 +60,28 @@ struct ScheduleKind {
 };
 inline constexpr int kAnyChunks = INT_MAX;
 
-/// `idle` where `holds`; nothing elsewhere.
+/// Returns `idle` if `holds`; otherwise nothing.
 inline std::optional<double> idle_where(bool holds, double idle) { return holds ? std::optional(idle) : std::nullopt; }
 
-/// Every schedule, one row each.
+/// Returns the rows of all schedules.
 const std::vector<ScheduleKind>& schedule_kinds();
-/// The row of `name`, or nullptr.
+/// Returns the row of `name`, or nullptr if there is none.
 const ScheduleKind* find_schedule(const std::string& name);
-/// The names of the rows, in their order.
+/// Returns the names of the rows, in their order.
 const std::vector<std::string>& schedule_names();
-/// Makes the schedule of that name for p >= 1 ranks, m >= 1 micro-batches and v chunks per rank; v = 0 stands for as
-/// few chunks as it takes, group = 0 for its own choice. Throws UsageError for a name that is not known, for chunks or
-/// groups in a schedule that has none, and for sizes that it cannot take; the error names the nearest ones that it can.
+/// Makes the schedule `name` for p >= 1 ranks, m >= 1 micro-batches and v chunks per rank; v = 0 selects the fewest
+/// chunks that the schedule accepts, group = 0 its default group. Throws UsageError for an unknown name, for chunks or
+/// groups in a schedule that has none, and for sizes that the schedule does not accept; the error names the nearest
+/// sizes that it accepts.
 Schedule make_schedule(const std::string& name, int p, int m, int v = 0, int group = 0);
 
 struct IdleFormula {
   std::string text;             ///< "(p - 1) / (v m + p - 1)"
-  std::optional<double> share;  ///< 0 … 1; none outside of the formula's domain
-  std::string domain;           ///< "m >= p"; empty where it holds for all sizes
+  std::optional<double> share;  ///< from 0 to 1; nothing outside of the formula's domain
+  std::string domain;           ///< "m >= p"; empty if the formula holds for all sizes
 };
-/// The idle share of a step in theory, with stages and passes (F, I and W) that take equally long, for p, m, v >= 1.
-/// None for a name that is not known.
+/// Returns the theoretical idle share of a step in which all stages and passes (F, I and W) take equally long, for p,
+/// m, v >= 1. Returns nothing for an unknown name.
 std::optional<IdleFormula> idle_formula(const std::string& schedule, int p, int m, int v);
 
 }  // namespace stagecoach

@@ -1,9 +1,11 @@
 #pragma once
 /// @file
-/// The table of schedules. A new schedule is a source file with its generator and its row, and two lines here.
+/// The table of schedules. To add a schedule, write a source file with its generator and its row, and add two lines
+/// here.
 ///
-/// In the sources p is the number of ranks, m of micro-batches, v of chunks (virtual stages per rank); all are at least
-/// 1. A forward takes tF, a backward tB = tI + tW: the gradient of the input and those of the weights.
+/// In the source files, p is the number of ranks, m the number of micro-batches, and v the number of chunks (virtual
+/// stages per rank); all are at least 1. A forward takes tF, a backward tB = tI + tW: tI for the gradient of the input,
+/// tW for the gradients of the weights.
 
 #include "parallel/schedule/schedule_kinds.h"
 
@@ -18,14 +20,14 @@ ScheduleKind interleaved_kind();
 ScheduleKind looped_breadth_first_kind();
 ScheduleKind foldx_fifo_kind();
 ScheduleKind interleaved_zero_bubble_kind();
-// One stage per rank, weight gradients apart: zero_bubble.cpp.
+// One stage per rank, backwards split into I and W: zero_bubble.cpp.
 ScheduleKind zero_bubble_h1_kind();
 ScheduleKind zero_bubble_h2_kind();
 // Two stages per rank, in a V: v_shaped.cpp.
 ScheduleKind zero_bubble_v_kind();
 ScheduleKind dualpipe_v_kind();
 
-/// In the order in which flags and help list them.
+/// The rows, in the order in which flags and help list them.
 // clang-format off
 inline constexpr ScheduleKind (*kScheduleTable[])() = {
     naive_kind,
