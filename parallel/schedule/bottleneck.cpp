@@ -10,11 +10,11 @@ namespace {
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-/// Each stage's share of all work where every rank has equally much of it, and its stages equally much of that. A stage
-/// on n ranks adds up n shares, as each micro-batch goes to one of them.
+/// Returns each stage's share of all work if the work is divided equally among the ranks, and the work of a rank
+/// equally among its stages. A stage on n ranks has the sum of n shares, as each micro-batch goes to one of them.
 std::vector<double> equal_shares(const Schedule& schedule) {
   const int ranks = schedule.rank_count();
-  std::vector<int> held(schedule.ranks.size());  // stages of each rank
+  std::vector<int> held(schedule.ranks.size());  // stages per rank
   const auto for_each_held = [&](const auto& see) {
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
       for (int rank = 0; rank < ranks; ++rank) {
@@ -30,7 +30,7 @@ std::vector<double> equal_shares(const Schedule& schedule) {
   return shares;
 }
 
-/// The same work, divided equally among the ranks.
+/// Returns the costs of the same work, divided equally among the ranks.
 Costs balanced(const Schedule& schedule, Costs costs) {
   const std::vector<double> shares = equal_shares(schedule);
   for (auto* seconds : {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight}) {

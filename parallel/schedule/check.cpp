@@ -51,7 +51,7 @@ void check_holders(const Schedule& s, Problems& problems) {
   }
 }
 
-/// Whether the stage and micro-batch of `action` exist, and its stage on `rank`; otherwise says so.
+/// Returns whether the stage and micro-batch of `action` exist and the stage is on `rank`; if not, adds a problem.
 bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& problems) {
   if (action.stage < 0 || action.stage >= s.stage_count() || action.microbatch < 0 ||
       action.microbatch >= s.microbatches) {
@@ -67,9 +67,9 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
   return true;
 }
 
-/// That every computation is one of the schedule's, on its rank; and how often it is there.
+/// Checks that every computation is listed on its own rank, and how often it is listed.
 void check_computations(const Schedule& s, Problems& problems) {
-  // For each stage and micro-batch a bit an operation.
+  // One bit per operation, for each stage and micro-batch.
   Grid<std::uint8_t> seen(s.stage_count(), s.microbatches);
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
@@ -110,8 +110,8 @@ bool is_backward(Operation operation) {
   return gives_input_gradient(operation) || operation == Operation::backward_weight;
 }
 
-/// That each rank updates its stages when it has run all backwards for it and none for the next: where no updates are
-/// listed, that there are none.
+/// Checks that each rank updates its stages after all backwards for an update and before any for the next; if no
+/// updates should be listed, that there are none.
 void check_updates(const Schedule& s, Problems& problems) {
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
     std::vector<int> updates(static_cast<std::size_t>(s.stage_count()));  // so far
@@ -144,8 +144,8 @@ void check_updates(const Schedule& s, Problems& problems) {
   }
 }
 
-/// A message that `send` begins or `receive` expects needs its other end: whether `action` is one that the schedule's
-/// computations ask for.
+/// Returns whether the schedule's computations need `action`, if it is a send or a receive: a message needs another
+/// rank at its other end. Returns true for other operations.
 bool is_wanted(const Schedule& s, const Action& action) {
   const auto computation = [&](Operation operation) { return Action{operation, action.stage, action.microbatch}; };
   switch (action.operation) {
@@ -162,7 +162,7 @@ bool is_wanted(const Schedule& s, const Action& action) {
   }
 }
 
-/// That each message which the computations need is sent once and received once.
+/// Checks that each message that the computations need is sent once and received once.
 void check_messages(const Schedule& s, Problems& problems) {
   constexpr Operation kKinds[] = {Operation::send_forward, Operation::receive_forward, Operation::send_backward,
                                   Operation::receive_backward};
@@ -194,7 +194,7 @@ void check_messages(const Schedule& s, Problems& problems) {
   }
 }
 
-/// By sender and receiver: the receives of what is sent, in the order of the sends, and as they are posted.
+/// For each sender and receiver: the receives in the order of their sends, and in the order in which they are posted.
 struct MessageOrder {
   std::map<std::pair<int, int>, std::vector<Action>> sent = {};
   std::map<std::pair<int, int>, std::vector<Action>> posted = {};
@@ -224,8 +224,8 @@ MessageOrder message_order(const Schedule& s) {
   return order;
 }
 
-/// That the messages from one rank to another are received in the order in which they are sent. Transports without tags
-/// would pair others.
+/// Checks that the messages from one rank to another are received in the order in which they are sent. Otherwise
+/// transports without tags would match the wrong sends and receives.
 void check_order(const Schedule& s, Problems& problems) {
   const MessageOrder order = message_order(s);
   for (const auto& [ranks, sent] : order.sent) {
@@ -240,10 +240,11 @@ void check_order(const Schedule& s, Problems& problems) {
   }
 }
 
-/// That a rank sums a stage's gradients at most once per step; or, where updates are listed, once before each of them.
+/// Checks that a rank sums a stage's gradients at most once per step or, if updates are listed, once before each
+/// update.
 void check_reductions(const Schedule& s, Problems& problems) {
   for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
-    std::map<int, int> reductions;  // of each stage, so far
+    std::map<int, int> reductions;  // per stage, so far
     for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
       if (action.operation == Operation::reduce_grad) {
         const bool is_of_rank = action.stage >= 0 && action.stage < s.stage_count() && s.holds(rank, action.stage);
@@ -264,7 +265,7 @@ void check_reductions(const Schedule& s, Problems& problems) {
   }
 }
 
-/// The computation whose result `action` sends; any other action itself.
+/// Returns the computation whose result `action` sends; if `action` is not a send, `action` itself.
 Action computation_of(const Action& action) {
   const Operation operation = action.operation == Operation::send_forward    ? Operation::forward
                               : action.operation == Operation::send_backward ? Operation::backward
@@ -272,8 +273,9 @@ Action computation_of(const Action& action) {
   return {operation, action.stage, action.microbatch};
 }
 
-/// "rank 0 waits at 0B0 for 1SEND_B0 of rank 1": from `rank` on, until a rank comes again. Where messages are not
-/// listed the reader's table has 1B0 only.
+/// Returns the circle of waiting ranks, such as "rank 0 waits at 0B0 for 1SEND_B0 of rank 1": follows the waits from
+/// `rank` on until a rank comes up again. If messages are not listed, the text names 1B0 instead, as that is what the
+/// user's table contains.
 std::string circle_from(const Schedule& s, const DependencyReplay& replay, int rank, bool messages_are_listed) {
   std::vector<int> path;
   std::vector<std::string> words;
@@ -293,7 +295,7 @@ std::string circle_from(const Schedule& s, const DependencyReplay& replay, int r
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
-/// The first rank that never comes to the end of its list; nothing if all do.
+/// Returns the first rank that never reaches the end of its list; nothing if all ranks do.
 std::optional<int> first_stuck(const Schedule& s, DependencyReplay& replay) {
   replay.run([](int, const Action&) {});
   for (int rank = 0; rank < s.rank_count(); ++rank) {

@@ -59,8 +59,8 @@ std::optional<Action> DependencyReplay::missing(const Action& action) const {
   return std::nullopt;
 }
 
-/// The input of a forward, or the output gradient of a backward, if it is not there: its computation where that is on
-/// this rank, else the receive, then the send.
+/// Returns what is missing for the input of a forward or the output gradient of a backward: the computation that makes
+/// it if that is on the same rank, otherwise first the receive, then the send. Returns nothing if it has arrived.
 std::optional<Action> DependencyReplay::input_missing(const Action& computation) const {
   const auto [operation, stage, microbatch] = computation;
   const bool goes_forward = operation == Operation::forward;
@@ -83,7 +83,7 @@ std::optional<Action> DependencyReplay::input_missing(const Action& computation)
   return std::nullopt;
 }
 
-/// Of the micro-batches whose gradients a reduction sums, or an update uses.
+/// Returns a backward that is missing among the micro-batches whose gradients a reduction sums or an update uses.
 std::optional<Action> DependencyReplay::gradient_missing(const Action& reduction_or_update) const {
   const int stage = reduction_or_update.stage;
   const bool whole_step = schedule_.batch == 0;
@@ -97,7 +97,7 @@ std::optional<Action> DependencyReplay::gradient_missing(const Action& reduction
   return std::nullopt;
 }
 
-/// All replicas must reach a reduction: returns the next action of one that has not.
+/// All replicas must reach a reduction. Returns the next action of a replica that has not.
 std::optional<Action> DependencyReplay::replica_missing(const Action& reduction) const {
   for (int replica = 0; replica < schedule_.replicas_of(reduction.stage); ++replica) {
     const auto rank = static_cast<std::size_t>(schedule_.rank_of(reduction.stage, replica));
@@ -138,7 +138,8 @@ void DependencyReplay::wake(const Action& action, int rank, std::vector<int>& op
     open.push_back(schedule_.rank_of(send.stage, send.microbatch));
   } else if (schedule_.batch > 0 &&
              (gives_weight_gradient(action.operation) || action.operation == Operation::reduce_grad)) {
-    for (int replica = 0; replica < schedule_.replicas_of(action.stage); ++replica) {  // they may wait to reduce
+    for (int replica = 0; replica < schedule_.replicas_of(action.stage);
+         ++replica) {  // the others may be waiting to reduce
       if (const int other = schedule_.rank_of(action.stage, replica); other != rank) {
         open.push_back(other);
       }

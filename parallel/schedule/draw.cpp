@@ -10,14 +10,14 @@
 namespace stagecoach {
 namespace {
 
-/// In the order of the operations. Communication is only in the trace.
+/// In the order of the operations. Only the trace shows communication.
 const LegendEntry kLooks[] = {{"F forward", kSkyBlue},
                               {"B backward", kOrange},
                               {"I input gradient", kOrange},
                               {"W weight gradient", kYellow},
                               {"U update", kPurple}};
 
-/// The stages that the rank holds: its chunks.
+/// Returns the stages that the rank holds: its chunks.
 std::vector<int> stages_of(const Schedule& schedule, int rank) {
   std::vector<int> stages;
   for (int stage = 0; stage < schedule.stage_count(); ++stage) {

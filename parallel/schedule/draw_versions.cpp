@@ -1,4 +1,4 @@
-// Weights and time in one figure; the function is declared in draw.h.
+// Draws weights and time in one figure. draw.h declares the function.
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-/// From when to when a rank keeps a version.
+/// The time span during which a rank keeps a version.
 struct Life {
   double from;
   double to;
@@ -24,7 +24,7 @@ std::vector<Life> lives_of(const Schedule& schedule, const Simulation& simulatio
   std::vector<Life> all{{0, 0}};
   for (std::size_t i = 0; i < times.size(); ++i) {
     if (schedule.ranks[rank][i].operation == Operation::update) {
-      all.back().to = times[i].end;  // the newest stays until there is a newer one
+      all.back().to = times[i].end;  // the newest version is kept until there is a newer one
       all.push_back({times[i].end, simulation.seconds});
     }
   }
@@ -35,7 +35,8 @@ std::vector<Life> lives_of(const Schedule& schedule, const Simulation& simulatio
   return all;
 }
 
-/// Below a rank's actions, the versions that it keeps: as few rows as hold them beside each other.
+/// Returns the rows below a rank's actions that show the versions that it keeps: as few as possible, as versions that
+/// do not overlap share a row.
 std::vector<TimelineRow> version_rows(const std::vector<Life>& lives) {
   std::vector<TimelineRow> rows;
   for (std::size_t v = 0; v < lives.size(); ++v) {

@@ -10,16 +10,17 @@
 namespace stagecoach {
 namespace {
 
-/// A stage's gradients during a step.
+/// The gradients of one stage during a step: their order, how many of them are added, and which ones wait.
 struct Turns {
   std::vector<int> order = {};
   std::size_t added = 0;
   std::set<int> waiting = {};
 };
 
-/// The first forward of `actions` before which the same stage ran a later micro-batch.
+/// Returns the first forward in `actions` that runs after a later micro-batch of the same stage; nothing if there is
+/// none.
 std::optional<Action> forward_out_of_order(const std::vector<Action>& actions) {
-  std::map<int, int> newest;  // of each stage
+  std::map<int, int> newest;  // per stage
   for (const Action& action : actions) {
     if (action.operation != Operation::forward) {
       continue;

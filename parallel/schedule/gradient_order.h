@@ -17,8 +17,9 @@ namespace stagecoach {
 /// schedule requires anyway.
 std::vector<int> gradient_order(const std::vector<Action>& actions, int stage);
 
-/// Returns the most sets of gradients that wait for their turn at once on each rank; a set holds the gradients of all
-/// parameters of a stage. Returns zeros if every stage runs its backwards in order. `schedule` must be legal.
+/// Returns for each rank the largest number of gradient sets that wait for their turn at once; a set holds the
+/// gradients of all parameters of a stage. Returns zeros if every stage runs its backwards in order. `schedule` must be
+/// legal.
 std::vector<int> peak_waiting_gradients(const Schedule& schedule);
 /// Returns the same in bytes, where a set of stage s takes `bytes[s]`.
 std::vector<double> peak_waiting_bytes(const Schedule& schedule, const std::vector<double>& bytes);

@@ -16,7 +16,7 @@
 namespace stagecoach {
 namespace {
 
-/// The micro-batch and the chunk of each forward; backwards take the chunks from the end.
+/// The micro-batch and the chunk of a forward. Backwards take the chunks in reverse order.
 struct Turn {
   int microbatch;
   int chunk;
@@ -36,7 +36,7 @@ std::vector<Turn> turns(int m, int v, int group) {
 
 bool is_legal_group(int p, int m, int group) { return p <= group && group <= m && (m % group == 0 || m % group >= p); }
 
-/// "8 or 12": the micro-batch counts next to m for which `legal` holds.
+/// Returns the micro-batch counts nearest to m for which `legal` holds: "8 or 12".
 template <class Legal>
 std::string nearest(int m, const Legal& legal) {
   int below = m - 1;
@@ -50,7 +50,8 @@ std::string nearest(int m, const Legal& legal) {
   return below >= 1 ? fmt::format("{} or {}", below, above) : std::to_string(above);
 }
 
-/// The group next to `wanted` that is_legal_group takes. Needs p <= m: then all m are one.
+/// Returns the group nearest to `wanted` that is_legal_group accepts. Needs p <= m: then a group of all m micro-batches
+/// is legal.
 int nearest_group(int p, int m, int wanted) {
   const int group = std::clamp(wanted, p, m);
   int distance = 0;
@@ -60,7 +61,7 @@ int nearest_group(int p, int m, int wanted) {
   return is_legal_group(p, m, group - distance) ? group - distance : group + distance;
 }
 
-/// What to ask for in place of a group that is_legal_group refuses.
+/// Returns advice on what to choose instead of a group that is_legal_group rejects.
 std::string legal_instead(int p, int m, int group) {
   const int n = std::max(group, p);
   const std::string counts = fmt::format("the nearest micro-batch counts for groups of {} are {}", n,
@@ -78,14 +79,14 @@ void require_legal_group(const char* name, int p, int m, int group) {
   }
 }
 
-/// 1F1B over v chunks per rank, in groups of `group` micro-batches (0: p): less idle time for more messages.
-/// Source: Narayanan et al., "Efficient large-scale language model training", 2021, section 2.2. With v = 1 it is 1F1B.
-/// Legal groups: p <= group <= m, and m mod group is 0 or at least p. `name` is that of the schedule, for errors.
+/// 1F1B over v chunks per rank, in groups of `group` micro-batches (0: p). It has less idle time and more messages.
+/// With v = 1 it is 1F1B. Source: Narayanan et al., "Efficient large-scale language model training", 2021, section 2.2.
+/// Legal groups: p <= group <= m, and m mod group is 0 or at least p. Errors call the schedule `name`.
 Schedule interleaved_schedule(const char* name, int p, int m, int v, int group) {
   if (v == 1) {
     return make_schedule("1f1b", p, m);
   }
-  Schedule empty = empty_schedule(p, m, v);  // refuses sizes below 1
+  Schedule empty = empty_schedule(p, m, v);  // throws for sizes below 1
   const int n = group == 0 ? p : group;
   require_legal_group(name, p, m, n);
   const std::vector<Turn> order = turns(m, v, n);
@@ -97,18 +98,19 @@ Schedule interleaved_schedule(const char* name, int p, int m, int v, int group) 
   });
 }
 
-/// Interleaved 1F1B with half its extra warm-up, and the weight gradients apart, as in ZB-H1: with v = 1 it is ZB-H1.
-/// Legal groups are those of the interleaved order, and one of all micro-batches (0: p, or all if they are fewer).
-/// Source: Qi et al., "Zero bubble pipeline parallelism", 2023, section 2.1, over chunks as PyTorch's
-/// ScheduleInterleavedZeroBubble has it. Its tables are equal where it takes the same group: m / max(1, m / p), each
-/// quotient rounded down. It needs m to be a multiple of that; here the last group may be smaller.
+/// Interleaved 1F1B with half its extra warm-up and with separate weight gradients, as in ZB-H1; with v = 1 it is
+/// ZB-H1. Legal groups are those of interleaved_schedule and a group of all micro-batches (0: p, or all micro-batches
+/// if they are fewer). Source: Qi et al., "Zero bubble pipeline parallelism", 2023, section 2.1, over chunks as in
+/// PyTorch's ScheduleInterleavedZeroBubble. The tables equal PyTorch's for the group that PyTorch uses: m / max(1, m /
+/// p), with each quotient rounded down. PyTorch needs m to be a multiple of this group; here the last group may be
+/// smaller.
 Schedule interleaved_zero_bubble_schedule(int p, int m, int v, int group) {
   if (v == 1) {
     return make_schedule("zb-h1", p, m);
   }
-  Schedule empty = empty_schedule(p, m, v);  // refuses sizes below 1
+  Schedule empty = empty_schedule(p, m, v);  // throws for sizes below 1
   const int n = group == 0 ? std::min(p, m) : group;
-  if (n != m) {  // with one group of all micro-batches these can be fewer than ranks
+  if (n != m) {  // a group of all micro-batches may be smaller than p
     require_legal_group("interleaved-zb", p, m, n);
   }
   const std::vector<Turn> order = turns(m, v, n);
@@ -123,9 +125,9 @@ Schedule interleaved_zero_bubble_schedule(int p, int m, int v, int group) {
   });
 }
 
-/// All micro-batches through the first chunk, then through the next; backwards likewise from the last chunk on.
-/// A chunk's gradients are whole as soon as its turn is over, at the price of m v activations.
-/// Source: Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
+/// Runs all micro-batches through the first chunk, then all through the next; the backwards likewise, from the last
+/// chunk to the first. The gradients of a chunk are complete as soon as the rank moves on to the next chunk, at the
+/// price of m v activations. Source: Lamy-Poirier, "Breadth-first pipeline parallelism", 2022.
 Schedule looped_breadth_first_schedule(int p, int m, int v) {
   return for_each_rank(empty_schedule(p, m, v), [&](RankActions rank, int r) {
     for (int chunk = 0; chunk < v; ++chunk) {

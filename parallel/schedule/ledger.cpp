@@ -20,7 +20,7 @@ void for_each_action(const Schedule& schedule, const See& see) {
   }
 }
 
-/// The updates of a stage that come before each of its forwards: one number per micro-batch.
+/// Returns how many updates of a stage come before each of its forwards: one number per micro-batch.
 std::vector<int> updates_before_forwards(const Schedule& schedule, int stage) {
   std::vector<int> before(static_cast<std::size_t>(schedule.microbatches));
   std::vector<int> updates(schedule.ranks.size());
@@ -34,7 +34,7 @@ std::vector<int> updates_before_forwards(const Schedule& schedule, int stage) {
   return before;
 }
 
-/// The version of each forward of `stage`.
+/// Returns the version that each forward of `stage` uses: one per micro-batch.
 std::vector<int> versions_of_forwards(const Schedule& schedule, int stage, Versions versions) {
   if (versions != Versions::two_buffers) {
     return updates_before_forwards(schedule, versions == Versions::vertical ? 0 : stage);
@@ -46,16 +46,17 @@ std::vector<int> versions_of_forwards(const Schedule& schedule, int stage, Versi
   return one_before_the_last;
 }
 
-/// The versions that a rank keeps, action by action of its list: what the run does with memory, here only counted.
+/// The versions that a rank keeps, followed through the actions of its list. A run keeps these versions in memory; this
+/// class only counts them.
 class Kept {
  public:
   explicit Kept(std::vector<std::size_t> last_uses) : last_uses_(std::move(last_uses)) {}
-  /// The action at `action_index` begins. Returns how many versions are there while it runs.
+  /// Begins the action at `action_index`. Returns how many versions exist while it runs.
   std::size_t begin(std::size_t action_index, const Action& action) {
     if (action.operation == Operation::update) {
       ++newest_;
       if (last_uses_[newest_ - 1] <= action_index) {
-        std::erase(versions_, newest_ - 1);  // written over
+        std::erase(versions_, newest_ - 1);  // overwritten
       }
       versions_.push_back(newest_);
     }
@@ -137,7 +138,7 @@ std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, c
       const auto note = [&] { peaks[r] = std::max(peaks[r], versions + gradients + in_flight); };
       in_flight += action.operation == Operation::forward ? activations[stage] : 0;
       note();
-      if (action.operation == Operation::backward) {  // layer by layer, gradients come and activations go
+      if (action.operation == Operation::backward) {  // layer by layer, it adds gradients and frees activations
         in_flight -= activations[stage];
         gradients = weights[stage];
         note();

@@ -25,11 +25,11 @@ Ledger make_ledger(const Schedule& schedule, Versions versions);
 /// version can be freed, unless it is the newest.
 std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledger, int rank);
 
-/// Returns the most versions that each rank keeps at once.
+/// Returns for each rank the largest number of versions that it keeps at once.
 std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger);
 
-/// Returns the most bytes that versions, gradients and activations together take on each rank. A version of stage s
-/// takes `weights[s]`; so do its gradients, from the first backward after an update to the next update. A micro-batch
+/// Returns for each rank the peak memory, in bytes, of versions, gradients and activations together. A version of stage
+/// s takes `weights[s]`; so do its gradients, from the first backward after an update to the next update. A micro-batch
 /// in flight takes `activations[s]`. Backwards must not be split into I and W.
 std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, const std::vector<double>& weights,
                                const std::vector<double>& activations);

@@ -16,15 +16,15 @@
 namespace stagecoach {
 namespace {
 
-/// A receive of a rank, and where in its list of computations it is used and posted.
+/// A receive of a rank, and the places in its list of computations where it is used and posted.
 struct Receive {
   Action action;
   std::size_t use;   // the index of the computation that waits for it
-  std::size_t post;  // it is posted before this computation
+  std::size_t post;  // the index of the computation before which it is posted
   std::size_t order = 0;
 };
 
-/// By where they are posted; equal ones keep their order.
+/// Sorts by `post`; receives with the same `post` keep their order.
 void sort_by_post(std::vector<Receive>& receives) {
   for (std::size_t i = 0; i < receives.size(); ++i) {
     receives[i].order = i;
@@ -33,7 +33,7 @@ void sort_by_post(std::vector<Receive>& receives) {
             [](const Receive& a, const Receive& b) { return std::pair(a.post, a.order) < std::pair(b.post, b.order); });
 }
 
-/// The index, in its rank's list, of the computation that uses each message.
+/// Returns for each message the index, in its rank's list, of the computation that uses it.
 MessageGrid<std::optional<std::uint32_t>> uses_of_messages(const Schedule& schedule) {
   MessageGrid<std::optional<std::uint32_t>> uses(schedule);
   for (const auto& actions : schedule.ranks) {
@@ -46,7 +46,7 @@ MessageGrid<std::optional<std::uint32_t>> uses_of_messages(const Schedule& sched
   return uses;
 }
 
-/// The receives of each rank from each other rank, in the order in which that one sends.
+/// Returns the receives of each rank from each other rank, in the order of the sends.
 std::vector<std::vector<std::vector<Receive>>> receives_by_pair(const Schedule& schedule) {
   const auto uses = uses_of_messages(schedule);
   std::vector<std::vector<std::vector<Receive>>> all(schedule.ranks.size());
@@ -68,18 +68,18 @@ std::vector<std::vector<std::vector<Receive>>> receives_by_pair(const Schedule& 
   return all;
 }
 
-/// The receives of one rank in the order in which they are posted.
+/// Returns the receives of one rank in the order in which they are posted, with at most `most` posted at once.
 std::vector<Receive> posting_order(std::vector<std::vector<Receive>> by_sender, int most) {
   std::vector<Receive> all;
   for (auto& receives : by_sender) {
-    // What is sent earlier is posted no later, even if it is used later.
+    // A message that is sent earlier has its receive posted no later, even if it is used later.
     for (std::size_t i = receives.size(); i-- > 1;) {
       receives[i - 1].post = std::min(receives[i - 1].post, receives[i].post);
     }
     all.insert(all.end(), receives.begin(), receives.end());
   }
   sort_by_post(all);
-  // As soon as an earlier one has been used there is room for the next.
+  // There is room for the next receive as soon as an earlier one has been used.
   const auto room = static_cast<std::size_t>(most);
   for (std::size_t i = 0; i < all.size() && room > 0; ++i) {
     const std::size_t earliest = i < room ? 0 : all[i - room].use + 1;
@@ -88,7 +88,7 @@ std::vector<Receive> posting_order(std::vector<std::vector<Receive>> by_sender, 
   return all;
 }
 
-/// When each computation that another rank waits for ends, if all stages take equally long and messages no time.
+/// The end of each computation that another rank waits for, if all stages take equally long and messages take no time.
 class EndsOfSenders {
  public:
   explicit EndsOfSenders(const Schedule& computations) : ends_(computations.ranks.size()), sent_(computations) {
@@ -105,20 +105,20 @@ class EndsOfSenders {
       }
     }
   }
-  /// The first computation of `rank` that does not end before the message of `receive` is sent.
+  /// Returns the first computation of `rank` that does not end before the message of `receive` is sent.
   std::size_t computation_at(std::size_t rank, const Action& receive) const {
     const auto& ends = ends_[rank];
     return static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), sent_.at(receive)) - ends.begin());
   }
 
  private:
-  std::vector<std::vector<double>> ends_;  // of what each rank computes, in its order
+  std::vector<std::vector<double>> ends_;  // [ranks][computations of the rank, in its order]
   MessageGrid<double> sent_;
 };
 
-/// Posts receives early enough that a sender that waits goes on at once if all stages take equally long: before the
-/// computation that runs when the message is sent. In that timeline no send waits, so no ranks wait for each other
-/// forever, whatever the stages take.
+/// Posts receives early enough that no send has to wait if all stages take equally long: before the computation that
+/// runs when the message is sent. As no send waits in that timeline, ranks never wait for each other forever, whatever
+/// times the stages take.
 void post_before_sends(std::vector<Receive>& receives, std::size_t rank, const EndsOfSenders& ends) {
   for (Receive& receive : receives) {
     receive.post = std::min(receive.post, ends.computation_at(rank, receive.action));
@@ -147,17 +147,17 @@ std::vector<Action> lower_rank(const Schedule& schedule, const std::vector<Actio
   return lowered;
 }
 
-/// Whether there is a stage `stage` and another rank runs it on the micro-batch of `computation`.
+/// Returns whether `stage` exists and another rank runs it on the micro-batch of `computation`.
 bool is_elsewhere(const Schedule& schedule, int stage, const Action& computation) {
   const int microbatch = computation.microbatch;
   return stage >= 0 && stage < schedule.stage_count() &&
          schedule.rank_of(stage, microbatch) != schedule.rank_of(computation.stage, microbatch);
 }
 
-/// A reduction of each stage that has none: after its last weight gradient, and after the message that this one may
-/// have sent.
+/// Adds a reduction for each stage that has none: after its last weight gradient, and after the message that this
+/// computation may send.
 std::vector<Action> with_reductions_of_rank(const std::vector<Action>& actions) {
-  std::map<int, std::size_t> last;  // weight gradient of each stage
+  std::map<int, std::size_t> last;  // index of the last weight gradient per stage
   for (std::size_t i = 0; i < actions.size(); ++i) {
     if (gives_weight_gradient(actions[i].operation)) {
       last[actions[i].stage] = i;

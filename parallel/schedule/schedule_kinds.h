@@ -52,7 +52,7 @@ struct ScheduleKind {
   /// Returns the idle time of a rank in one step, from the first action of any rank to the last. Returns nothing
   /// outside of the domain, and for times for which no formula is known.
   std::optional<double> (*idle)(const ScheduleSizes& sizes, const PassTimes& times) = nullptr;
-  /// Returns the most (stage, micro-batch) pairs alive at once on a rank.
+  /// Returns the largest number of (stage, micro-batch) pairs alive at once on a rank.
   int (*peak_activations)(const ScheduleSizes& sizes, int rank) = nullptr;
   Schedule (*make)(const ScheduleSizes& sizes) = nullptr;
 

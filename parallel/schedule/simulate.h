@@ -73,12 +73,11 @@ struct SteadyState {
 };
 SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs);
 
-/// Returns the most (stage, micro-batch) pairs alive at once on each rank. It needs no times, as a rank keeps its
-/// order.
+/// Returns for each rank the largest number of (stage, micro-batch) pairs alive at once. It needs no times, as a rank
+/// keeps its order.
 std::vector<int> peak_activations(const Schedule& schedule);
 
-/// Returns the same as memory: the most bytes alive at once on each rank, where a micro-batch in flight through stage s
-/// takes `bytes[s]`.
+/// Returns the same in bytes, where a micro-batch in flight through stage s takes `bytes[s]`.
 std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes);
 
 }  // namespace stagecoach

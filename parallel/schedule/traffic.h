@@ -31,10 +31,10 @@ struct ReductionTraffic {
 /// Returns the reductions of each rank: [ranks]. `gradient_bytes[s]` is the size of the gradients of stage s.
 std::vector<ReductionTraffic> reduction_traffic(const Schedule& schedule, const std::vector<double>& gradient_bytes);
 
-/// Returns the most bytes of receives that are posted and not yet used, on each rank: [ranks].
+/// Returns for each rank the peak memory, in bytes, of receives that are posted and not yet used: [ranks].
 std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vector<double>& message_bytes);
 
-/// Returns the most receives that are posted and not yet used, on each rank: [ranks].
+/// Returns for each rank the largest number of receives that are posted and not yet used: [ranks].
 std::vector<int> peak_receives(const Schedule& schedule);
 
 }  // namespace stagecoach
