@@ -10,13 +10,13 @@
 namespace stagecoach {
 namespace {
 
-/// Forwards before forwards and backwards take turns, on each replica of `stage`.
+/// Returns the number of warm-up forwards, before forwards and backwards alternate, on each replica of `stage`.
 int warm_up_of(const std::vector<int>& replicas, int stage) {
   const int from_here = std::accumulate(replicas.begin() + stage, replicas.end(), 0);
   return ceil_div(from_here, replicas[static_cast<std::size_t>(stage)]) - 1;
 }
 
-/// The most micro-batches that are between forward and backward of a stage, over all its replicas.
+/// Returns the largest number of micro-batches in flight, between forward and backward, over the replicas of a stage.
 int most_on_their_way(const std::vector<int>& replicas) {
   int most = 0;
   for (int s = 0; s < static_cast<int>(replicas.size()); ++s) {
@@ -25,9 +25,9 @@ int most_on_their_way(const std::vector<int>& replicas) {
   return most;
 }
 
-/// A batch has a multiple of this many micro-batches.
+/// Returns the number of which the micro-batches per batch must be a multiple.
 int shared_evenly(const std::vector<int>& replicas, Versions versions) {
-  const bool apart = versions == Versions::stash || versions == Versions::none;  // each stage has updates of its own
+  const bool apart = versions == Versions::stash || versions == Versions::none;  // each stage updates on its own
   return apart ? 1 : std::accumulate(replicas.begin(), replicas.end(), 1, std::lcm<int, int>);
 }
 
@@ -38,7 +38,7 @@ void require_sizes(const std::vector<int>& replicas, int microbatches, int batch
         fmt::format("a schedule of stages on {} rank(s), {} micro-batches, {} per batch: expected at least 1 of each",
                     fmt::join(replicas, ","), microbatches, batch));
   }
-  constexpr int kMaxPerBatch = 1 << 20;  // times the ranks that share it, it is still a number
+  constexpr int kMaxPerBatch = 1 << 20;  // times the number of ranks, it does not overflow an int
   if (batch > kMaxPerBatch) {
     throw UsageError(fmt::format("{} micro-batches per batch: expected at most {}", batch, kMaxPerBatch));
   }
@@ -65,7 +65,7 @@ void require_batch(const std::vector<int>& replicas, int batch, Versions version
   }
 }
 
-/// What one replica of a stage does with its share of the micro-batches `first` … `end` - 1.
+/// Lists the actions of one replica of a stage for its share of the micro-batches `first` … `end` - 1.
 class Replica {
  public:
   Replica(const Schedule& schedule, int stage, int number) : schedule_(schedule), stage_(stage), number_(number) {}
@@ -89,11 +89,11 @@ class Replica {
         update_up_to(back + 1 < count ? own[static_cast<std::size_t>(back) + 1] / unit : ceil_div(end, unit), actions);
       }
     }
-    update_up_to(ceil_div(end, unit), actions);  // it may have had no micro-batch of the last unit
+    update_up_to(ceil_div(end, unit), actions);  // for a replica without a micro-batch in the last update
   }
 
  private:
-  /// All updates before number `next`: those whose micro-batches are done here.
+  /// Adds all updates before number `next`: the ones whose micro-batches are done on this rank.
   void update_up_to(int next, std::vector<Action>& actions) {
     while (updates_ < next) {
       actions.push_back({Operation::update, stage_, updates_++});
@@ -119,7 +119,7 @@ Schedule pipedream_schedule(const std::vector<int>& replicas, int microbatches, 
   const int ranks = std::accumulate(replicas.begin(), replicas.end(), 0);
   Schedule schedule{contiguous_placement(replicas), microbatches,
                     std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks)), batch};
-  const int stretch = versions == Versions::flush ? batch : microbatches;  // what runs without draining
+  const int stretch = versions == Versions::flush ? batch : microbatches;  // micro-batches between two flushes
   for (int s = 0; s < schedule.stage_count(); ++s) {
     for (int number = 0; number < schedule.replicas_of(s); ++number) {
       Replica replica(schedule, s, number);
@@ -143,7 +143,7 @@ BatchRange batches_of(const Schedule& schedule, const Action& action) {
 int batches_ahead(const Schedule& schedule) {
   int most = 0;
   for (const auto& actions : schedule.ranks) {
-    // Before each action: the batch that all actions from there on have reached or passed.
+    // For each action, the oldest batch that this action or a later one works for.
     std::vector<int> oldest(actions.size());
     int left = ceil_div(schedule.microbatches, schedule.batch);
     for (std::size_t i = actions.size(); i-- > 0;) {

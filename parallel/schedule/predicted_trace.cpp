@@ -12,7 +12,7 @@
 namespace stagecoach {
 namespace {
 
-/// Enters a simulated step, which begins at `start`, in a trace.
+/// Writes a simulated step, which begins at `start`, to a trace.
 class StepWriter {
  public:
   StepWriter(const Schedule& schedule, const Simulation& simulation, std::size_t step, double start, Trace& trace)
@@ -39,7 +39,7 @@ class StepWriter {
         }
         write_action(rank, action, times);
         if (action.operation != Operation::reduce_grad || schedule_.batch > 0) {
-          free = times.end;  // at the end of a step reductions travel beside other work
+          free = times.end;  // reductions at the end of a step overlap with other work
         }
       }
     }
@@ -68,7 +68,7 @@ class StepWriter {
     }
   }
 
-  /// The same at both ends of a message.
+  /// Returns the id of a message, which is the same at both of its ends.
   std::uint64_t message_id(const Action& receive) const {
     const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
     const std::uint64_t stages = step_ * static_cast<std::uint64_t>(schedule_.stage_count());

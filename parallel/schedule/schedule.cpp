@@ -8,7 +8,7 @@ namespace stagecoach {
 
 namespace {
 
-/// Whether the number of an action is that of an update.
+/// Returns whether Action::microbatch is the index of an update.
 bool counts_updates(Operation operation) {
   return operation == Operation::update || operation == Operation::reduce_grad;
 }

@@ -13,8 +13,8 @@
 namespace stagecoach {
 namespace {
 
-/// The messages of a step. Each starts when it is sent, its receive is posted and the link is free, which carries the
-/// messages of one direction one after the other. A short one does not wait for the receive.
+/// The messages of a step. A message starts as soon as it is sent, its receive is posted and the link is free; a link
+/// carries the messages of one direction one after the other. A short message does not wait for the receive.
 class Messages {
  public:
   Messages(const Schedule& schedule, const Costs& costs)
@@ -22,17 +22,17 @@ class Messages {
 
   void send(const Action& send, double now) { match(receive_of(send), now, true); }
   void post(const Action& receive, double now) { match(receive, now, false); }
-  /// When the message is there. Both its ends must have come.
+  /// Returns when the message arrives. Its send and its receive must both have been given.
   double arrival(const Action& receive) const { return messages_.at(receive).time; }
 
  private:
   struct Message {
-    double time = 0;  // when its first end was there, then when it arrives
+    double time = 0;  // of its first end; then of its arrival
     bool half = false;
   };
   struct Link {
     double free = 0;
-    double free_for_short = 0;  // short messages slip in between the packets of a long one
+    double free_for_short = 0;  // short messages fit between the packets of a long one
   };
 
   void match(const Action& receive, double now, bool is_sent) {
@@ -55,7 +55,7 @@ class Messages {
   const Schedule& schedule_;
   const Costs& costs_;
   MessageGrid<Message> messages_;
-  std::vector<std::map<int, Link>> links_;  // of each rank to others
+  std::vector<std::map<int, Link>> links_;  // from each rank to others
 };
 
 class RankTimes {
@@ -72,7 +72,7 @@ class RankTimes {
         free_(schedule.ranks.size(), 0),
         reduced_(schedule.ranks.size(), 0) {}
 
-  /// Runs `action` on `rank` as soon as both are ready.
+  /// Runs `action` on `rank` as soon as the rank is free and the input of the action is ready.
   Simulation::Timed run(int rank, const Action& action) {
     double& free = free_[static_cast<std::size_t>(rank)];
     double start = free;
@@ -98,15 +98,15 @@ class RankTimes {
   }
 
  private:
-  /// What the next action of `rank`, which is `action`, takes.
+  /// Returns the time of the next action of `rank`, which is `action`.
   double work(std::size_t rank, const Action& action) {
     if (!seconds_.empty()) {
       return seconds_[rank][next_[rank]++];
     }
     return costs_.of(action, rank);
   }
-  /// Before an update that follows at once the rank waits for its replicas. At the end of a step the reductions of its
-  /// stages travel beside its other work, one after the other.
+  /// Before an update that is listed, the rank waits for its replicas. At the end of a step, the reductions of its
+  /// stages overlap with its other work and run one after the other.
   Simulation::Timed reduce(std::size_t rank, const Action& action) {
     const double own_work = work(rank, action);
     const double seconds =
@@ -117,7 +117,7 @@ class RankTimes {
     end = start + seconds;
     return {start, end};
   }
-  /// When what `action` needs from another stage is there.
+  /// Returns when the tensor that `action` needs from another stage is ready.
   double ready(const Action& action) {
     const auto [operation, stage, microbatch] = action;
     if (const auto receive = receive_before(schedule_, action)) {
@@ -146,14 +146,14 @@ class RankTimes {
 
   const Schedule& schedule_;
   const Costs& costs_;
-  const ActionSeconds& seconds_;   // or empty
-  std::vector<std::size_t> next_;  // of those, on each rank
+  const ActionSeconds& seconds_;   // may be empty
+  std::vector<std::size_t> next_;  // per rank: the next index in `seconds_`
   Grid<double> outputs_;
-  Grid<double> gradients_;  // of the stages' inputs
-  Grid<double> whole_;      // and when the last replica has a gradient for each update
+  Grid<double> gradients_;  // when the gradients of the stages' inputs are ready
+  Grid<double> whole_;      // when the last replica has its gradients, per update
   Messages messages_;
   std::vector<double> free_;
-  std::vector<double> reduced_;  // when the reductions of each rank have ended
+  std::vector<double> reduced_;  // when the reductions of each rank end
 };
 
 }  // namespace
@@ -181,7 +181,7 @@ double Costs::of(const Action& action, std::size_t rank) const {
     case Operation::update:
       return update_of(rank);
     default:
-      return 0;  // a message takes a link, and not the rank
+      return 0;  // a message occupies a link, not the rank
   }
 }
 
@@ -209,7 +209,7 @@ void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
   }
 }
 
-/// Seconds of work on `rank` in a step.
+/// Returns the seconds of work on `rank` in a step.
 double busy_seconds(const Schedule& schedule, const Costs& costs, std::size_t rank, const ActionSeconds& seconds = {}) {
   if (!seconds.empty()) {
     return std::accumulate(seconds[rank].begin(), seconds[rank].end(), 0.0);
@@ -231,7 +231,7 @@ void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
   }
 }
 
-/// When a rank begins to work; nothing if it never does.
+/// Returns when a rank begins to work; nothing if it never does.
 std::optional<double> first_start(const std::vector<Action>& actions, const std::vector<Simulation::Timed>& times) {
   const auto first = std::find_if(actions.begin(), actions.end(),
                                   [](const Action& action) { return !is_communication(action.operation); });
@@ -281,7 +281,7 @@ SteadyState simulate_steady_state(const Schedule& schedule, const Costs& costs) 
   require_costs(schedule, costs);
   const ActionSeconds means_only;
   RankTimes clock(schedule, costs, means_only);
-  constexpr int kSteps = 4;  // the first ones begin with all ranks free at once
+  constexpr int kSteps = 4;  // in the first ones the pipeline is not yet in its steady state
   double ends[kSteps] = {};
   double busy = 0;
   for (double& end : ends) {
@@ -305,7 +305,7 @@ std::vector<int> peak_activations(const Schedule& schedule) {
 
 std::vector<double> peak_bytes(const Schedule& schedule, const std::vector<double>& bytes) {
   std::vector<double> peaks;
-  // A backward in one piece frees what it used; in two pieces the second does.
+  // B frees the activations; if the backward is split, W does.
   for (const auto& actions : schedule.ranks) {
     double alive = 0;
     double peak = 0;

@@ -15,7 +15,7 @@ constexpr const char* kStraightIdleShare = "(p - 1) / (m + p - 1)";
 
 Idle idle_of_1f1b(const ScheduleSizes& s, const PassTimes& t) { return (s.ranks - 1) * t.total(); }
 
-/// One micro-batch at a time, forward through all stages and back again: one rank works, the others wait.
+/// Runs one micro-batch at a time, forward through all stages and back again: one rank works while the others wait.
 Schedule naive_schedule(int p, int m) {
   return for_each_rank(empty_schedule(p, m), [&](RankActions rank, int r) {
     for (int i = 0; i < m; ++i) {
@@ -25,8 +25,8 @@ Schedule naive_schedule(int p, int m) {
   });
 }
 
-/// All forwards, then all backwards in the same order (so that gradients add up as on one device).
-/// Source: Huang et al., "GPipe", 2019, section 2.2.
+/// Runs all forwards, then all backwards in the same order, so that gradients add up as on one device. Source: Huang et
+/// al., "GPipe", 2019, section 2.2.
 Schedule gpipe_schedule(int p, int m) {
   return for_each_rank(empty_schedule(p, m), [&](RankActions rank, int r) {
     for (int i = 0; i < m; ++i) {
@@ -38,8 +38,8 @@ Schedule gpipe_schedule(int p, int m) {
   });
 }
 
-/// min(p - r - 1, m) forwards to warm up, then a forward and a backward in turn. Takes the time of GPipe with the
-/// activations of p - r micro-batches. Source: Narayanan et al., "PipeDream", 2019, section 3.2 (with a flush).
+/// Warms up with min(p - r - 1, m) forwards, then alternates forwards and backwards. It takes as long as GPipe, with
+/// the activations of p - r micro-batches. Source: Narayanan et al., "PipeDream", 2019, section 3.2 (with a flush).
 Schedule one_f_one_b_schedule(int p, int m) {
   return for_each_rank(empty_schedule(p, m), [&](RankActions rank, int r) {
     one_f_one_b_order(

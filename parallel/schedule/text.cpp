@@ -12,21 +12,21 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::int64_t kMaxPairs = 1 << 22;  // of a stage and a micro-batch: 64 stages and 65536 micro-batches
+constexpr std::int64_t kMaxPairs = 1 << 22;  // (stage, micro-batch), such as 64 stages and 65536 micro-batches
 
-/// Where a table is read, for errors.
+/// The position in a table that is being read, for errors.
 struct Position {
   const std::string& where;
   std::size_t line;    // from 1
   std::size_t column;  // from 1
-  std::size_t cells;   // of the whole table: it has no more actions
+  std::size_t cells;   // of the whole table, which has at most as many actions
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw UsageError(fmt::format("{}: line {}, column {}: {}", where, line, column, what));
   }
 };
 
-/// Takes a number off the front of `text`.
+/// Reads a number at the front of `text` and removes it.
 int take_number(std::string_view& text, std::string_view cell, const Position& position) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -38,7 +38,7 @@ int take_number(std::string_view& text, std::string_view cell, const Position& p
   return number;
 }
 
-/// Refuses a number that a whole table of so few actions cannot have, before anything is allocated for it.
+/// Rejects a number that is too large for a table with so few cells, before any memory is allocated for it.
 void require_number(int number, const char* what, std::string_view cell, const Position& position) {
   if (static_cast<std::size_t>(number) >= position.cells) {
     position.refuse(
@@ -47,7 +47,8 @@ void require_number(int number, const char* what, std::string_view cell, const P
   }
 }
 
-/// Takes the symbol of an operation that a table of one step can have off the front of `text`.
+/// Reads the symbol of an operation at the front of `text` and removes it. Updates are not allowed in a table of one
+/// step.
 Operation take_operation(std::string_view& text, std::string_view cell, const Position& position) {
   const std::string_view symbol = text.substr(0, std::min(text.find_first_of("0123456789"), text.size()));
   for (int i = 0; i < kOperations; ++i) {
@@ -84,8 +85,9 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// Whether `cell` does nothing here. 0UNSHARD and 0RESHARD gather and free the parameters of a stage, which are whole
-/// on their rank. 0WAIT_SEND_F3 and 0WAIT_REDUCE_GRAD wait for what was begun; here the end of the step does.
+/// Returns whether `cell` has no effect here. 0UNSHARD and 0RESHARD gather and free the parameters of a stage; here
+/// each rank has them all. 0WAIT_SEND_F3 and 0WAIT_REDUCE_GRAD wait for communication that has begun; here the end of
+/// the step waits for it.
 bool does_nothing(std::string_view cell) {
   constexpr std::string_view kDigits = "0123456789";
   constexpr std::string_view kNames[] = {"UNSHARD", "RESHARD", "WAIT_SEND_F", "WAIT_SEND_B", "WAIT_REDUCE_GRAD"};
@@ -97,7 +99,7 @@ bool does_nothing(std::string_view cell) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-/// "(0F7;7B3)OVERLAP_F_B": a forward and a backward that PyTorch runs as one.
+/// Reads an overlapped pair such as "(0F7;7B3)OVERLAP_F_B": a forward and a backward that PyTorch runs as one action.
 void read_overlapped(std::string_view cell, const Position& position, std::vector<Action>& actions) {
   constexpr std::string_view kEnd = ")OVERLAP_F_B";
   if (!cell.ends_with(kEnd)) {
@@ -111,7 +113,7 @@ void read_overlapped(std::string_view cell, const Position& position, std::vecto
   }
 }
 
-/// The actions of one line. Adds to `left_out` those that have no meaning here.
+/// Returns the actions of one line. Adds to `left_out` the number of actions that have no effect here.
 std::vector<Action> rank_from(std::string_view line, Position position, int& left_out) {
   std::vector<Action> actions;
   for (std::size_t start = 0; start <= line.size();) {
@@ -132,7 +134,7 @@ std::vector<Action> rank_from(std::string_view line, Position position, int& lef
   return actions;
 }
 
-/// Notes that the rank of this line holds `stage`.
+/// Records that the rank of this line holds `stage`.
 void hold(Schedule& schedule, int stage, const Position& position) {
   const auto index = static_cast<std::size_t>(stage);
   if (stage >= schedule.stage_count()) {
@@ -153,7 +155,8 @@ bool has_computations(const Schedule& schedule) {
   });
 }
 
-/// A table is lowered where it lists messages. Reductions alone are left to lower(); returns how many there are.
+/// Marks the table as lowered if it lists messages. If it lists only reductions, removes them, as lower() adds them.
+/// Returns how many it removed.
 int note_communication(Schedule& schedule) {
   int reductions = 0;
   for (const auto& actions : schedule.ranks) {
@@ -185,7 +188,7 @@ std::string to_text(const Schedule& schedule) {
 }
 
 Schedule schedule_from_text(std::string_view text, const std::string& where, int* left_out) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of UTF-8: some editors write it at the beginning
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // in UTF-8; some editors write it at the beginning
   text.remove_prefix(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
   Schedule schedule;
   const auto separators = std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '\n'; });

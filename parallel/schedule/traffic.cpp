@@ -10,7 +10,7 @@
 namespace stagecoach {
 namespace {
 
-/// The lower stage of the two that a message is between.
+/// Returns the lower of the two stages between which the message is sent.
 std::size_t border_of(const Action& message) {
   const bool from_below =
       message.operation == Operation::send_forward || message.operation == Operation::receive_backward;

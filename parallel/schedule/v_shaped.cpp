@@ -1,6 +1,7 @@
 /// @file
-/// Pipelines placed in a V, with two stages per rank: a micro-batch goes down one arm, from rank 0 to the last, and up
-/// the other. The last rank hands it from its one stage to its other without a message, and rank 0 has both ends.
+/// Pipelines placed in a V, with two stages per rank: a micro-batch goes down one arm, from rank 0 to the last rank,
+/// and up the other. The last rank passes it from one of its stages to the other without a message, and rank 0 has the
+/// first stage and the last.
 
 #include <algorithm>
 #include <queue>
@@ -11,7 +12,7 @@
 namespace stagecoach {
 namespace {
 
-/// One of a rank's two stages. Each call takes the next micro-batch of its kind.
+/// One of the two stages of a rank. Each call adds the next micro-batch of its kind.
 class Arm {
  public:
   Arm(RankActions& rank, int stage) : rank_(rank), stage_(stage) {}
@@ -45,8 +46,8 @@ void repeat(int count, const Body& body) {
   }
 }
 
-/// Generates for at least `least` micro-batches, the fewest with which the order is whole, and leaves out those that
-/// are too many.
+/// Generates the schedule for at least `least` micro-batches, the fewest for which the order is complete, and leaves
+/// out those beyond m.
 template <class Body>
 Schedule v_schedule(int p, int m, int least, const Body& body) {
   if (m < 1) {
@@ -59,10 +60,10 @@ Schedule v_schedule(int p, int m, int least, const Body& body) {
   return n == m ? whole : with_fewer_microbatches(whole, m);
 }
 
-/// ZB-V: no rank waits between its first and its last action, as in ZB-H2, with the memory of 1F1B's first rank: 2 p
-/// activations of half a rank's layers. That needs tF = tI = tW and m >= 2 p - 1; fewer micro-batches take that order
-/// without those that are missing. Source: Qi et al., 2023, section 6; Qi et al., "Pipeline parallelism with
-/// controllable memory", 2024, section 3. The tables are those of PyTorch's ScheduleZBVZeroBubble.
+/// ZB-V: no rank waits between its first and its last action, as in ZB-H2, with the memory of the first rank of 1F1B: 2
+/// p activations, each of half the layers of a rank. This requires tF = tI = tW and m >= 2 p - 1; fewer micro-batches
+/// use the same order, without the missing ones. Source: Qi et al., 2023, section 6; Qi et al., "Pipeline parallelism
+/// with controllable memory", 2024, section 3. The tables equal those of PyTorch's ScheduleZBVZeroBubble.
 Schedule zero_bubble_v_schedule(int p, int m) {
   return v_schedule(p, m, 2 * p - 1, [&](Arm down, Arm up, int r, int n) {
     repeat(2 * (p - r) - 1, [&] { down.forward(); });
@@ -74,7 +75,7 @@ Schedule zero_bubble_v_schedule(int p, int m) {
       up.forward();
       up.backward_in_parts();
     });
-    while (up.forwards() < n) {  // steady: each of the six passes once
+    while (up.forwards() < n) {  // steady state: each of the six passes once
       if (down.forwards() < n) {
         down.forward();
       }
@@ -92,15 +93,16 @@ Schedule zero_bubble_v_schedule(int p, int m) {
   });
 }
 
-/// DualPipe cut in half: both directions of DeepSeek's pipeline are the two arms of a V. In its steady state a rank
-/// runs a forward of one arm with a backward of the other, so that one computes while the other communicates; here one
-/// after the other. 2 p + 1 activations of half a rank's layers. Whole for m >= 2 p; fewer micro-batches take that
-/// order without those that are missing, where PyTorch refuses. Source: DeepSeek-AI, "DeepSeek-V3 technical report",
-/// 2024, section 3.2.1, and its DualPipe repository. The tables are those of PyTorch's ScheduleDualPipeV, with each
-/// overlapped pair written as its forward, then its backward.
+/// DualPipe cut in half: the two directions of DeepSeek's pipeline are the two arms of a V. In the steady state a rank
+/// pairs a forward of one arm with a backward of the other. DualPipe overlaps them, so that one computes while the
+/// other communicates; here they run one after the other. A rank holds 2 p + 1 activations, each of half its layers.
+/// The order is complete for m >= 2 p; fewer micro-batches use the same order, without the missing ones, where PyTorch
+/// reports an error. Source: DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1, and its DualPipe
+/// repository. The tables equal those of PyTorch's ScheduleDualPipeV, with each overlapped pair written as its forward,
+/// then its backward.
 Schedule dualpipe_v_schedule(int p, int m) {
   return v_schedule(p, m, 2 * p, [&](Arm down, Arm up, int r, int n) {
-    std::queue<Arm*> waiting;  // whose weight gradients come later
+    std::queue<Arm*> waiting;  // arms whose weight gradients come later
     const auto backward_input = [&](Arm& arm) {
       arm.backward_input();
       waiting.push(&arm);
@@ -118,7 +120,7 @@ Schedule dualpipe_v_schedule(int p, int m) {
       up.backward_in_parts();
       up.forward();
     });
-    repeat(n - 2 * p + r + 1, [&] {  // steady: a forward with a backward of the other arm, twice
+    repeat(n - 2 * p + r + 1, [&] {  // steady state: a forward, then a backward of the other arm, twice
       down.forward();
       up.backward();
       up.forward();
@@ -129,7 +131,8 @@ Schedule dualpipe_v_schedule(int p, int m) {
       up.forward();
       down.backward();
     });
-    // The last backwards of this rank, up and down in turn: the second half of them leaves its weight gradients.
+    // The last backwards of this rank alternate between up and down; the second half of them defers its weight
+    // gradients.
     for (int i = 0; i <= 2 * r + 1; ++i) {
       Arm& arm = i % 2 == 0 ? up : down;
       if (i > r) {
@@ -148,7 +151,7 @@ Schedule dualpipe_v_schedule(int p, int m) {
 
 constexpr const char* kVShapedIdleShare = "(p - 1) / (6 m + p - 1)";
 
-/// Activations of a V, which are those of its order for `most` / 2 micro-batches or more.
+/// Returns the activations of a V-shaped schedule. `most` is the number in the complete order, for m >= `most` / 2.
 int peak_of_v(const ScheduleSizes& s, int rank, int most) {
   return std::min({most, 2 * s.microbatches, s.microbatches + rank + 1});
 }
@@ -172,8 +175,8 @@ ScheduleKind zero_bubble_v_kind() {
           .make = [](const ScheduleSizes& s) { return zero_bubble_v_schedule(s.ranks, s.microbatches); }};
 }
 
-// The published (p - 1) (F&B + B - 3 W) counts an overlapped pair as one action, which waits for both its inputs. One
-// after the other, the forward need not wait for what the backward does.
+// The published (p - 1) (F&B + B - 3 W) counts an overlapped pair as one action, which waits for both of its inputs. If
+// the pair runs one after the other, the forward need not wait for the input of the backward.
 ScheduleKind dualpipe_v_kind() {
   return {.name = "dualpipev",
           .summary = "DualPipe in a V: a forward of one arm beside a backward of the other",
