@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Equal, except that the sum of a batch's losses may have been rounded in another order.
+/// Returns whether two losses are equal, except for rounding: the losses of a batch may have been summed in another
+/// order.
 bool is_same_loss(double a, double b) {
   constexpr double kRounding = 1e-6;
   return a == b || (std::isnan(a) && std::isnan(b)) ||

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Which runs trained the same: schedule and split should not change what is trained.
+/// Finds runs that trained in the same way: schedule and split should not change what is trained.
 
 #include <cstddef>
 #include <vector>
@@ -11,11 +11,11 @@ namespace stagecoach {
 
 /// Runs whose losses are the same in every epoch, to six digits.
 struct CoincidingRuns {
-  std::vector<std::size_t> runs;  ///< indices; a run that is like no other is alone
-  bool same_weights = false;      ///< whether all have a weights.safetensors with the same bytes
+  std::vector<std::size_t> runs;  ///< indices; a run with unique losses is on its own
+  bool same_weights = false;      ///< whether all their weights.safetensors have the same bytes
 };
 
-/// Each run is in one of them; in the order of their first runs.
+/// Returns groups of coinciding runs, in the order of their first runs. Each run is in exactly one group.
 std::vector<CoincidingRuns> coinciding_runs(const std::vector<RunSummary>& runs);
 
 }  // namespace stagecoach

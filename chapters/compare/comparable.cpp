@@ -15,19 +15,19 @@ namespace fs = std::filesystem;
 
 constexpr double kImagesTolerance = 0.02;
 
-/// The same text, or names of one folder such as "data" and "./data/".
+/// Returns whether both texts are the same or name the same folder, such as "data" and "./data/".
 bool is_same_data(const std::string& a, const std::string& b) {
   std::error_code not_there;
   return a == b || (fs::path(a) / "").lexically_normal() == (fs::path(b) / "").lexically_normal() ||
          fs::equivalent(a, b, not_there);
 }
 
-/// How many images an epoch takes. None if the log does not say, or rounds its numbers too much.
+/// Returns the number of images in an epoch; nothing if the log does not say, or rounds its numbers too much.
 std::optional<double> images_of(const RunRecord& run) {
   std::vector<double> counts;
   for (const EpochRecord& e : run.epochs) {
     const double speed = e.images_per_second.value_or(0);
-    const double rounding = run.rounded ? 0.005 / e.seconds + 0.5 / speed : 0;  // 1.83s, 27310 img/s
+    const double rounding = run.rounded ? 0.005 / e.seconds + 0.5 / speed : 0;  // of "1.83s, 27310 img/s"
     if (speed * e.seconds > 0 && rounding < kImagesTolerance / 2) {
       counts.push_back(std::round(speed * e.seconds));
     }
@@ -35,7 +35,7 @@ std::optional<double> images_of(const RunRecord& run) {
   return median(counts);
 }
 
-/// Compares one by one the settings that change the data or the training.
+/// Compares the settings that change the data or the training, one by one.
 class Check {
  public:
   Check(const RunRecord& run, const RunRecord& baseline) : run_(run), baseline_(baseline) {}
@@ -83,7 +83,7 @@ class Check {
     }
   }
 
-  /// Another model is allowed: this is how to see what a larger one costs.
+  /// Allows another model, as this shows what a larger one costs.
   void model() {
     const auto got = run_.setting("model");
     const auto expected = baseline_.setting("model");
@@ -101,7 +101,8 @@ class Check {
     findings_.differences.push_back(fmt::format("{}: expected {}, got {}; {}", what, expected, got, advice));
   }
 
-  /// Data under the same name may have changed, and a log without settings names none; then their size is compared.
+  /// Compares the number of images, as data of the same name may have changed, and a log without settings does not name
+  /// its data.
   void images(bool data_is_known) {
     const auto got = images_of(run_);
     const auto expected = images_of(baseline_);
@@ -137,7 +138,7 @@ std::string epochs_of(const RunRecord& run) {
   const std::int64_t first = run.epochs.front().epoch;
   const std::int64_t last = run.epochs.back().epoch;
   const auto count = static_cast<std::int64_t>(run.epochs.size());
-  const bool whole = (first == 0 || first == 1) && last - first + 1 == count;  // some count from 0
+  const bool whole = (first == 0 || first == 1) && last - first + 1 == count;  // some programs count from 0
   return whole ? std::to_string(count) : fmt::format("{} ({} to {})", count, first, last);
 }
 

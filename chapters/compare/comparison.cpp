@@ -14,7 +14,7 @@
 namespace stagecoach {
 namespace {
 
-/// The median of a figure over all epochs except the first, where it is known.
+/// Returns the median of a figure over all epochs except the first, where it is known.
 template <class Figure>
 std::optional<double> median_of(const RunRecord& run, const Figure& figure) {
   std::vector<double> values;
@@ -27,7 +27,7 @@ std::optional<double> median_of(const RunRecord& run, const Figure& figure) {
   return median(values);
 }
 
-/// The largest value of each rank over all epochs.
+/// Returns the largest value of each rank over all epochs.
 std::vector<std::int64_t> largest(const RunRecord& run, std::vector<std::int64_t> EpochRecord::*figures) {
   std::vector<std::int64_t> most;
   for (const EpochRecord& epoch : run.epochs) {
@@ -40,7 +40,7 @@ std::vector<std::int64_t> largest(const RunRecord& run, std::vector<std::int64_t
   return most;
 }
 
-/// As set, else as many as reported their memory.
+/// Returns the number of ranks from the settings or, without that setting, the number of ranks that reported memory.
 std::optional<std::int64_t> ranks_of(const RunRecord& run, const std::vector<std::int64_t>& peaks) {
   const std::string text = run.setting("ranks").value_or("");
   std::int64_t ranks = 0;
@@ -58,7 +58,8 @@ std::optional<std::string> shown_setting(const RunRecord& run, const std::string
   return value ? std::optional(printable(*value)) : std::nullopt;
 }
 
-/// The order of its work in a word: a schedule, a policy of weight versions, or a strategy of data parallel training.
+/// Returns a short name for what orders the work of a run: a schedule, a policy of weight versions, or a strategy of
+/// data-parallel training.
 std::optional<std::string> order_of(const RunRecord& run) {
   if (const auto mode = shown_setting(run, "mode")) {
     const std::string compress = shown_setting(run, "compress").value_or("none");
@@ -98,7 +99,7 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   return s;
 }
 
-/// Notes what differs between runs[i] and the baseline, and the speed-up if nothing does.
+/// Records what differs between runs[i] and the baseline, and the speed-up if nothing differs.
 void compare_with_baseline(const std::vector<RunRecord>& runs, std::size_t i, Comparison& comparison) {
   const RunSummary& baseline = comparison.runs[comparison.baseline];
   RunSummary& run = comparison.runs[i];

@@ -1,7 +1,7 @@
 /// @file
-/// Compares runs: how long an epoch takes, how much faster that is than a baseline, how much faster it could be, and
-/// how much memory each rank needs. It reads what the chapters write, and logs of other frameworks that print the same
-/// lines.
+/// Compares runs: how long an epoch takes, how much faster it is than in a baseline, how much faster it could be, and
+/// how much memory each rank needs. It reads the output of the chapters, and logs of other frameworks that print the
+/// same lines.
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ struct Options {
   bool markdown = false;
 };
 
-/// Parses the command line. Returns nothing after --help was shown.
+/// Parses the command line. Returns nothing after printing --help.
 std::optional<Options> parse(int argc, const char* const* argv) {
   Options options;
   CLI::App app("Compares the epoch times, idle shares, memory and losses of runs.", kProgram);
@@ -62,7 +62,7 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   return options;
 }
 
-/// The index of the baseline among the runs. One that is not among them becomes the first.
+/// Returns the index of the baseline in `options.runs`. If it is not among them, it is inserted as the first run.
 std::size_t index_of_baseline(Options& options) {
   if (options.baseline.empty()) {
     return 0;
@@ -94,7 +94,7 @@ int run(int argc, const char* const* argv) {
   for (const std::string& note : comparison.notes) {
     fmt::print("note: {}\n", note);
   }
-  std::fflush(stdout);  // so that the reasons come after the table
+  std::fflush(stdout);  // so that the reasons appear after the table
   for (const std::string& reason : comparison.reasons) {
     std::fputs(fmt::format("{}: {}\n", kProgram, reason).c_str(), stderr);
   }

@@ -8,7 +8,7 @@
 
 namespace stagecoach {
 
-/// Of an even number of values, the mean of the two in the middle; of no values, nothing.
+/// Returns the median: for an even number of values, the mean of the middle two; for no values, nothing.
 inline std::optional<double> median(std::vector<double> values) {
   if (values.empty()) {
     return std::nullopt;

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// One line of metrics.jsonl. Every failure is a DataError that names the line.
+/// One line of metrics.jsonl. Throws DataError that names the line if anything is wrong with it.
 class Line {
  public:
   Line(const std::string& text, std::string place)
@@ -54,7 +54,7 @@ class Line {
     return number("loss").value_or(std::numeric_limits<double>::quiet_NaN());
   }
 
-  /// Seconds, finite and not negative.
+  /// Returns seconds, which must be finite and not negative.
   std::optional<double> time(const char* key) const {
     const std::optional<double> value = number(key);
     require(!value || (*value >= 0 && std::isfinite(*value)), fmt::format("'{}' must be finite and not negative", key));
@@ -75,7 +75,8 @@ class Line {
 
   std::vector<std::int64_t> whole_numbers(const char* key) const {
     const Json list = json_.value(key, Json::array());
-    const auto is_whole = [](const Json& number) { return number.is_number_integer() && number >= 0; };  // and fits
+    // The comparison also rejects numbers above 2^63 - 1.
+    const auto is_whole = [](const Json& number) { return number.is_number_integer() && number >= 0; };
     require(list.is_array() && std::all_of(list.begin(), list.end(), is_whole),
             fmt::format("'{}' must be a list of whole numbers from 0 to 2^63 - 1", key));
     return list.get<std::vector<std::int64_t>>();

@@ -9,11 +9,11 @@
 
 namespace stagecoach {
 
-/// Adds the epochs in `text`, a metrics.jsonl, to the run. Other events and unknown keys are ignored. Throws DataError
-/// that names `where` and the line when one is damaged.
+/// Adds the epochs in `text`, a metrics.jsonl, to `run`. Other events and unknown keys are ignored. Throws DataError
+/// that names `where` and the line if a line is damaged.
 void read_metrics(const std::string& text, const std::string& where, RunRecord& run);
 
-/// Returns the settings in `text`, a config.json. Throws DataError that names `where` when it is damaged.
+/// Returns the settings in `text`, a config.json. Throws DataError that names `where` if the text is damaged.
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where);
 
 }  // namespace stagecoach

@@ -23,7 +23,7 @@ constexpr double kPanelGap = 24;
 constexpr double kPanel = (kWidth - 2 * kMargin - kNames - 3 * kPanelGap) / 4;
 constexpr double kCurvesHeight = 220;
 
-/// A loss beyond this is no point of a curve: training has diverged, and would flatten all other curves.
+/// A loss beyond this value is not drawn: training has diverged, and the point would flatten all other curves.
 constexpr double kLargestLoss = 1e6;
 
 /// The bars: four panels beside the names of the runs.
@@ -100,7 +100,7 @@ class BarPanels {
   Svg& svg_;
 };
 
-/// "gpipe, 1f1b, zb-h1: identical bytes"
+/// Returns the legend of a group, such as "gpipe, 1f1b, zb-h1: identical bytes".
 std::string name_of(const CoincidingRuns& same, const std::vector<RunSummary>& runs) {
   constexpr std::size_t kMostNames = 8;
   std::string name;
@@ -122,7 +122,7 @@ Svg::Points points_of(const EpochCurve& curve) {
   return points;
 }
 
-/// Both charts of curves and their legend, from `top` down. Returns the height.
+/// Draws both charts of curves and their legend, from `top` down. Returns their height.
 double draw_training(Svg& svg, const std::vector<RunSummary>& runs, const std::vector<CoincidingRuns>& groups,
                      double top) {
   std::vector<Svg::Points> losses;
@@ -134,7 +134,7 @@ double draw_training(Svg& svg, const std::vector<RunSummary>& runs, const std::v
     accuracies.push_back(points_of(first.test_accuracies));
     names.push_back(name_of(group, runs));
   }
-  constexpr double kAxis = 40;  // room for the numbers beside it
+  constexpr double kAxis = 40;  // width of the axis labels
   constexpr double kHalf = (kWidth - 2 * kMargin - 2 * kAxis - kPanelGap) / 2;
   draw_curves(svg, {kMargin + kAxis, top, kHalf, kCurvesHeight},
               {.title = "training loss", .x_name = "epoch", .x_kind = AxisKind::whole_numbers}, losses);

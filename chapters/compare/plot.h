@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A comparison as a figure.
+/// Draws a comparison as a figure.
 
 #include <string>
 
@@ -8,10 +8,10 @@
 
 namespace stagecoach {
 
-/// An SVG figure that needs no other file. Above, a row per run: its epoch time, speed-up and idle share as bars, with
-/// outlines for the predicted time, the ideal speed-up and the predicted idle share, and the peak memory of each rank.
-/// Below, the training loss and the test accuracy over the epochs. Runs whose losses coincide share a colour and a
-/// curve, and the legend says whether their weights are identical bytes.
+/// Returns a self-contained SVG figure. The upper part has one row per run: its epoch time, speed-up and idle share as
+/// bars, with outlines for the predicted time, the ideal speed-up and the predicted idle share, and the peak memory of
+/// each rank. The lower part shows the training loss and the test accuracy over the epochs. Runs whose losses coincide
+/// share a colour and a curve, and the legend says whether their weights are identical bytes.
 std::string plot_svg(const Comparison& comparison);
 
 }  // namespace stagecoach

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The parts of the absolute path, without what does not matter: "a/b" for "a/./b/" and "a/b/metrics.jsonl".
+/// Returns the parts of the normalized absolute path of the run: the same for "a/b", "a/./b/" and "a/b/metrics.jsonl".
 std::vector<std::string> parts_of(const std::string& given) {
   fs::path path = fs::absolute(given).lexically_normal();
   if (path.filename().empty() || path.filename() == run_files::kMetrics) {

@@ -11,7 +11,7 @@ namespace stagecoach {
 /// named after its folder. Equal paths get a number.
 std::vector<std::string> run_names(const std::vector<std::string>& paths);
 
-/// Whether both paths name one run, such as "runs/a" and "./runs/a/metrics.jsonl".
+/// Returns whether both paths name the same run, such as "runs/a" and "./runs/a/metrics.jsonl".
 bool is_same_run(const std::string& a, const std::string& b);
 
 }  // namespace stagecoach

@@ -22,11 +22,11 @@ constexpr const char* kWhatARunIs =
 
 std::string read_run_text(const fs::path& path) {
   const std::string text = read_text(path, "is it a file, and may you read it?");
-  constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";  // some editors begin a text with it
+  constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";  // some editors write it at the beginning
   return text.rfind(kByteOrderMark, 0) == 0 ? text.substr(3) : text;
 }
 
-/// Reads the metrics in `file` and the settings beside it, if they are there: older runs have none.
+/// Reads the metrics in `file` and the settings beside it, if they exist: older runs have none.
 void read_metrics_file(const fs::path& file, RunRecord& run) {
   read_metrics(read_run_text(file), file.string(), run);
   run.weights = file.parent_path() / run_files::kWeights;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a run recorded about itself, in an --out folder, a metrics.jsonl, or a text log.
+/// Reads what a run recorded about itself, in an --out folder, a metrics.jsonl, or a text log.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,27 +25,28 @@ struct EpochRecord {
   std::optional<double> predicted_idle;
   std::optional<double> predicted_seconds;
   std::vector<std::int64_t> peak_bytes;  ///< one per rank
-  std::vector<std::int64_t> versions;    ///< of the weights: the most at once, one per rank
+  std::vector<std::int64_t> versions;    ///< peak number of weight versions, one per rank
 };
 
 struct RunRecord {
   std::string path;                             ///< as the user named it
   bool rounded = false;                         ///< from a text log, whose numbers have few digits
-  std::map<std::string, std::string> settings;  ///< flags without dashes, and "program"; only those that are known
+  std::map<std::string, std::string> settings;  ///< known flags, without dashes, and "program"
   std::vector<EpochRecord> epochs;              ///< in order, each once, at least one
-  std::filesystem::path weights;                ///< where the run's weights are, if it left any; empty for a text log
+  std::filesystem::path weights;                ///< where the run saves its weights, if at all; empty for a text log
 
   /// Returns the setting's value, if it is known.
   std::optional<std::string> setting(const std::string& name) const;
 };
 
-/// Whether a run can have such an epoch.
+/// Returns whether `epoch` is a valid epoch number.
 inline bool is_epoch_number(std::int64_t epoch) { return epoch >= 0 && epoch <= 1'000'000'000; }
 
-/// Adds an epoch. A resumed run repeats its last epochs: earlier records of this epoch and later ones are dropped.
+/// Adds an epoch. A resumed run repeats its last epochs, so earlier records of this epoch and of later ones are
+/// removed.
 void add_epoch(RunRecord& run, EpochRecord epoch);
 
-/// Reads the run at `path`. Throws DataError when there is none, it is damaged, or no epoch is finished.
+/// Reads the run at `path`. Throws DataError if there is none, it is damaged, or it has no finished epoch.
 RunRecord read_run(const std::string& path);
 
 }  // namespace stagecoach

@@ -12,15 +12,15 @@ namespace {
 
 constexpr const char* kUnknown = "-";
 
-/// A heading, and what the cell of a run below it says.
+/// A heading, and the function that makes the cell of a run below it.
 struct Column {
   std::string heading;
   std::function<std::string(const RunSummary&)> cell;
   bool is_text = false;       ///< aligned left; numbers are aligned right
-  bool hide_unknown = false;  ///< left out when it is unknown for all runs
+  bool hide_unknown = false;  ///< omitted if it is unknown for all runs
 };
 
-/// fmt's format for a value, or "-".
+/// Returns the value in the given fmt format, or "-" if it is unknown.
 template <class Value>
 std::string text_of(const char* format, const std::optional<Value>& value) {
   return value ? fmt::format(fmt::runtime(format), *value) : kUnknown;
@@ -30,7 +30,7 @@ std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.1f}%", 100 * *share) : kUnknown;
 }
 
-/// All ranks, in MiB, while that is short; otherwise the largest.
+/// Returns the peak memory of all ranks, in MiB, if they are few; otherwise only the largest.
 std::string peaks(const RunSummary& run) {
   constexpr std::size_t kShort = 4;
   const auto mebibytes = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1048576); };
@@ -72,13 +72,13 @@ const std::vector<Column>& columns() {
   return all;
 }
 
-/// How many columns of a terminal a text takes. fmt knows this and pads accordingly: when told to pad to as many
-/// columns as there are bytes, which no text exceeds, it adds what is missing.
+/// Returns how many terminal columns a text takes. fmt pads by columns: told to pad to the number of bytes, which is
+/// never less than the number of columns, it adds the difference.
 std::size_t width_of(const std::string& text) {
   return 2 * text.size() - fmt::format("{:<{}}", text, text.size()).size();
 }
 
-/// Escapes the characters that have a meaning in a Markdown table.
+/// Escapes the characters that have a special meaning in a Markdown table.
 std::string markdown(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -88,7 +88,7 @@ std::string markdown(const std::string& text) {
   return escaped;
 }
 
-/// The cells, row by row, the headings first.
+/// Returns the cells row by row, with the headings first.
 std::vector<std::vector<std::string>> cells(const std::vector<RunSummary>& runs, const std::vector<Column>& shown) {
   std::vector<std::vector<std::string>> rows(runs.size() + 1);
   for (const Column& column : shown) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A comparison as a table for people.
+/// Prints a comparison as a table for people.
 
 #include <string>
 
@@ -10,8 +10,8 @@ namespace stagecoach {
 
 enum class TableForm { plain, markdown };
 
-/// One row per run below a heading, and then what the columns mean. Unknown values are "-". In the plain form the
-/// columns line up; the Markdown form is for docs/measurements.
+/// Returns a table with a heading and one row per run, followed by the meaning of the columns. Unknown values are "-".
+/// The plain form aligns the columns; the Markdown form is for docs/measurements.
 std::string comparison_table(const Comparison& comparison, TableForm form);
 
 }  // namespace stagecoach

@@ -25,7 +25,7 @@ class Scanner {
     return here;
   }
 
-  /// Reads "1.97", "2e-05", "nan" or "-inf"; without one the line is left as it was.
+  /// Reads a number such as "1.97", "2e-05", "nan" or "-inf". If there is none, the position does not change.
   template <class Number>
   bool read(Number& value) {
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
@@ -33,7 +33,7 @@ class Scanner {
     return error == std::errc();
   }
 
-  /// Returns what is before the next ", ", or everything. The ", " is removed too.
+  /// Returns the text before the next ", " and removes both; without a ", ", all remaining text.
   std::string_view field() {
     const std::string_view field = rest_.substr(0, rest_.find(", "));
     rest_.remove_prefix(std::min(rest_.size(), field.size() + 2));
@@ -46,7 +46,7 @@ class Scanner {
   std::string_view rest_;
 };
 
-/// Reads one of the fields after the time; others, which another framework may print, are ignored.
+/// Reads one of the fields after the time. Unknown fields, which another framework may print, are ignored.
 void read_field(std::string_view field, EpochRecord& epoch) {
   double value = 0;
   if (field == "virtual") {
@@ -63,7 +63,7 @@ void read_field(std::string_view field, EpochRecord& epoch) {
   }
 }
 
-/// The line without terminal escapes, such as "\033[K" or a colour.
+/// Returns the line without terminal escapes, such as "\033[K" or a colour.
 std::string without_escapes(const std::string& line) {
   std::string plain;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -79,11 +79,12 @@ std::string without_escapes(const std::string& line) {
   return plain;
 }
 
-/// The names in settings_table (chapters/common/settings.h) on which a comparison depends.
+/// The names in settings_table (chapters/common/settings.h) that matter for a comparison.
 constexpr std::string_view kSettings[] = {"data",     "augment", "image-size", "model", "batch-size", "microbatches",
                                           "schedule", "ranks",   "clock",      "smoke", "epochs"};
 
-/// Reads "  batch-size    64", which settings_table prints. The table's heading, the line before, is the program.
+/// Reads a line of settings_table, such as "  batch-size    64". The heading of the table, on the line before, is the
+/// program's name.
 void read_setting(const std::string& line, const std::string& line_before, RunRecord& run) {
   constexpr std::size_t kValue = 16;  // two spaces, the name in 13 columns, a space
   if (line.size() <= kValue || line.compare(0, 2, "  ") != 0) {

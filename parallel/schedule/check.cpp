@@ -291,7 +291,7 @@ std::string circle_from(const Schedule& s, const DependencyReplay& replay, int r
     rank = owner;
   }
   const auto first = std::find(path.begin(), path.end(), rank) - path.begin();
-  words.erase(words.begin(), words.begin() + first);  // what leads to the circle is not part of it
+  words.erase(words.begin(), words.begin() + first);  // the path to the circle is not part of it
   return fmt::format("{}", fmt::join(words, "; "));
 }
 

@@ -16,7 +16,8 @@ int warm_up_of(const std::vector<int>& replicas, int stage) {
   return ceil_div(from_here, replicas[static_cast<std::size_t>(stage)]) - 1;
 }
 
-/// Returns the largest number of micro-batches in flight, between forward and backward, over the replicas of a stage.
+/// Returns the largest number of micro-batches that are between their forward and backward in a stage, over all its
+/// replicas.
 int most_on_their_way(const std::vector<int>& replicas) {
   int most = 0;
   for (int s = 0; s < static_cast<int>(replicas.size()); ++s) {

@@ -59,7 +59,7 @@ constexpr bool gives_weight_gradient(Operation operation) {
   return operation == Operation::backward || operation == Operation::backward_weight;
 }
 
-/// One stage works on one micro-batch, communicates, or updates its weights.
+/// An action: one stage works on one micro-batch, communicates, or updates its weights.
 struct Action {
   /// The micro-batch of a reduction at the end of a step.
   static constexpr std::int32_t kAllMicrobatches = -1;

@@ -43,9 +43,9 @@ struct ScheduleKind {
   int most_chunks = 1;
   bool takes_group = false;
   bool splits_backward = false;  ///< into I and W
-  bool is_v_shaped = false;      ///< placed in a V; else round-robin
+  bool is_v_shaped = false;      ///< placed in a V; otherwise round-robin
   bool sends_wait = false;       ///< a sender waits until its receiver takes the message
-  /// The idle share of a step where tF = tI = tW: "(p - 1) / (v m + p - 1)".
+  /// The idle share of a step if tF = tI = tW: "(p - 1) / (v m + p - 1)".
   std::string idle_share;
   /// The sizes for which `idle_share` holds: "m >= p"; empty if it holds for all.
   std::string idle_domain = {};

@@ -37,14 +37,13 @@ struct Costs {
   double update_of(std::size_t rank) const { return update.empty() ? 0 : update[rank]; }
 };
 
-/// The time of every single computation, reduction and update, in the order of the list of its rank: [ranks][all
-/// actions except messages].
+/// The time of every computation, reduction and update, in the order of its rank: [ranks][all actions except messages].
 using ActionSeconds = std::vector<std::vector<double>>;
 
 struct Simulation {
   double seconds = 0;                 ///< from the first action to the end of the last
   double idle = 0;                    ///< share of `seconds` in which a rank is idle, the mean over ranks
-  double idle_in_span = 0;            ///< the same share of `span`: between first and last action
+  double idle_in_span = 0;            ///< the same as a share of the ranks' spans
   std::vector<double> busy;           ///< seconds of work of each rank
   std::vector<double> span;           ///< seconds from each rank's first computation to its last action
   std::vector<int> peak_activations;  ///< per rank: (stage, micro-batch) pairs between F and the end of B or W
@@ -59,14 +58,14 @@ struct Simulation {
 };
 
 /// Simulates one step of `schedule`, which must be lowered and legal (see lower, check). Throws Error unless there are
-/// costs for every stage. The time for which a rank waits for messages and reductions counts as idle.
+/// costs for every stage. Time in which a rank waits for messages or reductions counts as idle.
 ///
-/// If `seconds` is given, it holds the time of each single action, for times that vary; then `costs` provides only the
-/// times of messages and reductions. Throws Error unless there is one time for each such action.
+/// For times that vary, `seconds` holds the time of each single action; then only the times of messages and reductions
+/// come from `costs`. Throws Error unless there is exactly one time for each such action.
 Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSeconds& seconds = {});
 
-/// Steps in sequence, in which each rank continues as soon as it can: the seconds from the end of one step to the end
-/// of the next, and the share of them in which a rank is idle, the mean over ranks.
+/// The steady state of consecutive steps, in which each rank continues as soon as it can: the seconds per step, and the
+/// share of them in which a rank is idle, as the mean over ranks.
 struct SteadyState {
   double seconds = 0;
   double idle = 0;

@@ -151,7 +151,7 @@ Schedule dualpipe_v_schedule(int p, int m) {
 
 constexpr const char* kVShapedIdleShare = "(p - 1) / (6 m + p - 1)";
 
-/// Returns the activations of a V-shaped schedule. `most` is the number in the complete order, for m >= `most` / 2.
+/// Returns the peak activations of a rank. `most` is the peak in the complete order.
 int peak_of_v(const ScheduleSizes& s, int rank, int most) {
   return std::min({most, 2 * s.microbatches, s.microbatches + rank + 1});
 }
