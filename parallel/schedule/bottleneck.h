@@ -17,8 +17,8 @@ struct Bottleneck {
   double speedup = 1;  ///< how much faster a step would be if the same work were divided equally among the ranks
 };
 
-/// Returns nothing if all ranks work equally long, to within a millionth. `schedule` must be lowered and legal. Throws
-/// Error unless there are costs for every stage.
+/// Returns the bottleneck of `schedule`, which must be lowered and legal; nothing if all ranks work equally long, to
+/// within a millionth. Throws Error unless there are costs for every stage.
 std::optional<Bottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs);
 
 }  // namespace stagecoach

@@ -67,7 +67,8 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
   return true;
 }
 
-/// Checks that every computation is listed on its own rank, and how often it is listed.
+/// Checks that every computation is listed on its own rank, and that each stage runs each micro-batch forward once and
+/// backward once.
 void check_computations(const Schedule& s, Problems& problems) {
   // One bit per operation, for each stage and micro-batch.
   Grid<std::uint8_t> seen(s.stage_count(), s.microbatches);

@@ -138,8 +138,8 @@ void DependencyReplay::wake(const Action& action, int rank, std::vector<int>& op
     open.push_back(schedule_.rank_of(send.stage, send.microbatch));
   } else if (schedule_.batch > 0 &&
              (gives_weight_gradient(action.operation) || action.operation == Operation::reduce_grad)) {
-    for (int replica = 0; replica < schedule_.replicas_of(action.stage);
-         ++replica) {  // the others may be waiting to reduce
+    // The other replicas may be waiting to reduce.
+    for (int replica = 0; replica < schedule_.replicas_of(action.stage); ++replica) {
       if (const int other = schedule_.rank_of(action.stage, replica); other != rank) {
         open.push_back(other);
       }

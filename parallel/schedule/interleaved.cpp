@@ -99,11 +99,12 @@ Schedule interleaved_schedule(const char* name, int p, int m, int v, int group) 
 }
 
 /// Interleaved 1F1B with half its extra warm-up and with separate weight gradients, as in ZB-H1; with v = 1 it is
-/// ZB-H1. Legal groups are those of interleaved_schedule and a group of all micro-batches (0: p, or all micro-batches
-/// if they are fewer). Source: Qi et al., "Zero bubble pipeline parallelism", 2023, section 2.1, over chunks as in
-/// PyTorch's ScheduleInterleavedZeroBubble. The tables equal PyTorch's for the group that PyTorch uses: m / max(1, m /
-/// p), with each quotient rounded down. PyTorch needs m to be a multiple of this group; here the last group may be
-/// smaller.
+/// ZB-H1.
+/// Legal groups are those of interleaved_schedule and a group of all micro-batches (0: p, or all micro-batches if they
+/// are fewer). Source: Qi et al., "Zero bubble pipeline parallelism", 2023, section 2.1, over chunks as in PyTorch's
+/// ScheduleInterleavedZeroBubble. The tables equal PyTorch's for the group that PyTorch uses:
+/// m / max(1, m / p), with each quotient rounded down. PyTorch needs m to be a multiple of this group; here the last
+/// group may be smaller.
 Schedule interleaved_zero_bubble_schedule(int p, int m, int v, int group) {
   if (v == 1) {
     return make_schedule("zb-h1", p, m);

@@ -24,8 +24,8 @@ struct LowerOptions {
   int receives = kDefaultReceives;
   /// Whether a send ends only when its receiver has posted the receive and the message has arrived. If so, a receive is
   /// posted no later than before the computation during which its message is sent, if all stages take equally long,
-  /// even if this exceeds `receives`. Otherwise ranks that send to each other would wait for each other forever, as
-  /// they do when receives are posted at their use. Megatron-LM posts a receive in the same call as the send.
+  /// even if this exceeds `receives`. If receives were posted later, ranks that send to each other would wait for each
+  /// other forever, as they do with receives at their use. Megatron-LM posts a receive in the same call as the send.
   bool sends_wait = false;
 };
 

@@ -85,9 +85,9 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// Returns whether `cell` has no effect here. 0UNSHARD and 0RESHARD gather and free the parameters of a stage; here
-/// each rank has them all. 0WAIT_SEND_F3 and 0WAIT_REDUCE_GRAD wait for communication that has begun; here the end of
-/// the step waits for it.
+/// Returns whether `cell` has no effect here. 0UNSHARD and 0RESHARD gather and free the parameters of a stage; here its
+/// rank always holds all of them. 0WAIT_SEND_F3 and 0WAIT_REDUCE_GRAD wait for communication that has begun; here the
+/// end of the step waits for it.
 bool does_nothing(std::string_view cell) {
   constexpr std::string_view kDigits = "0123456789";
   constexpr std::string_view kNames[] = {"UNSHARD", "RESHARD", "WAIT_SEND_F", "WAIT_SEND_B", "WAIT_REDUCE_GRAD"};

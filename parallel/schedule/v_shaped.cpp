@@ -60,8 +60,8 @@ Schedule v_schedule(int p, int m, int least, const Body& body) {
   return n == m ? whole : with_fewer_microbatches(whole, m);
 }
 
-/// ZB-V: no rank waits between its first and its last action, as in ZB-H2, with the memory of the first rank of 1F1B: 2
-/// p activations, each of half the layers of a rank. This requires tF = tI = tW and m >= 2 p - 1; fewer micro-batches
+/// ZB-V: no rank waits between its first and its last action, as in ZB-H2, with the memory of the first rank of 1F1B:
+/// 2 p activations, each of half the layers of a rank. This requires tF = tI = tW and m >= 2 p - 1; fewer micro-batches
 /// use the same order, without the missing ones. Source: Qi et al., 2023, section 6; Qi et al., "Pipeline parallelism
 /// with controllable memory", 2024, section 3. The tables equal those of PyTorch's ScheduleZBVZeroBubble.
 Schedule zero_bubble_v_schedule(int p, int m) {
