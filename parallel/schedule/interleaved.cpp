@@ -98,8 +98,7 @@ Schedule interleaved_schedule(const char* name, int p, int m, int v, int group) 
   });
 }
 
-/// Interleaved 1F1B with half its extra warm-up and with separate weight gradients, as in ZB-H1; with v = 1 it is
-/// ZB-H1.
+/// Interleaved 1F1B with half its extra warm-up and with separate weight gradients, as in ZB-H1; v = 1 makes it ZB-H1.
 /// Legal groups are those of interleaved_schedule and a group of all micro-batches (0: p, or all micro-batches if they
 /// are fewer). Source: Qi et al., "Zero bubble pipeline parallelism", 2023, section 2.1, over chunks as in PyTorch's
 /// ScheduleInterleavedZeroBubble. The tables equal PyTorch's for the group that PyTorch uses:

@@ -25,12 +25,10 @@ Schedule zero_bubble_h1_schedule(int p, int m) {
 
 /// The same with twice the warm-up, which also fills the time before the first backward. With tF = tI = tW and
 /// m >= 2 p - 1, no rank waits between its first and its last action, at the price of 2 p - 1 activations. Rank r
-/// begins
-/// and ends r tF after rank 0. So a single step takes as long as with ZB-H1, but steps in sequence are faster.
-/// Source: Qi et al., 2023, section 2.2 (ZB-H2). The handcrafted order of sail-sg (`Graph.manual_order`, with memory
-/// for
-/// 2 p - 1 activations) is equal for m <= 2 p - 1; with more micro-batches it runs some input gradients earlier, and
-/// takes the same time and memory.
+/// begins and ends r tF after rank 0. So a single step takes as long as with ZB-H1, but steps in sequence are faster.
+/// Source: Qi et al., 2023, section 2.2 (ZB-H2).
+/// The handcrafted order of sail-sg (`Graph.manual_order`, with memory for 2 p - 1 activations) is equal for
+/// m <= 2 p - 1; with more micro-batches it runs some input gradients earlier, and takes the same time and memory.
 Schedule zero_bubble_h2_schedule(int p, int m) {
   const int held = std::min(m, 2 * p - 1);
   return for_each_rank(empty_schedule(p, m),
