@@ -1,3 +1,6 @@
+/// @file
+/// The mechanism of bucketed gradient reduction, in the order in which it happens.
+
 #include "parallel/data_parallel/buckets.h"
 
 #include <map>
