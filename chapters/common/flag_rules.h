@@ -11,8 +11,8 @@ namespace stagecoach {
 void fill_in_defaults(Settings& settings, const WasGiven& was_given);
 
 /// Adapts the settings to the launcher, if there is one: as many ranks as processes, and MPI as the transport. Without
-/// a launcher, ranks are threads. --transport overrides both. Throws UsageError if the flags contradict the launcher,
-/// and for several processes of a chapter without ranks.
+/// a launcher, ranks are threads. --transport overrides the choice of transport. Throws UsageError if the flags
+/// contradict the launcher, and for several processes of a chapter without ranks.
 void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGiven& was_given);
 
 /// Chooses the transport for processes on GPUs: NCCL if it is built in, unless --transport was given. Throws UsageError

@@ -27,7 +27,7 @@ enum class Scope {
 /// The chapters that offer a flag.
 struct Chapters {
   std::vector<int> numbers = {};  ///< empty: all
-  std::string elsewhere = "";     ///< what the others answer instead
+  std::string elsewhere = "";     ///< why the other chapters do not offer it
 };
 
 struct Flag {
