@@ -21,7 +21,7 @@
 namespace stagecoach {
 namespace {
 
-enum Tag { kActivations, kGradients };  // of a message: what it contains
+enum Tag { kActivations, kGradients };  // what a message contains
 constexpr int kWholeBatch = 0;          // the number of the only micro-batch
 
 /// A rank with the stage that it holds; the stages before and after are on the ranks before and after.

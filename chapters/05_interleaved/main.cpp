@@ -58,7 +58,7 @@ Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
                     : Action{Operation::backward, (v - 1 - chunk) * p + rank, microbatch};
 }
 
-/// The table that interleaved_action makes. It is the same as `library`, or this throws Error.
+/// Returns the table that interleaved_action makes. Throws Error if it differs from `library`.
 Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library) {
   Schedule table = library;  // for its placement of the stages; the loop replaces its actions
   for (std::size_t rank = 0; rank < table.ranks.size(); ++rank) {
@@ -116,7 +116,7 @@ void train(const Settings& settings) {
   launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
-/// Every schedule there is; interleaved is the default.
+/// Returns all schedules; interleaved is the default.
 std::vector<std::string> schedules() {
   std::vector<std::string> names = schedule_names();
   const auto standard = std::find(names.begin(), names.end(), "interleaved");
