@@ -89,7 +89,7 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
   worker.stage.layers().train(true);
 }
 
-/// What each rank does. Which layers it holds is in the plan.
+/// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);  // makes only its own

@@ -30,7 +30,7 @@ namespace {
 Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
   const auto [p, m, v, n] = sizes;
 
-  // Forwards to warm up, then one forward and one backward in turn, then the remaining backwards. The warm-up lasts
+  // Forwards to warm up, then alternately one forward and one backward, then the remaining backwards. The warm-up lasts
   // until the first gradient is back: a whole group through every chunk but the last, (v - 1) n forwards, and the way
   // to the last rank and back. Plain 1F1B (v = 1) counts the way there only, and then waits: more forwards would cost
   // memory and gain no time.
@@ -73,7 +73,7 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
   return table;
 }
 
-/// What each rank does: as in chapter 3.
+/// Trains on one rank, as in chapter 3.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);

@@ -86,7 +86,7 @@ class BucketedAllReduce final : public Replica {
                   .find_unused = settings_.data_parallel.find_unused,
                   .reduce = compression_.reduce}) {}
 
-  // What compression left out so far: added to the next gradients, and saved in checkpoints.
+  // What compression has left out so far. It is added to the next gradients, and saved in checkpoints.
   CompressionMemory* memory() override { return compression_.memory.get(); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {

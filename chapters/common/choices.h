@@ -16,7 +16,7 @@
 
 namespace stagecoach {
 
-/// What a model ends with.
+/// The last operation of a model.
 enum class Head { logits, softmax };
 
 /// The quantity that should be equal for all stages of a model. The last two values are for chapter 4: stages and

@@ -22,8 +22,7 @@ void Epoch::start_clock(std::int64_t steps) {
 
 void Epoch::add_step(std::int64_t images) {
   run_.meter_.add_step(images);
-  const bool is_cpu =
-      run_.comm_.device().type == DeviceType::cpu;  // otherwise reading the sums would wait for the device
+  const bool is_cpu = run_.comm_.device().type == DeviceType::cpu;  // on a GPU, read_sums() waits for the device
   if (is_cpu) {
     read_sums();
   }

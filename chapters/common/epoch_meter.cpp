@@ -98,8 +98,7 @@ void EpochMeter::combine_ranks() {
   progress_.rank_seconds = all[5];
 
   const auto peak = static_cast<std::int64_t>(allocator(comm_.device()).stats().peak_bytes) - held_before_;
-  const std::int64_t before =
-      progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];  // before the run was resumed
+  const std::int64_t before = progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];  // before a resume
   Tensor peaks = Tensor::zeros({comm_.size()}, DType::float64, comm_.device());
   peaks.narrow(comm_.rank(), 1).fill(static_cast<double>(std::max(peak, before)));
   comm_.all_reduce(peaks);

@@ -28,8 +28,7 @@ std::vector<Flag> data_and_model() {
   return {
       {"data", "Data", any_text(&DataSettings::source), Scope::run,  // the same images may be elsewhere
        "CIFAR-10 in its binary layout, a folder of images, or 'generated'"},
-      {"max-megapixels", "Data",
-       whole(&DataSettings::max_megapixels, 1, 700),  // 3 bytes per pixel must fit in stb_image's int
+      {"max-megapixels", "Data", whole(&DataSettings::max_megapixels, 1, 700),  // 3 bytes per pixel fit in an int
        Scope::run, "Refuse larger files of images, before they are decoded"},
       {"augment", "Data", on_off(&TrainingSettings::augment), Scope::training,
        "Crop and flip the training images at random"},

@@ -45,8 +45,8 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
 
 Schedule schedule_of(const Settings& settings, const std::string& name, int layers, std::vector<std::string>& notes) {
   if (find_schedule(name) != nullptr) {
-    static_cast<void>(split_by_layers(
-        layers, settings.world.ranks * settings.pipeline.chunks));  // throws early if there are too many stages
+    static_cast<void>(
+        split_by_layers(layers, settings.world.ranks * settings.pipeline.chunks));  // throws early for too many stages
     try {
       return make_schedule(name, settings.world.ranks, static_cast<int>(settings.training.microbatches),
                            settings.pipeline.chunks, settings.pipeline.group);
@@ -95,8 +95,7 @@ World open_world(const WorldSettings& settings) {
               .link = *settings.link,
               .reduce = settings.reduce};
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
-    set_threads({DeviceType::cpu, r},
-                settings.threads);  // set here, so that the threads are not bound to a rank's core
+    set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
   }
   if (world.device == DeviceType::cuda) {
     world.gpus = cuda::gpu_count();

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What every chapter program runs in: it reads the flags, and returns the exit code.
+/// The common main function of the chapter programs.
 
 #include "chapters/common/flags.h"
 

@@ -24,12 +24,11 @@ struct Chapter;
 /// Where the images come from.
 struct DataSettings {
   std::string source = "generated";
-  std::int64_t max_megapixels =
-      kMaxPixels / 1'000'000;  ///< of each file in a folder of images; larger files are refused
-  bool smoke = false;          ///< a few generated images
+  std::int64_t max_megapixels = kMaxPixels / 1'000'000;  ///< of each image file in a folder; larger ones are refused
+  bool smoke = false;                                    ///< a few generated images
 };
 
-/// What is trained, and how.
+/// The model, and how it is trained.
 struct TrainingSettings {
   std::string model = "convnet";
   Head head = Head::logits;

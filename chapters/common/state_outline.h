@@ -12,8 +12,7 @@ namespace stagecoach {
 
 /// The outline of a TrainingState.
 struct StateOutline {
-  std::multiset<std::string> tensors =
-      {};  ///< weights and optimizer state: "weights conv1.weight float32 [6, 3, 5, 5]"
+  std::multiset<std::string> tensors = {};   ///< weights and optimizer: "weights conv1.weight float32 [6, 3, 5, 5]"
   std::set<std::string> memory_shards = {};  ///< the shards of the batches whose compression has state: "0"
 };
 

@@ -31,7 +31,7 @@ class StopProtocol {
   std::int64_t batches_at_once();
 
   Communicator& comm_;
-  std::int64_t next_ = 0;      // the batch after the one that asked() was called for
+  std::int64_t next_ = 0;      // the batch that the last asked() decided about
   std::int64_t admitted_ = 0;  // batches before this one may begin
   bool refused_ = false;       // later batches may not
   std::chrono::steady_clock::time_point admitted_at_;
