@@ -1,4 +1,4 @@
-// The class Epoch of run.h.
+// The implementation of Epoch (run.h).
 
 #include <fmt/format.h>
 

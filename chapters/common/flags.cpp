@@ -130,7 +130,7 @@ void require_usable(const CommandLine& line) {
 /// with such settings.
 Settings read_older(const Settings& given, const WasGiven& was_given, const Chapter& chapter) {
   Settings older = read_settings(given.run.resume, chapter);
-  fill_in_defaults(older, [](const std::string&) { return true; });  // a file may omit what a flag may
+  fill_in_defaults(older, [](const std::string&) { return true; });  // config.json may omit settings
   Settings whole = older;
   whole.run.resume = given.run.resume;
   if (was_given("schedule")) {

@@ -26,7 +26,7 @@ struct RankMemory {
 std::vector<RankMemory> predict_memory(const TrainingSettings& training, const PipelineSettings& pipeline,
                                        const Plan& plan, std::int64_t microbatch);
 
-// The parts that do not depend on the kind of schedule.
+// The parts of predict_memory that do not depend on the kind of schedule.
 /// Returns the bytes of state that the optimizer keeps per byte of weights.
 double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
 /// Returns the bytes that each stage receives from another rank for one micro-batch.

@@ -30,7 +30,7 @@ inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int6
   return sizes;
 }
 
-/// Splits `batch` [N, …] into micro-batches of these sizes, without a copy.
+/// Splits `batch` [N, …] into micro-batches with the sizes of micro_batch_sizes, without a copy.
 inline std::vector<Tensor> micro_batches(const Tensor& batch, std::int64_t count) {
   std::vector<Tensor> parts;
   std::int64_t start = 0;

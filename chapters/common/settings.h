@@ -114,7 +114,7 @@ struct Settings {
 std::string settings_table(const Settings& settings);
 /// Returns the settings that are saved, as a JSON object (config.json): all except folders and display options.
 std::string to_json(const Settings& settings);
-/// Returns only the settings that shape the training: with equal texts, trainings have equal results.
+/// Returns only the settings that shape the training, as JSON. Trainings with equal texts have equal results.
 std::string training_json(const Settings& settings);
 /// Returns whether a training with the training_json `saved` can be continued with `now`. An older version may have
 /// saved fewer settings; its behaviour was that of today's defaults.

@@ -31,7 +31,7 @@ class StepTrace {
   void predict_by(Predict predict) { predict_ = std::move(predict); }
   /// Counts a step, and ends the recording after the last step to record.
   void add_step();
-  /// Ends the recording, then writes the trace and prints the table. Does nothing the second time. All ranks call it.
+  /// Ends the recording, then writes the trace and prints the table. Does nothing if called again. All ranks call it.
   void finish(RunFolder& folder);
 
  private:
