@@ -41,7 +41,7 @@ StatePart no_part();
 StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
 
 /// Returns the weights and optimizer state of rank `rank`, as handles to its tensors. `model` and `optimizer` are the
-/// rank's own. Without `layers`, there is one rank, which holds everything. Rank 0 has the tensors of no layer.
+/// rank's own. Without `layers`, there is one rank, which holds everything. Tensors without a layer belong to rank 0.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
 /// Returns the ranks that hold a part of the state, in ascending order.
