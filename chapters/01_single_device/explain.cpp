@@ -15,7 +15,7 @@
 namespace stagecoach {
 namespace {
 
-/// "0F0,0B0,0F1,0B1": stage 0 runs forward and backward of one micro-batch after the other.
+/// Returns "0F0,0B0,0F1,0B1": stage 0 runs the forward and backward of one micro-batch after the other.
 std::string schedule_row(std::int64_t microbatches) {
   std::string row;
   for (std::int64_t m = 0; m < microbatches; ++m) {
@@ -24,7 +24,7 @@ std::string schedule_row(std::int64_t microbatches) {
   return row;
 }
 
-/// One character per unit of time: a forward takes 1, a backward 2.
+/// Returns one character per unit of time: a forward takes 1, a backward 2.
 std::string timeline(std::int64_t microbatches) {
   std::string line;
   for (std::int64_t m = 0; m < microbatches; ++m) {
@@ -33,8 +33,8 @@ std::string timeline(std::int64_t microbatches) {
   return line + "|";
 }
 
-/// Prints each node with what it saved, and the bytes of all. Storage that several nodes keep is counted once, where it
-/// appears first.
+/// Prints each node with what it saved, and returns the total bytes. Storage that several nodes keep is counted once,
+/// where it first appears.
 std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
   std::set<const void*> counted;
   for (const auto& [name, tensor] : parameters) {

@@ -21,7 +21,7 @@
 namespace stagecoach {
 namespace {
 
-enum Tag { kActivations, kGradients };  // of a message: what it contains
+enum Tag { kActivations, kGradients };  // what a message contains
 constexpr int kWholeBatch = 0;          // the number of the only micro-batch
 
 /// A rank with the stage that it holds; the stages before and after are on the ranks before and after.
@@ -89,7 +89,7 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
   worker.stage.layers().train(true);
 }
 
-/// What each rank does. Which layers it holds is in the plan.
+/// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);  // makes only its own

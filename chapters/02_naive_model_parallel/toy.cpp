@@ -35,7 +35,7 @@ void print(const char* when, const NamedTensors& weights) {
   }
 }
 
-/// What each of the two ranks does: the chapter's two messages, activations and their gradient.
+/// Runs the step on one of the two ranks, with the chapter's two messages: activations and their gradient.
 void step_on_two_ranks(const Settings& settings, Rank& rank, NamedTensors& after) {
   const auto layers = stages_of(*make_model("toy"), {2, 1})[static_cast<std::size_t>(rank.index)];
   layers->materialize(settings.training.seed, rank.device);

@@ -6,8 +6,8 @@
 
 namespace stagecoach {
 
-/// Trains the model `toy` for one step on two ranks, and on one device beside them; prints the weights before and
-/// after.
+/// Trains the model `toy` for one step on two ranks, and for comparison on one device. Prints the weights before and
+/// after the step.
 void show_toy(const Settings& settings);
 
 }  // namespace stagecoach

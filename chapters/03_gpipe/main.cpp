@@ -73,7 +73,7 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
   }
 }
 
-/// What each rank does.
+/// Trains on one rank.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);

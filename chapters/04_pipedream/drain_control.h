@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// Where a pipeline that does not drain stops when it is asked to: between two batches. No rank has begun the later one
-/// then, and posted no receive for it; the ones before it run to their updates. Then the pipeline is empty, and can be
-/// saved.
+/// Decides where a pipeline that does not drain stops after a request: between two batches. No rank begins the later
+/// batch, or posts a receive for it; the earlier batches run up to their updates. Then the pipeline is empty, and its
+/// state can be saved.
 
 #include <cstdint>
 
@@ -13,18 +13,18 @@ namespace stagecoach {
 
 class DrainControl {
  public:
-  /// `schedule` is that of the batches that `epoch` has left. Both must outlive this object.
+  /// `schedule` covers the remaining batches of `epoch`. Both must outlive this object.
   DrainControl(const Schedule& schedule, Epoch& epoch);
 
-  /// Batches of an epoch, counted in it.
+  /// A range of batches, numbered from the start of the epoch.
   struct Batches {
     std::int64_t first;
     std::int64_t end;
   };
-  /// Those of the batches of `action`, which may be a message, that come before the stop: none if it is to be left out.
-  /// Rank 0 decides, and says so ahead of time (see batches_ahead), so that this hardly ever waits.
+  /// Returns the batches of `action`, which may be a message, that come before the stop. If there are none, the action
+  /// must be skipped. Rank 0 decides ahead of time (see batches_ahead), so that this function rarely waits for it.
   Batches admitted(const Action& action);
-  /// All actions have run or were left out. Each rank calls it, so that each has heard rank 0's last word.
+  /// Called by each rank after all actions have run or were skipped: receives rank 0's last decision.
   void finish();
 
  private:

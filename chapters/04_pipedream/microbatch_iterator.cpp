@@ -10,7 +10,7 @@ namespace stagecoach {
 MicrobatchIterator::MicrobatchIterator(std::function<std::optional<MicroBatches>()> next, std::int64_t microbatches)
     : next_(std::move(next)), microbatches_(microbatches) {}
 
-/// Skips batches before it of which other replicas have the micro-batches.
+/// Returns the batch of a micro-batch, and skips the batches before it, whose micro-batches other replicas take.
 const MicroBatches& MicrobatchIterator::batch_of(int microbatch) {
   const std::int64_t wanted = first_batch_ + microbatch / microbatches_;
   STAGECOACH_CHECK(wanted + 1 >= batches_,

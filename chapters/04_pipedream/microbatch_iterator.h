@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The micro-batches of many batches, one after the other, as one rank of a pipeline takes them.
+/// Iterates over the micro-batches of many batches, in the order in which one rank of a pipeline takes them.
 
 #include <cstdint>
 #include <functional>
@@ -14,13 +14,15 @@ namespace stagecoach {
 
 class MicrobatchIterator {
  public:
-  /// `next` returns the next batch, cut into `microbatches`; it is called only when a micro-batch of it is taken.
+  /// `next` returns the next batch, split into `microbatches`. It is called only when a micro-batch of that batch is
+  /// needed.
   MicrobatchIterator(std::function<std::optional<MicroBatches>()> next, std::int64_t microbatches);
 
-  /// What a run of a pipeline takes: micro-batches from batch `first_batch` on, of these sizes. They must be taken
-  /// in rising order, also from run to run. This object must outlive the result.
+  /// Returns the data for a run of a pipeline: micro-batches of these sizes, starting with batch `first_batch`. They
+  /// must be taken in ascending order, also from one run to the next. This object must outlive the result.
   StepData data(std::vector<std::int64_t> sizes, std::int64_t first_batch = 0);
-  /// The labels of a micro-batch of the present run; in that order, or of the batch that was taken last.
+  /// Returns the labels of a micro-batch of the current run. The order is the same, but labels of the last batch taken
+  /// can be read again.
   const Tensor& labels(int microbatch) { return batch_of(microbatch).labels[within_batch(microbatch)]; }
 
  private:
@@ -29,9 +31,9 @@ class MicrobatchIterator {
 
   std::function<std::optional<MicroBatches>()> next_;
   std::int64_t microbatches_;
-  std::int64_t first_batch_ = 0;  // of the present run
+  std::int64_t first_batch_ = 0;  // of the current run
   std::int64_t batches_ = 0;      // taken so far
-  MicroBatches present_;          // the last of them
+  MicroBatches present_;          // the last batch taken
 };
 
 }  // namespace stagecoach

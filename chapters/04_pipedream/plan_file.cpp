@@ -19,13 +19,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kWorkspace = "workspace_bytes";  // older plans do not tell it
+constexpr std::string_view kWorkspace = "workspace_bytes";  // missing in older plans
 
 std::int64_t microbatch_of(const Settings& settings) {
   return micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
 }
 
-/// Calls visit(key, value) for each figure of a layer.
+/// Calls visit(key, value) for each measurement of a layer.
 template <class Profile, class Visit>
 void for_each_figure(Profile& layer, const Visit& visit) {
   visit("forward_seconds", layer.forward);
@@ -95,7 +95,7 @@ void require_model(const Json& json, const std::string& path, const Settings& se
   }
 }
 
-/// A list of whole numbers within the bounds of --split.
+/// Returns a list of whole numbers within the bounds of --split. Throws DataError for any other list.
 std::vector<int> counts_in(const Json& json, const char* key, const std::string& path) {
   const Json& list = json.at(key);
   for (const Json& count : list) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What was measured of each layer, and the stages that were chosen by it, as a file (JSON): --save-plan and --plan.
+/// The measurements of each layer, and the stages chosen from them, as a JSON file: --save-plan and --plan.
 
 #include <string>
 #include <vector>
@@ -14,15 +14,15 @@ namespace stagecoach {
 
 struct PlanFile {
   std::vector<LayerProfile> layers;
-  Partition stages;  ///< without stages: they are to be chosen
+  Partition stages;  ///< empty: the stages must be chosen
 };
 
-/// Throws DataError when the file cannot be written.
+/// Writes `plan` to the file `path`. Throws DataError if that fails.
 void save_plan(const std::string& path, const Settings& settings, const Sequential& model, const PlanFile& plan);
 
-/// Reads one for `model`; its stages only with --balance plan, which is --plan without options for others. Throws
-/// DataError when the file is damaged, and UsageError when it was measured on another device, for another model or
-/// micro-batches of another size, or, if its stages are used, is for another number of ranks.
+/// Reads a plan for `model`; its stages only with --balance plan, the default if --plan is given without --split or
+/// --replicas. Throws DataError if the file is damaged. Throws UsageError if it was measured on another device, for
+/// another model or for micro-batches of another size, or if its stages are used and are for another number of ranks.
 PlanFile read_plan(const std::string& path, const Settings& settings, const Sequential& model);
 
 }  // namespace stagecoach

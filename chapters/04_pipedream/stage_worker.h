@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a rank of chapter 4 has: the replica of a stage that it holds, and what trains and tests it.
+/// A rank of chapter 4: its replica of a stage, and the functions that train and test it.
 
 #include <cstdint>
 #include <memory>
@@ -17,25 +17,25 @@ struct StageWorker {
   const StreamPlan& plan;
   Rank& rank;
   int stage;
-  int delay;                               ///< updates by which its gradients come too late
+  int delay;                               ///< the most updates by which its gradients are late
   std::unique_ptr<Communicator> replicas;  ///< the ranks that hold this stage
   std::shared_ptr<Sequential> layers;
   std::unique_ptr<Optimizer> optimizer;
   Pipeline pipeline;
 };
 
-/// All ranks of the plan make theirs together; what is given must outlive it.
+/// Returns this rank's worker. All ranks of the plan call it together; the arguments must outlive the result.
 StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
 
-/// The optimizer's step after batch `batch` of the epoch. The learning rate may depend on how late gradients come.
+/// Runs the optimizer's step after batch `batch` of the epoch. The learning rate may depend on the delay of gradients.
 void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch);
 
-/// At the end of an epoch: throws Error unless all replicas of the stage have the same weights, and gives them the same
-/// statistics of batch norm, which are those of the micro-batches that each has had.
+/// Called at the end of an epoch. Throws Error unless all replicas of the stage have the same weights. Then copies the
+/// batch norm statistics of the first replica to the others, as each replica has seen other micro-batches.
 void agree_with_replicas(StageWorker& worker);
 
-/// Tests the model on `images` images: ranks that hold the last stage count correct predictions. A few batches at a
-/// time are on their way: without backwards nothing else holds the first stage back.
+/// Tests the model on `images` images: ranks that hold the last stage count correct predictions. Only a few batches are
+/// in flight at once: without backwards, nothing else would limit how far ahead the first stage runs.
 void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images);
 
 }  // namespace stagecoach

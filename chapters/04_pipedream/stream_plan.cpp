@@ -17,7 +17,7 @@
 namespace stagecoach {
 namespace {
 
-/// Which layers and how many ranks each stage has.
+/// Decides which layers and how many ranks each stage has.
 Partition choose_stages(const Settings& settings, const Sequential& model, const World& world,
                         const std::vector<LayerProfile>& profile) {
   if (settings.pipeline.balance == Balance::pipedream && settings.pipeline.split.empty()) {
@@ -27,14 +27,15 @@ Partition choose_stages(const Settings& settings, const Sequential& model, const
   return {split_of(settings.pipeline, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
 }
 
-/// Whether the layers must be measured to choose the stages, or to show what they take.
+/// Returns whether the layers must be measured, to choose the stages or to show the costs.
 bool needs_profile(const Settings& settings) {
   const bool by_time = settings.pipeline.split.empty() &&
                        (settings.pipeline.balance == Balance::time || settings.pipeline.balance == Balance::pipedream);
   return by_time || !settings.pipeline.save_plan.empty() || (settings.run.explain && settings.run.profile);
 }
 
-/// Read from --plan, or measured. With --plan and no other option for them also the stages.
+/// Returns the layers' profile, read from --plan or measured. With --plan, and no other option for the stages, also
+/// returns the stages.
 PlanFile measured_layers(const Settings& settings, const World& world, const Dataset& data, Sequential& model) {
   if (!settings.pipeline.plan.empty()) {
     return read_plan(settings.pipeline.plan, settings, model);
@@ -46,7 +47,7 @@ PlanFile measured_layers(const Settings& settings, const World& world, const Dat
   return measured;
 }
 
-/// The sizes of all micro-batches of `images` images from batch `first_batch` on.
+/// Returns the sizes of all micro-batches of `images` images, starting with batch `first_batch`.
 std::vector<std::int64_t> sizes_of_batches(std::int64_t images, std::int64_t first_batch, std::int64_t batch_size,
                                            std::int64_t microbatches) {
   std::vector<std::int64_t> all;
@@ -57,7 +58,7 @@ std::vector<std::int64_t> sizes_of_batches(std::int64_t images, std::int64_t fir
   return all;
 }
 
-/// Of one update of each stage: a ring for each parameter.
+/// Returns the seconds that one update of each stage spends on averaging gradients: a ring all-reduce per parameter.
 std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& model) {
   std::vector<double> seconds;
   for (const auto& stage : stages_of(model, plan.split)) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-/// When all ranks have the same work: a forward takes 1 on each rank of its stage, a backward 2.
+/// Returns the costs if all ranks have equal work: per rank of its stage, a forward takes 1 and a backward 2.
 Costs balanced_costs(const StreamPlan& plan) {
   Costs costs = unit_costs(plan.stages());
   for (int s = 0; s < plan.stages(); ++s) {
@@ -30,7 +30,7 @@ Costs balanced_costs(const StreamPlan& plan) {
   return costs;
 }
 
-/// The beginning of an epoch, long enough to show the steady state.
+/// Returns the beginning of an epoch, long enough to show the steady state.
 Schedule beginning_of(const StreamPlan& plan) {
   int shown = 3 * plan.world.ranks;
   for (int s = 0; s < plan.stages(); ++s) {
@@ -46,7 +46,7 @@ void print_stages(const Settings& settings, const StreamPlan& plan) {
              settings.world.link.text());
 }
 
-/// What was measured of each layer, and which stage it went to.
+/// Prints the measurements and the stage of each layer.
 void print_profile(const StreamPlan& plan) {
   fmt::print("\nLayers, for one micro-batch\n  {:<24} {:>5} {:>12} {:>13} {:>12} {:>12}\n", "layer", "stage",
              "forward ms", "backward ms", "output KiB", "weights KiB");
@@ -77,7 +77,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
       "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
-    const double again = settings.pipeline.recompute ? graph[s] : 0;  // what a recomputation builds for its backward
+    const double again = settings.pipeline.recompute ? graph[s] : 0;  // the graph that a recomputation builds
     const double peak = peaks[r] + again;
     const double process =
         peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
@@ -106,7 +106,7 @@ void write_files(const Settings& settings, const Schedule& shown, const Ledger& 
       printable(folder.string()));
 }
 
-/// The actions whose times are measured one by one.
+/// Returns the number of actions whose times are measured one by one.
 std::size_t count_timed(const std::vector<Action>& actions) {
   return static_cast<std::size_t>(std::count_if(actions.begin(), actions.end(),
                                                 [](const Action& action) { return !is_message(action.operation); }));
@@ -129,11 +129,11 @@ Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
                         .versions = peak_versions(plan.schedule, ledger)};
-  if (measures_actions(plan) && !seconds.front().empty()) {  // else the run was stopped after the last batch
+  if (measures_actions(plan) && !seconds.front().empty()) {  // otherwise the run was resumed after the last batch
     prediction.predicted_idle = predicted.idle;
     prediction.predicted_seconds = predicted.seconds;
     prediction.busiest_seconds = *std::max_element(predicted.busy.begin(), predicted.busy.end());
-    if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // the epoch was not resumed within
+    if (seconds.front().size() == count_timed(plan.schedule.ranks.front())) {  // this run trained the whole epoch
       prediction.replayed_seconds = simulate(plan.schedule, costs, seconds).seconds;
     }
   }

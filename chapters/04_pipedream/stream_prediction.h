@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What an asynchronous pipeline should take: shown by --explain, and printed beside what was measured.
+/// Predictions for an asynchronous pipeline: shown by --explain, and printed beside the measurements.
 
 #include <optional>
 
@@ -11,20 +11,21 @@
 
 namespace stagecoach {
 
-/// What an epoch should have been like, by what was measured in it: the means, and each action's own time. All ranks
-/// call it together.
+/// Returns the prediction for an epoch, from what was measured in it: the mean costs, and the time of each action. All
+/// ranks call it together.
 Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log);
 
-/// The traced beginning of an epoch, as the costs that were measured so far predict it. All ranks call it together.
+/// Returns the predicted timeline of the traced beginning of an epoch, from the costs measured so far. All ranks call
+/// it together.
 std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log);
 
-/// Prints what there is to say before a training: a warning of --versions none, and with --ledger which version each
-/// action uses, and the delays, for the first micro-batches of an epoch.
+/// Prints remarks before a training: a warning for --versions none, and with --ledger the version that each action uses
+/// and the delays, for the first micro-batches of an epoch.
 void introduce(const Settings& settings, const StreamPlan& plan);
 
-/// Prints the stages, the schedule's beginning, its timeline, idle time, versions and memory: in units, or with
-/// --profile in measured seconds and bytes. With --out also writes schedule.csv, ledger.csv, schedule.svg,
-/// schedule_trace.json and prediction.json, of what is shown.
+/// Prints the stages and the beginning of the schedule, with its timeline, idle time, versions and memory: in units, or
+/// with --profile in measured seconds and bytes. With --out, also writes what it shows to schedule.csv, ledger.csv,
+/// schedule.svg, schedule_trace.json and prediction.json.
 void explain_stream(const Settings& settings, const StreamPlan& plan);
 
 }  // namespace stagecoach

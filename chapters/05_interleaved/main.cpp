@@ -30,7 +30,7 @@ namespace {
 Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
   const auto [p, m, v, n] = sizes;
 
-  // Forwards to warm up, then one forward and one backward in turn, then the remaining backwards. The warm-up lasts
+  // Forwards to warm up, then alternately one forward and one backward, then the remaining backwards. The warm-up lasts
   // until the first gradient is back: a whole group through every chunk but the last, (v - 1) n forwards, and the way
   // to the last rank and back. Plain 1F1B (v = 1) counts the way there only, and then waits: more forwards would cost
   // memory and gain no time.
@@ -58,7 +58,7 @@ Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
                     : Action{Operation::backward, (v - 1 - chunk) * p + rank, microbatch};
 }
 
-/// The table that interleaved_action makes. It is the same as `library`, or this throws Error.
+/// Returns the table that interleaved_action makes. Throws Error if it differs from `library`.
 Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library) {
   Schedule table = library;  // for its placement of the stages; the loop replaces its actions
   for (std::size_t rank = 0; rank < table.ranks.size(); ++rank) {
@@ -73,7 +73,7 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
   return table;
 }
 
-/// What each rank does: as in chapter 3.
+/// Trains on one rank, as in chapter 3.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
@@ -116,7 +116,7 @@ void train(const Settings& settings) {
   launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
-/// Every schedule there is; interleaved is the default.
+/// Returns all schedules; interleaved is the default.
 std::vector<std::string> schedules() {
   std::vector<std::string> names = schedule_names();
   const auto standard = std::find(names.begin(), names.end(), "interleaved");

@@ -77,7 +77,7 @@ class DataParallel final : public WeightOwner {
     }
   }
 
-  /// Returns this rank's part [n, 3, H, W] of the images, which the owner distributes.
+  /// Returns this rank's part [n, 3, H, W] of the images. The owner sends the other ranks their parts.
   Tensor part_of_images(const MicroBatches& batch) {
     const auto part = [&](int r) { return share_of(batch.global_size, r, rank_.world); };
     const std::int64_t size = settings_.training.image_size;

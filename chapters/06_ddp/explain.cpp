@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kKiB = 1024;
 
-/// Measures what a rank's part of a step takes here, by the time of its own thread.
+/// Measures a rank's part of a step on this machine, by the CPU time of its thread.
 StepCosts measure_step(const Settings& settings, const Topology& topology, const Dataset& data, Device device) {
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
@@ -69,7 +69,8 @@ StepCosts measure_step(const Settings& settings, const Topology& topology, const
   return times.mean();
 }
 
-/// A forward takes 1 and a backward 2; gradients become ready at even intervals, the last parameter's first.
+/// Returns costs in units: a forward takes 1 and a backward 2; gradients become ready at even intervals, the last
+/// parameter's first.
 StepCosts unit_costs_of(const NamedTensors& parameters) {
   StepCosts costs{.forward = 1, .backward = 2};
   const auto count = static_cast<double>(parameters.size());
@@ -79,7 +80,7 @@ StepCosts unit_costs_of(const NamedTensors& parameters) {
   return costs;
 }
 
-/// A ring all-reduce of the gradients takes 1, of which 0.05 for latency.
+/// Returns the link on which a ring all-reduce of the gradients takes 1, of which 0.05 is latency.
 Link unit_link(int ranks, double bytes) {
   if (ranks == 1) {
     return {};
@@ -101,7 +102,7 @@ void print_buckets(const StepModel& step) {
   }
 }
 
-/// Prints how `bytes` can be reduced over all ranks, and what that costs.
+/// Prints the ways to reduce `bytes` over all ranks, and their costs.
 void print_reductions(const Link& link, int p, double bytes, const std::string& unit) {
   const double rounds = tree_broadcast_seconds({.latency = 1}, p, 0);
   fmt::print("\nOne sum of {:.1f} KiB over {} ranks\n  {:<12} {:>24} {:>28} {:>12}\n", bytes / kKiB, p, "as a",
@@ -169,7 +170,7 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
   fmt::print("\nWritten to {}: schedule.csv, prediction.json, timelines.svg\n", printable(folder.string()));
 }
 
-/// What the gradient sums of a step carry, by a ring over the pipelines.
+/// Prints the traffic of a step's gradient sums, as a ring over the pipelines.
 void print_gradient_sums(const Settings& settings, const Topology& topology, const Dataset& data) {
   const Plan& plan = *topology.pipeline;
   const auto numbers = parameter_costs(*make_model_of(settings.training, data));
@@ -180,7 +181,7 @@ void print_gradient_sums(const Settings& settings, const Topology& topology, con
     layer += layers;
   }
   constexpr double kMiB = 1 << 20;
-  const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // of the gradients that a rank sends
+  const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // bytes sent per byte of gradients
   fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
              topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
   const auto ranks = reduction_traffic(plan.schedule, gradient_bytes);

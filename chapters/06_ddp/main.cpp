@@ -27,7 +27,7 @@ class SingleAllReduce final : public Replica {
   using Replica::Replica;
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    // It calls a function before each micro-batch's backward: is it the last one, and its loss. Nothing to do here.
+    // This strategy has nothing to do before the backward of a micro-batch, so it passes an empty function.
     forward_backward(batch, sums, [](bool, const Tensor&) {});
 
     // A sum, not a mean: each image's loss already counts 1 / N, where N is the size of the whole batch.
@@ -86,7 +86,7 @@ class BucketedAllReduce final : public Replica {
                   .find_unused = settings_.data_parallel.find_unused,
                   .reduce = compression_.reduce}) {}
 
-  // What compression left out so far: added to the next gradients, and saved in checkpoints.
+  // What compression has left out so far. It is added to the next gradients, and saved in checkpoints.
   CompressionMemory* memory() override { return compression_.memory.get(); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {

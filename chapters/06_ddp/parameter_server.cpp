@@ -33,7 +33,7 @@ class ParameterServer final : public WeightOwner {
     Tensor all = reduce_gradients();  // [all parameters]
     if (owns()) {
       update_with(all.to(Device{}));
-      all.copy_from(flattened(tensors_of(optimizer_->parameters())));  // now it holds the weights
+      all.copy_from(flattened(tensors_of(optimizer_->parameters())));  // `all` now contains the weights
     }
     communicate("send weights", [&] { rank_.comm.broadcast(all, kOwner); });
     take_values(all, tensors_of(parameters_));

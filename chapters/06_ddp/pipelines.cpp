@@ -16,8 +16,8 @@ namespace stagecoach {
 namespace {
 
 /// A rank of a mesh: its pipeline is a row, and the ranks that hold the same stage are a column. Gradients are reduced
-/// over the column, stage by stage, where the schedule says so: after the stage's last weight gradient, while other
-/// stages and other ranks of the row may still compute theirs.
+/// over the column, stage by stage, at the point that the schedule gives: after the stage's last weight gradient, while
+/// other stages and other ranks of the row may still compute theirs.
 class Pipelines final : public Strategy {
  public:
   explicit Pipelines(const Context& context)
@@ -83,7 +83,7 @@ class Pipelines final : public Strategy {
     return costs;
   }
 
-  /// Returns what the reduction of each stage takes on the link, as a ring over the column: [stages], in seconds.
+  /// Returns the time of each stage's reduction over the link, as a ring over the column: [stages], in seconds.
   std::vector<double> reduction_seconds() {
     std::vector<double> bytes(static_cast<std::size_t>(topology_.pipeline->stages()));
     for (const auto& [number, layers] : stages_) {
@@ -102,7 +102,7 @@ class Pipelines final : public Strategy {
   const Topology& topology_;
   const TrainTest& data_;
   Mesh mesh_;
-  Rank rank_;  // in its pipeline
+  Rank rank_;  // this rank within its pipeline
   Shard shard_;
   std::map<int, std::shared_ptr<Sequential>> stages_;
   std::shared_ptr<Sequential> layers_;

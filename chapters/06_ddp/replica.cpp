@@ -83,12 +83,13 @@ void Replica::update() {
 
 Prediction Replica::finish_epoch(std::int64_t steps) {
   require_equal_replicas(parameters_, rank_.comm);
-  broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's statistics are of a rank's own images
+  broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's statistics, which differ between ranks
   const StepCosts costs = times_.mean();
   times_.clear();
   Prediction prediction{.overlap = costs.overlap};
   const Timeline step = timeline_of(*settings_.data_parallel.mode, step_of(settings_, topology_, parameters_, costs));
-  // An epoch that is resumed at its end measured nothing. The size of PowerSGD's messages depends on the matrix.
+  // An epoch that was resumed at its end has no measurements. The sizes of PowerSGD's messages depend on each matrix,
+  // so there is no prediction for them.
   if (costs.backward > 0 && settings_.data_parallel.compress != CompressionKind::powersgd) {
     prediction.predicted_idle = step.idle();
     prediction.predicted_seconds = step.seconds * static_cast<double>(steps);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A rank that has the whole model, and trains it on its shard of each batch.
+/// A rank that holds the whole model, and trains it on its shard of each batch.
 
 #include "chapters/06_ddp/strategy.h"
 #include "nn/sequential.h"
@@ -19,14 +19,14 @@ class Replica : public Strategy {
   void evaluate(Epoch& epoch, MicroBatchLoader& batches) override;
 
  protected:
-  /// Forward and backward of this rank's images, micro-batch by micro-batch. Over all ranks the gradients add up to
-  /// those of the whole batch: each image counts 1 / N, on whichever rank it is. `before_backward` is told whether this
-  /// backward is the last of the step, and gets its loss.
+  /// Runs forward and backward for this rank's images, one micro-batch after the other. Summed over all ranks, the
+  /// gradients are those of the whole batch: each of its N images counts 1 / N, whichever rank has it.
+  /// `before_backward` is called with whether the backward is the last of the step, and with its loss.
   void forward_backward(const MicroBatches& batch, EpochSums& sums,
                         const std::function<void(bool last, const Tensor& loss)>& before_backward);
-  /// Calls `collective`, for which the rank waits, and records it in the trace beside the rank's own work.
+  /// Calls `collective`, which blocks, and records it in the trace beside the rank's own work.
   void communicate(const char* name, const std::function<void()>& collective);
-  /// The optimizer's step, once the gradients are those of the whole batch.
+  /// Runs the optimizer's step. Called when the gradients are those of the whole batch.
   void update();
 
   const Settings& settings_;

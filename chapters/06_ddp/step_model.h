@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What StepModel's arithmetic needs to know about a training with these settings.
+/// The StepModel of a training with these settings.
 
 #include "chapters/06_ddp/topology.h"
 #include "parallel/data_parallel/step_timeline.h"

@@ -32,10 +32,10 @@ class Strategy {
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
-  /// What this rank holds of the training's state, to be saved and restored. Empty if another rank owns it.
+  /// Returns this rank's part of the state that is saved and restored: a model without layers if another rank owns it.
   virtual Module& model() = 0;
   virtual Optimizer& optimizer() = 0;
-  /// What the rank's compression keeps between steps; null if it keeps nothing.
+  /// Returns the state that the rank's compression keeps between steps; null if there is none.
   virtual CompressionMemory* memory() { return nullptr; }
   /// Returns a loader of this rank's shard of the batches.
   virtual MicroBatchLoader loader(LoaderFor purpose) = 0;
@@ -44,21 +44,21 @@ class Strategy {
   virtual void broadcast_weights() = 0;
   /// Trains on a batch: forward, backward, reduction of the gradients, update.
   virtual void train_step(const MicroBatches& batch, EpochSums& sums) = 0;
-  /// Called after the `steps` steps of an epoch. Returns what they should have taken. Throws Error if the weights of
+  /// Called after the `steps` steps of an epoch. Returns the prediction for them. Throws Error if the weights of
   /// replicas differ.
   virtual Prediction finish_epoch(std::int64_t steps) = 0;
-  /// Returns the step to show beside the trace; nothing without a pipeline.
+  /// Returns the predicted step to show beside the trace; nothing without a pipeline.
   virtual std::optional<PredictedStep> predicted_step() { return std::nullopt; }
   /// Tests the model: each rank counts correct predictions for its shard of the test batches.
   virtual void evaluate(Epoch& epoch, MicroBatchLoader& batches) = 0;
 };
 
-// The strategies besides those in main.cpp.
-/// A parameter server: one rank owns the weights, in CPU memory. It gathers gradients and sends weights out.
+// The strategies that are not in main.cpp.
+/// Returns a parameter server: one rank owns the weights, in CPU memory. It gathers gradients and sends weights out.
 std::unique_ptr<Strategy> make_parameter_server(const Context& context);
-/// DataParallel: one rank owns the model, and copies it to the others for every batch.
+/// Returns DataParallel: one rank owns the model, and copies it to the others for every batch.
 std::unique_ptr<Strategy> make_data_parallel(const Context& context);
-/// Several pipelines, each on its shard of the batches; their gradients are reduced in buckets.
+/// Returns several pipelines, each on its shard of the batches; their gradients are reduced in buckets.
 std::unique_ptr<Strategy> make_pipelines(const Context& context);
 
 }  // namespace stagecoach

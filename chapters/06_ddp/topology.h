@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Which rank does what in a training on shared batches. Decided once, before the ranks start.
+/// The roles of the ranks in a training on shared batches. They are decided once, before the ranks start.
 
 #include <optional>
 #include <string>
@@ -14,19 +14,19 @@ namespace stagecoach {
 struct Topology {
   World world = {};
   MeshSizes mesh = {};
-  std::string stages = {};            ///< and the ranks that hold them, in words
+  std::string stages = {};            ///< the stages and the ranks that hold them, as text
   LayerRanks layers = {};             ///< on the ranks of the first pipeline, or all on rank 0
-  std::optional<Plan> pipeline = {};  ///< of each pipeline, if there are any
-  Settings of_pipeline = {};          ///< the settings of each of them
+  std::optional<Plan> pipeline = {};  ///< the plan of each pipeline, if there are any
+  Settings of_pipeline = {};          ///< the settings of each pipeline
 
   /// Returns which part of each batch `rank` trains on.
   Shard shard_of(int rank) const { return {rank / mesh.pipeline, mesh.data}; }
 };
 
-/// Returns the topology of --ranks, --mesh and the pipeline's flags.
+/// Returns the topology for --ranks, --mesh and the pipeline's flags.
 Topology make_topology(const Settings& settings, const Dataset& data);
 
-/// Returns what rank `rank` has of the training's state. A replica has the layers of a rank of the first pipeline;
+/// Returns which part of the training state rank `rank` has. A replica has the layers of a rank of the first pipeline;
 /// where rank 0 owns the weights (parameter server, DataParallel), the others have nothing to save.
 RankRole role_of(const Settings& settings, const Topology& topology, int rank);
 

@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// What the two strategies have in common in which one rank owns the weights.
+/// The common part of the two strategies in which one rank owns the weights.
 
 #include "chapters/06_ddp/replica.h"
 
 namespace stagecoach {
 
-/// All ranks have the model to compute with; only the owner has the state of the training, and updates it.
+/// A rank of such a strategy. All ranks compute with a model; only the owner has the training state, and updates it.
 class WeightOwner : public Replica {
  public:
   using Replica::Replica;
@@ -16,11 +16,11 @@ class WeightOwner : public Replica {
   static constexpr int kOwner = 0;
   bool owns() const { return rank_.index == kOwner; }
 
-  /// Makes an optimizer for `parameters`, or for nothing on the other ranks.
+  /// Makes the optimizer: for `parameters` on the owner, for no parameters on the other ranks.
   void open_owners_optimizer(NamedTensors parameters);
-  /// Returns, on the owner, the sum of all ranks' gradients, one after the other: [all parameters]. Clears them.
+  /// Returns, on the owner, the sums of all ranks' gradients in one tensor: [all parameters]. Clears the gradients.
   Tensor reduce_gradients();
-  /// The owner's update with such sums.
+  /// Updates the owner's weights with sums from reduce_gradients().
   void update_with(const Tensor& sums);
 
  private:

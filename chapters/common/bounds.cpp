@@ -15,7 +15,7 @@
 namespace stagecoach {
 namespace {
 
-/// The number that is all of `text`; none if it is not a number, or one that the type cannot hold.
+/// Parses all of `text` as a number. Returns nothing if it is not a number, or does not fit the type.
 template <class Number>
 std::optional<Number> number_from(std::string_view text) {
   Number number{};
@@ -23,7 +23,7 @@ std::optional<Number> number_from(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-/// "64KiB" as 65536.
+/// Returns 65536 for "64KiB"; nothing if the text is not a number of bytes.
 std::optional<std::uint64_t> bytes_from(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, unsigned>, 6> kUnits{
       {{"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};

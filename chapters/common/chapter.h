@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a chapter program is.
+/// The description of a chapter program.
 
 #include <string>
 #include <vector>
@@ -17,8 +17,8 @@ struct Chapter {
   std::string program;     ///< "ch01_single_device"
   std::string title;       ///< one line
   std::string example;     ///< one command
-  Settings defaults = {};  ///< what flags have when they are not given
-  /// What --schedule takes besides the name of a file; the first is the default.
+  Settings defaults = {};  ///< the values of flags that are not given
+  /// The values of --schedule besides the name of a file; the first is the default.
   std::vector<std::string> schedules = {};
 };
 

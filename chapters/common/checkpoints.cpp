@@ -44,7 +44,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& c
     return std::nullopt;
   }
   const auto value = [](const std::ssub_match& text) {
-    std::int64_t number = -1;  // stays where it has too many digits
+    std::int64_t number = -1;  // unchanged if there are too many digits
     std::from_chars(&*text.first, &*text.first + text.length(), number);
     return number;
   };
@@ -53,7 +53,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& c
                                                               : std::nullopt;  // no leading zeros
 }
 
-/// Whether a file in a checkpoint's folder belongs to the checkpoint.
+/// Returns whether a file in a checkpoint's folder belongs to the checkpoint.
 bool is_part(const fs::directory_entry& entry) {
   static const std::regex shard("shard_(0|[1-9][0-9]*)\\.safetensors");
   const std::string name = entry.path().filename().string();
@@ -72,7 +72,7 @@ void remove_parts(const fs::path& checkpoint) {
   }
 }
 
-/// Returns "0x1.8p+0", made by the C library: versions of fmt differ in the form.
+/// Returns "0x1.8p+0" for 1.5. Uses the C library, because the format differs between versions of fmt.
 std::string hexadecimal(double number) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%a", number);
@@ -144,12 +144,12 @@ void append(NamedTensors& all, std::string_view prefix, const NamedTensors& some
   }
 }
 
-/// The kinds of tensors in a shard: their names begin so.
+/// The prefixes of tensor names in a shard, one per kind.
 constexpr std::string_view kModel = "model.";
 constexpr std::string_view kOptimizer = "optimizer.";
 constexpr std::string_view kMemory = "memory.";
 
-/// Whether `part` keeps the tensor of that name in a shard.
+/// Returns whether `part` keeps the tensor `name` of a shard.
 bool is_kept(const StatePart& part, const std::string& name) {
   for (const auto& [kind, keep] :
        {std::pair{kModel, &part.weights}, std::pair{kOptimizer, &part.optimizer}, std::pair{kMemory, &part.memory}}) {
@@ -168,13 +168,13 @@ void append_below(std::vector<TensorInfo>& all, std::string_view kind, const std
   }
 }
 
-/// A checkpoint whose writing was cut off. Nothing that was saved is lost with it.
+/// Thrown for a checkpoint whose writing was interrupted. No complete checkpoint is lost with it.
 class NeverFinished : public DataError {
  public:
   using DataError::DataError;
 };
 
-/// Calls `body`, and turns errors of the file system into DataError.
+/// Calls `body`, and converts file system errors to DataError.
 template <class Body>
 auto with_reasons(const fs::path& path, const Body& body) try {
   return body();
@@ -225,17 +225,17 @@ void Checkpoints::commit(const Progress& progress, const std::vector<int>& ranks
   manifest.metadata["ranks"] = fmt::format("{}", fmt::join(ranks, ","));
   save_tensors((checkpoint / kManifest).string(), manifest);
 
-  bool has_older = false;  // one is kept, in case this one proves to be damaged
+  bool has_older = false;  // one older checkpoint is kept in case this one proves to be damaged
   for (const fs::path& other : all()) {
     if (other == checkpoint) {
       continue;
     }
     const bool is_kept = !has_older && number_of(other) < number_of(checkpoint) && has_manifest(other);
     has_older = has_older || is_kept;
-    if (!is_kept && !fs::is_symlink(other)) {  // a link is the user's
+    if (!is_kept && !fs::is_symlink(other)) {  // a link belongs to the user
       with_reasons(other, [&] {
         remove_parts(other);
-        if (fs::is_empty(other)) {  // else the user keeps something there
+        if (fs::is_empty(other)) {  // otherwise it has files of the user
           fs::remove(other);
         }
       });

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Settings that are one of a few words, and these words.
+/// Settings with a fixed set of values, and the words for the values.
 
 #include <cstddef>
 #include <optional>
@@ -16,14 +16,14 @@
 
 namespace stagecoach {
 
-/// What a model ends with.
+/// The last operation of a model.
 enum class Head { logits, softmax };
 
-/// What the stages of a model should have equal amounts of. The last two belong to chapter 4: stages and replicas that
-/// are chosen for the link, and those of a file.
+/// The quantity that should be equal for all stages of a model. The last two values are for chapter 4: stages and
+/// replicas that the partitioner chooses for the link, and those from a file.
 enum class Balance { layers, params, time, pipedream, plan };
 
-/// The words of each, in the order of the values.
+/// Returns the words for a type, in the order of its values.
 inline std::vector<std::string> names_of(Head) { return {"logits", "softmax"}; }
 inline std::vector<std::string> names_of(Balance) { return {"layers", "params", "time", "pipedream", "plan"}; }
 inline std::vector<std::string> names_of(OptimizerKind) { return {"sgd", "adam"}; }
@@ -39,7 +39,7 @@ std::string name_of(Choice choice) {
   return names_of(choice)[static_cast<std::size_t>(choice)];
 }
 
-/// Empty if there is none.
+/// Returns the word for `choice`, or "" if there is none.
 template <class Choice>
 std::string name_of(const std::optional<Choice>& choice) {
   return choice ? name_of(*choice) : "";

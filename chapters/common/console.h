@@ -11,13 +11,13 @@
 
 namespace stagecoach {
 
-/// Prints to standard output at once. Once that has failed (its disk is full, or nobody reads it any more) nothing is
-/// printed: a training goes on for the sake of its files, and the program reports the failure when it ends.
+/// Prints to standard output, and flushes it. After a failure (a full disk, a closed pipe) nothing more is printed: the
+/// training continues, since it still writes its files, and the program reports the failure when it ends.
 void print_text(const std::string& text);
-/// The same with an end of line.
+/// Prints `line` and an end of line.
 void print_line(const std::string& line);
 
-/// Prints the settings, the stages (see stages_text) if there are some, and what the ranks compute on.
+/// Prints the settings, the stages (see stages_text) if there are any, and the devices of the ranks.
 void print_header(const Settings& settings, Communicator& comm, const std::string& stages);
 
 /// A progress bar on standard error; it is shown only if that is a terminal.
@@ -28,7 +28,7 @@ class ProgressBar {
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
-  /// `loss` is the mean of the epoch so far, where it is known.
+  /// Shows that `step` steps are done. `loss` is the mean of the epoch so far, if known.
   void show(std::int64_t step, std::optional<double> loss);
 
  private:

@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a run has left this in its folder. A device or a FIFO of such a name is the user's, and is written to.
+/// Returns whether an earlier run wrote this to its folder. A device or a FIFO of such a name belongs to the user, and
+/// is written to.
 bool is_of_a_run(const fs::directory_entry& entry) {
   static const std::regex flight_record("flight_[0-9]+\\.jsonl");
   const std::string name = entry.path().filename().string();
@@ -28,7 +29,8 @@ bool is_of_a_run(const fs::directory_entry& entry) {
   return has_name && (entry.is_regular_file() || entry.is_directory());
 }
 
-/// Moves `file` into `folder`, which is beside it. A relative link is changed to lead to the same file from there.
+/// Moves `file` into `folder`, which is in the same folder. Changes a relative link so that it still refers to the same
+/// file.
 void move_into(const fs::path& folder, const fs::path& file) {
   if (fs::is_symlink(file) && fs::read_symlink(file).is_relative()) {
     fs::create_symlink(".." / fs::read_symlink(file), folder / file.filename());

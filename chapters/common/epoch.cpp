@@ -1,4 +1,4 @@
-// One epoch of a run; its class is in run.h.
+// The implementation of Epoch (run.h).
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ void Epoch::start_clock(std::int64_t steps) {
 
 void Epoch::add_step(std::int64_t images) {
   run_.meter_.add_step(images);
-  const bool is_cpu = run_.comm_.device().type == DeviceType::cpu;  // else reading the sums would wait for the device
+  const bool is_cpu = run_.comm_.device().type == DeviceType::cpu;  // on a GPU, read_sums() waits for the device
   if (is_cpu) {
     read_sums();
   }
@@ -60,7 +60,7 @@ void Epoch::read_sums() {
   }
 }
 
-/// The last loss is of the weights before the last update.
+/// Checks the weights themselves, since the last loss was computed before the last update.
 void Epoch::require_finite_weights() const {
   for (const auto& [name, parameter] : run_.state_.model().named_parameters()) {
     if (!std::isfinite(sum_of_squares(parameter))) {
@@ -93,7 +93,7 @@ void Epoch::save_and_stop() {
                            folder.writes() ? "Saved; go on with --resume " + printable(folder.path().string())
                                            : "Nothing was saved, as there is no --out"));
   }
-  run_.comm_.barrier();  // what one rank throws ends all: first everything is written
+  run_.comm_.barrier();  // an exception on one rank ends all ranks, so everything must be written first
   throw Interrupted{};
 }
 

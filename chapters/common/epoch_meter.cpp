@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-/// The progress at the start of an epoch.
+/// Returns the progress at the start of an epoch.
 Progress start_of(std::int64_t epoch, int ranks) {
   return {.epoch = epoch, .peak_bytes = std::vector<std::int64_t>(static_cast<std::size_t>(ranks))};
 }
@@ -98,7 +98,7 @@ void EpochMeter::combine_ranks() {
   progress_.rank_seconds = all[5];
 
   const auto peak = static_cast<std::int64_t>(allocator(comm_.device()).stats().peak_bytes) - held_before_;
-  const std::int64_t before = progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];  // before a stop
+  const std::int64_t before = progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];  // before a resume
   Tensor peaks = Tensor::zeros({comm_.size()}, DType::float64, comm_.device());
   peaks.narrow(comm_.rank(), 1).fill(static_cast<double>(std::max(peak, before)));
   comm_.all_reduce(peaks);

@@ -13,35 +13,36 @@ namespace stagecoach {
 
 class EpochMeter {
  public:
-  /// Memory that is allocated before does not count: make it before the model.
+  /// Must be constructed before the model, since memory that was allocated earlier does not count.
   explicit EpochMeter(Communicator& comm);
 
   const Progress& progress() const { return progress_; }
-  /// Sums that the training adds to, on the device; they stay where they are for all epochs.
+  /// Returns the sums that the training adds to, on the device. The tensors are the same in all epochs.
   EpochSums& train_sums() { return train_sums_; }
   EpochSums& test_sums() { return test_sums_; }
 
-  /// Goes on from a checkpoint. Rank 0 and rank `loss_rank` go on with the sums over all ranks.
+  /// Continues from a checkpoint. The sums over all ranks continue on rank 0 (times) and on rank `loss_rank` (losses
+  /// and correct predictions).
   void resume(const Progress& saved, int loss_rank);
   void start_epoch();
-  /// Time and waits are counted from here until the next add_time().
+  /// Starts counting time and waits, until the next add_time().
   void start_clock();
   void add_time();
-  /// A wait for data of so many seconds, where it counts: a virtual clock does not advance meanwhile.
+  /// Adds a wait for data, unless the clock is virtual: that clock does not advance during the wait.
   void add_load_wait(double seconds);
   void add_step(std::int64_t images);
-  /// Reads the training sums from the device, and waits for it.
+  /// Reads the training sums from the device, which waits for the device.
   void read_sums();
   bool loss_is_finite() const;
-  /// The mean loss of the images seen so far.
+  /// Returns the mean loss of the images seen so far.
   double mean_loss() const { return progress_.loss_sum / static_cast<double>(progress_.seen); }
   void start_test();
   void add_test_images(std::int64_t images) { test_images_ += images; }
 
-  /// Adds up what the ranks have measured, and notes the peak of memory: then progress() is that of all ranks, with the
-  /// seconds of rank 0. All ranks call it.
+  /// Sums what the ranks have measured, and records their peak memory. Afterwards progress() is that of all ranks, with
+  /// the seconds of rank 0. All ranks call it.
   void combine_ranks();
-  /// The results of the epoch, after combine_ranks(). From then on progress() is the next epoch's.
+  /// Returns the results of the epoch; called after combine_ranks(). Afterwards progress() is that of the next epoch.
   EpochResult finish_epoch(const Prediction& prediction);
 
  private:

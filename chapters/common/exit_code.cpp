@@ -22,11 +22,11 @@ namespace {
 int report(const std::string& program, const std::exception& error, int exit_code) {
   std::fflush(stdout);
   std::fputs(fmt::format("{}: {}\n", program, printable(error.what())).c_str(),
-             stderr);  // may be closed: the code tells
+             stderr);  // if it is closed, the exit code still reports the error
   return exit_code;
 }
 
-/// Takes no memory itself.
+/// Reports the error without allocating memory.
 int report_out_of_memory(const char* program) {
   std::fprintf(stderr, "%s: out of memory; raise the limit (ulimit -v), or use a smaller batch or model\n", program);
   return 4;
@@ -34,16 +34,16 @@ int report_out_of_memory(const char* program) {
 
 std::terminate_handler terminate_before = nullptr;
 
-/// Ends the program where memory runs out in a function that promises not to throw: libraries have some.
+/// Replaces the terminate handler, for when memory runs out in a `noexcept` function of a library.
 [[noreturn]] void end_in_order() {
   static std::atomic_flag is_ending;
   while (is_ending.test_and_set()) {
-    ::pause();  // another thread is at it
+    ::pause();  // another thread is already ending the program
   }
-  if (has_memory_run_out()) {  // the exception itself is not always known here
+  if (has_memory_run_out()) {  // the exception itself is not always available here
     std::_Exit(report_out_of_memory(program_invocation_short_name));
   }
-  terminate_before();  // a mistake of the program
+  terminate_before();  // a bug in the program
   std::abort();
 }
 
@@ -52,7 +52,7 @@ std::terminate_handler terminate_before = nullptr;
 int with_exit_code(const std::string& program, const std::function<int()>& body) {
   keep_memory_reserve();
   terminate_before = std::set_terminate(end_in_order);
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails as on a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond `ulimit -f` fails as on a full disk
   try {
     const int exit_code = body();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How a program ends: what it threw becomes one line on standard error and an exit code.
+/// How a program ends: an exception becomes one line on standard error and an exit code.
 
 #include <functional>
 #include <string>

@@ -29,7 +29,7 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
     s.training.momentum = s.training.optimizer == OptimizerKind::sgd ? 0.9 : 0;
   }
   if (s.pipeline.chunks == 0) {
-    const ScheduleKind* kind = find_schedule(s.pipeline.schedule);  // none: a file, or a chapter's own loop
+    const ScheduleKind* kind = find_schedule(s.pipeline.schedule);  // null: a file, or a chapter's own loop
     s.pipeline.chunks = kind == nullptr ? 1 : std::clamp(2, kind->least_chunks, kind->most_chunks);
   }
   const bool has_pipeline = !s.data_parallel.mode || s.data_parallel.mesh->pipeline > 1;
@@ -46,7 +46,7 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if ((versions == Versions::two_buffers || versions == Versions::flush) && !was_given("microbatches") &&
       s.run.resume.empty()) {
     const int least = least_batch(replicas_of(s), *versions);
-    s.training.microbatches = ceil_div(s.world.ranks, least) * least;  // one per rank, or the next number that can be
+    s.training.microbatches = ceil_div(s.world.ranks, least) * least;  // one per rank, or the next valid number
   }
   if (!s.pipeline.plan.empty() && !was_given("balance") && !was_given("split") && !was_given("replicas")) {
     s.pipeline.balance = Balance::plan;
@@ -61,7 +61,7 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
 
 namespace {
 
-/// What an asynchronous pipeline is told to do.
+/// Throws UsageError for contradictory settings of an asynchronous pipeline.
 void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bool is_resumed) {
   const int sum = std::accumulate(pipeline.replicas->begin(), pipeline.replicas->end(), 0);
   if (!pipeline.replicas.empty() && sum != ranks) {
@@ -103,7 +103,7 @@ void refuse_if(bool is_wrong, const char* flag, const std::string& why) {
   }
 }
 
-/// What only pipelines can be told to do.
+/// Throws UsageError for settings that only pipelines have.
 void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
   const std::string no_pipeline = "here no pipeline is cut; --mesh dp=2,pp=2 has some";
   refuse_if(!pipeline.split.empty(), "split", no_pipeline);
@@ -116,7 +116,7 @@ void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
   refuse_if(pipeline.balance != Balance::time, "balance", no_pipeline);
 }
 
-/// What only gradients in buckets can be told to do.
+/// Throws UsageError for settings that only gradients in buckets have.
 void require_no_bucket_flags(const DataParallelSettings& sharing) {
   const std::string mode = name_of(sharing.mode);
   const std::string no_buckets = fmt::format("--mode {} has no buckets; take --mode buckets", mode);
@@ -127,7 +127,7 @@ void require_no_bucket_flags(const DataParallelSettings& sharing) {
   refuse_if(sharing.mesh->pipeline > 1, "mesh", fmt::format("pipelines reduce in buckets, not by --mode {}", mode));
 }
 
-/// What ranks that share batches are told to do.
+/// Throws UsageError for contradictory settings of ranks that share batches.
 void require_consistent_sharing(const Settings& s) {
   const DataParallelSettings& sharing = s.data_parallel;
   const MeshSizes mesh = mesh_of(s);
@@ -173,7 +173,7 @@ void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter
   }
 }
 
-/// Whether a chapter trains on several devices.
+/// Returns whether a chapter trains on several devices.
 bool has_ranks(const Chapter& chapter) {
   const std::vector<Flag> flags = flag_table(chapter);
   const auto ranks = std::find_if(flags.begin(), flags.end(), [](const Flag& flag) { return flag.name == "ranks"; });
@@ -225,7 +225,7 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
     }
     return;
   }
-  // One task of srun may be a shell: as without a launcher, ranks are threads.
+  // A single srun task may be an interactive shell: as without a launcher, ranks are threads.
   if (process->by == "srun" && process->size == 1 && !was_given("transport")) {
     world.transport = Transport::thread;
     return;
@@ -252,13 +252,14 @@ void choose_transport(WorldSettings& world, const WasGiven& was_given) {
     world.transport = Transport::nccl;
   }
   if (world.transport == Transport::mpi && by_torchrun && launch_environment()->size == 1 && !was_given("transport")) {
-    world.transport = Transport::thread;  // one rank talks to nobody
+    world.transport = Transport::thread;  // a single rank sends no messages
   }
   if (world.transport == Transport::mpi && by_torchrun) {
     throw UsageError(
         "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
   }
-  // NCCL's processes meet at MASTER_ADDR, or by MPI. What is missing is told before anything starts.
+  // NCCL's processes find each other at MASTER_ADDR, or through MPI. Missing support is reported before anything
+  // starts.
   const bool meets_by_mpi =
       world.transport == Transport::mpi ||
       (world.transport == Transport::nccl && launch_environment() && !master(*launch_environment()));

@@ -16,7 +16,7 @@ constexpr double kLeastRate = 1e-100;
 constexpr double kMaxRate = 1e100;
 constexpr bool kOrZero = true;
 
-/// The flag is for these chapters; `elsewhere` is what the others say of it.
+/// Returns these chapters as the only ones that offer a flag; `elsewhere` says why the others do not.
 template <int... numbers>
 Chapters only_in(const std::string& elsewhere) {
   return {{numbers...}, elsewhere};
@@ -28,7 +28,7 @@ std::vector<Flag> data_and_model() {
   return {
       {"data", "Data", any_text(&DataSettings::source), Scope::run,  // the same images may be elsewhere
        "CIFAR-10 in its binary layout, a folder of images, or 'generated'"},
-      {"max-megapixels", "Data", whole(&DataSettings::max_megapixels, 1, 700),  // 3 bytes each fill stb_image's int
+      {"max-megapixels", "Data", whole(&DataSettings::max_megapixels, 1, 700),  // 3 bytes per pixel fit in an int
        Scope::run, "Refuse larger files of images, before they are decoded"},
       {"augment", "Data", on_off(&TrainingSettings::augment), Scope::training,
        "Crop and flip the training images at random"},

@@ -11,23 +11,23 @@
 
 namespace stagecoach {
 
-/// For what a flag's value holds, and so where it is saved.
+/// What a flag's value affects, which decides where it is saved.
 enum class Scope {
-  command,   ///< this command alone; it is not saved
-  run,       ///< the run; config.json has it, and --resume may come with another value
-  training,  ///< the training: another value would train other weights, so --resume refuses it
-  /// The training of an asynchronous pipeline, where stages and replicas decide how late a gradient comes; else the
-  /// run.
+  command,   ///< this command only; it is not saved
+  run,       ///< the run; it is saved in config.json, and may change with --resume
+  training,  ///< the training: another value would lead to other weights, so --resume refuses it
+  /// The training of an asynchronous pipeline, where stages and replicas determine the delay of gradients; otherwise
+  /// the run.
   asynchronous_training,
-  /// The training of such a pipeline, or of ranks that share batches, as gradients are summed rank by rank; else the
-  /// run.
+  /// The training of such a pipeline, or of ranks that share batches, since gradients are summed rank by rank;
+  /// otherwise the run.
   rank_dependent_training,
 };
 
 /// The chapters that offer a flag.
 struct Chapters {
   std::vector<int> numbers = {};  ///< empty: all
-  std::string elsewhere = "";     ///< why the others do not
+  std::string elsewhere = "";     ///< why the other chapters do not offer it
 };
 
 struct Flag {
@@ -39,16 +39,16 @@ struct Flag {
   Chapters chapters = {};
 
   bool is_offered_by(int chapter) const;
-  /// Whether runs with other values of it, and otherwise `settings`, train other weights.
+  /// Returns whether another value of this flag in `settings` would lead to other weights.
   bool shapes_training(const Settings& settings) const;
   bool is_saved() const { return scope != Scope::command; }
 };
 
-/// All flags, in the order of --help and config.json, with the words and texts that they have in `chapter`. Flags of
-/// other chapters are among them.
+/// Returns all flags, in the order of --help and config.json, including flags of other chapters. The help texts and the
+/// valid words are those of `chapter`.
 std::vector<Flag> flag_table(const Chapter& chapter = {});
 
-/// Whether a flag, named without dashes, is on the command line.
+/// Returns whether a flag, named without dashes, is on the command line.
 using WasGiven = std::function<bool(const std::string& flag)>;
 
 }  // namespace stagecoach

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// How a flag's text becomes a member of Settings, and how that becomes text again. A function per kind of value: each
-/// takes a pointer to the member.
+/// Conversions between a flag's text and a member of Settings. There is one function per kind of value; each takes a
+/// pointer to the member.
 
 #include <fmt/format.h>
 
@@ -20,18 +20,18 @@
 
 namespace stagecoach {
 
-/// A member of Settings, as text: so it is on the command line, in config.json and in the table for people.
+/// A member of Settings as text: the form that the command line, config.json and the printed table use.
 struct FlagValue {
   enum class Kind { whole_number, real_number, text, on_off };
   Kind kind;
   std::string type;  ///< for --help: "INT:1 to 64", "TEXT:{sgd,adam}"
   std::function<std::string(const Settings&)> text;
-  /// Throws UsageError for a text that the flag does not take: "expected …, got …".
+  /// Throws UsageError for a text that is not valid for the flag: "expected …, got …".
   std::function<void(Settings&, const std::string&)> set;
   std::function<void(Settings& to, const Settings& from)> copy;
 };
 
-/// A value that `write` makes a text of, and `read` reads. Used by the functions below.
+/// Returns a value that `write` converts to text and `read` parses. Used by the functions below.
 template <class Part, class T, class Write, class Read>
 FlagValue value_of(T Part::*member, FlagValue::Kind kind, std::string type, Write write, Read read) {
   constexpr std::tuple kParts{&Settings::data,          &Settings::training, &Settings::pipeline,
@@ -42,7 +42,7 @@ FlagValue value_of(T Part::*member, FlagValue::Kind kind, std::string type, Writ
           [=](Settings& to, const Settings& from) { to.*part.*member = from.*part.*member; }};
 }
 
-/// Whole numbers from `least` to `most`.
+/// Returns the value of a flag that takes whole numbers from `least` to `most`.
 template <class Part, class T>
 FlagValue whole(T Part::*member, std::uint64_t least, std::uint64_t most) {
   return value_of(
@@ -52,7 +52,7 @@ FlagValue whole(T Part::*member, std::uint64_t least, std::uint64_t most) {
       [=](const std::string& text) { return static_cast<T>(whole_number(text, least, most)); });
 }
 
-/// Bytes, also with a unit.
+/// Returns the value of a flag that takes a number of bytes, with or without a unit.
 template <class Part>
 FlagValue bytes(std::uint64_t Part::*member, std::uint64_t least, std::uint64_t most) {
   return value_of(
@@ -61,7 +61,7 @@ FlagValue bytes(std::uint64_t Part::*member, std::uint64_t least, std::uint64_t 
       [=](const std::string& text) { return byte_count(text, least, most); });
 }
 
-/// Numbers from `least` to `most`, and perhaps 0 below them.
+/// Returns the value of a flag that takes numbers from `least` to `most`, and with `or_zero` also 0.
 template <class Part>
 FlagValue real(double Part::*member, double least, double most, bool or_zero = false) {
   return value_of(
@@ -74,7 +74,7 @@ inline std::string words_type(const std::vector<std::string>& words) {
   return fmt::format("TEXT:{{{}}}", fmt::join(words, ","));
 }
 
-/// The choice with the name of one of `words`, which are the first names of the type.
+/// Returns the value of a flag that takes one of `words`, which are the first names of the values of `Choice`.
 template <class Part, class Choice>
 FlagValue word(Choice Part::*member, const std::vector<std::string>& words = names_of(Choice{})) {
   return value_of(
@@ -90,7 +90,7 @@ FlagValue word(std::optional<Choice> Part::*member) {
       [](const std::string& text) { return static_cast<Choice>(index_in(names_of(Choice{}), text)); });
 }
 
-/// One of `words`, as text.
+/// Returns the value of a flag that takes one of `words`, and keeps it as text.
 template <class Part>
 FlagValue word(std::string Part::*member, const std::vector<std::string>& words) {
   return value_of(
@@ -106,14 +106,14 @@ FlagValue parsed(Parsed<read> Part::*member) {
       [](const std::string& text) { return Parsed<read>(text); });
 }
 
-/// Any text.
+/// Returns the value of a flag that takes any text.
 template <class Part>
 FlagValue any_text(std::string Part::*member) {
   const auto same = [](const std::string& value) { return value; };
   return value_of(member, FlagValue::Kind::text, "TEXT", same, same);
 }
 
-/// A switch: "true" or "false".
+/// Returns the value of a switch: "true" or "false".
 template <class Part>
 FlagValue on_off(bool Part::*member) {
   return value_of(

@@ -18,7 +18,7 @@
 namespace stagecoach {
 namespace {
 
-/// Refuses flags that exist in other chapters by saying where; CLI11 would only call them unknown.
+/// Throws UsageError for flags of other chapters, with an explanation; CLI11 would only call them unknown.
 void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
   const std::vector<Flag> flags = flag_table(chapter);
   for (int i = 1; i < argc; ++i) {
@@ -33,7 +33,7 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
   }
 }
 
-/// A switch that is on by default has a second name that turns it off.
+/// Adds a switch. If it is on by default, it has a second name that turns it off.
 void add_switch(CLI::App& app, const Flag& flag, Settings& settings) {
   const bool is_on = flag.value.text(settings) == "true";
   const std::string names = is_on ? fmt::format("--{0},!--no-{0}", flag.name) : "--" + flag.name;
@@ -61,7 +61,7 @@ void add_option(CLI::App& app, const Flag& flag, Settings& settings) {
       ->default_str(is_chosen_later ? "" : flag.value.text(settings));
 }
 
-/// What each schedule of --schedule is, one line each; empty for a chapter with one order of work.
+/// Describes the schedules of --schedule, one per line; empty for a chapter without --schedule.
 std::string schedules_help(const Chapter& chapter) {
   std::string help;
   for (const std::string& name : chapter.schedules) {
@@ -71,10 +71,10 @@ std::string schedules_help(const Chapter& chapter) {
   return help.empty() ? "" : "Schedules:\n" + help + "\n";
 }
 
-/// The command line, read.
+/// The parsed command line.
 struct CommandLine {
   Settings settings;
-  std::set<std::string> given;  // flags without dashes
+  std::set<std::string> given;  // names of flags, without dashes
 };
 
 CommandLine read_command_line(int argc, const char* const* argv, const Chapter& chapter) {
@@ -109,7 +109,7 @@ CommandLine read_command_line(int argc, const char* const* argv, const Chapter& 
   return line;
 }
 
-/// What --smoke chooses, and flags that name a file or folder with an empty text.
+/// Throws UsageError for --smoke with --data, and for an empty file or folder name.
 void require_usable(const CommandLine& line) {
   const Settings& s = line.settings;
   for (const auto& [flag, value] : {std::pair("resume", s.run.resume),
@@ -126,14 +126,15 @@ void require_usable(const CommandLine& line) {
   }
 }
 
-/// The settings of the run that --resume names. Throws DataError where they contradict each other: no run begins so.
+/// Returns the settings of the run that --resume names. Throws DataError if they contradict each other: no run starts
+/// with such settings.
 Settings read_older(const Settings& given, const WasGiven& was_given, const Chapter& chapter) {
   Settings older = read_settings(given.run.resume, chapter);
-  fill_in_defaults(older, [](const std::string&) { return true; });  // a file may leave open what a flag may
+  fill_in_defaults(older, [](const std::string&) { return true; });  // config.json may omit settings
   Settings whole = older;
   whole.run.resume = given.run.resume;
   if (was_given("schedule")) {
-    whole.pipeline.schedule = given.pipeline.schedule;  // the file of the older one may be gone
+    whole.pipeline.schedule = given.pipeline.schedule;  // the older run's schedule file may have been removed
   }
   try {
     require_consistent(chapter, whole);
@@ -144,14 +145,14 @@ Settings read_older(const Settings& given, const WasGiven& was_given, const Chap
   return older;
 }
 
-/// The older run's settings, changed by the flags that were given now.
+/// Returns the older run's settings, overridden by the flags that were given now.
 Settings merged_with_older(const Settings& given, const Settings& older, const WasGiven& was_given,
                            const Chapter& chapter) {
   Settings merged = merge(given, older, was_given);
   if (was_given("schedule") && !was_given("chunks")) {
-    merged.pipeline.chunks = chapter.defaults.pipeline.chunks;  // the older run's were for its schedule
+    merged.pipeline.chunks = chapter.defaults.pipeline.chunks;  // the older run's chunks were for its own schedule
   }
-  const bool is_synchronous = !merged.pipeline.versions;  // else the stages are part of the training
+  const bool is_synchronous = !merged.pipeline.versions;  // otherwise the stages are part of the training
   if (is_synchronous && (was_given("ranks") || was_given("chunks") || was_given("schedule") || was_given("balance")) &&
       !was_given("split")) {
     merged.pipeline.split = {};
@@ -174,7 +175,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     settings.training.epochs = settings.training.model == "convnet" ? 2 : 1;
   }
   follow_launcher(settings.world, chapter, was_given);
-  // What is decided without a flag does not come from an older run.
+  // Settings that the launcher decides are not taken from the older run.
   const bool launcher_decides = launch_environment() && settings.world.transport != Transport::thread;
   const auto is_decided = [&](const std::string& name) {
     return was_given(name) || name == "transport" || (name == "ranks" && launcher_decides);
@@ -194,7 +195,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   }
   require_consistent(chapter, settings);
   if (settings.run.explain && !is_rank_zero()) {
-    settings.run.out.clear();  // rank 0's files say it all
+    settings.run.out.clear();  // rank 0 writes the files
   }
   return settings;
 }

@@ -7,11 +7,12 @@
 
 namespace stagecoach {
 
-/// Thrown after --help was printed.
+/// Thrown after printing --help.
 struct HelpShown {};
 
-/// Reads the command line. With --resume the settings of the older run are the defaults, and a flag that would
-/// train differently is refused. Throws UsageError for anything that cannot be honoured, and says what can.
+/// Returns the settings on the command line. With --resume, the defaults are the settings of the older run, and a flag
+/// that would change the training is refused. Throws UsageError, which says what is possible, for an invalid command
+/// line.
 Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter);
 
 }  // namespace stagecoach

@@ -6,17 +6,17 @@
 
 namespace stagecoach {
 
-/// Keeps other runs out of a folder as long as it exists.
+/// Keeps other runs from writing to a folder during the lifetime of the object.
 class FolderLock {
  public:
   FolderLock() = default;
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
-  /// Locks `folder`, and releases the one that it held. Throws UsageError when another run holds the folder, DataError
-  /// when it cannot be opened.
+  /// Locks `folder`, and releases the previous one. Throws UsageError if another run has locked the folder, and
+  /// DataError if it cannot be opened.
   void take(const std::filesystem::path& folder);
-  /// Whether the folder of that name is still the locked one, neither removed nor replaced.
+  /// Returns whether `folder` is still the locked folder: neither removed nor replaced.
   bool holds(const std::filesystem::path& folder) const;
 
  private:

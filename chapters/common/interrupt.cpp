@@ -14,7 +14,8 @@ std::atomic<bool> requested = false;
 std::atomic<std::int64_t> requested_at = 0;  // seconds
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
-/// One request often comes twice at once, to the process and to its group, so only a later one ends the program.
+/// Notes a request to stop. One request often arrives twice at once, through the process and through its group, so only
+/// a later one ends the program.
 extern "C" void note_request(int signal) {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,17 +1,18 @@
 #pragma once
 /// @file
-/// Signals: the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 (which launchers of many processes pass on, and send before a
-/// job's time is over) asks the program to save and stop; one that comes more than a second later ends it at once.
+/// Signals. The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 tells the program to save and stop; another one, more than a
+/// second later, ends it at once. Launchers of many processes forward these signals, and send one before a job's time
+/// limit.
 
 namespace stagecoach {
 
-/// From now on these signals are noted instead of ending the program.
+/// Installs handlers: from now on these signals are noted, and no longer end the program.
 void catch_interrupts();
-/// True once one came.
+/// Returns whether one of them has arrived.
 bool interrupted();
 
-/// From now on a program whose standard output nobody reads any more (`| head -1`, a viewer that was closed) is not
-/// ended by SIGPIPE; its writes fail instead.
+/// Ignores SIGPIPE: if the reader of standard output has exited (`| head -1`, a closed viewer), writes fail, but the
+/// program continues.
 void ignore_broken_pipes();
 
 }  // namespace stagecoach

@@ -20,7 +20,7 @@ double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
 
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   std::vector<double> bytes = message_bytes(plan, microbatch);
-  bytes.insert(bytes.begin(), 0);  // images enter the first stage, and no message
+  bytes.insert(bytes.begin(), 0);  // the first stage gets images, and no message
   for (int stage = 1; stage < plan.stages(); ++stage) {
     if (plan.first_rank(stage) == plan.first_rank(stage - 1)) {
       bytes[static_cast<std::size_t>(stage)] = 0;

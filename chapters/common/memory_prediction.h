@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How much memory each rank should take while it trains, before anything was allocated.
+/// A prediction of how much memory each rank needs while it trains, made before anything is allocated.
 
 #include <cstdint>
 #include <vector>
@@ -12,25 +12,27 @@ namespace stagecoach {
 /// The most bytes that a rank holds on its device.
 struct RankMemory {
   double weights = 0;
-  double gradients = 0;    ///< of its weights: those that are summed, and those that wait for their turn
-  double optimizer = 0;    ///< its state: sgd's velocity, adam's two moments
-  double activations = 0;  ///< of all micro-batches in flight, with the graph of one that is recomputed
-  double received = 0;     ///< what entered its stages from other ranks, as copies, and the room of posted receives
-  double workspace = 0;    ///< of the operations, and gradients on their way through the layers
+  double gradients = 0;    ///< of its weights: accumulated ones, and ones that wait to be accumulated
+  double optimizer = 0;    ///< the optimizer's state: sgd's velocity, adam's two moments
+  double activations = 0;  ///< of all micro-batches in flight, and the graph of a recomputed one
+  double received = 0;     ///< copies of what other ranks sent to its stages, and the buffers of posted receives
+  double workspace = 0;    ///< of the operations, and the gradients of activations during a backward
 
   double total() const { return weights + gradients + optimizer + activations + received + workspace; }
 };
 
-/// Of each rank of a plan whose layers were measured, with micro-batches of `microbatch` images.
+/// Returns the memory of each rank. The plan's layers must have been measured, with micro-batches of `microbatch`
+/// images.
 std::vector<RankMemory> predict_memory(const TrainingSettings& training, const PipelineSettings& pipeline,
                                        const Plan& plan, std::int64_t microbatch);
 
-/// Its parts that do not depend on the kind of schedule: the state that the optimizer keeps per byte of weights, and
-/// what enters each stage from another rank with one micro-batch, in bytes.
+// The parts of predict_memory that do not depend on the kind of schedule.
+/// Returns the bytes of state that the optimizer keeps per byte of weights.
 double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
+/// Returns the bytes that each stage receives from another rank for one micro-batch.
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 
-/// Prints one line per rank: its total as a process of its own, and what that consists of.
+/// Prints one line per rank: the total for a rank in its own process, and its parts.
 void print_predicted_memory(const std::vector<RankMemory>& ranks);
 
 }  // namespace stagecoach

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Batches in micro-batches for the ranks of a pipeline: images on the first stage, labels on the last. The loaders of
-/// all ranks have the same order, so that an image meets its own label.
+/// Loads batches as micro-batches for the ranks of a pipeline: images on the first stage, labels on the last. The
+/// loaders of all ranks have the same order, so that images and labels match.
 
 #include <cstdint>
 #include <optional>
@@ -13,10 +13,10 @@ namespace stagecoach {
 
 class MicroBatchLoader {
  public:
-  enum class Needs { nothing, data };  ///< whether the rank holds the first or the last stage
+  enum class Needs { nothing, data };  ///< `data` if the rank holds the first or the last stage
 
-  /// `loader` makes `shard` of batches of `batch_size` from `samples` images. Each is split into `microbatches` parts,
-  /// or into single images where it has fewer.
+  /// `loader` returns `shard` of each batch of `batch_size`, out of `samples` images. It is split into `microbatches`
+  /// parts, or into single images if it has fewer.
   MicroBatchLoader(Loader loader, std::int64_t samples, std::int64_t batch_size, std::int64_t microbatches,
                    Device device, Needs needs, const Shard& shard = {});
 

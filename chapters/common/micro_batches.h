@@ -19,8 +19,8 @@ struct MicroBatches {
   std::vector<Tensor> labels = {};       ///< int32 [n] each, on ranks that hold the last stage
 };
 
-/// The sizes of `count` shares of `total` images. With fewer images than that, each is a share; without any there is
-/// one share, which is empty.
+/// Returns the sizes of `count` micro-batches of `total` images. With fewer than `count` images, each image is a
+/// micro-batch; with no images there is one empty micro-batch.
 inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int64_t count) {
   const std::int64_t parts = std::clamp<std::int64_t>(total, 1, count);
   std::vector<std::int64_t> sizes;
@@ -30,7 +30,7 @@ inline std::vector<std::int64_t> micro_batch_sizes(std::int64_t total, std::int6
   return sizes;
 }
 
-/// Those parts of `batch` [N, …], without a copy.
+/// Splits `batch` [N, …] into micro-batches with the sizes of micro_batch_sizes, without a copy.
 inline std::vector<Tensor> micro_batches(const Tensor& batch, std::int64_t count) {
   std::vector<Tensor> parts;
   std::int64_t start = 0;

@@ -42,18 +42,18 @@ TrainTest open_data(const Settings& settings) {
     return open_dataset(settings.data.source, settings.data.max_megapixels * 1'000'000);
   }
   if (cuda::is_emulated() && settings.world.device->type == DeviceType::cuda) {
-    return generate({.train = 32, .test = 16});  // the emulation is some thousand times slower than a GPU
+    return generate({.train = 32, .test = 16});  // the emulation is about a thousand times slower than a GPU
   }
-  // A few seconds for every model: the residual networks need some hundred times the arithmetic of convnet.
+  // A few seconds for every model: the residual networks need about a hundred times as much arithmetic as convnet.
   return settings.training.model == "convnet" ? generate({.train = 2000, .test = 500})
                                               : generate({.train = 64, .test = 32});
 }
 
 namespace {
 
-/// Whether loaders make the next batches on threads of their own. Where the ranks need every core, such a thread would
-/// only interrupt one of them. (Ranks on other machines count too: this process does not know where they are.) A GPU
-/// leaves the cores free, and so does the virtual clock, on which each rank has a machine to itself.
+/// Returns whether loaders prefetch batches on separate threads. If the ranks need every core, such a thread would only
+/// interrupt one of them. (Ranks on other machines count too, since this process does not know where ranks run.) A GPU
+/// leaves the cores free, and so does the virtual clock, which simulates one machine per rank.
 bool prefetches(const WorldSettings& world) {
   const auto computing = static_cast<std::size_t>(world.ranks) * static_cast<std::size_t>(world.threads);
   return world.device->type != DeviceType::cpu || world.clock == ClockKind::virtual_time ||

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// From the settings to the things they name.
+/// Creates the objects that the settings describe.
 
 #include <memory>
 #include <vector>
@@ -15,26 +15,26 @@
 
 namespace stagecoach {
 
-/// The device of --device, with --threads cores.
+/// Returns the device of --device, with --threads threads.
 Device open_device(const WorldSettings& world);
-/// How many ranks share data, and how many a pipeline has.
+/// Returns how many ranks (or pipelines) share data, and how many ranks a pipeline has.
 MeshSizes mesh_of(const Settings& settings);
-/// The ranks of each stage of a pipeline: one each, unless --replicas says more.
+/// Returns the number of ranks per stage of a pipeline: one each, unless --replicas sets more.
 std::vector<int> replicas_of(const Settings& settings);
-/// The data of --data; with --smoke a few generated images.
+/// Returns the data set of --data; with --smoke, a few generated images.
 TrainTest open_data(const Settings& settings);
-/// A loader for training: shuffled, and with --augment augmented. Without `images` it makes labels alone. Batches are
-/// made ahead on a thread where the ranks leave a core for it.
+/// Returns a loader for training: shuffled, and with --augment augmented. Without `images`, it loads labels only. It
+/// prefetches batches on a thread if the ranks leave a core for it.
 Loader training_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
                        bool images = true, const Shard& shard = {});
-/// A loader for testing: in the stored order, as stored.
+/// Returns a loader for testing: in the stored order, without augmentation.
 Loader test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
                    bool images = true, const Shard& shard = {});
-/// The model of --model, without memory.
+/// Returns the model of --model, without memory for its parameters.
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data);
-/// The same, on `device`, with its initial weights.
+/// Returns the model of --model on `device`, with its initial weights.
 std::shared_ptr<Sequential> open_model(const TrainingSettings& training, const Dataset& data, Device device);
-/// The optimizer of --optimizer over `parameters`.
+/// Returns the optimizer of --optimizer for `parameters`.
 std::unique_ptr<Optimizer> open_optimizer(const TrainingSettings& training, NamedTensors parameters);
 
 }  // namespace stagecoach

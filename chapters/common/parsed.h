@@ -8,13 +8,13 @@
 
 namespace stagecoach {
 
-/// A value that `read` made of a text. The text stays too, so that config.json has it as it was given.
+/// A value that `read` parsed from a text. The text is kept too, so that config.json shows it as given.
 template <auto read>
 class Parsed {
  public:
   using Value = std::decay_t<decltype(read(std::string()))>;
 
-  /// Nothing was given: an empty text, and a default value.
+  /// The setting was not given: the text is empty, and the value has its default.
   Parsed() = default;
   /// Throws what `read` throws.
   Parsed(std::string text) : text_(std::move(text)), value_(read(text_)) {}

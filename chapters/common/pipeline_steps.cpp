@@ -8,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-/// The batch as the pipeline takes it: images are normalised on the first stage.
+/// Returns the batch in the form that the pipeline takes. Images are normalised on the first stage.
 StepData data_of(const MicroBatches& batch) {
   return {.input = [&batch](int i) { return normalize(batch.images[static_cast<std::size_t>(i)]); },
           .labels = [&batch](int i) { return batch.labels[static_cast<std::size_t>(i)]; },
@@ -16,7 +16,7 @@ StepData data_of(const MicroBatches& batch) {
           .of = batch.global_size};
 }
 
-/// Returns the plan's schedule without the micro-batches that the batch does not have.
+/// Returns the plan's schedule, reduced to the number of micro-batches in the batch.
 Schedule schedule_for(const Plan& plan, const MicroBatches& batch) {
   return with_fewer_microbatches(plan.schedule, static_cast<int>(batch.sizes.size()));
 }

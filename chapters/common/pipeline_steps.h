@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Training steps and tests that a Pipeline runs from a table.
+/// Training steps and tests that a Pipeline runs from a table of actions.
 
 #include <functional>
 #include <map>
@@ -14,17 +14,17 @@
 
 namespace stagecoach {
 
-/// A rank's part of the model, ready to run. Its stages keep what --recompute says.
+/// Returns the pipeline that runs a rank's stages. What they keep for their backwards depends on --recompute.
 Pipeline open_pipeline(const PipelineSettings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm);
 
-/// The forwards and backwards of a batch, by the plan's schedule. The rank of the last stage adds losses and correct
-/// predictions to `sums`. `reduce` is called where the schedule sums the gradients of a stage over other pipelines;
-/// this rank may have other stages still to run.
+/// Runs the forwards and backwards of a batch in the order of the plan's schedule. The rank of the last stage adds
+/// losses and correct predictions to `sums`. `reduce` is called where the schedule sums the gradients of a stage over
+/// several pipelines; other stages of this rank may not have finished by then.
 void run_step(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
               const std::function<void(int stage)>& reduce = {});
 
-/// The optimizer's step for the rank's layers, and gradients of zero. It is timed with the pipeline's actions.
+/// Runs the optimizer's step for the rank's layers, and sets the gradients to zero. `log` records the time.
 void update(ActionLog& log, Optimizer& optimizer);
 
 /// Tests the model: the rank of the last stage counts correct predictions in the epoch's test sums. Micro-batches

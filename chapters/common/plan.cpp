@@ -21,7 +21,7 @@
 namespace stagecoach {
 namespace {
 
-/// A student's own table. Adds to `notes` what was left out of it.
+/// Reads a user's own table. Adds a note if actions in it are ignored.
 Schedule schedule_from_file(const Settings& settings, const std::string& path, std::vector<std::string>& notes) {
   int left_out = 0;
   Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
@@ -46,7 +46,7 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
 Schedule schedule_of(const Settings& settings, const std::string& name, int layers, std::vector<std::string>& notes) {
   if (find_schedule(name) != nullptr) {
     static_cast<void>(
-        split_by_layers(layers, settings.world.ranks * settings.pipeline.chunks));  // refuses too many stages early
+        split_by_layers(layers, settings.world.ranks * settings.pipeline.chunks));  // throws early for too many stages
     try {
       return make_schedule(name, settings.world.ranks, static_cast<int>(settings.training.microbatches),
                            settings.pipeline.chunks, settings.pipeline.group);
@@ -61,7 +61,7 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
       fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(schedule_names(), ", ")));
 }
 
-/// What the first stage takes for `count` images.
+/// Returns the shape of the first stage's input for `count` images.
 Shape images_shape(const TrainingSettings& training, std::int64_t count) {
   return {count, 3, training.image_size, training.image_size};
 }
@@ -73,7 +73,7 @@ bool is_by_hand(const PipelineSettings& pipeline) { return pipeline.schedule == 
 int receives_of(const PipelineSettings& pipeline) { return is_by_hand(pipeline) ? 0 : *pipeline.receives; }
 
 Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations) {
-  const ScheduleKind* kind = find_schedule(pipeline.schedule);  // none, if it is a file
+  const ScheduleKind* kind = find_schedule(pipeline.schedule);  // null for a file
   Schedule schedule =
       lower(computations, {.receives = receives_of(pipeline), .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
@@ -95,7 +95,7 @@ World open_world(const WorldSettings& settings) {
               .link = *settings.link,
               .reduce = settings.reduce};
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
-    set_threads({DeviceType::cpu, r}, settings.threads);  // here, so that they are not bound to a rank's core
+    set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
   }
   if (world.device == DeviceType::cuda) {
     world.gpus = cuda::gpu_count();

@@ -23,9 +23,9 @@ namespace stagecoach {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-constexpr double kNoticed = 1.005;  // a speed-up that two digits show
+constexpr double kNoticed = 1.005;  // the least speed-up that is visible with two decimals
 
-/// The idle share of a step in theory, where it has a formula that holds.
+/// Returns the formula for the idle share of a step, with its value where it holds.
 std::string theory(const Settings& settings, const Plan& plan) {
   const std::string name = is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule;
   const auto formula = idle_formula(name, plan.world.ranks, plan.schedule.microbatches, settings.pipeline.chunks);
@@ -57,7 +57,7 @@ void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64
                weights[s] / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
   }
   for (std::size_t r = 0; r < peaks.size(); ++r) {
-    double again = 0;  // the graph that a recomputation builds for its backward
+    double again = 0;  // bytes of the graph that a recomputation builds for its backward
     for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
       again = std::max(again, plan.schedule.stage_to_rank[s] == static_cast<int>(r) ? graph[s] : 0);
     }
@@ -117,7 +117,7 @@ Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
 Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
-  if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that is resumed at its end measured nothing
+  if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that was resumed at its end has no measurements
     prediction.predicted_idle = predicted.idle;
     prediction.predicted_seconds = predicted.seconds * static_cast<double>(steps);
   }

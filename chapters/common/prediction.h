@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a plan should take, before and after it was tried: shown by --explain, and printed beside what was measured.
+/// Predictions of a plan's times and messages: shown by --explain before a run, and beside the measurements after it.
 
 #include <filesystem>
 #include <optional>
@@ -12,26 +12,27 @@
 
 namespace stagecoach {
 
-/// The costs of a textbook: a forward takes 1, a backward 2, messages nothing.
+/// Returns textbook costs: a forward takes 1, a backward 2, and messages take no time.
 Costs unit_costs(int stages);
 
-/// Whether the times of actions can be measured: by the wall clock a GPU's actions end before its work does.
+/// Returns whether the times of actions can be measured. On a GPU with the wall clock they cannot, since an action
+/// returns before the GPU's work is done.
 bool measures_actions(const Plan& plan);
 
-/// What an epoch of `steps` steps should have taken, by the costs that were measured in it.
+/// Returns the prediction for an epoch of `steps` steps, according to the costs measured in it.
 Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps);
 
-/// The step that `costs` predict, for the trace; nothing where they cannot be measured.
+/// Returns the step that `costs` predict, for the trace; nothing if costs cannot be measured.
 std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs);
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);
 
-/// Prints how many messages and bytes each link and each rank carries in a run of the plan's schedule.
+/// Prints how many messages and bytes each link and each rank transfers in a run of the plan's schedule.
 void print_messages(const Plan& plan, std::int64_t microbatch);
 
 /// Prints the schedule, its timeline, idle time and memory: in units, or with --profile in measured seconds and bytes.
-/// How much is sent is always said. With --out also writes the files of write_prediction and schedule.svg.
+/// Always prints how much is sent. With --out, also writes the files of write_prediction and schedule.svg.
 void explain(const Settings& settings, const Plan& plan);
 
 }  // namespace stagecoach

@@ -23,7 +23,8 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
   double total = 0;
   for (const Trace::Event& event : trace.events()) {
     if (std::string_view(event.category) == "action" || event.track >= Trace::kBeside) {
-      continue;  // a stage's whole forward or backward: its operations are here already; and what takes no own time
+      continue;  // a stage's whole forward or backward, whose operations have rows of their own; or a span beside the
+                 // thread's own work
     }
     Row& row = rows[{event.name, event.category}];
     row.seconds += event.seconds;

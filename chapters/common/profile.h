@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Where the time went, from a trace.
+/// A table, made from a trace, of how the time was spent.
 
 #include <string>
 
@@ -8,8 +8,9 @@
 
 namespace stagecoach {
 
-/// One row a name and category, the largest first, with the time a step and the share. `steps`, at least 1, is how many
-/// training steps the trace covers. Spans that lie in others count twice; those of a training step do not nest.
+/// Returns a table with one row per name and category, sorted by time in descending order, with the time per step and
+/// the share. `steps`, at least 1, is the number of training steps in the trace. The time of nested spans counts twice;
+/// the spans of a training step are not nested.
 std::string profile_table(const Trace& trace, std::int64_t steps);
 
 }  // namespace stagecoach

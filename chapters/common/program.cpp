@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-/// Of flags that all processes were given: rank 0 says what is wrong with them.
+/// Thrown on the other ranks for wrong flags: all processes have the same flags, and rank 0 reports the error.
 struct SaidByRank0 {};
 
 Settings flags_of_this_process(int argc, const char* const* argv, const Chapter& chapter) {

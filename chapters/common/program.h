@@ -1,15 +1,15 @@
 #pragma once
 /// @file
-/// The frame of every chapter program: flags in, exit code out.
+/// The common main function of the chapter programs.
 
 #include "chapters/common/flags.h"
 
 namespace stagecoach {
 
-/// Thrown by a program that was asked to stop and has saved. Exit code 130.
+/// Thrown when the program was told to stop, after its state was saved. The exit code is 130.
 struct Interrupted {};
 
-/// Reads the flags, runs `body`, and turns what it throws into one line on standard error and an exit code:
+/// Reads the flags, runs `body`, and reports an exception as one line on standard error. Returns the exit code:
 /// 0 done, 2 usage, 3 data, 4 any other failure, 130 interrupted.
 int run_program(int argc, const char* const* argv, const Chapter& chapter, void (*body)(const Settings&));
 

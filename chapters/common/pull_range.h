@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A range-based `for` over what a function returns.
+/// A range for range-based `for` over what a function returns.
 
 #include <iterator>
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace stagecoach {
 
-/// The range of the elements to which `next()` returns pointers, one call after the other, until it returns null.
+/// The range of the elements that `next()` returns pointers to. It ends when `next()` returns null.
 template <class Next>
 class PullRange {
  public:

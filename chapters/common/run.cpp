@@ -26,7 +26,7 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
       stop_(comm),
       trace_(comm, settings.run.profile) {
   if (prints() || settings.world.transport != Transport::thread) {
-    catch_interrupts();  // a launcher sends its signals to all processes, and rank 0 answers for all
+    catch_interrupts();  // launchers send signals to all processes; rank 0 decides for all
   }
   if (!settings.run.out.empty()) {
     ignore_broken_pipes();

@@ -4,15 +4,15 @@
 ///
 ///   Run run(settings, device);                       // prints the settings
 ///   run.restore(model, optimizer);                   // with --resume from a checkpoint; opens --out
-///   for (Epoch& epoch : run.epochs()) {              // up to --epochs; prints and saves each
-///     for (const Batch& batch : epoch.train(loader)) // times each step; stops on SIGINT, saved
-///       …                                            // the chapter's idea
+///   for (Epoch& epoch : run.epochs()) {              // up to --epochs; prints and saves each one
+///     for (const Batch& batch : epoch.train(loader)) // times each step; on SIGINT saves and stops
+///       …                                            // the chapter's own training step
 ///     for (const Batch& batch : epoch.test(test_loader))
 ///       …
 ///   }
 ///
-/// What is measured is in epoch_meter.h, what is printed in console.h and epoch_log.h, what is saved in run_state.h and
-/// run_folder.h, how all ranks stop together in stop_protocol.h, and the trace in step_trace.h.
+/// epoch_meter.h has the measurements, console.h and epoch_log.h what is printed, run_state.h and run_folder.h what is
+/// saved, stop_protocol.h how all ranks stop together, and step_trace.h the trace.
 
 #include <cstdint>
 #include <memory>
@@ -35,26 +35,26 @@ namespace stagecoach {
 
 class Epoch;
 
-/// One rank's side of a run; the ranks that share a model each have one, and all call the same functions together.
+/// One rank's side of a run. Each rank that trains the model has one, and all call the same functions together.
 class Run {
  public:
-  /// Make it before the model: memory is counted from here. Prints the settings, makes the --out folder, catches
-  /// signals, and starts the trace of the first steps.
+  /// Must be constructed before the model, since memory is counted from here. Prints the settings, creates the --out
+  /// folder, installs the signal handlers, and starts the trace of the first steps.
   Run(const Settings& settings, Device device);
   Run(const Settings& settings, Communicator& comm, const RankRole& role);
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  /// Prints `notes` on what will be run, one per line.
+  /// Prints `notes` about the run, one per line.
   void print_notes(const std::vector<std::string>& notes) const;
-  /// Takes the rank's model and optimizer, and the memory of its compression if there is one: all are saved after each
-  /// epoch, and read from the checkpoint with --resume. They must outlive the run. Throws UsageError when no epoch is
-  /// left to train.
+  /// Registers the rank's model and optimizer, and the memory of its compression if there is one: all are saved after
+  /// each epoch, and with --resume read from the checkpoint. They must outlive the run. Throws UsageError if no epoch
+  /// is left to train.
   void restore(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
-  /// At the end of the trace `predict` returns what to show beside it in trace.json. All ranks call it together.
+  /// Registers `predict`, which returns what to show in trace.json beside the trace. All ranks call it together.
   void predict_by(StepTrace::Predict predict) { trace_.predict_by(std::move(predict)); }
-  /// The epochs that are left to train; after the last one prints where the results are.
+  /// Returns the range of the epochs that are left to train. After the last one it prints where the results are.
   auto epochs() {
     return PullRange([this] { return next_epoch(); });
   }
@@ -66,7 +66,7 @@ class Run {
   Epoch* next_epoch();
 
   Settings settings_;
-  std::unique_ptr<Communicator> self_comm_;  // of a program without ranks
+  std::unique_ptr<Communicator> self_comm_;  // of a program with one rank
   Communicator& comm_;
   RankRole role_;
   RunState state_;
@@ -76,16 +76,17 @@ class Run {
   std::unique_ptr<Epoch> epoch_;  // the one in progress
 };
 
-/// The epoch in progress: its batches, and what is known of it.
+/// The epoch in progress: its batches and its sums.
 class Epoch {
  public:
   explicit Epoch(Run& run) : run_(run) {}
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
 
-  /// The epoch's batches from a DeviceLoader or MicroBatchLoader; of a resumed epoch those that are left. After each
-  /// one the step counts as done. When a stop was asked for, all ranks then save and throw Interrupted. On a CPU throws
-  /// UsageError when the loss is not finite; for a GPU, which is not waited for, that shows at the end of the epoch.
+  /// Returns the range of the epoch's batches from a DeviceLoader or MicroBatchLoader; of a resumed epoch, those that
+  /// are left. The end of the loop's body ends a step. If a stop was requested, all ranks then save and throw
+  /// Interrupted. Throws UsageError if the loss is not finite: on a CPU after that step; on a GPU at the end of the
+  /// epoch, since reading the loss earlier would mean waiting for the device.
   template <class AnyLoader>
   auto train(AnyLoader& loader) {
     start_training(loader);
@@ -93,7 +94,7 @@ class Epoch {
       if (batch) {
         add_step(batch->global_size);
         stop_if_asked();
-        batch.reset();  // its memory may hold the next one
+        batch.reset();  // so that the next batch can reuse its memory
       }
       batch = next_batch(loader);
       if (!batch) {
@@ -102,7 +103,7 @@ class Epoch {
       return batch ? &*batch : nullptr;
     });
   }
-  /// The batches of the test; stops in between too. Its time does not count.
+  /// Returns the range of the test's batches. It can be stopped between batches too. Its time does not count.
   template <class AnyLoader>
   auto test(AnyLoader& loader) {
     start_test();
@@ -118,23 +119,24 @@ class Epoch {
     });
   }
 
-  /// Where a training adds up its losses and correct predictions, on the device. The same tensors in all epochs.
+  /// Returns the sums of losses and correct predictions that training adds to, on the device. The tensors are the same
+  /// in all epochs.
   EpochSums& train_sums() { return run_.meter_.train_sums(); }
-  /// Where a test does; the sum over the ranks is the test accuracy.
+  /// Returns the sums that a test adds to; the ranks' sums together give the test accuracy.
   EpochSums& test_sums() { return run_.meter_.test_sums(); }
-  /// What the training should have taken, for the epoch's line of metrics.
+  /// Sets the prediction that the epoch's line of metrics shows beside the measurements.
   void set_prediction(const Prediction& prediction) { prediction_ = prediction; }
 
   // The parts of train() and test(), for a pipeline that does not drain after each batch (chapter 4).
   std::int64_t number() const { return run_.meter_.progress().epoch; }  ///< from 1
   std::int64_t steps_done() const { return run_.meter_.progress().step; }
-  /// Starts the loader at the first batch that is left.
+  /// Starts the loader at the first remaining batch.
   template <class AnyLoader>
   void start_training(AnyLoader& loader) {
     loader.start_epoch(number(), steps_done());
     start_clock(loader.batches());
   }
-  /// The loader's next batch, or nothing after the last; a wait for it counts as idle time.
+  /// Returns the loader's next batch, or nothing after the last one. Time spent waiting for it counts as idle time.
   template <class AnyLoader>
   auto next_batch(AnyLoader& loader) {
     const Span span("load", "data");
@@ -143,15 +145,15 @@ class Epoch {
     run_.meter_.add_load_wait(loader.waited() - before);
     return batch;
   }
-  /// Whether batch `batch` of the epoch may begin, as in StopProtocol.
+  /// Returns whether batch `batch` of the epoch may begin (see StopProtocol::may_begin).
   bool may_begin(std::int64_t batch, std::int64_t last) { return run_.stop_.may_begin(batch, last); }
-  /// Counts a step on `images` images.
+  /// Counts a step of `images` images.
   void add_step(std::int64_t images);
-  /// When a batch was not allowed to begin, and the pipeline has drained: saves and throws Interrupted.
+  /// Saves and throws Interrupted if a batch was not allowed to begin. Called after the pipeline has drained.
   void stop_if_refused();
-  /// When a stop was asked for: saves and throws Interrupted, on all ranks at the same step.
+  /// Saves and throws Interrupted if a stop was requested, on all ranks at the same step.
   void stop_if_asked();
-  /// Waits for the device, and ends the time of the training.
+  /// Waits for the device, and stops the clock of the training.
   void finish_training();
   void start_test() { run_.meter_.start_test(); }
   void add_test_images(std::int64_t images) { run_.meter_.add_test_images(images); }

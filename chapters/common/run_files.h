@@ -4,14 +4,14 @@
 
 namespace stagecoach::run_files {
 
-// Of a training.
+// Files of a training.
 inline constexpr const char* kConfig = "config.json";
 inline constexpr const char* kMetrics = "metrics.jsonl";
 inline constexpr const char* kTrace = "trace.json";
 inline constexpr const char* kWeights = "weights.safetensors";
 inline constexpr const char* kCheckpoints = "checkpoints";
 
-// Of --explain.
+// Files of --explain.
 inline constexpr const char* kSchedule = "schedule.csv";
 inline constexpr const char* kLoweredSchedule = "schedule_lowered.csv";
 inline constexpr const char* kScheduleFigure = "schedule.svg";
@@ -20,7 +20,7 @@ inline constexpr const char* kPrediction = "prediction.json";
 inline constexpr const char* kLedger = "ledger.csv";
 inline constexpr const char* kTimelines = "timelines.svg";
 
-/// All of them; besides, failed ranks leave flight_RANK.jsonl (parallel/comm/flight_recorder.h).
+/// All these names. In addition, failed ranks write flight_RANK.jsonl (parallel/comm/flight_recorder.h).
 inline constexpr const char* kAll[] = {kConfig,        kMetrics,    kTrace,           kWeights,
                                        kCheckpoints,   kSchedule,   kLoweredSchedule, kScheduleFigure,
                                        kScheduleTrace, kPrediction, kLedger,          kTimelines};

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The lines of metrics.jsonl about epochs before `epoch`.
+/// Returns the lines of metrics.jsonl about epochs before `epoch`.
 std::string metrics_before(const fs::path& path, std::int64_t epoch) {
   if (!fs::exists(path)) {
     return "";
@@ -65,7 +65,7 @@ std::string read_text(const fs::path& path, const std::string& advice) {
   if (file.peek() != std::ifstream::traits_type::eof()) {
     bytes << file.rdbuf();
   }
-  if (!file.is_open() || file.bad() || bytes.bad()) {  // bad also when memory has run out
+  if (!file.is_open() || file.bad() || bytes.bad()) {  // bad() is also true after memory has run out
     throw DataError(fmt::format("{}: cannot be read; {}", path.string(), advice));
   }
   return bytes.str();
@@ -166,7 +166,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     checkpoints().begin(next);
   }
   comm.barrier();
-  comm.leave_record_in(folder_);  // it may be another folder now
+  comm.leave_record_in(folder_);  // the folder may have been replaced
   if (contains(writers, rank_)) {
     TrainingState part =
         contains(model_ranks, rank_) ? state_of_rank(layers, rank_, model, optimizer) : TrainingState{};

@@ -55,7 +55,7 @@ Progress RunState::load_checkpoint() {
   return progress;
 }
 
-/// All ranks take the one that rank 0 finds.
+/// Returns the checkpoint that rank 0 finds, on all ranks.
 Checkpoints::Found RunState::newest_checkpoint() {
   const Checkpoints checkpoints = folder_.resumed();
   const StatePart mine = part_of_rank(role_.layers, layers_of_, role_.shard, comm_.device());

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The state of a training that is saved to --out and restored with --resume: weights, optimizer, and what a
-/// compression of gradients keeps.
+/// The training state that is saved to --out and restored with --resume: weights, optimizer state, and the state of
+/// gradient compression.
 
 #include <optional>
 #include <string>
@@ -16,28 +16,28 @@
 
 namespace stagecoach {
 
-/// What one rank has of a training.
+/// The part of the training that one rank has.
 struct RankRole {
-  LayerRanks layers = {};              ///< which rank holds which layer; of replicas the first. Empty: all on one rank
-  std::string stages = {};             ///< the stages and their ranks, to be printed
-  std::optional<int> replica_of = {};  ///< the rank in `layers` that holds the same layers, if it is another one
+  LayerRanks layers = {};   ///< which rank holds which layer (the first of its replicas). Empty: all on one rank
+  std::string stages = {};  ///< the stages and their ranks, as printed
+  std::optional<int> replica_of = {};  ///< the rank in `layers` with the same layers, if it is another rank
   int shard = 0;                       ///< the part of each batch that the rank trains on
-  int loss_rank = 0;                   ///< the rank that adds up losses and correct predictions
-  bool splits_losses = false;          ///< several ranks add them up: no rank has them all before the end of an epoch
+  int loss_rank = 0;                   ///< the rank that sums losses and correct predictions
+  bool splits_losses = false;          ///< several ranks sum them: no rank has the total before the end of an epoch
 };
 
-/// One rank's. All ranks call the same functions together.
+/// The state of one rank. All ranks call the same functions together.
 class RunState {
  public:
   RunState(const Settings& settings, Communicator& comm, const RankRole& role);
 
-  /// Takes the rank's model and optimizer, and the memory of its compression if there is one; all must outlive this
-  /// object. With --resume reads the newest checkpoint into them, and returns its progress. Then the --out folder is
-  /// this run's; nothing was written before. Throws UsageError when no epoch is left to train.
+  /// Registers the rank's model and optimizer, and the memory of its compression if there is one; all must outlive this
+  /// object. With --resume, reads the newest checkpoint into them, and returns its progress. Nothing is written to the
+  /// --out folder before this call. Throws UsageError if no epoch is left to train.
   std::optional<Progress> restore(Module& model, Optimizer& optimizer, CompressionMemory* memory);
-  /// Saves everything; `result` after a finished epoch.
+  /// Saves everything. `result` is given after a finished epoch.
   void save(const Progress& next, const EpochResult* result = nullptr);
-  /// Reads back what was saved last. Throws DataError unless --resume would go on at `progress`.
+  /// Reads the last checkpoint. Throws DataError unless --resume would continue at `progress`.
   void require_resumable(const Progress& progress) const;
 
   const Module& model() const { return *model_; }
@@ -51,9 +51,9 @@ class RunState {
   Settings settings_;
   Communicator& comm_;
   RankRole role_;
-  int layers_of_;  // the rank in role_.layers whose layers this one has
+  int layers_of_;  // the rank in role_.layers that has the same layers as this one
   RunFolder folder_;
-  StateOutline outline_;  // of all ranks together, on rank 0
+  StateOutline outline_;  // on rank 0: of all ranks together
   Module* model_ = nullptr;
   Optimizer* optimizer_ = nullptr;
   CompressionMemory* memory_ = nullptr;

@@ -24,13 +24,13 @@ Json json_of(const Flag& flag, const Settings& settings) {
     case Kind::text:
       return text;
     case Kind::real_number:
-      return std::stod(text);  // 30.0, although the text is 30
+      return std::stod(text);  // so that 30 becomes 30.0
     default:
       return Json::parse(text);
   }
 }
 
-/// Sets the flag's value to what config.json has. Throws UsageError for what the flag would refuse.
+/// Sets the flag to its value in config.json. Throws UsageError for a value that the flag would refuse.
 void take(const Flag& flag, const Json& json, Settings& settings) {
   const Kind kind = flag.value.kind;
   if (kind == Kind::text ? !json.is_string() : kind == Kind::on_off ? !json.is_boolean() : !json.is_number()) {
@@ -41,7 +41,7 @@ void take(const Flag& flag, const Json& json, Settings& settings) {
                                  json.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   const std::string text = json.is_string() ? json.get<std::string>() : json.dump();
-  if (kind != Kind::text || text != flag.value.text(settings)) {  // an empty text is good where nothing is the default
+  if (kind != Kind::text || text != flag.value.text(settings)) {  // an empty text is valid if it is the default
     flag.value.set(settings, text);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a run was told to do: the values of the flags. flag_table.cpp has one row for each of them.
+/// The settings of a run: the values of the flags. flag_table.cpp has one row per flag.
 
 #include <cstdint>
 #include <functional>
@@ -24,15 +24,15 @@ struct Chapter;
 /// Where the images come from.
 struct DataSettings {
   std::string source = "generated";
-  std::int64_t max_megapixels = kMaxPixels / 1'000'000;  ///< of an image in a folder of images; larger ones are refused
+  std::int64_t max_megapixels = kMaxPixels / 1'000'000;  ///< of each image file in a folder; larger ones are refused
   bool smoke = false;                                    ///< a few generated images
 };
 
-/// What is trained, and how.
+/// The model, and how it is trained.
 struct TrainingSettings {
   std::string model = "convnet";
   Head head = Head::logits;
-  std::int64_t image_size = 0;  ///< 0: what the model is made for
+  std::int64_t image_size = 0;  ///< 0: the model's default
   bool augment = false;
   std::int64_t epochs = 10;
   std::int64_t batch_size = 64;
@@ -41,22 +41,22 @@ struct TrainingSettings {
   double lr = 0;         ///< 0: 0.01 for sgd, 0.001 for adam
   double momentum = -1;  ///< -1: 0.9 for sgd, 0 for adam
   double weight_decay = 0;
-  std::int64_t lr_warmup = 0;    ///< batches in which the learning rate rises
-  std::int64_t lr_discount = 0;  ///< batches in which that of delayed stages is lower
+  std::int64_t lr_warmup = 0;    ///< batches during which the learning rate rises
+  std::int64_t lr_discount = 0;  ///< batches during which the rate of delayed stages is lower
   std::uint64_t seed = 0;
 };
 
-/// How a model is cut into stages, and in which order they work.
+/// How a model is split into stages, and in which order the stages work.
 struct PipelineSettings {
   std::string schedule = "";              ///< a name, or a file with a table; empty: the chapter's own loop
   int chunks = 1;                         ///< stages per rank; 0: two where the schedule takes several
-  int group = 0;                          ///< micro-batches of the interleaved schedule's group; 0: as many as ranks
-  std::optional<Versions> versions = {};  ///< the weights of an asynchronous pipeline; none: it is synchronous
+  int group = 0;                          ///< micro-batches per group of the interleaved schedule; 0: as many as ranks
+  std::optional<Versions> versions = {};  ///< weight versions of an asynchronous pipeline; none: it is synchronous
   bool version_check = true;
   Parsed<replicas_from_text> replicas = {};  ///< ranks per stage; empty: one each, or as --balance says
   Parsed<split_from_text> split = {};        ///< layers per stage; empty: as --balance says
   Balance balance = Balance::time;
-  std::string plan = "";       ///< file to read the layers' profile from, and the stages
+  std::string plan = "";       ///< file to read the layers' profile and the stages from
   std::string save_plan = "";  ///< file to write them to
   bool recompute = false;
   Parsed<receives_from_text> receives = "ahead";
@@ -75,7 +75,7 @@ struct DataParallelSettings {
   BucketCaps caps() const { return {first_bucket_size, bucket_size}; }
 };
 
-/// The ranks, their devices, and what connects them.
+/// The ranks, their devices, and the links between them.
 struct WorldSettings {
   int ranks = 1;
   ClockKind clock = ClockKind::wall;
@@ -85,7 +85,7 @@ struct WorldSettings {
   double timeout = 30;  ///< seconds
   Parsed<parse_device> device = "cpu";
   int threads = 1;
-  bool graph = true;  ///< a GPU is given a whole step at once
+  bool graph = true;  ///< on a GPU, a whole step is launched at once (CUDA graph)
   bool tf32 = false;
 };
 
@@ -101,7 +101,7 @@ struct RunSettings {
 
 struct Settings {
   std::string program = "";  ///< "ch01_single_device"
-  int chapter = 0;           ///< its number: which flags it offers
+  int chapter = 0;           ///< the number of the chapter, which decides what flags it offers
   DataSettings data = {};
   TrainingSettings training = {};
   PipelineSettings pipeline = {};
@@ -110,22 +110,22 @@ struct Settings {
   RunSettings run = {};
 };
 
-/// The settings as a table for people, with a heading; without flags that the program does not offer.
+/// Returns the settings as a table for people, with a heading; without flags that the program does not offer.
 std::string settings_table(const Settings& settings);
-/// All settings except folders and what is only shown, as a JSON object (config.json).
+/// Returns the settings that are saved, as a JSON object (config.json): all except folders and display options.
 std::string to_json(const Settings& settings);
-/// Only those that shape the training: equal texts train alike.
+/// Returns only the settings that shape the training, as JSON. Trainings with equal texts have equal results.
 std::string training_json(const Settings& settings);
-/// Whether a training with one training_json goes on as one with the other. An older version may have saved fewer
-/// settings; these had what is the default now.
+/// Returns whether a training with the training_json `saved` can be continued with `now`. An older version may have
+/// saved fewer settings; its behaviour was that of today's defaults.
 bool trains_alike(const std::string& saved, const std::string& now);
-/// Reads to_json's text about a run of `chapter`. A setting that it lacks has its default: an older version wrote it.
-/// Throws DataError that names `where`, and the setting, when it is damaged or a value is one that its flag would
-/// refuse; UsageError when another program made the run.
+/// Parses to_json's text about a run of `chapter`. A missing setting has its default, since an older version may have
+/// written the text. Throws DataError, which names `where` and the setting, if the text is damaged or has a value that
+/// the flag would refuse; throws UsageError if another program made the run.
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter);
-/// `given`, but with the values of `older` for all flags (named without dashes) that were not given.
+/// Returns `given`, with the values of `older` for all saved flags (named without dashes) that were not given.
 Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given);
-/// The flag (without dashes) whose value differs between two runs that should train alike, or "".
+/// Returns the first flag (without dashes) that shapes the training and differs between two runs, or "".
 std::string first_difference(const Settings& a, const Settings& b);
 
 }  // namespace stagecoach

@@ -32,7 +32,7 @@ Lines lines_of(const StateContents& state) {
   return lines;
 }
 
-/// Returns what is in `a` and not in `b`, as "lacks X and 3 more"; empty if there is nothing.
+/// Returns the lines that are in `a` but not in `b`, as "lacks X and 3 more"; empty if there is nothing.
 std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
   std::vector<std::string> missing;
   std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(missing));
@@ -43,7 +43,7 @@ std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
   return fmt::format("{} {}{}", verb, missing.front(), more);
 }
 
-/// The tensors that compressions keep for each shard of the batches.
+/// Returns the tensors of the compression state, by shard of the batches.
 std::map<std::string, Lines> memory_by_shard(const std::vector<TensorInfo>& memory) {
   std::map<std::string, Lines> shards;
   for (const TensorInfo& info : memory) {

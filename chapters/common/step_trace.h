@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The trace of a run's first training steps, and with --profile the table of where their time went.
+/// The trace of a run's first training steps, and with --profile a table of how their time was spent.
 
 #include <cstdint>
 #include <functional>
@@ -17,21 +17,21 @@ namespace stagecoach {
 
 class StepTrace {
  public:
-  static constexpr std::int64_t kSteps = 100;  ///< of the first epoch that is trained
-  /// Returns what the traced steps should have looked like. All ranks call it together.
+  static constexpr std::int64_t kSteps = 100;  ///< of the first epoch of this run
+  /// Returns the predicted timeline of the traced steps. All ranks call it together.
   using Predict = std::function<std::optional<PredictedStep>()>;
 
-  /// Records the calling thread from here on. With `profile` each span waits for the device's work to end.
+  /// Starts recording the calling thread. With `profile`, each span waits until the device's work has ended.
   StepTrace(Communicator& comm, bool profile);
   ~StepTrace() { Trace::detach(); }
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
-  /// At the end of the recording `predict` is called; what it returns is shown beside it.
+  /// Registers `predict`, which finish() calls; its result is shown beside the trace.
   void predict_by(Predict predict) { predict_ = std::move(predict); }
-  /// Counts a step, and ends the recording after the last step that it is for.
+  /// Counts a step, and ends the recording after the last step to record.
   void add_step();
-  /// Ends the recording, and writes and prints what it has; does nothing when that is done. All ranks call it.
+  /// Ends the recording, then writes the trace and prints the table. Does nothing if called again. All ranks call it.
   void finish(RunFolder& folder);
 
  private:

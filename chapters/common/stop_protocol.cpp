@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr int kStopTag = kMaxTag;  // no other message has it
+constexpr int kStopTag = kMaxTag;  // no other message has this tag
 
 }  // namespace
 
@@ -39,8 +39,8 @@ bool StopProtocol::may_begin(std::int64_t batch, std::int64_t last) {
   return batch < admitted_;
 }
 
-/// A message costs as much as a short action, so several short batches share one. But a stop must not wait for many
-/// long batches.
+/// Returns for how many batches one message is valid. A message costs as much as a short action, so several short
+/// batches share one, but a stop must not wait for many long batches.
 std::int64_t StopProtocol::batches_at_once() {
   constexpr double kSeconds = 0.1;
   constexpr std::int64_t kMaxBatches = 8;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Everything that a training changes: which rank holds which part of it, and how it is restored.
+/// Everything that a training changes, which rank holds which part of it, and how it is restored.
 
 #include <string>
 #include <vector>
@@ -13,11 +13,11 @@
 
 namespace stagecoach {
 
-/// The state of the whole model, as one device would hold it, or a rank's part of that.
+/// The state of the whole model, as one device would hold it, or a rank's part of that state.
 struct TrainingState {
   NamedTensors weights;    ///< parameters, then buffers
-  NamedTensors optimizer;  ///< its state
-  NamedTensors memory;     ///< what compressions keep; for shard S of the batches as "S.NAME"
+  NamedTensors optimizer;  ///< the optimizer's state
+  NamedTensors memory;     ///< the compressions' state; "S.NAME" for shard S of the batches
 };
 
 /// The tensors of a TrainingState without their elements.
@@ -28,34 +28,34 @@ struct StateContents {
 };
 StateContents contents_of(const TrainingState& state);
 
-/// Which tensors of a saved state are kept when it is read, by their names; without a function all of them.
+/// Selects the tensors to keep when a saved state is read, by name. Without a function, all are kept.
 struct StatePart {
   KeepTensor weights = {};
   KeepTensor optimizer = {};
   KeepTensor memory = {};
-  Device device = {};  ///< a CPU, from whose pool their memory comes
+  Device device = {};  ///< the CPU device whose pool provides their memory
 };
 StatePart no_part();
-/// Returns what take_state and take_memory need for rank `rank`. On a CPU the memory comes from the rank's own
-/// `device`, so that the training uses it again for gradients and activations.
+/// Returns the part that take_state and take_memory need for rank `rank`. On a CPU, the memory comes from the pool of
+/// the rank's own `device`, so that the training can reuse it for gradients and activations.
 StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
 
-/// Returns what rank `rank` holds of weights and optimizer, as handles on its tensors. `model` and `optimizer` are its
-/// own. Without `layers` there is one rank, which holds everything. Rank 0 has what belongs to no layer.
+/// Returns the weights and optimizer state of rank `rank`, as handles to its tensors. `model` and `optimizer` are the
+/// rank's own. Without `layers`, there is one rank, which holds everything. Tensors without a layer belong to rank 0.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
 /// Returns the ranks that hold a part of the state, in ascending order.
 std::vector<int> ranks_with_state(const LayerRanks& layers);
 
-/// Copies a rank's part of `state` into its model and optimizer. Throws DataError, which begins with `what`, if they do
-/// not fit.
+/// Copies a rank's part of `state` into its model and optimizer. Throws DataError, whose text begins with `what`, if
+/// the tensors do not fit.
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what);
 
-/// Returns what the compression of a rank keeps that trains on part `shard` of each batch, named as in TrainingState.
+/// Returns the compression state of a rank that trains on part `shard` of each batch, with the names of TrainingState.
 NamedTensors memory_of_shard(int shard, const CompressionMemory& memory);
 
-/// Restores what it keeps for the layers of `rank`, on `device`.
+/// Restores the compression state for the layers of `rank`, on `device`.
 void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
                  CompressionMemory& memory);
 
