@@ -38,8 +38,8 @@ std::vector<std::string> addresses_of_networks() {
   return found;
 }
 
-/// Returns the address that this machine's name resolves to. On Debian it is often 127.0.1.1, which other machines
-/// cannot use.
+/// Returns the addresses that this machine's name resolves to: on Debian often 127.0.1.1, which other machines cannot
+/// use.
 std::vector<std::string> addresses_of_name() {
   std::vector<std::string> found;
   std::array<char, 256> name{};

@@ -17,7 +17,8 @@ using Outcome = TcpSocket::Outcome;
 
 constexpr std::chrono::milliseconds kPollInterval(20);
 
-/// One answer, with its header. The length of refusals is limited, because the other side may not be a store.
+/// Receives one answer: its header and its text. A text longer than a value can be counts as a lost connection, because
+/// the other side may not be a store.
 Outcome receive_answer(const TcpSocket& socket, TcpDeadline deadline, TcpStoreAnswer& head, std::string& text) {
   Outcome outcome = socket.receive(&head, sizeof(head), deadline);
   if (outcome == Outcome::done) {

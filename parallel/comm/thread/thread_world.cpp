@@ -12,7 +12,7 @@ namespace stagecoach {
 
 namespace {
 
-constexpr int kSpins = 1000;  // some microseconds
+constexpr int kSpins = 1000;  // a few microseconds
 
 }  // namespace
 
