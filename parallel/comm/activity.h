@@ -16,8 +16,8 @@ class Activity {
     int microbatch = kNone;
   };
 
-  /// `operation` is a string literal, such as "forward". Pass kNone as `microbatch`, or as both, for work that belongs
-  /// to none.
+  /// `operation` is a string literal, such as "forward". Pass kNone as `microbatch` for work on no micro-batch, and as
+  /// `stage` too for work on no stage.
   Activity(const char* operation, int stage, int microbatch);
   /// Marks this thread as doing something that belongs to no stage, such as "end of a step".
   explicit Activity(const char* what) : Activity(what, kNone, kNone) {}

@@ -61,7 +61,7 @@ class PendingReceive {
 enum class ReduceKind {
   ordered,  ///< in rank order: equal inputs give equal bytes, on every transport
   native,   ///< by MPI's or NCCL's own all-reduce: faster where it is tuned for the network, and within 1e-5 (relative)
-            /// < of the ordered sum. It does not check that shapes and types agree. Between threads: ordered.
+            ///< of the ordered sum. It does not check that shapes and types agree. Between threads: ordered.
 };
 
 /// Tags are from 0 to kMaxTag.

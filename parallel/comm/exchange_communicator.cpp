@@ -191,8 +191,7 @@ Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
 
 /// A dissemination barrier: after each round, a rank knows of twice as many others.
 void ExchangeCommunicator::barrier() {
-  const Tensor word =
-      Tensor::zeros({1}, DType::uint8, device());  // one byte, because some transports do not send empty tensors
+  const Tensor word = Tensor::zeros({1}, DType::uint8, device());  // some transports skip empty tensors
   const CollectiveScope scope(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0));
   for (int heard = 1; heard < size(); heard *= 2) {
     ExchangeBuffers buffers = nothing();

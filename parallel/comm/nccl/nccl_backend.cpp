@@ -237,7 +237,8 @@ class NcclBackend final : public PointToPointBackend {
     return *channel;
   }
 
-  /// Sends and receives concurrently. All moves use `peer`, or each its own peer.
+  /// Returns the calls that make all moves concurrently, in one NCCL group. All moves use `peer` if it is set;
+  /// otherwise each uses its own peer.
   static NcclChannel::Calls calls_of(std::vector<Move> moves, std::optional<int> peer) {
     return [moves = std::move(moves), peer](ncclComm_t comm, cudaStream_t stream) mutable {
       ncclResult_t failed = ncclSuccess;

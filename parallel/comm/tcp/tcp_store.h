@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A small key-value store, through which processes find each other and exchange everything except tensors. One process
+/// A small key-value store, through which processes find each other and exchange data other than tensors. One process
 /// serves it; all processes, including that one, are clients. Only clients that know its token are admitted.
 
 #include <chrono>
