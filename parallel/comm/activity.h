@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a rank is doing, for the errors that other ranks will read.
+/// Records what a rank is working on, for the error texts of this rank and of others.
 
 #include <string>
 

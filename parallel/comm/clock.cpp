@@ -44,7 +44,7 @@ class WallClock final : public Clock {
 /// Returns the processor time of this thread in seconds.
 double thread_seconds() noexcept {
   timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // POSIX: fails only where there is no such clock; Linux has it
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // fails only on systems without this clock; Linux has it
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 

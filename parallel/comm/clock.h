@@ -17,7 +17,7 @@ namespace stagecoach {
 
 enum class ClockKind { wall, virtual_time };
 
-/// "wall" or "virtual".
+/// Returns "wall" or "virtual".
 std::string to_string(ClockKind kind);
 
 /// The clock of one thread of a rank. Only that thread uses it.
@@ -29,7 +29,7 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
 
   virtual ClockKind kind() const = 0;
-  /// Seconds since the world began.
+  /// Returns the seconds since the world began.
   virtual double now() noexcept = 0;
   /// Returns the link that messages take. For the wall clock, its latency is 0, because real messages take real time.
   const Link& link() const { return link_; }

@@ -56,7 +56,7 @@ class CommThread {
   std::shared_ptr<Pending::Job> next(Clock& clock);
 
   Communicator& comm_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Pending::Job>> jobs_;
   Communicator* own_ = nullptr;  // the thread's communicator, while the thread runs

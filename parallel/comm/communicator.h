@@ -57,7 +57,7 @@ class PendingReceive {
   std::function<Arrived()> wait_;
 };
 
-/// How all_reduce adds up.
+/// How all_reduce computes its sum.
 enum class ReduceKind {
   ordered,  ///< in rank order: equal inputs give equal bytes, on every transport
   native,   ///< by MPI's or NCCL's own all-reduce: faster where it is tuned for the network, and within 1e-5 (relative)
@@ -115,14 +115,14 @@ class Communicator {
   virtual std::vector<Tensor> all_gather(const Tensor& tensor) = 0;
   /// Returns part rank() of the sum over all ranks: [size N, …] becomes [N, …].
   virtual Tensor reduce_scatter(const Tensor& tensor) = 0;
-  /// Returns when all ranks have called it.
+  /// Waits until all ranks have called it.
   virtual void barrier() = 0;
 
   /// Returns the group of the ranks that passed the same `colour`, ordered by `key` and then by rank in this group. All
   /// ranks call it.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
-  // A second thread of a rank.
+  // Communicators for a second thread of a rank, records and aborts.
   /// Returns another communicator of this group for the calling thread, with its own clock. Messages of the two
   /// communicators never match. All ranks call it. No other thread may use this communicator during the call.
   virtual std::unique_ptr<Communicator> duplicate() = 0;

@@ -87,7 +87,7 @@ void ExchangeCommunicator::all_reduce(Tensor& tensor) {
   }
 }
 
-/// Each rank receives the whole tensor of every other rank and sums them itself: one exchange.
+/// Sums with one exchange: each rank receives the whole tensor of every other rank and adds them itself.
 void ExchangeCommunicator::sum_whole(Tensor& tensor) {
   ExchangeBuffers buffers = nothing();
   for (int r = 0; r < size(); ++r) {
@@ -107,8 +107,8 @@ Tensor ExchangeCommunicator::kept_room_for(const Tensor& tensor, int from) {
   return room;
 }
 
-/// Each rank sums its part over all ranks; then all ranks gather the parts. That takes two exchanges, and about twice
-/// the tensor's bytes for any number of ranks.
+/// Sums in two steps: each rank sums its part over all ranks; then all ranks gather the parts. That takes two
+/// exchanges, and about twice the tensor's bytes for any number of ranks.
 void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
   const auto part_of = [&](int r) {
     return row(tensor, part_start(tensor.numel(), r, size()), part_start(tensor.numel(), r + 1, size()));

@@ -56,7 +56,7 @@ class ExchangeCommunicator : public GroupCommunicator {
   Tensor kept_room_for(const Tensor& tensor, int from);
   void sum_in_parts(Tensor& tensor);
 
-  std::vector<Tensor> rooms_;  // receive buffers of the last short sum
+  std::vector<Tensor> rooms_;  // receive buffers, kept from the last short sum
 };
 
 }  // namespace stagecoach

@@ -52,7 +52,7 @@ class FlightRecorder {
   void leave(int rank) const noexcept;
 
  private:
-  mutable std::mutex mutex_;   // guards what follows
+  mutable std::mutex mutex_;   // guards the members below
   std::vector<Event> events_;  // event n at n % kEvents
   std::uint64_t next_ = 0;
   std::filesystem::path folder_;

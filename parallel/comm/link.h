@@ -32,8 +32,9 @@ struct Link {
 /// The rates are those of the standards; the latencies are round figures of the right magnitude.
 const std::vector<std::string>& link_names();
 
-/// Reads a name, or "LATENCY,BANDWIDTH" in seconds and bytes per second: "2e-5,12.5e9"; with units also "20us,12.5GB/s"
-/// (s, ms, us, ns; B/s, KB/s, MB/s, GB/s, Mbit/s, Gbit/s). Throws a UsageError that lists the valid forms.
+/// Parses a name, or "LATENCY,BANDWIDTH" in seconds and bytes per second: "2e-5,12.5e9"; with units also
+/// "20us,12.5GB/s" (s, ms, us, ns; B/s, KB/s, MB/s, GB/s, Mbit/s, Gbit/s). Throws a UsageError that lists the valid
+/// forms.
 Link link_from_text(const std::string& text);
 
 /// These return the seconds of a collective of `ranks` ranks, each with `bytes` bytes, from the time when the last rank

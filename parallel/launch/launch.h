@@ -27,7 +27,7 @@ enum class Transport { thread, mpi, nccl };
 struct World {
   int ranks = 1;
   Transport transport = Transport::thread;
-  DeviceType device = DeviceType::cpu;  ///< rank r takes cpu:r, or GPU r mod `gpus` in a slot of its own
+  DeviceType device = DeviceType::cpu;  ///< rank r uses cpu:r, or GPU r mod `gpus` in its own slot
   int gpus = 1;
   int threads = 1;      ///< cores used by each rank
   double timeout = 30;  ///< seconds that a rank waits for another before it fails

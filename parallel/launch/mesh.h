@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The ranks of a world as a grid: which of them share data, which form a pipeline, which share tensors.
+/// The ranks of a world as a grid with three directions: data parallelism, pipeline parallelism and tensor parallelism.
 
 #include <memory>
 #include <string>
@@ -21,8 +21,8 @@ struct MeshSizes {
 /// that is not named has size 1. Throws UsageError.
 MeshSizes mesh_from_text(const std::string& text);
 
-/// Rank r is at tensor coordinate r mod tensor, then pipeline, then data: neighbours in a tensor group are neighbours
-/// in the world, which are close on most machines.
+/// A grid in which the tensor coordinate varies fastest with the rank, then the pipeline coordinate, then the data
+/// coordinate. Neighbours in a tensor group are therefore neighbours in the world, which are close on most machines.
 class Mesh {
  public:
   /// Collective over `world`. Throws UsageError unless the sizes are positive and their product is the size of `world`.

@@ -83,7 +83,7 @@ void run_on_threads(const World& world,
     } catch (...) {
       const std::exception_ptr mine = with_rank(r);
       failure.note(mine);                 // before the other ranks are told
-      std::string why = "out of memory";  // short enough to take none
+      std::string why = "out of memory";  // short enough to need no allocation
       try {
         why = words_of(mine);
       } catch (const std::bad_alloc&) {

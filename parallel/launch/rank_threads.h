@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Ranks as threads of this process.
+/// Runs ranks as threads of this process.
 
 #include <functional>
 #include <memory>

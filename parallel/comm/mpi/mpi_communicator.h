@@ -58,7 +58,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
 
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
-  /// Throws CommError unless rank `from` is in the same exchange as this one.
+  /// Throws CommError unless rank `from` is in the same exchange as this rank.
   void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
   /// Starts to send `tensor`, and keeps its memory until it has been sent.
   std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);

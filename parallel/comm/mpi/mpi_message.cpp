@@ -19,7 +19,7 @@ std::size_t bytes_in_first(const Tensor& tensor) {
   return is_short ? std::min(tensor.bytes(), kRoom) : 0;
 }
 
-/// Calls `call(start, bytes)` for each message that the rest of a tensor needs.
+/// Calls `call(start, bytes)` for each message that the rest of a tensor needs after the first.
 template <class Call>
 void for_each_rest(const Tensor& tensor, const Call& call) {
   for (std::size_t done = bytes_in_first(tensor); done < tensor.bytes(); done += kLargest) {

@@ -22,7 +22,7 @@ struct MpiHeader {
   std::int32_t dtype = 0;            ///< dtype, dims and extents describe the operation's tensor
   std::int32_t dims = 0;
   std::array<std::int64_t, Shape::kMaxDims> extents{};
-  LinkDirection::Send send = {};  ///< by a virtual clock
+  LinkDirection::Send send = {};  ///< used with a virtual clock
 
   MpiHeader() = default;
   MpiHeader(const char* operation, const Tensor& about, const LinkDirection::Send& send = {});

@@ -106,7 +106,7 @@ class MpiWorld {
   std::mutex moving_mutex_;       // guards moving_
   int moving_ = 0;                // long messages under way
   std::condition_variable_any moving_changed_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::string failure_;
   std::vector<std::shared_ptr<void>> leaked_;
   std::jthread mover_;

@@ -14,7 +14,7 @@
 
 namespace stagecoach {
 
-/// Throws BackendError, which names `call`, when `result` is a failure.
+/// Throws BackendError, naming `call`, if `result` is a failure.
 void require_nccl_call(ncclResult_t result, const char* call, ncclComm_t comm);
 
 /// An NCCL communicator. It exists from the call that begins its creation.

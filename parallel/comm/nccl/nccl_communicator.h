@@ -80,7 +80,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   std::unique_ptr<PointToPointBackend> backend_;
   std::stop_source aborted_;
   std::deque<std::shared_ptr<Message>> outbox_;
-  std::map<int, std::deque<Message>> unwanted_;  // receives that nobody waits for, by the rank that sends
+  std::map<int, std::deque<Message>> unwanted_;  // receives that nobody waits for, by sending rank
   bool broken_ = false;
   int exceptions_before_;
 };

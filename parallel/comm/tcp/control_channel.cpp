@@ -96,7 +96,7 @@ void ControlChannel::fail(const std::string& why) {
         out_.push(queue_of(r), message(kFailed, who));
       }
     }
-  } catch (const CommError&) {  // then the others lose the store too
+  } catch (const CommError&) {  // the other ranks then lose the store too
   }
 }
 

@@ -61,7 +61,7 @@ class ControlChannel {
   TcpStore in_;
   std::atomic<bool> has_failed_ = false;
   std::atomic<bool> ending_ = false;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable came_;
   std::map<std::string, std::deque<std::string>> messages_;
   std::string failure_;

@@ -165,7 +165,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
     TcpSocket socket = open_socket(SOCK_NONBLOCK);
     const int error = try_to_connect(socket, to, deadline);
     if (error == 0) {
-      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // short messages must not wait for more
+      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // sends short messages without delay
       return socket;
     }
     if (SteadyClock::now() + kBetweenAttempts > deadline) {

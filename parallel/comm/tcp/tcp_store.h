@@ -35,7 +35,7 @@ struct TcpStoreLimits {
   Seconds stall{10};     ///< time for which a client may leave a request unfinished or an answer unread
 };
 
-/// Serves a store on a thread of its own until it is destroyed.
+/// A server that runs on its own thread until it is destroyed.
 class TcpStoreServer {
  public:
   /// Called on the server's thread for each refused client, with the reason; only for the first few if there are many.

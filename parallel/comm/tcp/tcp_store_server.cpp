@@ -162,7 +162,7 @@ int TcpStoreServer::Service::milliseconds_to_wait() const {
 void TcpStoreServer::Service::take_turn(Client& client, bool has_news) {
   try {
     handler_.take_turn(client, has_news);
-  } catch (const std::exception& why) {  // also when there is no memory left
+  } catch (const std::exception& why) {  // including std::bad_alloc
     send_away(client, why.what());
     return;
   }

@@ -31,7 +31,7 @@ class MessageTable {
     Event ready;    ///< when the sender's device has computed it
     LinkDirection::Send send;
     bool completed = false;
-    double completed_at = 0;  ///< when it has arrived and its receive is posted
+    double completed_at = 0;  ///< when the message has arrived and its receive has been posted
     Event copied = {};        ///< recorded when a GPU copies it; the sender must not write to it before
   };
   /// A receive that was posted.

@@ -181,7 +181,7 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
   const Tensor mine = sum_of(tensors, start, part_start(count, rank() + 1, size()) - start);
   synchronize({device(), Stream::kCompute});
   const auto parts = rendezvous("all_reduce, gathering", mine);
-  // By now every rank has read what it needed of this one's tensor.
+  // By now every rank has read the elements that it needs from this rank's tensor.
   for (int r = 0; r < size(); ++r) {
     const Tensor& part = parts[static_cast<std::size_t>(r)];
     Tensor into = tensor.alias({part.numel()}, tensor.offset() + part_start(count, r, size()));

@@ -77,7 +77,7 @@ class ThreadWorld {
   };
 
   const std::chrono::duration<double> timeout_;
-  std::mutex mutex_;                // guards what follows
+  std::mutex mutex_;                // guards the members below
   std::vector<Mailbox> mailboxes_;  // one per rank, so that only ranks with news are woken
   MessageTable messages_;
   std::map<std::string, Rendezvous> rendezvous_;
