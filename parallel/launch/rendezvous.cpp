@@ -18,7 +18,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr const char* kLeft = "left";  // the queue to which each process pushes when it ends
+constexpr const char* kLeft = "left";  // the queue that gets an entry when a process ends
 // The rendezvous has one connection, a control channel two, and one of an earlier control channel may still be closing.
 constexpr int kConnectionsPerRank = 4;
 
