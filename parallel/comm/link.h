@@ -38,7 +38,8 @@ const std::vector<std::string>& link_names();
 Link link_from_text(const std::string& text);
 
 /// These return the seconds of a collective of `ranks` ranks, each with `bytes` bytes, from the time when the last rank
-/// calls it. Source: Thakur et al., "Optimization of collective communication operations in MPICH", 2005, section 4.
+/// calls it.
+/// Source: Thakur et al., "Optimization of collective communication operations in MPICH", 2005, section 4.
 double ring_all_reduce_seconds(const Link& link, int ranks, double bytes);      ///< 2 (p - 1) messages of bytes / p
 double ring_all_gather_seconds(const Link& link, int ranks, double bytes);      ///< p - 1 messages of bytes
 double ring_reduce_scatter_seconds(const Link& link, int ranks, double bytes);  ///< p - 1 messages of bytes / p

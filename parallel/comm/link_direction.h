@@ -6,8 +6,9 @@
 /// sent, and waits at the receiver until it is received. A long one needs a rendezvous: it starts when it has been sent
 /// and its receive has been posted, so a receive that is posted late costs the whole transfer.
 ///
-///   short:  start = max(sent, link free of short messages) long:   start = max(sent, posted, link free of long
-///   messages) arrival = start + bytes / bandwidth + latency; the link is occupied for bytes / bandwidth
+///   short:  start = max(sent, link free of short messages)
+///   long:   start = max(sent, posted, link free of long messages)
+///   arrival = start + bytes / bandwidth + latency; the link is occupied for bytes / bandwidth
 ///
 /// Short messages slip in between the packets of a long one, so the two kinds do not wait for each other. A long
 /// message waits for those that were sent before it and whose receives were posted before its own. Its time is then
