@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a rank is doing, for the errors that other ranks will read.
+/// Records what a rank is working on, for the error texts of this rank and of others.
 
 #include <string>
 
@@ -16,9 +16,10 @@ class Activity {
     int microbatch = kNone;
   };
 
-  /// `operation` is a string literal, such as "forward". It may be of no micro-batch, or of no stage either.
+  /// `operation` is a string literal, such as "forward". Pass kNone as `microbatch` for work on no micro-batch, and as
+  /// `stage` too for work on no stage.
   Activity(const char* operation, int stage, int microbatch);
-  /// Until the end of the scope it does something else, such as "end of a step".
+  /// Marks this thread as doing something that belongs to no stage, such as "end of a step".
   explicit Activity(const char* what) : Activity(what, kNone, kNone) {}
   ~Activity();
   Activity(const Activity&) = delete;
@@ -31,14 +32,14 @@ class Activity {
   Work work_;
 };
 
-/// "forward of stage 2, micro-batch 5", or "".
+/// Returns text such as "forward of stage 2, micro-batch 5", or "" for work without a name.
 std::string to_string(const Activity::Work& work);
 
-/// What this thread does; outside of any activity an operation without a name.
+/// Returns what this thread is working on; outside any activity, the operation's name is empty.
 Activity::Work current_work();
 std::string current_activity();
 
-/// The innermost activity of this thread that an exception has ended, or ""; then forgets it.
+/// Returns the innermost activity of this thread that an exception has ended, or "", and then forgets it.
 std::string take_failed_activity();
 
 }  // namespace stagecoach

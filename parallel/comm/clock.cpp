@@ -41,14 +41,14 @@ class WallClock final : public Clock {
   std::shared_ptr<const WallTime> start_;
 };
 
-/// Seconds that this thread has computed.
+/// Returns the processor time of this thread in seconds.
 double thread_seconds() noexcept {
   timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // POSIX: fails only where there is no such clock; Linux has it
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // fails only on systems without this clock; Linux has it
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The time of a thread's own computations: what other threads do on the same core does not count.
+/// Counts a thread's own processor time, without the work of other threads on the same core.
 class ThreadClock final : public Clock {
  public:
   explicit ThreadClock(const Link& link) : Clock(link), offset_(-thread_seconds()) {}
@@ -63,10 +63,10 @@ class ThreadClock final : public Clock {
     return earliest;
   }
 
-  double offset_;  // virtual time less the thread's
+  double offset_;  // virtual time minus the thread's processor time
 };
 
-/// The time of a GPU's work. A rank has the GPU for itself between two waits, so that what passes is its own.
+/// Counts a GPU's work. Between two waits a rank has the GPU to itself, so the time that passes is its own.
 class GpuClock final : public Clock {
  public:
   GpuClock(const Link& link, Device device) : Clock(link), device_(device), turn_(turns_of(device)) { begin(0); }
@@ -75,7 +75,7 @@ class GpuClock final : public Clock {
     try {
       synchronize({device_, Stream::kCompute});
     } catch (const std::exception&) {
-      // A device that has failed says so at the next call that needs it.
+      // A failed device reports its error at the next call that needs it.
     }
     return began_at_ + time_.seconds();
   }

@@ -1,10 +1,10 @@
 #pragma once
 /// @file
-/// What time it is on a rank.
+/// The clock of a rank: real time, or modelled time.
 ///
-/// With fewer cores than ranks the wall clock can show no speed-up: ranks wait for cores. The virtual clock leaves that
-/// out. It advances by the time that this rank's own work takes, and a message carries the time at which it arrives.
-/// The work is real and its time is measured; only how ranks and links run beside each other is modelled.
+/// With fewer cores than ranks the wall clock cannot show a speed-up, because ranks wait for cores. The virtual clock
+/// leaves that waiting out. It advances by the time that this rank's own work takes, and a message carries the time at
+/// which it arrives. The work is real and its time is measured; only the concurrency of ranks and links is modelled.
 
 #include <chrono>
 #include <memory>
@@ -17,10 +17,10 @@ namespace stagecoach {
 
 enum class ClockKind { wall, virtual_time };
 
-/// "wall" or "virtual".
+/// Returns "wall" or "virtual".
 std::string to_string(ClockKind kind);
 
-/// Of one thread of a rank. Only that uses it.
+/// The clock of one thread of a rank. Only that thread uses it.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -29,15 +29,15 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
 
   virtual ClockKind kind() const = 0;
-  /// Seconds since the world began.
+  /// Returns the seconds since the world began.
   virtual double now() noexcept = 0;
-  /// The link that messages take; on the wall clock one without latency, as real messages take real time.
+  /// Returns the link that messages take. For the wall clock, its latency is 0, because real messages take real time.
   const Link& link() const { return link_; }
 
-  /// The clock of another thread of this rank, which makes and uses it: it counts that thread's work.
+  /// Returns a clock for another thread of this rank; it counts that thread's work. That thread must make the call.
   virtual std::unique_ptr<Clock> another() const = 0;
 
-  /// Seconds, in all, in which this rank waited for others.
+  /// Returns the total time in seconds that this rank has waited for others.
   double waited() const { return waited_; }
 
  protected:
@@ -45,23 +45,24 @@ class Clock {
 
  private:
   friend class Waiting;
-  /// A wait begins; the work that passes until it ends is not this rank's.
+  /// Begins a wait. A virtual clock does not count the time until the wait ends as this rank's work.
   virtual void stop() = 0;
-  /// It has ended; no earlier than `earliest`, by a virtual clock. Returns the time.
+  /// Ends the wait and returns the time; a virtual clock continues no earlier than at `earliest`.
   virtual double go_on(double earliest) noexcept = 0;
 
   Link link_;
   double waited_ = 0;
 };
 
-/// A rank waits for others until the end of the scope.
+/// Marks the rank as waiting for others until the end of the scope.
 class Waiting {
  public:
   explicit Waiting(Clock& clock);
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
-  /// What was waited for came at `time`: a virtual clock goes on from there, or from where it stopped if that is later.
+  /// Records that what was waited for came at `time`: a virtual clock continues from the later of `time` and the time
+  /// at which it stopped.
   void until(double time) { until_ = time > until_ ? time : until_; }
 
  private:
@@ -70,14 +71,14 @@ class Waiting {
   double until_;
 };
 
-/// Real time since `start`, shared by clocks that were made of it.
+/// Real time since a start, shared by all clocks that are made from it.
 class WallTime;
 std::shared_ptr<const WallTime> start_wall_time(
     std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now());
 
-/// The clock of a rank on `device`; it begins at 0, or, by the wall, at the time since `start`. A virtual clock takes
-/// the processor time of the calling thread; on a GPU, where ranks may share the device, one rank computes at a time
-/// and the clock takes what passes meanwhile.
+/// Makes the clock of a rank on `device`. A virtual clock begins at 0, a wall clock at the time since `start`. A
+/// virtual clock counts the processor time of the calling thread. On a GPU, which ranks may share, one rank computes at
+/// a time, and the clock counts the real time that passes meanwhile.
 std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Link& link,
                                   const std::shared_ptr<const WallTime>& start);
 

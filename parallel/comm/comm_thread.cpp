@@ -14,11 +14,11 @@ struct CommThread::Pending::Job {
   const char* name = nullptr;
   std::function<void(Communicator&)> work = nullptr;
   Activity::Work given_in = {};  // what the rank was working on
-  double given = 0;              // by the rank's clock
+  double given = 0;              // when it was submitted, by the rank's clock
   Span span = {};
   std::exception_ptr failure = nullptr;
   bool ended = false;
-  std::mutex mutex = {};  // guards what the job leaves
+  std::mutex mutex = {};  // guards the job's results
   std::condition_variable changed = {};
 
   void end(Span when, std::exception_ptr why) {
@@ -32,7 +32,7 @@ struct CommThread::Pending::Job {
 
 CommThread::Span CommThread::Pending::wait() const {
   Waiting waiting(comm_thread_->comm_.clock());
-  comm_thread_->own_->set_spinning(true);  // the rank does not need it now
+  comm_thread_->own_->set_spinning(true);  // the rank does not need the core now
   {
     std::unique_lock lock(job_->mutex);
     job_->changed.wait(lock, [this] { return job_->ended; });  // each of the job's own waits has a deadline
@@ -95,7 +95,7 @@ CommThread::Pending CommThread::run(const char* name, std::function<void(Communi
   return {*this, given};
 }
 
-/// Null at the end.
+/// Returns the next job, or null when the thread must end.
 std::shared_ptr<CommThread::Pending::Job> CommThread::next(Clock& clock) {
   Waiting waiting(clock);
   std::unique_lock lock(mutex_);
@@ -111,7 +111,7 @@ std::shared_ptr<CommThread::Pending::Job> CommThread::next(Clock& clock) {
 
 void CommThread::work(Communicator& comm) {
   const NoGrad no_grad;
-  const SingleThreaded single;  // the threads of the device are the rank's own
+  const SingleThreaded single;  // the device's threads belong to the rank's own thread
   while (const auto job = next(comm.clock())) {
     const double begin = comm.clock().now();
     if (failure_ == nullptr) {
@@ -122,7 +122,7 @@ void CommThread::work(Communicator& comm) {
         failure_ = std::current_exception();
       }
     }
-    job->work = nullptr;  // what it held is free again
+    job->work = nullptr;  // releases what the job held
     job->end({begin, comm.clock().now()}, failure_);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A second thread of a rank, for communication that goes on beside the rank's own work: what a communication stream is
+/// A second thread of a rank, for communication that overlaps with the rank's own work, as a communication stream does
 /// on a GPU.
 
 #include <condition_variable>
@@ -15,21 +15,21 @@
 
 namespace stagecoach {
 
-/// Runs jobs one after another, in the order in which they were given. All ranks of the group give the same jobs in the
-/// same order: then collectives match, whenever each rank reaches them. On a GPU its kernels run on the
-/// device's compute stream, after what was given to that before.
+/// Runs jobs one after another, in the order in which they were submitted. All ranks of the group submit the same jobs
+/// in the same order, so that their collectives match. On a GPU, a job's kernels run on the device's compute stream,
+/// after the work already queued there.
 class CommThread {
  public:
-  /// From when to when, by the rank's clock.
+  /// When a job began and ended, by the rank's clock.
   struct Span {
     double begin = 0;
     double end = 0;
   };
-  /// A job that was given. It must not outlive its CommThread.
+  /// A job that was submitted. It must not outlive its CommThread.
   class Pending {
    public:
-    /// Returns when the job has ended, and enters it in the trace; meanwhile the second thread has the rank's core.
-    /// Throws what the job threw; a job that follows one that threw does not run, and throws the same.
+    /// Waits until the job has ended, and records it in the trace; meanwhile the second thread may use the rank's core.
+    /// Throws what the job threw. Jobs that follow a failed one do not run, and their wait throws the same exception.
     Span wait() const;
 
    private:
@@ -40,15 +40,15 @@ class CommThread {
     std::shared_ptr<Job> job_;
   };
 
-  /// All ranks of `comm` make one together. `comm` must outlive it.
+  /// Collective over `comm`: all its ranks construct one. `comm` must outlive it.
   explicit CommThread(Communicator& comm);
-  /// Aborts what has not ended.
+  /// Aborts jobs that have not ended.
   ~CommThread();
   CommThread(const CommThread&) = delete;
   CommThread& operator=(const CommThread&) = delete;
 
-  /// `job` gets a communicator of the group for itself. Tensors that it uses belong to it until it has ended. `name` (a
-  /// string literal) is its name in the trace, on a track beside the rank's, and in errors.
+  /// Submits `job`, which gets its own communicator of the group. Tensors that the job uses belong to it until it has
+  /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's.
   Pending run(const char* name, std::function<void(Communicator& comm)> job);
 
  private:
@@ -56,13 +56,13 @@ class CommThread {
   std::shared_ptr<Pending::Job> next(Clock& clock);
 
   Communicator& comm_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Pending::Job>> jobs_;
-  Communicator* own_ = nullptr;  // the thread's, while it runs
+  Communicator* own_ = nullptr;  // the thread's communicator, while the thread runs
   bool started_ = false;
   bool ending_ = false;
-  std::exception_ptr failure_;  // the thread's
+  std::exception_ptr failure_;  // failure of the thread
   std::jthread thread_;
 };
 

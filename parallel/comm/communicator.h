@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// How ranks communicate: messages between two of them, and collectives. A program that uses this class runs on threads
-/// of one process and on many processes, unchanged.
+/// How ranks communicate: point-to-point messages and collectives. A program that uses this class runs unchanged on
+/// threads of one process and on many processes.
 ///
 /// Every call that waits has a deadline. When it passes, or when another rank has failed, the call throws CommError,
 /// which names the rank, the call, what the rank was working on, and the tag.
@@ -29,9 +29,9 @@ class PendingSend {
  public:
   PendingSend(std::function<void()> wait, std::function<bool()> completed)
       : wait_(std::move(wait)), completed_(std::move(completed)) {}
-  /// Returns when the receiver has the message.
+  /// Waits until the receiver has the message.
   void wait() const { wait_(); }
-  /// Whether it has.
+  /// Returns whether the receiver has the message.
   bool completed() const { return completed_(); }
 
  private:
@@ -39,17 +39,17 @@ class PendingSend {
   std::function<bool()> completed_;
 };
 
-/// A message that is expected. It must not outlive its communicator. When its last copy is destroyed and nobody has
-/// waited for it, the receive is withdrawn: a message that has arrived for it is lost, those that follow are not. (NCCL
-/// withdraws nothing: the next receive from that rank takes its place.)
+/// A posted receive. It must not outlive its communicator. If its last copy is destroyed before anyone has waited for
+/// it, the receive is withdrawn: a message that has already arrived for it is lost, but later messages are not. (NCCL
+/// cannot withdraw a receive: the next receive from that rank takes it over.)
 class PendingReceive {
  public:
   struct Arrived {
     Tensor tensor;
-    double time;  ///< of its arrival, by this rank's clock. Between processes, by the wall clock: when the wait ended.
+    double time;  ///< arrival time by this rank's clock; between processes by the wall clock, the end of the wait
   };
   explicit PendingReceive(std::function<Arrived()> wait) : wait_(std::move(wait)) {}
-  /// Returns the tensor when it is there. Call one of the two, once.
+  /// Waits for the tensor and returns it. Call either wait() or wait_for_arrival(), once.
   Tensor wait() const { return wait_().tensor; }
   Arrived wait_for_arrival() const { return wait_(); }
 
@@ -57,18 +57,17 @@ class PendingReceive {
   std::function<Arrived()> wait_;
 };
 
-/// How all_reduce adds up.
+/// How all_reduce computes its sum.
 enum class ReduceKind {
-  ordered,  ///< in the order of the ranks: equal inputs give equal bytes, on every transport
+  ordered,  ///< in rank order: equal inputs give equal bytes, on every transport
   native,   ///< by MPI's or NCCL's own all-reduce: faster where it is tuned for the network, and within 1e-5 (relative)
-            ///< of the ordered sum. It does not check that all ranks bring the same. Between threads: ordered.
+            ///< of the ordered sum. It does not check that shapes and types agree. Between threads: ordered.
 };
 
-/// Tags are numbers from 0 to this.
+/// Tags are from 0 to kMaxTag.
 inline constexpr int kMaxTag = (1 << 26) - 1;
 
-/// One rank's end. One thread, that of the rank, uses it. Ranks are numbers from 0: those of the group that the
-/// communicator is for.
+/// One rank's view of a group of ranks, used only by that rank's thread. Ranks are numbered from 0 within the group.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -79,60 +78,63 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual Device device() const = 0;
-  /// This rank's clock: it knows of every wait in the calls below.
+  /// Returns this rank's clock, which accounts for every wait in the calls below.
   virtual Clock& clock() = 0;
 
-  // Messages. Those from one rank to another under one tag arrive in the order in which they were sent. NCCL knows no
-  // tags: there the receives from a rank must be posted in the order in which it sends.
-  /// Hands `tensor` to another rank and returns when that has taken it. Between threads on CPUs nothing is copied: the
-  /// memory is the receiver's from then on, and the sender writes to it no more. Throws Error for a rank that does not
-  /// exist, or this one.
+  // Messages. Messages from one rank to another with the same tag arrive in the order in which they were sent. NCCL has
+  // no tags: there, receives from a rank must be posted in the order in which that rank sends.
+  /// Sends `tensor` to another rank and returns when that rank has received it. Between threads on CPUs nothing is
+  /// copied: the memory then belongs to the receiver, and the sender must not write to it. Throws Error if `to` does
+  /// not exist or is this rank.
   void send(const Tensor& tensor, int to, int tag) { send_async(tensor, to, tag).wait(); }
-  /// Waits for a tensor on this rank's device. Throws CommError when one of another shape or type arrives.
+  /// Waits for a tensor on this rank's device. Throws CommError if the shape or type of the tensor that arrives
+  /// differs.
   Tensor receive(const Shape& shape, DType dtype, int from, int tag) {
     return receive_async(shape, dtype, from, tag).wait();
   }
-  /// The same without waiting: two ranks that send to each other first and receive then would wait forever.
+  /// Sends without waiting. With send(), two ranks that first send to each other and then receive would deadlock.
   virtual PendingSend send_async(const Tensor& tensor, int to, int tag) = 0;
-  /// Posts a receive: from now on the message can come, and a send that waits for it to be taken can end.
+  /// Posts a receive: from now on the message can arrive, and a send that waits for the receiver can complete.
   virtual PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) = 0;
 
-  /// A number for the program itself, such as whether to stop: no device is waited for. Sending does not wait.
+  /// Sends a number that controls the program, such as whether to stop, without waiting for a device or the receiver.
   virtual void send_number(double number, int to, int tag) = 0;
   virtual double receive_number(int from, int tag) = 0;
 
-  // Collectives. All ranks of the group call them, in the same order, with tensors of one shape and type;
-  // otherwise all get a CommError (over NCCL, which is told nothing of them, whoever waits gets it at the deadline).
-  // Sums are made in the order of the ranks: equal inputs give equal bytes, unless the world is one of native sums
-  // (ReduceKind). A sum of float16 is made in float32 and rounded once.
-  /// Replaces `tensor` by the sum over all ranks.
+  // Collectives. All ranks of the group call them in the same order, with tensors of one shape and type; otherwise all
+  // ranks get a CommError (with NCCL, which does not compare shapes and types, ranks that wait get it at the deadline).
+  // Sums are added in rank order, so equal inputs give equal bytes, unless the world uses ReduceKind::native. Sums of
+  // float16 are computed in float32 and rounded once.
+  /// Replaces `tensor` with the sum over all ranks.
   virtual void all_reduce(Tensor& tensor) = 0;
-  /// Replaces `tensor` of rank `root` by that sum; the others keep theirs.
+  /// Replaces `tensor` on rank `root` with the sum over all ranks; other ranks keep theirs.
   virtual void reduce(Tensor& tensor, int root) = 0;
-  /// Replaces `tensor` by that of rank `root`.
+  /// Replaces `tensor` with the tensor of rank `root`.
   virtual void broadcast(Tensor& tensor, int root) = 0;
-  /// The tensors of all ranks, in their order.
+  /// Returns the tensors of all ranks, in rank order.
   virtual std::vector<Tensor> all_gather(const Tensor& tensor) = 0;
-  /// tensor [size N, …] to [N, …]: part rank() of the sum over all ranks.
+  /// Returns part rank() of the sum over all ranks: [size N, …] becomes [N, …].
   virtual Tensor reduce_scatter(const Tensor& tensor) = 0;
-  /// Returns when all ranks have called it.
+  /// Waits until all ranks have called it.
   virtual void barrier() = 0;
 
-  /// The group of the ranks that gave the same `colour`, ordered by `key` and then by rank here. All ranks call it.
+  /// Returns the group of the ranks that passed the same `colour`, ordered by `key` and then by rank in this group. All
+  /// ranks call it.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
-  // A second thread of a rank.
-  /// This group once more, with a clock of its own, for the thread that calls it. What it sends and what this one sends
-  /// are kept apart. All ranks call it. Meanwhile nobody may use this one.
+  // Communicators for a second thread of a rank, records and aborts.
+  /// Returns another communicator of this group for the calling thread, with its own clock. Messages of the two
+  /// communicators never match. All ranks call it. No other thread may use this communicator during the call.
   virtual std::unique_ptr<Communicator> duplicate() = 0;
-  /// Whether a duplicate's thread may poll. At first it sleeps while it waits, as it shares the core of the rank's own
-  /// thread. While that waits too the core is free; with one core per rank the duplicate then polls. Any thread may
-  /// call it.
+  /// Sets whether the thread of a duplicate may poll. By default that thread sleeps while it waits, because it shares a
+  /// core with the rank's own thread. While the rank's thread waits too, the core is free, and with one core per rank
+  /// the duplicate can poll. Any thread may call this.
   virtual void set_spinning(bool spinning) = 0;
 
-  /// If this rank fails from now on, its last communication is left in `folder` (FlightRecorder::leave_in).
+  /// If this rank fails from now on, a record of its last communication is written to `folder`
+  /// (FlightRecorder::leave_in).
   virtual void leave_record_in(const std::filesystem::path& folder) = 0;
-  /// Ends all waits of this communicator, now and later, with CommError. Any thread may call it.
+  /// Ends all current and later waits of this communicator with CommError. Any thread may call it.
   virtual void abort() = 0;
 };
 

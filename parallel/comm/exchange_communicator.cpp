@@ -9,22 +9,22 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kShort = 256 << 10;  // bytes that take less time than one more exchange
+constexpr std::size_t kShort = 256 << 10;  // bytes that take less time than another exchange
 
 double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
-/// A tensor for what comes.
+/// Returns a receive buffer with the shape and type of a tensor.
 Tensor room_for(const Tensor& tensor) { return Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device()); }
 
-/// Elements `start` … `end` - 1, seen as a row.
+/// Returns elements `start` … `end` - 1 as a one-dimensional alias.
 Tensor row(const Tensor& tensor, std::int64_t start, std::int64_t end) {
   return tensor.alias({end - start}, tensor.offset() + start);
 }
 
 }  // namespace
 
-/// A rank is in a collective until the end of the scope: it waits, and records and shows that. By a virtual
-/// clock the operation takes `seconds` from the time on at which the last rank has come.
+/// Marks the rank as being in a collective until the end of the scope, for the clock, the flight record and the trace.
+/// By a virtual clock, the operation takes `seconds` from the time when the last rank arrives.
 class ExchangeCommunicator::CollectiveScope {
  public:
   CollectiveScope(ExchangeCommunicator& comm, const char* operation, const Tensor& tensor, double seconds)
@@ -87,7 +87,7 @@ void ExchangeCommunicator::all_reduce(Tensor& tensor) {
   }
 }
 
-/// Each rank receives the whole tensor of every other rank and sums them itself: one exchange.
+/// Sums with one exchange: each rank receives the whole tensor of every other rank and adds them itself.
 void ExchangeCommunicator::sum_whole(Tensor& tensor) {
   ExchangeBuffers buffers = nothing();
   for (int r = 0; r < size(); ++r) {
@@ -97,7 +97,7 @@ void ExchangeCommunicator::sum_whole(Tensor& tensor) {
   sum_into(tensor, buffers);
 }
 
-/// Sums of a few numbers come often, and to find memory takes longer than to add them up.
+/// Short sums are frequent, and allocating memory takes longer than adding, so receive buffers are kept.
 Tensor ExchangeCommunicator::kept_room_for(const Tensor& tensor, int from) {
   rooms_.resize(static_cast<std::size_t>(size()));
   Tensor& room = rooms_[static_cast<std::size_t>(from)];
@@ -107,8 +107,8 @@ Tensor ExchangeCommunicator::kept_room_for(const Tensor& tensor, int from) {
   return room;
 }
 
-/// Each rank sums its part over all ranks; then all gather the parts: two exchanges, and twice the tensor in bytes
-/// whatever the number of ranks.
+/// Sums in two steps: each rank sums its part over all ranks; then all ranks gather the parts. That takes two
+/// exchanges, and about twice the tensor's bytes for any number of ranks.
 void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
   const auto part_of = [&](int r) {
     return row(tensor, part_start(tensor.numel(), r, size()), part_start(tensor.numel(), r + 1, size()));
@@ -141,12 +141,12 @@ void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
   sum_into(tensor, buffers);
 }
 
-/// By a tree: in each round those that have it hand it on.
+/// Broadcasts by a tree: in each round, the ranks that have the tensor pass it on.
 void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const CollectiveScope scope(*this, "broadcast", tensor,
                               tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
-  const int place = (rank() - root + size()) % size();  // the root's is 0
+  const int place = (rank() - root + size()) % size();  // 0 for the root
   for (int have = 1; have < size(); have *= 2) {
     ExchangeBuffers buffers = nothing();
     if (place < have && place + have < size()) {
@@ -189,9 +189,9 @@ Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
   return mine.reshape(tensor.shape().with(0, tensor.size(0) / size()));
 }
 
-/// In each round a rank hears of twice as many others.
+/// A dissemination barrier: after each round, a rank knows of twice as many others.
 void ExchangeCommunicator::barrier() {
-  const Tensor word = Tensor::zeros({1}, DType::uint8, device());  // not nothing, which some wires do not send
+  const Tensor word = Tensor::zeros({1}, DType::uint8, device());  // some transports skip empty tensors
   const CollectiveScope scope(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0));
   for (int heard = 1; heard < size(); heard *= 2) {
     ExchangeBuffers buffers = nothing();

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Collectives made of exchanges, in which each rank sends tensors to others and receives some: for ranks that share no
-/// memory.
+/// Collectives built from exchanges, in which each rank sends tensors to others and receives theirs: for ranks that
+/// share no memory.
 
 #include <memory>
 #include <vector>
@@ -22,41 +22,41 @@ class ExchangeCommunicator : public GroupCommunicator {
   void barrier() override;
 
  protected:
-  /// What goes to another rank and what comes from it: a tensor on this rank's device, or an undefined one for nothing.
+  /// The tensors sent to and received from another rank, on this rank's device; an undefined tensor means none.
   struct PeerBuffers {
     Tensor out = {};
-    Tensor in = {};  ///< has the shape and type of what comes
+    Tensor in = {};  ///< has the shape and type of the tensor to receive
   };
-  /// One per rank; this rank's own is ignored.
+  /// One entry per rank; this rank's own entry is ignored.
   using ExchangeBuffers = std::vector<PeerBuffers>;
 
-  /// Sends and receives all of `buffers` at once. The other end must be in an exchange of the same `operation` on
-  /// tensors like `like`; where that can be seen to be otherwise this throws CommError.
+  /// Sends and receives all of `buffers` concurrently. Peers must be in an exchange of the same `operation` on tensors
+  /// with the shape and type of `like`; throws CommError where a mismatch can be detected.
   virtual void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) = 0;
 
-  /// Replaces `tensor`, which has elements, by the sum over all ranks as the library makes it. False when it cannot sum
-  /// that type.
+  /// Replaces `tensor`, which must not be empty, with the sum over all ranks as computed by the library. Returns false
+  /// if the library cannot sum that type.
   virtual bool sum_natively(Tensor& tensor) = 0;
 
-  /// By a virtual clock: the latest of the ranks' times; by the wall nothing needs to be known.
+  /// Returns the latest of the ranks' times by a virtual clock, or 0 with the wall clock.
   double latest_time(const char* operation, const Tensor& like);
-  /// What each rank chose, in their order.
+  /// Returns the choice of each rank, in rank order.
   std::vector<Choice> gather_choices(int colour, int key);
 
  private:
   class CollectiveScope;
 
-  /// all_gather, under the name of what it is for.
+  /// Gathers the tensors of all ranks; errors and the flight record name `operation`.
   std::vector<Tensor> gather(const char* operation, const Tensor& tensor);
   ExchangeBuffers nothing() const { return ExchangeBuffers(static_cast<std::size_t>(size())); }
   PeerBuffers& with(ExchangeBuffers& buffers, int peer) const { return buffers[static_cast<std::size_t>(peer)]; }
-  /// Adds to `mine`, in the order of the ranks, what the others sent.
+  /// Writes the sum of `mine` and the received tensors to `mine`, added in rank order.
   void sum_into(const Tensor& mine, const ExchangeBuffers& buffers) const;
   void sum_whole(Tensor& tensor);
   Tensor kept_room_for(const Tensor& tensor, int from);
   void sum_in_parts(Tensor& tensor);
 
-  std::vector<Tensor> rooms_;  // receive buffers of the last short sum
+  std::vector<Tensor> rooms_;  // receive buffers, kept from the last short sum
 };
 
 }  // namespace stagecoach

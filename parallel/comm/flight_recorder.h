@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The last communication of a rank, as a file to read when a training has hung or failed: who waited for whom, in
-/// what.
+/// Records the last communication of a rank, for a file that shows after a hang or failure who waited for whom, and in
+/// which operation.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,15 +21,15 @@ namespace stagecoach {
 /// All threads of a rank may use it.
 class FlightRecorder {
  public:
-  static constexpr std::size_t kEvents = 2000;  ///< older ones are forgotten
+  static constexpr std::size_t kEvents = 2000;  ///< older events are dropped
   static constexpr int kNobody = -1;
 
   struct Event {
     const char* operation = "";    ///< a string literal: "send", "all_reduce", …
-    std::string group = {};        ///< of the communicator
-    int peer = kNobody;            ///< by its number in the world; kNobody for a collective
+    std::string group = {};        ///< name of the communicator's group
+    int peer = kNobody;            ///< rank in the world; kNobody for a collective
     int tag = kNobody;             ///< of a message
-    DType dtype = DType::float32;  ///< with the shape: what travels
+    DType dtype = DType::float32;  ///< of the tensor that is sent or received
     Shape shape = {};
     Activity::Work work = {};  ///< what the rank was working on
     std::uint64_t number = 0;  ///< counts the rank's events from 0
@@ -37,29 +37,30 @@ class FlightRecorder {
     double end = 0;            ///< 0 while it is under way
   };
 
-  /// An event begins now; returns its number. `operation`, `group`, `peer`, `tag`, `dtype` and `shape` are the
-  /// caller's.
+  /// Begins an event now and returns its number. The caller sets `operation`, `group`, `peer`, `tag`, `dtype` and
+  /// `shape`.
   std::uint64_t begin(Event event);
-  /// It has ended, now.
+  /// Marks the event as ended now.
   void end(std::uint64_t number);
-  /// The events, one JSON object per line, oldest first.
+  /// Returns the events, one JSON object per line, oldest first.
   std::string to_jsonl() const;
 
-  /// Chooses the folder for `leave`; before that there is none. It must be the run's own by now.
+  /// Sets the folder for `leave`, which writes nothing before this call. The folder must belong to this run alone.
   void leave_in(const std::filesystem::path& folder);
-  /// Writes to_jsonl to flight_RANK.jsonl in that folder, unless it was removed or replaced since: another run may be
-  /// writing there. What cannot be written is left out, as there is an error to tell already.
+  /// Writes to_jsonl to flight_RANK.jsonl in that folder, unless that folder was removed or replaced in the meantime:
+  /// another run may be writing there. Write errors are ignored, because there is already an error to report.
   void leave(int rank) const noexcept;
 
  private:
-  mutable std::mutex mutex_;   // guards what follows
+  mutable std::mutex mutex_;   // guards the members below
   std::vector<Event> events_;  // event n at n % kEvents
   std::uint64_t next_ = 0;
   std::filesystem::path folder_;
   std::optional<FileIdentity> identity_;  // of folder_
 };
 
-/// An event that lasts until the end of the scope, unless an exception ends that: then it stays under way.
+/// Records an event that lasts until the end of the scope. If an exception ends the scope, the event stays marked as
+/// under way.
 class Recorded {
  public:
   Recorded(FlightRecorder& recorder, FlightRecorder::Event event);

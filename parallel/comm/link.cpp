@@ -31,7 +31,8 @@ constexpr double kMaxLatency = 3600;  // seconds
 constexpr double kMinRate = 1;        // bytes per second
 constexpr double kMaxRate = 1e18;
 
-/// "20us" with the units of times is 20e-6; nothing for what is not a finite number from 0 with a known unit.
+/// Returns 20e-6 for "20us" with the units of time; nullopt unless the text is a finite, non-negative number with a
+/// known unit.
 std::optional<double> quantity(std::string_view text, const Units& units) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -47,7 +48,7 @@ std::optional<double> quantity(std::string_view text, const Units& units) {
   return std::nullopt;
 }
 
-/// Rounds in which a message reaches all of `ranks` when everybody who has it passes it on.
+/// Returns the number of rounds in which a message reaches all of `ranks` if every rank that has it passes it on.
 double rounds(int ranks) { return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks) - 1U)); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How long messages take on a modelled network, for the virtual clock and for simulate.
+/// How long messages take on a modelled network, for the virtual clock and for `simulate`.
 
 #include <cstddef>
 #include <string>
@@ -8,34 +8,37 @@
 
 namespace stagecoach {
 
-/// What connects two ranks. A message of n bytes takes latency + n / bytes_per_second from its start, which is when it
-/// is sent, its receive is posted and those before it, the same way, are through (link_direction.h says it exactly).
+/// A connection between two ranks. A message of n bytes takes latency + n / bytes_per_second from its start. It starts
+/// when it has been sent, its receive has been posted and the link is free in that direction (details:
+/// link_direction.h).
 struct Link {
   double latency = 0;           ///< seconds
-  double bytes_per_second = 0;  ///< one way; 0: without limit
+  double bytes_per_second = 0;  ///< one way; 0 means no limit
   bool operator==(const Link&) const = default;
 
-  /// Seconds in which a message keeps the link, so that the next must wait.
+  /// Returns the seconds for which a message occupies the link.
   double transfer_seconds(double bytes) const { return bytes_per_second > 0 ? bytes / bytes_per_second : 0; }
-  /// Seconds that a message takes on a free link.
+  /// Returns the seconds that a message takes on a free link.
   double seconds(double bytes) const { return latency + transfer_seconds(bytes); }
 };
 
-/// The named links, fastest first.
+/// Returns the names of the predefined links, fastest first:
 /// | name        | latency | rate, one way | what                                                     |
 /// |-------------|---------|---------------|----------------------------------------------------------|
 /// | none        | 0       | no limit      | messages take no time                                    |
 /// | nvlink4     | 2 us    | 450 GB/s      | GPUs of one machine (NVLink 4: 18 links of 25 GB/s)      |
 /// | pcie4       | 5 us    | 32 GB/s       | GPUs of one machine without it (PCIe 4.0, 16 lanes)      |
 /// | ethernet100 | 20 us   | 12.5 GB/s     | machines (100 Gbit/s)                                    |
-/// The rates are those of the standards; the latencies are round figures of the right size.
+/// The rates are those of the standards; the latencies are round figures of the right magnitude.
 const std::vector<std::string>& link_names();
 
-/// Reads a name, or "LATENCY,BANDWIDTH" in seconds and bytes per second: "2e-5,12.5e9"; with units also "20us,12.5GB/s"
-/// (s, ms, us, ns; B/s, KB/s, MB/s, GB/s, Mbit/s, Gbit/s). Throws UsageError that lists what can be given.
+/// Parses a name, or "LATENCY,BANDWIDTH" in seconds and bytes per second: "2e-5,12.5e9"; with units also
+/// "20us,12.5GB/s" (s, ms, us, ns; B/s, KB/s, MB/s, GB/s, Mbit/s, Gbit/s). Throws a UsageError that lists the valid
+/// forms.
 Link link_from_text(const std::string& text);
 
-/// Seconds of a collective of `ranks`, from the moment when the last has come, each with `bytes` of its own.
+/// These return the seconds of a collective of `ranks` ranks, each with `bytes` bytes, from the time when the last rank
+/// calls it.
 /// Source: Thakur et al., "Optimization of collective communication operations in MPICH", 2005, section 4.
 double ring_all_reduce_seconds(const Link& link, int ranks, double bytes);      ///< 2 (p - 1) messages of bytes / p
 double ring_all_gather_seconds(const Link& link, int ranks, double bytes);      ///< p - 1 messages of bytes

@@ -35,7 +35,7 @@ double LinkDirection::match(const Send& send, const Post& post) {
   }
   const double through = std::max({send.time, post.time, free}) + link_.transfer_seconds(send.bytes);
   transfers_.push_back({send.number, post.number, through});
-  // Every message to come is after these, in both orders.
+  // All later messages come after these, in both orders.
   std::erase_if(transfers_, [this](const Transfer& done) {
     const bool before_all = done.send < matched_sends_.missing() && done.post < matched_posts_.missing();
     long_free_ = before_all ? std::max(long_free_, done.through) : long_free_;

@@ -3,17 +3,17 @@
 /// One direction between two ranks, for the virtual clock: when each message starts, and when it arrives.
 ///
 /// Messages travel as MPI libraries send them. A short one (up to kEagerBytes) is sent eagerly: it starts when it is
-/// sent, and waits at the receiver until that wants it. A long one needs a rendezvous: it starts when it is sent and
-/// its receive is posted, so a receive that is posted late costs the whole transfer.
+/// sent, and waits at the receiver until it is received. A long one needs a rendezvous: it starts when it has been sent
+/// and its receive has been posted, so a receive that is posted late costs the whole transfer.
 ///
 ///   short:  start = max(sent, link free of short messages)
 ///   long:   start = max(sent, posted, link free of long messages)
-///   arrival = start + bytes / bandwidth + latency; the link is taken for bytes / bandwidth
+///   arrival = start + bytes / bandwidth + latency; the link is occupied for bytes / bandwidth
 ///
 /// Short messages slip in between the packets of a long one, so the two kinds do not wait for each other. A long
-/// message waits for those that were sent before it and whose receives were posted before its own: the time is then
-/// known when both sides are there, whichever comes second, and does not depend on who is faster in real time. Where
-/// receives are posted in the order of the sends, that is all messages before it.
+/// message waits for those that were sent before it and whose receives were posted before its own. Its time is then
+/// known as soon as both sides have begun, and does not depend on which side is faster in real time. Where receives are
+/// posted in the order of the sends, it waits for all earlier long messages.
 
 #include <cstdint>
 #include <set>
@@ -23,45 +23,46 @@
 
 namespace stagecoach {
 
-/// Source: btl_vader_eager_limit of Open MPI 4.1, for processes of one machine. Over TCP its limit is 64 KiB.
+/// Source: btl_vader_eager_limit of Open MPI 4.1, for processes on one machine. Open MPI's limit over TCP is 64 KiB.
 inline constexpr double kEagerBytes = 4096;
 
-/// Where ranks share no memory, each end has one: the sender's numbers sends, the receiver's does the rest.
+/// One direction of a link. Where ranks share no memory, each end has one: the sender's numbers the sends, and the
+/// receiver's does the rest.
 class LinkDirection {
  public:
   explicit LinkDirection(const Link& link) : link_(link) {}
 
   struct Send {
-    std::int64_t number = 0;  ///< counts the messages, in the order in which they were sent
+    std::int64_t number = 0;  ///< counts messages in the order in which they are sent
     double bytes = 0;
-    double time = 0;  ///< when it was sent; of a short message: when it arrives
+    double time = 0;  ///< when it was sent; for a short message: when it arrives
   };
   struct Post {
-    std::int64_t number = 0;  ///< counts the receives, in the order in which they were posted
+    std::int64_t number = 0;  ///< counts receives in the order in which they are posted
     double time = 0;
   };
-  /// A message is sent at time `now`.
+  /// Sends a message at time `now`.
   Send send(double bytes, double now);
-  /// A receive is posted at time `now`.
+  /// Posts a receive at time `now`.
   Post post(double now) { return {posts_++, now}; }
-  /// They belong together: returns when the message arrives.
+  /// Matches a send with its receive, and returns when the message arrives.
   double match(const Send& send, const Post& post);
-  /// No message will come for it.
+  /// Withdraws a receive for which no message will come.
   void cancel(const Post& post) { matched_posts_.add(post.number); }
 
  private:
-  /// Numbers from 0, of which most are added in order.
+  /// A set of numbers from 0, most of which are added in order.
   class Numbers {
    public:
     void add(std::int64_t number);
-    /// The least that was not added yet.
+    /// Returns the smallest number that has not been added.
     std::int64_t missing() const { return missing_; }
 
    private:
     std::int64_t missing_ = 0;
     std::set<std::int64_t> beyond_;
   };
-  /// A long message that has a place on the link.
+  /// A long message that has been scheduled on the link.
   struct Transfer {
     std::int64_t send;
     std::int64_t post;
@@ -73,9 +74,9 @@ class LinkDirection {
   std::int64_t posts_ = 0;
   Numbers matched_sends_;
   Numbers matched_posts_;
-  double short_free_ = 0;            // when the last short message is through
-  double long_free_ = 0;             // and the last of the long ones that all others come after
-  std::vector<Transfer> transfers_;  // the other long ones
+  double short_free_ = 0;            // when the last short message has left the link
+  double long_free_ = 0;             // the same for the long messages that precede all others
+  std::vector<Transfer> transfers_;  // the other long messages
 };
 
 }  // namespace stagecoach

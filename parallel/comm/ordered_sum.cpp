@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-/// A copy in the other of the types float16 and float32.
+/// Returns a copy converted between float16 and float32.
 Tensor converted(const Tensor& tensor, DType dtype) {
   Tensor copy = Tensor::empty(tensor.shape(), dtype, tensor.device());
   kernels(tensor.device()).convert(tensor, copy);
@@ -51,8 +51,7 @@ void sum_in_order(std::vector<Tensor>& parts, std::size_t mine) {
     kernels(parts[mine].device()).convert(floats[mine], parts[mine]);
     return;
   }
-  // Which of two numbers is added to the other makes no difference. So the sum so far goes over into `mine` at its
-  // turn.
+  // Addition of two numbers is commutative, so when part `mine` is reached, the sum so far is added to it.
   Tensor* sum = parts.data();
   for (std::size_t i = 1; i < parts.size(); ++i) {
     Tensor* next = &parts[i];

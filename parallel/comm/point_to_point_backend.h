@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What moves tensors between the ranks of a group while they do other work: NCCL, and in tests a stand-in that needs
-/// no GPU.
+/// The interface that moves tensors between the ranks of a group while they do other work: implemented by NCCL, and in
+/// tests by a fake that needs no GPU.
 
 #include <functional>
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace stagecoach {
 
-/// A backend has failed; the communicator adds the context.
+/// A backend has failed; the communicator adds context.
 class BackendError : public Error {
  public:
   using Error::Error;
 };
 
-/// One rank's end. It has a channel for each direction between two ranks, for messages, and one for what all ranks do
-/// together. A channel carries one transfer after another: one that has begun keeps those behind it waiting until the
-/// other rank has begun it too. So both ends of a channel begin their transfers in the same order.
+/// One rank's end. It has a channel for messages in each direction between two ranks, and one channel for collectives.
+/// A channel carries one transfer after another: a transfer that has begun blocks later ones until the other rank has
+/// begun it too. So both ends of a channel must begin their transfers in the same order.
 class PointToPointBackend {
  public:
   virtual ~PointToPointBackend() = default;
@@ -30,47 +30,49 @@ class PointToPointBackend {
   PointToPointBackend(const PointToPointBackend&) = delete;
   PointToPointBackend& operator=(const PointToPointBackend&) = delete;
 
-  /// A tensor with at least one byte that goes to another rank or comes from it.
+  /// A tensor of at least one byte to send to another rank or to receive from it.
   struct Move {
     enum class Direction { out, in };
     Direction direction;
     Tensor tensor;
     int peer;
-    int tag = 0;  ///< is not sent; a test's backend checks that both ends have the same
+    int tag = 0;  ///< not sent; a test's backend checks that both ends agree
   };
-  /// What began at once.
+  /// Tensors whose transfer began in one call.
   class Transfer {
    public:
     virtual ~Transfer() = default;
-    /// Whether all of it is done. Does not wait. Throws BackendError.
+    /// Returns, without waiting, whether the whole transfer is done. Throws BackendError.
     virtual bool is_done() = 0;
   };
 
-  /// How a rank sends another one what it needs to connect: once per direction, before the first message.
+  /// How ranks exchange the text they need to connect: once per direction, before the first message.
   struct Introductions {
     std::function<void(int to, const std::string& text)> tell;
-    std::function<std::optional<std::string>(int from)> heard;  ///< nothing as long as that has told nothing
+    std::function<std::optional<std::string>(int from)> heard;  ///< nullopt until that rank's text has arrived
   };
-  /// Before the first message.
+  /// Must be called before the first message.
   virtual void introduce_by(Introductions introductions) = 0;
 
-  // These begin when their channel is free and the device has done what it was given so far. They do not wait.
+  // The following transfers begin when their channel is free and the device has finished the work queued so far. The
+  // calls do not wait.
   virtual std::shared_ptr<Transfer> start(Move message) = 0;
-  /// All ranks call these two, in the same order.
+  /// Collective, as is all_reduce: all ranks call the two in the same order.
   virtual std::shared_ptr<Transfer> exchange(std::vector<Move> moves) = 0;
-  /// Replaces `tensor` by the sum over all ranks, in the backend's own order.
+  /// Replaces `tensor` with the sum over all ranks, added in the backend's own order.
   virtual std::shared_ptr<Transfer> all_reduce(Tensor tensor) = 0;
 
-  /// Moves on what has begun, as far as it can without waiting. Is called again and again during a wait.
+  /// Advances pending transfers as far as possible without waiting. Called repeatedly during a wait.
   virtual void advance() = 0;
-  /// Is called again and again during a wait, and throws to end it.
+  /// Called repeatedly during a wait; throws to end it.
   using Poll = std::function<void()>;
-  /// The backend of those that give the same `colour`, which is not negative, ordered by `key`. All ranks call it.
+  /// Returns the backend of the ranks that pass the same `colour`, which must not be negative, ordered by `key`. All
+  /// ranks call it.
   virtual std::unique_ptr<PointToPointBackend> split(int colour, int key, const Poll& poll) = 0;
 
-  /// Ends what is under way: nothing arrives any more.
+  /// Ends all pending transfers: nothing arrives any more.
   virtual void abort() noexcept = 0;
-  /// All is done: disconnects from the others; waits a second for them at most.
+  /// Disconnects from the other ranks after all transfers are done; waits at most a second for them.
   virtual void close() noexcept = 0;
 };
 

@@ -11,28 +11,29 @@
 
 namespace stagecoach {
 
-/// A thread that polls keeps its core for a while, since to be woken takes longer than most waits. That is for worlds
-/// with one core per rank.
+/// A thread that polls keeps its core for a while, because waking a thread takes longer than most waits. Polling is for
+/// worlds with one core per rank.
 enum class WaitMode { sleeping, polling };
 inline constexpr std::chrono::milliseconds kLongestPoll(20);
 
-/// How a thread waits, and what ends its waits besides what it waits for.
+/// How a thread waits, and what can end its waits early.
 struct WaitPolicy {
   WaitMode mode = WaitMode::sleeping;
   std::stop_token stop = {};
-  std::atomic<bool> may_spin = true;  ///< false: another thread of the rank computes on it
+  std::atomic<bool> may_spin = true;  ///< false while another thread of the rank needs the core
 
   bool polls() const { return mode == WaitMode::polling && may_spin; }
 };
 
-/// When a wait of `timeout` that begins now ends. The clock counts nanoseconds, and ends after 292 years: a longer
-/// timeout than thirty years, infinity and NaN are thirty years.
+/// Returns when a wait of `timeout` that begins now ends. The clock counts nanoseconds and overflows after 292 years,
+/// so timeouts above thirty years, infinity and NaN count as thirty years.
 std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<double> timeout);
 
-// Errors of waits; `doing` names the rank and its call.
-/// `who` has failed, and how: "rank 2 has failed (…)".
+// Errors for waits that fail; `doing` names the rank and its call.
+/// Returns the error for a wait that ended because another rank failed. `who` says which and how: "rank 2 has failed
+/// (…)".
 CommError stopped(const std::string& doing, const std::string& who);
-/// The rank itself has aborted the wait.
+/// Returns the error for a wait that the rank itself aborted.
 CommError aborted(const std::string& doing);
 CommError no_answer(const std::string& doing, std::chrono::duration<double> timeout);
 

@@ -37,7 +37,7 @@ void launch_threads(const World& world, const std::function<void(Rank&)>& body) 
     try {
       shared->fail(fmt::format("rank {} has failed ({})", r, why));
     } catch (const std::bad_alloc&) {
-      shared->fail("out of memory");  // short enough to take none
+      shared->fail("out of memory");  // short enough to need no allocation
     }
   });
 }

@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-/// Where a launcher leaves the rank and the size.
+/// The variables in which a launcher passes the rank and the size.
 struct Names {
   const char* rank;
   const char* size;
@@ -19,11 +19,11 @@ struct Names {
   const char* by;
 };
 
-// The first that is there counts: mpirun may run within a SLURM job. In a job, but outside of any srun, there is no
-// number of tasks of a step.
+// The first launcher whose variables are set is used: mpirun may run within a SLURM job. Within a job but outside srun,
+// the number of tasks of a step is not set.
 constexpr Names kLaunchers[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "mpirun"},  // Open MPI
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpirun"},                                     // MPICH and its kin
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpirun"},  // MPICH and its derivatives
     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "srun"},
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun"},
 };
@@ -43,7 +43,7 @@ int number_from(const char* name, const char* text) {
 
 const char* from_this_process(const char* name) { return std::getenv(name); }
 
-/// torchrun serves a store of its own at MASTER_PORT in most cases, and says so; ours takes the next port then.
+/// Returns whether torchrun serves its own store at MASTER_PORT, as it usually does; ours then uses the next port.
 bool is_port_torchruns(Environment get) {
   const char* says = get("TORCHELASTIC_USE_AGENT_STORE");
   return says != nullptr && std::strcmp(says, "True") == 0;
@@ -52,7 +52,7 @@ bool is_port_torchruns(Environment get) {
 }  // namespace
 
 std::optional<LaunchEnvironment> launched_in(Environment get) {
-  // torchrun may have been started by another launcher, whose variables its processes have too.
+  // torchrun may itself have been started by another launcher, whose variables its processes inherit.
   const bool by_torchrun = get("TORCHELASTIC_RUN_ID") != nullptr;
   for (const Names& names : kLaunchers) {
     if (by_torchrun && std::strcmp(names.by, "torchrun") != 0) {

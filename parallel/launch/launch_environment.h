@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a launcher such as mpirun says about this process.
+/// What the environment variables of a launcher such as mpirun say about this process.
 
 #include <optional>
 #include <string>
@@ -9,30 +9,31 @@
 
 namespace stagecoach {
 
-/// One process of several that were started together.
+/// This process, as one of several that were started together.
 struct LaunchEnvironment {
-  int rank = 0;  ///< of this one
+  int rank = 0;  ///< of this process
   int size = 1;
   std::string by;        ///< "mpirun", "srun", or "torchrun"
-  int local_rank = 0;    ///< among those of this machine; the rank where the launcher does not say
-  bool has_pmix = true;  ///< whether Open MPI's processes can find each other; not by every srun
+  int local_rank = 0;    ///< number on this machine; `rank` if the launcher does not set it
+  bool has_pmix = true;  ///< whether Open MPI's processes can find each other; not with every srun
 };
 
-using Environment = const char* (*)(const char* name);  ///< returns a variable, or null
+using Environment = const char* (*)(const char* name);  ///< returns the value of a variable, or null
 
-/// Read from the environment, once. Nothing when this process was started by itself. Throws UsageError when what it
-/// says is not a rank of a world.
+/// Returns what the environment says; reads it only once. Returns nullopt if no launcher started this process. Throws
+/// UsageError if the variables do not describe a rank of a world.
 const std::optional<LaunchEnvironment>& launch_environment();
 
-/// The same from an environment.
+/// Returns the same, read with `get`.
 std::optional<LaunchEnvironment> launched_in(Environment get);
 
-/// Where the processes find each other: by MASTER_ADDR and MASTER_PORT. Nothing when neither is set and the launcher is
-/// one that MPI knows. Throws UsageError when one of them is missing or wrong.
+/// Returns the address at which the processes find each other, from MASTER_ADDR and MASTER_PORT. Returns nullopt if
+/// neither is set and the launcher is one that MPI supports. Otherwise throws UsageError if one of them is missing or
+/// invalid.
 std::optional<TcpAddress> master(const LaunchEnvironment& process);
 std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environment get);
 
-/// Whether this process prints and writes for all: rank 0, or the only one.
+/// Returns whether this process prints and writes files for all processes: rank 0, or the only process.
 bool is_rank_zero();
 
 }  // namespace stagecoach

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The ranks of a world as a grid: which of them share data, which form a pipeline, which share tensors.
+/// The ranks of a world as a grid with three directions: data parallelism, pipeline parallelism and tensor parallelism.
 
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-/// How many ranks go in each direction; their product is the world.
+/// The number of ranks in each direction; the product is the size of the world.
 struct MeshSizes {
   int data = 1;
   int pipeline = 1;
@@ -17,18 +17,18 @@ struct MeshSizes {
   int ranks() const { return data * pipeline * tensor; }
 };
 
-/// Reads "dp=2,pp=4", the text of --mesh: ranks that share data, and ranks of a pipeline; what is not named is 1.
-/// Throws UsageError.
+/// Parses the value of --mesh, such as "dp=2,pp=4": the numbers of data-parallel and of pipeline ranks. A direction
+/// that is not named has size 1. Throws UsageError.
 MeshSizes mesh_from_text(const std::string& text);
 
-/// Rank r is at tensor coordinate r mod tensor, then pipeline, then data: neighbours in a tensor group are neighbours
-/// in the world, which are close on most machines.
+/// A grid in which the tensor coordinate varies fastest with the rank, then the pipeline coordinate, then the data
+/// coordinate. Neighbours in a tensor group are therefore neighbours in the world, which are close on most machines.
 class Mesh {
  public:
-  /// All ranks of `world` call it. Throws UsageError unless the sizes are positive and multiply to the world's.
+  /// Collective over `world`. Throws UsageError unless the sizes are positive and their product is the size of `world`.
   Mesh(Communicator& world, const MeshSizes& sizes);
 
-  /// The ranks that differ from this one in that direction only, in the order of their coordinates.
+  /// These return the group of the ranks that differ from this one only in that direction, ordered by coordinate.
   Communicator& data() { return *data_; }
   Communicator& pipeline() { return *pipeline_; }
   Communicator& tensor() { return *tensor_; }

@@ -44,8 +44,8 @@ MpiWorld& open(const World& world) {
 
 double seconds_now() { return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// How far rank 0's clock is ahead of that of rank `other`, as that finds out: it asks for the time, and takes the
-/// answer that came fastest to be of the middle between question and answer.
+/// Returns on rank `other` how far rank 0's clock is ahead of its own. The rank asks for the time repeatedly, and
+/// assumes that the fastest answer was given halfway between request and reply.
 double clock_ahead(MPI_Comm comm, int rank, int other) {
   constexpr int kQuestions = 20;
   double ahead = 0;
@@ -70,7 +70,7 @@ double clock_ahead(MPI_Comm comm, int rank, int other) {
   return ahead;
 }
 
-/// One moment, on every rank by its own clock: clocks that begin there show the same time.
+/// Returns the same moment on every rank, by the rank's own clock: clocks that start there show the same time.
 std::chrono::steady_clock::time_point common_start(MPI_Comm comm, int rank, int size) {
   double ahead = 0;
   for (int other = 1; other < size; ++other) {

@@ -34,7 +34,8 @@ std::string wait_for(ControlChannel& control, const std::string& key, ControlWai
   return *text;
 }
 
-/// Rank 0 hears which GPU each rank has; when all are different it tells the id by which NCCL knows them as one world.
+/// Returns the NCCL id of the world. Rank 0 receives the GPU name of each rank and, if all differ, sends the id to the
+/// others.
 std::string agree_on_id(ControlChannel& control, int rank, int size, const std::string& gpu) {
   ControlWait control_wait(control, {}, [=] { return fmt::format("rank {}: the start of all ranks", rank); });
   if (rank > 0) {
@@ -70,7 +71,7 @@ void run_rank(const World& world, int rank, Device device, ControlChannel& contr
   auto backend = connect(control, device, rank, world.ranks);
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
-  // All ranks come from there at about the same time, and begin to count it.
+  // All ranks return from connect at about the same time, and start their clocks here.
   auto clock = make_clock(world.clock, device, world.link, start_wall_time());
   NcclCommunicator comm(control, std::move(backend),
                         {"world", rank, members, device, std::move(clock), recorder, world.reduce});

@@ -11,12 +11,12 @@ namespace stagecoach::nccl {
 
 bool is_built_in();
 
-/// Runs `body` as all ranks, each a thread; or, in a process that a launcher started, as the one that it is. If it
-/// throws, the others are told, and the rank's flight record is left. Throws UsageError before anything starts when
-/// there are fewer GPUs than ranks, and for all else that require_nccl refuses.
+/// Runs `body` once per rank, each on its own thread; in a process that a launcher started, only as that process's
+/// rank. If `body` throws, the other ranks are told and the rank's flight record is written. Throws UsageError before
+/// anything starts if there are fewer GPUs than ranks, or if require_nccl throws.
 void run_ranks(const World& world, const std::function<void(Rank&)>& body);
 
-/// Makes `values` those of rank 0 where ranks are processes.
+/// If ranks are processes, replaces `values` with those of rank 0.
 void broadcast_from_rank_zero(const World& world, Tensor& values);
 
 }  // namespace stagecoach::nccl

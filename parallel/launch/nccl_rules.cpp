@@ -29,7 +29,7 @@ void require_nccl(const World& world, const std::optional<LaunchEnvironment>& pr
     throw UsageError(fmt::format("{} started {} process(es), the run has {} ranks; start {}, or leave out --ranks",
                                  process->by, process->size, world.ranks, world.ranks));
   }
-  // Where the launcher shows each process one GPU, that is its own.
+  // If the launcher makes only one GPU visible to each process, the process uses that one.
   if (process && gpus > 1 && process->local_rank >= gpus) {
     throw UsageError(fmt::format("transport nccl: process {} of this machine (from 0) finds {} GPUs; {}",
                                  process->local_rank, gpus, kShare));

@@ -22,7 +22,7 @@ std::exception_ptr in_words(int rank) {
   } catch (const DataError&) {
     return std::current_exception();
   } catch (const CommError&) {
-    return std::current_exception();  // names its rank already
+    return std::current_exception();  // already names its rank
   } catch (const Error& error) {
     return std::make_exception_ptr(Error(fmt::format("rank {}{}: {}", rank, where, error.what())));
   } catch (const std::bad_alloc&) {

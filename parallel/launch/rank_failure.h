@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How the error of one rank is told: to its user, and to the other ranks.
+/// How the error of one rank is reported to the user and to the other ranks.
 
 #include <exception>
 #include <functional>
@@ -11,17 +11,17 @@
 
 namespace stagecoach {
 
-/// The exception that is being handled, with the rank, its stage and micro-batch in its text unless it is the user's
-/// business or names them already.
+/// Returns the exception that is being handled, with the rank, its stage and its micro-batch added to its text, unless
+/// it is a user error or already names them.
 std::exception_ptr with_rank(int rank) noexcept;
 
-/// What it says; for one that is no error, "it stops".
+/// Returns the text of `failure`, or "it stops" if is_error is false.
 std::string words_of(const std::exception_ptr& failure);
-/// False for what ends a program as it should, such as an interruption.
+/// Returns false for exceptions that end a program normally, such as an interruption.
 bool is_error(const std::exception_ptr& failure);
 
-/// What a process does as rank `rank`: calls `run`. When that throws an error, leaves the rank's flight record and
-/// calls `tell`, to tell the others. Throws it on, as with_rank says it.
+/// Calls `run` in a process that is rank `rank`. If `run` throws an error, writes the rank's flight record, calls
+/// `tell` to tell the other ranks, and throws the error as returned by with_rank.
 void run_as_process(int rank, const std::function<void(const std::shared_ptr<FlightRecorder>& recorder)>& run,
                     const std::function<void(const std::string& why)>& tell);
 

@@ -16,7 +16,7 @@
 namespace stagecoach {
 namespace {
 
-/// The error of the rank that failed first; those of the others follow from it.
+/// The error of the rank that failed first; the errors of other ranks are consequences.
 class FirstFailure {
  public:
   void note(std::exception_ptr failure) {
@@ -36,10 +36,10 @@ class FirstFailure {
   std::exception_ptr first_;
 };
 
-/// Ranks begin when all of them have a thread, or none does: one that began would wait for those that never come.
+/// Lets all ranks begin once each has a thread, or none: a rank that began alone would wait for ranks that never start.
 class StartingLine {
  public:
-  /// Waits until it is known. Returns whether the rank is to begin.
+  /// Waits for the decision. Returns whether the rank may begin.
   bool wait() const {
     state_.wait(State::waiting);
     return state_ == State::all_there;
@@ -82,8 +82,8 @@ void run_on_threads(const World& world,
       run(r, recorder);
     } catch (...) {
       const std::exception_ptr mine = with_rank(r);
-      failure.note(mine);                 // before the others hear of it
-      std::string why = "out of memory";  // short enough to take none
+      failure.note(mine);                 // before the other ranks are told
+      std::string why = "out of memory";  // short enough to need no allocation
       try {
         why = words_of(mine);
       } catch (const std::bad_alloc&) {

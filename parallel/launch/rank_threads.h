@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Ranks as threads of this process.
+/// Runs ranks as threads of this process.
 
 #include <functional>
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace stagecoach {
 
-/// Whether each rank can have the cores that it uses to itself.
+/// Returns whether there are enough cores for each rank to have its own.
 bool enough_cores(const World& world);
 
-/// Calls `run` on a thread for each rank of `world`, pinned to a core where there are enough. Where one of the threads
-/// cannot be started, throws Error and runs none. When a rank throws, `tell` is called on its thread, to tell the
-/// others (it must not throw), and its flight record is left. Returns when all have ended; throws what the first threw,
-/// with the rank in its context (rank_failure.h).
+/// Calls `run` on one thread per rank of `world`, pinned to a core if there are enough cores. If a thread cannot be
+/// started, throws Error and runs no rank. If a rank throws, its thread calls `tell`, which must not throw, to tell the
+/// other ranks, and writes the rank's flight record. Returns when all ranks have ended, or throws the first error, with
+/// its rank in the context (rank_failure.h).
 void run_on_threads(const World& world,
                     const std::function<void(int rank, const std::shared_ptr<FlightRecorder>& recorder)>& run,
                     const std::function<void(int rank, const std::string& why)>& tell);

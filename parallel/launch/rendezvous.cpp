@@ -18,15 +18,15 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr const char* kLeft = "left";  // the queue that tells rank 0 of each process that ends
-// The rendezvous has one, a mail two, and one of the mail before may still be fading.
+constexpr const char* kLeft = "left";  // the queue that gets an entry when a process ends
+// The rendezvous has one connection, a control channel two, and one of an earlier control channel may still be closing.
 constexpr int kConnectionsPerRank = 4;
 
 std::unique_ptr<TcpStoreServer> serve(const TcpStoreAddress& address, int ranks) {
   return std::make_unique<TcpStoreServer>(address, TcpStoreLimits{.clients = kConnectionsPerRank * ranks});
 }
 
-/// Where rank 0's store is, as MPI tells all processes. MPI does nothing else.
+/// Returns the address of rank 0's store, which MPI broadcasts to all processes. MPI is used for nothing else.
 TcpStoreAddress address_by_mpi(const World& world, const TcpStoreAddress& of_rank_zero) {
   struct Place {
     std::array<char, 64> host{};
@@ -84,7 +84,7 @@ Rendezvous::~Rendezvous() {
     for (int others = 1; others < size_; ++others) {
       store_->pop(kLeft, deadline);
     }
-  } catch (const CommError&) {  // they do not come any more
+  } catch (const CommError&) {  // the others will not connect any more
   }
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 /// @file
-/// How processes that a launcher started find each other: rank 0 serves a store, and the others learn where. Where the
-/// launcher gives MASTER_ADDR and MASTER_PORT, as torchrun does, the store is there, and asks for the token that all
-/// ranks find by themselves; otherwise MPI tells them where it is, and a token that rank 0 has made up.
+/// How processes that a launcher started find each other: rank 0 serves a store, and the others learn its address. If
+/// the launcher sets MASTER_ADDR and MASTER_PORT, as torchrun does, the store is there, and requires the token that
+/// each rank finds by itself (tcp_store_token.h); otherwise MPI broadcasts the address and a token that rank 0 has
+/// generated.
 
 #include <memory>
 
@@ -13,25 +14,25 @@
 
 namespace stagecoach {
 
-/// This process's part of it, from the first use to the end of the program.
+/// This process's end of the rendezvous, from the first use to the end of the program.
 class Rendezvous {
  public:
-  /// Finds the others at the first call; all processes make it. Throws UsageError where it is not known where they are,
-  /// CommError when rank 0 does not answer, and UsageError when it does not know the token, or two processes say that
-  /// they are the same rank.
+  /// Finds the other processes on the first call, which all processes make. Throws UsageError if the address is not
+  /// known, if rank 0 refuses the token, or if two processes claim the same rank; throws CommError if rank 0 does not
+  /// answer.
   static Rendezvous& instance(const World& world);
 
-  /// At `address`; rank 0 serves there unless it gives a `server` that does already.
+  /// Connects to the store at `address`. Rank 0 also starts the server there, unless it passes a running `server`.
   Rendezvous(const LaunchEnvironment& process, const TcpStoreAddress& address, std::chrono::duration<double> timeout,
              std::unique_ptr<TcpStoreServer> server = nullptr);
-  /// Rank 0 waits until all others have come and gone, or the timeout has passed.
+  /// On rank 0, waits until all other processes have connected and left, or the timeout has passed.
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
   const TcpStoreAddress& address() const { return address_; }
   TcpStore& store() { return *store_; }
-  /// Makes `values` those of rank 0. All processes call it.
+  /// Replaces `values` with those of rank 0. All processes call it.
   void broadcast_from_rank_zero(Tensor& values);
 
  private:

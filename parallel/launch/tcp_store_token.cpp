@@ -34,7 +34,7 @@ std::string checked(std::string token, const std::string& source) {
                                std::strerror(error), kGiveOne));
 }
 
-/// Writes a new token to a file that only this user can read. 0, or the number of the error.
+/// Writes a new token to a file that only this user can read. Returns 0 or the error number.
 int write_new(std::string& path) {
   const std::string token = random_token();
   const int descriptor = ::mkstemp(path.data());
@@ -66,7 +66,7 @@ std::string read_file(const std::string& path) {
   if (::stat(path.c_str(), &state) != 0) {
     fail_with("read", path, errno);
   }
-  if (!S_ISREG(state.st_mode)) {  // a FIFO would be waited for
+  if (!S_ISREG(state.st_mode)) {  // reading a FIFO would block
     throw UsageError(fmt::format("{}: expected a file with a secret, got something else; {}", path, kGiveOne));
   }
   if ((state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The secret by which the ranks of a run know each other: whoever else reaches the store's port is sent away. It goes
-/// over the network as it is, so it does not stop someone who can read what others send.
+/// The secret that the ranks of a run share: the store refuses any other client. The token is sent unencrypted, so it
+/// does not protect against anyone who can read the network traffic.
 
 #include <string>
 
@@ -9,14 +9,15 @@
 
 namespace stagecoach {
 
-/// STAGECOACH_TOKEN, which a launcher's environment carries to all ranks. Where it is not set, what is in
-/// ~/.stagecoach_token, which only this user can read; the first process that asks writes it. Throws UsageError for a
-/// token of fewer than 16 or more than 256 bytes, and for a file that others can read or that cannot be written.
+/// Returns the value of STAGECOACH_TOKEN, which a launcher's environment passes to all ranks. If it is not set, returns
+/// the contents of ~/.stagecoach_token, which only this user can read; the first process that needs the file writes it.
+/// Throws UsageError for a token of fewer than 16 or more than 256 bytes, and for a file that other users can read or
+/// that cannot be written.
 std::string store_token();
-/// The same from an environment.
+/// Returns the same, with environment variables read by `get`.
 std::string store_token_in(Environment get);
 
-/// 128 random bits in hexadecimal digits.
+/// Returns 128 random bits as hexadecimal digits.
 std::string random_token();
 
 }  // namespace stagecoach

@@ -18,7 +18,7 @@ enum Kind { kMessage, kCompleted, kExchange, kKinds };  // messages of different
 
 int mpi_tag(int tag, Kind kind) { return tag * kKinds + kind; }
 
-/// Null for one that MPI has no sum of.
+/// Returns MPI_DATATYPE_NULL for a type that MPI cannot sum.
 MPI_Datatype mpi_type(DType dtype) {
   switch (dtype) {
     case DType::float32:
@@ -71,7 +71,7 @@ void MpiCommunicator::exchange(const char* operation, const Tensor& like, Exchan
   const MpiHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
-  // The next rank first: then not all send to the same one at once.
+  // Starts with the next rank, so that not all ranks send to the same rank at once.
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
     const MpiAddress address{comm_, r, mpi_tag(0, kExchange)};
@@ -104,7 +104,7 @@ bool MpiCommunicator::sum_natively(Tensor& tensor) {
   const MpiWorld::ErrorContext context = [&] { return doing("all_reduce"); };
   const auto sum = std::make_shared<Tensor>(tensor);
   MPI_Request request = MPI_REQUEST_NULL;
-  // MPI_Allreduce of the kind that returns at once: then the wait has a deadline.
+  // Non-blocking MPI_Iallreduce, so that the wait has a deadline.
   MpiWorld::check(MPI_Iallreduce(MPI_IN_PLACE, tensor.raw_mutable_data(), static_cast<int>(tensor.numel()), type,
                                  MPI_SUM, comm_, &request),
                   context);
@@ -143,7 +143,7 @@ std::shared_ptr<void> MpiCommunicator::keep_moving(const Tensor& tensor) {
   return is_virtual() || bytes_of(tensor) <= kEagerBytes ? nullptr : world_.keep_moving();
 }
 
-/// What was sent completely needs no memory any more.
+/// Releases the memory of completed sends.
 void MpiCommunicator::forget_sent() {
   while (!sent_.empty() && world_.are_done(sent_.front()->requests)) {
     sent_.front()->end();
@@ -166,7 +166,7 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
   const MpiWorld::ErrorContext context = [&] { return doing(operation, "to", to, tag); };
   sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, sent->requests, context);
   sent->moving = keep_moving(tensor);
-  if (is_virtual()) {  // the receiver tells when it took it
+  if (is_virtual()) {  // the receiver answers with the time of receipt
     MpiWorld::check(MPI_Irecv(&sent->completed_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm_,
                               &sent->requests.emplace_back(MPI_REQUEST_NULL)),
                     context);
@@ -205,7 +205,7 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
           }};
 }
 
-/// A receive that was posted; withdrawn at the end, in case that nobody has waited for it.
+/// A posted receive. The destructor withdraws it if nobody has waited for it.
 class MpiCommunicator::Receive {
  public:
   Receive(MpiCommunicator& comm, const char* operation, const Tensor& tensor, int from, int tag,
@@ -229,7 +229,7 @@ class MpiCommunicator::Receive {
 
   const MpiHeader& like() const { return like_; }
   MpiReceives::Posted& posted() { return *posted_; }
-  /// By a virtual clock, when the message arrived.
+  /// Returns when the message arrived, by a virtual clock.
   double arrival() const { return arrival_; }
   Tensor finish() {
     arrival_ = posted_->arrival;
@@ -237,7 +237,7 @@ class MpiCommunicator::Receive {
   }
 
  private:
-  MpiHeader like_;  // what is expected
+  MpiHeader like_;  // expected type and shape
   std::shared_ptr<MpiReceives> receives_;
   std::shared_ptr<MpiReceives::Posted> posted_;
   std::shared_ptr<void> moving_;
@@ -263,7 +263,7 @@ Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::ErrorContext&
 PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
   const auto context = [&] { return doing("receive", "from", from, tag); };
-  synchronize({device(), Stream::kCompute});  // MPI writes to memory that the device may still have in use
+  synchronize({device(), Stream::kCompute});  // MPI writes to memory that the device may still be using
   const auto receive =
       std::make_shared<Receive>(*this, "receive", Tensor::empty(shape, dtype, device()), from, tag, context);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
@@ -290,7 +290,7 @@ double MpiCommunicator::receive_number(int from, int tag) {
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
   Group part = chosen_from(gather_choices(colour, key));
   MPI_Comm comm = MPI_COMM_NULL;
-  // MPI takes colours from 0, so the first member stands for the group's. All have come by now.
+  // MPI requires colours >= 0, so the first member's world rank is the colour. All ranks are in the call by now.
   world_.guard("MPI_Comm_split", [&] { MPI_Comm_split(comm_, part.members[0], part.rank, &comm); });
   return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), receives_, wait_policy_.mode,
                                            wait_policy_.may_spin);

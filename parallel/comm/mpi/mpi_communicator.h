@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The communicator of ranks that are processes and communicate by MPI. Only sources that are built with MPI include
-/// this.
+/// this header.
 
 #include <mpi.h>
 
@@ -21,8 +21,8 @@ namespace stagecoach {
 
 class MpiCommunicator final : public ExchangeCommunicator {
  public:
-  /// `comm` is this group's alone; it is freed at the end unless the world has failed.
-  /// `receives` are those of the thread that uses it.
+  /// `comm` belongs to this group alone; the destructor frees it unless the world has failed. `receives` belongs to the
+  /// thread that uses this communicator.
   MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives, WaitMode mode,
                   bool may_spin = true);
   ~MpiCommunicator() override;
@@ -41,7 +41,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   struct Sent {
     MpiOutgoing message;
     MpiRequests requests;
-    double completed_at = 0;  // by a virtual clock, the receiver's
+    double completed_at = 0;  // by a virtual clock: time sent by the receiver
     std::shared_ptr<void> moving;
     void end() {
       message.end();
@@ -49,7 +49,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
     }
   };
   class Receive;
-  /// One exchange at a time has these. An empty place is for this rank itself.
+  /// The buffers of one exchange, indexed by rank. This rank's own entry is empty.
   struct Exchange {
     std::vector<MpiOutgoing> out;
     std::vector<MpiIncoming> in;
@@ -58,16 +58,16 @@ class MpiCommunicator final : public ExchangeCommunicator {
 
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
-  /// Throws CommError unless rank `from` is in the same exchange as this one.
+  /// Throws CommError unless rank `from` is in the same exchange as this rank.
   void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
-  /// Starts to send, and keeps the memory until it is sent.
+  /// Starts to send `tensor`, and keeps its memory until it has been sent.
   std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);
   Tensor wait_for(Receive& receive, const MpiWorld::ErrorContext& context);
-  /// Waits until all of `requests` are done; meanwhile answers senders, by a virtual clock.
+  /// Waits until all of `requests` are done; meanwhile, with a virtual clock, answers senders.
   void wait(std::span<MPI_Request> requests, const MpiWorld::ErrorContext& context);
   void forget_sent();
   LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer);
-  /// Where `tensor` is long, lets it go on while this rank computes.
+  /// If `tensor` is long, keeps its transfer progressing while this rank computes.
   std::shared_ptr<void> keep_moving(const Tensor& tensor);
   bool is_virtual() { return clock().kind() == ClockKind::virtual_time; }
 
@@ -77,8 +77,8 @@ class MpiCommunicator final : public ExchangeCommunicator {
   std::stop_source aborted_;
   WaitPolicy wait_policy_;
   std::deque<std::shared_ptr<Sent>> sent_;
-  std::shared_ptr<Sent> spare_sent_;  // for the next one: to make one takes longer than to send a few bytes
-  // By a virtual clock, one per rank.
+  std::shared_ptr<Sent> spare_sent_;  // reused, because allocating one takes longer than sending a few bytes
+  // Used with a virtual clock: one per rank.
   std::map<int, LinkDirection> directions_out_;
   std::map<int, LinkDirection> directions_in_;
   std::shared_ptr<Exchange> exchange_;

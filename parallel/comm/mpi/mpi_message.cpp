@@ -12,14 +12,14 @@ namespace {
 constexpr std::size_t kRoom = kFirstMessage - sizeof(MpiHeader);
 constexpr std::size_t kLargest = std::size_t{1} << 30;  // MPI counts bytes in an int
 
-/// How many of a tensor's bytes travel in the first message. Nothing of a long one, which would only be copied in two
-/// parts, nor of one on a GPU, where the first message is not.
+/// Returns how many of a tensor's bytes the first message contains. For a long tensor this is 0, because splitting it
+/// gains nothing, and for a GPU tensor too, because the first message is in host memory.
 std::size_t bytes_in_first(const Tensor& tensor) {
   const bool is_short = tensor.bytes() <= kRoom + kFirstMessage && tensor.device().type == DeviceType::cpu;
   return is_short ? std::min(tensor.bytes(), kRoom) : 0;
 }
 
-/// Calls `call(start, bytes)` for each message that the rest of a tensor needs.
+/// Calls `call(start, bytes)` for each message that the rest of a tensor needs after the first.
 template <class Call>
 void for_each_rest(const Tensor& tensor, const Call& call) {
   for (std::size_t done = bytes_in_first(tensor); done < tensor.bytes(); done += kLargest) {

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// A tensor as messages of MPI. The first begins with a header, which says what comes, and holds a short tensor whole;
-/// what does not fit follows in a message of its own, which is not copied. Only sources that are built with MPI include
-/// this.
+/// A tensor as MPI messages. The first message begins with a header that describes the tensor, and contains all of a
+/// short tensor. What does not fit follows in a separate message, without a copy. Only sources that are built with MPI
+/// include this header.
 
 #include <mpi.h>
 
@@ -18,22 +18,22 @@
 namespace stagecoach {
 
 struct MpiHeader {
-  std::array<char, 32> operation{};  ///< that this belongs to
-  std::int32_t dtype = 0;            ///< with dims and extents: of the tensor that the operation is about
+  std::array<char, 32> operation{};  ///< the operation that the message belongs to
+  std::int32_t dtype = 0;            ///< dtype, dims and extents describe the operation's tensor
   std::int32_t dims = 0;
   std::array<std::int64_t, Shape::kMaxDims> extents{};
-  LinkDirection::Send send = {};  ///< by a virtual clock
+  LinkDirection::Send send = {};  ///< used with a virtual clock
 
   MpiHeader() = default;
   MpiHeader(const char* operation, const Tensor& about, const LinkDirection::Send& send = {});
-  /// "float32[2, 3]"
+  /// Returns text such as "float32[2, 3]".
   std::string type() const;
   bool is_of_same_type(const MpiHeader& other) const {
     return dtype == other.dtype && dims == other.dims && extents == other.extents;
   }
 };
 
-/// Where a message goes to or comes from.
+/// The destination or source of a message.
 struct MpiAddress {
   MPI_Comm comm;
   int rank;
@@ -41,16 +41,17 @@ struct MpiAddress {
 };
 
 using MpiRequests = std::vector<MPI_Request>;
-/// Bytes of the first message: what MPIs hand over at once, whatever the link.
+/// Size of the first message in bytes: MPI libraries send messages this short eagerly on any link.
 inline constexpr std::size_t kFirstMessage = 4000;
 
-/// One on its way out. It must stay where it is until its requests are done.
+/// An outgoing message. It must not be moved or destroyed until its requests are done.
 class MpiOutgoing {
  public:
-  /// Starts to send `tensor`, and adds to `requests` what is to be waited for. Errors begin with what `doing` returns.
+  /// Starts to send `tensor`, and adds the requests to wait for to `requests`. Errors begin with the text that `doing`
+  /// returns.
   void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiRequests& requests,
              const MpiWorld::ErrorContext& doing);
-  /// It is sent: the tensor is needed no longer.
+  /// Releases the tensor after it has been sent.
   void end() { tensor_ = {}; }
 
  private:
@@ -58,14 +59,14 @@ class MpiOutgoing {
   Tensor tensor_;
 };
 
-/// One that is expected. It must stay where it is until its requests are done.
+/// An incoming message. It must not be moved or destroyed until its requests are done.
 class MpiIncoming {
  public:
-  /// Starts to receive into `tensor`; the first of the requests is that for the header.
+  /// Starts to receive into `tensor`; the first of the requests is the one for the header.
   void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const MpiWorld::ErrorContext& doing);
-  /// What came, when the first request is done.
+  /// Returns the header that arrived. The first request must be done.
   MpiHeader header() const;
-  /// It is all there: completes the tensor, and returns it.
+  /// Completes the tensor and returns it. All requests must be done.
   Tensor end();
 
  private:

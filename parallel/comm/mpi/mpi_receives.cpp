@@ -12,12 +12,12 @@ bool is_done(MPI_Request& request) {
   return done != 0;
 }
 
-/// Whether no message had come for it.
+/// Cancels a request. Returns whether no message had arrived for it.
 bool is_cancelled(MPI_Request& request) noexcept {
   int cancelled = 0;
   MPI_Status status{};
   if (request != MPI_REQUEST_NULL && MPI_Cancel(&request) == MPI_SUCCESS &&
-      MPI_Wait(&request, &status) == MPI_SUCCESS) {  // local, once cancelled
+      MPI_Wait(&request, &status) == MPI_SUCCESS) {  // does not block after MPI_Cancel
     MPI_Test_cancelled(&status, &cancelled);
   }
   return cancelled != 0;
@@ -51,7 +51,7 @@ void MpiReceives::expect(const std::shared_ptr<Posted>& posted, LinkDirection& d
 
 void MpiReceives::advance() {
   // Messages of one direction are matched in the order in which they were sent. MPI returns their headers in that
-  // order; one that comes during a poll, before another that the same poll finds, is found by the next.
+  // order; an earlier message that arrives during a poll, after its own request was checked, is found by the next poll.
   std::vector<std::shared_ptr<Posted>> come;
   for (bool more = true; more;) {
     more = false;
@@ -80,7 +80,7 @@ void MpiReceives::answer(Posted& posted) {
   MPI_Request request = MPI_REQUEST_NULL;
   const auto context = [] { return "an answer to a sender"; };
   MpiWorld::check(MPI_Isend(&completed_at, 1, MPI_DOUBLE, to.rank, to.tag, to.comm, &request), context);
-  world_.wait({&request, 1}, {}, context);  // short: MPI has it at once
+  world_.wait({&request, 1}, {}, context);  // short, so MPI sends it eagerly
 }
 
 Tensor MpiReceives::finish(const std::shared_ptr<Posted>& posted) {
@@ -91,12 +91,13 @@ Tensor MpiReceives::finish(const std::shared_ptr<Posted>& posted) {
 void MpiReceives::cancel(const std::shared_ptr<Posted>& posted) noexcept {
   if (posted->direction != nullptr && !posted->matched && !world_.failed()) {
     try {
-      advance();                  // its sender may wait for an answer
-    } catch (const CommError&) {  // of another message: its wait will find out
+      advance();                  // the sender may be waiting for an answer
+    } catch (const CommError&) {  // about another message, whose own wait will report it
     }
     std::erase(expected_, posted);
   }
-  // The requests after the first get what follows the header, in the order of posting: nothing, if that has not come.
+  // Later requests receive the messages after the header, in posting order, so without a header they have received
+  // nothing.
   if (world_.failed() || !is_cancelled(posted->requests.front())) {
     return world_.leak_until_exit(posted);  // MPI may still write there
   }

@@ -1,11 +1,11 @@
 #pragma once
 /// @file
 /// The receives that a thread has posted with MPI, in all its communicators. Only sources that are built with MPI
-/// include this.
+/// include this header.
 ///
-/// By a virtual clock the receiver works out when a message arrives, as it knows when it was sent (by the header) and
-/// when its receive was posted, and answers the sender with that time. It does so whenever the thread waits for
-/// anything, so that a sender which waits for a posted receive goes on.
+/// With a virtual clock, the receiver computes when a message arrives from the time when it was sent (in the header)
+/// and the time when its receive was posted, and sends that time to the sender. It does so whenever the thread waits
+/// for anything, so that a sender that waits for a posted receive can continue.
 
 #include <mpi.h>
 
@@ -18,15 +18,15 @@
 
 namespace stagecoach {
 
-/// Only its thread uses it.
+/// The posted receives of one thread. Only that thread uses it.
 class MpiReceives {
  public:
   explicit MpiReceives(MpiWorld& world) : world_(world) {}
 
   struct Posted {
     MpiIncoming message;
-    MpiRequests requests;  ///< the first is that for the header
-    // By a virtual clock; the first is null by the wall's.
+    MpiRequests requests;  ///< the first is for the header
+    // Used with a virtual clock; with the wall clock, `direction` is null.
     LinkDirection* direction = nullptr;
     LinkDirection::Post post;
     MpiAddress answer{};  ///< where the sender waits for the time
@@ -36,21 +36,22 @@ class MpiReceives {
 
   /// Posts a receive of a message into `tensor`.
   std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::ErrorContext& doing);
-  /// By a virtual clock: it was posted at `now`. The sender waits at `answer` for the time when it has its message.
+  /// Records, for a virtual clock, that `posted` was posted at `now`. The sender waits at `answer` for the arrival
+  /// time.
   void expect(const std::shared_ptr<Posted>& posted, LinkDirection& direction, double now, const MpiAddress& answer);
-  /// Looks which messages have begun to come, works out when they arrive, and answers their senders.
+  /// Finds the messages that have begun to arrive, computes their arrival times, and answers their senders.
   void advance();
-  /// `posted` is all there: returns its tensor.
+  /// Returns the tensor of `posted`, whose requests must be done.
   Tensor finish(const std::shared_ptr<Posted>& posted);
-  /// Withdraws `posted` unless its message has begun to come. That is lost otherwise; none that follows is.
+  /// Withdraws `posted`. A message that has begun to arrive is lost; later messages are not.
   void cancel(const std::shared_ptr<Posted>& posted) noexcept;
 
  private:
   void answer(Posted& posted);
 
   MpiWorld& world_;
-  std::vector<std::shared_ptr<Posted>> expected_;  // by a virtual clock: those whose messages have not come
-  std::vector<std::shared_ptr<Posted>> spare_;  // for the next ones: to make one takes longer than to send a few bytes
+  std::vector<std::shared_ptr<Posted>> expected_;  // with a virtual clock: messages that have not come
+  std::vector<std::shared_ptr<Posted>> spare_;     // reused: allocating one takes longer than sending a few bytes
 };
 
 }  // namespace stagecoach

@@ -27,14 +27,14 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kPollInterval(1);  // at other ranks' news
-// A link of 1 Gbit/s fills 25 KB meanwhile, which the system keeps for the process.
+constexpr std::chrono::milliseconds kPollInterval(1);  // how often to check for other ranks' failures
+// A link of 1 Gbit/s delivers 25 KB in this time, which the system buffers.
 constexpr std::chrono::microseconds kBetweenMoves(200);
-constexpr int kSpinsPerClockCheck = 16;  // at the clock, which takes as long as a poll
+constexpr int kSpinsPerClockCheck = 16;  // reading the clock takes as long as a poll
 constexpr std::chrono::milliseconds kDeadCheckInterval(20);
 constexpr std::chrono::seconds kFarewell(1);
 
-/// Counts as one until the end of the scope.
+/// Increments a counter until the end of the scope.
 class Counted {
  public:
   explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
@@ -46,7 +46,7 @@ class Counted {
   std::atomic<int>& count_;
 };
 
-/// Two processes with the same see each other by their process numbers.
+/// Returns a name that two processes share if they see each other's process ids.
 std::string machine() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -56,7 +56,7 @@ std::string machine() {
   return fmt::format("{} {}", boot, processes.st_ino);
 }
 
-/// A descriptor for process `id`, or -1 where the system has none.
+/// Returns a descriptor for process `id`, or -1 if the system cannot provide one.
 int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
 
 bool has_ended(int process) {
@@ -64,7 +64,7 @@ bool has_ended(int process) {
   return ::poll(&query, 1, 0) > 0;
 }
 
-/// Lets others have the core, for longer the longer the wait has lasted.
+/// Yields the core, for longer as the wait lasts longer.
 void back_off(std::chrono::duration<double> waited) {
   constexpr std::chrono::microseconds kYields(50);
   if (waited < kYields) {
@@ -83,7 +83,7 @@ MpiWorld& MpiWorld::instance(std::chrono::duration<double> timeout) {
 }
 
 MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
-  std::signal(SIGPIPE, SIG_IGN);  // Open MPI writes to processes that have died, too: an error there, no death here
+  std::signal(SIGPIPE, SIG_IGN);  // Open MPI may write to dead processes; that must not end this one
   int provided = 0;
   guard("MPI_Init_thread", [&] { MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); });
   if (provided < MPI_THREAD_MULTIPLE) {
@@ -107,7 +107,7 @@ MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
 MpiWorld::~MpiWorld() {
   mover_ = {};
   if (failed()) {
-    return;  // MPI would wait for ranks that are gone; the launcher cleans up
+    return;  // MPI_Finalize would wait for ranks that are gone; the launcher cleans up
   }
   try {
     guard("MPI_Finalize", [&] {
@@ -115,13 +115,13 @@ MpiWorld::~MpiWorld() {
       MPI_Wait(&listening_, MPI_STATUS_IGNORE);
       MPI_Finalize();
     });
-  } catch (const std::exception& error) {  // nobody is left to catch it
+  } catch (const std::exception& error) {  // no caller can catch it
     std::fprintf(stderr, "rank %d: %s\n", rank_, error.what());
     std::_Exit(4);
   }
 }
 
-/// Finds the processes of this machine, which can be watched.
+/// Finds the processes on this machine, whose ends can be detected.
 void MpiWorld::find_local_ranks() {
   struct Card {
     std::array<char, 120> machine{};
@@ -216,7 +216,7 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
       next_poll = now + kPollInterval;
       if (has_failed_) {
         if (test()) {
-          return;  // what is there is there, whoever failed since
+          return;  // a completed wait succeeds even if a rank has failed since
         }
         throw stopped(doing(), failure());
       }
@@ -249,11 +249,11 @@ std::shared_ptr<void> MpiWorld::keep_moving() {
 
 void MpiWorld::move_messages(const std::stop_token& stop) {
   std::unique_lock lock(moving_mutex_);
-  // A wait that is ended by `stop` still says whether there is something to move.
+  // A wait that `stop` ends still returns whether there is something to move.
   while (moving_changed_.wait(lock, stop, [this] { return moving_ > 0; }) && !stop.stop_requested()) {
     lock.unlock();
     if (waiting_ == 0) {
-      poll();  // any call moves all messages
+      poll();  // any MPI call moves all messages
     }
     std::this_thread::sleep_for(kBetweenMoves);
     lock.lock();
@@ -306,7 +306,7 @@ std::string MpiWorld::failure() const {
 
 void MpiWorld::fail(const std::string& why) {
   note_failure(fmt::format("rank {} has failed ({})", rank_, why));
-  // Buffers and requests stay: a message may still be under way when this process ends.
+  // Buffers and requests are not freed: a message may still be under way when this process ends.
   const auto* context = new std::string(why.substr(0, kMaxReason - 1));
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) {

@@ -1,11 +1,11 @@
 #pragma once
 /// @file
-/// MPI as ranks use it here: nothing waits forever, and a rank that has failed reports that to the others. Only sources
-/// that are built with MPI include this.
+/// A layer over MPI in which nothing waits forever, and a failed rank reports its failure to the others. Only sources
+/// that are built with MPI include this header.
 ///
-/// MPI itself knows no deadlines, and what happens when a process dies is left to its launcher. So every call that can
-/// wait is one of those that return at once, and the wait is a loop that polls: whether it is over, whether another
-/// rank has failed or died, and whether the deadline has passed.
+/// MPI itself has no deadlines, and leaves the handling of a dead process to the launcher. So every call that could
+/// wait is a non-blocking one, followed by a loop that polls whether it is done, whether another rank has failed or
+/// died, and whether the deadline has passed.
 
 #include <mpi.h>
 
@@ -25,11 +25,11 @@
 
 namespace stagecoach {
 
-/// The MPI of this process, from the first use to the end of the program. All threads may use it.
+/// This process's use of MPI, from the first use to the end of the program. All threads may use it.
 class MpiWorld {
  public:
-  /// Starts MPI at the first call. Throws UsageError when it cannot serve several threads. `timeout` is for all that
-  /// follows.
+  /// Initializes MPI on the first call. Throws UsageError if MPI does not support multiple threads. `timeout` applies
+  /// to all later waits.
   static MpiWorld& instance(std::chrono::duration<double> timeout);
   ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
@@ -37,35 +37,35 @@ class MpiWorld {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// Processes on this machine, including this one.
+  /// Returns the number of processes on this machine, including this one.
   int local_size() const { return local_size_; }
-  /// This one's number among them.
+  /// Returns this process's number among the processes on this machine.
   int local_rank() const { return local_rank_; }
-  /// For the ranks' own messages.
+  /// Returns the communicator for the ranks' own messages.
   MPI_Comm comm() const { return comm_; }
 
   using ErrorContext = std::function<std::string()>;
-  /// Returns when all of `requests` are done. Throws CommError, which begins with what `doing` returns, after the
-  /// timeout and when a rank has failed. Meanwhile `meanwhile` is called again and again, if it is there.
+  /// Waits until all of `requests` are done, and calls `meanwhile` repeatedly, if it is set. Throws CommError, whose
+  /// text begins with what `doing` returns, after the timeout or when a rank has failed.
   void wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& doing,
             const std::function<void()>& meanwhile = {});
-  /// Whether they are.
+  /// Returns whether all of `requests` are done.
   bool are_done(std::span<MPI_Request> requests);
-  /// Throws CommError when `code` is no success.
+  /// Throws CommError unless `code` is MPI_SUCCESS.
   static void check(int code, const ErrorContext& doing);
 
-  /// A long message goes on only while a thread of each of its ranks is in a call of MPI. As long as the result lives,
-  /// a thread besides the rank's own sees to that.
+  /// Keeps long messages moving as long as the result lives: they progress only while a thread of each rank is in an
+  /// MPI call, so a helper thread makes such calls.
   std::shared_ptr<void> keep_moving();
 
-  /// For calls of MPI that wait and that no rank can give up: ends the process when the timeout passes.
+  /// Runs `body`, a blocking MPI call that cannot be cancelled, and ends the process when the timeout passes.
   void guard(const char* call, const std::function<void()>& body) const;
 
-  /// Tells all ranks that this one has failed, and waits, for a second at most, until all have heard or have failed
-  /// too: a launcher ends the others when one process ends.
+  /// Tells all ranks that this one has failed, and waits at most a second until all have received that or have failed
+  /// too: a launcher ends the other processes when one ends.
   void fail(const std::string& why);
   bool failed() const { return !failure().empty(); }
-  /// Keeps the memory of a message that is under way and can no longer be called back, until the process ends.
+  /// Keeps, until the process ends, the memory of a message that is under way and cannot be cancelled.
   void leak_until_exit(std::shared_ptr<void> memory);
 
  private:
@@ -73,19 +73,19 @@ class MpiWorld {
   void find_local_ranks();
   void move_messages(const std::stop_token& stop);
   void listen();
-  /// Receives what others tell about themselves.
+  /// Receives the failure reports of other ranks.
   void poll();
   void check_for_dead();
-  /// Whether all ranks but this one have failed or died.
+  /// Returns whether all other ranks have failed or died.
   bool are_all_gone();
   void note_failure(const std::string& who);
   std::string failure() const;
 
-  /// The longest reason of a failure, in characters.
+  /// The maximum length of a failure's reason, in characters.
   static constexpr int kMaxReason = 2000;
   struct LocalRank {
     int rank;
-    int process;  // a descriptor that can be read when the process has ended
+    int process;  // a descriptor that becomes readable when the process ends
   };
 
   int rank_ = 0;
@@ -96,17 +96,17 @@ class MpiWorld {
   MPI_Comm news_ = MPI_COMM_NULL;
   std::chrono::duration<double> timeout_;
   std::vector<LocalRank> watched_;
-  std::mutex polling_;  // guards what one thread at a time does in poll()
+  std::mutex polling_;  // lets one thread at a time into poll()
   MPI_Request listening_ = MPI_REQUEST_NULL;
   std::vector<char> heard_;
   std::vector<bool> gone_;  // ranks that have failed or died
   std::chrono::steady_clock::time_point checked_for_dead_;
   std::atomic<bool> has_failed_ = false;
-  std::atomic<int> waiting_ = 0;  // threads in wait(), which move messages themselves
-  std::mutex moving_mutex_;       // guards the next
+  std::atomic<int> waiting_ = 0;  // threads in wait(), whose MPI calls move messages
+  std::mutex moving_mutex_;       // guards moving_
   int moving_ = 0;                // long messages under way
   std::condition_variable_any moving_changed_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::string failure_;
   std::vector<std::shared_ptr<void>> leaked_;
   std::jthread mover_;

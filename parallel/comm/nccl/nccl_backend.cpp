@@ -37,12 +37,12 @@ ncclDataType_t nccl_type(DType dtype) {
   fail("nccl: unknown dtype");
 }
 
-/// A communicator and the stream on which its transfers run, beside the device's other work.
+/// A communicator and the stream on which its transfers run, concurrently with the device's other work.
 class NcclChannel {
  public:
-  /// Gives one transfer to NCCL.
+  /// Submits one transfer to NCCL.
   using Calls = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
-  /// The communicator, as soon as it can be made; until then one that does not exist.
+  /// Returns the communicator once it can be created; until then, one whose exists() is false.
   using Connect = std::function<NcclComm()>;
 
   NcclChannel(Device device, NcclComm comm) : device_(device), comm_(std::move(comm)) {
@@ -60,7 +60,7 @@ class NcclChannel {
   }
   bool is_idle() const { return last_ == nullptr || last_->is_done(); }
 
-  /// Gives to NCCL what waits, as far as NCCL is not busy: to connect two ranks lasts until both have begun.
+  /// Submits waiting transfers to NCCL while NCCL is not busy: connecting two ranks takes until both have begun.
   void advance() {
     if (has_ended_) {
       throw BackendError("NCCL: the communicator was ended before");
@@ -92,7 +92,7 @@ class NcclChannel {
       STAGECOACH_CUDA(cudaEventRecord(ready_.get(), cuda::compute_stream(channel_.device_)));
     }
     bool is_done() override;
-    /// Gives it to NCCL.
+    /// Submits the transfer to NCCL.
     void launch() {
       const cudaStream_t stream = channel_.stream_.get();
       STAGECOACH_CUDA(cudaStreamWaitEvent(stream, ready_.get(), 0));
@@ -100,7 +100,7 @@ class NcclChannel {
       require_nccl_call(calls_(comm, stream), "a transfer", comm);
       state_ = State::launching;
     }
-    /// NCCL has given it to the stream.
+    /// Records that NCCL has enqueued the transfer on the stream.
     void mark() {
       done_ = cuda::make_event(false);
       STAGECOACH_CUDA(cudaEventRecord(done_.get(), channel_.stream_.get()));
@@ -112,7 +112,7 @@ class NcclChannel {
     enum class State { waiting, launching, running, done };
     NcclChannel& channel_;
     Calls calls_;
-    std::vector<Tensor> tensors_;  // in use until it is done
+    std::vector<Tensor> tensors_;  // in use until the transfer is done
     cuda::EventHandle ready_;
     cuda::EventHandle done_;
     State state_ = State::waiting;
@@ -123,7 +123,7 @@ class NcclChannel {
   Connect connect_;
   cuda::StreamHandle stream_;
   bool has_ended_ = false;
-  std::deque<std::shared_ptr<Transfer>> queue_;  // what the stream does not have yet
+  std::deque<std::shared_ptr<Transfer>> queue_;  // transfers not yet on the stream
   std::shared_ptr<Transfer> last_;
 };
 
@@ -135,8 +135,8 @@ bool NcclChannel::Transfer::is_done() {
       state_ = State::done;
       tensors_.clear();
     } else if (state == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());         // the next launch would take it for its own error
-      static_cast<void>(channel_.comm_.is_ready());  // throws when another rank is lost
+      static_cast<void>(cudaGetLastError());         // otherwise the next launch would report it as its own error
+      static_cast<void>(channel_.comm_.is_ready());  // throws if another rank is lost
     } else {
       throw BackendError(fmt::format("the GPU fails: {} ({})", cudaGetErrorString(state), cudaGetErrorName(state)));
     }
@@ -213,8 +213,8 @@ class NcclBackend final : public PointToPointBackend {
   }
 
  private:
-  // A direction between two ranks is a communicator of two: NCCL runs what one communicator does one after another, in
-  // whatever streams, so a receive that waits would hold up all that follows.
+  // Each direction between two ranks has its own communicator of two ranks: NCCL runs the operations of one
+  // communicator one after another, on any stream, so a waiting receive would block all later operations.
   static constexpr int kSender = 0;
   static constexpr int kReceiver = 1;
 
@@ -237,7 +237,8 @@ class NcclBackend final : public PointToPointBackend {
     return *channel;
   }
 
-  /// Sends and receives at once. All go to or come from `peer`, or each to or from its own.
+  /// Returns the calls that make all moves concurrently, in one NCCL group. All moves use `peer` if it is set;
+  /// otherwise each uses its own peer.
   static NcclChannel::Calls calls_of(std::vector<Move> moves, std::optional<int> peer) {
     return [moves = std::move(moves), peer](ncclComm_t comm, cudaStream_t stream) mutable {
       ncclResult_t failed = ncclSuccess;
@@ -251,7 +252,7 @@ class NcclBackend final : public PointToPointBackend {
                  ? ncclSend(move.tensor.raw_data(), move.tensor.bytes(), ncclUint8, other, comm, stream)
                  : ncclRecv(move.tensor.raw_mutable_data(), move.tensor.bytes(), ncclUint8, other, comm, stream));
       }
-      note(ncclGroupEnd());  // also after an error: groups are counted
+      note(ncclGroupEnd());  // also after an error, because NCCL counts group calls
       return failed;
     };
   }
@@ -259,8 +260,7 @@ class NcclBackend final : public PointToPointBackend {
   Device device_;
   NcclChannel all_;
   Introductions introductions_;
-  std::map<std::pair<int, bool>, std::unique_ptr<NcclChannel>>
-      messages_;  // by the other rank and whether it is sent to
+  std::map<std::pair<int, bool>, std::unique_ptr<NcclChannel>> messages_;  // by the other rank and the direction
 };
 
 }  // namespace

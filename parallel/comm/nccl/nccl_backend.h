@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The backend that NCCL is. Only sources that are built with NCCL include this.
+/// The NCCL backend. Only sources that are built with NCCL include this header.
 
 #include <memory>
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace stagecoach {
 
-/// By this the ranks of a new backend know each other. One of them makes it, and tells the others.
+/// Returns the id that connects the ranks of a new backend. One rank makes it and sends it to the others.
 std::string new_nccl_id();
 
-/// The end of rank `rank` of `size`, on `device`. All ranks call it with the same `id`; `poll` is called again and
-/// again until all are there. Throws BackendError.
+/// Returns the backend of rank `rank` of `size`, on `device`. All ranks call it with the same `id`; `poll` is called
+/// repeatedly until all ranks have connected. Throws BackendError.
 std::unique_ptr<PointToPointBackend> make_nccl_backend(Device device, const std::string& id, int rank, int size,
                                                        const PointToPointBackend::Poll& poll);
 
-/// The same for two devices only when they are one GPU: "node7 0000:3B:00.0".
+/// Returns a name such as "node7 0000:3B:00.0", which two devices share only if they are one GPU.
 std::string gpu_name(Device device);
 
 }  // namespace stagecoach

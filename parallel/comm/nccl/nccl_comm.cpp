@@ -57,7 +57,7 @@ bool NcclComm::is_ready() {
 void NcclComm::abort() noexcept {
   if (slot_ != nullptr) {
     raw_ = slot_->load();
-    slot_ = nullptr;  // NCCL may write there later, so the memory is left to it
+    slot_ = nullptr;  // leaked, because NCCL may still write there
   }
   if (raw_ != nullptr) {
     static_cast<void>(ncclCommAbort(std::exchange(raw_, nullptr)));

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// Communicators of NCCL, all of its kind that does not block: a call begins something, and asking for the
-/// communicator's state tells whether it has ended or failed. While one is busy no other call may be made on it. Only
-/// sources that are built with NCCL include this.
+/// Non-blocking NCCL communicators: a call begins an operation, and the communicator's state tells whether it has ended
+/// or failed. While a communicator is busy, no other call may be made on it. Only sources that are built with NCCL
+/// include this header.
 
 #include <nccl.h>
 
@@ -14,14 +14,14 @@
 
 namespace stagecoach {
 
-/// Throws BackendError, which names `call`, when `result` is a failure.
+/// Throws BackendError, naming `call`, if `result` is a failure.
 void require_nccl_call(ncclResult_t result, const char* call, ncclComm_t comm);
 
-/// A communicator of NCCL, from the call that begins to make it.
+/// An NCCL communicator. It exists from the call that begins its creation.
 class NcclComm {
  public:
   NcclComm() = default;
-  /// `call(into, settings)` begins to make it. While it is being made `parent` is busy too, if there is one.
+  /// `call(into, settings)` begins the creation. Until that ends, `parent`, if not null, is busy too.
   template <class Call>
   NcclComm(const char* name, const NcclComm* parent, const Call& call)
       : parent_(parent), slot_(new std::atomic<ncclComm_t>(nullptr)) {
@@ -41,12 +41,12 @@ class NcclComm {
   }
 
   bool exists() const { return slot_ != nullptr || raw_ != nullptr; }
-  /// Throws BackendError when it was ended.
+  /// Throws BackendError if the communicator was closed or aborted.
   ncclComm_t raw() const;
-  /// Whether what was begun has ended. Throws BackendError when it has failed, on this rank or another.
+  /// Returns whether the last operation has ended. Throws BackendError if it has failed on this rank or another.
   bool is_ready();
   void abort() noexcept;
-  /// Disconnects from the other ranks; waits a second for them at most.
+  /// Disconnects from the other ranks; waits at most a second for them.
   void close();
 
  private:
@@ -54,13 +54,13 @@ class NcclComm {
   bool has_ended() const;
 
   const NcclComm* parent_ = nullptr;
-  std::atomic<ncclComm_t>* slot_ = nullptr;  // while it is being made
+  std::atomic<ncclComm_t>* slot_ = nullptr;  // during creation
   ncclComm_t raw_ = nullptr;
 };
 
-/// Begins to make that of rank `rank` of the `size` which know each other by `id`.
+/// Begins to create the communicator of rank `rank` of the `size` ranks that share `id`.
 NcclComm init_nccl_comm(const std::string& id, int rank, int size);
-/// Calls `poll` again and again until it is made.
+/// Calls `poll` repeatedly until `comm` has been created.
 void wait_for_comm(NcclComm& comm, const PointToPointBackend::Poll& poll);
 
 }  // namespace stagecoach

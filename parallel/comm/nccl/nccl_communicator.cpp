@@ -42,7 +42,7 @@ NcclCommunicator::~NcclCommunicator() {
   try {
     wait([this] { return outbox_.empty(); }, [this] { return doing("end of the group"); });
     unwanted_.empty() ? backend_->close() : backend_->abort();
-  } catch (const Error&) {  // what was sent is not wanted; wait() has ended it
+  } catch (const Error&) {  // pending sends are abandoned; wait() has ended them
   }
 }
 
@@ -229,7 +229,7 @@ std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour,
   ControlWait control_wait(control_, aborted_.get_token(), context);
   try {
     return backend_->split(colour, key, [&] {
-      serve();  // a rank that comes later may still need a message before it does
+      serve();  // a late rank may still need a message before it calls split
       control_wait.poll();
     });
   } catch (const BackendError& error) {
@@ -243,7 +243,7 @@ std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour,
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
   Group part = chosen_from(gather_choices(colour, key));
-  // NCCL takes colours from 0, so the first member stands for its group.
+  // NCCL requires colours >= 0, so the first member's world rank is the colour.
   auto backend = split_backend(part.members[0], part.rank, "split");
   return std::make_unique<NcclCommunicator>(control_, std::move(backend), std::move(part));
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Bounds what a server keeps in memory for others. Only one thread uses a budget and what is charged to it.
+/// Limits the memory that a server holds for its clients. Only one thread may use a budget and its charges.
 
 #include <cstddef>
 #include <memory>
@@ -9,21 +9,21 @@
 
 namespace stagecoach {
 
-/// Counts the bytes that are kept for someone. What goes beyond a reserve is counted in a larger budget too, which this
-/// one shares with others: the reserve is there when they have used that up.
+/// Counts the bytes held for one owner. Bytes beyond the reserve are also counted in a larger budget shared with other
+/// owners. The reserve stays available when the shared budget is used up.
 class ByteBudget {
  public:
-  /// `owner` begins the text of a refusal: "a client of this store".
+  /// `owner` is how the text of a refusal begins, such as "a client of this store".
   ByteBudget(std::string owner, std::size_t limit, std::size_t reserve = 0,
              std::shared_ptr<ByteBudget> shared = nullptr)
       : owner_(std::move(owner)), limit_(limit), reserve_(reserve), shared_(std::move(shared)) {}
 
-  /// Throws TcpStoreRefusal beyond the limit; nothing is counted then.
+  /// Counts `bytes`. Throws TcpStoreRefusal beyond the limit, and counts nothing then.
   void take(std::size_t bytes);
   void release(std::size_t bytes) noexcept;
 
  private:
-  /// What `held` bytes take from the shared budget.
+  /// Returns how many of `held` bytes count against the shared budget.
   std::size_t beyond_reserve(std::size_t held) const { return held > reserve_ ? held - reserve_ : 0; }
 
   std::string owner_;
@@ -33,7 +33,7 @@ class ByteBudget {
   std::size_t held_ = 0;
 };
 
-/// Some bytes of a budget, given back when it is destroyed.
+/// Bytes charged to a budget, released on destruction.
 class ByteCharge {
  public:
   /// Throws TcpStoreRefusal beyond the budget.
@@ -42,7 +42,7 @@ class ByteCharge {
   ByteCharge(const ByteCharge&) = delete;
   ByteCharge& operator=(const ByteCharge&) = delete;
 
-  /// Throws as the constructor does, and changes nothing then.
+  /// Throws TcpStoreRefusal beyond the budget, and changes nothing then.
   void resize(std::size_t bytes);
 
  private:

@@ -11,9 +11,9 @@
 namespace stagecoach {
 namespace {
 
-constexpr const char* kFailed = "failed";  // the key of bad news
+constexpr const char* kFailed = "failed";  // the key of failure reports
 constexpr std::chrono::microseconds kBackOff(100);
-constexpr std::chrono::milliseconds kYielding(1);  // what GPUs do is often over by then
+constexpr std::chrono::milliseconds kYielding(1);  // GPU work has often ended by then
 
 std::string message(const std::string& key, const std::string& text) { return key + '\n' + text; }
 
@@ -39,7 +39,7 @@ ControlChannel::~ControlChannel() {
   ending_ = true;
   try {
     out_.leave();
-  } catch (const CommError&) {  // the store is gone, and nobody will hear of it
+  } catch (const CommError&) {  // the store is gone, so no rank can be told
   }
   in_.shut_down();
 }
@@ -60,7 +60,7 @@ void ControlChannel::listen() {
       messages_[key].push_back(message.substr(end + 1));
       came_.notify_all();
     }
-  } catch (const std::exception& error) {  // also of memory that ran out
+  } catch (const std::exception& error) {  // including std::bad_alloc
     if (!ending_) {
       note_failure(error.what());
     }
@@ -96,7 +96,7 @@ void ControlChannel::fail(const std::string& why) {
         out_.push(queue_of(r), message(kFailed, who));
       }
     }
-  } catch (const CommError&) {  // then the others lose the store too
+  } catch (const CommError&) {  // the other ranks then lose the store too
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The messages of the ranks of a world besides their tensors: short texts, and the news that a rank has failed. They
-/// go over a TcpStore; between two ranks they arrive in the order in which they were posted.
+/// The control messages of the ranks of a world: short texts, and the failure of a rank. They travel over a TcpStore;
+/// between two ranks they arrive in the order in which they were posted.
 
 #include <atomic>
 #include <chrono>
@@ -19,13 +19,12 @@
 
 namespace stagecoach {
 
-/// One rank's. All threads of the rank may use it.
+/// One rank's end. All threads of the rank may use it.
 class ControlChannel {
  public:
-  /// Rank `rank` of `size`, at the store that is served at `address`. Messages of channels of another
-  /// `name` are kept apart.
-  /// If this process dies, the others hear of it. Throws CommError when nobody answers there within `timeout`, which is
-  /// for all waits that follow, and UsageError when it is not let in, or the rank has a channel of this name already.
+  /// Connects rank `rank` of `size` to the store at `address`. Channels with different names are independent. If this
+  /// process dies, the other ranks are told. Throws CommError if nobody answers within `timeout`, which also applies to
+  /// later waits, and UsageError if the store refuses the client, or the rank already has a channel of this name.
   ControlChannel(const TcpStoreAddress& address, const std::string& name, int rank, int size,
                  std::chrono::duration<double> timeout);
   ~ControlChannel();
@@ -33,14 +32,14 @@ class ControlChannel {
   ControlChannel& operator=(const ControlChannel&) = delete;
 
   std::chrono::duration<double> timeout() const { return timeout_; }
-  /// `key` has no line end. Does not wait.
+  /// Sends `text` to rank `to` under `key`, which must not contain a newline. Does not wait.
   void post(int to, const std::string& key, const std::string& text);
-  /// The oldest text under `key` that has come, or nothing. Does not wait.
+  /// Removes and returns the oldest text received under `key`, or nullopt. Does not wait.
   std::optional<std::string> take(const std::string& key);
 
   /// Tells all ranks that this one has failed.
   void fail(const std::string& why);
-  /// Who has failed, and why; "" as long as nobody has.
+  /// Returns who has failed, and why; "" while nobody has.
   std::string failure() const;
   bool has_failed() const { return has_failed_; }
 
@@ -49,7 +48,7 @@ class ControlChannel {
 
  private:
   void listen();
-  /// What the store keeps for a rank until that takes it.
+  /// Returns the key of the store's queue for a rank.
   std::string queue_of(int rank) const;
   void note_failure(const std::string& who);
 
@@ -57,12 +56,12 @@ class ControlChannel {
   const int rank_;
   const int size_;
   const std::chrono::duration<double> timeout_;
-  std::mutex posting_;  // guards the next
+  std::mutex posting_;  // guards out_
   TcpStore out_;
   TcpStore in_;
   std::atomic<bool> has_failed_ = false;
   std::atomic<bool> ending_ = false;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable came_;
   std::map<std::string, std::deque<std::string>> messages_;
   std::string failure_;
@@ -73,10 +72,10 @@ class ControlChannel {
 class ControlWait {
  public:
   using ErrorContext = std::function<std::string()>;
-  /// `doing` is what errors begin with; a request to `stop` ends the wait.
+  /// `doing` returns the text with which errors begin; a request to `stop` ends the wait.
   ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext doing);
-  /// What is waited for is not there yet: returns after a moment. Throws CommError after the timeout, when a rank has
-  /// failed, and when this one has aborted.
+  /// Called while the wait is not over: returns after a moment. Throws CommError after the timeout, when a rank has
+  /// failed, or when this rank has aborted.
   void poll();
 
  private:

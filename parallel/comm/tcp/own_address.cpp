@@ -21,7 +21,7 @@ std::string text_of(const sockaddr* address) {
   return text.data();
 }
 
-/// Of this machine's networks, in their order.
+/// Returns the addresses of this machine's network interfaces, in order.
 std::vector<std::string> addresses_of_networks() {
   std::vector<std::string> found;
   ifaddrs* list = nullptr;
@@ -38,7 +38,8 @@ std::vector<std::string> addresses_of_networks() {
   return found;
 }
 
-/// The address of this machine's name: on Debian often 127.0.1.1, which is of no use to others.
+/// Returns the addresses that this machine's name resolves to: on Debian often 127.0.1.1, which other machines cannot
+/// use.
 std::vector<std::string> addresses_of_name() {
   std::vector<std::string> found;
   std::array<char, 256> name{};

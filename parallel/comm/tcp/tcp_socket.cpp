@@ -22,7 +22,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenAttempts(20);
-constexpr std::chrono::seconds kLongestSend(10);  // of what fits into a connection's memory many times
+constexpr std::chrono::seconds kLongestSend(10);  // messages are much smaller than a connection's buffer
 
 sockaddr_in resolve(const TcpAddress& address) {
   sockaddr_in found{};
@@ -40,7 +40,7 @@ sockaddr_in resolve(const TcpAddress& address) {
   return found;
 }
 
-/// What is left until `deadline`, as poll takes it; 0 when it has passed.
+/// Returns the time until `deadline` in the form that poll expects; 0 if it has passed.
 int milliseconds_until(TcpDeadline deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
@@ -57,7 +57,7 @@ TcpSocket open_socket(int flags) {
   return TcpSocket(descriptor);
 }
 
-/// One attempt. 0, or the number of the error.
+/// Makes one attempt to connect. Returns 0 or the error number.
 int try_to_connect(const TcpSocket& socket, const sockaddr_in& to, TcpDeadline deadline) {
   if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0) {
     return 0;
@@ -133,7 +133,7 @@ TcpSocket listen_at(const TcpAddress& address) {
                                  address.host, own_address()));
   }
   TcpSocket socket = open_socket(SOCK_NONBLOCK);
-  set_option(socket, SOL_SOCKET, SO_REUSEADDR);  // connections of an earlier run may still be fading
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR);  // connections of an earlier run may still be closing
   const bool listens = ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
                        ::listen(socket.descriptor(), SOMAXCONN) == 0;
   if (!listens && errno == EADDRNOTAVAIL) {
@@ -165,7 +165,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
     TcpSocket socket = open_socket(SOCK_NONBLOCK);
     const int error = try_to_connect(socket, to, deadline);
     if (error == 0) {
-      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // short messages must not wait for more
+      set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // sends short messages without delay
       return socket;
     }
     if (SteadyClock::now() + kBetweenAttempts > deadline) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Connections between processes, by TCP over IPv4. Nothing waits without a deadline.
+/// Connections between processes by TCP over IPv4. Every wait has a deadline.
 
 #include <chrono>
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace stagecoach {
 
-/// A place that others can connect to.
+/// An address that clients can connect to.
 struct TcpAddress {
-  std::string host;  ///< a name or a number
+  std::string host;  ///< a name or a numeric address
   int port = 0;
 };
-/// "node7:29500"
+/// Returns text such as "node7:29500".
 std::string to_string(const TcpAddress& address);
 
 using TcpDeadline = std::chrono::steady_clock::time_point;
 
-/// Owns one end of a connection, or what listens for them: moved, never copied, closed once.
+/// Owns one end of a connection, or a listening socket: movable, not copyable.
 class TcpSocket {
  public:
   explicit TcpSocket(int descriptor = -1) : descriptor_(descriptor) {}
@@ -31,9 +31,9 @@ class TcpSocket {
   }
   int descriptor() const { return descriptor_; }
 
-  /// Ends the connection for both sides, also for a thread that waits for it. Any thread may call it.
+  /// Ends the connection for both sides, including a thread that waits on it. Any thread may call it.
   void shut_down() const;
-  /// False when the connection is lost, or the other side takes nothing for 10 s.
+  /// Returns false if the connection is lost, or the other side reads nothing for 10 s.
   bool send(const void* data, std::size_t bytes) const;
   enum class Outcome { done, lost, late };
   /// Waits for all of `bytes`.
@@ -43,13 +43,13 @@ class TcpSocket {
   int descriptor_;
 };
 
-/// Listens at `address` and at no other of this machine, port 0 being one that is free. Throws UsageError when the port
-/// is taken, and for a host that is not this machine.
+/// Listens only at `address`; port 0 means any free port. Throws UsageError if the port is taken, or if the host is not
+/// this machine.
 TcpSocket listen_at(const TcpAddress& address);
 int port_of(const TcpSocket& listening);
 
-/// Connects, again and again while nobody listens. Throws CommError at the deadline, and UsageError for a host that has
-/// no address.
+/// Connects, and retries while nobody listens. Throws CommError at the deadline, and UsageError if the host has no
+/// address.
 TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline);
 
 }  // namespace stagecoach

@@ -17,7 +17,8 @@ using Outcome = TcpSocket::Outcome;
 
 constexpr std::chrono::milliseconds kPollInterval(20);
 
-/// One answer, with its head. The texts of those that hold no answer are not long: the other side may not be a store.
+/// Receives one answer: its header and its text. A text longer than a value can be counts as a lost connection, because
+/// the other side may not be a store.
 Outcome receive_answer(const TcpSocket& socket, TcpDeadline deadline, TcpStoreAnswer& head, std::string& text) {
   Outcome outcome = socket.receive(&head, sizeof(head), deadline);
   if (outcome == Outcome::done) {
@@ -57,7 +58,7 @@ TcpSocket TcpStore::join(const TcpStoreAddress& address, const std::string& name
       }
       throw UsageError(fmt::format("{} refuses this process: {}", server_, why));
     }
-    // Strangers may have taken its place among those that have just come.
+    // The server may have dropped this connection in favour of newer ones that are not admitted yet.
     if (std::chrono::steady_clock::now() + kPollInterval > last) {
       throw CommError(fmt::format(
           "{}: no answer to a greeting within {} s; does another program listen there? (--timeout waits longer)",
@@ -101,7 +102,7 @@ TcpStore::Answer TcpStore::answer(const std::string& key, TcpDeadline deadline) 
     case Outcome::lost:
       lost(doing());
     case Outcome::late:
-      socket_.shut_down();  // a late answer would be taken for that of the next question
+      socket_.shut_down();  // a late answer would be taken for the answer to the next request
       throw CommError(
           fmt::format("{} from {}: nothing within {} s (--timeout waits longer)", doing(), server_, timeout_.count()));
     case Outcome::done:

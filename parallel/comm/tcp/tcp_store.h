@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// A small store of texts under keys, by which processes find each other and exchange what is not a tensor. One process
-/// serves it; all processes, that one too, are its clients. Only those that know its token are let in.
+/// A small key-value store, through which processes find each other and exchange data other than tensors. One process
+/// serves it; all processes, including that one, are clients. Only clients that know its token are admitted.
 
 #include <chrono>
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace stagecoach {
 
-/// Where a store is, and the secret that lets a client in (tcp_store_token.h).
+/// The address of a store, and the secret that admits a client (tcp_store_token.h).
 struct TcpStoreAddress {
   TcpStoreAddress() = default;
   TcpStoreAddress(TcpAddress where, std::string secret) : at(std::move(where)), token(std::move(secret)) {}
@@ -24,35 +24,35 @@ struct TcpStoreAddress {
   std::string token;
 };
 
-/// What a server keeps in memory, and how long it waits: nobody can exhaust it or hold up the others.
+/// Limits on a server's memory and waits, so that no client can exhaust the server or delay the others.
 struct TcpStoreLimits {
   using Seconds = std::chrono::duration<double>;
-  int clients = 64;     ///< that have been let in, at once
-  int handshakes = 16;  ///< connections that have not been let in; one more takes the place of the oldest
+  int clients = 64;     ///< maximum number of admitted clients at a time
+  int handshakes = 16;  ///< connections not yet admitted; one more replaces the oldest
   std::size_t bytes_per_client = 8 << 20;
   std::size_t bytes_in_all = 32 << 20;
-  Seconds handshake{5};  ///< until a client has said its token
-  Seconds stall{10};     ///< that a client may leave a request unfinished, or an answer untaken
+  Seconds handshake{5};  ///< time for a client to send its token
+  Seconds stall{10};     ///< time for which a client may leave a request unfinished or an answer unread
 };
 
-/// Serves a store on a thread of its own until it is destroyed.
+/// A server that runs on its own thread until it is destroyed.
 class TcpStoreServer {
  public:
-  /// Is told, on the server's thread, of each client that is sent away, and why; of the first few, if there are many.
+  /// Called on the server's thread for each refused client, with the reason; only for the first few if there are many.
   using Report = std::function<void(const std::string&)>;
   static void report_on_stderr(const std::string& line);
 
-  /// Listens at that address only; port 0 means one that is free. Throws UsageError when the port is taken, or the
-  /// host is not this machine.
+  /// Listens at `address` only; port 0 means any free port. Throws UsageError if the port is taken, or if the host is
+  /// not this machine.
   explicit TcpStoreServer(const TcpStoreAddress& address, const TcpStoreLimits& limits = {},
                           Report report = report_on_stderr);
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  /// For clients: the port is the one that is listened at.
+  /// Returns the address for clients, with the actual port.
   const TcpStoreAddress& address() const;
-  /// That clients have made so far.
+  /// Returns the number of requests that clients have made so far.
   std::int64_t requests() const;
 
  private:
@@ -60,32 +60,35 @@ class TcpStoreServer {
   std::unique_ptr<Service> service_;
 };
 
-/// A client. One thread at a time uses it. A call that waits throws CommError after the client's timeout, and any call
-/// when the connection is lost or the server refuses what was sent; all name the server. After the first two the client
-/// cannot be used any more.
+/// A client. One thread at a time may use it. A call that waits throws CommError after the client's timeout; any call
+/// throws CommError if the connection is lost or the server refuses a request. All these errors name the server. After
+/// a timeout or a lost connection the client cannot be used any more.
 class TcpStore {
  public:
   using Seconds = std::chrono::duration<double>;
-  static constexpr std::size_t kMaxBytes = 1 << 20;     ///< of a value
-  static constexpr std::size_t kMaxKeyBytes = 1 << 10;  ///< of a key
+  static constexpr std::size_t kMaxBytes = 1 << 20;     ///< maximum size of a value
+  static constexpr std::size_t kMaxKeyBytes = 1 << 10;  ///< maximum size of a key
 
-  /// Connects, trying again until the timeout while nobody listens. `server` is what errors call the other side, such
-  /// as "rank 0". Only one client in the server's life may have a certain `name`, such as "rank 1", unless it is empty.
-  /// Throws CommError, and UsageError when the server refuses the token or the name, or has no room.
+  /// Connects, and retries until the timeout while nobody listens. `server` is the name of the other side in errors,
+  /// such as "rank 0". A `name` that is not empty, such as "rank 1", can be used by only one client in the server's
+  /// lifetime. Throws CommError, or UsageError if the server refuses the token or the name, or is full.
   TcpStore(const TcpStoreAddress& address, const std::string& server, Seconds timeout, const std::string& name = "");
 
   void set(const std::string& key, const std::string& value);
   /// Waits until `key` is set.
   std::string get(const std::string& key);
-  /// Adds to a number, which begins at 0, and returns the sum. Throws CommError when that does not fit into 64 bits.
+  /// Adds to the number under `key`, which starts at 0, and returns the sum. Throws CommError if the sum does not fit
+  /// into 64 bits.
   std::int64_t add(const std::string& key, std::int64_t number);
 
-  // A key can also have a queue; it is another thing than its value.
+  // A key can also have a queue, which is independent of its value.
   void push(const std::string& key, const std::string& value);
-  /// Waits for the oldest text of a queue, and takes it out. Without a deadline `shut_down` ends the wait.
+  /// Waits for the oldest text of a queue, removes it and returns it. Without a deadline, only `shut_down` or a lost
+  /// connection ends the wait.
   std::string pop(const std::string& key, TcpDeadline deadline = TcpDeadline::max());
-  TcpDeadline deadline() const;  ///< of a call that begins now
-  /// The server will push this when it loses the connection, unless `leave` was called before.
+  TcpDeadline deadline() const;  ///< the deadline of a call that begins now
+  /// Makes the server push `value` to the queue of `key` when it loses the connection, unless `leave` was called
+  /// before.
   void push_when_lost(const std::string& key, const std::string& value);
   void leave();
 

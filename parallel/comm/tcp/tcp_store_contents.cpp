@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-/// Bytes that one thing takes besides its key and its text: nodes of containers, counters, what malloc adds.
+/// Overhead of one entry in bytes, besides its key and its text: container nodes, counters and malloc's own overhead.
 constexpr std::size_t kOverhead = 384;
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// What a store keeps: values, numbers and queues, each under its keys, charged to those who put it there.
+/// The contents of a store: values, numbers and queues, each with its own keys, charged to the clients that stored
+/// them.
 
 #include <cstdint>
 #include <list>
@@ -13,30 +14,30 @@
 
 namespace stagecoach {
 
-/// A text that a client sent, and the bytes that it takes from that client's budget.
+/// A text that a client sent, and its charge to that client's budget.
 class StoredText {
  public:
-  /// With what keeping it under `key` costs. Throws TcpStoreRefusal beyond the budget.
+  /// Charges `budget` for storing `text` under `key`. Throws TcpStoreRefusal beyond the budget.
   StoredText(std::string_view key, std::string_view text, std::shared_ptr<ByteBudget> budget);
 
   const std::string& text() const { return text_; }
 
  private:
-  ByteCharge charge_;  // first: no copy is made of what cannot be kept
+  ByteCharge charge_;  // declared first, so that a text beyond the budget is not copied
   std::string text_;
 };
 using StoredTextPtr = std::shared_ptr<const StoredText>;
 
-/// One thread uses it.
+/// Used by one thread only.
 class TcpStoreContents {
  public:
   void set(std::string_view key, StoredTextPtr value);
-  /// Null when there is none.
+  /// Returns the value of `key`, or null if there is none.
   StoredTextPtr get(const std::string& key) const;
-  /// The sum. Throws TcpStoreRefusal when it does not fit into 64 bits, and beyond the budget.
+  /// Returns the sum. Throws TcpStoreRefusal if it does not fit into 64 bits, or beyond the budget.
   std::int64_t add(std::string_view key, std::int64_t number, const std::shared_ptr<ByteBudget>& budget);
   void push(std::string_view key, StoredTextPtr value);
-  /// Takes out the oldest text of a queue. Null when there is none.
+  /// Removes and returns the oldest text of a queue, or returns null if it is empty.
   StoredTextPtr pop(const std::string& key);
 
  private:

@@ -10,12 +10,12 @@ namespace {
 using Request = TcpStoreRequest;
 using State = TcpStoreClient::State;
 
-// A turn is short, so that a client that sends without end does not keep the others waiting.
+// A turn is short, so that a client that keeps sending does not delay the others.
 constexpr int kRequestsPerTurn = 16;
 constexpr std::size_t kBytesPerTurn = 16 << 10;
-constexpr std::size_t kReserve = 32 << 10;  // bytes of each client, however much others have
+constexpr std::size_t kReserve = 32 << 10;  // bytes that each client can always use
 
-/// Takes the same time wherever the two differ, so that a token cannot be found piece by piece.
+/// Compares in constant time, so that a token cannot be guessed byte by byte.
 bool is_same_secret(std::string_view one, std::string_view other) {
   unsigned difference = one.size() == other.size() ? 0 : 1;
   for (std::size_t i = 0; i < one.size(); ++i) {
@@ -73,7 +73,7 @@ void TcpStoreHandler::greet(TcpStoreClient& client) {
 }
 
 void TcpStoreHandler::admit(TcpStoreClient& client, const TcpStoreGreeting& greeting) {
-  client.state = State::refused;  // unless all is well; it speaks the store's language, and can be told
+  client.state = State::refused;  // until it is admitted; it uses the protocol, so it can be told why
   if (!is_same_secret(greeting.token, address_.token)) {
     throw TcpStoreRefusal(
         "its token is not rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "

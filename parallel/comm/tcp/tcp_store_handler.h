@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a store's server does with the messages of its clients: lets them in, keeps what they send, answers.
+/// How a store's server handles the messages of its clients: it admits clients, stores what they send, and answers.
 
 #include <atomic>
 #include <chrono>
@@ -23,7 +23,7 @@
 
 namespace stagecoach {
 
-/// A connection to a store's server, and what is known of who is there.
+/// A connection to a store's server, and the state of its client.
 struct TcpStoreClient {
   using Clock = TcpStorePeer::Clock;
   enum class State { unknown, refused, admitted };
@@ -38,27 +38,26 @@ struct TcpStoreClient {
   std::string name = {};
   std::optional<std::pair<TcpStoreRequest::Operation, std::string>> waits_for = {};  // get or pop, and the key
   std::vector<std::pair<std::string, StoredTextPtr>> when_lost = {};                 // key and value
-  bool has_more = false;  // whole requests that its next turn will follow
+  bool has_more = false;  // complete requests wait for the client's next turn
   bool is_gone = false;
 };
 
-/// One thread uses it.
+/// Used by one thread only.
 class TcpStoreHandler {
  public:
   TcpStoreHandler(TcpStoreAddress address, const TcpStoreLimits& limits);
 
-  /// Memory for one more client.
+  /// Returns a budget for one more client.
   std::shared_ptr<ByteBudget> new_budget() const;
-  /// Takes in and follows a little of what `client` has sent; `clients` holds it. Throws TcpStoreRefusal when it is to
-  /// be sent away.
+  /// Receives and handles a part of what `client` has sent. Throws TcpStoreRefusal if the client must be disconnected.
   void take_turn(TcpStoreClient& client, bool has_news);
-  /// `client` is gone: pushes what it left for when it is lost.
+  /// Pushes the texts that `client`, which is gone, left with push_when_lost.
   void say_goodbye(TcpStoreClient& client);
-  /// Answers those clients whose wait is over.
+  /// Answers the clients whose wait is over.
   void answer_waiting(std::list<TcpStoreClient>& clients);
 
   int admitted() const { return admitted_; }
-  /// Requests of admitted clients so far. Any thread may ask.
+  /// Returns the number of requests by admitted clients so far. Any thread may call it.
   std::int64_t requests() const { return requests_; }
 
  private:
@@ -70,8 +69,8 @@ class TcpStoreHandler {
   TcpStoreLimits limits_;
   std::shared_ptr<ByteBudget> budget_;
   TcpStoreContents contents_;
-  std::map<std::string, StoredTextPtr, std::less<>> names_;  // and the address of who has taken it
-  int admitted_ = 0;                                         // clients that are here now
+  std::map<std::string, StoredTextPtr, std::less<>> names_;  // maps a name to the address of its client
+  int admitted_ = 0;                                         // clients that are connected now
   std::atomic<std::int64_t> requests_ = 0;
 };
 

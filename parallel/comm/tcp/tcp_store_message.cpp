@@ -10,7 +10,7 @@
 namespace stagecoach {
 namespace {
 
-/// Cuts `size` bytes from the front.
+/// Removes `size` bytes from the front and returns them.
 std::string_view cut(std::string_view& bytes, std::size_t size) {
   const std::string_view front = bytes.substr(0, size);
   bytes.remove_prefix(size);

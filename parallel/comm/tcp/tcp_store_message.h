@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What a store and its clients send each other. Every message is a head and the bytes that it announces. A client says
-/// hello once, is answered, and then sends requests. All machines must have one byte order.
+/// The messages between a store and its clients. Every message is a header followed by the bytes that it announces. A
+/// client sends one hello, receives an answer, and then sends requests. All machines must have the same byte order.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace stagecoach {
 
-/// Why a client is sent away; the text is for that client too.
+/// Why a client is refused; the text is also sent to that client.
 class TcpStoreRefusal : public Error {
  public:
   using Error::Error;
@@ -25,10 +25,10 @@ struct TcpStoreHello {
   std::uint32_t token_bytes;
   std::uint32_t name_bytes;
   static constexpr std::uint32_t kMagic = 0x57a6ec0b;
-  static constexpr std::uint32_t kMaxBytes = 256;  ///< of the token, and of the name
+  static constexpr std::uint32_t kMaxBytes = 256;  ///< limit for the token and for the name
 };
 
-/// A request, followed by its key and its value. get, add and pop are answered, the others are not.
+/// A request, followed by its key and its value. Only get, add and pop are answered.
 struct TcpStoreRequest {
   enum Operation : std::int32_t { kSet, kGet, kAdd, kPush, kPop, kPushWhenLost, kLeave };
   Operation operation;
@@ -39,7 +39,7 @@ struct TcpStoreRequest {
   static constexpr std::uint32_t kMagic = 0x57a6ec0a;
 };
 
-/// An answer to a hello or to a request, followed by the value: the reason, when it is refused.
+/// An answer to a hello or to a request, followed by the value, or by the reason for a refusal.
 struct TcpStoreAnswer {
   enum Outcome : std::uint32_t { kDone, kRefused };
   std::int64_t number;
@@ -47,13 +47,13 @@ struct TcpStoreAnswer {
   std::uint32_t value_bytes;
 };
 
-/// Appends the bytes of one of the heads above.
+/// Appends the bytes of one of the headers above.
 template <class Head>
 void append_head(std::string& bytes, const Head& head) {
   bytes.append(reinterpret_cast<const char*>(&head), sizeof(head));
 }
 
-/// What came with a head. The texts are parts of the bytes that it was read from.
+/// A parsed message. The texts are views into the bytes that it was read from.
 struct TcpStoreGreeting {
   std::string_view token;
   std::string_view name;
@@ -65,8 +65,8 @@ struct TcpStoreCommand {
   std::string_view value;
 };
 
-// Both take a whole message from the front of `bytes`, or nothing while it is not whole. They throw TcpStoreRefusal for
-// what cannot become one.
+// Both remove a complete message from the front of `bytes` and return it, or return nullopt while it is incomplete.
+// They throw TcpStoreRefusal for bytes that cannot become a valid message.
 std::optional<TcpStoreGreeting> take_greeting(std::string_view& bytes);
 std::optional<TcpStoreCommand> take_command(std::string_view& bytes);
 

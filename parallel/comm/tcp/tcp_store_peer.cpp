@@ -16,10 +16,10 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::size_t kMaxUntaken = 16 << 10;  // bytes of answers that wait, before another is given
+constexpr std::size_t kMaxUntaken = 16 << 10;  // bytes of unsent answers that permit another one
 constexpr std::size_t kMaxCopied = 1 << 10;    // longer values are shared
-constexpr std::size_t kMaxSent = 32 << 10;     // at a time, so that a large value does not keep others waiting
-constexpr std::size_t kMaxSpare = 64 << 10;    // of an empty buffer
+constexpr std::size_t kMaxSent = 32 << 10;     // bytes per call, so that a large value does not delay others
+constexpr std::size_t kMaxSpare = 64 << 10;    // capacity that an empty buffer keeps
 
 std::string address_of_other_side(const TcpSocket& socket) {
   sockaddr_in other{};
@@ -105,7 +105,7 @@ void TcpStorePeer::flush() {
     sent_ += static_cast<std::size_t>(sent);
     last_progress_ = Clock::now();
   } else if (errno != EAGAIN && errno != EINTR) {
-    is_deaf_ = true;  // what it has sent before is still to be read
+    is_deaf_ = true;  // what it sent earlier must still be read
   }
   if (is_deaf_ || sent_ == outgoing_.size() + tail.size()) {
     outgoing_.clear();

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// A server's end of one connection: what has come and is not yet understood, and what waits to be sent. Nothing here
-/// waits, and what is kept is bounded.
+/// A server's end of one connection: received bytes that are not yet parsed, and answers to be sent. Nothing here
+/// blocks, and memory is bounded.
 
 #include <chrono>
 #include <cstdint>
@@ -21,32 +21,33 @@ class TcpStorePeer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `socket` does not block. What comes and is not yet understood is charged to `budget`.
+  /// `socket` must be non-blocking. Received bytes that are not yet parsed are charged to `budget`.
   TcpStorePeer(TcpSocket socket, const std::shared_ptr<ByteBudget>& budget);
 
   int descriptor() const { return socket_.descriptor(); }
-  /// "10.0.0.7:41234"
+  /// Returns text such as "10.0.0.7:41234".
   const std::string& address() const { return address_; }
 
-  /// Takes in at most `limit` bytes that have come. Throws TcpStoreRefusal beyond the budget.
+  /// Receives at most `limit` available bytes. Throws TcpStoreRefusal beyond the budget.
   void receive(std::size_t limit);
   std::string_view unread() const { return unread_; }
-  /// `bytes` of what is unread have been understood.
+  /// Removes the first `bytes` of the unread bytes, which have been parsed.
   void drop_front(std::size_t bytes);
-  /// Whether nothing more will come.
+  /// Returns whether the connection will deliver nothing more.
   bool has_ended() const { return has_ended_; }
 
-  /// Whether there is room for another answer: the other side reads what it asked for.
+  /// Returns whether there is room for another answer, that is, whether the other side has read enough of the earlier
+  /// ones.
   bool can_answer() const;
   bool has_answers() const { return !outgoing_.empty(); }
-  /// Appends an answer; a long value is shared, not copied. Only when one can be given.
+  /// Appends an answer; a long value is shared, not copied. Requires can_answer().
   void answer(std::int64_t number, StoredTextPtr value = nullptr);
   /// Appends a refusal, unless a long answer is under way.
   void refuse(const std::string& why);
-  /// Sends a part of the answers, as much as goes without waiting.
+  /// Sends as much of the answers as is possible without waiting.
   void flush();
 
-  /// Since when the other side has left a message unfinished or an answer untaken.
+  /// Returns since when the other side has left a message unfinished or an answer unread, if it has.
   std::optional<Clock::time_point> stalled_since() const;
 
  private:
@@ -57,10 +58,10 @@ class TcpStorePeer {
   ByteCharge charge_;
   std::string unread_ = {};
   std::string outgoing_ = {};
-  StoredTextPtr tail_ = nullptr;  // goes out after `outgoing_`
-  std::size_t sent_ = 0;          // of both
+  StoredTextPtr tail_ = nullptr;  // sent after `outgoing_`
+  std::size_t sent_ = 0;          // bytes of both
   bool has_ended_ = false;
-  bool is_deaf_ = false;  // what is sent does not arrive any more
+  bool is_deaf_ = false;  // the other side no longer receives
   Clock::time_point last_progress_ = Clock::now();
 };
 

@@ -1,5 +1,5 @@
-// The serving side of a store: one thread, which sleeps until a client has something to say. It never waits for one
-// client: a round takes a little from each that has something, and sends what can be sent.
+// The server of a store: one thread, which sleeps until a client sends something. It never waits for a single client:
+// each round receives a little from every client that has sent something, and sends what can be sent without waiting.
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -33,8 +33,8 @@ using Client = TcpStoreClient;
 using SteadyClock = Client::Clock;
 using State = Client::State;
 
-constexpr int kMaxReports = 20;                                // strangers should not fill a log
-constexpr std::chrono::milliseconds kWithoutDescriptors(100);  // until a connection is tried for again
+constexpr int kMaxReports = 20;                                // so that unknown clients cannot fill a log
+constexpr std::chrono::milliseconds kWithoutDescriptors(100);  // time before accepting is retried
 
 SteadyClock::duration ticks(TcpStoreLimits::Seconds seconds) {
   return std::chrono::duration_cast<SteadyClock::duration>(seconds);
@@ -65,13 +65,13 @@ class TcpStoreServer::Service {
  private:
   void run();
   void serve();
-  /// Waits until something has come or is late. False at the end.
+  /// Waits until something arrives or a client is overdue. Returns false when the server must stop.
   bool wait_for_news();
   int milliseconds_to_wait() const;
   void take_turn(Client& client, bool has_news);
   void accept_client();
   bool send_away_oldest_unknown(const char* why);
-  /// When the client will have taken too long.
+  /// Returns when the client will have taken too long, or nullopt.
   std::optional<SteadyClock::time_point> due(const Client& client) const;
   void send_away_late();
   void send_away(Client& client, const std::string& why);
@@ -88,14 +88,14 @@ class TcpStoreServer::Service {
   TcpStoreHandler handler_;
   std::list<Client> clients_;
   SteadyClock::time_point next_accept_ = SteadyClock::time_point::min();
-  std::vector<pollfd> queries_;  // the end, the listening socket, the clients in their order
+  std::vector<pollfd> queries_;  // the stop event, the listening socket, then the clients in order
   std::jthread thread_;
 };
 
 void TcpStoreServer::Service::run() {
   try {
     serve();
-  } catch (const std::exception& error) {  // no memory, as a rule: the clients see that the store is gone
+  } catch (const std::exception& error) {  // usually out of memory; the clients see that the store is gone
     report_(fmt::format("store at {}: ended: {}", to_string(address_.at), error.what()));
     clients_.clear();
     listening_ = TcpSocket();
@@ -113,7 +113,7 @@ void TcpStoreServer::Service::serve() {
     }
     remove_gone();
     if (queries_[1].revents != 0) {
-      accept_client();  // one at a time: however many come, the others have their turns in between
+      accept_client();  // one per round, so that new clients do not delay the others
     }
     send_away_late();
     remove_gone();
@@ -162,7 +162,7 @@ int TcpStoreServer::Service::milliseconds_to_wait() const {
 void TcpStoreServer::Service::take_turn(Client& client, bool has_news) {
   try {
     handler_.take_turn(client, has_news);
-  } catch (const std::exception& why) {  // also when there is no memory left
+  } catch (const std::exception& why) {  // including std::bad_alloc
     send_away(client, why.what());
     return;
   }
@@ -186,7 +186,7 @@ void TcpStoreServer::Service::accept_client() {
     send_away_oldest_unknown("others have come since, and it has not said its token");
   }
   clients_.emplace_back(std::move(socket), handler_.new_budget());
-  take_turn(clients_.back(), true);  // most have said it by now
+  take_turn(clients_.back(), true);  // most clients have sent their hello by now
 }
 
 bool TcpStoreServer::Service::send_away_oldest_unknown(const char* why) {
@@ -221,7 +221,7 @@ void TcpStoreServer::Service::send_away_late() {
 }
 
 void TcpStoreServer::Service::send_away(Client& client, const std::string& why) {
-  if (client.state != State::unknown) {  // others would not understand
+  if (client.state != State::unknown) {  // an unknown client may not use the protocol
     client.peer.refuse(why);
     client.peer.flush();
   }

@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-/// The oldest of `queue`, taken out of it.
+/// Removes and returns the oldest entry of `queue`.
 template <class Entry>
 std::shared_ptr<Entry> take_first(std::deque<std::shared_ptr<Entry>>& queue) {
   std::shared_ptr<Entry> first = std::move(queue.front());

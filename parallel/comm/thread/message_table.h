@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Messages between ranks that are threads: those that were sent and wait for a receive, and receives that were posted
-/// and wait for a message. Whichever comes second completes the match.
+/// Messages between ranks that are threads: sends that wait for a receive, and receives that wait for a send. Whichever
+/// comes second completes the match.
 
 #include <compare>
 #include <deque>
@@ -16,41 +16,41 @@
 
 namespace stagecoach {
 
-/// One thread at a time may use it: its owner has the lock.
+/// One thread at a time may use it: its owner holds the lock.
 class MessageTable {
  public:
   struct Address {
     std::string group;
-    int from;  ///< with `to`: by their numbers in the whole world
+    int from;  ///< world rank, like `to`
     int to;
     int tag;
   };
   /// A message that was sent.
   struct Sent {
-    Tensor tensor;  ///< undefined when it was taken
-    Event ready;    ///< when the sender's device has made it
+    Tensor tensor;  ///< undefined once it has been received
+    Event ready;    ///< when the sender's device has computed it
     LinkDirection::Send send;
     bool completed = false;
-    double completed_at = 0;  ///< when it has arrived and its receive is posted
-    Event copied = {};        ///< recorded where a GPU copies it: until then the sender must not write to it
+    double completed_at = 0;  ///< when the message has arrived and its receive has been posted
+    Event copied = {};        ///< recorded when a GPU copies it; the sender must not write to it before
   };
   /// A receive that was posted.
   struct Posted {
     Address address;
     LinkDirection::Post post;
-    Tensor room;      ///< for a GPU's copy of it; undefined where the sender's memory is handed over
-    Event room_free;  ///< when the receiver's device has no other use for that
+    Tensor room;      ///< destination of a GPU's copy; undefined where the sender's memory is handed over
+    Event room_free;  ///< when the receiver's device no longer uses `room`
     bool matched = false;
-    Tensor tensor = {};  ///< what came: the room with a copy of it, or the sender's tensor
-    Event ready = {};    ///< when it has its elements
+    Tensor tensor = {};  ///< the received tensor: `room` with a copy, or the sender's tensor
+    Event ready = {};    ///< when `tensor` is complete
     double arrival = 0;
   };
 
-  /// Sends at time `now`, over a link like `link`.
+  /// Sends a message at time `now`, over a link like `link`.
   std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, double now, const Link& link);
-  /// Posts a receive at time `now`. A copy between GPUs goes to `room`; it may be undefined.
+  /// Posts a receive at time `now`. A copy between GPUs is written to `room`, which may be undefined.
   std::shared_ptr<Posted> post(const Address& address, const Tensor& room, double now, const Link& link);
-  /// No message is wanted for it any more. One that has come already is gone.
+  /// Withdraws a receive. A message that has already arrived for it is lost.
   void cancel(const std::shared_ptr<Posted>& posted);
 
  private:

@@ -39,7 +39,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
       return doing("send", "to", to, tag);
     }));
     if (sent->copied.recorded()) {
-      sent->copied.wait({device(), Stream::kCompute});  // what follows may write to the tensor
+      sent->copied.wait({device(), Stream::kCompute});  // later work may write to the tensor
     }
     group().recorder->end(number);
   };
@@ -52,7 +52,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
           }};
 }
 
-/// Withdraws its receive at the end, in case that nobody has waited for it.
+/// A posted receive. The destructor withdraws it if nobody has waited for it.
 class ThreadCommunicator::Receive {
  public:
   Receive(std::shared_ptr<ThreadWorld> world, std::shared_ptr<ThreadWorld::Posted> posted)
@@ -172,8 +172,8 @@ Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64
 
 void ThreadCommunicator::all_reduce(Tensor& tensor) {
   const Recorded recorded(*group().recorder, event("all_reduce", tensor));
-  // Each rank sums its part of the elements over all ranks; then all gather the parts. So each element is read `size`
-  // times in all, and not `size` times by every rank.
+  // Each rank sums its part of the elements over all ranks; then all ranks gather the parts. So each element is read
+  // `size` times in all, instead of `size` times by every rank.
   const std::vector<Tensor> tensors =
       rendezvous_with("all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t count = tensor.numel();
@@ -181,7 +181,7 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
   const Tensor mine = sum_of(tensors, start, part_start(count, rank() + 1, size()) - start);
   synchronize({device(), Stream::kCompute});
   const auto parts = rendezvous("all_reduce, gathering", mine);
-  // By now every rank has read what it needed of this one's tensor.
+  // By now every rank has read the elements that it needs from this rank's tensor.
   for (int r = 0; r < size(); ++r) {
     const Tensor& part = parts[static_cast<std::size_t>(r)];
     Tensor into = tensor.alias({part.numel()}, tensor.offset() + part_start(count, r, size()));
@@ -197,7 +197,7 @@ void ThreadCommunicator::reduce(Tensor& tensor, int root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
   }
   synchronize({device(), Stream::kCompute});
-  rendezvous("reduce, ending", root);  // the others may change their tensors when the root has read them
+  rendezvous("reduce, ending", root);  // after this the others may change their tensors
 }
 
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
@@ -209,7 +209,7 @@ void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
     tensor.copy_from(here(tensors[static_cast<std::size_t>(root)]));
   }
   synchronize({device(), Stream::kCompute});
-  rendezvous("broadcast, ending", root);  // the root may change its tensor when all have read it
+  rendezvous("broadcast, ending", root);  // after this the root may change its tensor
 }
 
 std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {

@@ -38,19 +38,19 @@ class ThreadCommunicator final : public GroupCommunicator {
 
   /// `from` and `to` are ranks of this group.
   ThreadWorld::Address address_of(int from, int to, int tag) const;
-  /// Posts a receive, into `room` where it is defined.
+  /// Posts a receive, into `room` if that is defined.
   std::shared_ptr<Receive> post(int from, int tag, const Tensor& room);
-  /// Waits for the message of `posted`, which is a tensor as its sender made it or as it was copied here.
+  /// Waits for the message of `posted` and returns it: the sender's own tensor, or a copy on this device.
   Tensor wait_for(ThreadWorld::Posted& posted, const ThreadWorld::ErrorContext& context);
-  /// Brings `mine` to the group's next rendezvous, and returns what all brought. By a virtual clock that takes
-  /// `seconds` from the moment when the last has come.
+  /// Passes `mine` to the group's next rendezvous and returns the values of all ranks. By a virtual clock, this takes
+  /// `seconds` from the time when the last rank arrives.
   template <class T>
   std::vector<T> rendezvous(const char* operation, const T& mine, double seconds = 0);
-  /// The tensors of all ranks, whose shapes and types are found to be one.
+  /// Returns the tensors of all ranks, after checking that their shapes and types agree.
   std::vector<Tensor> rendezvous_with(const char* operation, const Tensor& tensor, double seconds);
-  /// Elements start … start + length - 1 of all `tensors`, summed in the order of the ranks.
+  /// Returns the sum of elements start … start + length - 1 of all `tensors`, added in rank order.
   Tensor sum_of(const std::vector<Tensor>& tensors, std::int64_t start, std::int64_t length) const;
-  /// `tensor`, which another rank made, on this rank's device.
+  /// Returns `tensor`, which another rank computed, on this rank's device.
   Tensor here(const Tensor& tensor) const;
 
   std::shared_ptr<ThreadWorld> world_;

@@ -12,7 +12,7 @@ namespace stagecoach {
 
 namespace {
 
-constexpr int kSpins = 1000;  // some microseconds
+constexpr int kSpins = 1000;  // a few microseconds
 
 }  // namespace
 
@@ -22,7 +22,7 @@ void ThreadWorld::wake(int rank) {
   mailbox.changed.notify_all();
 }
 
-/// Looks for news for some microseconds, and lets others take the lock meanwhile.
+/// Polls for news for a few microseconds, with the lock released.
 void ThreadWorld::poll(int rank, std::unique_lock<std::mutex>& lock) const {
   const std::atomic<std::uint64_t>& news = mailboxes_[static_cast<std::size_t>(rank)].news;
   const std::uint64_t before = news.load(std::memory_order_acquire);
@@ -48,7 +48,7 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
     }
   }
   if (done()) {
-    return;  // what is there is there, whoever failed since
+    return;  // a completed wait succeeds even if a rank has failed since
   }
   if (!failure_.empty()) {
     throw stopped(doing(), failure_);

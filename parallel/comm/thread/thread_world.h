@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What ranks that are threads of one process share: messages, rendezvous of a group, and the
-/// news that a rank has failed.
+/// The state shared by ranks that are threads of one process: messages, rendezvous of groups, and the failure of a
+/// rank.
 
 #include <any>
 #include <atomic>
@@ -31,26 +31,29 @@ class ThreadWorld {
   using Posted = MessageTable::Posted;
   using ErrorContext = std::function<std::string()>;
 
-  /// Sends a message at time `now`, by the sender's clock; the result tells when it completed.
+  /// Sends a message at time `now`, by the sender's clock; the result records when it completes.
   std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, double now, const Link& link);
-  /// Waits until `sent`, which rank `rank` sent, was taken; returns the time. `doing` describes the call in errors.
+  /// Waits until `sent`, which rank `rank` sent, has been received, and returns the time. `doing` describes the call in
+  /// errors.
   double wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& doing);
   bool is_completed(const Sent& sent);
-  /// Posts a receive at time `now`, by the receiver's clock. A copy between GPUs goes to `room`, if that is defined.
+  /// Posts a receive at time `now`, by the receiver's clock. A copy between GPUs is written to `room`, if that is
+  /// defined.
   std::shared_ptr<Posted> post(const Address& address, const Tensor& room, double now, const Link& link);
-  /// Waits for its message.
+  /// Waits for the message of `posted`.
   void wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& doing);
-  /// Withdraws a receive unless its message has come. That is lost otherwise; none that follows is.
+  /// Withdraws a receive. A message that has already arrived for it is lost; later messages are not.
   void cancel(const std::shared_ptr<Posted>& posted) noexcept;
 
-  /// Each of `members` brings something; returns what all brought when the last one has come. `rank` is this one's
-  /// place among them, `meeting` unique in the group.
+  /// Waits until all `members` have called it, and returns the values that they passed as `mine`, in member order.
+  /// `rank` is this rank's index in `members`; `name` must be unique.
   std::vector<std::any> rendezvous(const std::string& name, int rank, const std::vector<int>& members, std::any mine,
                                    const WaitPolicy& policy, const ErrorContext& doing);
 
-  /// Tells all ranks, also those that wait now, that `who` has failed. Only the first time counts. Takes no memory.
+  /// Tells all ranks, including those that are waiting, that `who` has failed. Only the first call has an effect.
+  /// Allocates no memory.
   void fail(std::string who);
-  /// Lets the threads of rank `rank` that wait look again how to go on: after a request to stop, or to poll.
+  /// Makes the waiting threads of rank `rank` check their wait policy again, after a request to stop or to poll.
   void call(int rank);
 
  private:
@@ -59,11 +62,11 @@ class ThreadWorld {
     int came = 0;
     int left = 0;
   };
-  /// Rank `rank` waits until `done` holds. Throws CommError after the timeout, or when a rank has failed.
+  /// Makes rank `rank` wait until `done` holds. Throws CommError after the timeout, or when a rank has failed.
   template <class Done>
   void wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const WaitPolicy& policy,
             const ErrorContext& doing);
-  /// There is news for rank `rank`.
+  /// Signals that there is news for rank `rank`.
   void wake(int rank);
   void poll(int rank, std::unique_lock<std::mutex>& lock) const;
 
@@ -74,8 +77,8 @@ class ThreadWorld {
   };
 
   const std::chrono::duration<double> timeout_;
-  std::mutex mutex_;                // guards what follows
-  std::vector<Mailbox> mailboxes_;  // one per rank: only those are woken for whom there is news
+  std::mutex mutex_;                // guards the members below
+  std::vector<Mailbox> mailboxes_;  // one per rank, so that only ranks with news are woken
   MessageTable messages_;
   std::map<std::string, Rendezvous> rendezvous_;
   std::string failure_;
