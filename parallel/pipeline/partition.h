@@ -44,9 +44,9 @@ double slowest_part(const std::vector<LayerCost>& layers, const Split& split, co
 /// The authors' code, optimizer_graph_hierarchical.py, charges 4 (n - 1) |w| / (B n) for averaging |w| bytes, as on a
 /// link that carries one direction at a time; here the charge is the time of our communicator's ring all-reduce.
 ///
-/// Throws UsageError for no layers, fewer than one rank, and costs that are negative or not finite. Source: Narayanan
-/// et al., "PipeDream: generalized pipeline parallelism for DNN training", 2019, section 3.1, for a single level of
-/// links.
+/// Throws UsageError for no layers, fewer than one rank, and costs that are negative or not finite.
+/// Source: Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", 2019, section 3.1, for a
+/// single level of links.
 Partition partition(const std::vector<LayerCost>& layers, int ranks, const Link& link);
 
 }  // namespace stagecoach
