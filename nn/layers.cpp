@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-/// PyTorch's default for linear and convolutional layers (which PyTorch writes as Kaiming initialization with a =
+/// PyTorch's default for linear and convolutional layers (which PyTorch writes as Kaiming initialisation with a =
 /// sqrt(5)).
 Init fan_in_init(std::int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
 

@@ -2,7 +2,7 @@
 /// @file
 /// A module: a part of a model, with named parameters, buffers and children.
 ///
-/// A new module has no memory. `materialize` allocates and initializes it; each element depends only on (seed, full
+/// A new module has no memory. `materialize` allocates and initialises it; each element depends only on (seed, full
 /// name, index), so a model that is split into stages starts with the same weights as on one device.
 
 #include <cstdint>
@@ -45,8 +45,8 @@ class Module {
   /// batch norm gets more than one value per channel in training.)
   virtual Shape output_shape(const Shape& input) const = 0;
 
-  /// Allocates and initializes all parameters and buffers. Parameters then require gradients.
-  /// @param prefix the name of this module in the whole model, with a dot after it; empty for the root and
+  /// Allocates and initialises all parameters and buffers. Parameters then require gradients.
+  /// @param prefix the name of this module in the whole model, followed by a dot; empty for the root and
   ///               for slices of a root Sequential, whose layers keep their names.
   /// Throws Error if any part has memory already: optimizers may hold its tensors.
   void materialize(std::uint64_t seed, Device device = {}, DType dtype = DType::float32,

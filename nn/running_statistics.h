@@ -4,7 +4,7 @@
 
 namespace stagecoach {
 
-/// Returns whether they do in this thread; true by default.
+/// Returns whether layers in this thread update their running statistics; true by default.
 bool running_statistics_move();
 
 /// Stops these updates in this thread until the end of the scope, for a forward that is run a second time.
