@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Timelines as text and as a figure.
+/// Draws timelines as text and as a figure.
 
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ using NamedTimelines = std::vector<std::pair<std::string, Timeline>>;
 /// | is one without room for its name.
 std::string draw_text(const NamedTimelines& timelines, const Terminal& terminal = {});
 
-/// The same as an SVG figure. `unit` is that of the timelines' times.
+/// Draws the same as an SVG figure. `unit` is the unit of the timelines' times.
 std::string draw_svg(const NamedTimelines& timelines, const std::string& title, const std::string& unit);
 
 }  // namespace stagecoach
