@@ -37,7 +37,7 @@ class Prefetcher {
   const std::int64_t first_;
   const std::int64_t last_;
 
-  std::mutex mutex_;  // guards the members below up to thread_
+  std::mutex mutex_;  // guards the members below
   std::condition_variable_any changed_;
   std::deque<Batch> ready_;
   std::exception_ptr failure_;

@@ -13,8 +13,8 @@ namespace stagecoach {
 
 using NamedTimelines = std::vector<std::pair<std::string, Timeline>>;
 
-/// Two lines for each timeline, all on one scale: what the rank does (a dot is an idle moment), and its messages, where
-/// | is one without room for its name.
+/// Draws two lines per timeline, all on one scale: the rank's work (a dot is an idle moment), and its messages (a bar,
+/// '|', is a message without room for its name).
 std::string draw_text(const NamedTimelines& timelines, const Terminal& terminal = {});
 
 /// Draws the same as an SVG figure. `unit` is the unit of the timelines' times.

@@ -87,7 +87,7 @@ Tensor random_matrix(const Shape& shape, const Philox& random, const Tensor& lik
   });
 }
 
-/// [n, …] as [n, m]: the same elements.
+/// Returns a view of a gradient [n, …] as a matrix [n, m].
 Tensor as_matrix(const Tensor& gradient) {
   const std::int64_t n = gradient.dims() == 0 ? 1 : gradient.size(0);
   return gradient.alias({n, n == 0 ? 0 : gradient.numel() / n}, gradient.offset());
@@ -118,7 +118,7 @@ class PowerSgd {
   /// A gradient during a step.
   struct Factored {
     const std::string& name;
-    Tensor gradient;  // [n, m]: M's part of it, and in the end the result
+    Tensor gradient;  // [n, m]: the rank's gradient, and in the end the result
     Tensor p;         // [n, r]
     Kept kept;
   };

@@ -6,7 +6,7 @@
 /// computed.
 ///
 ///     reducer.begin(Reducer::Sync::yes, {&loss, 1});
-///     backward(loss, share);   // a full bucket leaves at once
+///     backward(loss, share);   // the reduction of a full bucket starts at once
 ///     reducer.finish();        // now each gradient is the sum over all ranks
 ///     optimizer.step();
 ///     optimizer.zero_grad();
@@ -57,8 +57,8 @@ class Reducer {
   /// and for a parameter that was reduced already.
   void reduce_accumulated(const NamedTensors& parameters);
   /// Waits for the reductions. Afterwards the gradients of all parameters are the sums; with find_unused, parameters
-  /// that no rank used have no gradient. Throws Error that names the parameters without a gradient, unless find_unused
-  /// marked them as unused.
+  /// that no rank used have no gradient. Throws Error that names the parameters without a gradient, except for frozen
+  /// ones and those that find_unused found.
   void finish();
 
   /// The times of the last backward with Sync::yes, on the rank's clock.

@@ -22,8 +22,9 @@ struct CurveAxes {
 /// a gap. A point between gaps is drawn as a dot, and so is each point of a short curve.
 void draw_curves(Svg& svg, const Svg::Box& plot, const CurveAxes& axes, const std::vector<Svg::Points>& curves);
 
-/// The height in pixels of each line of a curve legend: a curve's stroke and name, from the top of `place` down.
+/// The height of a line in a curve legend, in pixels.
 inline constexpr double kLegendRow = 18;
+/// Draws one line per curve, its stroke and its name, from the top of `place` down.
 void draw_curve_legend(Svg& svg, const Svg::Box& place, const std::vector<std::string>& names);
 
 /// A bar, with an optional outline for its expected value.
