@@ -15,8 +15,8 @@ namespace stagecoach {
 /// ignored. Throws DataError if a folder is missing, a class has no images or is only in test/, an image is damaged or
 /// has more than `max_pixels` pixels, or a link in train/ or test/, or one named like an image, is dangling.
 ///
-/// Images are decoded on all cores. Together the cores hold at most `max_pixels` pixels in decoders, and files of at
-/// most 8 bytes per such pixel: by default about 0.6 GB for images of 8 bits per channel, and 2 GB for the most
+/// Images are decoded on all cores. Together the cores hold at most `max_pixels` pixels in decoders, and 8 `max_pixels`
+/// bytes (plus 1 MiB) of files: by default about 0.6 GB for images of 8 bits per channel, and 2 GB for the most
 /// wasteful PNG. Small images need very little.
 TrainTest load_image_folder(const std::filesystem::path& folder, std::int64_t max_pixels = kMaxPixels);
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How samples are distributed over ranks and over micro-batches.
+/// The distribution of samples over ranks and over micro-batches.
 
 #include <algorithm>
 #include <cstdint>

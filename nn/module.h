@@ -16,7 +16,7 @@
 
 namespace stagecoach {
 
-/// How the elements of a new parameter or buffer are chosen.
+/// The rule for the initial values of a parameter or buffer.
 class Init {
  public:
   static Init constant(double value) { return {value, value}; }

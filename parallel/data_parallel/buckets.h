@@ -5,7 +5,7 @@
 /// of the next one.
 ///
 /// buckets.cpp shows the mechanism in the order in which it happens: parameters are assigned to buckets, a gradient
-/// arrives, a bucket is full and leaves, and the step waits for the sums.
+/// arrives, a full bucket is reduced, and the step waits for the sums.
 /// Source: Li et al., "PyTorch distributed: experiences on accelerating data parallel training", 2020, section 3.2.
 
 #include <cstddef>

@@ -39,8 +39,8 @@ class Reducer {
 
   /// All ranks of `comm` construct it together. `parameters` and `comm` must outlive it. A tensor that occurs twice
   /// counts once. Parameters that no rank trains at this time (requires_grad) are excluded; a parameter that only some
-  /// ranks train gets their sum on all ranks. Sets the parameters' gradient hooks. Throws Error unless the ranks'
-  /// parameters have the same names and shapes.
+  /// ranks train gets the sum of their gradients on all ranks. Sets the parameters' gradient hooks. Throws Error unless
+  /// the ranks' parameters have the same names and shapes.
   Reducer(const NamedTensors& parameters, Communicator& comm, ReducerSettings settings = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;

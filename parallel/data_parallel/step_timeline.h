@@ -43,7 +43,7 @@ struct Timeline {
   double overlap() const;
 };
 
-/// How ranks share batches, in the order in which chapter 6 teaches it.
+/// The modes of data parallelism, in the order of chapter 6.
 enum class DataParallelMode { single, parameter, buckets, central, replicate };
 
 /// Returns the names of the modes, in this order.

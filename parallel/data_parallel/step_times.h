@@ -17,7 +17,7 @@ struct StepCosts {
   double overlap = 0;                 ///< share of the reductions' time within the backward
 };
 
-/// The times of one rank, which calls these functions at the given moments of each step, in order.
+/// Collects the times of one rank, which calls the functions below in the order of a step.
 class StepTimes {
  public:
   StepTimes(Communicator& comm, std::size_t parameters) : comm_(&comm), arrivals_(parameters) {}

@@ -12,7 +12,7 @@ namespace stagecoach {
 /// From now on every BatchNorm2d of `model` in training normalises by the whole batch over all ranks of `comm`, and
 /// updates its running statistics from it, so they have the same bytes on all ranks. In evaluation, and in a group of
 /// one rank, nothing changes. Parameter gradients are still sums over the rank's own samples. Returns the number of
-/// these layers.
+/// layers changed.
 ///
 /// All ranks must run the same layers equally often and in the same order, forward and backward; a rank without samples
 /// does so with an empty batch. If a rank does not, the others wait until their deadline. `comm` must outlive the use

@@ -11,7 +11,7 @@ namespace stagecoach {
 struct Colour {
   const char* svg;
   int terminal;
-  int terminal_light;  ///< a lighter shade
+  int terminal_light;  ///< a lighter shade of it
 };
 
 inline constexpr Colour kSkyBlue{"#56b4e9", 74, 117};

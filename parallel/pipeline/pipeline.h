@@ -25,7 +25,7 @@ namespace stagecoach {
 struct StepData {
   std::function<Tensor(int microbatch)> input;   ///< [n, …]
   std::function<Tensor(int microbatch)> labels;  ///< [n] int32
-  /// The number of samples of each micro-batch, given on every rank.
+  /// The number of samples of each micro-batch; set on every rank.
   std::vector<std::int64_t> samples;
   /// The number of samples of the whole batch, if other pipelines train on the rest of it.
   std::optional<std::int64_t> of = {};

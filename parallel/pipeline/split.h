@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Which layers of a model make up which stage.
+/// Splits a model's layers into stages.
 
 #include <memory>
 #include <string>
