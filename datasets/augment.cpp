@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kPad = 4;
 
-/// Uniform on -kPad … kPad.
+/// Returns a shift that is uniform on -kPad … kPad.
 std::int64_t shift(std::uint32_t random) {
   constexpr std::uint64_t kPlaces = 2 * kPad + 1;
   return static_cast<std::int64_t>((random * kPlaces) >> 32) - kPad;

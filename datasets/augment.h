@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Small random changes of training images, so that a model sees each a little differently in every epoch.
+/// Small random changes to training images, so that a model sees a slightly different version of each in every epoch.
 
 #include <array>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace stagecoach {
 
-/// Writes `source` [3, H, W] to `target` [3, H, W], padded by 4 black pixels on each side and cropped back at a random
-/// position, then mirrored left to right or not. `random` decides: the row, the column and the side.
+/// Writes `source` [3, H, W] to `target` [3, H, W], padded by 4 black pixels on each side, cropped to its size at a
+/// random position, and possibly mirrored left to right. `random` determines the row, the column and the mirroring.
 /// Source: He et al., "Deep residual learning for image recognition", 2015, section 4.2.
 void augment_image(const std::uint8_t* source, std::uint8_t* target, ImageSize size,
                    const std::array<std::uint32_t, 4>& random);

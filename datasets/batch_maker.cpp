@@ -80,7 +80,8 @@ Batch BatchMaker::make(const std::vector<std::uint32_t>& order, std::int64_t epo
   auto* to = batch.images.mutable_data<std::uint8_t>();            // [count, 3, H, W] as made
   auto* to_labels = batch.labels.mutable_data<std::int32_t>();     // [count]
 
-  // By sample, not by index in the batch: however the data is sharded, a sample is changed the same way.
+  // Indexed by sample, not by position in the batch, so that a sample is augmented in the same way however the data is
+  // sharded.
   const Philox random(settings_.seed, fmt::format("augment/epoch {}", epoch));
   std::vector<std::uint8_t> augmented(static_cast<std::size_t>(settings_.augment ? stored_pixels : 0));
   for (std::int64_t i = 0; i < count; ++i, to += made_pixels) {

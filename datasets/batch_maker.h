@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What is in each batch of each epoch: a pure function of the dataset, the settings, the epoch and the batch.
+/// Makes batches. The contents of a batch depend only on the dataset, the settings, the epoch and the batch's index.
 
 #include <cstdint>
 #include <vector>
@@ -10,18 +10,18 @@
 
 namespace stagecoach {
 
-/// Never changes once it is made, so any number of threads may use it.
+/// Immutable, so any number of threads may use it.
 class BatchMaker {
  public:
-  /// Throws UsageError for settings that cannot be followed.
+  /// Throws UsageError for invalid settings.
   BatchMaker(Dataset dataset, const LoaderSettings& settings);
 
-  /// Batches in an epoch; the last one may be smaller.
+  /// Returns the number of batches in an epoch; the last one may be smaller.
   std::int64_t batches() const;
-  /// Which sample comes when in `epoch`: [size of the dataset].
+  /// Returns the order of the samples in `epoch`: [size of the dataset].
   std::vector<std::uint32_t> order(std::int64_t epoch) const;
-  /// This shard's part of batch `index`, given the epoch's order, in CPU memory that suits `device`; see
-  /// staging_tensor.
+  /// Returns this shard's part of batch `index`, given the epoch's order, in CPU memory suitable for copies to
+  /// `device`; see staging_tensor.
   Batch make(const std::vector<std::uint32_t>& order, std::int64_t epoch, std::int64_t index, Device device) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What threads may hold at once, all of them together: of bytes, of pixels.
+/// A limit on what all threads together may hold at once, such as bytes or pixels.
 
 #include <condition_variable>
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace stagecoach {
 
-/// Any thread may take shares; one that finds too little left waits until others give theirs back. A thread that takes
-/// from two budgets takes them in the same order as all others.
+/// Any thread may take shares. If too little is left, it waits until other threads release theirs. To avoid deadlock,
+/// all threads that take from two budgets must do so in the same order.
 class Budget {
  public:
   explicit Budget(std::int64_t total) : total_(total), left_(total) {}
 
-  /// Held until it is destroyed.
+  /// A share of the budget, held until it is destroyed.
   class Share {
    public:
     Share(Budget& budget, std::int64_t amount) : budget_(budget), amount_(amount) {}
@@ -27,7 +27,7 @@ class Budget {
     std::int64_t amount_;
   };
 
-  /// Waits for `amount`, which is at least 0. Throws Error if it is more than there is in all.
+  /// Waits for `amount`, at least 0, and takes it. Throws Error if it exceeds the total.
   [[nodiscard]] Share take(std::int64_t amount);
 
  private:

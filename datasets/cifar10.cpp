@@ -18,13 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kSide = 32;
-constexpr std::int64_t kPixels = 3 * kSide * kSide;  // bytes of an image
-constexpr std::int64_t kRecord = 1 + kPixels;        // and its label
+constexpr std::int64_t kPixels = 3 * kSide * kSide;  // bytes per image
+constexpr std::int64_t kRecord = 1 + kPixels;        // bytes of an image and its label
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kChunk = 64;  // records read at a time: 200 kB, so that no second copy of the set exists
 constexpr std::string_view kInnerFolder = "cifar-10-batches-bin";
 
-/// The 12 of "data_batch_12.bin"; nothing for other names.
+/// Returns the 12 of "data_batch_12.bin"; nothing for other names.
 std::optional<int> batch_number(const fs::path& path) {
   std::string name = path.filename().string();
   constexpr std::string_view kPrefix = "data_batch_";
@@ -63,7 +63,7 @@ std::vector<fs::path> train_files(const fs::path& folder) {
   return files;
 }
 
-/// How many records `file` holds.
+/// Returns the number of records in `file`.
 std::int64_t count_records(const FileReader& file, const fs::path& path) {
   if (file.size() == 0) {
     throw DataError(fmt::format("{} is empty; delete it and download it again: {}", path.string(), kHowToGetData));

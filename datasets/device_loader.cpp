@@ -33,7 +33,7 @@ std::optional<Batch> DeviceLoader::next() {
   }
   slot.arrived.wait({device_, Stream::kCompute});
   present_ = 1 - present_;
-  // The work that still reads the other slot has been given to the device, and the copy comes after it.
+  // The device already has the work that still reads this slot, and runs the copy after it.
   fill(slots_[present_]);
   return slot.there;
 }
@@ -41,7 +41,7 @@ std::optional<Batch> DeviceLoader::next() {
 void DeviceLoader::fill(Slot& slot) {
   std::optional<Batch> batch = loader_.next();
   if (slot.here) {
-    slot.arrived.synchronize();  // the copy before this one has been read
+    slot.arrived.synchronize();  // the previous copy from this slot is done
   }
   slot.here = std::move(batch);
   slot.there.reset();

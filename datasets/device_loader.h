@@ -10,8 +10,8 @@
 
 namespace stagecoach {
 
-/// The next batch is copied to a GPU while the GPU works on the present one; on a CPU batches are handed on as they
-/// are. One thread at a time may use it.
+/// For a GPU, copies the next batch while the GPU works on the current one; for a CPU, returns batches as they are. One
+/// thread at a time may use it.
 class DeviceLoader {
  public:
   DeviceLoader(Loader loader, Device device);
@@ -19,16 +19,16 @@ class DeviceLoader {
   /// As in Loader.
   std::int64_t batches() const { return loader_.batches(); }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
-  /// The next batch, or nothing after the epoch's last. On a GPU its tensors are for work that is given to the device
-  /// before the next call, which lets their memory take another batch once that work is done.
+  /// Returns the next batch, or nothing after the epoch's last. On a GPU its tensors are valid for work that is given
+  /// to the device before the next call: after that work their memory is reused for another batch.
   std::optional<Batch> next();
   /// As in Loader. (On a GPU next() also waits until the GPU has caught up; that is not counted.)
   double waited() const { return loader_.waited(); }
 
  private:
-  /// A batch that is being copied to the GPU, and the GPU memory that it is copied to.
+  /// A batch that is being copied to the GPU, and the GPU memory for the copy.
   struct Slot {
-    std::optional<Batch> here;  // kept until it has arrived
+    std::optional<Batch> here;  // kept until the copy is done
     Tensor images;
     Tensor labels;
     Event arrived;

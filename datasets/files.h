@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Files and folders whose every failure is a DataError that names the path.
+/// Access to files and folders. Every failure is a DataError that names the path.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace stagecoach {
 inline constexpr std::string_view kHowToGetData =
     "scripts/download_cifar10.sh gets CIFAR-10, and --data generated needs no files";
 
-/// The entries of `folder`, sorted by name; hidden entries (".name") are left out.
-/// Throws when the folder is missing, is not a folder, or cannot be read.
+/// Returns the entries of `folder`, sorted by name, without hidden entries (".name"). Throws if the folder is missing,
+/// is not a folder, or cannot be read.
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
 
 struct CloseFile {
@@ -25,15 +25,15 @@ struct CloseFile {
 };
 using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
 
-/// A regular file, read from front to back.
+/// A regular file, read sequentially.
 class FileReader {
  public:
-  /// Throws when there is no such file, it is a folder or a device, or it cannot be opened.
+  /// Throws if there is no such file, if it is a folder or a device, or if it cannot be opened.
   explicit FileReader(const std::filesystem::path& path);
 
-  /// In bytes, as it was when the file was opened.
+  /// Returns the size in bytes when the file was opened.
   std::int64_t size() const { return size_; }
-  /// The next `bytes` bytes. Throws with the position when the file ends before.
+  /// Reads the next `bytes` bytes. Throws, with the position, if the file ends earlier.
   void read(void* target, std::size_t bytes);
 
  private:

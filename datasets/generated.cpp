@@ -45,7 +45,7 @@ void check_size(std::string_view split, std::int64_t size) {
   }
 }
 
-/// The text of batches.meta.txt, a class per line.
+/// Returns the text of batches.meta.txt: one class per line.
 std::string names_of_classes() {
   std::string text;
   for (const auto& name : kShapeNames) {
@@ -54,7 +54,7 @@ std::string names_of_classes() {
   return text;
 }
 
-/// Whether the data set in `folder` has the classes of the generated one.
+/// Returns whether the dataset in `folder` has the classes of the generated one.
 bool is_generated(const fs::path& folder) {
   if (!fs::exists(folder / kNamesFile)) {
     return false;
@@ -63,7 +63,7 @@ bool is_generated(const fs::path& folder) {
   return std::string(text.begin(), text.end()) == names_of_classes();
 }
 
-/// Throws DataError if `folder` has images that were not generated: they would be lost, or mixed up with the new
+/// Throws DataError if `folder` contains images that were not generated, which would be lost or mixed up with the new
 /// ones.
 void require_no_other_images(const fs::path& folder) {
   for (const fs::path& path : list_folder(folder)) {
@@ -95,7 +95,7 @@ void write_generated(const fs::path& folder, const GeneratedSettings& settings) 
   require_no_other_images(folder);
   remove_abandoned_files(folder);
   const TrainTest data = generate(settings);
-  AtomicFile names(folder / kNamesFile);  // first: with it, what a killed program left is known to be generated
+  AtomicFile names(folder / kNamesFile);  // first: it marks what a killed program leaves behind as generated
   names.write(names_of_classes());
   names.commit();
   write_cifar10_batch(folder / kTrainFile, data.train.images, data.train.labels);

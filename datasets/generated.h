@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Data that needs no download: ten shapes in random colours, positions and sizes, 32 x 32 pixels. Colour says nothing
-/// about the class, so a model has to learn the shapes; a small ConvNet does within a few epochs.
+/// Data that needs no download: images of 32 x 32 pixels with ten shapes in random colours, positions and sizes. Colour
+/// is independent of the class, so a model has to learn the shapes; a small ConvNet does so within a few epochs.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace stagecoach {
 
-inline constexpr std::int64_t kMaxGenerated = 1'000'000;  ///< images of a split; 3 GB
+inline constexpr std::int64_t kMaxGenerated = 1'000'000;  ///< images per split; 3 GB
 
 struct GeneratedSettings {
   std::int64_t train = 10000;  ///< images to train with
@@ -18,12 +18,13 @@ struct GeneratedSettings {
   std::uint64_t seed = 0;
 };
 
-/// Image i of a split depends on (seed, split, i) alone: a larger set begins with the smaller one. Each ten
-/// images in a row have every class once. Throws UsageError unless both splits have 1 … 1,000,000 images.
+/// Generates a dataset. Image i of a split depends only on (seed, split, i), so a larger set begins with the smaller
+/// one. Every ten consecutive images contain each class once. Throws UsageError unless both splits have 1 … 1,000,000
+/// images.
 TrainTest generate(const GeneratedSettings& settings = {});
 
-/// Writes the set in CIFAR-10's layout (data_batch_1.bin, test_batch.bin, batches.meta.txt); makes the folder if need
-/// be. Throws DataError when that fails, or when the folder holds other images, which would be lost or mixed up with
+/// Writes the set in CIFAR-10's layout (data_batch_1.bin, test_batch.bin, batches.meta.txt). Creates the folder if
+/// needed. Throws DataError if that fails, or if the folder contains other images, which would be lost or mixed up with
 /// these.
 void write_generated(const std::filesystem::path& folder, const GeneratedSettings& settings = {});
 

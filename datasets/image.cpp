@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// Runs `action`; adds the name and what to do to the reason of its DataError.
+/// Runs `action`. If it throws DataError, adds the file's name and what to do.
 template <class Action>
 auto with_name(const std::string& name, const Action& action) {
   try {
@@ -31,7 +31,7 @@ ImageSize read_size(Bytes bytes) {
   throw DataError("it is neither PNG nor JPEG");
 }
 
-/// To [3, size.height, size.width]; `size` is the image's own.
+/// Decodes to [3, size.height, size.width]; `size` is the image's own.
 void decode(Bytes bytes, ImageSize size, std::uint8_t* planes) {
   if (is_png(bytes)) {
     decode_png(bytes, size, planes);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kSide = 32;
 constexpr std::int64_t kPixels = 3 * kSide * kSide;
 
-/// The kind of file at `path`, links followed. Throws DataError where that fails, as for a dangling link.
+/// Returns the type of the file at `path`, following links. Throws DataError if that fails, as for a dangling link.
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -31,7 +31,7 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// Whether `path` names an image. A folder of such a name is not one; anything else is, and opening it tells more.
+/// Returns whether `path` has the name of an image and is not a folder. Opening it finds any other problem.
 bool is_image(const fs::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
@@ -45,7 +45,7 @@ struct LabelledFile {
   std::int32_t label = 0;
 };
 
-/// The class folders of a split, sorted. Files such as a README may be beside them.
+/// Returns the class folders of a split, sorted. Other files, such as a README, are ignored.
 std::vector<std::string> class_folders(const fs::path& split) {
   std::vector<std::string> names;
   for (const fs::path& path : list_folder(split)) {
@@ -89,8 +89,8 @@ std::vector<LabelledFile> find_images(const fs::path& split, const std::vector<s
   return files;
 }
 
-/// Decodes images on many threads. What they hold together is bounded as for one thread: a thread waits until its file
-/// and its pixels fit beside those of the others.
+/// Decodes images on many threads. Together they hold no more than one thread may: a thread waits until its file and
+/// its pixels fit beside those of the other threads.
 class FolderDecoder {
  public:
   explicit FolderDecoder(std::int64_t max_pixels)
@@ -117,8 +117,8 @@ class FolderDecoder {
   }
 
  private:
-  static constexpr std::int64_t kBytesPerPixel = 8;    // of PNG without compression: four channels of 16 bits
-  static constexpr std::int64_t kHeaders = 1'048'576;  // what else a file may hold
+  static constexpr std::int64_t kBytesPerPixel = 8;    // uncompressed PNG: four channels of 16 bits
+  static constexpr std::int64_t kHeaders = 1'048'576;  // for headers and other data in a file
 
   std::int64_t max_pixels_;
   std::int64_t max_bytes_;
@@ -137,7 +137,7 @@ Dataset load_split(const fs::path& split, const std::vector<std::string>& classe
     decoder.decode(file.path, images + i * kPixels);
     labels[i] = file.label;
   };
-  // A pool of our own: the one of a device belongs to the rank on it, which may be another thread's.
+  // A separate pool: a device's pool belongs to the rank on that device, which may run on another thread.
   ThreadPool pool;
   pool.resize(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   pool.run(

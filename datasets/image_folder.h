@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Images as files, one folder per class: `FOLDER/train/CLASS/` and `FOLDER/test/CLASS/` with png, jpg or jpeg files
+/// Images as files, one folder per class: `FOLDER/train/CLASS/` and `FOLDER/test/CLASS/` with png, jpg or jpeg files.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,15 +10,14 @@
 
 namespace stagecoach {
 
-/// Decodes all images of `folder` to 32 x 32 RGB. Labels follow the sorted names of the classes in train/, and the
-/// images of a class their sorted file names; capitals in ".JPG" are fine, other files and hidden ones are ignored.
-/// Throws DataError when a level is missing, a class has no images or is in test/ only, or an image is broken or has
-/// more than `max_pixels` pixels; and when a link in train/ or test/, or one that is named as an image is, leads
-/// nowhere.
+/// Decodes all images of `folder` to 32 x 32 RGB. Labels are numbered by the sorted class names in train/; the images
+/// of a class are sorted by file name. Extensions may be in capitals (".JPG"); other files and hidden files are
+/// ignored. Throws DataError if a folder is missing, a class has no images or is only in test/, an image is damaged or
+/// has more than `max_pixels` pixels, or a link in train/ or test/, or one named like an image, is dangling.
 ///
-/// The images are decoded on all cores. However many these are, at once they hold files of at most 8 bytes and
-/// decoders of at most `max_pixels` pixels: for the default some 0.6 GB for images of 8 bits per channel, and 2 GB
-/// for the most wasteful PNG. Small images need next to nothing.
+/// Images are decoded on all cores. Together the cores hold at most `max_pixels` pixels in decoders, and 8 `max_pixels`
+/// bytes (plus 1 MiB) of files: by default about 0.6 GB for images of 8 bits per channel, and 2 GB for the most
+/// wasteful PNG. Small images need very little.
 TrainTest load_image_folder(const std::filesystem::path& folder, std::int64_t max_pixels = kMaxPixels);
 
 }  // namespace stagecoach

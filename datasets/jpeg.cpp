@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// It needs size_t and FILE to be known.
+// jerror.h needs size_t and FILE to be declared.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -20,17 +20,18 @@ namespace {
 using Bytes = std::span<const std::uint8_t>;
 
 /// A progressive file refines the whole image with each scan, and a scan may be as short as 20 bytes. Encoders write
-/// some ten.
+/// about ten.
 constexpr int kMaxScans = 100;
 
-/// What libjpeg only warns of and what does not change pixels; all other warnings are of damaged data.
+/// Returns whether a libjpeg warning does not affect pixels; all other warnings mean damaged data.
 bool is_harmless(int warning) {
   return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR || warning == JWRN_ADOBE_XFORM ||
          warning == JWRN_NOT_SEQUENTIAL;
 }
 
-/// libjpeg's decoder. Its errors must not return and exceptions cannot pass its frames, so they jump back into the
-/// member functions below, which hold nothing that needs a destructor and return false.
+/// Wraps libjpeg's decoder. Its error handler must not return, and exceptions cannot pass through its stack frames, so
+/// errors jump (longjmp) back to the member functions below. These have no local object that needs a destructor, and
+/// return false.
 class JpegDecoder {
  public:
   explicit JpegDecoder(Bytes bytes) : bytes_(bytes) {
@@ -60,9 +61,9 @@ class JpegDecoder {
     return true;
   }
 
-  /// Whether rows have four channels, CMYK, and not three, RGB.
+  /// Returns whether rows have four channels (CMYK) instead of three (RGB).
   bool is_cmyk() const { return info_.num_components == 4; }
-  /// Of CMYK: whether 255 means no ink, as Adobe has it.
+  /// For CMYK, returns whether 255 means no ink, as in Adobe's files.
   bool is_inverted() const { return info_.saw_Adobe_marker == TRUE; }
   ImageSize size() const { return {.height = info_.image_height, .width = info_.image_width}; }
   const char* reason() const { return reason_.data(); }
@@ -73,7 +74,7 @@ class JpegDecoder {
     }
     info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
     info_.dct_method = JDCT_ISLOW;
-    info_.do_block_smoothing = FALSE;  // it only guesses what is missing in a file
+    info_.do_block_smoothing = FALSE;  // it would only guess what is missing in a file
     jpeg_start_decompress(&info_);
     return true;
   }
@@ -86,7 +87,7 @@ class JpegDecoder {
     return true;
   }
 
-  /// Reads on to the end, so that a file that is cut off is noticed.
+  /// Reads to the end of the file, so that truncation is detected.
   bool finish() {
     if (setjmp(failed_) != 0) {
       return false;
@@ -126,7 +127,7 @@ void require(bool done, const JpegDecoder& decoder) {
   }
 }
 
-/// The inks [width, 4] of a row become RGB, [width, 3], at its beginning.
+/// Converts the inks of a row, [width, 4], in place to RGB, [width, 3].
 void inks_to_rgb(std::vector<std::uint8_t>& row, bool inverted) {
   const auto light = [&](std::size_t i) { return inverted ? row[i] : 255 - row[i]; };
   for (std::size_t x = 0; 4 * x < row.size(); ++x) {

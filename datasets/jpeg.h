@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// JPEG files to planes of bytes. libjpeg-turbo decodes them, not stb_image, which decodes PNG here: the stb of Debian
-/// 12 (version 2.27) writes beyond an array when a damaged file's Huffman table counts more than 256 codes. A fuzzer
-/// under AddressSanitizer needed 114 inputs to find that, and finds nothing in this reader in some 290,000.
+/// Decodes JPEG files to planes of bytes with libjpeg-turbo. It does not use stb_image, which decodes PNG here: version
+/// 2.27, in Debian 12, writes beyond an array if a damaged file's Huffman table has more than 256 codes. A fuzzer under
+/// AddressSanitizer found that after 114 inputs, and found nothing in this reader in some 290,000.
 
 #include <cstdint>
 #include <span>
@@ -11,17 +11,17 @@
 
 namespace stagecoach {
 
-/// Whether `bytes` begin as a JPEG file does.
+/// Returns whether `bytes` begin like a JPEG file.
 bool is_jpeg(std::span<const std::uint8_t> bytes);
 
-/// The size that the header tells. Throws DataError with the reason alone, such as "Not a JPEG file".
+/// Returns the size in the header. Throws DataError with only the reason, such as "Not a JPEG file".
 ImageSize read_jpeg_size(std::span<const std::uint8_t> bytes);
 
-/// Decodes a JPEG file to `planes`, [3, size.height, size.width]; `size` is its own. Grey becomes equal planes, CMYK
-/// becomes RGB without a colour profile. The bytes are the same on every machine: the inverse transform is the accurate
-/// one in whole numbers, with and without SIMD. With the planes it takes 3 bytes of memory per pixel, and 6 to 8 more
-/// if the file is progressive. A file that is cut off or damaged so that it shows is refused, not filled up with grey.
-/// Throws DataError with the reason alone.
+/// Decodes a JPEG file to `planes`, [3, size.height, size.width]; `size` must be the image's own. Grey becomes three
+/// equal planes; CMYK becomes RGB without a colour profile. The bytes are the same on every machine: the inverse
+/// transform is the accurate integer one, with and without SIMD. Takes 3 bytes of memory per pixel, including the
+/// planes, and 6 to 8 more if the file is progressive. A file that is truncated or detectably damaged is rejected, not
+/// filled up with grey. Throws DataError with only the reason.
 void decode_jpeg(std::span<const std::uint8_t> bytes, ImageSize size, std::uint8_t* planes);
 
 }  // namespace stagecoach

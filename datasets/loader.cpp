@@ -10,7 +10,7 @@
 
 namespace stagecoach {
 
-/// An epoch under way.
+/// The current epoch.
 struct Loader::Epoch {
   std::int64_t number = 0;
   std::int64_t next_batch = 0;
@@ -25,7 +25,7 @@ Loader::~Loader() = default;
 Loader::Loader(Loader&& other) noexcept = default;
 
 Loader& Loader::operator=(Loader&& other) noexcept {
-  epoch_.reset();  // before its maker is destroyed
+  epoch_.reset();  // before the maker that it uses is destroyed
   maker_ = std::move(other.maker_);
   prefetch_ = other.prefetch_;
   device_ = other.device_;
@@ -43,7 +43,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
                     "batch size of the first run",
                     epoch, first_batch, batches()));
   }
-  epoch_.reset();  // ends the thread of the epoch before
+  epoch_.reset();  // ends the previous epoch's thread
   epoch_ = std::make_unique<Epoch>();
   epoch_->number = epoch;
   epoch_->next_batch = first_batch;

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// A dataset in batches, epoch by epoch. Which sample is in which batch, and how it is augmented, follows from the
-/// seed, the epoch and the sample alone: never from the shards, the threads, or where a run was resumed.
+/// Loads a dataset in batches, epoch by epoch. Which sample is in which batch, and how it is augmented, depends only on
+/// the seed, the epoch and the sample: never on the shards, the threads, or where a run was resumed.
 
 #include <cstdint>
 #include <memory>
@@ -14,20 +14,20 @@ namespace stagecoach {
 struct LoaderSettings {
   std::int64_t batch_size = 64;  ///< of the whole batch, over all shards
   std::uint64_t seed = 0;
-  bool shuffle = true;          ///< a new order each epoch, or always the stored one
+  bool shuffle = true;          ///< a new order in each epoch; false: the stored order
   bool augment = false;         ///< random crops and mirror images, for training
-  int shard = 0;                ///< which part of each batch this loader makes …
-  int shards = 1;               ///< … of how many
+  int shard = 0;                ///< index of the part of each batch that this loader makes
+  int shards = 1;               ///< number of these parts
   std::int64_t image_size = 0;  ///< rows and columns to resize to; 0: as stored
-  bool images = true;           ///< or labels alone, with images [n, 3, 0, 0]
-  bool prefetch = true;         ///< make the next batches on a thread; the batches are the same without
+  bool images = true;           ///< false: only labels, with images [n, 3, 0, 0]
+  bool prefetch = true;         ///< makes the next batches on a thread; does not change the batches
 };
 
 struct Batch {
   Tensor images;                 ///< uint8 [n, 3, H, W]; n may be 0 when there are more shards than samples
   Tensor labels;                 ///< int32 [n]
-  std::int64_t index = 0;        ///< in this epoch
-  std::int64_t global_size = 0;  ///< samples of the whole batch over all shards
+  std::int64_t index = 0;        ///< of the batch in its epoch
+  std::int64_t global_size = 0;  ///< samples of the whole batch, over all shards
 };
 
 class BatchMaker;
@@ -43,16 +43,16 @@ class Loader {
   Loader(Loader&& other) noexcept;
   Loader& operator=(Loader&& other) noexcept;
 
-  /// Batches of later epochs are made in CPU memory from which `device` can copy while the CPU goes on.
+  /// From the next epoch on, makes batches in CPU memory from which `device` can copy asynchronously.
   void stage_for(Device device) { device_ = device; }
-  /// Batches in an epoch, the ragged last one included.
+  /// Returns the number of batches in an epoch, including a smaller last one.
   std::int64_t batches() const;
-  /// Begins `epoch` at batch `first_batch` (to resume); an epoch that is under way is left. `first_batch` may be
-  /// batches(): then nothing is left of the epoch. Throws UsageError beyond that.
+  /// Begins `epoch` at batch `first_batch` (to resume); the current epoch, if any, is abandoned. If `first_batch` is
+  /// batches(), no batches are left. Throws UsageError for a larger one.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
-  /// The next batch, or nothing after the epoch's last. Throws Error before the first start_epoch.
+  /// Returns the next batch, or nothing after the epoch's last. Throws Error before the first start_epoch.
   std::optional<Batch> next();
-  /// Seconds, in all, in which next() waited for the thread that makes the batches; 0 without one.
+  /// Returns the total seconds that next() waited for the thread that makes the batches; 0 without such a thread.
   double waited() const { return waited_; }
 
  private:

@@ -20,7 +20,7 @@ TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
     return load_cifar10(folder);
   }
   std::error_code ignored;
-  const auto has = [&](const char* split) {  // even as a dangling link
+  const auto has = [&](const char* split) {  // counts dangling links too
     return std::filesystem::exists(std::filesystem::symlink_status(folder / split, ignored));
   };
   if (has("train") || has("test")) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The data that a user names with --data.
+/// Opens the data that a user names with --data.
 
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace stagecoach {
 
-/// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout or
-/// with images (`train/CLASS/…`, `test/CLASS/…`) of at most `max_pixels` pixels. Throws DataError when it is neither.
+/// "generated" makes the generated set in memory; anything else is a folder with CIFAR-10 in the binary layout or with
+/// images (`train/CLASS/…`, `test/CLASS/…`) of at most `max_pixels` pixels. Throws DataError if it is neither.
 TrainTest open_dataset(const std::string& where, std::int64_t max_pixels = kMaxPixels);
 
 }  // namespace stagecoach

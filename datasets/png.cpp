@@ -13,7 +13,7 @@
 
 namespace {
 
-// stb gets no memory for more than the image and its file can need.
+// stb may not allocate more at once than the image and its file can need.
 thread_local std::size_t largest_allocation = 0;
 thread_local bool was_refused = false;
 
@@ -29,7 +29,7 @@ void* limited_realloc(void* old, std::size_t bytes) { return is_allowed(bytes) ?
 // The library's code is in its header; here it is compiled, for this file only.
 #define STBI_ONLY_PNG
 #define STBI_NO_STDIO
-#define STBI_FAILURE_USERMSG  // reasons in words
+#define STBI_FAILURE_USERMSG  // readable error messages
 #define STBI_MALLOC(bytes) limited_malloc(bytes)
 #define STBI_REALLOC(old, bytes) limited_realloc(old, bytes)
 #define STBI_FREE(old) std::free(old)
@@ -52,7 +52,7 @@ std::uint32_t read_number(Bytes bytes) {
   return std::uint32_t{bytes[0]} << 24U | std::uint32_t{bytes[1]} << 16U | std::uint32_t{bytes[2]} << 8U | bytes[3];
 }
 
-/// [length, type, data, checksum], 4 bytes each except for the data.
+/// In the file: [length, type, data, checksum], each of 4 bytes except for the data.
 struct Chunk {
   std::string_view type;
   Bytes data;
@@ -60,7 +60,7 @@ struct Chunk {
 
 constexpr std::size_t kAroundData = 12;
 
-/// The chunk at the beginning of `bytes`, whose checksum is right.
+/// Returns the chunk at the beginning of `bytes` after verifying its checksum.
 Chunk read_chunk(Bytes bytes) {
   if (bytes.size() < kAroundData || read_number(bytes) > bytes.size() - kAroundData) {
     refuse("the file ends too early");
@@ -79,7 +79,7 @@ ImageSize size_in(const Chunk& header) {
     refuse("it does not begin with a PNG header");
   }
   const ImageSize size{.height = read_number(header.data.subspan(4)), .width = read_number(header.data)};
-  constexpr std::int64_t kMax = 0x7fffffff;  // the format's own bound
+  constexpr std::int64_t kMax = 0x7fffffff;  // the format's limit
   if (size.height > kMax || size.width > kMax) {
     refuse("its header tells of 2^31 rows or columns or more");
   }
@@ -90,8 +90,8 @@ struct FreePixels {
   void operator()(stbi_uc* pixels) const { stbi_image_free(pixels); }
 };
 
-/// The most that stb may ask for at once: the pixels with four channels of 16 bits, before or after their rows'
-/// filters, doubled as buffers grow by doubling; or twice the file.
+/// Returns the most bytes that stb may allocate at once: the pixels with four channels of 16 bits, with or without the
+/// rows' filter bytes, doubled because buffers grow by doubling; or twice the file's size.
 std::size_t allocation_limit(Bytes bytes, ImageSize size) {
   const auto pixels = static_cast<std::size_t>(8 * size.height * size.width + size.height);
   return 2 * std::max(pixels, bytes.size()) + 65536;

@@ -1,10 +1,10 @@
 #pragma once
 /// @file
-/// PNG files to planes of bytes. stb_image decodes them.
+/// Decodes PNG files to planes of bytes with stb_image.
 ///
-/// stb trusts a file in three ways that are made good here, before and around it: it verifies no checksums; it lets
-/// the compressed data unpack to gigabytes, whatever size the header tells; and it copies from a null pointer when the
-/// first chunk of data is empty.
+/// stb trusts files in three ways that the code here guards against: it verifies no checksums; it lets the compressed
+/// data unpack to gigabytes, whatever size the header declares; and it copies from a null pointer if the first data
+/// chunk is empty.
 
 #include <cstdint>
 #include <span>
@@ -13,17 +13,17 @@
 
 namespace stagecoach {
 
-/// Whether `bytes` begin as a PNG file does.
+/// Returns whether `bytes` begin like a PNG file.
 bool is_png(std::span<const std::uint8_t> bytes);
 
-/// The size that the header tells. Walks through all chunks, and throws DataError with the reason alone, such as
-/// "the file ends too early", when one is cut off, damaged, or out of place.
+/// Returns the size in the header. Checks all chunks and throws DataError with only the reason, such as "the file ends
+/// too early", if one is truncated, damaged, or out of order.
 ImageSize read_png_size(std::span<const std::uint8_t> bytes);
 
-/// Decodes a file that read_png_size accepted to `planes`, [3, size.height, size.width]; `size` is its own. Grey
-/// becomes equal planes, alpha is dropped, 16 bits become 8. With the planes it takes 9 bytes of memory per pixel for
-/// RGB of 8 bits, up to 24 for others (16 bits, four channels, interlaced), and twice the file. Throws DataError with
-/// the reason alone.
+/// Decodes a file that read_png_size accepted to `planes`, [3, size.height, size.width]; `size` must be the image's
+/// own. Grey becomes three equal planes, alpha is dropped, and 16 bits become 8. Including the planes, takes 9 bytes of
+/// memory per pixel for RGB of 8 bits, up to 24 for other formats (16 bits, four channels, interlaced), and twice the
+/// file's size. Throws DataError with only the reason.
 void decode_png(std::span<const std::uint8_t> bytes, ImageSize size, std::uint8_t* planes);
 
 }  // namespace stagecoach

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A thread that makes batches before they are asked for, so that training need not wait for them.
+/// A thread that makes batches in advance, so that training need not wait for them.
 
 #include <condition_variable>
 #include <cstddef>
@@ -17,17 +17,17 @@
 
 namespace stagecoach {
 
-/// Makes batches first … last-1 in this order and keeps at most kAhead of them waiting. One thread at a time may
-/// call `next`. Destroying it, whenever, stops the thread after the batch that it is at.
+/// Makes batches first … last-1 in this order and keeps at most kAhead of them ready. One thread at a time may call
+/// `next`. The destructor stops the thread after its current batch.
 class Prefetcher {
  public:
   static constexpr std::size_t kAhead = 2;
 
-  /// `make` runs on the other thread; what it refers to must outlive this object.
+  /// `make` runs on the other thread; anything it refers to must outlive this object.
   Prefetcher(std::function<Batch(std::int64_t index)> make, std::int64_t first, std::int64_t last);
 
-  /// The next batch, or nothing after the last one. An exception of `make` is thrown here, in place of its batch,
-  /// and again in every later call.
+  /// Returns the next batch, or nothing after the last one. If `make` throws, rethrows its exception in place of that
+  /// batch, and again in every later call.
   std::optional<Batch> next();
 
  private:
@@ -37,13 +37,13 @@ class Prefetcher {
   const std::int64_t first_;
   const std::int64_t last_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable_any changed_;
   std::deque<Batch> ready_;
   std::exception_ptr failure_;
   bool finished_ = false;
 
-  std::jthread thread_;  // last, so that it starts when the rest is there and is joined before the rest goes
+  std::jthread thread_;  // last: starts after the other members are constructed, joined before they are destroyed
 };
 
 }  // namespace stagecoach

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Images at another size.
+/// Resizes images.
 
 #include <cstdint>
 
@@ -14,7 +14,7 @@ struct ImageSize {
 };
 
 /// Resizes `source` [3, from.height, from.width] to `target` [3, to.height, to.width] with stb_image_resize: bilinear,
-/// and for smaller images the filter widens so that every pixel counts (a triangle filter, edges repeated). Throws
+/// with a wider filter when shrinking so that every pixel counts (a triangle filter; edge pixels are repeated). Throws
 /// Error for empty sizes.
 void resize_image(const std::uint8_t* source, ImageSize from, std::uint8_t* target, ImageSize to);
 

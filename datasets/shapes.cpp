@@ -8,9 +8,9 @@
 namespace stagecoach {
 namespace {
 
-// Only + - * / and sqrt are used here: unlike sin or log they give the same bits with every C library.
+// Only + - * / and sqrt are used here. Unlike sin or log, they give the same bits with every C library.
 
-/// Five lines form the star; a point is in it when it is inside at least four.
+/// Five lines form the star. A point is in the star if it is on the inner side of at least four of them.
 bool star_covers(double x, double y) {
   constexpr double kDistance = 0.309016994374947;  // of a line from the centre, for a star of radius 1: cos 72°
   constexpr std::array<std::array<double, 2>, 5> kNormals = {{{0, -1},
@@ -25,22 +25,22 @@ bool star_covers(double x, double y) {
   return inside >= 4;
 }
 
-/// Number of the band of width 2 / bands that `value`, in -1 … 1, falls into.
+/// Returns the index of the band, of width 2 / bands, that contains `value`, in -1 … 1.
 int band(double value, int bands) { return static_cast<int>(std::floor((value + 1) / 2 * bands)); }
 
 struct Colour {
   std::array<double, 3> channels{};  // 0 … 255
 };
 
-/// How one image looks, drawn from its stream of random numbers. Numbers 0 … 31 of the stream are for this.
+/// The look of one image, drawn from numbers 0 … 31 of its stream of random numbers.
 struct Look {
   explicit Look(const Philox& random);
 
   double radius, centre_x, centre_y;  // of the shape, in pixels
-  double cosine, sine;                // of its tilt
+  double cosine, sine;                // of the shape's tilt
   Colour shape, comm_thread;
   std::array<double, 2> slope;  // how much brighter the background is at the right and at the bottom
-  double noise;                 // the most that a pixel is off
+  double noise;                 // the largest deviation of a pixel
 };
 
 Look::Look(const Philox& random) {
@@ -54,8 +54,8 @@ Look::Look(const Philox& random) {
   const double t = between(3, -0.13, 0.13);  // the tangent of half the tilt, which is up to 15 degrees
   cosine = (1 - t * t) / (1 + t * t);
   sine = 2 * t / (1 + t * t);
-  // Both colours are uniform, so neither tells the class, but they differ by 64 or more in every channel: the
-  // shape's channel goes a random way around from the background's.
+  // Both colours are uniform, so neither gives away the class, but they differ by 64 or more in every channel: each
+  // channel of the shape is that of the background plus a random offset, modulo 256.
   for (std::uint64_t c = 0; c < 3; ++c) {
     const double value = between(4 + c, 0, 256);
     const double other = value + between(8 + c, 64, 192);
@@ -66,7 +66,7 @@ Look::Look(const Philox& random) {
   noise = between(14, 4, 24);
 }
 
-/// The share of pixel (column, row) that the shape covers, from 3 x 3 points in it.
+/// Returns the share of pixel (column, row) that the shape covers, sampled at 3 x 3 points.
 double coverage(ShapeClass shape, const Look& look, std::int64_t column, std::int64_t row) {
   int covered = 0;
   for (int i = 0; i < 9; ++i) {
@@ -84,7 +84,7 @@ double coverage(ShapeClass shape, const Look& look, std::int64_t column, std::in
 
 bool shape_covers(ShapeClass shape, double x, double y) {
   const double radius = std::sqrt(x * x + y * y);
-  const double square = std::max(std::abs(x), std::abs(y));  // the distance in which squares are circles
+  const double square = std::max(std::abs(x), std::abs(y));  // the maximum norm, in which circles are squares
   switch (shape) {
     case ShapeClass::circle:
       return radius <= 0.9;

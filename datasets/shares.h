@@ -1,26 +1,26 @@
 #pragma once
 /// @file
-/// How samples are distributed: to ranks, and to micro-batches.
+/// The distribution of samples over ranks and over micro-batches.
 
 #include <algorithm>
 #include <cstdint>
 
 namespace stagecoach {
 
-/// Which part of each batch a rank trains on.
+/// The part of each batch that a rank trains on: part `index` of `of` parts.
 struct Shard {
   int index = 0;
   int of = 1;
 };
 
-/// Some samples side by side.
+/// A range of consecutive samples.
 struct Share {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
-/// Part `part` of `total` samples in `parts` shares: as even as can be, the earlier ones larger by one where they
-/// differ. Where there are fewer samples than parts the last ones are empty.
+/// Returns part `part` of `total` samples that are divided into `parts` parts as evenly as possible; where sizes
+/// differ, the earlier parts have one sample more. With fewer samples than parts, the last parts are empty.
 inline Share share_of(std::int64_t total, std::int64_t part, std::int64_t parts) {
   const std::int64_t larger = total % parts;
   return {part * (total / parts) + std::min(part, larger), total / parts + (part < larger ? 1 : 0)};

@@ -9,10 +9,11 @@
 namespace stagecoach {
 namespace {
 
-/// PyTorch's default for linear and convolutional layers (there written as Kaiming's rule with a = sqrt(5)).
+/// PyTorch's default for linear and convolutional layers (which PyTorch writes as Kaiming initialisation with a =
+/// sqrt(5)).
 Init fan_in_init(std::int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
 
-/// For batch norm over images; the operation takes [N, C] too.
+/// Requires images, for batch norm; the operation itself accepts [N, C] too.
 void require_planes(const Shape& x) {
   STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: expected input [N, C, H, W], got {}", to_string(x));
 }

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The layers that models are made of: each wraps one operation of core/ops.h and owns its parameters.
-/// Names, shapes and first values of parameters are those of PyTorch's layers.
+/// The layers that models are made of: each wraps one operation of core/ops.h and owns its parameters. Parameters have
+/// the names, shapes and initial values of PyTorch's layers.
 
 #include <functional>
 #include <utility>
@@ -11,10 +11,10 @@
 
 namespace stagecoach {
 
-/// Whether a layer adds a bias; batch norm after it would cancel one.
+/// Whether a layer adds a bias. A batch norm after the layer would cancel it.
 enum class Bias { yes, no };
 
-/// x weight^T + bias: [N, inputs] to [N, outputs]. Both start uniform within 1 / sqrt(inputs).
+/// x weight^T + bias: [N, inputs] to [N, outputs]. Initial values are uniform within ±1 / sqrt(inputs).
 class Linear final : public Module {
  public:
   Linear(std::int64_t inputs, std::int64_t outputs, Bias bias = Bias::yes);
@@ -25,7 +25,7 @@ class Linear final : public Module {
   Bias bias_;
 };
 
-/// [N, inputs, H, W] to [N, outputs, P, Q]; see conv2d. Starts uniform within 1 / sqrt(inputs kernel^2).
+/// [N, inputs, H, W] to [N, outputs, P, Q]; see conv2d. Initial values are uniform within ±1 / sqrt(inputs kernel^2).
 class Conv2d final : public Module {
  public:
   Conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, const Conv2dSettings& settings = {},
@@ -44,7 +44,7 @@ class ReLU final : public Module {
   Shape output_shape(const Shape& input) const override;
 };
 
-/// The largest of each window; the stride is the kernel's width unless given.
+/// Maximum of each window. The stride defaults to the kernel's width.
 class MaxPool2d final : public Module {
  public:
   explicit MaxPool2d(std::int64_t kernel) : MaxPool2d(Window{kernel, kernel, 0}) {}
@@ -56,35 +56,36 @@ class MaxPool2d final : public Module {
   Window window_;
 };
 
-/// [N, C, H, W] to [N, C]
+/// Mean over each plane: [N, C, H, W] to [N, C].
 class GlobalAveragePool final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 };
 
-/// [N, …] to [N, the product of the rest]
+/// [N, …] to [N, product of the other extents].
 class Flatten final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 };
 
-/// Over the rows of [N, C].
+/// Softmax over each row of [N, C].
 class Softmax final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 };
 
-/// Batch norm over [N, channels, H, W]. In training it normalises by the batch and moves the buffers
-/// running_mean and running_variance towards it; in evaluation it normalises by these.
+/// Batch norm over [N, channels, H, W]. In training it normalises by the statistics of the batch and moves the buffers
+/// running_mean and running_variance towards them; in evaluation it normalises by these buffers.
 class BatchNorm2d final : public Module {
  public:
   explicit BatchNorm2d(std::int64_t channels, double momentum = 0.1, double epsilon = 1e-5);
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
-  /// From now on the batch is only part of a larger one; see BatchNormSettings::sum_over_ranks. Empty: no longer.
+  /// From now on treats each batch as part of a larger one; see BatchNormSettings::sum_over_ranks. An empty function
+  /// ends this.
   void share_batch(std::function<void(Tensor& tensor)> sum_over_ranks) { sum_over_ranks_ = std::move(sum_over_ranks); }
 
  private:

@@ -60,7 +60,8 @@ Model make_convnet(const ModelSettings& settings) {
   return model;
 }
 
-/// Four groups of blocks; each but the first halves the image. Returns the channels at their end.
+/// Adds four groups of blocks, each of which, except for the first, halves the image. Returns the number of output
+/// channels.
 template <class Block>
 std::int64_t add_groups(const Model& model, const std::array<int, 4>& blocks, std::int64_t expansion) {
   std::int64_t inputs = 64;

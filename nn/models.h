@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The models that chapters train, by name. Each is a Sequential whose layers a pipeline may deal out.
+/// The models that the chapters train, by name. Each is a Sequential, which a pipeline can split into stages.
 ///
 /// | name       | input            | parameters (10 classes) | what it is                                      |
 /// |------------|------------------|-------------------------|-------------------------------------------------|
@@ -25,11 +25,11 @@ struct ModelSettings {
 
 std::vector<std::string> model_names();
 
-/// A new model, without memory. Throws UsageError for an unknown name (and lists the known), for settings that
-/// the model cannot have, and for a softmax head on toy, which predicts numbers, not classes.
+/// Returns a new model, without memory. Throws UsageError for an unknown name (listing the known ones), for settings
+/// that the model does not support, and for a softmax head on toy, which predicts numbers, not classes.
 std::shared_ptr<Sequential> make_model(const std::string& name, const ModelSettings& settings = {});
 
-/// The image size that a model is meant for.
+/// Returns the image size that a model is designed for.
 std::int64_t default_image_size(const std::string& name);
 
 }  // namespace stagecoach

@@ -31,7 +31,7 @@ Tensor Init::make(const Shape& shape, DType dtype, std::uint64_t seed, const std
 }
 
 void Module::materialize(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
-  // Asked before anything is allocated, so that a refusal changes nothing.
+  // Checked before anything is allocated, so that an error changes nothing.
   STAGECOACH_CHECK(!has_memory(), "module: a part of '{}' has memory already; make a new model instead", prefix);
   allocate(seed, device, dtype, prefix);
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Tensors under names: the parameters of a model, the state of an optimizer, the contents of a file.
+/// Named tensors: the parameters of a model, the state of an optimizer, the contents of a file.
 
 #include <string>
 #include <utility>
@@ -10,15 +10,15 @@
 
 namespace stagecoach {
 
-/// In a fixed order, each name once. The tensors are handles, not copies.
+/// Tensors with unique names, in a fixed order. The tensors are handles, not copies.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Copies each tensor of `from` into the one of the same name in `into`, whatever the two orders and devices.
-/// Throws DataError, which begins with `what` and lists every name that is missing, extra, or of another shape
-/// or type; then nothing was copied.
+/// Copies each tensor of `from` into the tensor of the same name in `into`; orders and devices may differ. If names,
+/// shapes or types do not match, copies nothing and throws DataError, whose text begins with `what` and lists each
+/// mismatch.
 void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std::string& what);
 
-/// Those whose names begin with `prefix`, under what follows it.
+/// Returns the tensors whose names begin with `prefix`, with the prefix removed.
 NamedTensors below(const std::string& prefix, const NamedTensors& tensors);
 
 }  // namespace stagecoach

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Optimizers: they turn the gradients of parameters into new values, in place.
+/// Optimizers, which update parameters in place from their gradients.
 
 #include <memory>
 #include <span>
@@ -14,24 +14,25 @@ namespace stagecoach {
 
 class Optimizer {
  public:
-  /// Every parameter must be a leaf that requires a gradient, and appear once; all are on one device.
+  /// Every parameter must be a leaf that requires a gradient and must appear once. All must be on one device.
   explicit Optimizer(NamedTensors parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates each parameter that has a gradient, in order; the others, and their state, stay as they are.
+  /// Updates each parameter that has a gradient, in order. Leaves the others and their state unchanged.
   void step();
-  /// Forgets all gradients.
+  /// Clears all gradients.
   void zero_grad();
-  /// How often step() was called, also before a load_state. The count lives on the device, beside the parameters: a
-  /// step that is replayed (core/replay.h) counts too.
+  /// Returns the number of calls of step(), including those before a loaded state was saved. The count is on the
+  /// device, beside the parameters, so a replayed step (core/replay.h) counts too.
   std::int64_t steps_done() const { return static_cast<std::int64_t>(steps_done_.item()); }
 
-  /// All that a resumed training needs: "<parameter>.<part>", "<parameter>.updates" (int32 [], how often it had a
-  /// gradient) and "steps_done" (int32 []). Handles on the live tensors: save them before the next step.
+  /// Returns all that resumed training needs: "<parameter>.<part>", "<parameter>.updates" (int32 [], how many times the
+  /// parameter was updated) and "steps_done" (int32 []). These are handles on the live tensors: save them before the
+  /// next step.
   NamedTensors state() const;
-  /// Continues from a saved state. Throws DataError that lists what does not fit; then nothing was changed.
+  /// Restores a saved state. If it does not fit, changes nothing and throws DataError that lists the mismatches.
   void load_state(const NamedTensors& state);
 
   const NamedTensors& parameters() const { return parameters_; }
@@ -39,18 +40,19 @@ class Optimizer {
   virtual void set_learning_rate(double rate) = 0;
 
  protected:
-  /// Gives each parameter a zero-filled state tensor of its shape; `part` is its name's end. Constructors only.
+  /// Adds a zero-filled state tensor of each parameter's shape, named "<parameter>.<part>". Call it only in
+  /// constructors.
   void add_state(const std::string& part);
-  /// Updates the parameters that have a gradient; each one's state is in the order of add_state.
+  /// Updates the parameters that have a gradient. The state tensors of each are in the order of the calls of add_state.
   virtual void update(std::span<ParameterUpdate> updates) = 0;
-  /// The device of the parameters.
+  /// Returns the device of the parameters.
   Device device() const { return steps_done_.device(); }
 
  private:
   NamedTensors parameters_;
   std::vector<std::string> parts_;
-  std::vector<std::vector<Tensor>> states_;  // a parameter, then a part
-  std::vector<Tensor> updates_;              // a parameter: [] int32
+  std::vector<std::vector<Tensor>> states_;  // [parameter][part]
+  std::vector<Tensor> updates_;              // [] int32, one per parameter
   Tensor steps_done_;                        // [] int32
 };
 
@@ -80,12 +82,12 @@ class Adam final : public Optimizer {
 
 enum class OptimizerKind { sgd, adam };
 
-/// Throws UsageError for momentum with adam, which has its own.
+/// Makes an optimizer. Throws UsageError for momentum with adam, which has its own.
 std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum = 0, double weight_decay = 0);
 
-/// The sum of the squares of all elements, in float64 and in the order of the elements: part of a norm over a model,
-/// which has the same bits however the model is split, as long as the sums are added parameter by parameter.
+/// Returns the sum of the squares of all elements, in float64 and in the order of the elements. If such sums are added
+/// parameter by parameter, the norm of a model has the same bits however the model is split.
 double sum_of_squares(const Tensor& tensor);
 
 }  // namespace stagecoach

@@ -8,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-/// A convolution that keeps the extents except for its stride.
+/// Returns a convolution that changes the height and width only by its stride.
 std::shared_ptr<Module> conv(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride) {
   return std::make_shared<Conv2d>(inputs, outputs, kernel, Conv2dSettings{.stride = stride, .padding = kernel / 2},
                                   Bias::no);
@@ -16,7 +16,7 @@ std::shared_ptr<Module> conv(std::int64_t inputs, std::int64_t outputs, std::int
 
 std::shared_ptr<Module> norm(std::int64_t channels) { return std::make_shared<BatchNorm2d>(channels); }
 
-/// Null where the shape stays: the shortcut is then x itself.
+/// Returns null if the shape does not change: the shortcut is then x itself.
 std::shared_ptr<Module> projection(std::int64_t inputs, std::int64_t outputs, std::int64_t stride) {
   if (inputs == outputs && stride == 1) {
     return nullptr;

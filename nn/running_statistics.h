@@ -1,13 +1,13 @@
 #pragma once
 /// @file
-/// Whether batch norm layers in training move their running statistics.
+/// Controls whether batch norm layers update their running statistics in training.
 
 namespace stagecoach {
 
-/// True (the default in every thread) while they do.
+/// Returns whether layers in this thread update their running statistics; true by default.
 bool running_statistics_move();
 
-/// Keeps them as they are in this thread until the end of the scope: for a forward that is run a second time.
+/// Stops these updates in this thread until the end of the scope, for a forward that is run a second time.
 class KeepRunningStatistics {
  public:
   KeepRunningStatistics();

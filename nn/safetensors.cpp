@@ -28,20 +28,20 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kDigits = 8;
 constexpr std::uint64_t kChunkBytes = 1 << 20;
 
-/// CRC-32 (zlib's) of what was added so far. It finds every single changed bit.
+/// The CRC-32 (as in zlib) of the bytes added so far. It detects any single changed bit.
 class Checksum {
  public:
   void add(const void* bytes, std::size_t count) {
     value_ = ::crc32_z(value_, static_cast<const Bytef*>(bytes), count);
   }
-  /// The length field and the header, the latter with zeros in place of its checksum.
+  /// Adds the length field and the header, with zeros in place of the header's checksum.
   void add_header(std::string text) {
     const std::uint64_t length = text.size();
     text.replace(safetensors::text_before_checksum().size(), kDigits, kDigits, '0');
     add(&length, kLengthBytes);
     add(text.data(), text.size());
   }
-  /// What was added after something else, by its own checksum.
+  /// Adds `count` bytes whose own checksum is known.
   void append(std::uint32_t checksum, std::uint64_t count) {
     value_ = ::crc32_combine(value_, checksum, static_cast<z_off_t>(count));
   }
@@ -110,7 +110,8 @@ std::string read_header_text(InputFile& file) {
   return text;
 }
 
-/// Whether the file is ours. A damaged one of ours cannot pass as foreign: that would take a change to both keys.
+/// Returns whether the file was written here. A damaged one cannot pass as another program's: that would take a change
+/// to both keys.
 bool is_ours(const Header& header, std::string_view text) {
   const auto producer = header.metadata.find(safetensors::kProducerKey);
   if (producer == header.metadata.end() && !header.metadata.contains(safetensors::kChecksumKey)) {
@@ -132,7 +133,7 @@ void require_checksum(const Checksum& computed, const std::string& text) {
   }
 }
 
-/// Reads what is not kept, for the checksum alone.
+/// Reads bytes that are not kept, only for the checksum.
 void skip(InputFile& file, std::uint64_t count, Checksum& checksum) {
   std::vector<char> chunk(std::min<std::uint64_t>(count, kChunkBytes));
   while (count > 0) {
@@ -159,7 +160,7 @@ TensorFile read_file(const std::string& path, const KeepTensor& keep, Device dev
     checksum.add_header(text);
   }
   TensorFile result;
-  for (const Entry& entry : header.entries) {  // their sizes add up to the file's, so no allocation is wild
+  for (const Entry& entry : header.entries) {  // their sizes add up to the file's, which bounds the allocations
     result.contents.push_back({entry.name, entry.dtype, entry.shape});
     if (!is_kept(entry)) {
       skip(file, entry.end - entry.begin, checksum);
@@ -180,7 +181,7 @@ TensorFile read_file(const std::string& path, const KeepTensor& keep, Device dev
   return result;
 }
 
-/// The tensor itself where the CPU can read it, or a copy.
+/// Returns the tensor itself if the CPU can read it, otherwise a copy.
 Tensor readable(const Tensor& tensor) { return tensor.device().type == DeviceType::cpu ? tensor : tensor.to(Device{}); }
 
 }  // namespace

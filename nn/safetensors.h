@@ -2,8 +2,9 @@
 /// @file
 /// Tensors on disk, in the safetensors format, which Python reads too (`safetensors.numpy.load_file`).
 ///
-/// A file is: the header's length (8 bytes, little-endian), the header (JSON: name, dtype, shape and place of each
-/// tensor, and `__metadata__`), the data. Ours also carry a CRC-32 over all of the file, so damage is found at load.
+/// A file consists of the header's length (8 bytes, little-endian), the header (JSON: name, dtype, shape and offsets of
+/// each tensor, and `__metadata__`), and the data. Files written here also carry a CRC-32 of the whole file, so that
+/// loading detects damage.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace stagecoach {
 
-/// A tensor without its elements.
+/// The description of a tensor, without its elements.
 struct TensorInfo {
   std::string name;
   DType dtype = DType::float32;
@@ -27,33 +28,34 @@ struct TensorInfo {
 struct TensorFile {
   NamedTensors tensors;
   std::map<std::string, std::string> metadata;  ///< without the checksum, which save and load handle
-  std::vector<TensorInfo> contents = {};        ///< of a file that was read: all tensors in it, kept or not
+  std::vector<TensorInfo> contents = {};        ///< after reading: all tensors of the file, kept or not
 };
 
-/// Writes a file; equal contents give equal bytes. The old file stays whole until the new one is on disk.
-/// Throws DataError with path and reason, and Error for names that are double or not UTF-8.
+/// Writes a file. Equal contents give equal bytes. An old file stays intact until the new one is on disk. Throws
+/// DataError with path and reason, and Error for names that are duplicate or not UTF-8.
 void save_tensors(const std::string& path, const TensorFile& file);
 
-/// The CRC-32 (zlib's) of a tensor's elements.
+/// Returns the CRC-32 (as in zlib) of a tensor's elements.
 std::uint32_t crc32_of(const Tensor& tensor);
 
-/// Writes a file whose tensors are never in memory all at once: first what they are, then one after the other.
+/// Writes a file whose tensors need not all be in memory at once: their descriptions first, then one tensor after the
+/// other.
 class TensorFileWriter {
  public:
   struct Announced {
     TensorInfo info;
-    std::uint32_t crc = 0;  ///< crc32_of: the file's checksum is in its header, before all elements
+    std::uint32_t crc = 0;  ///< from crc32_of: needed first, as the file's checksum is in its header
   };
-  /// Throws as save_tensors does.
+  /// Begins the file. Throws as save_tensors does.
   TensorFileWriter(const std::string& path, const std::vector<Announced>& tensors,
                    const std::map<std::string, std::string>& metadata = {});
   ~TensorFileWriter();
   TensorFileWriter(const TensorFileWriter&) = delete;
   TensorFileWriter& operator=(const TensorFileWriter&) = delete;
 
-  /// The next tensor. Throws Error when it is not the one that was announced.
+  /// Writes the next tensor. Throws Error if it is not the one that was announced.
   void add(const Tensor& tensor);
-  /// The file is whole from here on. Without it nothing remains, and an older file stays.
+  /// Completes the file. Without this call nothing is left behind, and an older file stays.
   void commit();
 
  private:
@@ -61,14 +63,13 @@ class TensorFileWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Whether a tensor is to be read into memory, by its name.
+/// Returns whether the tensor of that name should be read into memory.
 using KeepTensor = std::function<bool(const std::string& name)>;
 
-/// Reads a file of ours or another program's, into CPU memory, in the order of the data. Throws DataError with
-/// path and reason when it is missing, breaks a rule of the format, holds a type that Stagecoach has not, or, in a
-/// file of ours, when any bit has changed.
-/// With `keep`, only the tensors that it accepts take memory, that of `device`, a CPU; the others are read for the
-/// checksum alone.
+/// Reads a file, written here or by another program, into CPU memory, in the order of the data. Throws DataError with
+/// path and reason if the file is missing, violates the format, contains a type that Stagecoach does not support or,
+/// for a file written here, if any bit has changed. With `keep`, only the tensors that it accepts are kept in memory,
+/// on `device` (a CPU); the others are read only for the checksum.
 TensorFile load_tensors(const std::string& path, const KeepTensor& keep = {}, Device device = {});
 
 }  // namespace stagecoach

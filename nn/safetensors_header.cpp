@@ -54,7 +54,7 @@ std::string entry_text(const Entry& entry) {
                      extents, entry.begin, entry.end);
 }
 
-/// Parses JSON but refuses what the library lets pass: a key given twice, and depth that no header has.
+/// Parses JSON and also rejects what the library accepts: duplicate keys, and nesting that no header has.
 Json parse_strictly(std::string_view text) {
   std::vector<std::set<std::string>> keys;  // of each object that is open
   const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
@@ -85,7 +85,7 @@ std::uint64_t to_count(const std::string& name, const Json& value) {
   return value.get<std::uint64_t>();
 }
 
-/// The value of `key`, which must be an array.
+/// Returns the value of `key`, which must be an array.
 const Json& array_of(const std::string& name, const Json& value, const char* key) {
   const auto found = value.find(key);
   require(found != value.end() && found->is_array(), fmt::format("gives '{}' no list '{}'", name, key));
@@ -105,8 +105,8 @@ DType to_dtype(const std::string& name, const Json& value) {
 }
 
 Shape to_shape(const std::string& name, const Json& value) {
-  // Checked here, so that a bad file is a DataError: no memory holds so many elements, and sizes of those within
-  // the limit do not overflow, nor do those of shapes that an extent of 0 empties.
+  // Checked here, so that a bad file causes a DataError. No memory holds so many elements, and within the limit sizes
+  // do not overflow, not even those of shapes with an extent of 0.
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
   std::vector<std::int64_t> extents;
   std::int64_t elements = 1;
@@ -147,7 +147,7 @@ std::map<std::string, std::string> to_metadata(const Json& value) {
   return metadata;
 }
 
-/// The entries must cover the data without gap or overlap.
+/// Throws unless the entries cover the data without gaps or overlaps.
 void require_contiguous(const std::vector<Entry>& entries, std::uint64_t data_bytes) {
   std::uint64_t expected = 0;
   for (const Entry& entry : entries) {

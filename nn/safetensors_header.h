@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The JSON header of a safetensors file: to text and, with every rule of the format checked, back.
-/// Format: https://github.com/huggingface/safetensors (section "Format"), read in its version 0.5.
+/// The JSON header of a safetensors file: conversion to text, and strict parsing that checks every rule of the format.
+/// Format: https://github.com/huggingface/safetensors (section "Format"), version 0.5.
 
 #include <cstdint>
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace stagecoach::safetensors {
 
-/// Where one tensor is: bytes begin … end-1, counted from the end of the header.
+/// One tensor and its data: bytes begin … end-1, counted from the end of the header.
 struct Entry {
   std::string name;
   DType dtype = DType::float32;
@@ -28,23 +28,25 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// The limit that the format sets.
+/// The limit set by the format.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// Metadata that marks our files. Both keys are in each of them, so that one damaged key still shows.
+/// Metadata that marks files written here. Each file has both keys, so it can be recognised even if one is damaged.
 inline constexpr const char* kChecksumKey = "stagecoach_crc32";
 inline constexpr const char* kProducerKey = "stagecoach_producer";
 inline constexpr const char* kProducer = "stagecoach";
 
-/// Our headers begin so, which fixes the place of the checksum: eight lowercase hexadecimal digits between the two.
+/// The beginning of the headers written here. It fixes the position of the checksum: eight lowercase hexadecimal digits
+/// between the two texts.
 std::string text_before_checksum();
 std::string text_after_checksum();
 
-/// The header's text with the checksum "00000000", padded with spaces so that 8 + its length is a multiple of 8.
-/// Throws Error for names or metadata that are given twice, reserved, or not UTF-8.
+/// Returns the header's text with the checksum "00000000", padded with spaces so that 8 + its length is a multiple of
+/// 8. Throws Error for names or metadata that are duplicate, reserved, or not UTF-8.
 std::string to_text(const Header& header);
 
-/// Reads a header's text. `data_bytes` are what follows it in the file. Throws DataError that says what is wrong.
+/// Parses a header's text. `data_bytes` is the size of the data after the header. Throws DataError that says what is
+/// wrong.
 Header from_text(std::string_view text, std::uint64_t data_bytes);
 
 }  // namespace stagecoach::safetensors

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Layers in a row: what a pipeline cuts into stages.
+/// A sequence of layers, which a pipeline splits into stages.
 
 #include "nn/module.h"
 
@@ -8,10 +8,10 @@ namespace stagecoach {
 
 class Sequential final : public Module {
  public:
-  /// Appends a layer. Its name must be new here; its parameters are called "<name>.weight" and so on.
+  /// Appends a layer. Its name must be unique here; its parameters are named "<name>.weight" and so on.
   Sequential& add(const std::string& name, std::shared_ptr<Module> layer);
 
-  /// Each layer in turn; without layers x itself.
+  /// Runs each layer on the output of the layer before it. Without layers returns x itself.
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 
@@ -19,8 +19,8 @@ class Sequential final : public Module {
   const std::shared_ptr<Module>& layer(int index) const { return at(index).second; }
   const std::string& name(int index) const { return at(index).first; }
 
-  /// Layers begin … end-1 under their names here. The slice shares them, so it may be materialized, trained and
-  /// saved in place of the whole; it sets their mode (train) too.
+  /// Returns layers begin … end-1 under the same names. The slice shares the layers, so it may be materialized, trained
+  /// and saved instead of the whole model; its train() also sets their mode.
   std::shared_ptr<Sequential> slice(int begin, int end) const;
 
  private:

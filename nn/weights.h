@@ -8,14 +8,14 @@
 
 namespace stagecoach {
 
-/// The weights of a module: handles on its parameters, then on its buffers.
+/// Returns the weights of a module: handles on its parameters, then on its buffers.
 NamedTensors weights_of(const Module& module);
 
 /// Writes the weights as a safetensors file; equal weights give equal bytes. Throws DataError.
 void save_weights(const std::string& path, const Module& module);
 
-/// Reads them into a module that has memory. Throws DataError that lists every name that is missing, extra, or of
-/// another shape or type; then nothing was changed.
+/// Reads the weights into a module that has memory. If a name is missing or extra, or a shape or type differs, changes
+/// nothing and throws DataError that lists each mismatch.
 void load_weights(const std::string& path, Module& module);
 
 }  // namespace stagecoach

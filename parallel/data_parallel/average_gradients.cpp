@@ -13,7 +13,7 @@ void average_gradients(const NamedTensors& parameters, int batches, Communicator
   for (const auto& named : parameters) {
     Tensor parameter = named.second;
     Tensor gradient = parameter.grad();
-    if (!gradient.defined()) {  // this replica had no micro-batch since the last update
+    if (!gradient.defined()) {  // this replica has had no micro-batch since the last update
       gradient = Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device());
       parameter.set_grad(gradient);
     }

@@ -74,7 +74,7 @@ void Buckets::lay_out(const std::vector<std::size_t>& order) {
   }
 }
 
-// In a step: gradients arrive, and full buckets leave while the backward goes on.
+// In a step: gradients arrive, and full buckets are reduced while the backward continues.
 
 void Buckets::start() {
   launched_.clear();
@@ -87,7 +87,8 @@ void Buckets::start() {
   }
 }
 
-/// What is summed in the bucket needs no copy back, and what later backwards add goes there by itself.
+/// As the gradient is a view of the bucket, sums need no copy back, and later backwards accumulate directly into the
+/// bucket.
 void Buckets::take_gradient(std::size_t i) {
   Tensor parameter = parameters_[i].second;
   Tensor view = gradient(i);
@@ -112,7 +113,8 @@ void Buckets::mark_ready(std::size_t i) {
   }
 }
 
-/// In their order, even when a later one is full first: otherwise ranks would sum different buckets.
+/// Starts reductions in the order of the buckets, even if a later bucket is full first: otherwise ranks might sum
+/// different buckets.
 void Buckets::launch_full_buckets() {
   while (launched_.size() < buckets_.size() && missing_[launched_.size()] == 0) {
     Bucket& bucket = buckets_[launched_.size()];

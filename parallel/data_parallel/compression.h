@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// How a bucket of gradients travels to the other ranks: each function makes a ReduceBucket (buckets.h).
-/// `make_compression` makes them.
+/// Gradient compression: how a bucket of gradients is sent to the other ranks. Each function here returns a
+/// ReduceBucket (buckets.h); `make_compression` chooses one by kind.
 
 #include <cstdint>
 #include <map>
@@ -13,41 +13,42 @@
 
 namespace stagecoach {
 
-/// Sends them as they are: the exact sum.
+/// Sends gradients as they are; the sum is exact.
 ReduceBucket plain_sum();
 
-/// Sends float32 as float16, half the bytes, and adds them up in float32. Every value is rounded to 11 bits on the way
-/// there, and the sum once more on the way back. Beyond 65504 it becomes infinite, and what is less than 2^-25 is lost,
-/// as in PyTorch's fp16_compress_hook: the gradients of a mean over a large batch may need a scaled loss.
+/// Sends float32 as float16, which halves the bytes, and adds in float32. Each value is rounded to 11 significant bits
+/// when it is sent, and the sum once more when it is returned. Values beyond 65504 become infinite and values below
+/// 2^-25 are lost, as in PyTorch's fp16_compress_hook: the gradients of a mean over a large batch may need loss
+/// scaling.
 ReduceBucket half_precision();
 
-/// What a compression keeps on a rank from step to step, by name. Between steps it may be saved, and put back.
+/// The state that a compression keeps on a rank from step to step, by name. It may be saved and restored between steps.
 using CompressionMemory = std::map<std::string, Tensor>;
 
-/// Sends a gradient of [n, …], seen as a matrix [n, m], as the product of [n, r] and [r, m]: r (n + m) numbers in place
-/// of n m. What a rank's contribution loses on the way is kept there and added to the next gradient, so that nothing is
-/// lost forever. A gradient of one dimension, or for which this would not be less, is sent as it is. A bucket takes
-/// two messages. `columns` is r; the paper calls it the rank of the compression. Throws UsageError if it is less
+/// Sends a gradient of [n, …], viewed as a matrix [n, m], as a product of [n, r] and [r, m]: r (n + m) numbers instead
+/// of n m. Each rank keeps what its contribution loses and adds it to the next gradient (error feedback), so nothing is
+/// lost forever. A gradient that has one dimension, or that would not become smaller, is sent as it is. A bucket takes
+/// two messages. `columns` is r, which the paper calls the rank of the compression. Throws UsageError if it is less
 /// than 1. Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for distributed
 /// optimization", 2019, section 3, algorithms 1 and 2.
 ///
-/// What it remembers of a parameter is in `memory`: NAME.error [n, m], what was lost, and NAME.q [r, m], the directions
-/// in which it looks next; together more numbers than the gradients have. Copies of the function share it. So each rank
-/// makes one of its own, with the same arguments on all of them, and uses it on one thread at a time. `seed` chooses
-/// the directions in which it looks at first.
+/// `memory` holds the state of each parameter: NAME.error [n, m], the accumulated error, and NAME.q [r, m], the
+/// directions for the next step; together these are more numbers than the gradients have. Copies of the function share
+/// the memory, so each rank makes a function of its own, with the same arguments on all ranks, and uses it on one
+/// thread at a time. `seed` determines the initial directions.
 ReduceBucket power_sgd(int columns, std::uint64_t seed = 0,
                        std::shared_ptr<CompressionMemory> memory = std::make_shared<CompressionMemory>());
 
-/// A way to send gradients, of one rank.
+/// A gradient compression and its state, for one rank.
 struct Compression {
   ReduceBucket reduce;
-  std::shared_ptr<CompressionMemory> memory;  ///< null if it keeps nothing
+  std::shared_ptr<CompressionMemory> memory;  ///< null if the compression has no state
 };
 
 /// plain_sum, half_precision, and power_sgd with 4 columns.
 enum class CompressionKind { none, half, powersgd };
 
-/// Their names, in this order.
+/// Returns the names of the kinds, in this order.
 const std::vector<std::string>& compression_names();
 Compression make_compression(CompressionKind kind);
 

@@ -20,7 +20,7 @@ Colour colour_of(const Bar& bar) {
   return kBlack;
 }
 
-/// Two rows for each timeline: the rank's own work, and its messages.
+/// Returns a chart with two rows per timeline: the rank's work, and its messages.
 TimelineChart chart_of(const NamedTimelines& timelines) {
   TimelineChart chart{.idle_name = "idle"};
   for (const auto& [name, timeline] : timelines) {

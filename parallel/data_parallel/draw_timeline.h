@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Timelines as text and as a figure.
+/// Draws timelines as text and as a figure.
 
 #include <string>
 #include <utility>
@@ -13,11 +13,11 @@ namespace stagecoach {
 
 using NamedTimelines = std::vector<std::pair<std::string, Timeline>>;
 
-/// Two lines for each timeline, all on one scale: what the rank does (a dot is an idle moment), and its messages, where
-/// | is one without room for its name.
+/// Draws two lines per timeline, all on one scale: the rank's work (a dot is an idle moment), and its messages (a bar,
+/// '|', is a message without room for its name).
 std::string draw_text(const NamedTimelines& timelines, const Terminal& terminal = {});
 
-/// The same as an SVG figure. `unit` is that of the timelines' times.
+/// Draws the same as an SVG figure. `unit` is the unit of the timelines' times.
 std::string draw_svg(const NamedTimelines& timelines, const std::string& title, const std::string& unit);
 
 }  // namespace stagecoach

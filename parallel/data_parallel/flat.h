@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Many tensors in one piece of memory: one message in place of many.
+/// Flat buffers: many tensors in one piece of memory, sent as one message.
 
 #include <vector>
 
@@ -8,19 +8,20 @@
 
 namespace stagecoach {
 
-/// Memory for the elements of all `tensors`, which are of one type and on one device: [n], unset.
+/// Returns an uninitialised tensor [n] with room for the elements of all `tensors`, which have one dtype and are on one
+/// device.
 Tensor flat_for(const std::vector<Tensor>& tensors);
 
-/// The same with a copy of them, one tensor after the other.
+/// Returns such a tensor with a copy of the elements, one tensor after the other.
 Tensor flattened(const std::vector<Tensor>& tensors);
 
-/// Views of `flat` with the shapes of `like`, in their order.
+/// Returns views of `flat` with the shapes of `like`, in order.
 std::vector<Tensor> views_of(const Tensor& flat, const std::vector<Tensor>& like);
 
-/// Copies the elements of `flat`, which may lie on another device, into `tensors`.
+/// Copies the elements of `flat`, which may be on another device, into `tensors`.
 void take_values(const Tensor& flat, const std::vector<Tensor>& tensors);
 
-// Without their names: the tensors, their gradients, and the bytes that each of the two have.
+// Return the tensors without their names, their gradients, and the bytes of either.
 std::vector<Tensor> tensors_of(const NamedTensors& named);
 std::vector<Tensor> gradients_of(const NamedTensors& parameters);
 double bytes_of(const NamedTensors& named);

@@ -1,13 +1,14 @@
 // PowerSGD: gradients as products of thin matrices. The letters are those of the paper's algorithm 1: M [n, m] becomes
-// P [n, r] times the transpose of Q [m, r]; r is what it calls the rank.
+// P [n, r] times the transpose of Q [m, r]; r is the rank in the paper's sense.
 //
-// P = M Q with its columns made orthonormal, then Q = M^T P: a step of a power iteration. As each step begins with the
-// Q of the last one, P turns to the directions in which the gradients of many steps are large. Both products are linear
-// in M. So the sum of all ranks' P is the P of the sum of their M, and that of their Q likewise: ranks add up what is
-// small and get what they would have got from all that is large. (The paper takes means; here a rank's gradient already
-// is its share of the whole batch's.)
+// A step computes P = M Q with its columns made orthonormal, then Q = M^T P, which is a step of a power iteration. Each
+// step begins with the Q of the previous one, so P converges to the directions in which the gradients of many steps are
+// large. Both products are linear in M, so the sum of all ranks' M Q is that of the sum of their M, and likewise for
+// M^T P: the ranks add up small matrices and get the same result as from the sum of the large ones. (The paper takes
+// means; here a rank's gradient is already its share of the whole batch's gradient.)
 //
-// A rank keeps what its own M lost, M - P (M^T P)^T. Over all ranks this adds up to the sum of M less the result.
+// A rank keeps the error of its own M, M - P (M^T P)^T. Over all ranks these errors add up to the sum of M minus the
+// result.
 
 #include <fmt/format.h>
 
@@ -33,7 +34,7 @@ double dot(const Column& a, const Column& b) {
   return sum;
 }
 
-/// Takes from `column` what it has of the first `count` of `units`.
+/// Subtracts from `column` its projections onto the first `count` of `units`.
 void make_orthogonal(const std::vector<Column>& units, std::size_t count, Column& column) {
   for (std::size_t j = 0; j < count; ++j) {
     const double share = dot(units[j], column);
@@ -43,9 +44,9 @@ void make_orthogonal(const std::vector<Column>& units, std::size_t count, Column
   }
 }
 
-/// Makes the columns of p [n, r], r < n, orthonormal (Gram-Schmidt): in double, and on the host, as p is small. A
-/// column without a direction of its own gets a random one. Left at 0 it would make a column of Q 0, and that the next
-/// P's.
+/// Makes the columns of p [n, r], r < n, orthonormal (Gram-Schmidt), in double precision and on the CPU, as p is small.
+/// A column that depends linearly on earlier ones is replaced by a random one: left at 0, it would make a column of Q
+/// 0, and then a column of the next P.
 void make_orthonormal(Tensor& p, const Philox& random) {
   const auto n = static_cast<std::size_t>(p.size(0));
   const auto r = static_cast<std::size_t>(p.size(1));
@@ -64,7 +65,8 @@ void make_orthonormal(Tensor& p, const Philox& random) {
           column[i] = random.normal(j * n + i);
         }
       }
-      make_orthogonal(columns, j, column);  // again: beside a small rest the first one's rounding errors are large
+      make_orthogonal(columns, j,
+                      column);  // again: if little is left of the column, rounding errors of the first pass are large
       const double length = std::sqrt(dot(column, column));
       for (std::size_t i = 0; i < n; ++i) {
         column[i] /= length;
@@ -85,13 +87,13 @@ Tensor random_matrix(const Shape& shape, const Philox& random, const Tensor& lik
   });
 }
 
-/// [n, …] as [n, m]: the same elements.
+/// Returns a view of a gradient [n, …] as a matrix [n, m].
 Tensor as_matrix(const Tensor& gradient) {
   const std::int64_t n = gradient.dims() == 0 ? 1 : gradient.size(0);
   return gradient.alias({n, n == 0 ? 0 : gradient.numel() / n}, gradient.offset());
 }
 
-/// Replaces each of `tensors` by its sum over all ranks. They travel as one message.
+/// Replaces each of `tensors` by its sum over all ranks, in one message.
 void sum_together(const std::vector<Tensor>& tensors, Communicator& comm) {
   if (tensors.empty()) {
     return;
@@ -108,15 +110,15 @@ class PowerSgd {
   void reduce(Bucket& bucket, Communicator& comm) const;
 
  private:
-  /// What stays of a parameter from step to step: handles on the memory's tensors.
+  /// The state of a parameter from step to step: handles on tensors of the memory.
   struct Kept {
-    Tensor error;  // [n, m]: what this rank's contributions have lost so far; during a step M
+    Tensor error;  // [n, m]: this rank's accumulated error; during a step M
     Tensor q;      // [r, m]: Q, transposed
   };
   /// A gradient during a step.
   struct Factored {
     const std::string& name;
-    Tensor gradient;  // [n, m]: M's part of it, and in the end the result
+    Tensor gradient;  // [n, m]: the rank's gradient, and in the end the result
     Tensor p;         // [n, r]
     Kept kept;
   };
@@ -125,10 +127,10 @@ class PowerSgd {
 
   std::int64_t r_;
   std::uint64_t seed_;
-  std::shared_ptr<CompressionMemory> memory_;  // by parameter: the buckets may change
+  std::shared_ptr<CompressionMemory> memory_;  // keyed by parameter, as the buckets may change
 };
 
-/// Whether P and Q have fewer elements than it, [n, m]. Those of a vector, [n, 1], never have.
+/// Returns whether P and Q have fewer elements than `gradient` [n, m]; never true for a vector, [n, 1].
 bool PowerSgd::is_smaller(const Tensor& gradient) const {
   return r_ * (gradient.size(0) + gradient.size(1)) < gradient.numel();
 }
@@ -168,13 +170,13 @@ void PowerSgd::reduce(Bucket& bucket, Communicator& comm) const {
   for (auto& [name, gradient, p, kept] : all) {
     make_orthonormal(p, Philox(seed_, name + ", a direction"));
     device.linear_grad_weight(p, kept.error, kept.q, no_bias);  // Q = M^T P
-    device.linear_grad_input(p, kept.q, gradient);              // P Q^T: what arrives of this rank's M
-    device.add_scaled(gradient, -1, kept.error);                // and what does not
+    device.linear_grad_input(p, kept.q, gradient);              // P Q^T: the part of this rank's M that is sent
+    device.add_scaled(gradient, -1, kept.error);                // the part that is not
     message.push_back(kept.q);
   }
   sum_together(message, comm);
   for (auto& [name, gradient, p, kept] : all) {
-    device.linear_grad_input(p, kept.q, gradient);  // P Q^T, of all ranks
+    device.linear_grad_input(p, kept.q, gradient);  // P Q^T, with the sum of all ranks' Q
   }
 }
 

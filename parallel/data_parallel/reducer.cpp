@@ -19,7 +19,8 @@ Tensor on_device(const std::vector<float>& numbers, Communicator& comm) {
   return Tensor::from(numbers, {static_cast<std::int64_t>(numbers.size())}, comm.device());
 }
 
-/// Those that at least one rank trains, each once. Throws Error unless all ranks have the same.
+/// Returns the parameters that at least one rank trains, each once. Throws Error unless all ranks have the same
+/// parameters.
 NamedTensors trained_parameters(const NamedTensors& with_repeats, Communicator& comm) {
   const NamedTensors parameters = without_repeats(with_repeats);
   require_same_tensors(parameters, comm);
@@ -59,8 +60,8 @@ Reducer::~Reducer() {
   }
 }
 
-/// Gradients come in another order than that of the parameters where layers run in another one. All ranks take the
-/// order that rank 0 saw: buckets must be the same everywhere.
+/// Lays out the buckets in the order in which rank 0 got its gradients: layers may run in a different order than that
+/// of the parameters, and the buckets must be the same on all ranks.
 void Reducer::rebuild() {
   std::unordered_set<std::size_t> came(first_order_.begin(), first_order_.end());
   const std::vector<std::size_t> guessed = reverse_order(parameters_.size());
@@ -74,7 +75,7 @@ void Reducer::rebuild() {
   rebuilt_ = true;
 }
 
-/// What every round begins with.
+/// Begins a round; common to begin and reduce_accumulated.
 void Reducer::start(Sync sync) {
   STAGECOACH_CHECK(running_ != Sync::yes && !buckets_.is_reducing(),
                    "reducer: begin() while a step runs; finish() ends it");
@@ -121,7 +122,8 @@ void Reducer::reduce_accumulated(const NamedTensors& parameters) {
   }
 }
 
-/// The backward will not reach these: they are ready now, with what earlier backwards left, or with zeros.
+/// Marks the parameters that the backward will not reach as ready, with the gradients of earlier backwards or with
+/// zeros.
 void Reducer::mark_unused(std::span<const Tensor> outputs) {
   if (running_ != Sync::yes) {
     return;
@@ -140,7 +142,7 @@ void Reducer::mark_unused(std::span<const Tensor> outputs) {
   }
 }
 
-/// The gradient hook of a parameter.
+/// Handles a parameter's gradient; called from its gradient hook.
 void Reducer::see_gradient(std::size_t i) {
   STAGECOACH_CHECK(running_.has_value(), "reducer: a backward that was not announced; call begin() before it");
   STAGECOACH_CHECK(!buckets_.is_ready(i) || running_ == Sync::yes,
@@ -173,7 +175,7 @@ void Reducer::require_all_ready() const {
                    fmt::join(absent, ", "));
 }
 
-/// How many ranks used each parameter since the last reduction.
+/// Returns the number of ranks that used each parameter since the last reduction.
 std::vector<float> Reducer::sum_of_uses() {
   Tensor sum = on_device(used_, comm_);
   buckets_.comm_thread().run("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();

@@ -13,7 +13,7 @@
 namespace stagecoach {
 namespace {
 
-/// A line a tensor.
+/// Returns one line per tensor.
 std::string list_of(const NamedTensors& tensors) {
   std::string list;
   for (const auto& [name, tensor] : tensors) {
@@ -42,7 +42,7 @@ void require_equal(int rank, const std::string& theirs, const std::string& ours)
 
 void require_same_tensors(const NamedTensors& tensors, Communicator& comm) {
   const std::string mine = list_of(tensors);
-  const std::vector<std::string> all = gather_texts(comm, mine);  // on rank 0; what it throws ends all
+  const std::vector<std::string> all = gather_texts(comm, mine);  // on rank 0; its exception ends all ranks
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     require_equal(static_cast<int>(rank), all[rank], mine);
   }

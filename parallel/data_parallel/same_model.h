@@ -1,23 +1,23 @@
 #pragma once
 /// @file
-/// How ranks that train the same model begin: with the same parts, and the same values in them.
+/// Ensures that ranks that train the same model start with the same tensors and the same values.
 
 #include "nn/module.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
 
-/// Throws Error unless all ranks have tensors of the same names, shapes and types in the same order; it names the rank
-/// and the tensor. All ranks call it together.
+/// Throws Error, naming the rank and the tensor, unless all ranks have tensors of the same names, shapes and types in
+/// the same order. All ranks call it together.
 void require_same_tensors(const NamedTensors& tensors, Communicator& comm);
 
-/// Gives all ranks the values of rank 0.
+/// Copies the values of rank 0 to all ranks.
 void broadcast_tensors(const NamedTensors& tensors, Communicator& comm);
 
-/// Both, for all parameters and buffers of `model`.
+/// Does both for all parameters and buffers of `model`.
 void broadcast_module(const Module& model, Communicator& comm);
 
-/// Each tensor once, under its first name, where layers share some.
+/// Returns each tensor once, under its first name, as layers may share tensors.
 NamedTensors without_repeats(const NamedTensors& tensors);
 
 }  // namespace stagecoach

@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-/// Builds a timeline: each call adds what comes next.
+/// Builds a timeline: each call adds the next part.
 class StepBuilder {
  public:
   explicit StepBuilder(const StepModel& step) : step_(step) {}
@@ -19,13 +19,13 @@ class StepBuilder {
   void compute(const std::string& name, double seconds) { add(name, Bar::Kind::compute, seconds, 1); }
   /// `ranks` is the share of the ranks that update: all, or the parameter server alone.
   void update(double ranks = 1) { add("update", Bar::Kind::update, step_.costs.update, ranks); }
-  /// A message that begins at `from`, or when the link is free. The rank goes on.
+  /// Adds a message that begins at `from`, or when the link is free. The rank continues meanwhile.
   void send(const std::string& name, double from, double seconds) {
     const double begin = std::max(from, link_free_);
     link_free_ = begin + seconds;
     timeline_.bars.push_back({name, Bar::Kind::communication, begin, link_free_, 1});
   }
-  /// A message for which the rank waits.
+  /// Adds a message for which the rank waits.
   void send_and_wait(const std::string& name, double seconds) {
     send(name, now_, seconds);
     wait();
@@ -37,7 +37,8 @@ class StepBuilder {
     return timeline_;
   }
 
-  /// Forward and backward, and the reductions of `layout`, each of which can begin when its last gradient is complete.
+  /// Adds forward, backward, and the reductions of `layout`, each of which can begin when its last gradient is
+  /// complete.
   void reduce(const BucketLayout& layout, double compressed) {
     compute("forward", step_.costs.forward);
     const double began = now_;
@@ -68,7 +69,7 @@ class StepBuilder {
   double link_free_ = 0;
 };
 
-/// The indices of the parameters in the order in which their gradients are computed.
+/// Returns the indices of the parameters in the order in which their gradients are computed.
 std::vector<std::size_t> order_of_arrival(const std::vector<double>& arrivals) {
   std::vector<std::size_t> order = reverse_order(arrivals.size());
   std::sort(order.begin(), order.end(),

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// When a rank computes and when its messages travel in one step, calculated from what the parts of the step cost and
-/// from the link: a prediction of the step's length, and a timeline to draw.
+/// Calculates when a rank computes and communicates in one step, from the costs of the step's parts and the link. The
+/// result predicts the step's length, and can be drawn as a timeline.
 
 #include <string>
 #include <vector>
@@ -13,14 +13,14 @@
 
 namespace stagecoach {
 
-/// What the length of a step depends on.
+/// The values that determine the length of a step.
 struct StepModel {
   StepCosts costs;
   NamedTensors parameters;  ///< in the order of costs.arrivals
   BucketCaps caps;
   Link link;
   int ranks = 1;
-  double compressed = 1;   ///< bytes that travel per byte of a bucket, the same for all buckets
+  double compressed = 1;   ///< bytes sent per byte of a bucket, the same for all buckets
   double image_bytes = 0;  ///< of a rank's part of the batch
   double logit_bytes = 0;  ///< of a rank's part of the batch
 };
@@ -43,10 +43,10 @@ struct Timeline {
   double overlap() const;
 };
 
-/// How ranks share batches, in the order in which chapter 6 teaches it.
+/// The modes of data parallelism, in the order of chapter 6.
 enum class DataParallelMode { single, parameter, buckets, central, replicate };
 
-/// Their names, in this order.
+/// Returns the names of the modes, in this order.
 const std::vector<std::string>& mode_names();
 
 /// Returns the timeline of one step.

@@ -40,7 +40,7 @@ StepCosts StepTimes::mean() const {
   comm_->all_reduce(all);
   sums = all.to_vector<double>();
   const double steps = std::max(sums[0], 1.0);
-  double update = 0;  // where one rank owns the weights, only it has any
+  double update = 0;  // nonzero only on the owner if one rank owns the weights
   for (const Tensor& each : comm_->all_gather(Tensor::from(std::vector{update_seconds_}, {1}, comm_->device()))) {
     update = std::max(update, each.item());
   }

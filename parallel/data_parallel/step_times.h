@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What the parts of a rank's steps take, and how much of the reductions' time lies within backwards.
+/// Measures the times of the parts of a rank's steps, and how much of the reductions' time overlaps with backwards.
 
 #include <vector>
 
@@ -10,31 +10,31 @@ namespace stagecoach {
 
 /// The mean step of all ranks, in seconds of their own work, without waits.
 struct StepCosts {
-  double forward = 0;                 ///< all before the last backward
-  double backward = 0;                ///< the last one, whose gradients are reduced
-  double update = 0;                  ///< all behind the reductions, on the rank that takes longest
-  std::vector<double> arrivals = {};  ///< of each parameter's gradient, since the backward began, in work
+  double forward = 0;                 ///< everything before the last backward
+  double backward = 0;                ///< the last backward, whose gradients are reduced
+  double update = 0;                  ///< everything after the reductions, on the slowest rank
+  std::vector<double> arrivals = {};  ///< work before each parameter's gradient, since the backward began
   double overlap = 0;                 ///< share of the reductions' time within the backward
 };
 
-/// Of one rank: it enters the moments of its steps in their order.
+/// Collects the times of one rank, which calls the functions below in the order of a step.
 class StepTimes {
  public:
   StepTimes(Communicator& comm, std::size_t parameters) : comm_(&comm), arrivals_(parameters) {}
 
   void begin_step();
-  /// The last backward of the step.
+  /// Marks the beginning of the step's last backward.
   void begin_backward();
   void gradient_came(std::size_t parameter) { gradient_came(parameter, without_waits() - mark_); }
-  /// The same, after `seconds` of work since the backward began.
+  /// Does the same for a gradient that came after `seconds` of work since the backward began.
   void gradient_came(std::size_t parameter, double seconds) { arrivals_[parameter] += seconds; }
   void end_backward();
-  /// All are in; each took `spans`.
+  /// Marks the end of all reductions; `spans` are their times.
   void end_reductions(const std::vector<CommThread::Span>& spans);
   void end_step();
 
   void clear();
-  /// All ranks call it together and get the same.
+  /// Returns the mean step. All ranks call it together and get the same result.
   StepCosts mean() const;
 
  private:
@@ -42,8 +42,8 @@ class StepTimes {
   double without_waits() const { return now() - comm_->clock().waited(); }
 
   Communicator* comm_;
-  double mark_ = 0;      // of the part under way
-  double backward_ = 0;  // when it began, by the clock
+  double mark_ = 0;      // start of the current part
+  double backward_ = 0;  // start of the last backward, on the clock
   double backward_end_ = 0;
   // Sums over the steps.
   double steps_ = 0;

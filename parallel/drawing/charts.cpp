@@ -9,9 +9,9 @@ namespace stagecoach {
 namespace {
 
 constexpr double kTitleGap = 8;
-constexpr std::size_t kFewPoints = 20;  // so few can be told apart as dots
+constexpr std::size_t kFewPoints = 20;  // at most so many points are also drawn as dots
 
-/// The least and the greatest of some values; none of no values.
+/// The minimum and maximum of the finite values added so far, if any.
 class Range {
  public:
   void add(double value) {
@@ -35,7 +35,7 @@ void draw_title(Svg& svg, const Svg::Box& plot, const std::string& title) {
   svg.text(plot.left, plot.top - kTitleGap, title, {.bold = true});
 }
 
-/// On a logarithmic axis the values themselves are the ticks: there are few, such as powers of two.
+/// Returns the ticks of a logarithmic axis: the values themselves, which are few, such as powers of two.
 std::vector<Tick> ticks_at(const Svg::Points& points) {
   std::vector<Tick> ticks;
   for (const auto& [x, y] : points) {
@@ -87,7 +87,7 @@ void draw_curves(Svg& svg, const Svg::Box& plot, const CurveAxes& axes, const st
   if (axes.y_from_zero) {
     up.add(0);
   }
-  const double margin = 0.04 * (up.high() - up.low());  // a curve does not run along the frame
+  const double margin = 0.04 * (up.high() - up.low());  // keeps curves off the frame
   const double low = up.low() - (axes.y_from_zero ? 0 : margin);
   const Axis x(across.low(), across.high(), plot.left + 8, plot.right() - 8, axes.x_kind);
   const Axis y(low, up.high() + margin, plot.bottom(), plot.top);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Charts as parts of a figure: curves over an axis, and bars.
+/// Charts as parts of a figure: curves and bars.
 
 #include <optional>
 #include <string>
@@ -13,20 +13,21 @@ namespace stagecoach {
 
 struct CurveAxes {
   std::string title;   ///< above the chart
-  std::string x_name;  ///< below its axis
+  std::string x_name;  ///< below the x-axis
   AxisKind x_kind = AxisKind::linear;
   bool y_from_zero = false;
 };
 
-/// Draws curve i in the stroke curve_stroke(i) over `plot`, with ticks on both axes. A value that is not finite is a
-/// gap; a point between gaps is a dot, and so is each point of a short curve.
+/// Draws curve i in the stroke curve_stroke(i) over `plot`, with ticks on both axes. A value that is not finite leaves
+/// a gap. A point between gaps is drawn as a dot, and so is each point of a short curve.
 void draw_curves(Svg& svg, const Svg::Box& plot, const CurveAxes& axes, const std::vector<Svg::Points>& curves);
 
-/// A line per curve: its stroke and its name, from the top of `place` down, kLegendRow pixels each.
+/// The height of a line in a curve legend, in pixels.
 inline constexpr double kLegendRow = 18;
+/// Draws one line per curve, its stroke and its name, from the top of `place` down.
 void draw_curve_legend(Svg& svg, const Svg::Box& place, const std::vector<std::string>& names);
 
-/// A bar, and beside it what was expected of it.
+/// A bar, with an optional outline for its expected value.
 struct ChartBar {
   std::optional<double> value;
   std::string label;                ///< written after the bar
@@ -35,10 +36,11 @@ struct ChartBar {
   const char* colour = kBlue.svg;
 };
 
-/// A bar per row, each `row` pixels high, from the top of `plot` down, with a title above. The axis begins at 0.
+/// Draws one bar per row, each row `row` pixels high, from the top of `plot` down, with a title above. The axis begins
+/// at 0.
 void draw_bars(Svg& svg, const Svg::Box& plot, const std::string& title, double row, const std::vector<ChartBar>& bars);
 
-/// Upright bars, side by side.
+/// A group of vertical bars, side by side.
 struct BarGroup {
   std::vector<double> values = {};
   std::vector<std::string> titles = {};  ///< one per value, shown when the pointer is on the bar
@@ -46,7 +48,7 @@ struct BarGroup {
   const char* colour = kBlue.svg;
 };
 
-/// A group per row, all on one scale that begins at 0, like draw_bars.
+/// Draws one group per row, like draw_bars, all on one scale that begins at 0.
 void draw_bar_groups(Svg& svg, const Svg::Box& plot, const std::string& title, double row,
                      const std::vector<BarGroup>& groups);
 

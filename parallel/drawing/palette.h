@@ -7,11 +7,11 @@
 
 namespace stagecoach {
 
-/// One colour for SVG and, as near as there is one, for a terminal: numbers of the 256 colours of xterm.
+/// A colour for SVG, and the nearest of xterm's 256 colours (by number) for a terminal.
 struct Colour {
   const char* svg;
   int terminal;
-  int terminal_light;  ///< a lighter shade
+  int terminal_light;  ///< a lighter shade of it
 };
 
 inline constexpr Colour kSkyBlue{"#56b4e9", 74, 117};
@@ -24,13 +24,13 @@ inline constexpr Colour kBlue{"#0072b2", 32, 110};
 inline constexpr Colour kBlack{"#000000", 244, 250};
 inline constexpr const char* kIdleGrey = "#e4e4e4";
 
-/// Colours of boxes with black text in them, from light to dark; after the last the first comes again.
+/// Returns the i-th colour for boxes with black text. The list repeats after the last colour.
 inline const Colour& fill_colour(std::size_t i) {
   static constexpr std::array kFills{kSkyBlue, kOrange, kGreen, kYellow, kPurple, kVermilion};
   return kFills[i % kFills.size()];
 }
 
-/// How the i-th curve is drawn. The colours differ first, then the dashes too.
+/// The style of a curve. The first curves differ in colour, further ones also in their dashes.
 struct Stroke {
   const char* colour;
   const char* dash;  ///< as in stroke-dasharray; empty for a solid line

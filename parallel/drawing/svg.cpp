@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-/// How much of `text`, from its end, fits.
+/// Returns the longest end of `text` that fits.
 std::string last_part(const std::string& text, double room, double size) {
   std::size_t begin = 0;
   while (begin < text.size() && Svg::width_of("\u2026" + text.substr(begin), size) > room) {

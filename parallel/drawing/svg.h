@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// An SVG figure, element by element: the only place that writes SVG. Every text is escaped, and no file is needed
-/// besides the figure.
+/// Builds an SVG figure element by element. Only this class writes SVG. It escapes all text, and the figure needs no
+/// other files.
 
 #include <string>
 #include <utility>
@@ -35,22 +35,23 @@ class Svg {
   static constexpr const char* kAxisColour = "#444444";
   static constexpr const char* kGridColour = "#dddddd";
 
-  /// How wide `text` is in that size, about: a figure cannot know the font that it is shown in.
+  /// Returns the approximate width of `text` at that size; the font in which the figure will be shown is not known.
   static double width_of(const std::string& text, double size = kFontSize);
 
-  /// `title` is shown when the pointer is on the box.
+  /// Draws a filled box. `title` is shown when the pointer is on it.
   void box(const Box& box, const char* fill, double opacity = 1, const std::string& title = "");
-  /// A box's outline alone.
+  /// Draws only the outline of a box.
   void outline(const Box& box, const char* colour, const std::string& title = "");
-  /// `y` is the text's baseline. Where the text does not fit into `room` pixels its beginning is left out, as the last
-  /// parts of a path tell most; then the whole text is shown when the pointer is on it. 0 is room for all.
+  /// Writes text with its baseline at `y`. If the text does not fit into `room` pixels, its beginning is omitted, as
+  /// the last parts of a path are the most informative, and the whole text is shown when the pointer is on it. 0 means
+  /// no limit.
   void text(double x, double y, const std::string& text, Font font, double room = 0);
   void text(double x, double y, const std::string& text);
   void line(double x1, double y1, double x2, double y2, const char* colour, double width = 1);
   void curve(const Points& points, const Stroke& stroke, double width = 2);
   void dot(double x, double y, double radius, const char* colour);
 
-  /// The figure on a white ground, `width` times `height` pixels.
+  /// Returns the figure on a white background, `width` times `height` pixels.
   std::string str(double width, double height) const;
 
  private:

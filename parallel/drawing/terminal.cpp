@@ -11,7 +11,7 @@
 namespace stagecoach {
 namespace {
 
-// Narrower than this no timeline can be read; wider than this nobody's window is.
+// A timeline narrower than this is unreadable, and no window is wider than the maximum.
 constexpr int kNarrowest = 40;
 constexpr int kWidest = 1000;
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What drawings as text need to know of where they are shown.
+/// The properties of a terminal that text drawings depend on.
 
 namespace stagecoach {
 
@@ -9,8 +9,9 @@ struct Terminal {
   bool colours = false;
 };
 
-/// Standard output. Its width is that of the environment's COLUMNS, else the terminal's own, else 80: so what is
-/// written to a file does not depend on the window. A terminal gets colours unless the environment has NO_COLOR.
+/// Returns the properties of standard output. Its width is COLUMNS from the environment, otherwise the terminal's own
+/// width, otherwise 80, so output to a file does not depend on the window. A terminal gets colours unless NO_COLOR is
+/// set in the environment.
 Terminal standard_output();
 
 }  // namespace stagecoach

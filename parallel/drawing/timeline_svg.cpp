@@ -15,7 +15,7 @@ constexpr double kGap = 3;   // between rows
 
 double label_width(const TimelineBar& bar) { return Svg::width_of(bar.label) + 4; }
 
-/// How wide the plot must be.
+/// Returns the necessary width of the plot.
 double plot_width(const TimelineChart& chart, double left) {
   double width = kWidth - left - kRight;
   for (const TimelineRow& row : chart.rows) {
@@ -46,7 +46,7 @@ void draw_legend(Svg& svg, const TimelineChart& chart) {
   svg.text(x, kBaseline, chart.note);
 }
 
-/// `place` is as wide as the row's time.
+/// Draws a row into `place`, which is as wide as the time axis.
 void draw_row(Svg& svg, const TimelineRow& row, const Svg::Box& place, const Axis& time) {
   const double size = std::min(Svg::kFontSize, place.height - 1);
   const double baseline = place.top + place.height / 2 + 0.36 * size;
@@ -59,7 +59,7 @@ void draw_row(Svg& svg, const TimelineRow& row, const Svg::Box& place, const Axi
     if (box.width <= 0) {
       continue;
     }
-    svg.box(box, "#ffffff");  // the lighter shade lets through what is below it
+    svg.box(box, "#ffffff");  // white below the lighter shade, which is translucent
     svg.box({box.left, box.top, std::max(box.width - 1, box.width / 2), box.height}, bar.colour.svg,
             bar.is_light ? 0.45 : 1, bar.title);
     if (label_width(bar) - 3 <= box.width) {

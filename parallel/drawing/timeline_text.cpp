@@ -10,19 +10,19 @@
 namespace stagecoach {
 namespace {
 
-// With measured times the shortest bar may be tiny. To show its label would stretch all others, and the overview is
-// lost.
+// In measured timelines the shortest bar may be tiny. Showing its label would stretch the timeline until no overview is
+// left.
 constexpr double kMostBlocks = 32;
 constexpr double kMostUnevenBlocks = 6;
 
-/// How time becomes columns.
+/// The mapping from time to columns.
 struct Layout {
   double scale = 0;  ///< columns per unit of time
-  int columns = 0;   ///< of a block
+  int columns = 0;   ///< columns per block
   int blocks = 1;
 };
 
-/// One character on its ground; 0 is no colour.
+/// One character and its background; 0 means no colour.
 struct Cell {
   char character;
   int colour = 0;
@@ -41,7 +41,7 @@ void for_each_bar(const TimelineChart& chart, const Body& body) {
   }
 }
 
-/// The layout with room for every label, or one block if that takes too many.
+/// Returns a layout with room for every label, or a single block if that would take too many blocks.
 Layout layout_of(const TimelineChart& chart, int columns) {
   const Layout one_block{chart.length > 0 ? columns / chart.length : 0, columns, 1};
   double shortest = std::numeric_limits<double>::infinity();
@@ -49,7 +49,8 @@ Layout layout_of(const TimelineChart& chart, int columns) {
   if (!chart.shows_all_labels || !std::isfinite(shortest)) {
     return one_block;
   }
-  // Whole columns for the shortest bar: so bars that take equally long are equally wide, if all begin on its multiples.
+  // The shortest bar gets a whole number of columns, so that bars of equal duration are equally wide if all begin at
+  // multiples of it.
   double cell = std::floor(columns * shortest / chart.length + 1e-9);
   bool is_even = true;
   for_each_bar(chart, [&](const TimelineBar& bar) {
@@ -66,7 +67,7 @@ Layout layout_of(const TimelineChart& chart, int columns) {
              : one_block;
 }
 
-/// Writes the label into the first part of the bar, as blocks cut it, that has room for it.
+/// Writes the label into the first part of the bar with room for it; the ends of blocks divide a bar into parts.
 void write_label(const TimelineBar& bar, int begin, int end, const Layout& layout, std::vector<Cell>& line) {
   const int length = static_cast<int>(bar.label.size());
   const auto write = [&](std::string_view text, int at) {
@@ -119,7 +120,7 @@ std::string text_of(const Cell* begin, const Cell* end, bool colours) {
   return colours ? text + "\033[0m" : text;
 }
 
-/// What marks and colours mean, in lines that fit.
+/// Returns the meaning of marks and colours, in lines that fit.
 std::string legend_of(const TimelineChart& chart, std::size_t indent, std::size_t columns) {
   std::vector<std::string> names;
   for (const LegendEntry& entry : chart.legend) {
@@ -132,7 +133,7 @@ std::string legend_of(const TimelineChart& chart, std::size_t indent, std::size_
     names.push_back(chart.note);
   }
   std::string text;
-  std::size_t used = 0;  // of the last line
+  std::size_t used = 0;  // columns used in the last line
   for (const std::string& name : names) {
     if (used == 0 || used + 2 + name.size() > columns) {
       text += fmt::format("{}{:<{}}", used == 0 ? "" : ",\n", "", indent);

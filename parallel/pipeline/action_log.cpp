@@ -34,7 +34,7 @@ ActionSeconds ActionLog::seconds() const {
   Tensor lengths = Tensor::from(counts, {comm_.size()}, comm_.device());
   comm_.all_reduce(lengths);
   ActionSeconds all;
-  std::vector<double> flat;  // of all ranks, one after the other; here only this one's are not 0
+  std::vector<double> flat;  // of all ranks, one after the other; on each rank only its own values are not 0
   for (const double length : lengths.to_vector<double>()) {
     const bool mine = static_cast<int>(all.size()) == comm_.rank();
     all.emplace_back(static_cast<std::size_t>(length));

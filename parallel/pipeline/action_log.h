@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// How long a rank's actions took, and how large its messages were. What is measured in a training goes into
-/// `simulate`, which then says how long the training should have taken.
+/// Measures how long a rank's actions take and how large its messages are. From these measurements `simulate`
+/// calculates how long the training should have taken.
 
 #include <cstddef>
 #include <vector>
@@ -14,25 +14,24 @@
 
 namespace stagecoach {
 
-/// One rank's. Times are those of its clock, without the waits for other ranks.
+/// The log of one rank. Times are measured on the rank's clock and exclude waits for other ranks.
 class ActionLog {
  public:
-  /// For a pipeline of `stages` stages over the ranks of `comm`.
+  /// Makes the log for a pipeline of `stages` stages over the ranks of `comm`.
   ActionLog(Communicator& comm, int stages);
 
-  /// The rank works on an action, or at the end of a step on its update, until the end of the scope. Errors and the
-  /// trace name it.
+  /// Times an action, or the update at the end of a step, until the end of the scope. Errors and the trace name it.
   class Scope;
-  /// The rank sends `bytes`, a micro-batch's activations, from stage `stage` to the next.
+  /// Records that the rank sends a micro-batch's activations, `bytes` in size, from stage `stage` to the next.
   void note_message(int stage, std::size_t bytes);
 
-  /// Seconds of each computation, reduction and update of each rank, in its order: [ranks][all but messages]. All ranks
-  /// call it together and get the same.
+  /// Returns the seconds of each computation, reduction and update of each rank, in that rank's order: [ranks][all
+  /// actions except messages]. All ranks call it together and get the same result.
   ActionSeconds seconds() const;
-  /// Forgets what was noted.
+  /// Clears the log.
   void clear();
-  /// The mean costs, in seconds, of each stage's actions and messages and of each rank's updates. All ranks call it
-  /// together and get the same. What did not happen costs nothing.
+  /// Returns the mean costs, in seconds, of each stage's actions and messages and of each rank's updates. What did not
+  /// happen costs nothing. All ranks call it together and get the same result.
   Costs mean_costs() const;
 
  private:
@@ -41,7 +40,7 @@ class ActionLog {
     double count = 0;
     void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
-  /// Time since it was made, without waits.
+  /// Measures the time since its construction, excluding waits.
   class Stopwatch {
    public:
     explicit Stopwatch(Clock& clock) : clock_(clock), began_(clock.now()), waited_(clock.waited()) {}
@@ -67,7 +66,7 @@ class ActionLog {
 class ActionLog::Scope {
  public:
   Scope(ActionLog& log, const Action& action);
-  /// Of the update at the end of a step.
+  /// Times the update at the end of a step.
   explicit Scope(ActionLog& log) : Scope(log, {Operation::update, Activity::kNone, 0}) {}
   ~Scope() { log_.add(sum_, stopwatch_.seconds(), counts_); }
   Scope(const Scope&) = delete;

@@ -6,7 +6,7 @@
 namespace stagecoach {
 namespace {
 
-/// How much of `whole` is done; all of nothing.
+/// Returns the fraction of `whole` that is done; 1 if `whole` is 0.
 double share(std::int64_t done, std::int64_t whole) {
   return whole > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(whole)) : 1.0;
 }

@@ -79,8 +79,8 @@ std::vector<Announced> announce(const NamedTensors& tensors, Checksums checksums
   return announced;
 }
 
-/// Calls `of_mine` on each rank for each layer that it holds, and on rank 0 in the same order `of_other`, with the
-/// owner, for those that it does not.
+/// For each layer in order, calls `of_mine` on the rank that owns the layer, and `of_other` with the owner on rank 0 if
+/// that is another rank.
 void for_each_layer(const Communicator& comm, const LayerRanks& layers, const NamedTensors& mine,
                     const std::function<void(const NamedTensors& tensors)>& of_mine,
                     const std::function<void(int owner)>& of_other) {
@@ -93,7 +93,7 @@ void for_each_layer(const Communicator& comm, const LayerRanks& layers, const Na
   }
 }
 
-/// What gather_each will give, on rank 0.
+/// Returns, on rank 0, a description of the tensors that gather_each will deliver.
 std::vector<Announced> gather_announced(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine) {
   std::vector<Announced> all;
   const auto append = [&](const std::vector<Announced>& some) { all.insert(all.end(), some.begin(), some.end()); };
@@ -125,7 +125,7 @@ void gather_each(Communicator& comm, const LayerRanks& layers, const NamedTensor
           if (comm.rank() == 0) {
             take(name, tensor.to(Device{}));
           } else {
-            comm.send(tensor.clone(), 0, kTag);  // the receiver keeps what it gets, and training goes on here
+            comm.send(tensor.clone(), 0, kTag);  // a copy: the receiver keeps the tensor while training continues here
           }
         }
       },

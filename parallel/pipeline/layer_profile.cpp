@@ -16,7 +16,7 @@ namespace stagecoach {
 namespace {
 
 constexpr std::chrono::seconds kLongest(2);
-constexpr std::int64_t kNumbers = 8;  // of a LayerProfile
+constexpr std::int64_t kNumbers = 8;  // fields of a LayerProfile
 
 double seconds_of(Device device, const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -37,13 +37,13 @@ struct Measured {
   std::vector<double> backward_weight;
 };
 
-/// One layer, forward and backward.
+/// Times one forward and backward of a layer.
 void time_layer(Module& layer, const Tensor& x, Measured& times) {
   const Device device = x.device();
   Tensor y;
   times.forward.push_back(seconds_of(device, [&] { y = layer.forward(x); }));
   if (!y.requires_grad()) {
-    return;  // nothing before it wants a gradient, and it has no weights
+    return;  // the first layer, without weights: no gradient is needed
   }
   const Tensor grad = Tensor::full(y.shape(), 1, y.dtype(), device);
   DeferredGradients weights;
@@ -58,7 +58,7 @@ void time_layer(Module& layer, const Tensor& x, Measured& times) {
   }
 }
 
-/// The median times of a layer for an input of that shape.
+/// Measures the median times of a layer for inputs such as `input`.
 void measure_times(Module& layer, const Tensor& input, bool first, std::chrono::steady_clock::duration longest,
                    int repeats, LayerProfile& profile) {
   Measured times;
@@ -68,7 +68,7 @@ void measure_times(Module& layer, const Tensor& input, bool first, std::chrono::
       break;
     }
     if (repeat == 1) {
-      times = {};  // the first one fills the caches, and does not count
+      times = {};  // the first run warms up the caches and does not count
     }
     Tensor x = input.detach();
     x.set_requires_grad(!first);
@@ -81,15 +81,17 @@ void measure_times(Module& layer, const Tensor& input, bool first, std::chrono::
   }
 }
 
-/// What a tensor in the middle of a model was made by: so no graph keeps it as a leaf that collects a gradient.
+/// Stands in for the node that produced a tensor in the middle of a model, so that no graph keeps the tensor as a leaf
+/// that accumulates a gradient.
 class EarlierLayer final : public Node {
  public:
   EarlierLayer() : Node("earlier layer", {}) {}
   Gradients backward(const Tensor&, const NeedsInputGrad&) override { return {}; }
 };
 
-/// Runs a layer forward, and reads the memory in use as one tensor after another is dropped. `input_is_kept` says
-/// whether something before the layer keeps what enters it. Returns the same of what leaves it.
+/// Runs a layer forward and measures the memory in use while it drops one tensor after another. `input_is_kept` says
+/// whether something before the layer keeps the layer's input. Returns whether this layer or one before it keeps its
+/// output.
 bool measure_memory(Module& layer, Tensor x, bool first, bool input_is_kept, LayerProfile& profile) {
   const Device device = x.device();
   const auto in_use = [&] { return static_cast<std::int64_t>(allocator(device).stats().current_bytes); };
@@ -110,12 +112,12 @@ bool measure_memory(Module& layer, Tensor x, bool first, bool input_is_kept, Lay
   return in_use() == without_input || (is_view && input_is_kept);
 }
 
-/// What the layer takes besides its input, what it keeps for the backward, its weights and their gradients: gradients
-/// on their way, and the workspace of its operations.
+/// Measures the memory that the layer takes in addition to its input, the tensors kept for the backward, its weights
+/// and their gradients: intermediate gradients, and the workspace of its operations.
 std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, std::int64_t kept_bytes) {
   Allocator& memory = allocator(input.device());
   std::int64_t workspace = 0;
-  for (int microbatch = 0; microbatch < 2; ++microbatch) {  // the gradients of the first are there in the second
+  for (int microbatch = 0; microbatch < 2; ++microbatch) {  // in the second run the gradients are allocated already
     Tensor x = input.detach();
     x.set_requires_grad(!first);
     memory.reset_peak();
@@ -135,7 +137,7 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
   STAGECOACH_CHECK(repeats >= 1, "profile: {} repeats", repeats);
   std::vector<LayerProfile> profiles(static_cast<std::size_t>(model.size()));
   Shape shape = input;
-  bool input_is_kept = true;  // by whoever has the micro-batch
+  bool input_is_kept = true;  // by the owner of the micro-batch
   for (int i = 0; i < model.size(); ++i) {
     const bool first = i == 0;
     LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
@@ -235,7 +237,7 @@ std::vector<double> bytes_of_stages(const std::vector<LayerProfile>& layers, con
     for (int i = 0; i < count; ++i, ++layer) {
       const LayerProfile& one = layers.at(layer);
       if (recompute == Stage::Recompute::no) {
-        kept += one.kept_bytes - (i > 0 ? one.freed_bytes : 0);  // what enters the stage stays
+        kept += one.kept_bytes - (i > 0 ? one.freed_bytes : 0);  // the input of the stage is not freed
       } else if (i + 1 == count) {
         kept += one.output_bytes;
       }

@@ -13,8 +13,8 @@
 namespace stagecoach {
 namespace {
 
-/// Layers that follow each other, added up from the first. The difference of two sums over all layers before would
-/// round by the size of the model, which may hide a small stage.
+/// The cost of consecutive layers, added up from the first of them. A difference of two prefix sums would have a
+/// rounding error in proportion to the whole model, which may hide a small stage.
 struct StageCost {
   double seconds = 0;
   double weight_bytes = 0;
@@ -29,7 +29,7 @@ struct StageCost {
   }
 };
 
-/// Of the message in front of a stage that begins with layer `begin`, and of its gradient.
+/// Returns the seconds of the message into the stage that begins with layer `begin`, and of its gradient.
 double message_seconds(const std::vector<LayerCost>& layers, std::size_t begin, const Link& link) {
   return begin == 0 ? 0 : 2 * link.seconds(layers[begin - 1].output_bytes);
 }
@@ -66,7 +66,7 @@ void require_fits(std::size_t layers, const Split& split, const std::vector<int>
   }
 }
 
-/// A value for each number of layers so far and each number of ranks so far: [layers + 1][ranks + 1].
+/// A value for each number of layers and of ranks that are assigned so far: [layers + 1][ranks + 1].
 template <class Value>
 using Table = std::vector<std::vector<Value>>;
 
@@ -75,8 +75,9 @@ Table<Value> make_table(std::size_t layers, int ranks, Value value) {
   return Table<Value>(layers + 1, std::vector<Value>(static_cast<std::size_t>(ranks) + 1, value));
 }
 
-/// Calls visit(begin, end, n, seconds) for each stage of layers begin … end - 1 and n replicas that there can be, with
-/// the slower of it and the message in front of it. Those that end at a layer come before those that begin there.
+/// Calls visit(begin, end, n, seconds) for each possible stage of layers begin … end - 1 and n replicas; `seconds` is
+/// the larger of the stage's time and that of the message into it. Stages that end at a layer are visited before those
+/// that begin there.
 template <class Visit>
 void for_each_stage(const std::vector<LayerCost>& layers, int ranks, const Link& link, const Visit& visit) {
   for (std::size_t begin = 0; begin < layers.size(); ++begin) {
@@ -91,7 +92,7 @@ void for_each_stage(const std::vector<LayerCost>& layers, int ranks, const Link&
   }
 }
 
-/// The least that the slowest part can take.
+/// Returns the least possible time of the slowest part.
 double least_seconds(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
   auto least = make_table(layers.size(), ranks, std::numeric_limits<double>::infinity());
   least[0][0] = 0;
@@ -104,17 +105,17 @@ double least_seconds(const std::vector<LayerCost>& layers, int ranks, const Link
   return least.back().back();
 }
 
-/// How the layers so far are best divided among the ranks so far.
+/// The best partition of the first layers over the first ranks, as one entry of a table.
 struct Choice {
-  int stages = std::numeric_limits<int>::max();  ///< at first: no way is known
+  int stages = std::numeric_limits<int>::max();  ///< initially: no partition is known
   std::size_t begin = 0;                         ///< of the last stage
   std::size_t replicas = 0;                      ///< of the last stage
 };
 
-/// The fewest stages without a part that takes longer than `limit`.
+/// Finds the fewest stages such that no part takes longer than `limit`.
 ///
-/// They need a table of their own: of the layers so far, those that are divided fastest may have more stages than
-/// others that are slower, but still faster than a later stage.
+/// This needs a table of its own: the fastest partition of the first layers may have more stages than a slower one that
+/// is still faster than a later stage.
 Table<Choice> fewest_stages(const std::vector<LayerCost>& layers, int ranks, const Link& link, double limit) {
   auto choices = make_table(layers.size(), ranks, Choice{});
   choices[0][0].stages = 0;
@@ -183,7 +184,7 @@ Partition partition(const std::vector<LayerCost>& layers, int ranks, const Link&
   if (ranks < 1) {
     throw UsageError(fmt::format("stages for {} ranks: expected at least 1 rank", ranks));
   }
-  // Sums of the same size differ by this much when they were added up in another order.
+  // Equal sums may differ by this relative error when they are added up in different orders.
   const double rounding = 4 * static_cast<double>(layers.size()) * std::numeric_limits<double>::epsilon();
   const double limit = least_seconds(layers, ranks, link) * (1 + rounding);
   Partition best = read_back(fewest_stages(layers, ranks, link, limit));

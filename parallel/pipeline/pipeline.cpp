@@ -41,7 +41,7 @@ const Pipeline::Perform Pipeline::kPerform[kOperations] = {
     &Pipeline::reduce,           // REDUCE_GRAD
 };
 
-/// One tag per message: of the input of `stage`, or of the gradient of its output.
+/// Returns the tag of a message: one for the input of `stage`, another for the gradient of its output.
 int Pipeline::tag(int stage, int microbatch, Direction direction) const {
   const int stages = placement_.stage_count();
   return (microbatch * stages + stage) * 2 + (direction == Direction::backward ? 1 : 0);
@@ -65,7 +65,7 @@ void Pipeline::begin(const Schedule& schedule, StepData data, Hooks hooks) {
   STAGECOACH_CHECK(2 * std::int64_t{schedule.microbatches} * schedule.stage_count() <= std::int64_t{kMaxTag} + 1,
                    "pipeline: {} micro-batches of {} stages need more tags than {}; take fewer micro-batches per batch",
                    schedule.microbatches, schedule.stage_count(), kMaxTag);
-  results_.clear();  // what a run left that failed
+  results_.clear();  // left over if the previous run failed
   receives_.clear();
   sends_.clear();
   data_ = std::move(data);
@@ -109,7 +109,7 @@ void Pipeline::note_peaks() {
   peak_waiting_ = std::max(peak_waiting_, waiting);
 }
 
-/// Timed.
+/// Runs `body` on the action's stage and times it.
 template <class Body>
 void Pipeline::work(const Action& action, const Body& body) {
   const ActionLog::Scope scope(log_, action);
@@ -171,7 +171,7 @@ void Pipeline::send(const Action& action) {
   const int label = tag(receive.stage, receive.microbatch, goes_forward ? Direction::forward : Direction::backward);
   const auto result = results_.extract(label);
   STAGECOACH_CHECK(!result.empty(), "pipeline: {}: what it sends is not there", to_string(action));
-  while (!sends_.empty() && sends_.front().completed()) {  // a run over many batches would collect them
+  while (!sends_.empty() && sends_.front().completed()) {  // otherwise they would pile up in a run over many batches
     sends_.pop_front();
   }
   const Activity activity("send", action.stage, action.microbatch);
@@ -190,7 +190,7 @@ void Pipeline::send(const Action& action) {
 void Pipeline::receive(const Action& action) {
   const bool goes_forward = action.operation == Operation::receive_forward;
   const int label = tag(action.stage, action.microbatch, goes_forward ? Direction::forward : Direction::backward);
-  // A gradient looks like the activation that it belongs to: what enters the next stage.
+  // A gradient has the shape of its activation, which is the input of the next stage.
   const int entered = goes_forward ? action.stage : action.stage + 1;
   const std::int64_t samples = data_.samples[static_cast<std::size_t>(action.microbatch)];
   const Shape shape = entering_[static_cast<std::size_t>(entered)].with(0, samples);
@@ -198,8 +198,8 @@ void Pipeline::receive(const Action& action) {
   receives_.emplace(label, comm_.receive_async(shape, DType::float32, from, label));
 }
 
-/// The gradient of a stage's output. The loss is a mean over the batch: each sample's share of it, not of the
-/// micro-batch.
+/// Returns the gradient of a stage's output. For the last stage that is 1 / (samples of the batch), not of the
+/// micro-batch, because the loss is a mean over the batch.
 Tensor Pipeline::gradient_for(int number, int microbatch) {
   if (!is_last(number)) {
     return take(number, microbatch, Direction::backward);
@@ -211,14 +211,15 @@ Tensor Pipeline::gradient_for(int number, int microbatch) {
   return Tensor::full({}, 1.0 / static_cast<double>(data_.of.value_or(samples)), DType::float32, comm_.device());
 }
 
-/// Keeps what stage `number` works on next, until it does or until it is sent there; nothing, before the first stage.
+/// Keeps the next input of stage `number` until it is used or sent. Does nothing if there is no such stage (before the
+/// first).
 void Pipeline::give(Tensor tensor, int number, int microbatch, Direction direction) {
   if (number >= 0) {
     results_[tag(number, microbatch, direction)] = std::move(tensor);
   }
 }
 
-/// What stage `number` works on: of a stage of this rank, or of another rank.
+/// Returns the input of stage `number`, made by another stage of this rank or received from another rank.
 Tensor Pipeline::take(int number, int microbatch, Direction direction) {
   const int label = tag(number, microbatch, direction);
   if (auto receive = receives_.extract(label)) {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Runs a lowered schedule on a rank: a table from operation to function, the same for every schedule. It sends and
-/// receives what the schedule lists, and nothing else.
+/// Runs a lowered schedule on a rank through one table from operation to function, the same for every schedule. It
+/// sends and receives what the schedule lists, and nothing else.
 
 #include <cstdint>
 #include <deque>
@@ -20,51 +20,51 @@
 
 namespace stagecoach {
 
-/// What a run trains on, micro-batch by micro-batch. Images are asked for on the ranks of the first stage, labels on
-/// those of the last; both are on the rank's device.
+/// The data of a run, micro-batch by micro-batch. `input` is called on the ranks of the first stage and `labels` on
+/// those of the last; both return tensors on the rank's device.
 struct StepData {
   std::function<Tensor(int microbatch)> input;   ///< [n, …]
   std::function<Tensor(int microbatch)> labels;  ///< [n] int32
-  /// Samples of each micro-batch: known on every rank.
+  /// The number of samples of each micro-batch; set on every rank.
   std::vector<std::int64_t> samples;
-  /// Where other pipelines train on the rest of the batch: the samples of the whole one.
+  /// The number of samples of the whole batch, if other pipelines train on the rest of it.
   std::optional<std::int64_t> of = {};
 };
 
-/// What a program does in a run. Each may be left out.
+/// Callbacks of a program during a run. Each may be empty.
 struct Hooks {
-  /// On the rank of the last stage: a micro-batch's summed loss [] and its output.
+  /// Called on the rank of the last stage with a micro-batch's summed loss [] and its output.
   std::function<void(int microbatch, const Tensor& loss, const Tensor& logits)> see_logits = {};
-  /// What a reduction does. Without it gradients are of this pipeline alone.
+  /// Performs a reduction. Without it gradients are those of this pipeline alone.
   std::function<void(const Action& reduction)> reduce = {};
 };
 
 class Pipeline {
  public:
-  /// `stages` are the ones that this rank holds, by number; `entering` what enters each stage of the whole pipeline for
-  /// one sample: [1, …] (shapes_entering in split.h). `placement` says which ranks of `comm` hold which stage.
+  /// `stages` are the stages of this rank, by number. `entering` is the input shape of each stage of the whole pipeline
+  /// for one sample, [1, …] (see shapes_entering in split.h). `placement` says which ranks of `comm` run which stage.
   Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Placement placement, Communicator& comm);
 
-  /// All actions of this rank. The loss is the mean over all samples of a batch, whatever the micro-batches. Parameters
-  /// get their gradients added, always in the order of the micro-batches (see gradient_order.h). The schedule must be
-  /// legal (see check) and list no updates. Throws Error for a schedule that is not lowered, that is of other stages or
-  /// ranks, or that has another number of micro-batches than `data`; CommError when another rank fails.
+  /// Performs all actions of this rank. The loss is the mean over all samples of a batch, however it is split into
+  /// micro-batches. Gradients are accumulated in the parameters, always in the order of the micro-batches (see
+  /// gradient_order.h). The schedule must be legal (see check) and list no updates. Throws Error for a schedule that is
+  /// not lowered, or whose stages, ranks or number of micro-batches do not match; CommError when another rank fails.
   void run(const Schedule& schedule, StepData data, Hooks hooks = {});
 
-  // The same action by action, for a program that does something of its own in between, such as updates.
+  // The same, action by action, for a program that does something of its own between actions, such as updates.
   /// Begins a run. Throws as `run` does.
   void begin(const Schedule& schedule, StepData data, Hooks hooks = {});
-  /// The next action of this rank, which must not be an update. A micro-batch may be left out if all ranks leave out
-  /// all its actions, messages included. Throws CommError when another rank fails.
+  /// Performs the next action of this rank, which must not be an update. A micro-batch may be skipped if all ranks skip
+  /// all its actions, including messages. Throws CommError when another rank fails.
   void perform(const Action& action);
-  /// Waits until all that was sent has been taken.
+  /// Waits until all sends have completed.
   void finish();
 
-  /// The most micro-batches that were alive at once over all stages of this rank, in the last run.
+  /// Returns the largest number of micro-batches in flight at once, over all stages of this rank, in the last run.
   std::size_t peak_activations() const { return peak_; }
-  /// The most gradients of a stage that waited for their turn at once, likewise.
+  /// Returns the largest number of gradients of a stage that waited for their turn at once in the last run.
   std::size_t peak_waiting_gradients() const { return peak_waiting_; }
-  /// Training (the default) or evaluation, for all stages of this rank.
+  /// Switches all stages of this rank to training (the default) or evaluation.
   void train(bool on);
   Stage& stage(int number) { return stages_.at(number); }
   int rank() const { return comm_.rank(); }
@@ -91,7 +91,7 @@ class Pipeline {
   void give(Tensor tensor, int stage, int microbatch, Direction direction);
   void note_peaks();
   int tag(int stage, int microbatch, Direction direction) const;
-  /// The number of a message for the trace: tags are the same in each run.
+  /// Returns a message's number in the trace, unique over all runs; tags repeat in each run.
   std::uint64_t message_number(int tag) const {
     return runs_ * (std::uint64_t{kMaxTag} + 1) + static_cast<std::uint64_t>(tag);
   }
@@ -102,11 +102,11 @@ class Pipeline {
   Placement placement_;
   Communicator& comm_;
   ActionLog log_;
-  StepData data_;  // of the run under way, as the next ones
+  StepData data_;  // of the current run, as are the members below
   Hooks hooks_;
-  int batch_ = 0;  // micro-batches of a batch
+  int batch_ = 0;  // micro-batches per batch
   bool sends_wait_ = false;
-  std::map<int, Tensor> results_;           // what stages gave, until it is used here or sent; by tag
+  std::map<int, Tensor> results_;           // outputs of stages until they are used here or sent, by tag
   std::map<int, PendingReceive> receives_;  // posted and not yet used, by tag
   std::deque<PendingSend> sends_;
   std::uint64_t runs_ = 0;

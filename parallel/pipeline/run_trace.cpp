@@ -14,7 +14,7 @@
 namespace stagecoach {
 namespace {
 
-/// When this rank began each step, if it has the first stage: seconds, one per line.
+/// Returns the times in seconds, one per line, at which this rank began each step; empty unless it has the first stage.
 std::string step_starts_text(const Trace& trace) {
   const std::string first = to_string(Action{Operation::forward, 0, 0});
   std::string text;

@@ -11,16 +11,16 @@
 
 namespace stagecoach {
 
-/// A step, or the beginning of a schedule that goes over many batches, as `simulation` predicts it.
+/// The predicted course of a step, or of the beginning of a schedule that spans many batches.
 struct PredictedStep {
   Schedule schedule;
   Simulation simulation;
 };
 
-/// Brings the traces of all ranks together on rank 0, as one file of Chrome's trace format; the others get "". The
-/// tracks are those of the ranks and of the link directions between them. `predicted`, if there is one, is laid beside
-/// each traced step, from the start of its first forward: the process "predicted" of the file. Of pipelines side by
-/// side that is for the first. All ranks call it together.
+/// Merges the traces of all ranks into one file in Chrome's trace format, which rank 0 returns; the other ranks return
+/// "". There is one track per rank and per link direction. `predicted`, if given, is shown beside each traced step,
+/// from the start of the step's first forward, as the process "predicted"; with parallel pipelines, for the first one.
+/// All ranks call it together.
 std::string gather_trace(Communicator& comm, const Trace& mine, const std::optional<PredictedStep>& predicted);
 
 }  // namespace stagecoach

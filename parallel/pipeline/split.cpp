@@ -36,13 +36,13 @@ Split split_by_layers(int layers, int stages) {
 Split split_by_costs(const std::vector<double>& costs, int stages, const std::vector<int>& replicas) {
   const auto layers = static_cast<int>(costs.size());
   require_enough(layers, stages);
-  std::vector<double> before(costs.size() + 1, 0);  // the sum of the layers before each
+  std::vector<double> before(costs.size() + 1, 0);  // prefix sums of the costs
   std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
   const auto sum = [&](int begin, int end) {
     return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(begin)];
   };
-  // best[s][b]: the least largest sum when layers b … are divided into s stages; end[s][b]: where the first of them
-  // ends.
+  // best[s][b]: the least possible largest sum when layers b … are divided into s stages; end[s][b]: the end of the
+  // first of these stages.
   const auto width = static_cast<std::size_t>(layers + 1);
   std::vector<std::vector<double>> best(static_cast<std::size_t>(stages + 1),
                                         std::vector<double>(width, std::numeric_limits<double>::infinity()));
@@ -81,7 +81,7 @@ std::vector<double> parameter_costs(const Sequential& model) {
 
 namespace {
 
-/// "5,4,3"; `what` says what the numbers are.
+/// Parses numbers such as "5,4,3". Errors call them `what`.
 std::vector<int> numbers_from_text(const std::string& text, const char* what) {
   std::vector<int> numbers;
   const char* const end = text.data() + text.size();

@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-/// The gradient of a leaf, which forgets it.
+/// Returns the gradient of a leaf and clears it there.
 Tensor take_gradient(Tensor& leaf) {
   const Tensor gradient = leaf.grad();
   leaf.zero_grad();
@@ -65,7 +65,7 @@ Stage::Flight& Stage::flight(int microbatch, const char* operation) {
                    microbatch);
   Flight& flight = found->second;
   if (!flight.output.defined() && !flight.weights) {
-    const KeepRunningStatistics keep;  // the first forward has moved them already
+    const KeepRunningStatistics keep;  // the first forward has updated them already
     flight.output = run(flight, nullptr);
   }
   return flight;
@@ -77,7 +77,7 @@ void Stage::add_gradients_in_order(std::vector<int> microbatches) {
   waiting_.clear();
 }
 
-/// The gradients of the micro-batch whose turn it was are added; those that waited for them follow.
+/// Called after the gradients of the micro-batch whose turn it was have been added: adds those that waited for them.
 void Stage::advance() {
   for (++added_; added_ < order_.size(); ++added_) {
     const auto found = waiting_.find(order_[added_]);

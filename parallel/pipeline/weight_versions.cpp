@@ -11,7 +11,7 @@ WeightVersions::WeightVersions(NamedTensors parameters, const Schedule& schedule
     : parameters_(std::move(parameters)),
       versions_(ledger[static_cast<std::size_t>(rank)]),
       last_uses_(last_uses(schedule, ledger, rank)) {
-  kept_[0] = {};  // there is a version also of a stage without parameters
+  kept_[0] = {};  // a stage without parameters has a version too
   for (const auto& [name, parameter] : parameters_) {
     kept_[0].push_back(parameter.detach());
   }
@@ -21,7 +21,7 @@ void WeightVersions::choose(std::size_t action_index) {
   if (versions_[action_index] == kNoVersion) {
     return;
   }
-  if (versions_[action_index] > newest_) {  // only an update makes a new one
+  if (versions_[action_index] > newest_) {  // only an update makes a new version
     advance(action_index);
   }
   use(versions_[action_index]);
@@ -31,7 +31,7 @@ void WeightVersions::free_unneeded(std::size_t action_index) {
   const auto freed = std::erase_if(
       kept_, [&](const auto& kept) { return kept.first != newest_ && !needed_after(kept.first, action_index); });
   if (freed > 0) {
-    use(newest_);  // the parameters may still name what is freed
+    use(newest_);  // the parameters may still refer to a version that is freed
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// The versions of a stage's weights on a rank. A version is storage: the parameters name that of one version at a
-/// time, and an update writes the next one beside it when the old one is still needed.
+/// The versions of a stage's weights on a rank. Each version has its own storage. The parameters refer to one version
+/// at a time; an update writes the next version to new storage if the old one is still needed.
 
 #include <cstddef>
 #include <map>
@@ -14,17 +14,18 @@ namespace stagecoach {
 
 class WeightVersions {
  public:
-  /// For one run of the actions of `rank`. `parameters` are leaves, those of its stage; what they hold is version 0.
+  /// Prepares one run of the actions of `rank`. `parameters` are the leaves of its stage; their values are version 0.
   WeightVersions(NamedTensors parameters, const Schedule& schedule, const Ledger& ledger, int rank);
 
-  /// Before the action at `action_index` of the rank's list, in rising order: the parameters name the version that the
-  /// ledger says. For a forward or backward nothing is copied. An update gets the next version, which begins as the
-  /// newest one: that is copied if a later action needs it; otherwise the update writes over it.
+  /// Makes the parameters refer to the version that the ledger assigns to the action at `action_index` of the rank's
+  /// list. Call it before each action, in rising order. A forward or backward copies nothing. An update gets a new
+  /// version that begins with the values of the newest one: a copy if a later action needs the old one; otherwise the
+  /// update overwrites it.
   void choose(std::size_t action_index);
-  /// After it: frees versions that no later action needs. The newest one always stays.
+  /// Frees versions that no later action needs; call it after the action. The newest version is always kept.
   void free_unneeded(std::size_t action_index);
 
-  /// The number of versions kept now, and the largest number kept at once.
+  /// Returns the number of versions kept now; `peak` returns the largest number kept at once.
   std::size_t count() const { return kept_.size(); }
   std::size_t peak() const { return peak_; }
 
