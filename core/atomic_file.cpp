@@ -59,8 +59,7 @@ fs::path without_links(fs::path path) {
   return path;
 }
 
-/// Returns whether `file` is a regular file with that name. A link in /proc may lead to a file that no longer has its
-/// name.
+/// Returns whether `file` is a regular file named `path`. A link in /proc may lead to a file that no longer has a name.
 bool is_regular_file(const fs::path& path, const struct stat& file) {
   struct stat named {};
   return S_ISREG(file.st_mode) && ::lstat(path.c_str(), &named) == 0 && identity_of(named) == identity_of(file);

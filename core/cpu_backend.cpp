@@ -44,7 +44,7 @@ struct CpuDevice {
 };
 
 CpuDevice& device_at(int index) {
-  // Never destroyed: tensors with static storage duration may outlive it in any order of destruction.
+  // Never destroyed: tensors with static storage duration may be destroyed after any static object here.
   static auto& devices = *new std::array<std::unique_ptr<CpuDevice>, kMaxDevices>;
   static auto& made = *new std::array<std::once_flag, kMaxDevices>;
   const auto i = static_cast<std::size_t>(index);

@@ -23,7 +23,7 @@ struct Queues {
 };
 
 Queues& queues(Device device) {
-  // Never destroyed: tensors with static storage duration may outlive it in any order of destruction.
+  // Never destroyed: tensors with static storage duration may be destroyed after any static object here.
   static auto& made = *new std::map<Device, std::unique_ptr<Queues>>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
