@@ -40,10 +40,9 @@ struct MemoryStats {
 /// Thread-safe: a tensor handed to another rank is freed there.
 class Allocator {
  public:
-  static constexpr std::size_t kAlignment = 64;          // a cache line, and a 512-bit vector
-  static constexpr std::size_t kSegmentBytes = 2 << 20;  // segments are multiples of this
-  static constexpr std::size_t kMaxBytes = std::size_t{1}
-                                           << 48;  // more than any machine has: a larger request is an overflowed size
+  static constexpr std::size_t kAlignment = 64;                   // a cache line, and a 512-bit vector
+  static constexpr std::size_t kSegmentBytes = 2 << 20;           // segments are multiples of this
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // more than any machine has
 
   /// `owner` is the name of the device in error messages.
   Allocator(std::unique_ptr<MemorySource> source, std::string owner);
@@ -60,7 +59,7 @@ class Allocator {
   MemoryStats stats() const;
   /// Restarts the measurement of the peak, from the current use.
   void reset_peak();
-  /// Returns segments that are entirely free to the source.
+  /// Returns to the source all segments that are entirely free.
   void empty_cache();
 
  private:

@@ -16,8 +16,7 @@ constexpr int kMaxCores = CPU_SETSIZE * 16;
 std::vector<int> usable_cores() {
   CoreSet set{};
   std::vector<int> cores;
-  if (::sched_getaffinity(::getpid(), sizeof(set), set.data()) ==
-      0) {  // the process id is also that of its main thread
+  if (::sched_getaffinity(::getpid(), sizeof(set), set.data()) == 0) {  // the process id is that of its main thread
     for (int core = 0; core < kMaxCores; ++core) {
       if (CPU_ISSET_S(core, sizeof(set), set.data())) {
         cores.push_back(core);

@@ -17,8 +17,7 @@ namespace stagecoach {
 namespace {
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
-constexpr std::size_t kReserveBytes = std::size_t{4}
-                                      << 20;  // the C library requests 1 MiB at a time when memory is short
+constexpr std::size_t kReserveBytes = std::size_t{4} << 20;  // the C library takes 1 MiB at a time when memory is short
 
 std::atomic<void*> reserve = nullptr;
 std::atomic<bool> has_run_out = false;

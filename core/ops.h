@@ -26,8 +26,8 @@ struct Conv2dSettings {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
 };
-/// Returns the cross-correlation that every framework calls convolution, [N, O, P, Q]: x [N, C, H, W], weight [O, C, K,
-/// K], bias [O] or undefined. P = (H + 2 padding - K) / stride + 1, rounded down, and Q likewise.
+/// Returns the cross-correlation that every framework calls convolution, [N, O, P, Q]: x [N, C, H, W], weight
+/// [O, C, K, K], bias [O] or undefined. P = (H + 2 padding - K) / stride + 1, rounded down, and Q likewise.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dSettings& settings = {});
 
 /// Returns max(x, 0); the gradient is 0 where x is 0.

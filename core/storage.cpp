@@ -17,9 +17,7 @@ Storage::Storage(std::shared_ptr<Storage> owner, Device device)
 
 void Storage::note_use(const Event& done) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(other_uses_, [&](const Event& use) {
-    return use.stream() == done.stream();
-  });  // the previous use on that stream is earlier
+  std::erase_if(other_uses_, [&](const Event& use) { return use.stream() == done.stream(); });  // earlier
   other_uses_.push_back(done);
 }
 

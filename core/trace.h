@@ -51,7 +51,7 @@ class Trace {
   /// Makes each later span wait at its end for the work submitted to `device`, so that the span shows how long the work
   /// took rather than how long its launch took.
   void wait_for(Device device) { awaited_ = device; }
-  /// Waits for that device if wait_for was called. Ignores errors: the next call that uses the device reports them.
+  /// Waits for the device given to wait_for, if any. Ignores errors: the next call that uses the device reports them.
   void wait() const noexcept;
   /// Returns the spans recorded so far.
   std::vector<Event> events() const;

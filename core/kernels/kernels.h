@@ -27,9 +27,9 @@ struct ParameterUpdate {
 struct Kernels {
   // ---- elementwise
 
-  /// Any shape and dtype.
+  /// Fills a tensor of any shape and dtype.
   void (*fill)(double value, Tensor& out);
-  /// Any shape and dtype; between devices, or within one device, where the two tensors may overlap.
+  /// Copies a tensor of any shape and dtype, between devices or within one, where the two tensors may overlap.
   void (*copy)(const Tensor& source, Tensor& out);
   /// Converts float32 to float16 or back, as defined in core/half.h. Every device produces the same bytes.
   void (*convert)(const Tensor& source, Tensor& out);
@@ -106,11 +106,11 @@ struct Kernels {
                      Tensor& y);
   void (*batch_norm_grad_weight)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                                  Tensor& grad_weight, Tensor& grad_bias);
-  /// For mean and variance that are constants.
+  /// Computes the gradient for constant mean and variance.
   void (*batch_norm_grad_input)(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x);
-  /// For mean and variance of the batch, so that gradient flows through them too. `grad_weight` and `grad_bias` are the
-  /// results of batch_norm_grad_weight for the whole batch, which has `count` values per channel. Often x is the whole
-  /// batch.
+  /// Computes the gradient for the mean and variance of the batch, through which gradient flows too. `grad_weight` and
+  /// `grad_bias` are the results of batch_norm_grad_weight for the whole batch, which has `count` values per channel.
+  /// Often x is the whole batch.
   void (*batch_norm_grad_input_of_batch)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                                          const Tensor& weight, const Tensor& grad_weight, const Tensor& grad_bias,
                                          std::int64_t count, Tensor& grad_x);

@@ -27,8 +27,8 @@ struct ConvShape {
 
 namespace plain {
 
-/// Calls body(at_y, at_weight, at_x) for every product of the convolution: weight [o, c, i, j] times input [n, c, h,
-/// w], which contributes to output [n, o, p, q].
+/// Calls body(at_y, at_weight, at_x) for every product of the convolution: output [n, o, p, q] receives weight [o, c,
+/// i, j] times input [n, c, h, w].
 template <class Body>
 void for_each_product(const ConvShape& s, const Body& body) {
   const std::int64_t k = s.window.kernel;

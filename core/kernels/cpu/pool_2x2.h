@@ -87,9 +87,9 @@ class PoolWindows {
   Index below_;
 };
 
-/// Calls `with(windows, p, q)` for windows in row p from column q on, until all rows x columns windows of a plane [H,
-/// width] have been visited: as many at a time as a vector holds and a row has. The last windows of a row overlap the
-/// previous ones, so that there is no remainder: computing a window twice gives the same result.
+/// Calls `with(windows, p, q)` for windows in row p from column q on, until all rows x columns windows of a plane of
+/// the given width have been visited: as many at a time as a vector holds and a row has. The last windows of a row
+/// overlap the previous ones, so that there is no remainder: computing a window twice gives the same result.
 template <class T, int Lanes = kLanes<T>, class With>
 void for_windows_2x2(std::int64_t width, std::int64_t rows, std::int64_t columns, const With& with) {
   if constexpr (Lanes > 1) {

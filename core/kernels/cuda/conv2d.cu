@@ -168,8 +168,8 @@ struct TransposedIm2col {
 
 /// grad_y as the operand [O K K, N H W]: for pixel (n, h, w), the outputs in whose window the pixel is tap (i, j).
 ///
-/// With r = h + padding that is output row p = (r - i) / stride, if r and i have the same remainder. Then p is the
-/// difference of the two quotients, again a number from each index.
+/// With r = h + padding, the output row is p = (r - i) / stride if r and i have the same remainder. Then p is the
+/// difference of the two quotients, again one number from each index.
 template <class T>
 struct GradientIm2col {
   static constexpr bool kContiguousK = false;
@@ -286,7 +286,7 @@ void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window&
   });
 }
 
-/// The gradient of the bias is an additional column; the plan is the same with or without it.
+/// Computes grad_weight, and grad_bias as an additional column; the plan is the same with or without that column.
 void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
                         Tensor& grad_bias, Planner planner) {
   dispatch_floating(x.dtype(), "conv2d_grad_weight", [&]<class T>() {

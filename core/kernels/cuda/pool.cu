@@ -93,7 +93,7 @@ __global__ void max_pool2d_grad_kernel(PoolExtents e, FastDivmod height, FastDiv
 
 constexpr int kPlaneThreads = 64;
 
-/// For planes that are too small for a block each: one thread per plane.
+/// Computes the means of planes that are too small for one block each: one thread per plane.
 template <class T>
 __global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y) {
   const auto plane = static_cast<int>(element());
