@@ -42,7 +42,7 @@ class Allocator {
  public:
   static constexpr std::size_t kAlignment = 64;                   // a cache line, and a 512-bit vector
   static constexpr std::size_t kSegmentBytes = 2 << 20;           // segments are multiples of this
-  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // more than any machine has
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // no machine has more: an overflowed size
 
   /// `owner` is the name of the device in error messages.
   Allocator(std::unique_ptr<MemorySource> source, std::string owner);

@@ -30,7 +30,7 @@ bool is_emulated();
 
 /// Returns the allocator of the device. Throws UsageError unless the device can be used.
 const std::shared_ptr<Allocator>& allocator(Device device);
-/// Returns the same allocator or, while this thread makes a recording, that of the recording.
+/// Returns the device's allocator or, while this thread records work, the allocator of the recording.
 std::shared_ptr<Allocator> allocator_for_tensors(Device device);
 /// Returns an allocator of CPU memory that GPUs can copy from and to while the CPU continues. Driver calls that it
 /// makes for the calling thread are made on `device`; otherwise the thread would start to use the first GPU as well.
@@ -47,7 +47,7 @@ bool uses_tf32(Device device);
 /// Waits until all work submitted to `stream` is done. Throws Error if the GPU has failed meanwhile.
 void synchronize(const Stream& stream);
 
-/// Marks a point in a stream's work.
+/// Returns a mark of the point after the work submitted to `stream` so far; `timed` is for seconds_between.
 std::shared_ptr<Mark> mark(const Stream& stream, bool timed);
 void wait(const Mark& mark, const Stream& stream);
 void synchronize(const Mark& mark);

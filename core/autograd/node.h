@@ -19,7 +19,7 @@ using Gradients = std::vector<Tensor>;
 /// Every operation has one output. Its node lives as long as the output, or an operation computed from it.
 class Node {
  public:
-  /// `name` is the name of the operation; it must be a string literal. `inputs` are in the operation's order.
+  /// Records an operation called `name`, which must be a string literal. `inputs` are in the operation's order.
   Node(const char* name, std::vector<Tensor> inputs);
   virtual ~Node() = default;
   Node(const Node&) = delete;

@@ -27,8 +27,8 @@ struct ConvShape {
 
 namespace plain {
 
-/// Calls body(at_y, at_weight, at_x) for every product of the convolution: output [n, o, p, q] receives weight [o, c,
-/// i, j] times input [n, c, h, w].
+/// Calls body(at_y, at_weight, at_x) for every product of the convolution: output [n, o, p, q] receives
+/// weight [o, c, i, j] times input [n, c, h, w].
 template <class Body>
 void for_each_product(const ConvShape& s, const Body& body) {
   const std::int64_t k = s.window.kernel;
@@ -54,8 +54,8 @@ void for_each_product(const ConvShape& s, const Body& body) {
   }
 }
 
-/// y[n, o, p, q] = bias[o] + sum over c, i, j of x[n, c, p stride + i - padding, q stride + j - padding] weight[o, c,
-/// i, j]
+/// y[n, o, p, q] = bias[o] + sum over c, i, j of x[n, c, p stride + i - padding, q stride + j - padding]
+/// weight[o, c, i, j]
 template <class T>
 void conv2d(const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
   const std::int64_t plane = s.rows() * s.columns();

@@ -142,7 +142,7 @@ struct DotTask {
 };
 inline constexpr int kTapsPerTask = 48;
 
-/// Returns where the inputs of each tap (c, i, j) start, in lanes from the start of the first image.
+/// Returns the start of the inputs of each tap (c, i, j), in lanes from the start of the first image.
 template <class T>
 std::array<std::int64_t, kTapsPerTask> tap_offsets(const DotShape& shape, const DotTask& task) {
   const std::int64_t k = shape.conv.window.kernel;

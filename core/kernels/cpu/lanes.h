@@ -12,7 +12,7 @@
 
 namespace stagecoach::cpu {
 
-/// Returns how many groups of kLanes rows contain `rows` rows.
+/// Returns the number of groups of kLanes rows that `rows` rows need.
 template <class T>
 std::int64_t groups_of(std::int64_t rows) {
   return (rows + kLanes<T> - 1) / kLanes<T>;

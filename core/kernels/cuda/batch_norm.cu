@@ -28,8 +28,8 @@ struct ChannelExtents {
   int plane;     // S
 };
 
-/// Returns into how many parts the values of a channel are divided: each part is summed by a block, then the parts are
-/// added in order.
+/// Returns the number of parts into which the values of a channel are divided: each part is summed by a block, then the
+/// parts are added in order.
 inline int parts_of(const ChannelExtents& e) {
   constexpr long long kMinPart = 2048;  // values: eight per thread
   constexpr int kMaxParts = 128;

@@ -109,7 +109,7 @@ void cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, co
   });
 }
 
-/// Returns into how many parts a sum is divided: each is summed by a block.
+/// Returns the number of parts into which a sum is divided: each is summed by a block.
 int parts_of(std::int64_t count) {
   constexpr std::int64_t kMinPart = 8 * kThreads;
   return static_cast<int>(std::clamp<std::int64_t>(count / kMinPart, 1, 256));
