@@ -26,7 +26,7 @@ class MemorySource {
   virtual void deallocate(void* memory) = 0;
   /// Returns whether the CPU can access the memory: only then may the allocator fill and poison it.
   virtual bool is_host_memory() const { return true; }
-  /// Returns how many bytes could still be acquired, where that is known.
+  /// Returns how many bytes could still be acquired, if that is known.
   virtual std::optional<std::size_t> free_bytes() const { return std::nullopt; }
 };
 
@@ -42,7 +42,7 @@ class Allocator {
  public:
   static constexpr std::size_t kAlignment = 64;                   // a cache line, and a 512-bit vector
   static constexpr std::size_t kSegmentBytes = 2 << 20;           // segments are multiples of this
-  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // no machine has more: an overflowed size
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // a larger request is an overflowed size
 
   /// `owner` is the name of the device in error messages.
   Allocator(std::unique_ptr<MemorySource> source, std::string owner);
