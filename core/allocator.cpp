@@ -31,7 +31,7 @@ struct Allocator::Block {
   std::size_t bytes = 0;
   bool free = false;
   bool starts_segment = false;    // the block before it in address order is in another segment
-  FreeBlocks::node_type entry{};  // of a block in use: so freeing allocates nothing and cannot fail
+  FreeBlocks::node_type entry{};  // kept while the block is in use, so that freeing allocates nothing and cannot fail
 };
 
 Allocator::Allocator(std::unique_ptr<MemorySource> source, std::string owner)
@@ -58,7 +58,7 @@ void* Allocator::allocate(std::size_t bytes) {
   stats_.current_bytes += size;
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
   if (source_->is_host_memory()) {
-    ASAN_UNPOISON_MEMORY_REGION(block->first, bytes);  // the rounding stays poisoned: an overrun is caught
+    ASAN_UNPOISON_MEMORY_REGION(block->first, bytes);  // the padding stays poisoned, so an overrun is caught
 #ifndef NDEBUG
     std::memset(block->first, 0xff, bytes);  // a float read before it is written is NaN
 #endif
@@ -70,7 +70,7 @@ void Allocator::release(void* memory) noexcept {
   const std::lock_guard lock(mutex_);
   auto block = blocks_.find(static_cast<char*>(memory));
   if (block == blocks_.end() || block->second.free) {
-    std::terminate();  // not ours, or freed twice: the program's memory can no longer be trusted
+    std::terminate();  // unknown, or freed twice: the program's memory is corrupt
   }
   stats_.current_bytes -= block->second.bytes;
   if (source_->is_host_memory()) {
@@ -127,7 +127,7 @@ Allocator::Blocks::iterator Allocator::add_segment(std::size_t bytes) {
   FreeBlocks one{{size, nullptr}};
   void* memory = source_->allocate(size);
   if (memory == nullptr) {
-    give_back_free_segments();  // what is cached in the wrong sizes may be just what is missing
+    give_back_free_segments();  // memory cached in the wrong sizes may be enough
     memory = source_->allocate(size);
   }
   STAGECOACH_CHECK(memory != nullptr, "{}", out_of_memory(bytes));
@@ -191,7 +191,7 @@ Allocator::Blocks::iterator Allocator::merge_with_next(Blocks::iterator block) {
 void Allocator::give_back_free_segments() {
   for (auto block = blocks_.begin(); block != blocks_.end();) {
     const auto next = std::next(block);
-    // Freed neighbours are always merged, so a segment is wholly free when it is one free block.
+    // Adjacent free blocks are always merged, so a segment is entirely free if it is one free block.
     const bool whole = block->second.starts_segment && (next == blocks_.end() || next->second.starts_segment);
     if (whole && block->second.free) {
       if (source_->is_host_memory()) {

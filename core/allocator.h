@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// The caching allocator of a device. A training step asks for the same sizes again and again, and system
-/// calls (on a GPU, device-wide waits) would dominate a small model; so freed blocks are kept and reused:
-/// best fit among the free blocks, a larger one is split, and neighbours are merged again when freed.
+/// The caching allocator of a device. A training step requests the same sizes again and again, and system calls (on a
+/// GPU, device-wide waits) would dominate a small model; so freed blocks are kept and reused: the best fit among the
+/// free blocks is taken, a larger one is split, and adjacent free blocks are merged.
 
 #include <cstddef>
 #include <map>
@@ -17,53 +17,54 @@
 
 namespace stagecoach {
 
-/// Where an allocator gets its large segments from: the C++ heap here, the driver on a GPU.
+/// The source of an allocator's large segments: the C++ heap here, the driver on a GPU.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
   /// Returns `bytes` of memory aligned to Allocator::kAlignment, or nullptr if there is no more.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;
-  /// Whether the CPU can touch the memory: only then may the allocator fill and poison it.
+  /// Returns whether the CPU can access the memory: only then may the allocator fill and poison it.
   virtual bool is_host_memory() const { return true; }
-  /// Bytes that could still be acquired, where that is known.
+  /// Returns how many bytes could still be acquired, if that is known.
   virtual std::optional<std::size_t> free_bytes() const { return std::nullopt; }
 };
 
 struct MemoryStats {
   std::size_t current_bytes = 0;   ///< in use by tensors now, each rounded up to kAlignment
-  std::size_t peak_bytes = 0;      ///< the most that `current_bytes` was since the last reset
-  std::size_t reserved_bytes = 0;  ///< held from the source, in use or cached
-  std::size_t segments = 0;        ///< calls of the source that are still held
+  std::size_t peak_bytes = 0;      ///< the maximum of `current_bytes` since the last reset
+  std::size_t reserved_bytes = 0;  ///< obtained from the source: in use or cached
+  std::size_t segments = 0;        ///< blocks obtained from the source and not yet returned
 };
 
-/// Any thread may call any function: a tensor handed to another rank is freed there.
+/// Thread-safe: a tensor handed to another rank is freed there.
 class Allocator {
  public:
   static constexpr std::size_t kAlignment = 64;                   // a cache line, and a 512-bit vector
   static constexpr std::size_t kSegmentBytes = 2 << 20;           // segments are multiples of this
-  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // more than any machine has: an overflowed size
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 48;  // a larger request is an overflowed size
 
-  /// `owner` names the device in errors.
+  /// `owner` is the name of the device in error messages.
   Allocator(std::unique_ptr<MemorySource> source, std::string owner);
   ~Allocator();
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  /// `bytes` of uninitialised memory. Throws Error that names what was asked, what is free and the largest blocks held.
+  /// Returns `bytes` of uninitialised memory. Throws Error that states how much was requested, how much is free, and
+  /// the largest blocks in use.
   void* allocate(std::size_t bytes);
-  /// Gives back what `allocate` returned. The memory stays cached.
+  /// Frees what `allocate` returned. The memory stays cached.
   void release(void* memory) noexcept;
 
   MemoryStats stats() const;
-  /// Starts a new measurement of the peak, from the current use.
+  /// Restarts the measurement of the peak, from the current use.
   void reset_peak();
-  /// Gives segments that are wholly free back to the source.
+  /// Returns to the source all segments that are entirely free.
   void empty_cache();
 
  private:
   struct Block;
-  using Blocks = std::map<char*, Block>;                       // by address, so neighbours are neighbours here
+  using Blocks = std::map<char*, Block>;                       // by address, so adjacent blocks are adjacent here
   using FreeBlocks = std::set<std::pair<std::size_t, char*>>;  // smallest first
 
   Blocks::iterator take_best_fit(std::size_t bytes);
@@ -82,10 +83,10 @@ class Allocator {
   MemoryStats stats_;
 };
 
-/// The allocator of `device`. Throws UsageError when the device is not there.
+/// Returns the allocator of `device`. Throws UsageError if the device does not exist.
 Allocator& allocator(Device device);
-/// Where a new tensor on `device` gets its memory from: the device's allocator, or, while this thread records work that
-/// will be replayed (core/replay.h), the memory that belongs to the recording.
+/// Returns the allocator for new tensors on `device`: the device's own or, while this thread records work that will be
+/// replayed (core/replay.h), the one that belongs to the recording.
 std::shared_ptr<Allocator> allocator_for_tensors(Device device);
 
 }  // namespace stagecoach

@@ -31,26 +31,26 @@ namespace fs = std::filesystem;
                               path.string(), what, std::strerror(error)));
 }
 
-/// Whether `path` has a temporary name; a user's '.stagecoach-notes' does not.
+/// Returns whether `path` has a temporary name; a user's '.stagecoach-notes' does not.
 bool is_temporary(const fs::path& path) {
   static const std::regex kName("\\.stagecoach-[0-9]+-[0-9]+");
   return std::regex_match(path.filename().string(), kName);
 }
 
-/// A new descriptor of standard output or standard error if that is the file, else -1. It goes on where the program's
-/// other output ends, while one that is opened by name would begin at the start and overwrite that.
+/// Returns a new descriptor of standard output or standard error if that is the file, otherwise -1. It continues after
+/// the program's other output, whereas a descriptor opened by name would start at the beginning and overwrite that.
 int standard_stream(const struct stat& file) {
   for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat status {};
     if (::fstat(standard, &status) == 0 && identity_of(status) == identity_of(file)) {
-      std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // keeps the order with what was printed before
+      std::fflush(standard == STDOUT_FILENO ? stdout : stderr);  // keeps earlier output first
       return ::fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     }
   }
   return -1;
 }
 
-/// The end of a chain of symbolic links, where a file may not exist yet.
+/// Returns the end of a chain of symbolic links, where there may be no file yet.
 fs::path without_links(fs::path path) {
   std::error_code is_no_link;
   for (fs::path link = fs::read_symlink(path, is_no_link); !is_no_link; link = fs::read_symlink(path, is_no_link)) {
@@ -59,13 +59,13 @@ fs::path without_links(fs::path path) {
   return path;
 }
 
-/// Whether `file` is a regular one of that name. A link in /proc may lead to one that has lost its name.
+/// Returns whether `file` is a regular file named `path`. A link in /proc may lead to a file that no longer has a name.
 bool is_regular_file(const fs::path& path, const struct stat& file) {
   struct stat named {};
   return S_ISREG(file.st_mode) && ::lstat(path.c_str(), &named) == 0 && identity_of(named) == identity_of(file);
 }
 
-/// Opens what is there, to be written to as it is.
+/// Opens the existing file, to be written to directly.
 int open_in_place(const fs::path& path, mode_t mode) {
   const bool is_writable = S_ISFIFO(mode) || S_ISCHR(mode) || S_ISREG(mode);
   if (!is_writable) {
@@ -85,7 +85,7 @@ int open_in_place(const fs::path& path, mode_t mode) {
   return descriptor;
 }
 
-/// As ::write, but a closed reader is the error EPIPE, not a signal that ends the program.
+/// Writes like ::write, but a closed reader causes the error EPIPE, not a signal that kills the program.
 ssize_t write_without_signal(int descriptor, const void* data, std::size_t bytes) {
   sigset_t pipe_signal;
   sigset_t blocked_before;
@@ -96,7 +96,7 @@ ssize_t write_without_signal(int descriptor, const void* data, std::size_t bytes
   const int error = errno;
   if (written < 0 && error == EPIPE) {
     const timespec at_once{};
-    ::sigtimedwait(&pipe_signal, nullptr, &at_once);  // takes the signal away
+    ::sigtimedwait(&pipe_signal, nullptr, &at_once);  // consumes the pending signal
   }
   ::pthread_sigmask(SIG_SETMASK, &blocked_before, nullptr);
   errno = error;
@@ -126,14 +126,14 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(path) {
 void AtomicFile::open_temporary() {
   static std::atomic<unsigned> counter = 0;
   do {
-    // Short, so that it fits where the file's own name fits; new even if an earlier process was killed.
+    // Short, so that it is valid wherever the file's own name is; unique even if an earlier process was killed.
     temporary_ = folder() / fmt::format(".stagecoach-{}-{}", ::getpid(), counter++);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) {
     refuse(path_, "making a temporary file beside it", errno);
   }
-  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // tells remove_abandoned_files that its writer lives
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // tells remove_abandoned_files that the writer is running
 }
 
 AtomicFile::~AtomicFile() {
@@ -176,7 +176,7 @@ void AtomicFile::commit() {
 
 fs::path AtomicFile::folder() const { return target_.has_parent_path() ? target_.parent_path() : fs::path("."); }
 
-/// Makes the new name survive a loss of power. File systems that cannot sync a folder say EINVAL.
+/// Makes the new name survive a power failure. File systems that cannot sync a folder return EINVAL.
 void AtomicFile::sync_folder() const {
   const int folder_descriptor = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_descriptor < 0) {
@@ -199,7 +199,7 @@ void remove_abandoned_files(const fs::path& folder) try {
     const bool is_being_written =
         descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!is_being_written) {
-      ::unlink(file.c_str());  // one that cannot be removed does no harm
+      ::unlink(file.c_str());  // a file that cannot be removed does no harm
     }
     if (descriptor >= 0) {
       ::close(descriptor);

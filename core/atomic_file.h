@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// Writing a file so that a reader, or a machine that loses power, sees the old one or the new one, never a part.
+/// Writes a file so that a reader, even after a power failure, sees either the old contents or the new ones, never a
+/// part.
 
 #include <cstddef>
 #include <filesystem>
@@ -9,13 +10,13 @@
 namespace stagecoach {
 
 /// A file that appears under its name all at once, or not at all: it is written under a temporary name in the same
-/// folder, which `commit` syncs to the disk and renames. Without `commit` nothing remains, and an older file stays as
-/// it was. Every failure is a DataError that tells path and reason.
+/// folder; `commit` syncs it to the disk and renames it. Without `commit` nothing remains, and an older file is
+/// unchanged. Every failure is a DataError that states the path and the reason.
 ///
-/// Only a regular file is ever replaced. What else may be under the name:
-/// - a symbolic link stays, and what it points to is replaced, or made where nothing is yet;
-/// - a character device, a FIFO that is being read, and whatever standard output or standard error goes to
-///   (/dev/stdout) are written to as they are, at once: they have no older contents to keep;
+/// Only a regular file is ever replaced. Other kinds of file under the name are treated as follows:
+/// - a symbolic link is kept, and its target is replaced, or created if there is none;
+/// - a character device, a FIFO that is being read, and the target of standard output or standard error (/dev/stdout)
+///   are written to directly and at once: they have no older contents to keep;
 /// - a folder, a socket, a block device and a FIFO that nobody reads are refused.
 class AtomicFile {
  public:
@@ -33,14 +34,14 @@ class AtomicFile {
   std::filesystem::path folder() const;
   void sync_folder() const;
 
-  std::filesystem::path path_;       // as it was given
-  std::filesystem::path target_;     // that, or where its symbolic links lead
-  std::filesystem::path temporary_;  // empty while nothing is to be renamed
+  std::filesystem::path path_;       // as given
+  std::filesystem::path target_;     // `path_`, or the target of its symbolic links
+  std::filesystem::path temporary_;  // empty if there is nothing to rename
   int descriptor_ = -1;
 };
 
-/// Removes the temporary files in `folder` that killed programs left there, but not those that a living one is writing.
-/// Throws DataError when the folder cannot be read.
+/// Removes the temporary files that killed programs left in `folder`, but not those that a running program is writing.
+/// Throws DataError if the folder cannot be read.
 void remove_abandoned_files(const std::filesystem::path& folder);
 
 }  // namespace stagecoach

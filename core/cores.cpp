@@ -8,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-using CoreSet = std::array<cpu_set_t, 16>;  // one holds 1,024, and machines have more
+using CoreSet = std::array<cpu_set_t, 16>;  // a cpu_set_t holds 1,024 cores, and some machines have more
 constexpr int kMaxCores = CPU_SETSIZE * 16;
 
 }  // namespace
@@ -16,7 +16,7 @@ constexpr int kMaxCores = CPU_SETSIZE * 16;
 std::vector<int> usable_cores() {
   CoreSet set{};
   std::vector<int> cores;
-  if (::sched_getaffinity(::getpid(), sizeof(set), set.data()) == 0) {  // the process's number is its main thread's
+  if (::sched_getaffinity(::getpid(), sizeof(set), set.data()) == 0) {  // the process id is that of its main thread
     for (int core = 0; core < kMaxCores; ++core) {
       if (CPU_ISSET_S(core, sizeof(set), set.data())) {
         cores.push_back(core);

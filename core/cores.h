@@ -1,16 +1,16 @@
 #pragma once
 /// @file
-/// The cores of this process.
+/// The CPU cores that this process may use.
 
 #include <vector>
 
 namespace stagecoach {
 
-/// The cores that this process may use: those of its main thread, as other threads may be pinned to one of them. None
-/// where the system does not tell.
+/// Returns the cores that this process may use: those of its main thread, because other threads may be pinned to a
+/// single core. Empty if the system does not report them.
 std::vector<int> usable_cores();
 
-/// Lets the calling thread run on `cores` only. A hint: where that is refused the thread runs all the same.
+/// Restricts the calling thread to `cores`. A hint: if the system refuses, the thread runs on any core.
 void run_on_cores(const std::vector<int>& cores);
 
 }  // namespace stagecoach

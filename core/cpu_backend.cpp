@@ -19,10 +19,10 @@ namespace {
 class HeapMemory final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override {
-    void* memory = std::aligned_alloc(kAlignment, bytes);  // not `new`: the allocator tries again when it fails
+    void* memory = std::aligned_alloc(kAlignment, bytes);  // not `new`: the allocator retries after a failure
 #ifdef MADV_HUGEPAGE
     if (memory != nullptr) {
-      ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: fewer, larger pages are found faster
+      ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: fewer, larger pages cost fewer TLB misses
     }
 #endif
     return memory;
@@ -31,10 +31,10 @@ class HeapMemory final : public MemorySource {
   std::optional<std::size_t> free_bytes() const override { return available_memory(); }
 
  private:
-  static constexpr std::size_t kAlignment = Allocator::kSegmentBytes;  // that of a large page
+  static constexpr std::size_t kAlignment = Allocator::kSegmentBytes;  // the size of a large page
 };
 
-/// What one logical CPU device owns.
+/// The resources of one logical CPU device.
 struct CpuDevice {
   explicit CpuDevice(int index)
       : memory(std::make_shared<Allocator>(std::make_unique<HeapMemory>(), to_string(Device{DeviceType::cpu, index}))) {
@@ -44,7 +44,7 @@ struct CpuDevice {
 };
 
 CpuDevice& device_at(int index) {
-  // Never destroyed: tensors in static storage may outlive any order of destruction that we could choose.
+  // Never destroyed: tensors with static storage duration may be destroyed after any static object here.
   static auto& devices = *new std::array<std::unique_ptr<CpuDevice>, kMaxDevices>;
   static auto& made = *new std::array<std::once_flag, kMaxDevices>;
   const auto i = static_cast<std::size_t>(index);

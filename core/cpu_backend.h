@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// What the rest of the core asks of the CPU: the twin of cuda_backend.h. The threads are in parallel_for.h.
+/// The functions that the rest of the core needs from the CPU backend: the counterpart of cuda_backend.h. Its threads
+/// are in parallel_for.h.
 
 #include <memory>
 
@@ -12,7 +13,7 @@ class Allocator;
 
 namespace cpu {
 
-/// The allocator of a device of type cpu. Throws UsageError unless it exists.
+/// Returns the allocator of a device of type cpu. Throws UsageError unless the device exists.
 const std::shared_ptr<Allocator>& allocator(Device device);
 
 }  // namespace cpu

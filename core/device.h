@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// A logical device: where tensors live and operations run. Each rank owns one. Several logical devices
-/// may share one real core, so `cpu:0` and `cpu:1` differ in their allocator and threads, not in hardware; and several
-/// may share one GPU, each in a slot of its own.
+/// A logical device: where tensors are stored and operations run. Each rank owns one. Several logical devices may share
+/// one real core, so `cpu:0` and `cpu:1` differ in their allocator and threads, not in hardware; and several may share
+/// one GPU, each in a slot of its own.
 
 #include <compare>
 #include <string>
@@ -20,22 +20,23 @@ struct Device {
   auto operator<=>(const Device&) const = default;
 };
 
-/// Logical CPU devices that exist: cpu:0 to cpu:kMaxDevices-1. A GPU has as many slots.
+/// The number of logical CPU devices: cpu:0 to cpu:kMaxDevices-1. A GPU has the same number of slots.
 inline constexpr int kMaxDevices = 128;
 
-/// "cpu:0", "cuda:1", and "cuda:1/3" for slot 3 of that GPU.
+/// Returns "cpu:0", "cuda:1", or "cuda:1/3" for slot 3 of that GPU.
 std::string to_string(Device device);
 
-/// Reads "cpu", "cuda", "cpu:3" or "cuda:1". Throws UsageError on anything else.
+/// Parses "cpu", "cuda", "cpu:3" or "cuda:1". Throws UsageError for anything else.
 Device parse_device(std::string_view text);
 
-/// Throws UsageError, saying why, when this build or this machine cannot run on `device`.
+/// Throws UsageError with the reason if this build or this machine cannot run on `device`.
 void require_device(Device device);
 
-/// How many threads operations on `device` may use (1 until set). No result depends on it.
+/// Returns how many threads operations on `device` may use (1 by default). Results do not depend on it.
 int threads(Device device);
 inline constexpr int kMaxThreads = 1024;
-/// Sets it. Throws UsageError outside 1 … kMaxThreads. Not to be called while an operation runs on the device.
+/// Sets the number of threads. Throws UsageError outside 1 … kMaxThreads. Must not be called while an operation runs on
+/// the device.
 void set_threads(Device device, int count);
 
 }  // namespace stagecoach

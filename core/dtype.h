@@ -10,13 +10,13 @@
 
 namespace stagecoach {
 
-/// A float16 is stored and travels; the one thing to do with it is Kernels::convert.
+/// float16 is only for storage and transfer; its one operation is Kernels::convert.
 enum class DType : std::uint8_t { float32, float64, int32, uint8, float16 };
 
-/// Bytes of one element.
+/// Returns the size of one element in bytes.
 std::size_t size_of(DType dtype);
 
-/// "float32", "float64", "int32", "uint8" or "float16".
+/// Returns "float32", "float64", "int32", "uint8" or "float16".
 const char* name_of(DType dtype);
 
 /// The DType of a C++ type: dtype_of<float> is DType::float32.
@@ -36,11 +36,11 @@ inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
 template <>
 inline constexpr DType dtype_of<Half> = DType::float16;
 
-/// Throws Error, in which `what` names the operation, unless `dtype` is float32 or float64.
+/// Throws Error unless `dtype` is float32 or float64; `what` names the operation in the message.
 void require_floating(DType dtype, const char* what);
 
-/// Calls `body.operator()<float>()` or `<double>()` by `dtype`; `what` names the operation in the error
-/// for any other type.
+/// Calls `body.operator()<float>()` or `<double>()` depending on `dtype`. Throws Error for any other type; `what` names
+/// the operation in the message.
 template <class Body>
 decltype(auto) dispatch_floating(DType dtype, const char* what, Body&& body) {
   require_floating(dtype, what);

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Errors that say what, where, and what to do. Every failure in Stagecoach is one of these exceptions;
-/// a chapter's `main` turns the kind into its exit code.
+/// Errors that say what is wrong, where, and what to do. Every failure in Stagecoach is one of these exceptions; a
+/// chapter's `main` maps its type to an exit code.
 
 #ifndef __CUDACC__  // nvcc cannot compile it: device code leaves checks to functions in .cpp files
 #include <fmt/core.h>
@@ -14,7 +14,7 @@
 
 namespace stagecoach {
 
-/// A broken rule inside the program, such as shapes that do not fit. The text ends with the file and line.
+/// A violated requirement inside the program, such as mismatched shapes. The text ends with the file and line.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -32,15 +32,15 @@ class DataError : public Error {
   using Error::Error;
 };
 
-/// "core/ops/conv2d.cpp" rather than the path on the machine that compiled it.
+/// Returns "core/ops/conv2d.cpp" rather than the path on the machine that compiled it.
 std::string_view short_path(std::string_view file);
 
-/// Throws Error with `what`, followed by the place in the source.
+/// Throws Error with `what`, followed by the source location.
 [[noreturn]] void fail(const std::string& what, const std::source_location& where = std::source_location::current());
 
 }  // namespace stagecoach
 
-/// Throws stagecoach::Error unless `condition` holds. The other arguments are fmt's: they name the values.
+/// Throws stagecoach::Error unless `condition` holds. The other arguments are a fmt format string and its values.
 #define STAGECOACH_CHECK(condition, ...)            \
   do {                                              \
     if (!(condition)) [[unlikely]] {                \

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Whether two names, or a name and an open file, are the same file.
+/// Tells whether two names, or a name and an open file, refer to the same file.
 
 #include <sys/stat.h>
 
@@ -10,7 +10,7 @@
 
 namespace stagecoach {
 
-/// A file or folder on this machine, whatever its name.
+/// Identifies a file or folder on this machine, whatever its name.
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -18,7 +18,7 @@ struct FileIdentity {
 };
 
 FileIdentity identity_of(const struct stat& status);
-/// Follows links; nothing where there is no such file.
+/// Returns the identity of the file at `path`, following links, or nothing if there is no such file.
 std::optional<FileIdentity> identity_of(const std::filesystem::path& path);
 /// Returns the identity of an open file, or nothing if the descriptor is not open.
 std::optional<FileIdentity> identity_of(int descriptor);

@@ -24,7 +24,7 @@ std::atomic<bool> has_run_out = false;
 
 std::uint64_t difference(std::uint64_t limit, std::uint64_t used) { return limit - std::min(limit, used); }
 
-/// The number in a file that holds one, such as "123\n"; none where it says "max", or is not there.
+/// Returns the number in a file such as "123\n", or nothing if the file says "max" or does not exist.
 std::optional<std::uint64_t> number_in(const char* path) {
   std::ifstream file(path);
   std::uint64_t number = 0;
@@ -57,7 +57,7 @@ std::uint64_t left_by_address_space() {
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return kNoLimit;
   }
-  const auto pages = number_in("/proc/self/statm");  // its first number is the size of the whole program
+  const auto pages = number_in("/proc/self/statm");  // the first number is the virtual size of the process
   return difference(limit.rlim_cur, pages.value_or(0) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
 }
 

@@ -1,24 +1,25 @@
 #pragma once
 /// @file
-/// How much memory there is, and what happens when it runs out.
+/// The memory available to this process, and what happens when it runs out.
 
 #include <cstdint>
 #include <string>
 
 namespace stagecoach {
 
-/// Bytes that this process can still get: the least of what the machine has free (swap included), what its control
-/// group leaves it, and what `ulimit -v` does. The largest number where the system does not tell.
+/// Returns how many bytes this process can still allocate: the minimum of the machine's free memory (swap included),
+/// what its control group still allows, and what `ulimit -v` still allows. The largest number if the system does not
+/// report any.
 std::uint64_t available_memory();
 
-/// Throws DataError that names `what`, a file, when there are fewer than `bytes` bytes, before they are asked for: some
-/// systems promise any amount, and end the process when it is used.
+/// Throws DataError that names `what`, a file, if fewer than `bytes` bytes are available. Called before they are
+/// allocated: some systems promise any amount, and kill the process when it is used.
 void require_memory_for(const std::string& what, std::uint64_t bytes);
 
-/// From now on some memory is kept for the moment when there is no more: to say so, to tell other ranks, to put files
-/// in order. The first `new` that finds none frees it, and throws std::bad_alloc all the same.
+/// Reserves some memory for the moment when no more is available: to report the error, to tell other ranks, to leave
+/// files in a consistent state. The first `new` that fails frees the reserve, and still throws std::bad_alloc.
 void keep_memory_reserve();
-/// Whether that has happened.
+/// Returns whether memory has run out in this way.
 bool has_memory_run_out();
 
 }  // namespace stagecoach

@@ -11,7 +11,7 @@ namespace {
 // Operations follow each other within microseconds, so a thread spins for about that long before it sleeps.
 constexpr int kSpins = 4000;
 
-/// Returns once `value` no longer holds `old`.
+/// Waits until `value` no longer holds `old`.
 template <class T>
 void wait_while(const std::atomic<T>& value, T old) {
   for (int i = 0; i < kSpins; ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The threads of one device: a loop whose rounds do not depend on each other is shared among them.
+/// The threads of one device, which share the independent iterations of a loop.
 
 #include <atomic>
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace stagecoach {
 
-/// A fork-join pool. The calling thread works too, so `threads() == 1` means no other thread at all.
-/// One thread at a time may call `run`: the rank that owns the device.
+/// A fork-join pool. The calling thread works too, so `threads() == 1` means that there is no other thread. Only one
+/// thread at a time may call `run`: the rank that owns the device.
 class ThreadPool {
  public:
   using Body = void (*)(void* context, std::int64_t index);
@@ -27,8 +27,8 @@ class ThreadPool {
 
   int threads() const { return 1 + static_cast<int>(workers_.size()); }
   void resize(int threads);
-  /// Calls body(context, i) once for each i in [0, count), in any order, and returns when all are done.
-  /// The first exception is thrown again here.
+  /// Calls body(context, i) once for each i in [0, count), in any order, and returns when all calls are done. Rethrows
+  /// the first exception.
   void run(std::int64_t count, Body body, void* context);
 
  private:
@@ -36,8 +36,8 @@ class ThreadPool {
   void drain();
 
   std::vector<std::jthread> workers_;
-  // One job at a time. `generation_` rises when a job starts (or the pool ends); `pending_` counts the
-  // workers that have not yet left the job.
+  // One job at a time. `generation_` is incremented when a job starts (or the pool ends); `pending_` counts the workers
+  // that have not yet finished the job.
   std::atomic<std::uint64_t> generation_{0};
   std::atomic<int> pending_{0};
   std::atomic<std::int64_t> next_{0};
@@ -49,11 +49,11 @@ class ThreadPool {
   std::exception_ptr failure_;
 };
 
-/// The pool of a CPU device.
+/// Returns the pool of a CPU device.
 ThreadPool& thread_pool(Device device);
 
-/// Keeps parallel_for of this thread to this thread until the end of the scope: for a second thread of a rank, as the
-/// pool is for one.
+/// Until the end of the scope, parallel_for runs on the calling thread alone. Meant for a second thread of a rank,
+/// since only one thread may use the pool.
 class SingleThreaded {
  public:
   SingleThreaded();
@@ -66,8 +66,8 @@ class SingleThreaded {
   bool before_;
 };
 
-/// Calls body(i) for each i in [0, count) on the threads of `device`. The rounds must write to different
-/// places, and what a round computes must not depend on how many threads there are: then no result does.
+/// Calls body(i) for each i in [0, count) on the threads of `device`. The iterations must write to different locations,
+/// and their results must not depend on the number of threads.
 template <class F>
 void parallel_for(Device device, std::int64_t count, F&& body) {
   ThreadPool& pool = thread_pool(device);

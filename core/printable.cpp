@@ -8,13 +8,13 @@
 namespace stagecoach {
 namespace {
 
-/// A character of UTF-8 and how many bytes it takes; 0 bytes if they are not valid UTF-8.
+/// A UTF-8 character and its length in bytes; 0 if the bytes are not valid UTF-8.
 struct Character {
   std::uint32_t code = 0;
   std::size_t length = 0;
 };
 
-/// Decodes the character at the beginning of `text`, which is not empty.
+/// Decodes the first character of `text`, which must not be empty.
 Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   const std::uint32_t first = byte(0);
@@ -42,9 +42,9 @@ struct Range {
   std::uint32_t last;
 };
 
-/// What is not shown as a character of its own: controls, line breaks, what turns the direction of writing or takes no
-/// room (Unicode's categories Cc, Zl, Zp, and most of Cf), and the noncharacters that XML forbids. The joiners U+200C
-/// and U+200D stay: some scripts and emoji need them.
+/// Characters that are escaped: controls, line breaks, characters that change the writing direction or have no width
+/// (Unicode's categories Cc, Zl, Zp, and most of Cf), and the noncharacters that XML forbids. The joiners U+200C and
+/// U+200D are not escaped: some scripts and emoji need them.
 constexpr Range kHidden[] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},      {0x61c, 0x61c},   {0x180e, 0x180e},
                              {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f}, {0xfeff, 0xfeff},
                              {0xfff9, 0xfffb}, {0xfffe, 0xffff}, {0xe0000, 0xe007f}};

@@ -8,7 +8,7 @@
 namespace stagecoach {
 namespace {
 
-/// FNV-1a: the same name gives the same number on every machine.
+/// Returns the FNV-1a hash of `name`, the same on every machine.
 std::uint64_t hash(std::string_view name) {
   std::uint64_t value = 0xcbf29ce484222325;
   for (const char c : name) {
@@ -17,7 +17,7 @@ std::uint64_t hash(std::string_view name) {
   return value;
 }
 
-/// The finalizer of SplitMix64: neighbouring seeds become unrelated keys.
+/// Returns the SplitMix64 finalizer of `value`: similar seeds become unrelated keys.
 std::uint64_t mix(std::uint64_t value) {
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
   value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
@@ -47,7 +47,7 @@ Philox::Block Philox::block(std::uint64_t low, std::uint64_t high) const {
 std::uint32_t Philox::word(std::uint64_t index) const { return block(index / 4)[index % 4]; }
 
 double Philox::normal(std::uint64_t index) const {
-  const Block words = block(index, 1);  // high counter 1: apart from the words of `uniform`
+  const Block words = block(index, 1);  // high counter 1: disjoint from the words of `uniform`
   const double radius = std::sqrt(-2 * std::log((words[0] + 1.0) * 0x1p-32));
   return radius * std::cos(2 * std::numbers::pi * (words[1] * 0x1p-32));
 }

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Random numbers from a counter: number i of a stream is a function of (seed, name, i) alone, so no result
-/// depends on the order in which, or the rank on which, numbers are drawn.
+/// Counter-based random numbers: number i of a stream is a function of (seed, name, i) alone, so no result depends on
+/// the order in which, or the rank on which, numbers are drawn.
 
 #include <array>
 #include <cstdint>
@@ -15,22 +15,22 @@ class Philox {
  public:
   using Block = std::array<std::uint32_t, 4>;
 
-  /// The stream of numbers called `name` under `seed`.
+  /// Creates the stream called `name` for `seed`.
   Philox(std::uint64_t seed, std::string_view name);
-  /// The bare generator with the 64-bit key (key[0] + 2^32 key[1]).
+  /// Creates the bare generator with the 64-bit key (key[0] + 2^32 key[1]).
   explicit Philox(std::uint64_t key) : key_(key) {}
 
-  /// The four words at a 128-bit counter.
+  /// Returns the four words at a 128-bit counter.
   Block block(std::uint64_t low, std::uint64_t high = 0) const;
-  /// Word `index` of the stream.
+  /// Returns word `index` of the stream.
   std::uint32_t word(std::uint64_t index) const;
-  /// Number `index`, uniform on [0, 1): a multiple of 2^-24, so that float and double hold the same value.
+  /// Returns number `index`, uniform on [0, 1): a multiple of 2^-24, so that float and double represent the same value.
   double uniform(std::uint64_t index) const { return (word(index) >> 8) * 0x1p-24; }
-  /// Number `index`, from the standard normal distribution (Box and Muller 1958).
+  /// Returns number `index`, from the standard normal distribution (Box and Muller 1958).
   double normal(std::uint64_t index) const;
-  /// Number `index`, uniform on 0 … bound-1.
+  /// Returns number `index`, uniform on 0 … bound-1.
   std::uint32_t below(std::uint64_t index, std::uint32_t bound) const;
-  /// 0 … count-1 in a random order (Fisher and Yates).
+  /// Returns 0 … count-1 in a random order (Fisher and Yates).
   std::vector<std::uint32_t> permutation(std::uint32_t count) const;
 
  private:

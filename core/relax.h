@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What a thread does between two looks at a value that another thread will change.
+/// The pause between two polls of a value that another thread will change.
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -8,7 +8,7 @@
 
 namespace stagecoach {
 
-/// Tells the core that this thread only waits, for some tens of cycles.
+/// Tells the core that this thread is spinning; pauses for some tens of cycles.
 inline void relax() {
 #if defined(__x86_64__)
   _mm_pause();

@@ -7,9 +7,9 @@
 
 namespace stagecoach {
 
-/// One set of shapes and types.
+/// The recording for one set of shapes and types.
 struct Replay::Recording {
-  std::vector<Tensor> inputs;  // where the recorded work reads; made in the second run
+  std::vector<Tensor> inputs;  // read by the recorded work; created in the second run
   std::vector<std::pair<Shape, DType>> kinds;
   std::unique_ptr<cuda::Graph> graph;
 };
@@ -40,7 +40,7 @@ void Replay::run(const std::vector<Tensor>& inputs, const Work& work) {
   const std::size_t known = recordings_.size();
   Recording& recording = recording_of(inputs);
   if (recordings_.size() > known) {
-    return work(inputs);  // the first run loads kernels and allocates what is allocated once
+    return work(inputs);  // the first run loads kernels and makes one-time allocations
   }
   if (recording.graph == nullptr) {
     recording.inputs.clear();

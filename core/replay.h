@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Work that is the same again and again, such as a training step. A GPU needs some microseconds to be given each
-/// operation, and small ones do not take longer themselves. Recorded as a whole, a step is given to it at once.
+/// Replays work that is identical each time, such as a training step. Launching an operation on a GPU takes some
+/// microseconds, and small operations take no longer than that themselves. A recorded step is launched as a whole.
 
 #include <functional>
 #include <memory>
@@ -12,7 +12,8 @@
 
 namespace stagecoach {
 
-/// Runs the work on a GPU from the recording of an earlier run (a CUDA graph). On a CPU, or switched off, it just runs.
+/// Runs work on a GPU from a recording of an earlier run (a CUDA graph). On a CPU, or if disabled, it simply runs the
+/// work.
 class Replay {
  public:
   using Work = std::function<void(std::span<const Tensor> inputs)>;
@@ -22,11 +23,11 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  /// Runs `work(inputs)`. For each set of shapes and types of the inputs the first is an ordinary run, the second is
-  /// recorded, and the later ones are replayed, on copies of their inputs: then `work` itself is not called.
+  /// Runs `work(inputs)`. For each set of shapes and types of the inputs, the first run is an ordinary one, the second
+  /// is recorded, and later ones are replayed on copies of their inputs, without a call of `work`.
   ///
-  /// So it must do the same each time (numbers from the CPU are those of the recording), keep what it reads and writes
-  /// in tensors that outlive this object, and not wait for the device (no item(), no copy to the CPU; that throws).
+  /// Therefore `work` must do the same each time (numbers from the CPU are those of the recording), keep what it reads
+  /// and writes in tensors that outlive this object, and not wait for the device (item() and copies to the CPU throw).
   void run(const std::vector<Tensor>& inputs, const Work& work);
 
  private:

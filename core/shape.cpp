@@ -10,7 +10,7 @@ Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(
 Shape::Shape(const std::int64_t* extents, int dims) : dims_(dims) {
   STAGECOACH_CHECK(dims >= 0 && dims <= kMaxDims, "shape: expected at most {} dimensions, got {}", kMaxDims, dims);
   std::copy(extents, extents + dims, extents_.begin());
-  // So many elements of 8 bytes fit no memory; a shape within the limit overflows no index.
+  // No memory holds more elements of 8 bytes than this; a shape within the limit overflows no index.
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 58;
   std::int64_t product = 1;
   for (const std::int64_t extent : *this) {

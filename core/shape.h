@@ -9,23 +9,23 @@
 
 namespace stagecoach {
 
-/// At most kMaxDims extents, held by value so that making a tensor allocates nothing for them.
-/// A shape without dimensions is a scalar and has one element.
+/// At most kMaxDims extents, stored inline so that a shape needs no heap allocation. A shape without dimensions is a
+/// scalar and has one element.
 class Shape {
  public:
   static constexpr int kMaxDims = 6;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> extents);
-  /// The first `dims` of the extents at `extents`.
+  /// Creates a shape from the first `dims` extents at `extents`.
   Shape(const std::int64_t* extents, int dims);
 
   int dims() const { return dims_; }
-  /// The extent of dimension `dim`; a negative one counts from the back. Throws outside the shape.
+  /// Returns the extent of dimension `dim`; a negative `dim` counts from the end. Throws Error if it is out of range.
   std::int64_t operator[](int dim) const;
-  /// A copy in which dimension `dim` has extent `extent`.
+  /// Returns a copy in which dimension `dim` has extent `extent`.
   Shape with(int dim, std::int64_t extent) const;
-  /// The product of all extents.
+  /// Returns the product of all extents.
   std::int64_t numel() const;
 
   const std::int64_t* begin() const { return extents_.data(); }
@@ -39,7 +39,7 @@ class Shape {
   int dims_ = 0;
 };
 
-/// "[64, 3, 32, 32]".
+/// Returns a text such as "[64, 3, 32, 32]".
 std::string to_string(const Shape& shape);
 
 }  // namespace stagecoach

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Starting threads where that may fail: a system limits how many there are, and each needs memory for its stack.
+/// Starts threads and reports failure: a system limits the number of threads, and each needs memory for its stack.
 
 #include <new>
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace stagecoach {
 
-/// A thread that runs `body`. Throws Error that names `what`, such as "thread 3 of 4", and the limit on processes or
-/// memory where the system starts no more.
+/// Returns a thread that runs `body`. If the system cannot start another thread, throws Error that names `what`, such
+/// as "thread 3 of 4", and the limits that may be the cause.
 template <class Body>
 std::jthread start_thread(const std::string& what, Body&& body) {
   constexpr const char* kWhy =

@@ -17,7 +17,8 @@ Storage::Storage(std::shared_ptr<Storage> owner, Device device)
 
 void Storage::note_use(const Event& done) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(other_uses_, [&](const Event& use) { return use.stream() == done.stream(); });  // it was earlier
+  // A use on the same stream was earlier, so waiting for `done` includes it.
+  std::erase_if(other_uses_, [&](const Event& use) { return use.stream() == done.stream(); });
   other_uses_.push_back(done);
 }
 

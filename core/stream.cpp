@@ -8,7 +8,7 @@ namespace stagecoach {
 void synchronize(const Stream& stream) {
   require_device(stream.device);
   if (stream.device.type == DeviceType::cuda) {
-    cuda::synchronize(stream);  // a CPU stream is always drained
+    cuda::synchronize(stream);  // a CPU stream is always empty
   }
 }
 
@@ -17,7 +17,7 @@ void Event::record_time(const Stream& stream) { record(stream, true); }
 
 void Event::record(const Stream& stream, bool timed) {
   if (stream.device.type == DeviceType::cpu) {
-    require_device(stream.device);  // so does the mark of a GPU
+    require_device(stream.device);  // on a GPU, the mark checks this
   }
   stream_ = stream;
   time_ = std::chrono::steady_clock::now();

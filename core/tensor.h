@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The tensor: a value handle on shared, reference-counted storage. Row-major and always contiguous.
+/// The tensor: a handle with value semantics to shared, reference-counted storage. Row-major and always contiguous.
 
 #include <cstdint>
 #include <functional>
@@ -17,19 +17,19 @@ namespace stagecoach {
 
 class Node;
 
-/// Copying a Tensor copies the handle: both then name the same elements and the same gradient.
-/// A default-made Tensor is undefined; only `defined()` may be asked of it.
+/// Copying a Tensor copies the handle: both handles refer to the same elements and the same gradient. A
+/// default-constructed Tensor is undefined; only `defined()` may be called on it.
 class Tensor {
  public:
   Tensor() = default;
 
-  // Making one. `empty` leaves the elements unset.
+  // Creation. `empty` leaves the elements uninitialised.
   static Tensor empty(const Shape& shape, DType dtype = DType::float32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::float32, Device device = {});
   static Tensor full(const Shape& shape, double value, DType dtype = DType::float32, Device device = {});
-  /// `empty` in CPU memory of a kind of its own, such as that of core/transfer.h.
+  /// Returns an uninitialised CPU tensor in memory of a particular kind, such as the pinned memory of core/transfer.h.
   static Tensor empty_in(std::shared_ptr<Allocator> memory, const Shape& shape, DType dtype);
-  /// A tensor with a copy of `values`, row by row. Throws unless they are shape.numel() many.
+  /// Returns a tensor with a copy of `values`, in row-major order. Throws Error unless there are shape.numel() values.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
   template <class T>
@@ -37,7 +37,7 @@ class Tensor {
     return from(std::span<const T>(values), shape, device);
   }
 
-  // What it is.
+  // Properties.
   bool defined() const { return impl_ != nullptr; }
   const Shape& shape() const;
   std::int64_t size(int dim) const { return shape()[dim]; }
@@ -46,70 +46,71 @@ class Tensor {
   std::size_t bytes() const;
   DType dtype() const;
   Device device() const;
-  /// True when both handles name the same tensor (not only equal values).
+  /// Returns whether both handles refer to the same tensor (not only to equal values).
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
-  /// True when no other handle or view can see the elements, so that writing over them goes unnoticed.
+  /// Returns whether no other handle or view refers to the elements, so that they may be overwritten.
   bool is_donatable() const { return impl_.use_count() == 1 && storage().use_count() == 1; }
 
-  // Its elements. T must be the dtype's type. Taking `mutable_data` counts as a write: it raises the
-  // storage's version, so take it anew for each change.
+  // Elements. T must match the dtype. A call of `mutable_data` counts as a write and increments the storage's version,
+  // so call it again for each change.
   template <class T>
   const T* data() const;
   template <class T>
   T* mutable_data();
   const void* raw_data() const;
   void* raw_mutable_data();
-  /// The single element as a number. Throws unless numel() is 1.
+  /// Returns the single element as a number. Throws Error unless numel() is 1.
   double item() const;
-  /// A copy of the elements. T must be the dtype's type.
+  /// Returns a copy of the elements. T must match the dtype.
   template <class T>
   std::vector<T> to_vector() const;
 
-  // Views: they share the storage. With gradients enabled they are recorded like any operation.
-  /// The same elements under another shape; one extent may be -1 and is then worked out.
+  // Views share the storage. With gradients enabled they are recorded like any operation.
+  /// Returns the same elements in another shape; one extent may be -1 and is then inferred.
   Tensor reshape(const Shape& shape) const;
   Tensor reshape(std::initializer_list<std::int64_t> extents) const;
-  /// Rows start … start+length-1 of dimension 0: a micro-batch of a batch.
+  /// Returns rows start … start+length-1 of dimension 0, such as a micro-batch of a batch.
   Tensor narrow(std::int64_t start, std::int64_t length) const;
-  /// The same elements without history: a new leaf. Used where a graph is cut at a stage border.
+  /// Returns the same elements without history: a new leaf. Used where a graph is cut at a stage boundary.
   Tensor detach() const;
 
-  // Copies and writes in place; no gradient flows through them.
+  // Copies and in-place writes; no gradient flows through them.
   Tensor clone() const;
-  /// This tensor if it is on `device` already, or a copy there.
+  /// Returns this tensor if it is already on `device`, otherwise a copy there.
   Tensor to(Device device) const;
-  /// The same elements without history, as a tensor of another CPU device: for a rank that hands its memory over to
-  /// another one and writes to it no more. Throws unless both devices are CPUs.
+  /// Returns the same elements without history, as a tensor of another CPU device: for a rank that hands its memory
+  /// over to another rank and no longer writes to it. Throws Error unless both devices are CPUs.
   Tensor seen_from(Device device) const;
-  /// From any device; throws unless shapes and types agree.
+  /// Copies the elements of `source`, from any device. Throws Error unless shapes and types are equal.
   void copy_from(const Tensor& source);
   void fill(double value);
 
   // Storage and versions.
   std::uint64_t version() const;
   const std::shared_ptr<Storage>& storage() const;
-  /// Elements, not bytes, from the storage's start to this tensor's first element.
+  /// Returns the distance from the storage's start to this tensor's first element, in elements, not bytes.
   std::int64_t offset() const;
-  /// Lets this tensor (every handle on it) name fresh storage that holds the elements of `source`, which
-  /// must have the same shape, dtype and device. Graphs that saved the old storage keep it unchanged.
+  /// Makes this tensor (every handle to it) refer to new storage that holds the elements of `source`, which must have
+  /// the same shape, dtype and device. Graphs that saved the old storage keep it unchanged.
   void rebind(const Tensor& source);
-  /// Another shape at another offset of the same storage, without history. The base of all views.
+  /// Returns a tensor of another shape at another offset of the same storage, without history. All views are built on
+  /// it.
   Tensor alias(const Shape& shape, std::int64_t offset) const;
 
-  // Autograd. A leaf is a tensor that no recorded operation made.
+  // Autograd. A leaf is a tensor that is not the output of a recorded operation.
   bool requires_grad() const;
   Tensor& set_requires_grad(bool on);
   bool is_leaf() const { return grad_node() == nullptr; }
-  /// The gradient accumulated so far; undefined before the first backward and after zero_grad().
+  /// Returns the gradient accumulated so far; undefined before the first backward and after zero_grad().
   Tensor grad() const;
   void set_grad(const Tensor& grad);
   void zero_grad() { set_grad({}); }
-  /// Calls `hook` in every backward, right after the last contribution to this leaf's gradient.
+  /// Sets a hook that every backward calls right after the last contribution to this leaf's gradient.
   void set_gradient_hook(std::function<void(Tensor& leaf)> hook);
   const std::function<void(Tensor& leaf)>& gradient_hook() const;
   const std::shared_ptr<Node>& grad_node() const;
   void set_grad_node(std::shared_ptr<Node> node);
-  /// Tells tensors apart in maps; equal for handles on the same tensor.
+  /// Returns a key that identifies the tensor in maps; equal for all handles to one tensor.
   const void* id() const { return impl_.get(); }
 
  private:
@@ -121,7 +122,7 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 };
 
-/// "float32[64, 10] on cpu:0", or "undefined".
+/// Returns a text such as "float32[64, 10] on cpu:0", or "undefined".
 std::string describe(const Tensor& tensor);
 
 }  // namespace stagecoach

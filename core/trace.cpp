@@ -38,14 +38,14 @@ std::string span_line(const std::string& name, const char* category, int process
                      operation.empty() ? "" : fmt::format(R"(,"args":{{"operation":"{}"}})", operation));
 }
 
-/// A message that was sent and used.
+/// The two ends of a message.
 struct Message {
   const Trace::MessageEnd* send = nullptr;
   const Trace::MessageEnd* use = nullptr;
   bool is_whole() const { return send != nullptr && use != nullptr; }
 };
 
-/// The whole messages of each link direction, by sender and receiver, in the order in which they arrived.
+/// Returns the messages of each link direction that have both ends, by sender and receiver, in order of arrival.
 std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std::vector<Trace::MessageEnd>& ends) {
   std::map<std::uint64_t, Message> messages;
   for (const Trace::MessageEnd& end : ends) {
@@ -114,7 +114,7 @@ std::string Trace::events_json() const {
   const std::lock_guard lock(mutex_);
   const int process = static_cast<int>(process_);
   std::vector<std::string> lines;
-  if (process_ == Process::predicted) {  // else there is one process, which needs no name
+  if (process_ == Process::predicted) {  // otherwise there is one process, which needs no name
     lines.push_back(name_line("process_name", static_cast<int>(Process::measured), 0, "measured"));
     lines.push_back(name_line("process_name", process, 0, "predicted"));
   }
@@ -133,7 +133,7 @@ std::string Trace::events_json() const {
 std::string Trace::messages_json() const {
   const std::lock_guard lock(mutex_);
   const int process = static_cast<int>(process_);
-  // Viewers find the two ends of an arrow by category and id, whatever the process.
+  // Viewers match the two ends of an arrow by category and id, whatever the process.
   const char* category = process_ == Process::measured ? "message" : "predicted message";
   std::vector<std::string> lines;
   for (const auto& [ranks, messages] : messages_of_links(message_ends_)) {
@@ -191,7 +191,7 @@ void record_beside(const char* name, const char* category, double start, double 
 
 namespace {
 
-/// Different for messages with one number in different groups.
+/// Returns an id that differs between messages with the same number in different groups.
 std::uint64_t message_id(std::uint64_t number, int rank) {
   return number * Trace::kBeside + static_cast<std::uint64_t>(current_track - rank);
 }

@@ -12,7 +12,7 @@ Tensor staging_tensor(const Shape& shape, DType dtype, Device device) {
 
 namespace {
 
-/// What the compute stream of `device` has so far.
+/// Returns an event after the work submitted to the compute stream of `device` so far.
 Event work_of(Device device) {
   Event event;
   event.record({device, Stream::kCompute});

@@ -1,22 +1,22 @@
 #pragma once
 /// @file
-/// Copies between the CPU and a GPU beside the GPU's work. On CPU devices the same calls copy at once.
+/// Copies between the CPU and a GPU that overlap with the GPU's work. On CPU devices the same calls copy immediately.
 
 #include "core/stream.h"
 #include "core/tensor.h"
 
 namespace stagecoach {
 
-/// An unset tensor in CPU memory from which `device` can copy while the CPU goes on (pinned memory, for a GPU).
+/// Returns an uninitialised CPU tensor from which `device` can copy while the CPU continues (pinned memory, for a GPU).
 Tensor staging_tensor(const Shape& shape, DType dtype, Device device);
 
-/// Copies `source` to `out` (same shape and type) on the copy stream of the GPU of the two, after the work that it has
-/// so far; the caller does not wait. Work that reads `out`, and a CPU that writes to `source`, waits for the event
-/// that this returns. Not within work that is recorded (core/replay.h): that throws.
+/// Copies `source` to `out` (same shape and type) on the copy stream of the GPU involved, after all work submitted to
+/// that GPU so far; the caller does not wait. Work that reads `out`, and a CPU that overwrites `source`, must wait for
+/// the returned event. Throws Error while work is being recorded (core/replay.h).
 Event copy_async(const Tensor& source, Tensor& out);
 
-/// The same, but only after `ready`, when the source has its elements, and `room`, when the memory of `out` is free:
-/// not after all that the device of the source was given since.
+/// Copies after `ready`, when the source has its elements, and `room`, when the memory of `out` is free, instead of
+/// after all work submitted to the device so far.
 Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Event& room);
 
 }  // namespace stagecoach

@@ -14,7 +14,7 @@
 namespace stagecoach {
 namespace {
 
-/// Nodes by sequence: the last recorded one comes first.
+/// Orders nodes by sequence: the last recorded one comes first.
 struct LastFirst {
   bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
     return a->sequence() > b->sequence();
@@ -49,7 +49,7 @@ Tensor upstream_gradient(const Tensor& output, const Tensor& grad) {
   return grad;
 }
 
-/// sum + gradient. Gradients are passed on without copying, so `sum` may have other handles.
+/// Returns sum + gradient. Gradients are passed on without copying, so `sum` may have other handles.
 Tensor summed(Tensor sum, const Tensor& gradient) {
   if (sum.is_donatable()) {
     kernels(sum.device()).add_scaled(gradient, 1, sum);
@@ -69,13 +69,13 @@ bool any(const NeedsInputGrad& needs_input_grad) {
   return std::find(needs_input_grad.begin(), needs_input_grad.end(), true) != needs_input_grad.end();
 }
 
-/// One pass over the graph. It runs nodes last-recorded-first, so each after everything that was made from it.
+/// One pass over the graph. It runs nodes last-recorded-first, so each after all nodes that used its output.
 class GraphTraversal {
  public:
   /// Gradients of leaves are added at once, or collected in `held`.
   explicit GraphTraversal(HeldGradients* held = nullptr) : held_(held) {}
 
-  /// Announces one contribution to a leaf, so that its hook is called after the last.
+  /// Registers an expected contribution to a leaf, so that the leaf's hook is called after the last one.
   void expect(const Tensor& leaf) { ++expected_[leaf.id()]; }
   void expect_all(const NodeSet& nodes) {
     for (const auto& node : nodes) {
@@ -93,7 +93,7 @@ class GraphTraversal {
     sum = sum.defined() ? summed(std::exchange(sum, {}), grad) : std::move(grad);
   }
 
-  /// The node that runs next, or null.
+  /// Returns the node that runs next, or null.
   const Node* next() const { return pending_.empty() ? nullptr : pending_.begin()->first.get(); }
   std::pair<std::shared_ptr<Node>, Tensor> take() {
     auto first = pending_.extract(pending_.begin());
@@ -142,7 +142,7 @@ class GraphTraversal {
   }
 
   HeldGradients* held_;
-  std::map<std::shared_ptr<Node>, Tensor, LastFirst> pending_;  // each with its output's gradient so far
+  std::map<std::shared_ptr<Node>, Tensor, LastFirst> pending_;  // each with the gradient of its output so far
   std::unordered_map<const void*, int> expected_;
 };
 
@@ -154,7 +154,7 @@ NeedsInputGrad all_that_need(const Node& node) {
   return needs_input_grad;
 }
 
-/// Which edges of each node are on a path to one of `inputs`.
+/// Returns which edges of each node are on a path to one of `inputs`.
 std::unordered_map<const Node*, NeedsInputGrad> edges_leading_to(std::span<const Tensor> inputs, const NodeSet& nodes) {
   std::unordered_map<const Node*, NeedsInputGrad> leading;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {  // first recorded first: inputs before users

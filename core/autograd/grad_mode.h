@@ -4,10 +4,10 @@
 
 namespace stagecoach {
 
-/// True (the default in every thread) while operations record their graph.
+/// Returns whether operations of this thread are recorded (the default).
 bool grad_enabled();
 
-/// Switches recording off in this thread until the end of the scope: evaluation, and optimizer steps.
+/// Disables recording in this thread until the end of the scope, for evaluation and optimizer steps.
 class NoGrad {
  public:
   NoGrad();

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A recorded operation: what it was made from, what it saved, and how gradients flow back through it.
+/// A recorded operation: its inputs, its saved tensors, and how gradients flow back through it.
 
 #include <cstdint>
 #include <string>
@@ -16,21 +16,21 @@ using NeedsInputGrad = std::vector<bool>;
 /// One gradient per input, by position; undefined where none is needed.
 using Gradients = std::vector<Tensor>;
 
-/// Every operation has one output. Its node lives as long as the output, or an operation made from it, does.
+/// Every operation has one output. Its node lives as long as the output, or an operation computed from it.
 class Node {
  public:
-  /// `name` is the operation's; it must be a string literal. `inputs` are in the operation's order.
+  /// Records an operation called `name`, which must be a string literal. `inputs` are in the operation's order.
   Node(const char* name, std::vector<Tensor> inputs);
   virtual ~Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Returns the gradients of the inputs that need one (at least one), given that of the output (same shape as the
-  /// output). May be called more than once, each time for other inputs.
+  /// Returns the gradients of the inputs that need one (at least one), given the gradient of the output (of the
+  /// output's shape). May be called more than once, each time for different inputs.
   virtual Gradients backward(const Tensor& grad_output, const NeedsInputGrad& needs_input_grad) = 0;
 
   const char* name() const { return name_; }
-  /// Rises with every node made, so inputs always come before what was made from them.
+  /// Returns a number that increases with every node created, so inputs always precede the nodes computed from them.
   std::uint64_t sequence() const { return sequence_; }
 
   /// An input: a leaf that collects a gradient, an earlier node, or (both empty) a constant.
@@ -41,18 +41,18 @@ class Node {
   };
   const std::vector<Edge>& edges() const { return edges_; }
 
-  /// What an operation keeps from its forward for its backward.
+  /// A tensor that an operation saves in its forward for its backward.
   struct Saved {
     const char* name;
     Tensor tensor;  ///< without history, so that no cycle keeps the graph alive
     std::uint64_t version;
   };
   const std::vector<Saved>& saved() const { return saved_; }
-  /// Keeps `tensor` under a name (a string literal).
+  /// Saves `tensor` under a name (a string literal).
   void save(const char* name, const Tensor& tensor);
-  /// What was kept under `name`. Throws if its storage was written to since.
+  /// Returns the tensor saved under `name`. Throws Error if its storage has since been written to.
   Tensor saved(const char* name) const;
-  /// Frees what was kept; the node cannot run any more.
+  /// Frees the saved tensors; the node cannot run any more.
   void release();
   bool released() const { return released_; }
 
@@ -64,11 +64,11 @@ class Node {
   bool released_ = false;
 };
 
-/// True when an operation on `inputs` (undefined ones do not count) must be recorded.
+/// Returns whether an operation on `inputs` (undefined ones do not count) must be recorded.
 bool should_record(std::initializer_list<const Tensor*> inputs);
 
-/// Skips the version check of saved tensors in this thread until the end of the scope. What backward then
-/// computes is in general no gradient of anything; it exists to show just that.
+/// Skips the version check of saved tensors in this thread until the end of the scope. What backward then computes is
+/// in general not a gradient of anything; the class exists to demonstrate that.
 class UncheckedVersions {
  public:
   UncheckedVersions();

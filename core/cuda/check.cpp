@@ -12,13 +12,13 @@
 namespace stagecoach::cuda {
 namespace {
 
-/// "stagecoach::cuda::sum_rows<float>", without result and arguments.
+/// Returns a name such as "stagecoach::cuda::sum_rows<float>", without return type and arguments.
 std::string readable(const char* mangled) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
   std::string text = status == 0 ? name.get() : mangled;
   if (text.rfind("void ", 0) == 0) {
-    text.erase(0, 5);  // templates are written with their result
+    text.erase(0, 5);  // names of templates include the return type, void
   }
   return text.substr(0, text.find('('));
 }

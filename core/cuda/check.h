@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Every call of the CUDA runtime is checked. An error names the call and its place.
+/// Checks for calls of the CUDA runtime. Every call is checked, and an error names the call and its source location.
 
 #include <cuda_runtime.h>
 
@@ -10,12 +10,12 @@ namespace stagecoach::cuda {
 [[noreturn]] void call_failed(cudaError_t error, const char* call, const char* file, int line);
 /// Throws Error: "kernel stagecoach::cuda::sum_rows<float>: invalid configuration argument (…); grid 1 x 1 x 1, …".
 [[noreturn]] void launch_failed(cudaError_t error, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
-/// Throws Error: "Thrust: " and its words.
+/// Throws Error: "Thrust: " followed by the message of Thrust.
 [[noreturn]] void thrust_failed(const char* what);
 
 }  // namespace stagecoach::cuda
 
-/// Makes a call of the CUDA runtime; throws Error unless it succeeds.
+/// Makes a call to the CUDA runtime; throws Error unless it succeeds.
 #define STAGECOACH_CUDA(call)                                                                        \
   do {                                                                                               \
     if (const cudaError_t stagecoach_error = (call); stagecoach_error != cudaSuccess) [[unlikely]] { \

@@ -1,13 +1,13 @@
 #pragma once
 /// @file
-/// What every `.cu` file begins with: `launch`, and what device code needs besides the language of nvcc. In the preset
-/// `emulated` the same sources are plain C++, and a header of tests/emulation takes the place of this one.
+/// What device code needs besides the language of nvcc, above all `launch`. In the preset `emulated` the same sources
+/// are plain C++, and a header of tests/emulation replaces this one.
 ///
 /// Both forms define
 ///   kIsEmulated: whether kernels run on the CPU,
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
-///   predicated_load(inside, address, outside = 0): the value there, in the GPU's memory, or `outside` (a predicated
-///   load), STAGECOACH_SHARED(Type, name): `name` is one object that the threads of a block share, unset at first.
+///   predicated_load(inside, address, outside = 0): the value at `address`, in the GPU's memory, or else `outside`,
+///   STAGECOACH_SHARED(Type, name): `name` is one object shared by the threads of a block, uninitialised at first.
 
 #include <cuda_runtime.h>
 
@@ -39,7 +39,7 @@ namespace stagecoach::cuda {
 
 template <class T>
 __device__ T predicated_load(bool inside, const T* address, T outside = 0) {
-  __builtin_assume(__isGlobal(address));  // else each load might have to ask which memory it is
+  __builtin_assume(__isGlobal(address));  // otherwise each load might have to check the address space
   return inside ? *address : outside;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-/// Why no GPU can be used; empty when `count` can.
+/// Returns why no GPU can be used, or an empty text if `count` GPUs can.
 std::string obstacle(int& count) {
   int driver = 0;
   int runtime = 0;
@@ -39,7 +39,7 @@ std::string obstacle(int& count) {
 
 namespace {
 
-/// How many GPUs there are; the error names `requested`.
+/// Returns the number of GPUs; the error names `requested`.
 int require_gpus(const std::string& requested) {
   int count = 0;
   if (const std::string why = obstacle(count); !why.empty()) {

@@ -27,15 +27,15 @@ class RecordedGraph final : public Graph {
  private:
   Device device_;
   cudaStream_t stream_;
-  std::shared_ptr<Allocator> memory_;  // kept: the recorded work has addresses in it
+  std::shared_ptr<Allocator> memory_;  // kept alive: the recorded work contains addresses in it
   ExecutableHandle executable_;
 };
 
-/// Records the stream until the end of the scope; the stream is itself again whatever happens.
+/// Records the stream until the end of the scope; the stream is restored even after an exception.
 class Recording {
  public:
   explicit Recording(cudaStream_t stream) : stream_(stream) {
-    // Only this thread is held to the rules of recording: ranks beside it work on.
+    // Only this thread is restricted while it records: concurrent ranks continue normally.
     STAGECOACH_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   }
   ~Recording() {

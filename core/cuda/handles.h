@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Owners of CUDA's handles: moved, never copied, destroyed once.
+/// Owning wrappers of CUDA's handles: movable, not copyable, destroyed once.
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 
 namespace stagecoach::cuda {
 
-/// Holds a handle and destroys it with `destroy`, whose result is not looked at: nothing could be done about it.
+/// Owns a handle and destroys it with `destroy`, whose result is ignored: a failure could not be handled.
 template <class Raw, auto destroy>
 class Handle {
  public:
@@ -44,7 +44,7 @@ inline StreamHandle make_stream() {
   return StreamHandle(raw);
 }
 
-/// `timed`: for cudaEventElapsedTime. Others are cheaper.
+/// Returns a new event. Only a `timed` one works with cudaEventElapsedTime; others are cheaper.
 inline EventHandle make_event(bool timed) {
   cudaEvent_t raw = nullptr;
   STAGECOACH_CUDA(cudaEventCreateWithFlags(&raw, timed ? cudaEventDefault : cudaEventDisableTiming));

@@ -7,7 +7,7 @@
 namespace stagecoach::cuda {
 namespace {
 
-/// The memory, or nullptr when there is no more; the allocator then tries again and says what is held.
+/// Returns the memory, or nullptr if there is no more; the allocator then retries and reports what is in use.
 void* unless_exhausted(cudaError_t error, void* memory, const char* call) {
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
@@ -19,7 +19,8 @@ void* unless_exhausted(cudaError_t error, void* memory, const char* call) {
   return memory;
 }
 
-/// Lets this thread ask for memory while it records: that is no work of the stream, but forbidden unless one insists.
+/// Allows this thread to allocate memory while it records: an allocation is not work of the stream, but is forbidden by
+/// default.
 class InsistWhileRecording {
  public:
   InsistWhileRecording() { STAGECOACH_CUDA(cudaThreadExchangeStreamCaptureMode(&mode_)); }

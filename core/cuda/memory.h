@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Where CUDA's memory comes from.
+/// The memory sources of the CUDA backend.
 
 #include "core/allocator.h"
 #include "core/cuda/check.h"
@@ -20,14 +20,14 @@ class DeviceMemory final : public MemorySource {
   Device device_;
 };
 
-/// Page-locked memory of the CPU, which a GPU copies from and to by itself.
+/// Page-locked memory of the CPU, which a GPU reads and writes directly.
 class PinnedMemory final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override;
   void deallocate(void* memory) override;
 };
 
-/// Memory that another allocator gives: that of a recording, which is the device's after all.
+/// Memory from another allocator: for a recording, whose memory belongs to the device in the end.
 class MemoryOf final : public MemorySource {
  public:
   explicit MemoryOf(std::shared_ptr<Allocator> owner, bool is_host) : owner_(std::move(owner)), is_host_(is_host) {}

@@ -23,7 +23,7 @@ struct Queues {
 };
 
 Queues& queues(Device device) {
-  // Never destroyed: tensors in static storage may outlive any order of destruction that we could choose.
+  // Never destroyed: tensors with static storage duration may be destroyed after any static object here.
   static auto& made = *new std::map<Device, std::unique_ptr<Queues>>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -35,7 +35,7 @@ Queues& queues(Device device) {
   return found != made.end() ? *found->second : *made.emplace(device, std::make_unique<Queues>(device)).first->second;
 }
 
-/// Where this thread's new tensors come from while it records.
+/// The device and the memory of this thread's new tensors while it records.
 thread_local std::pair<Device, std::shared_ptr<Allocator>> recording;
 
 }  // namespace

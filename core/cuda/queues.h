@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What one logical GPU owns: its two streams and its allocator.
+/// The resources of one logical GPU: its two streams and its allocator.
 
 #include <memory>
 
@@ -10,18 +10,18 @@
 
 namespace stagecoach::cuda {
 
-/// Makes the GPU of `device` the one that this CPU thread's calls are for. Every other function here does it.
+/// Makes the GPU of `device` the current one for the CUDA calls of this CPU thread. Every other function here does so.
 void select(Device device);
 
-/// The stream of `device` that all its operations run on.
+/// Returns the stream on which all operations of `device` run.
 cudaStream_t compute_stream(Device device);
-/// The stream that `stream` names. Throws Error for an id that is neither Stream::kCompute nor Stream::kCopies.
+/// Returns the CUDA stream of `stream`. Throws Error for an id that is neither Stream::kCompute nor Stream::kCopies.
 cudaStream_t raw(const Stream& stream);
 
-/// Whether this thread records work of any device.
+/// Returns whether this thread is recording work of any device.
 bool is_recording();
 
-/// Until the end of the scope this thread's new tensors on `device` come from `memory`.
+/// Allocates this thread's new tensors on `device` from `memory` until the end of the scope.
 class AllocateFrom {
  public:
   AllocateFrom(Device device, std::shared_ptr<Allocator> memory);

@@ -1,7 +1,6 @@
 #pragma once
 /// @file
-/// Passes over whole arrays by Thrust. In the preset `emulated` a header of tests/emulation takes the place of this
-/// one.
+/// Runs Thrust algorithms over whole arrays. In the preset `emulated` a header of tests/emulation replaces this one.
 
 #include <thrust/execution_policy.h>
 #include <thrust/system_error.h>
@@ -10,7 +9,7 @@
 
 namespace stagecoach::cuda {
 
-/// Calls body(policy) with the Thrust policy that runs on `stream` and does not wait. Throws Error where Thrust fails.
+/// Calls body(policy) with the Thrust policy that runs on `stream` without waiting. Throws Error if Thrust fails.
 template <class Body>
 void with_thrust(cudaStream_t stream, const Body& body) {
   try {

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// How a backend fills its table: each of these functions fills the rows of one group of kernels.h, in the source file
-/// of the group's name.
+/// The functions that fill a backend's table: each fills the rows of one group of kernels.h, and is in the source file
+/// named after the group.
 
 #include <initializer_list>
 
@@ -21,7 +21,7 @@ AddRows add_batch_norm, add_conv2d, add_elementwise, add_images, add_linear, add
     add_softmax;
 }  // namespace cuda
 
-/// The table that `groups` fill. Throws Error when they leave a row empty; `backend` is named in it.
+/// Returns the table that `groups` fill. Throws Error that names `backend` if they leave a row empty.
 Kernels make_table(const char* backend, std::initializer_list<AddRows*> groups);
 
 }  // namespace stagecoach

@@ -1,18 +1,18 @@
 #pragma once
 /// @file
-/// The settings that kernels take besides tensors.
+/// Arguments of kernels other than tensors.
 
 #include <array>
 #include <cstdint>
 
 namespace stagecoach {
 
-/// A sliding window: the same in both directions.
+/// A sliding window with the same values in both dimensions.
 struct Window {
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
-  /// How many positions it takes along an extent: floor((extent + 2 padding - kernel) / stride) + 1.
+  /// Returns the number of positions along an extent: floor((extent + 2 padding - kernel) / stride) + 1.
   std::int64_t positions(std::int64_t extent) const { return (extent + 2 * padding - kernel) / stride + 1; }
 };
 
@@ -32,7 +32,7 @@ struct AdamSettings {
   double weight_decay = 0;
 };
 
-/// Mean and standard deviation per channel, of pixels scaled to the range 0 … 1.
+/// Mean and standard deviation per channel, for pixels scaled to the range 0 … 1.
 struct Normalization {
   std::array<float, 3> mean{0.5F, 0.5F, 0.5F};
   std::array<float, 3> deviation{0.5F, 0.5F, 0.5F};

@@ -7,7 +7,7 @@
 namespace stagecoach {
 namespace {
 
-/// What a channel is normalised by, and the number of values that it was computed from.
+/// The statistics by which channels are normalised, and the number of values from which they were computed.
 struct Statistics {
   Tensor mean;      // [C]
   Tensor variance;  // [C]
@@ -27,13 +27,13 @@ Statistics statistics_of(const Tensor& x) {
   return batch;
 }
 
-/// The statistics of a batch of which x is one part. Two passes, as over one part: the squares need the mean of the
-/// whole. A part without samples adds zeros.
+/// Returns the statistics of a batch of which x is one part. Takes two passes, as for a whole batch: the squared
+/// deviations need the mean of the whole. A part without samples adds zeros.
 Statistics shared_statistics_of(const Tensor& x, const std::function<void(Tensor&)>& sum_over_ranks) {
   const Kernels& on = kernels(x.device());
   const std::int64_t channels = x.size(1);
-  Tensor sums = empty_like(x, {channels + 1});  // of each channel's values, and last how many those are:
-  Tensor number = sums.narrow(channels, 1);     // in float32 exact up to 2^24, and to 7 digits above
+  Tensor sums = empty_like(x, {channels + 1});  // per channel, and last the number of values:
+  Tensor number = sums.narrow(channels, 1);     // exact in float32 up to 2^24, then to 7 digits
   Tensor mean = sums.narrow(0, channels);
   on.channel_sums(x, mean);
   number.fill(static_cast<double>(x.numel() / channels));
@@ -86,7 +86,7 @@ class BatchNormNode final : public Node {
   }
 
  private:
-  /// The sums over all that share the batch; the gradients themselves stay as they are.
+  /// Returns the sums of both gradients over all ranks that share the batch; the gradients themselves are unchanged.
   std::pair<Tensor, Tensor> over_the_batch(const Tensor& grad_weight, const Tensor& grad_bias) const {
     if (!settings_.sum_over_ranks) {
       return {grad_weight, grad_bias};

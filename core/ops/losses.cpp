@@ -4,7 +4,7 @@
 namespace stagecoach {
 namespace {
 
-/// What each term of a loss is multiplied by.
+/// Returns the factor by which each term of a loss is multiplied.
 double factor_of(const char* loss, const Tensor& x, std::int64_t terms, Reduction reduction) {
   if (reduction == Reduction::sum) {
     return 1;
@@ -41,7 +41,7 @@ class SquaredErrorNode final : public Node {
   Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
     Gradients gradients(2);
     for (const std::size_t i : {0U, 1U}) {
-      if (needs_input_grad[i]) {  // towards b it is the same with the roles exchanged
+      if (needs_input_grad[i]) {  // for b: the same with the roles exchanged
         const Tensor mine = saved(i == 0 ? "a" : "b");
         const Tensor other = saved(i == 0 ? "b" : "a");
         gradients[i] = empty_like(grad, mine.shape());

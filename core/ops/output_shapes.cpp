@@ -44,7 +44,7 @@ Shape global_average_pool_shape(const Shape& x) {
 }
 
 Shape flatten_shape(const Shape& x) {
-  std::int64_t rest = 1;  // not -1: an empty batch has rows too
+  std::int64_t rest = 1;  // not -1, which cannot be inferred for an empty batch
   for (int dim = 1; dim < x.dims(); ++dim) {
     rest *= x[dim];
   }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What every operation needs: nodes, kernels, checks and spans.
+/// Common helpers of the operations, and the headers that all of them include: nodes, kernels, checks and spans.
 
 #include <memory>
 
@@ -11,10 +11,10 @@
 
 namespace stagecoach {
 
-/// An output of an operation on `x`.
+/// Returns an uninitialised tensor of the given shape with the type and device of `x`.
 inline Tensor empty_like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); }
 
-/// Throws unless `other` (undefined counts as fitting) has the type and device of `x`.
+/// Throws Error unless `other` has the type and device of `x`, or is undefined.
 inline void check_matches(const char* operation, const Tensor& x, const Tensor& other) {
   STAGECOACH_CHECK(!other.defined() || (other.dtype() == x.dtype() && other.device() == x.device()),
                    "{}: expected one type and device, got {} and {}", operation, describe(x), describe(other));

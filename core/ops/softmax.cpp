@@ -8,7 +8,7 @@ namespace {
 using ForwardKernel = void (*Kernels::*)(const Tensor&, Tensor&);
 using BackwardKernel = void (*Kernels::*)(const Tensor&, const Tensor&, Tensor&);
 
-/// Both forms compute their gradient from their result.
+/// softmax and log_softmax both compute their gradient from their result.
 class SoftmaxNode final : public Node {
  public:
   SoftmaxNode(const char* name, const Tensor& x, const Tensor& y, BackwardKernel kernel)

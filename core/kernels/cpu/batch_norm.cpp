@@ -18,8 +18,8 @@ void for_each_in_channel(const ChannelLayout& layout, std::int64_t c, const Body
   }
 }
 
-/// The sum of (x - mean)^2 over channel `c`. A second pass: the mean of squares minus the square of the mean would lose
-/// every digit of a small variance.
+/// Returns the sum of (x - mean)^2 over channel `c`. A second pass is needed: the mean of squares minus the square of
+/// the mean would lose all digits of a small variance.
 template <class T>
 T squares_of_channel(const ChannelLayout& layout, std::int64_t c, const T* x, T mean) {
   return sum_over_channel<T>(layout, c, [=](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });

@@ -8,7 +8,7 @@
 
 namespace stagecoach::cpu {
 
-/// [N, C, …] seen as [N, C, S].
+/// [N, C, …] viewed as [N, C, S].
 struct ChannelLayout {
   explicit ChannelLayout(const Shape& shape) : samples(shape[0]), channels(shape[1]) {
     for (int d = 2; d < shape.dims(); ++d) {
@@ -22,8 +22,8 @@ struct ChannelLayout {
   std::int64_t start(std::int64_t sample, std::int64_t channel) const { return (sample * channels + channel) * plane; }
 };
 
-/// The sum of value(i) over the indices i of channel `c`: a fixed order, in lanes that the compiler can
-/// keep in one vector, so the result depends on nothing but the shape.
+/// Returns the sum of value(i) over the indices i of channel `c`, in a fixed order and in lanes that the compiler can
+/// keep in one vector, so the result depends only on the shape.
 template <class T, class Value>
 T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& value) {
   constexpr int kLanes = 16;
@@ -47,8 +47,8 @@ T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& val
   return rest;
 }
 
-/// out [C] = the sums over all but dimension 1 of x [N, C, …]: a row of the table, and the bias gradient of linear
-/// layers and convolutions.
+/// out [C] = the sums over all but dimension 1 of x [N, C, …]: a row of the kernel table, and the bias gradient of
+/// linear layers and convolutions.
 void channel_sums(const Tensor& x, Tensor& out);
 
 }  // namespace stagecoach::cpu

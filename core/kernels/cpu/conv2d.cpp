@@ -14,14 +14,15 @@ namespace stagecoach::cpu {
 namespace fast {
 namespace {
 
-/// The kernel rows that are inside the image for a row of the result: the others would only add zeros.
+/// The kernel rows that are inside the image for one row of the result: the others would only add zeros.
 struct TapRows {
   std::int64_t first;
   std::int64_t count;
 };
 
-/// Runs the tiles of one convolution row by row: `outputs` x `columns` sums in each of `rows` rows. `first` is the
-/// call of the first tile; `x_row` and `y_row` lead to the next row; tap_rows(row) says which kernel rows count.
+/// Runs the tiles of one convolution row by row: `outputs` x `columns` sums in each of `rows` rows. `first` is the call
+/// of the first tile; `x_row` and `y_row` are the strides to the next row; tap_rows(row) returns the kernel rows that
+/// contribute.
 template <class T, class TapRowsOf>
 void run_tiles(std::int64_t outputs, std::int64_t rows, std::int64_t columns, std::int64_t x_row, std::int64_t y_row,
                const TileCall<T>& first, const TapRowsOf& tap_rows) {
@@ -46,7 +47,8 @@ void run_tiles(std::int64_t outputs, std::int64_t rows, std::int64_t columns, st
   }
 }
 
-/// weight [O, C, K, K] to [C, O, K, K]: the input gradient sums over the outputs, which should be close in memory.
+/// Transposes weight [O, C, K, K] to [C, O, K, K]: the input gradient sums over the outputs, which should be close in
+/// memory.
 template <class T>
 void exchange_outputs_and_channels(const ConvShape& s, const T* weight, T* transposed) {
   const std::int64_t kernel = s.window.kernel * s.window.kernel;

@@ -27,7 +27,7 @@ struct ConvShape {
 
 namespace plain {
 
-/// Calls body(at_y, at_weight, at_x) for every product of the convolution: output [n, o, p, q] takes
+/// Calls body(at_y, at_weight, at_x) for every product of the convolution: output [n, o, p, q] receives
 /// weight [o, c, i, j] times input [n, c, h, w].
 template <class Body>
 void for_each_product(const ConvShape& s, const Body& body) {
@@ -54,8 +54,8 @@ void for_each_product(const ConvShape& s, const Body& body) {
   }
 }
 
-/// y[n, o, p, q] = bias[o] + sum over c, i, j of x[n, c, p stride + i - padding, q stride + j - padding] weight[o, c,
-/// i, j]
+/// y[n, o, p, q] = bias[o] + sum over c, i, j of x[n, c, p stride + i - padding, q stride + j - padding]
+/// weight[o, c, i, j]
 template <class T>
 void conv2d(const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
   const std::int64_t plane = s.rows() * s.columns();
@@ -66,7 +66,7 @@ void conv2d(const ConvShape& s, const T* x, const T* weight, const T* bias, T* y
       s, [=](std::int64_t at_y, std::int64_t at_weight, std::int64_t at_x) { y[at_y] += x[at_x] * weight[at_weight]; });
 }
 
-/// The same products, each handed back to the input it came from.
+/// Scatters the same products back to the inputs that they came from.
 template <class T>
 void conv2d_grad_input(const ConvShape& s, const T* grad_y, const T* weight, T* grad_x) {
   std::fill_n(grad_x, s.samples * s.channels * s.height * s.width, T(0));
@@ -75,7 +75,7 @@ void conv2d_grad_input(const ConvShape& s, const T* grad_y, const T* weight, T* 
   });
 }
 
-/// The same products, each handed back to the weight it used.
+/// Scatters the same products back to the weights that they used.
 template <class T>
 void conv2d_grad_weight(const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
   std::fill_n(grad_weight, s.outputs * s.channels * s.window.kernel * s.window.kernel, T(0));

@@ -1,11 +1,11 @@
 #pragma once
 /// @file
-/// The weight gradient of a convolution: for every weight [o, tap], the sum over all images and positions of
-/// grad_y[o] times the input that the tap met there. Both are vectors of images (lanes.h), so a register tile
-/// multiplies vector by vector; the lanes are added up once, at the very end.
+/// The weight gradient of a convolution: for every weight [o, tap], the sum over all images and positions of grad_y[o]
+/// times the input under the tap. Both are vectors of images (lanes.h), so a register tile multiplies vector by vector;
+/// the lanes are summed only once, at the end.
 ///
-/// The output gradients of a few rows are small enough for the first-level cache, so all taps are done for these
-/// rows before the next ones; between, the sums wait in memory.
+/// The output gradients of a few rows fit into the first-level cache, so all taps are processed for these rows before
+/// the next rows; in between, the sums are kept in memory.
 
 #include <algorithm>
 #include <array>
@@ -28,18 +28,18 @@ struct DotShape {
   std::int64_t taps() const { return conv.channels * conv.window.kernel * conv.window.kernel; }
 };
 
-/// One call of a tile: rows of grad_y, met by up to 8 taps whose inputs start at x + offset[c].
+/// The arguments of one tile: rows of grad_y, combined with up to 8 taps whose inputs start at x + offset[c].
 template <class T>
 struct DotCall {
   std::int64_t rows;
   std::int64_t columns;
   const T* grads;
-  std::int64_t grads_tile;  ///< from output r to r+1; positions lie side by side
+  std::int64_t grads_tile;  ///< from output r to r+1; positions are contiguous
   const T* x;
   const std::int64_t* offset;
   std::int64_t x_row;
   std::int64_t x_column;
-  T* sums;  ///< [R, C] vectors, added to
+  T* sums;  ///< [R, C] vectors, accumulated
   std::int64_t sums_row;
 };
 
@@ -113,7 +113,7 @@ void run_dot_tile(int rows, int columns, const DotCall<T>& call) {
   kTiles[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(columns - 1)](call);
 }
 
-/// lanes [count, kLanes] to the sum of each vector's lanes, in the lanes' order.
+/// Reduces lanes [count, kLanes] to the sum of each vector's lanes, added in the order of the lanes.
 template <class T>
 void sum_lanes(const T* lanes, std::int64_t count, T* out) {
   constexpr std::int64_t kLane = kLanes<T>;
@@ -133,7 +133,7 @@ void sum_lanes(const T* lanes, std::int64_t count, T* out) {
   }
 }
 
-/// What one task sums up: outputs o … o + height - 1 by taps first … first + count - 1.
+/// The sums of one task: outputs o … o + height - 1 by taps first … first + count - 1.
 struct DotTask {
   std::int64_t output;
   int height;
@@ -142,7 +142,7 @@ struct DotTask {
 };
 inline constexpr int kTapsPerTask = 48;
 
-/// Where the inputs of each tap (c, i, j) start, in lanes from the first image's start.
+/// Returns the start of the inputs of each tap (c, i, j), in lanes from the start of the first image.
 template <class T>
 std::array<std::int64_t, kTapsPerTask> tap_offsets(const DotShape& shape, const DotTask& task) {
   const std::int64_t k = shape.conv.window.kernel;
@@ -163,7 +163,7 @@ void run_dot_task(const DotShape& shape, const DotTask& task, const T* images, c
   const auto offsets = tap_offsets<T>(shape, task);
   alignas(kVectorBytes) T sums[kDotRows * kTapsPerTask * kLane] = {};  // [height, taps, lanes]
   const Parts tap_parts(task.taps, max_columns(task.height));
-  // Rows at a time: their gradients fill a third of a usual first-level cache.
+  // Rows per pass: their gradients fill a third of a typical first-level cache.
   const std::int64_t rows_at_once = std::max<std::int64_t>(16384 / (task.height * columns * kVectorBytes), 1);
   DotCall<T> call{};
   call.columns = columns;
@@ -188,7 +188,7 @@ void run_dot_task(const DotShape& shape, const DotTask& task, const T* images, c
   }
 }
 
-/// images [G, C, H', W', lanes], grads [G, O, P, Q, lanes] to grad_weight [O, C, K, K].
+/// Computes grad_weight [O, C, K, K] from images [G, C, H', W', lanes] and grads [G, O, P, Q, lanes].
 template <class T>
 void sum_over_positions(Device device, const DotShape& shape, const T* images, const T* grads, T* grad_weight) {
   const Parts outputs(shape.conv.outputs, kDotRows);

@@ -84,7 +84,7 @@ void relu(const Tensor& x, Tensor& out) {
   dispatch_floating(out.dtype(), "relu", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = out.mutable_data<T>();
-    // Written so that NaN stays NaN: a diverged run must be seen.
+    // Written so that NaN propagates: a diverged run must be visible.
     for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = from[i] < 0 ? T(0) : from[i]; });
   });
 }
@@ -95,7 +95,7 @@ void relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) {
     const T* value = y.data<T>();
     T* to = out.mutable_data<T>();
     for_each_element(out.device(), out.numel(), [=](std::int64_t i) {
-      const T g = grad[i];  // read in any case: a choice of values needs no branch
+      const T g = grad[i];  // read unconditionally: a selection of values needs no branch
       to[i] = value[i] > 0 ? g : T(0);
     });
   });

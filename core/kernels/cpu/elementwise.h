@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Loops over flat arrays, which the device's threads share in chunks of fixed size.
+/// Loops over flat arrays, which the device's threads process in chunks of fixed size.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace stagecoach::cpu {
 
-/// Large enough that handing a chunk to another thread costs little, small enough for the second-level cache.
+/// Large enough that passing a chunk to another thread costs little, small enough for the second-level cache.
 inline constexpr std::int64_t kChunk = 1 << 15;
 
-/// Calls body(i) for all i in [0, count). The compiler turns the inner loop into vector code, because body(i) may read
-/// and write only elements i: arrays are the same or apart, but never shifted.
+/// Calls body(i) for all i in [0, count). The compiler can vectorize the inner loop, because body(i) may access only
+/// elements i: arrays are either identical or disjoint, never shifted.
 template <class Body>
 void for_each_element(Device device, std::int64_t count, const Body& body) {
   parallel_for(device, (count + kChunk - 1) / kChunk, [&](std::int64_t chunk) {

@@ -1,11 +1,11 @@
 #pragma once
 /// @file
 /// Implicit im2col: the inputs of a convolution as a matrix [C K K, N P Q], whose column (n, p, q) holds the inputs
-/// under the window there. The matrix is never stored (it is K K times as large as the input); panels of it are
-/// gathered.
+/// under the window at that position. The matrix is never stored (it is K K times as large as the input); panels of it
+/// are gathered when they are needed.
 ///
-/// The address of an element is the start of its column plus the shift of its row. Positions side by side in memory
-/// make a run, which is copied at once.
+/// The address of an element is the start of its column plus the offset of its row. Positions that are contiguous in
+/// memory form a run, which is copied at once.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Grid {
   std::int64_t count() const { return samples * rows * columns; }
 };
 
-/// A grid's positions in memory: the first one, and the strides to the next image, row and column.
+/// The memory layout of a grid's positions: the first one, and the strides to the next image, row and column.
 struct GridLayout {
   std::int64_t first;
   std::int64_t sample;
@@ -33,7 +33,8 @@ struct GridLayout {
   std::int64_t column;
 };
 
-/// A grid's positions, divided into runs of neighbours in memory. All have the same length, which divides a panel.
+/// A grid's positions, divided into runs that are contiguous in memory. All have the same length, which divides a
+/// panel.
 template <class T>
 class Runs {
  public:
@@ -95,8 +96,9 @@ class Runs {
 template <class T>
 class Im2col {
  public:
-  /// The rows are those of three loops, whose lengths are `taps`, outermost first; shift(c, i, j) is the offset of
-  /// one in `source`. All inputs under the window must exist: where it reaches beyond the border, the caller pads.
+  /// The rows enumerate three nested loops, whose lengths are `taps`, outermost first; shift(c, i, j) is the offset of
+  /// a row in `source`. All inputs under the window must exist: the caller pads images where the window extends beyond
+  /// the border.
   template <class Shift>
   Im2col(Device device, const Grid& grid, const GridLayout& layout, const Taps& taps, const Shift& shift,
          const T* source)
@@ -111,8 +113,8 @@ class Im2col {
     }
   }
 
-  /// Rows k … k + rows - 1 of the panel that begins at `position`, to `panel` [rows, kPanel]; 0 after the last
-  /// position.
+  /// Copies rows k … k + rows - 1 of the panel that begins at `position` to `panel` [rows, kPanel]; writes 0 after the
+  /// last position.
   void gather(std::int64_t position, std::int64_t k, std::int64_t rows, T* panel) const {
     runs_.visit(position, [&](const std::int64_t* starts, std::int64_t count, auto length) {
       if (count * length < kPanel<T>) {

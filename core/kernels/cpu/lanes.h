@@ -1,9 +1,9 @@
 #pragma once
 /// @file
 /// A layout in which a vector holds the same element of many images. Many convolutions have few channels and odd
-/// widths, but a batch has plenty of images: one image per lane leaves no lane idle, and turns the innermost
-/// dimension of every loop into a whole vector. Tensors stay [N, …]; kernels transpose groups of kLanes images
-/// to [element, lane] on the way in, and back on the way out.
+/// widths, but a batch has many images: one image per lane leaves no lane idle, and makes the innermost dimension of
+/// every loop a whole vector. Tensors remain [N, …]; kernels transpose groups of kLanes images to [element, lane] on
+/// input, and back on output.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace stagecoach::cpu {
 
-/// How many groups of kLanes rows hold `rows` rows.
+/// Returns the number of groups of kLanes rows that `rows` rows need.
 template <class T>
 std::int64_t groups_of(std::int64_t rows) {
   return (rows + kLanes<T> - 1) / kLanes<T>;
 }
 
-/// rows [count, length] (row i starts at from + i * stride) to lanes: place(j), called for each j in order, says
-/// where the vector of element j goes. Lanes from `count` on become 0.
+/// Transposes rows [count, length] (row i starts at from + i * stride) to lanes: place(j), called for each j in order,
+/// returns the address for the vector of element j. Lanes from `count` on become 0.
 template <class T, class Place>
 void rows_to_lanes(const T* from, std::int64_t stride, std::int64_t count, std::int64_t length, Place&& place) {
   constexpr int kCount = kLanes<T>;
@@ -43,7 +43,7 @@ void rows_to_lanes(const T* from, std::int64_t stride, std::int64_t count, std::
   }
 }
 
-/// The way back: lanes [length, kLanes] to the first `count` rows.
+/// Transposes lanes [length, kLanes] back to the first `count` rows.
 template <class T>
 void lanes_to_rows(const T* from, std::int64_t count, std::int64_t length, T* to, std::int64_t stride) {
   constexpr int kCount = kLanes<T>;

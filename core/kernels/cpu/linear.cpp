@@ -11,7 +11,8 @@
 namespace stagecoach::cpu {
 namespace fast {
 
-/// Lanes are samples: a group of samples is transposed to [I, lanes], so that a weight multiplies a vector of samples.
+/// Lanes are samples: a group of samples is transposed to [I, lanes], so that one weight multiplies a vector of
+/// samples.
 template <class T>
 void linear(Device device, const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y) {
   const std::int64_t groups = groups_of<T>(shape.samples);

@@ -12,7 +12,7 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Te
     const T* in = logits.data<T>();                    // [N, C]
     const auto* label = labels.data<std::int32_t>();   // [N]
     T* probability = probabilities.mutable_data<T>();  // [N, C]
-    double sum = 0;  // one thread, rows in order; in double, so that a large batch loses nothing
+    double sum = 0;  // one thread, rows in order; double keeps precision in a large batch
     for (std::int64_t n = 0; n < logits.size(0); ++n) {
       const T* row = in + n * classes;
       STAGECOACH_CHECK(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is not in 0 … {}",

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Products of matrices in register tiles (tile.h). Each sum runs in the order of its index, whatever the tile.
+/// Matrix products in register tiles (tile.h). Each sum is taken in the order of its index, whatever the tile.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace stagecoach::cpu {
 
-/// Calls body(row, height, column, width) for each tile of a result of `rows` x `columns` vectors. Tiles of the same
-/// columns follow each other, so the vectors that they share stay in the cache.
+/// Calls body(row, height, column, width) for each tile of a result of `rows` x `columns` vectors. Tiles with the same
+/// columns are consecutive, so the vectors that they share stay in the cache.
 template <class Body>
 void for_each_tile(Device device, std::int64_t rows, std::int64_t columns, const Body& body) {
   if (rows == 0 || columns == 0) {
@@ -28,7 +28,7 @@ void for_each_tile(Device device, std::int64_t rows, std::int64_t columns, const
   });
 }
 
-/// A factor of a matrix product whose vectors are side by side in its rows: element [i, j] at data + i * row + j.
+/// A factor of a matrix product whose vectors are contiguous in its rows: element [i, j] is at data + i * row + j.
 template <class T>
 struct Rows {
   T* data;
@@ -54,8 +54,8 @@ void multiply(Device device, std::int64_t rows, std::int64_t k, std::int64_t vec
   });
 }
 
-/// The same product for any width. If the last vector is not full, it is computed from a copy of the last columns of b,
-/// padded with zeros.
+/// Computes the same product for any width. If the last vector is not full, it is computed from a copy of the last
+/// columns of b, padded with zeros.
 template <class T>
 void product(Device device, std::int64_t rows, std::int64_t k, std::int64_t width, const T* a, std::int64_t a_row,
              std::int64_t a_step, const T* b, T* out) {

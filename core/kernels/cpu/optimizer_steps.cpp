@@ -35,7 +35,7 @@ void update_by_adam(ParameterUpdate& update, const AdamSettings& settings) {
   T* v = update.state[1].mutable_data<T>();
   const auto beta1 = static_cast<T>(settings.beta1);
   const auto beta2 = static_cast<T>(settings.beta2);
-  // Not 1 - beta2 of the rounded beta2: in float32 that is 1.3e-5 too small, as most of its digits cancel.
+  // Not 1 minus the rounded beta2: in float32 that is 1.3e-5 too small, as most of its digits cancel.
   const auto rest1 = static_cast<T>(1 - settings.beta1);
   const auto rest2 = static_cast<T>(1 - settings.beta2);
   const auto decay = static_cast<T>(settings.weight_decay);

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Images with zeros around them, so that no inner loop asks where the border is: groups of images in lanes (lanes.h),
-/// and images as they are.
+/// Images with a border of zeros, so that no inner loop checks for the border: groups of images in lanes (lanes.h), and
+/// images in their original layout.
 
 #include <algorithm>
 #include <cstdint>
@@ -36,7 +36,7 @@ struct ImageLayout {
   std::int64_t size() const { return channels * plane(); }
 };
 
-/// images [count, C, H, W] (at most a vector's lanes are read) to lanes in `layout`.
+/// Transposes images [count, C, H, W] (at most as many as a vector has lanes) to lanes in `layout`.
 template <class T>
 void images_to_lanes(const ImageLayout& layout, const T* images, std::int64_t count, T* lanes) {
   constexpr std::int64_t kLane = kLanes<T>;
@@ -64,8 +64,9 @@ void images_to_lanes(const ImageLayout& layout, const T* images, std::int64_t co
   });
 }
 
-/// images [images, height, width] with a border of zeros. With a stride, columns that windows meet one after the other
-/// lie side by side: all columns 0, stride, 2 stride …, then all 1, stride + 1 …. What needs neither is not copied.
+/// images [images, height, width] with a border of zeros. With a stride, columns that consecutive windows access are
+/// contiguous: all columns 0, stride, 2 stride …, then all 1, stride + 1 …. Images that need neither a border nor this
+/// order are not copied.
 template <class T>
 class PaddedImages {
  public:
@@ -97,14 +98,14 @@ class PaddedImages {
   const T* data() const { return data_; }
   std::int64_t width() const { return stride_ * columns_; }
   std::int64_t plane() const { return plane_; }
-  /// The index of a column in its row, the border included.
+  /// Returns the index of a column within its row, including the border.
   std::int64_t column_offset(std::int64_t column) const {
     return stride_ == 1 ? column : column % stride_ * columns_ + column / stride_;
   }
 
  private:
   std::int64_t stride_;
-  std::int64_t columns_;  // of one remainder
+  std::int64_t columns_;  // columns with one remainder
   std::int64_t plane_;
   Workspace<T> copy_;
   const T* data_;

@@ -1,10 +1,10 @@
 #pragma once
 /// @file
 /// A matrix product, out [M, N] = a [M, K] times b [K, N], whose factor b need not be stored. Panels of b, as wide as a
-/// register tile and short enough for the first-level cache, are made when they are needed, and each is multiplied with
-/// all rows of `a` before it is dropped (Goto and van de Geijn 2008, section 4).
+/// register tile and short enough for the first-level cache, are created when they are needed, and each is multiplied
+/// by all rows of `a` before it is discarded (Goto and van de Geijn 2008, section 4).
 ///
-/// Every sum runs in the order of K: a sum that waits in memory for the next panel continues where it was.
+/// Every sum is taken in the order of K: a sum that is kept in memory until the next panel continues where it stopped.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,19 +15,20 @@
 
 namespace stagecoach::cpu {
 
-/// Columns of a panel.
+/// The number of columns of a panel.
 template <class T>
 inline constexpr std::int64_t kPanel = max_columns(kMaxRows) * kLanes<T>;
 
-/// Rows of a panel at once: with floats and AVX2 a panel takes 16 KiB, half of a usual first-level cache; with
-/// AVX-512 it takes 45 KiB.
+/// The maximum number of rows of a panel: with floats and AVX2 a panel takes 16 KiB, half of a typical first-level
+/// cache; with AVX-512 it takes 45 KiB.
 template <class T>
 inline constexpr std::int64_t kPanelK = 256 - 256 % kPanel<T>;
 
-/// Panels side by side that share what is read of `a`.
+/// The number of panels for which each part of `a` is read once.
 inline constexpr std::int64_t kPanelsAtOnce = 4;
 
-/// Rows of `a` that are done for all these panels before the next ones: they stay in the second-level cache.
+/// The number of rows of `a` that are processed for all these panels before the next rows: they stay in the
+/// second-level cache.
 inline constexpr std::int64_t kRowsAtOnce = 8 * kMaxRows;
 
 /// sums [panels, rows, kPanel] += a [rows, k] times b [panels, k, kPanel].
@@ -55,7 +56,7 @@ void add_panels(std::int64_t rows, std::int64_t k, std::int64_t panels, const T*
   }
 }
 
-/// The sums [M, kPanel] of a panel begin at bias [M], or at 0 where that is null.
+/// Initialises the sums [M, kPanel] of a panel to bias [M], or to 0 if `bias` is null.
 template <class T>
 void start_sums(std::int64_t rows, const T* bias, T* sums) {
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How the input gradient of a strided convolution is a set of convolutions without a stride.
+/// Expresses the input gradient of a strided convolution as a set of convolutions without a stride.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,23 +20,23 @@ struct Phase {
   std::int64_t positions;
   std::int64_t tap;
   std::int64_t taps;
-  std::int64_t output;  ///< the output that position 0 contributes to at `tap`; at the next tap it is the one before
+  std::int64_t output;  ///< the output to which position 0 contributes at `tap`; one less at each next tap
 };
 
-/// Zeros around images.
+/// The width of the border of zeros around images.
 struct Border {
   std::int64_t before = 0;  ///< above, and to the left
   std::int64_t below = 0;
   std::int64_t right = 0;
 };
 
-/// Zeros around grad_y, so that inputs at the border meet outputs that do not exist as if they were 0.
+/// Returns the border of zeros around grad_y, so that inputs at the border can use outputs that do not exist as 0.
 inline Border gradient_border(const ConvShape& s) {
   Border border;
   for (std::int64_t first = 0; first < s.window.stride; ++first) {
     const Phase rows(first, s.height, s.window);
     const Phase columns(first, s.width, s.window);
-    border.before = std::max(border.before, rows.taps - 1 - rows.output);  // as for the columns
+    border.before = std::max(border.before, rows.taps - 1 - rows.output);  // equal to that of the columns
     border.below = std::max(border.below, rows.positions + rows.output - s.rows());
     border.right = std::max(border.right, columns.positions + columns.output - s.columns());
   }

@@ -7,13 +7,13 @@
 namespace stagecoach::cpu {
 namespace {
 
-/// NaN wins, and stays: a diverged run must be seen.
+/// Returns whether `value` replaces `best`. NaN wins and propagates: a diverged run must be visible.
 template <class T>
 bool wins(T value, T best) {
   return (static_cast<int>(value > best) | static_cast<int>(value != value)) != 0;
 }
 
-/// One plane: x [H, W] to y and argmax [P, Q].
+/// Pools one plane: x [H, W] to y and argmax [P, Q].
 template <class T>
 void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Window& window, std::int64_t rows,
                 std::int64_t columns, T* y, std::int32_t* argmax) {
@@ -38,7 +38,7 @@ void pool_plane(const T* x, std::int64_t height, std::int64_t width, const Windo
   }
 }
 
-/// The usual case, 2 x 2 with stride 2 and no padding.
+/// Pools one plane in the usual case: 2 x 2 with stride 2 and no padding.
 template <class T>
 void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int64_t columns, T* y,
                     std::int32_t* argmax) {
@@ -48,7 +48,8 @@ void pool_plane_2x2(const T* x, std::int64_t width, std::int64_t rows, std::int6
   });
 }
 
-/// The backward where windows do not overlap: grad_y [P, Q] goes to grad_x [H, W], which is 0 elsewhere.
+/// Computes the backward of windows that do not overlap: copies grad_y [P, Q] to the largest pixels of grad_x [H, W],
+/// and writes 0 elsewhere.
 template <class T>
 void unpool_plane_2x2(const T* grad_y, const std::int32_t* argmax, std::int64_t height, std::int64_t width,
                       std::int64_t rows, std::int64_t columns, T* grad_x) {
@@ -62,7 +63,7 @@ void unpool_plane_2x2(const T* grad_y, const std::int32_t* argmax, std::int64_t 
   std::fill(grad_x + 2 * rows * width, grad_x + height * width, T(0));
 }
 
-/// Everywhere else: windows may overlap, so their gradients are added.
+/// Computes the backward in all other cases: windows may overlap, so their gradients are added.
 template <class T>
 void unpool_plane(const T* grad_y, const std::int32_t* argmax, std::int64_t outputs, std::int64_t inputs, T* grad_x) {
   std::fill_n(grad_x, inputs, T(0));

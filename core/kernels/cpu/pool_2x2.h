@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Max pooling with windows of 2 x 2 that do not overlap, many windows at a time and without a branch: which of four
-/// pixels is largest cannot be predicted.
+/// Max pooling with non-overlapping windows of 2 x 2, many windows at a time and without branches: which of four pixels
+/// is largest cannot be predicted.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace stagecoach::cpu {
 
-/// `Lanes` windows side by side. The indices of a window's pixels in the plane are `at + 2 * lane`, the next one, and
-/// the two `below` them.
+/// `Lanes` adjacent windows. The indices of a window's pixels in the plane are `at + 2 * lane`, the next one, and the
+/// two `below` them.
 template <class T, int Lanes>
 class PoolWindows {
  public:
   PoolWindows(std::int64_t at, std::int64_t below) : at_(indices(at, Lane{})), below_(static_cast<Index>(below)) {}
 
-  /// The largest of two rows of pixels, and its index: the first among equals. NaN wins, and stays: a diverged run must
-  /// be seen.
+  /// Computes the largest pixel of each window in two rows, and its index: the first among equals. NaN wins and
+  /// propagates: a diverged run must be visible.
   void pool(const T* upper, const T* lower, T* y, std::int32_t* argmax) const {
     const Pixels above = split(upper, Lane{});
     const Pixels below = split(lower, Lane{});
@@ -38,7 +38,7 @@ class PoolWindows {
     store<std::int32_t, Lanes>(__builtin_convertvector(index, Argmax), argmax);
   }
 
-  /// The backward: the gradient goes to the largest pixel, and 0 to the other three.
+  /// Computes the backward: passes the gradient to the largest pixel, and 0 to the other three.
   void unpool(const T* grad_y, const std::int32_t* argmax, T* upper, T* lower) const {
     const Values grad = load<T, Lanes>(grad_y);
     const Argmax narrow = load<std::int32_t, Lanes>(argmax);
@@ -60,7 +60,7 @@ class PoolWindows {
     return Indices{(2 * I)...} + static_cast<Index>(at);
   }
 
-  /// A row's pixels: each window has two side by side.
+  /// The pixels of a row: each window has two adjacent ones.
   struct Pixels {
     Values left;
     Values right;
@@ -74,7 +74,7 @@ class PoolWindows {
             .right = __builtin_shufflevector(first, second, (2 * I + 1)...)};
   }
 
-  /// Where a shuffle of left and right finds pixel i of a row.
+  /// Returns the index at which a shuffle of left and right finds pixel i of a row.
   static constexpr int in_turn(int i) { return i % 2 == 0 ? i / 2 : Lanes + i / 2; }
 
   template <int... I>
@@ -87,9 +87,9 @@ class PoolWindows {
   Index below_;
 };
 
-/// Calls `with(windows, p, q)` for windows in row p from column q on, until all rows x columns windows of a plane
-/// [H, width] were visited: as many at a time as a vector holds and a row has. The last ones of a row overlap with
-/// those before, so that there is no remainder: what is done twice gives the same result.
+/// Calls `with(windows, p, q)` for windows in row p from column q on, until all rows x columns windows of a plane of
+/// the given width have been visited: as many at a time as a vector holds and a row has. The last windows of a row
+/// overlap the previous ones, so that there is no remainder: computing a window twice gives the same result.
 template <class T, int Lanes = kLanes<T>, class With>
 void for_windows_2x2(std::int64_t width, std::int64_t rows, std::int64_t columns, const With& with) {
   if constexpr (Lanes > 1) {

@@ -18,8 +18,8 @@ void for_each_row(const Tensor& x, const Body& body) {
   parallel_for(x.device(), x.size(0), [&](std::int64_t n) { body(n * width, width); });
 }
 
-/// log(softmax(row)[c]) = (row[c] - largest) - log_sum. The largest is taken out first, so that nothing overflows, and
-/// is kept apart, so that a large offset common to all costs no digits.
+/// log(softmax(row)[c]) = (row[c] - largest) - log_sum. The largest is subtracted first, so that nothing overflows, and
+/// is kept separate, so that a large common offset costs no digits.
 template <class T>
 struct LogSoftmax {
   LogSoftmax(const T* row, std::int64_t width) : largest(*std::max_element(row, row + width)) {

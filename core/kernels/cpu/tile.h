@@ -1,13 +1,13 @@
 #pragma once
 /// @file
-/// The register tile: the one inner loop of linear layers and convolutions. It holds R x C vectors of sums in
-/// registers while it runs over all products that go into them:
+/// The register tile: the inner loop that linear layers and convolutions share. It keeps R x C vectors of sums in
+/// registers while it iterates over all products that contribute to them:
 ///
 ///     sum[r][c] += weight[r] * x[c]        one weight, broadcast; one vector of x
 ///
-/// R + C loads feed R * C multiply-adds, so with 6 x 4 the arithmetic units, not the loads, set the pace.
-/// The walk has three loops (channel, row, column of a convolution's kernel); a matrix product uses only the
-/// innermost. Every sum is taken in the order of the walk, so no result depends on how the work was divided.
+/// R + C loads feed R * C multiply-adds, so with 6 x 4 the arithmetic units, not the loads, limit the speed. The
+/// iteration has three loops (channel, row, column of a convolution's kernel); a matrix product uses only the
+/// innermost. Every sum is taken in the order of the iteration, so no result depends on how the work was divided.
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace stagecoach::cpu {
 
-/// A position in elements for each step of the walk, and for each row or column of the tile.
+/// Strides in elements: for each step of the iteration, and for each row or column of the tile.
 struct Steps {
   std::int64_t channel = 0;
   std::int64_t row = 0;
@@ -26,14 +26,14 @@ struct Steps {
   std::int64_t tile = 0;  ///< weights: from sum r to r+1; x: from sum c to c+1
 };
 
-/// How many steps the walk takes.
+/// The lengths of the three loops.
 struct Taps {
   std::int64_t channels = 1;
   std::int64_t rows = 1;
   std::int64_t columns = 1;
 };
 
-/// What one call of a tile needs. `y` is where sum [0][0] goes; sums start at bias[r], or at 0 without bias.
+/// The arguments of one tile. `y` is the address of sum [0][0]; sums start at bias[r], or at 0 without bias.
 template <class T>
 struct TileCall {
   Taps taps;
@@ -45,10 +45,10 @@ struct TileCall {
   T* y;
   std::int64_t y_row;     ///< from sum r to r+1
   std::int64_t y_column;  ///< from sum c to c+1
-  bool add = false;       ///< sums start at what `y` holds
+  bool add = false;       ///< sums start at the values in `y`
 };
 
-/// R rows leave room for this many columns: R * C sums, C vectors of x, and one weight.
+/// Returns the number of columns for which R rows leave registers: R * C sums, C vectors of x, and one weight.
 constexpr int max_columns(int rows) { return std::min((kVectorRegisters - 1) / (rows + 1), 8); }
 inline constexpr int kMaxRows = kVectorRegisters >= 32 ? 8 : 6;
 
@@ -114,14 +114,14 @@ constexpr auto all_tiles(std::integer_sequence<int, R...>) {
 
 }  // namespace detail
 
-/// Runs the tile of `rows` x `columns` sums; rows at most kMaxRows, columns at most max_columns(rows).
+/// Runs the tile of `rows` x `columns` sums; rows is at most kMaxRows, columns at most max_columns(rows).
 template <class T>
 void run_tile(int rows, int columns, const TileCall<T>& call) {
   static constexpr auto kTiles = detail::all_tiles<T>(std::make_integer_sequence<int, kMaxRows>{});
   kTiles[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(columns - 1)](call);
 }
 
-/// A length cut into as few parts of at most `largest` as possible, as equal as possible.
+/// A length divided into as few parts of at most `largest` as possible, as equal as possible.
 struct Parts {
   Parts(std::int64_t length, std::int64_t largest) : length(length), count((length + largest - 1) / largest) {}
   std::int64_t length;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Transposed matrices, by blocks of vectors.
+/// Transposes matrices, in blocks of vectors.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace stagecoach::cpu {
 
-/// from [height, width], rows `from_row` apart, to [width, height], rows `to_row` apart.
+/// Transposes from [height, width], rows `from_row` apart, to [width, height], rows `to_row` apart.
 template <class T>
 void transpose_block(std::int64_t height, std::int64_t width, const T* from, std::int64_t from_row, T* to,
                      std::int64_t to_row) {
@@ -39,7 +39,7 @@ void transpose_block(std::int64_t height, std::int64_t width, const T* from, std
   }
 }
 
-/// from [rows, columns] to [columns, rows], by blocks that fill the cache lines that they touch.
+/// Transposes from [rows, columns] to [columns, rows], in blocks that fill the cache lines that they touch.
 template <class T>
 void transpose_matrix(Device device, std::int64_t rows, std::int64_t columns, const T* from, T* to) {
   constexpr std::int64_t kBlock = std::max<std::int64_t>(kLanes<T>, 64 / sizeof(T));

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Vectors of the machine's width, as the compiler's own types: `a * b + c` on them is one instruction.
+/// Vectors of the machine's width, as the compiler's own types: `a * b + c` on them is a single instruction.
 
 #include <cstring>
 #include <utility>
@@ -21,7 +21,7 @@ inline constexpr int kVectorBytes = 16;
 inline constexpr int kVectorRegisters = 16;
 #endif
 
-/// Elements of one vector: 16 floats with AVX-512.
+/// The number of elements of one vector: 16 floats with AVX-512.
 template <class T>
 inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 
@@ -51,7 +51,7 @@ inline Vec<T> broadcast(T value) {
 
 namespace detail {
 
-/// One step of the transposition below: exchanges the blocks of `Step` lanes off the diagonal.
+/// Performs one step of the transposition below: exchanges the off-diagonal blocks of `Step` lanes.
 template <class T, int Step, int... Lane>
 inline void exchange_blocks(Vec<T>& a, Vec<T>& b, std::integer_sequence<int, Lane...>) {
   constexpr int kCount = sizeof...(Lane);

@@ -2,8 +2,8 @@
 /// @file
 /// Convolutions with many channels, such as those of a residual network.
 ///
-/// One image per lane (lanes.h) leaves lanes idle where a batch has few images, and takes long strides through memory
-/// where images have many channels. Here all three operations are matrix products by implicit im2col (im2col.h):
+/// One image per lane (lanes.h) leaves lanes idle if a batch has few images, and takes long strides through memory if
+/// images have many channels. Here all three operations are matrix products by implicit im2col (im2col.h):
 ///
 ///     y           [O, N P Q] = weight [O, C K K]   x  im2col of x
 ///     grad_x      [C, N H W] = weight [C, K K O]   x  im2col of grad_y, each phase (phase.h) with its own taps
@@ -24,11 +24,11 @@
 
 namespace stagecoach::cpu {
 
-/// Whether it is faster. That depends on the layer alone, not on the batch.
+/// Returns whether these products are faster, which depends on the layer alone, not on the batch.
 inline bool is_wide(const ConvShape& s) { return s.channels >= 64 && s.outputs >= 64; }
 
-/// result [N, channels, …] at the positions of `runs`, from sums [channels, kPanel] of the panel that begins at
-/// `position`; `plane` leads to the next channel.
+/// Writes to result [N, channels, …], at the positions of `runs`, the sums [channels, kPanel] of the panel that begins
+/// at `position`; `plane` is the stride to the next channel.
 template <class T>
 void scatter(const Runs<T>& runs, std::int64_t position, std::int64_t channels, std::int64_t plane, const T* sums,
              T* result) {
@@ -55,7 +55,7 @@ void multiply_im2col(Device device, const ProductShape& shape, const T* a, const
 
 inline Grid output_positions(const ConvShape& s) { return {s.samples, s.rows(), s.columns()}; }
 
-/// The inputs x under the windows of a convolution.
+/// Returns the inputs x under the windows of a convolution.
 template <class T>
 Im2col<T> input_im2col(Device device, const ConvShape& s, const PaddedImages<T>& x) {
   const std::int64_t k = s.window.kernel;
@@ -70,7 +70,7 @@ Im2col<T> input_im2col(Device device, const ConvShape& s, const PaddedImages<T>&
 template <class T>
 PaddedImages<T> padded_input(Device device, const ConvShape& s, const T* x) {
   const std::int64_t padding = s.window.padding;
-  const std::int64_t stride = s.window.kernel == 1 ? 1 : s.window.stride;  // one tap is not worth a copy
+  const std::int64_t stride = s.window.kernel == 1 ? 1 : s.window.stride;  // a single tap does not justify a copy
   return {device, s.samples * s.channels, s.height, s.width, {padding, padding, padding}, stride, x};
 }
 
@@ -85,7 +85,7 @@ void wide_conv2d(Device device, const ConvShape& s, const T* x, const T* weight,
   multiply_im2col(device, {s.outputs, grid.count(), taps}, weight, bias, im2col, results, plane, y);
 }
 
-/// grad_y [N, O, P, Q] to [O, N, P, Q].
+/// Transposes grad_y [N, O, P, Q] to [O, N, P, Q].
 template <class T>
 void outputs_first(Device device, const ConvShape& s, const T* grad_y, T* transposed) {
   const std::int64_t plane = s.rows() * s.columns();
@@ -132,7 +132,7 @@ class TransposedWeight {
     transpose_matrix(device, s.outputs, s.channels * taps(), weight, all_.data());  // [C, K, K, O]
   }
 
-  /// [C, rows.taps, columns.taps, O]; valid until the next call.
+  /// Returns the weight [C, rows.taps, columns.taps, O]; valid until the next call.
   const T* of(const Phase& rows, const Phase& columns) const {
     if (rows.taps * columns.taps == taps()) {
       return all_.data();
@@ -171,7 +171,7 @@ void wide_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, 
       const Phase columns(w, s.width, s.window);
       const Grid grid{s.samples, rows.positions, columns.positions};
       const std::int64_t first = (border.before + rows.output) * grads.width() + border.before + columns.output;
-      // The outputs innermost, as the weight has them.
+      // The outputs are innermost, as in the weight.
       const auto shift = [&](std::int64_t i, std::int64_t j, std::int64_t o) {
         return o * grads.plane() - i * grads.width() - j;
       };

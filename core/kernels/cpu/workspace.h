@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Working memory of one kernel call, from the device's allocator and so counted in its peak.
+/// Working memory of one kernel call. It comes from the device's allocator and therefore counts towards its peak.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What the `.cu` files need to turn tensors into the arguments of kernels.
+/// Helpers of the `.cu` files that convert tensors to kernel arguments.
 
 #include <cstdint>
 #include <limits>
@@ -11,13 +11,13 @@
 
 namespace stagecoach::cuda {
 
-/// Kernels count in 32 bits: half the registers of 64, and a fraction of the time for a division. The last block may
-/// count a little beyond the end.
+/// Kernels use 32-bit counts: half the registers of 64-bit ones, and much faster division. The last block may count
+/// slightly beyond the end.
 inline constexpr std::int64_t kMaxCount = std::numeric_limits<int>::max() - 1024;
 
-/// `count` as an int. Throws Error when it is larger than `max`.
+/// Returns `count` as an int. Throws Error if it is larger than `max`.
 int to_int(std::int64_t count, std::int64_t max = kMaxCount);
-/// The kernel of a convolution's window. Throws Error when it is larger than kMaxKernel.
+/// Returns the kernel size of a convolution's window. Throws Error if it is larger than kMaxKernel.
 int kernel_of(const Window& window);
 
 template <class T>
@@ -29,7 +29,8 @@ T* mutable_data_or_null(Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data<T>() : nullptr;
 }
 
-/// Memory for what a function keeps between its kernels; deallocated at the end of the call, in the stream's order.
+/// Memory for intermediate results between the kernels of a function; deallocated at the end of the call, in the
+/// stream's order.
 template <class T>
 class Workspace {
  public:

@@ -13,7 +13,7 @@
 
 namespace stagecoach::cuda {
 
-/// [N, C, …] seen as [N, C, S].
+/// [N, C, …] viewed as [N, C, S].
 struct ChannelExtents {
   explicit ChannelExtents(const Tensor& x) : samples(to_int(x.size(0))), channels(to_int(x.size(1))) {
     to_int(x.numel());
@@ -28,17 +28,18 @@ struct ChannelExtents {
   int plane;     // S
 };
 
-/// Into how many parts the values of a channel are divided: each is summed by a block, then the parts in their order.
+/// Returns the number of parts into which the values of a channel are divided: each part is summed by a block, then the
+/// parts are added in order.
 inline int parts_of(const ChannelExtents& e) {
   constexpr long long kMinPart = 2048;  // values: eight per thread
   constexpr int kMaxParts = 128;
-  constexpr int kMaxBlocks = 8 * kTargetBlocks;  // an SM runs eight blocks at once, and memory needs many loads at once
+  constexpr int kMaxBlocks = 8 * kTargetBlocks;  // an SM runs eight blocks at once, to keep many loads in flight
   const long long values = 1LL * e.samples * e.plane;
   const long long parts = std::min<long long>(kMaxBlocks / std::max(e.channels, 1), values / kMinPart);
   return static_cast<int>(std::clamp<long long>(parts, 1, kMaxParts));
 }
 
-/// The values of each channel in memory.
+/// The layout of each channel's values in memory.
 struct ChannelLayout {
   explicit ChannelLayout(const ChannelExtents& e)
       : channels(e.channels), values(e.samples * e.plane), parts(parts_of(e)), plane(std::max(e.plane, 1)) {}
@@ -52,7 +53,7 @@ struct ChannelLayout {
   }
 };
 
-/// A block sums one part of one channel. If that is the whole channel it is finished here.
+/// Each block sums one part of one channel. If the part is the whole channel, the block also finishes the sum.
 template <class Sums, class Value, class Finish>
 __global__ void sum_part(ChannelLayout layout, Value value, Finish finish, Sums* partial) {
   using Reduction = BlockReduction<Sums, kThreads>;
@@ -75,7 +76,7 @@ __global__ void sum_part(ChannelLayout layout, Value value, Finish finish, Sums*
   }
 }
 
-/// A thread adds the parts of one channel, in their order.
+/// Each thread adds the parts of one channel, in order.
 template <class Sums, class Finish>
 __global__ void add_parts(ChannelLayout layout, Finish finish, const Sums* partial) {
   const auto channel = static_cast<int>(element());
@@ -88,7 +89,8 @@ __global__ void add_parts(ChannelLayout layout, Finish finish, const Sums* parti
   }
 }
 
-/// Calls finish(channel, the sum of value(channel, index) over its indices in x) once per channel.
+/// Calls finish(channel, sum) once per channel, where sum is that of value(channel, index) over the channel's indices
+/// in x.
 template <class T, class Sums = T, class Value, class Finish>
 void sum_channels(const Tensor& x, const Value& value, const Finish& finish) {
   const ChannelLayout layout{ChannelExtents(x)};
@@ -115,7 +117,7 @@ void sum_values(const Tensor& x, Tensor& out, T divisor) {
       [to, divisor] __device__(int c, T sum) { to[c] = sum / divisor; });
 }
 
-// A second pass: the mean of squares minus the square of the mean would lose every digit of a small variance.
+// A second pass is needed: the mean of squares minus the square of the mean would lose all digits of a small variance.
 template <class T>
 void sum_squared_deviations(const Tensor& x, const Tensor& mean, Tensor& out, T divisor) {
   const T* from = x.data<T>();
@@ -126,7 +128,7 @@ void sum_squared_deviations(const Tensor& x, const Tensor& mean, Tensor& out, T 
       [to, divisor] __device__(int c, T sum) { to[c] = sum / divisor; });
 }
 
-/// Two sums that are made in one pass.
+/// Two sums that are computed in one pass.
 template <class T>
 struct TwoSums {
   T products;
@@ -158,9 +160,9 @@ void sum_parameter_gradients(const Tensor& grad_y, const Tensor& x, const Tensor
 
 // ---- Element by element
 
-/// out = of_channel(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread takes kWide
-/// elements side by side, all of one channel: what depends on the channel is computed once for them. `plane` counts in
-/// kWide elements.
+/// out = of_channel(c)(inputs…) for every element of [N, C, S], whose channel is c. A thread processes kWide adjacent
+/// elements of one channel, and computes what depends only on the channel once for them. `plane` is in units of kWide
+/// elements.
 template <int kWide, class OfChannel, class T, class... Inputs>
 __global__ void map_elements(int count, FastDivmod channels, FastDivmod plane, OfChannel of_channel, T* out,
                              const Inputs*... inputs) {

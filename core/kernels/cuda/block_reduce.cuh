@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Reductions over a block by CUB, whose result all threads receive. The order of the operations is fixed.
+/// Block-wide reductions by CUB, whose result all threads receive. The order of the operations is fixed.
 
 #include <cub/block/block_reduce.cuh>
 
@@ -28,16 +28,16 @@ struct Max {
   }
 };
 
-/// All threads of the block must call it.
+/// Returns the reduction of `value` over the block. All threads of the block must call it.
 template <int kThreads, class T, class Operation>
 __device__ T reduce_block(BlockReduction<T, kThreads>& shared, const T& value, Operation operation) {
   const T reduced = cub::BlockReduce<T, kThreads>(shared.storage).Reduce(value, operation);
   if (threadIdx.x == 0) {
     shared.result = reduced;
   }
-  __syncthreads();  // the result is there
+  __syncthreads();  // the result is complete
   const T result = shared.result;
-  __syncthreads();  // all have read it: `shared` may be used again
+  __syncthreads();  // all threads have read it: `shared` may be reused
   return result;
 }
 

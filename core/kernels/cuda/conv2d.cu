@@ -1,12 +1,12 @@
 /// @file
-/// Convolutions as matrix products by implicit im2col: the second operand is never stored, its elements are loaded from
+/// Convolutions as matrix products by implicit im2col: the second operand is never stored; its elements are loaded from
 /// the image when they are needed (Chetlur et al., "cuDNN: Efficient primitives for deep learning", 2014, section 3).
-/// The kernels, from plain to tensor cores, are in matrix_product.cuh, which names the page of their measured speeds.
+/// The kernels, from plain to tensor cores, are in matrix_product.cuh, which names the page with their measured speeds.
 ///
 ///   forward      y[o, (n, p, q)]            = sum over (c, i, j) of weight[o, (c, i, j)] x[n, c, h, w]
 ///   grad_input   grad_x[c, (n, h, w)]       = sum over (o, i, j) of weight[o, c, i, j]   grad_y[n, o, p, q]
 ///   grad_weight  grad_weight[o, (c, i, j)]  = sum over (n, p, q) of grad_y[n, o, p, q]   x[n, c, h, w]
-///   grad_bias    one more column of that, with 1 in place of x
+///   grad_bias    an additional column of grad_weight, with 1 in place of x
 ///
 /// where h = p stride + i - padding and w = q stride + j - padding throughout.
 
@@ -69,15 +69,15 @@ struct Unflatten {
 // ---- Windows
 //
 // An element of an image has two indices: the position of the window, and the tap within the window. Its address is the
-// sum of two numbers, one from each. Whether there is a pixel at all is one instruction on validity masks: a window's
-// mask has the rows and columns that are outside the image, a tap's mask its own row and column.
+// sum of two numbers, one from each. Whether the pixel exists is checked by one instruction on validity masks: a
+// window's mask marks the rows and columns that are outside the image, a tap's mask its own row and column.
 
-/// Bits 0 to kMaxKernel - 1 are the rows of a window, the next kMaxKernel ones its columns; one more bit is in the mask
-/// of every window, and one in that of a tap that is in no window and stands for the number 1.
+/// Bits 0 to kMaxKernel - 1 are the rows of a window, the next kMaxKernel bits its columns. One more bit, kNowhere, is
+/// set in the mask of every window, and kOne in that of a tap that is in no window and represents the number 1.
 constexpr std::uint32_t kNowhere = std::uint32_t{1} << (2 * kMaxKernel);
 constexpr std::uint32_t kOne = std::uint32_t{1} << (2 * kMaxKernel + 1);
 
-/// Bits 0 to count - 1, for any count.
+/// Returns a mask of bits 0 to count - 1, for any count.
 __device__ inline std::uint32_t low_bits(int count) {
   return (std::uint32_t{1} << (count < 0 ? 0 : count < kMaxKernel ? count : kMaxKernel)) - 1;
 }
@@ -88,23 +88,23 @@ __device__ inline std::uint32_t tap_mask(int row, int column) {
   return std::uint32_t{1} << (kMaxKernel + column) | std::uint32_t{1} << row;
 }
 
-/// A window on an image. A thread has few of them.
+/// A window of an image. A thread has few of them.
 template <class T>
 struct WindowAt {
   const T* corner;  // where its first tap would be
   std::uint32_t mask;
 };
-/// A tap of all windows.
+/// A tap, the same for all windows.
 struct alignas(8) Tap {
   int offset;  // from the corner
   std::uint32_t mask;
 };
-/// A window that has no tap.
+/// Returns a window that has no tap.
 template <class T>
 __device__ WindowAt<T> no_window(const T* data) {
   return {data, ~std::uint32_t{0}};
 }
-/// A tap that is in no window.
+/// Returns a tap that is in no window.
 __device__ inline Tap no_tap() { return {0, kNowhere}; }
 
 template <class T>
@@ -150,7 +150,7 @@ struct Im2col {
   }
 };
 
-/// The same transposed, with one more column: [N P Q, C K K + 1], of which the last column is ones.
+/// The transpose of Im2col with an additional column: [N P Q, C K K + 1], of which the last column is ones.
 template <class T>
 struct TransposedIm2col {
   static constexpr bool kContiguousK = true;
@@ -168,8 +168,8 @@ struct TransposedIm2col {
 
 /// grad_y as the operand [O K K, N H W]: for pixel (n, h, w), the outputs in whose window the pixel is tap (i, j).
 ///
-/// With r = h + padding that is output row p = (r - i) / stride, if r and i have the same remainder. Then p is the
-/// difference of the two quotients, again a number from each index.
+/// With r = h + padding, the output row is p = (r - i) / stride if r and i have the same remainder. Then p is the
+/// difference of the two quotients, again one number from each index.
 template <class T>
 struct GradientIm2col {
   static constexpr bool kContiguousK = false;
@@ -206,8 +206,8 @@ struct GradientIm2col {
   __device__ static T load(const Mn& pixel, const K& tap) { return load_tap(pixel, tap); }
 
  private:
-  /// The taps i at which a pixel in `row` belongs to no output; `quotient` is row / stride. Outputs are 0 to count - 1:
-  /// row - i is from 0 to (count - 1) stride, and a multiple of the stride.
+  /// Returns a mask of the taps i at which a pixel in `row` belongs to no output; `quotient` is row / stride. Outputs
+  /// are 0 to count - 1: row - i is from 0 to (count - 1) stride, and a multiple of the stride.
   __device__ std::uint32_t outside(int row, int quotient, int count) const {
     const int first = row - (count - 1) * e.stride;
     const int remainder = stride.remainder(row, quotient);
@@ -286,7 +286,7 @@ void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window&
   });
 }
 
-/// The gradient of the bias is one more column; the plan is the same with it and without it.
+/// Computes grad_weight, and grad_bias as an additional column; the plan is the same with or without that column.
 void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& window, Tensor& grad_weight,
                         Tensor& grad_bias, Planner planner) {
   dispatch_floating(x.dtype(), "conv2d_grad_weight", [&]<class T>() {

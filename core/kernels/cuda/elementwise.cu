@@ -1,6 +1,6 @@
 /// @file
-/// Elementwise operations, by Thrust: each call is one pass over memory. And single numbers that stay on the GPU, so
-/// that the CPU need not wait for them.
+/// Elementwise operations by Thrust, each one pass over memory; and operations on single numbers that stay on the GPU,
+/// so that the CPU need not wait for them.
 
 #include <thrust/fill.h>
 #include <thrust/transform.h>
@@ -43,7 +43,7 @@ void map(const Function& function, const Tensor& a, const Tensor& b, Tensor& out
               [=](const auto& policy) { thrust::transform(policy, left, left + count, right, to, function); });
 }
 
-// ---- What happens to one element
+// ---- Functions of one element
 
 struct ToHalf {
   __device__ Half operator()(float x) const { return to_half(x); }
@@ -72,7 +72,7 @@ struct Scale {
 
 template <class T>
 struct Relu {
-  // Written so that NaN stays NaN: a diverged run must be seen.
+  // Written so that NaN propagates: a diverged run must be visible.
   __device__ T operator()(T x) const { return x < 0 ? T(0) : x; }
 };
 
@@ -88,7 +88,7 @@ __global__ void accumulate_kernel(const T* x, double* sum) {
   *sum += static_cast<double>(*x);
 }
 
-/// Addresses of counters, handed to the kernel by value.
+/// Addresses of counters, passed to the kernel by value.
 struct Counters {
   static constexpr int kMax = 128;
   std::int32_t* at[kMax];
@@ -120,7 +120,7 @@ void fill(double value, Tensor& out) {
   }
 }
 
-/// Whether a copy by the GPU would read what it has already overwritten.
+/// Returns whether a copy by the GPU would read what it has already overwritten.
 bool overlap(const Tensor& a, const Tensor& b) {
   const auto* of_a = static_cast<const char*>(a.raw_data());
   const auto* of_b = static_cast<const char*>(b.raw_data());
@@ -140,7 +140,7 @@ void copy(const Tensor& source, Tensor& out) {
     return copy(between, out);
   }
   const Device mover = to.type == DeviceType::cuda ? to : from;
-  if (from.type == DeviceType::cuda && from != mover) {  // another GPU, or another slot: after its work so far
+  if (from.type == DeviceType::cuda && from != mover) {  // another GPU, or another slot: wait for its work so far
     Event ready;
     ready.record({from, Stream::kCompute});
     ready.wait({mover, Stream::kCompute});
@@ -148,11 +148,11 @@ void copy(const Tensor& source, Tensor& out) {
   STAGECOACH_CUDA(cudaMemcpyAsync(out.raw_mutable_data(), source.raw_data(), out.bytes(), cudaMemcpyDefault,
                                   compute_stream(mover)));
   if (to.type == DeviceType::cpu || from.type == DeviceType::cpu) {
-    synchronize(Stream{mover, Stream::kCompute});  // the CPU may read or change its side now
+    synchronize(Stream{mover, Stream::kCompute});  // so that the CPU may now read or change its side
   } else if (from != mover) {
     Event done;
     done.record({mover, Stream::kCompute});
-    done.wait({from, Stream::kCompute});  // before the source's memory is used again
+    done.wait({from, Stream::kCompute});  // before the source's memory is reused
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Division by a number that is known before the kernel starts: a multiplication, an addition and a shift instead of
-/// some 20 instructions. Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
+/// about 20 instructions. Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994.
 
 #include "core/cuda/device_code.h"
 
@@ -22,7 +22,7 @@ class FastDivmod {
     const auto high = static_cast<unsigned>((static_cast<unsigned long long>(n) * multiplier_) >> 32);
     return static_cast<int>((high + n) >> shift_);
   }
-  /// The remainder, given the quotient.
+  /// Returns the remainder, given the quotient.
   __device__ int remainder(int dividend, int quotient) const { return dividend - quotient * value(); }
 
  private:

@@ -1,5 +1,5 @@
 /// @file
-/// Images in, correct answers out.
+/// Normalises images, and counts correct predictions.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
@@ -24,7 +24,7 @@ __global__ void normalize_kernel(int count, FastDivmod plane, ChannelScale scale
   }
 }
 
-/// One block: a thread looks at every kThreads-th row.
+/// Runs as one block: each thread checks every kThreads-th row.
 template <class T>
 __global__ void count_correct_kernel(int rows, int classes, const T* logits, const std::int32_t* labels,
                                      std::int32_t* count) {

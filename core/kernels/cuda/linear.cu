@@ -1,6 +1,6 @@
 /// @file
 /// Linear layers: three matrix products, which differ in the layout of their operands. The kernels, from plain to
-/// tensor cores, are in matrix_product.cuh, which names the page of their measured speeds.
+/// tensor cores, are in matrix_product.cuh, which names the page with their measured speeds.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/matrix_product.cuh"
@@ -45,7 +45,7 @@ void linear_grad_input(const Tensor& grad_y, const Tensor& weight, Tensor& grad_
   });
 }
 
-/// x [N, I] as the second operand [N, I + 1]: after the last input comes a column of ones.
+/// x [N, I] as the second operand [N, I + 1], whose additional last column is ones.
 template <class T>
 struct InputsAndOnes {
   static constexpr bool kContiguousK = false;
@@ -59,8 +59,8 @@ struct InputsAndOnes {
   __device__ T load(Mn input, K sample) const { return load_at(x, input + sample, input == kOnes ? T(1) : T(0)); }
 };
 
-/// grad_weight[o, i] = sum over n of grad_y[n, o] x[n, i], and in one more column grad_bias[o] = sum over n of
-/// grad_y[n, o]. The plan is the same with that column and without it.
+/// grad_weight[o, i] = sum over n of grad_y[n, o] x[n, i], and in an additional column grad_bias[o] = sum over n of
+/// grad_y[n, o]. The plan is the same with or without that column.
 void linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight, Tensor& grad_bias,
                         Planner planner) {
   dispatch_floating(x.dtype(), "linear_grad_weight", [&]<class T>() {

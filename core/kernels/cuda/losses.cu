@@ -1,5 +1,5 @@
 /// @file
-/// Losses. Each row is computed by itself; then one block sums them, in float64 and in a fixed order.
+/// Losses. Each row is computed separately; then one block sums the rows, in float64 and in a fixed order.
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 
 namespace stagecoach::cuda {
 
-/// out = factor * the sum of values, by one block.
+/// out = factor * the sum of values, computed by one block.
 template <class T>
 __global__ void sum_up(const double* values, int count, double factor, T* out) {
   using Reduction = BlockReduction<double, kThreads>;
@@ -53,7 +53,7 @@ __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_
   }
 }
 
-/// Block b adds up elements b kThreads + thread, and on in steps of all threads.
+/// Block b sums the elements from b kThreads + thread on, in steps of the total number of threads.
 template <class T>
 __global__ void squared_error_kernel(const T* a, const T* b, long long count, double* parts) {
   using Reduction = BlockReduction<double, kThreads>;
@@ -109,7 +109,7 @@ void cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, co
   });
 }
 
-/// Into how many parts a sum is divided: each is summed by a block.
+/// Returns the number of parts into which a sum is divided: each is summed by a block.
 int parts_of(std::int64_t count) {
   constexpr std::int64_t kMinPart = 8 * kThreads;
   return static_cast<int>(std::clamp<std::int64_t>(count / kMinPart, 1, 256));

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Matrix products, in teaching order: four kernels for out[m, n] = sum over k of a(m, k) b(k, n). linear.cu and
-/// conv2d.cu say where the elements lie; here is how a GPU multiplies them.
+/// conv2d.cu define where the elements are; this file shows how a GPU multiplies them.
 ///
 /// 1. plain: a thread computes one element and reads all it needs from memory. Each value of `a` and `b` is loaded
 ///    again by every thread that uses it: 2 loads per 2 operations.
@@ -11,18 +11,17 @@
 ///    32 operations. The next tile is loaded while the current one is multiplied (double buffering).
 /// 4. tensor cores (tensor_cores.cuh): a warp multiplies 16 x 8 by 8 x 8 at once, with factors rounded to 10 bits.
 ///
-/// docs/convolution_kernel.md tells the story with the arithmetic; docs/measurements/ says what was measured, and on
-/// which GPU.
+/// docs/convolution_kernel.md explains them with the arithmetic; docs/measurements/ has the measurements, and names the
+/// GPU.
 ///
 /// An operand is a small struct with
-///   kContiguousK                  whether neighbours along K are neighbours in memory: then threads load along K
-///   Mn mn(int index)              what is computed once for a row of `a` (or a column of `b`); it may be outside
+///   kContiguousK                  whether elements adjacent along K are adjacent in memory: then threads load along K
+///   Mn mn(int index)              the values computed once per row of `a` (or column of `b`), which may be outside
 ///   K k(int index, int end)       likewise for a K index, which is outside from `end` on
-///   T load(const Mn&, const K&)   the element; 0 when one of them is outside (in `b` any finite number: `a` is 0
-///   there)
+///   T load(const Mn&, const K&)   the element; 0 if one is outside (in `b` any finite number: `a` is 0 there)
 /// and a result is one with
 ///   store(m, n, value)
-///   takes_pairs()                 whether an even column and the next are neighbours in memory
+///   takes_pairs()                 whether an even column and the next one are adjacent in memory
 ///   store(m, n, Vector2)          both at once, where takes_pairs() is true
 
 #include <algorithm>
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(kTile* kTile) product_tiled(A a, B b, Out out,
   const BlockRange range(out.e, kTile, kTile, k_per_split);
   const int x = static_cast<int>(threadIdx.x) % kTile;
   const int y = static_cast<int>(threadIdx.x) / kTile;
-  // A thread need not load the elements that it uses: neighbouring threads load neighbours in memory.
+  // A thread need not load the elements that it uses: adjacent threads load adjacent elements.
   const int a_m = A::kContiguousK ? y : x;
   const int a_k = A::kContiguousK ? x : y;
   const int b_n = B::kContiguousK ? y : x;
@@ -96,13 +95,13 @@ struct RegisterTile {
   static constexpr int kK = kK_;
   static constexpr int kThreadM = kThreadM_;
   static constexpr int kThreadN = kThreadN_;
-  static constexpr int kAcross = kN / kThreadN;  // threads side by side
+  static constexpr int kAcross = kN / kThreadN;  // threads along N
   static constexpr int kThreads = kAcross * (kM / kThreadM);
 };
 
 template <class T, class Tile>
 struct alignas(16) Tiles {      // so that four values can be read at once
-  T a[Tile::kK][Tile::kM + 4];  // [k][m]; + 4: rows begin at a whole vector of four
+  T a[Tile::kK][Tile::kM + 4];  // [k][m]; + 4: rows stay aligned to vectors of four
   T b[Tile::kK][Tile::kN + 4];  // [k][n]
 };
 
@@ -120,7 +119,7 @@ __device__ __forceinline__ void multiply_tiles(const Tiles<T, Tile>& tiles, int 
     }
 #pragma unroll
     for (int j = 0; j < Tile::kThreadN; ++j) {
-      column[j] = tiles.b[d][x + j * Tile::kAcross];  // neighbouring threads use neighbouring banks
+      column[j] = tiles.b[d][x + j * Tile::kAcross];  // adjacent threads use adjacent banks
     }
 #pragma unroll
     for (int i = 0; i < Tile::kThreadM; ++i) {
@@ -165,7 +164,7 @@ __global__ void __launch_bounds__(Tile::kThreads) product_registers(A a, B b, Ou
 
 // ---- Split-K
 
-inline constexpr int kSumColumns = 32;  ///< elements side by side, which a warp loads together
+inline constexpr int kSumColumns = 32;  ///< adjacent elements, which a warp loads together
 inline constexpr int kSumRows = 16;     ///< warps of a block that adds splits
 
 template <class T>
@@ -173,9 +172,9 @@ struct PartsOfSums {
   T at[kSumRows][kSumColumns];
 };
 
-/// Adds the splits, in an order that depends on their number alone. `threads` threads (a power of two up to kSumRows)
-/// work on an element: thread i adds splits i, i + threads, i + 2 threads and so on; then the first adds their sums.
-/// One thread alone would wait for one load after the other.
+/// Adds the splits, in an order that depends only on their number. `threads` threads (a power of two up to kSumRows)
+/// work on an element: thread i adds splits i, i + threads, i + 2 threads and so on; then the first thread adds their
+/// sums. A single thread would wait for one load after another.
 template <class T, class Result>
 __global__ void __launch_bounds__(kSumColumns* kSumRows)
     sum_splits(const T* workspace, int splits, int threads, Result result, ProductExtents e) {
@@ -191,7 +190,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumRows)
     sum += predicated_load(inside, workspace + static_cast<long long>(split) * e.m * e.n + at);
   }
   parts.at[y][x] = sum;
-  __syncthreads();  // all sums are there
+  __syncthreads();  // all sums are complete
   if (first == 0 && inside) {
     for (int other = 1; other < threads; ++other) {
       sum += parts.at[y + other][x];
@@ -209,7 +208,7 @@ void launch_registers(cudaStream_t stream, dim3 grid, const A& a, const B& b, co
 
 template <class T, class A, class B, class Out>
 void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, const B& b, const Out& out) {
-  // For float64, which is for tests, the tiled kernel takes the place of the faster ones.
+  // For float64, which is for tests, the tiled kernel replaces the faster ones.
   constexpr bool kAll = sizeof(T) == sizeof(float);
   const ProductKernel kernel = kAll ? plan.kernel : std::min(plan.kernel, ProductKernel::tiled);
   const BlockTile tile = kernel == plan.kernel ? plan.tile : block_tile(kernel, out.e);
@@ -232,7 +231,7 @@ void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, co
   launch(product_tiled<T, A, B, Out>, grid, kTile * kTile, 0, stream, a, b, out, plan.k_per_split);
 }
 
-/// The whole product, by the plan.
+/// Computes the whole product according to the plan.
 template <class T, class A, class B, class Result>
 void multiply(Device device, const ProductPlan& plan, const A& a, const B& b, const Result& result,
               const ProductExtents& e) {
@@ -254,10 +253,11 @@ void multiply(Device device, const ProductPlan& plan, const A& a, const B& b, co
 
 // ---- Operands and results that are matrices in memory
 
-/// Added to any offset in memory (all are below kMaxElements), or to itself, it is negative.
+/// A negative number that remains negative when it is added to any memory offset (all are below kMaxElements), or to
+/// itself.
 inline constexpr int kOutside = -(1 << 30);
 
-/// The element at `offset`, or `outside` when the offset is negative.
+/// Returns the element at `offset`, or `outside` if the offset is negative.
 template <class T>
 __device__ T load_at(const T* data, int offset, T outside = 0) {
   return predicated_load(offset >= 0, data + offset, outside);
@@ -278,7 +278,7 @@ struct MatrixOperand {
   __device__ T load(Mn mn, K k) const { return load_at(data, mn + k); }
 };
 
-/// data [N, M, S] as a matrix [M, N S].
+/// data [N, M, S] viewed as a matrix [M, N S].
 template <class T>
 struct PlanesOperand {
   static constexpr bool kContiguousK = true;
@@ -316,7 +316,8 @@ struct MatrixResult {
   __device__ T& at(int m, int n) const { return data[static_cast<long long>(m) * columns + n]; }
 };
 
-/// weight [rows, columns], and bias [rows] as one more column of the product. Either may be null: it is not needed.
+/// weight [rows, columns], and bias [rows] as an additional column of the product. Either may be null and is then not
+/// stored.
 template <class T>
 struct WeightResult {
   T* weight;

@@ -1,6 +1,6 @@
 /// @file
-/// Optimizer steps as one pass over all parameters of a model: a small model's parameters each take less time than
-/// a launch.
+/// Optimizer steps as one pass over all parameters of a model: each parameter of a small model takes less time than a
+/// launch.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/threads.cuh"
@@ -8,7 +8,7 @@
 
 namespace stagecoach::cuda {
 
-/// Addresses of parameters and their state, handed to the kernel by value.
+/// Addresses of parameters and their state, passed to the kernel by value.
 template <class T>
 struct OptimizerTable {
   static constexpr int kMax = 48;
@@ -39,7 +39,7 @@ struct OptimizerTable {
   }
 };
 
-/// The entry that this block works on. An entry without elements has no blocks.
+/// Returns the entry that this block works on. An entry without elements has no blocks.
 template <class T>
 __device__ const typename OptimizerTable<T>::Entry& entry_of_block(const OptimizerTable<T>& table) {
   int found = table.count - 1;
@@ -66,9 +66,9 @@ __global__ void sgd_kernel(OptimizerTable<T> table, T rate, T momentum, T decay)
   entry.parameter[i] -= rate * velocity;
 }
 
-/// What is computed in float64, once per block. The bias corrections depend on the step: m / (1 - beta1^t) and
-/// sqrt(v / (1 - beta2^t)). And 1 - beta2 of a beta2 that is rounded to float32 would be 1.3e-5 too small, as most of
-/// its digits cancel.
+/// The values that are computed in float64, once per block. The bias corrections depend on the step: m / (1 - beta1^t)
+/// and sqrt(v / (1 - beta2^t)). 1 minus a beta2 that is rounded to float32 would be 1.3e-5 too small, as most of its
+/// digits cancel.
 template <class T>
 struct AdamFactors {
   T rate;
@@ -77,8 +77,8 @@ struct AdamFactors {
   T rest2;  // 1 - beta2
 };
 
-/// 1 - base^step. For a base near 1 the difference itself would lose the digits in which powers differ from one library
-/// to the next.
+/// Returns 1 - base^step. For a base near 1, the difference itself would lose the digits in which powers differ between
+/// libraries.
 __device__ inline double one_minus_power(double base, double step) { return -expm1(step * log(base)); }
 
 template <class T>
@@ -109,7 +109,7 @@ __global__ void adam_kernel(OptimizerTable<T> table, AdamSettings settings) {
 
 namespace {
 
-/// Calls step(stream, table) for the updates of type T, as many at once as fit a table.
+/// Calls step(stream, table) for the updates of type T, with as many updates per call as fit into a table.
 template <class T, class Step>
 void in_tables(std::span<ParameterUpdate> updates, const Step& step) {
   OptimizerTable<T> table;

@@ -1,6 +1,6 @@
 /// @file
-/// Pooling. In the forward a thread computes one output, in the backward the gradient of one input, from all windows
-/// that contain it: so no two threads write to one element, and the order of the sum is fixed.
+/// Pooling. In the forward, a thread computes one output; in the backward, the gradient of one input from all windows
+/// that contain it. So no two threads write to one element, and the order of the sum is fixed.
 
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/block_reduce.cuh"
@@ -22,7 +22,7 @@ struct PoolExtents {
   int padding;
 };
 
-/// NaN wins, and stays: a diverged run must be seen.
+/// Returns whether `value` replaces `best`. NaN wins and propagates: a diverged run must be visible.
 template <class T>
 __device__ bool wins(T value, T best) {
   return value > best || value != value;
@@ -93,7 +93,7 @@ __global__ void max_pool2d_grad_kernel(PoolExtents e, FastDivmod height, FastDiv
 
 constexpr int kPlaneThreads = 64;
 
-/// For planes that are too small for a block each: one thread per plane.
+/// Computes the means of planes that are too small for one block each: one thread per plane.
 template <class T>
 __global__ void small_plane_means_kernel(int planes, int size, const T* x, T* y) {
   const auto plane = static_cast<int>(element());

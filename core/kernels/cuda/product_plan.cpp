@@ -8,7 +8,7 @@
 namespace stagecoach::cuda {
 namespace {
 
-constexpr int kMinSplit = 64;   // below, adding the splits costs more than they save
+constexpr int kMinSplit = 64;   // with less, adding the splits costs more than they save
 constexpr int kSplitUnit = 32;  // splits begin at a multiple of every kernel's tile
 constexpr int kMaxSplits = 512;
 
@@ -31,8 +31,8 @@ BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
 ProductPlan plan_product(ProductKernel kernel, const BlockTile& tile, const ProductExtents& e) {
   const int blocks = std::max(tile.blocks(e), 1);
   const int max_splits = std::clamp(e.k / kMinSplit, 1, kMaxSplits);
-  // An SM hides the latency of memory by other blocks: two large ones of the tensor cores fit, and more of the low
-  // tile's small ones.
+  // An SM hides memory latency by running other blocks: it holds two large tensor-core blocks, and more of the small
+  // blocks of the low tile.
   const bool low = kernel == ProductKernel::registers && tile.m == kLowM;
   const int enough = kTargetBlocks * (kernel == ProductKernel::tensor_cores ? 2 : low ? 4 : 1);
   const bool whole = kernel == ProductKernel::plain;  // the plain kernel stays plain
@@ -47,7 +47,7 @@ ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e) {
 }
 
 ProductPlan fastest_plan(const ProductExtents& e, DType dtype, Device device) {
-  if (dtype == DType::float64) {  // which is there for tests
+  if (dtype == DType::float64) {  // float64 is for tests
     return plan_product(ProductKernel::tiled, e);
   }
   const bool tensor_cores = e.m > kLowM && uses_tf32(device);

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// How a matrix product is divided over blocks. That depends on the extents alone, never on the GPU, and so do the
-/// results.
+/// Determines how a matrix product is divided among blocks. The division, and therefore the results, depend only on the
+/// extents, never on the GPU.
 
 #include <cstdint>
 
@@ -27,28 +27,30 @@ struct BlockTile {
 struct ProductPlan {
   ProductKernel kernel;
   BlockTile tile;
-  /// Split-K: parts of K that are summed apart and then added in order. Without it few sums of many terms would leave
-  /// most of the GPU without work.
+  /// Split-K: parts of K that are summed separately and then added in order. Without it, a product with few sums of
+  /// many terms would leave most of the GPU idle.
   int splits = 1;
-  int k_per_split = 0;  ///< of each but perhaps the last
-  /// Elements of the workspace for the results of the splits; none for one split.
+  int k_per_split = 0;  ///< the last split may be shorter
+  /// Returns the number of workspace elements for the results of the splits; 0 for one split.
   std::int64_t workspace_elements(const ProductExtents& e) const {
     return splits == 1 ? 0 : std::int64_t{1} * splits * e.m * e.n;
   }
 };
 
-/// As many blocks as large GPUs have SMs (an H200 has 132); a constant, so that all GPUs compute alike.
+/// As many blocks as large GPUs have SMs (an H200 has 132); a constant, so that all GPUs compute identically.
 inline constexpr int kTargetBlocks = 128;
-inline constexpr int kTile = 16;       ///< of the tiled kernel, in both directions
-inline constexpr int kLowM = 16;       ///< of the register-tiled kernel's low tile
-inline constexpr int kMaxKernel = 15;  ///< taps of a convolution's window in each direction
-/// Of an operand: with more, an offset in memory and kOutside (matrix_product.cuh) could not be told apart.
+inline constexpr int kTile = 16;       ///< tile of the tiled kernel, in both dimensions
+inline constexpr int kLowM = 16;       ///< rows of the register-tiled kernel's low tile
+inline constexpr int kMaxKernel = 15;  ///< maximum taps of a convolution's window per dimension
+/// Maximum elements of an operand: with more, a memory offset could not be distinguished from kOutside
+/// (matrix_product.cuh).
 inline constexpr std::int64_t kMaxElements = (1 << 30) - (1 << 16);
 
-/// The tile of `kernel`. Those in registers and on tensor cores have two: a low one for results of few rows.
+/// Returns the tile of `kernel`. The register-tiled and tensor-core kernels have two: a low one for results with few
+/// rows.
 BlockTile block_tile(ProductKernel kernel, const ProductExtents& e);
 
-/// `kernel` in one of its tiles, with as many splits as give enough blocks.
+/// Returns a plan for `kernel` with the given tile, with enough splits to give enough blocks.
 ProductPlan plan_product(ProductKernel kernel, const BlockTile& tile, const ProductExtents& e);
 ProductPlan plan_product(ProductKernel kernel, const ProductExtents& e);
 

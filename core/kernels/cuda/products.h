@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Linear layers and convolutions as matrix products by a plan of the caller's choice: for tests and measurements of
-/// each kernel of matrix_product.cuh. The rows of the table take the same arguments, and `fastest_plan`.
+/// Linear layers and convolutions as matrix products, with a plan chosen by the caller: for tests and measurements of
+/// each kernel of matrix_product.cuh. The rows of the kernel table take the same arguments, and use `fastest_plan`.
 
 #include "core/kernels/cuda/product_plan.h"
 #include "core/kernels/settings.h"
@@ -12,7 +12,7 @@ namespace stagecoach::cuda {
 /// Chooses how a product of two matrices of `dtype` is computed.
 using Planner = ProductPlan (*)(const ProductExtents& e, DType dtype, Device device);
 
-/// The fastest kernel that the settings allow.
+/// Returns a plan for the fastest kernel that the settings allow.
 ProductPlan fastest_plan(const ProductExtents& e, DType dtype, Device device);
 
 // x [N, I], weight [O, I], bias [O] or undefined, y [N, O]

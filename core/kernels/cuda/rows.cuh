@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Kernels with one block per row of [N, C], which reduces over it by CUB.
+/// Kernels with one block per row of [N, C], which reduces the row by CUB.
 
 #include "core/kernels/cuda/block_reduce.cuh"
 
@@ -19,7 +19,7 @@ struct LogSoftmax {
   __device__ T operator()(T value) const { return (value - max) - log_sum; }
 };
 
-/// That of one row, by all threads of the block.
+/// Returns the LogSoftmax of one row. All threads of the block must call it.
 template <int kThreads, class T>
 __device__ LogSoftmax<T> log_softmax_of(BlockReduction<T, kThreads>& reduction, const T* row, int classes) {
   T max = row[0];

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The fourth kernel of matrix_product.cuh: products on tensor cores in TF32, which has the range of float32 and 10
-/// bits of its fraction. Sums stay float32. Needs compute capability 8.0.
+/// bits of its fraction. Sums remain float32. Requires compute capability 8.0.
 
 #include "core/cuda/device_code.h"
 #include "core/cuda/tensor_core.h"
@@ -18,7 +18,7 @@ struct WarpTiles {
   static constexpr int kStep = 8;  // along K, in one instruction
   static constexpr int kWarpM = 64;
   static constexpr int kWarpN = 32;
-  static constexpr int kAcross = kN / kWarpN;  // warps side by side
+  static constexpr int kAcross = kN / kWarpN;  // warps along N
   static constexpr int kThreads = 32 * kAcross * (kM / kWarpM);
 };
 
@@ -26,7 +26,7 @@ struct WarpTiles {
 template <class Tile>
 struct alignas(16) TensorCoreTiles {
   float a[Tile::kK][Tile::kM + 8];  // [k][m], rounded to TF32
-  float b[Tile::kK][Tile::kN + 8];  // [k][n], likewise
+  float b[Tile::kK][Tile::kN + 8];  // [k][n], rounded to TF32
 };
 
 struct RoundToTf32 {
@@ -36,8 +36,8 @@ struct RoundToTf32 {
 /// A warp's part of the product, which begins at (row, column) of the tile.
 ///
 /// Any row of the tile may be row i of a fragment, as long as the result is stored accordingly. So rows `group` and
-/// `group + 8` (as in core/cuda/tensor_core.h) are neighbours in shared memory: one load brings both into the registers
-/// that the instruction takes.
+/// `group + 8` (as in core/cuda/tensor_core.h) are adjacent in shared memory: one load brings both into the registers
+/// that the instruction uses.
 template <class Tile>
 class Fragments {
  public:
@@ -70,7 +70,7 @@ class Fragments {
     }
   }
 
-  /// Stores the sums where the tile is in the result.
+  /// Stores the sums at the tile's position in the result.
   template <class Out>
   __device__ void store(const Out& out, const BlockRange& tile) const {
 #pragma unroll
@@ -91,7 +91,7 @@ class Fragments {
 
   __device__ static int group() { return static_cast<int>(threadIdx.x) % 32 / 4; }
   __device__ static int place() { return static_cast<int>(threadIdx.x) % 4; }
-  /// The first of this thread's two rows of fragment i.
+  /// Returns the first of this thread's two rows of fragment i.
   __device__ int row_of(int i) const { return row_ + 16 * i + 2 * group(); }
   __device__ static void load_rows(const float* from, std::uint32_t& first, std::uint32_t& second) {
     const Vector2<float> two = *reinterpret_cast<const Vector2<float>*>(from);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How many blocks and threads, and which element is whose.
+/// The launch extents of elementwise kernels, and the element of each thread.
 
 #include "core/cuda/device_code.h"
 
@@ -8,10 +8,10 @@ namespace stagecoach::cuda {
 
 inline constexpr int kThreads = 256;
 
-/// Blocks of kThreads for `count` elements.
+/// Returns the number of blocks of kThreads threads for `count` elements.
 inline dim3 blocks_for(long long count) { return {static_cast<unsigned>((count + kThreads - 1) / kThreads)}; }
 
-/// This thread's element.
+/// Returns the index of this thread's element.
 __device__ inline long long element() { return static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
 }  // namespace stagecoach::cuda

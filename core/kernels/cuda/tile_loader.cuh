@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What the kernels of matrix_product.cuh share: which tile a block computes, how its threads load tiles together, and
-/// where results go.
+/// Shared parts of the kernels of matrix_product.cuh: which tile a block computes, how its threads load tiles together,
+/// and where results are stored.
 
 #include "core/cuda/device_code.h"
 #include "core/kernels/cuda/product_plan.h"
@@ -9,10 +9,10 @@
 
 namespace stagecoach::cuda {
 
-/// What this block computes: a tile of the result, over a split of K.
+/// The work of this block: a tile of the result, over a split of K.
 struct BlockRange {
   __device__ BlockRange(const ProductExtents& e, int tile_m, int tile_n, int k_per_split) {
-    // Along M first: blocks that run together read the same columns of `b`, which is the large operand.
+    // Along M first: blocks that run concurrently read the same columns of `b`, which is the large operand.
     const int tiles_m = (e.m + tile_m - 1) / tile_m;
     m = static_cast<int>(blockIdx.x) % tiles_m * tile_m;
     n = static_cast<int>(blockIdx.x) / tiles_m * tile_n;
@@ -34,17 +34,17 @@ struct Identity {
 
 // ---- Loading tiles
 //
-// The address of an element follows from its M or N index (a row of `a`, a column of `b`) and its K index. Each takes
-// up to twenty instructions, as convolutions divide. So a thread computes one of the two, which is the same for all its
-// elements, and looks up the other in a table that the block shares.
+// The address of an element is computed from its M or N index (a row of `a`, a column of `b`) and its K index. Each
+// part takes up to twenty instructions, as convolutions divide. So a thread computes the part that is the same for all
+// its elements, and looks up the other in a table that the block shares.
 
 /// One thread's part of loading kMn x kK elements of an operand.
 template <class T, int kMn, int kK, int kThreads, class Operand, bool = Operand::kContiguousK>
 class TileLoader;
 
-/// Neighbouring threads lie along K: a thread has one K index per tile, and looks up the M or N indices. A warp takes 8
-/// K indices of each of 4 rows: 8 floats are one memory transaction, and 4 x 8 has fewer conflicts in the banks of
-/// shared memory than 2 x 16.
+/// Adjacent threads are along K: a thread has one K index per tile, and looks up the M or N indices. A warp loads 8 K
+/// indices of each of 4 rows: 8 floats are one memory transaction, and 4 x 8 has fewer bank conflicts in shared memory
+/// than 2 x 16.
 template <class T, int kMn, int kK, int kThreads, class Operand>
 class TileLoader<T, kMn, kK, kThreads, Operand, true> {
  public:
@@ -53,16 +53,16 @@ class TileLoader<T, kMn, kK, kThreads, Operand, true> {
     typename Operand::Mn mns[kMn];
   };
 
-  /// For the M or N indices from `first` on. The table is complete after the next barrier.
+  /// Prepares the M or N indices from `first` on. The table is complete after the next barrier.
   __device__ TileLoader(const Operand& operand, int first, Table& table)
       : k_(lane() % 8 + 8 * (warp() % kWarpsPerK)), mn_(lane() / 8 + 4 * (warp() / kWarpsPerK)) {
     for (int i = static_cast<int>(threadIdx.x); i < kMn; i += kThreads) {
       table.mns[i] = operand.mn(first + i);
     }
   }
-  /// Puts into the table what the tile at K index `begin` needs; the operand ends at `end`.
+  /// Fills the table for the tile at K index `begin`; the operand ends at `end`.
   __device__ void prepare(const Operand&, int, int, Table&) const {}
-  /// From memory into registers: the values arrive while the thread goes on.
+  /// Loads from memory into registers; the thread continues while the values arrive.
   __device__ void load(const Operand& operand, int begin, int end, const Table& table) {
     const auto k = operand.k(begin + k_, end);
 #pragma unroll
@@ -70,7 +70,7 @@ class TileLoader<T, kMn, kK, kThreads, Operand, true> {
       values_[i] = operand.load(table.mns[mn_ + i * kStep], k);
     }
   }
-  /// From registers into shared memory, through `change`.
+  /// Stores the registers in shared memory, each value transformed by `change`.
   template <int kPitch, class Change>
   __device__ void put(T (&tile)[kK][kPitch], Change change) const {
 #pragma unroll
@@ -81,7 +81,7 @@ class TileLoader<T, kMn, kK, kThreads, Operand, true> {
 
  private:
   static constexpr int kCount = kMn * kK / kThreads;
-  static constexpr int kStep = kThreads / kK;  // between a thread's elements
+  static constexpr int kStep = kThreads / kK;  // distance between a thread's elements
   static constexpr int kWarpsPerK = kK / 8;
   static_assert(kK % 8 == 0 && kThreads / 32 % kWarpsPerK == 0);
 
@@ -93,7 +93,7 @@ class TileLoader<T, kMn, kK, kThreads, Operand, true> {
   T values_[kCount];
 };
 
-/// Neighbouring threads lie along M or N: a thread has one of these indices, and looks up the K indices.
+/// Adjacent threads are along M or N: a thread has one of these indices, and looks up the K indices.
 template <class T, int kMn, int kK, int kThreads, class Operand>
 class TileLoader<T, kMn, kK, kThreads, Operand, false> {
  public:
@@ -136,7 +136,7 @@ class TileLoader<T, kMn, kK, kThreads, Operand, false> {
 };
 
 /// Loads the tiles of both operands, one after the other along K. While a tile is multiplied, the values of the next
-/// one are on their way into registers.
+/// one are loaded into registers.
 template <class T, class Tile, class A, class B>
 class DoubleBuffer {
   using LoaderA = TileLoader<T, Tile::kM, Tile::kK, Tile::kThreads, A>;
@@ -148,7 +148,7 @@ class DoubleBuffer {
     typename LoaderB::Table b;
   };
 
-  /// Starts to load the first tile. All threads of the block must call it, and the other functions.
+  /// Starts to load the first tile. All threads of the block must call it and the other functions.
   __device__ DoubleBuffer(const A& a, const B& b, const BlockRange& range, Tables& tables)
       : begin_(range.k_begin), end_(range.k_end), a_(a, range.m, tables.a), b_(b, range.n, tables.b) {
     prepare(a, b, tables);
@@ -156,8 +156,8 @@ class DoubleBuffer {
     load(a, b, tables);
     __syncthreads();  // all threads have read them
   }
-  /// Stores the loaded tile in shared memory, through `change`. The tiles, and the tables of the next ones, are
-  /// complete after the next barrier.
+  /// Stores the loaded tile in shared memory, each value transformed by `change`. The tiles, and the tables of the next
+  /// ones, are complete after the next barrier.
   template <class Tiles, class Change = Identity>
   __device__ void put(const A& a, const B& b, Tables& tables, Tiles& tiles, Change change = {}) {
     a_.put(tiles.a, change);
@@ -165,7 +165,7 @@ class DoubleBuffer {
     begin_ += Tile::kK;
     prepare(a, b, tables);
   }
-  /// Starts to load the tile after the one that was put. The tables are free after the next barrier.
+  /// Starts to load the tile after the one that `put` stored. The tables may be reused after the next barrier.
   __device__ void load(const A& a, const B& b, const Tables& tables) {
     a_.load(a, begin_, end_, tables.a);
     b_.load(b, begin_, end_, tables.b);
@@ -176,7 +176,7 @@ class DoubleBuffer {
     a_.prepare(a, begin_, end_, tables.a);
     b_.prepare(b, begin_, end_, tables.b);
   }
-  int begin_;  // of the tile that is loaded next
+  int begin_;  // K index of the tile to load next
   int end_;
   LoaderA a_;
   LoaderB b_;
@@ -184,7 +184,7 @@ class DoubleBuffer {
 
 // ---- Results
 
-/// Where the result of a split goes: to `result`, or, when there are several splits, to the workspace.
+/// Stores the result of a split: in `result` or, if there are several splits, in the workspace.
 template <class T, class Result>
 struct Output {
   Result result;
@@ -201,7 +201,7 @@ struct Output {
       workspace[index(m, n)] = value;
     }
   }
-  /// Columns n and n + 1; n is even.
+  /// Stores columns n and n + 1; n is even.
   __device__ void store(int m, int n, const Vector2<T>& values) const {
     if (workspace == nullptr && m < e.m && n + 2 <= e.n && result.takes_pairs()) {
       result.store(m, n, values);

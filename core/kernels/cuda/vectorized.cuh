@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Vectorized access: elements side by side that a thread loads or stores at once, with fewer instructions.
+/// Vectorized access: a thread loads or stores several adjacent elements at once, with fewer instructions.
 
 #include <cstdint>
 
@@ -16,13 +16,13 @@ struct alignas(kCount * sizeof(T)) Vector {
 template <class T>
 using Vector2 = Vector<T, 2>;
 
-/// Whether an array is aligned for Vector<T, kCount>: a tensor may be a view of another, from anywhere in it.
+/// Returns whether an array is aligned for Vector<T, kCount>: a tensor may be a view that starts anywhere in another.
 template <int kCount, class T>
 __host__ __device__ bool is_aligned(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % alignof(Vector<T, kCount>) == 0;
 }
 
-/// Calls body<4>() where rows of `count` elements of all arrays are whole vectors of 4, else body<1>().
+/// Calls body<4>() if rows of `count` elements of all arrays are whole vectors of 4, otherwise body<1>().
 template <class Body, class... Arrays>
 void with_vector_width(std::int64_t count, const Body& body, const Arrays*... arrays) {
   if (count % 4 == 0 && (... && is_aligned<4>(arrays))) {
@@ -32,7 +32,7 @@ void with_vector_width(std::int64_t count, const Body& body, const Arrays*... ar
   }
 }
 
-/// function(inputs…), element by element.
+/// Returns function(inputs…), computed element by element.
 template <class T, int kCount, class Function, class... Inputs>
 __device__ Vector<T, kCount> map_vector(const Function& function, Inputs... inputs) {
   Vector<T, kCount> results;
