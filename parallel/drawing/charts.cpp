@@ -107,8 +107,12 @@ void draw_curve_legend(Svg& svg, const Svg::Box& place, const std::vector<std::s
   }
 }
 
-void draw_bars(Svg& svg, const Svg::Box& plot, const std::string& title, double row,
-               const std::vector<ChartBar>& bars) {
+void draw_bars(Svg& svg, const Svg::Box& plot, const std::string& title, double row, std::vector<ChartBar> bars) {
+  for (ChartBar& bar : bars) {
+    for (std::optional<double>* length : {&bar.value, &bar.mark}) {
+      *length = length->has_value() && std::isfinite(**length) ? *length : std::nullopt;
+    }
+  }
   Range values;
   values.add(0);
   double label_room = 0;

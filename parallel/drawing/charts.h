@@ -36,9 +36,9 @@ struct ChartBar {
   const char* colour = kBlue.svg;
 };
 
-/// Draws one bar per row, each row `row` pixels high, from the top of `plot` down, with a title above. The axis begins
-/// at 0.
-void draw_bars(Svg& svg, const Svg::Box& plot, const std::string& title, double row, const std::vector<ChartBar>& bars);
+/// Draws one bar per row, each row `row` pixels high, from the top of `plot` down, with a title above. What is not
+/// finite is left out. The axis begins at 0.
+void draw_bars(Svg& svg, const Svg::Box& plot, const std::string& title, double row, std::vector<ChartBar> bars);
 
 /// A group of vertical bars, side by side.
 struct BarGroup {
