@@ -92,7 +92,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    pipeline.log().clear();
+    pipeline.log().clear();  // drops the times of the last epoch and of its test
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
         forward_backward_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());

@@ -67,7 +67,7 @@ void forward_backward_by_hand(StageWorker& worker, const MicroBatches& batch, Ep
   const auto backward = [&](int i) {
     const ActionLog::Scope timed(log, {Operation::backward, r, i});
     const Tensor grad = r == p - 1 ? share : comm.receive(shape(r + 1, i), DType::float32, r + 1, 2 * i + 1);
-    const Tensor grad_x = stage.backward(i, grad);
+    const Tensor grad_x = stage.backward(i, grad);  // along the graph that the stage kept of forward(i)
     if (r > 0) {
       sends.push_back(comm.send_async(grad_x, r - 1, 2 * i + 1));
     }
@@ -153,7 +153,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    worker.pipeline.log().clear();
+    worker.pipeline.log().clear();  // drops the times of the last epoch and of its test
     if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
       for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
         forward_backward_by_hand(worker, batch, epoch.train_sums());

@@ -94,7 +94,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    pipeline.log().clear();
+    pipeline.log().clear();  // drops the times of the last epoch and of its test
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       forward_backward(pipeline, plan, batch, epoch.train_sums());  // in the order of plan.schedule, the table
       update(pipeline.log(), *optimizer);  // this rank's layers: the optimizer's step, then zero_grad
