@@ -101,7 +101,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(*layers, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
-  // Called once, when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
   run.show_in_trace([&] { return predicted_timeline(plan, worker.log.mean_costs()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);

@@ -99,7 +99,7 @@ void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loade
   if (sizes.empty()) {
     return epoch.finish_training();  // none left: this run resumed from a stop after the epoch's last batch
   }
-  const Schedule schedule = plan.schedule_for(sizes.size());
+  const Schedule schedule = plan.schedule_for(sizes.size());  // the table of so many micro-batches
   const auto& actions = schedule.ranks[static_cast<std::size_t>(worker.rank.index)];
   const NamedTensors parameters = worker.layers->named_parameters();
   // The ledger lists which version of the weights each action of the table uses, or makes, by the rule of --versions.
@@ -147,7 +147,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   Run run(settings, rank.comm, role_of(plan, rank.index));  // prints, measures, saves; role_of says which layers
   StageWorker worker = make_stage_worker(settings, plan, data.train, rank);
   run.set_up_checkpoints(*worker.layers, *worker.optimizer);  // --resume: loads both; epochs() saves both to --out
-  // Called once, when trace.json is written: the predicted timeline of the traced steps, beside the measured one.
+  // Called on all ranks when trace.json is written: the predicted timeline of its steps, to show beside the measured.
   run.show_in_trace([&] { return predicted_timeline(plan, worker.pipeline.log()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);

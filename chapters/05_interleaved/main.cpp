@@ -87,7 +87,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(*layers, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
   Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm);  // the stages, and what runs tables
-  // Called once, when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
   run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });
   // Images on the rank of the first stage, labels on the rank of the last one, and the sizes of batches on all.
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);

@@ -146,7 +146,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   // With --resume loads all three; epochs() saves them to --out after each epoch.
   run.set_up_checkpoints(strategy->model(), strategy->optimizer(), strategy->compression_memory());
   strategy->broadcast_weights();  // from rank 0, or from the first pipeline to the others
-  // Called once, when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
   run.show_in_trace([&] { return strategy->predicted_timeline(); });
   // This rank's shard of each batch; if rank 0 owns the data (--mode replicate), the whole batch there.
   MicroBatchLoader train_loader = strategy->loader(LoaderFor::training);
