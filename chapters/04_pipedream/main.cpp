@@ -153,7 +153,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    worker.pipeline.log().clear();  // drops the times of the last epoch and of its test
+    worker.pipeline.log().clear();        // drops the times of the last epoch and of its test
     if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
       for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
         forward_backward_by_hand(worker, batch, epoch.train_sums());
