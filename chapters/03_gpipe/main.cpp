@@ -109,7 +109,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  // The order by hand is that of the table "gpipe", which is then used for --explain, predictions and tests.
+  // The order by hand is that of the table "gpipe", which is then used for --explain, the predictions and evaluate().
   const Plan plan =
       make_plan(settings, data.train, is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule);
   if (settings.run.explain) {
