@@ -15,6 +15,7 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/tcp/own_address.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 namespace {
@@ -22,7 +23,6 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenAttempts(20);
-constexpr std::chrono::seconds kLongestSend(10);  // messages are much smaller than a connection's buffer
 
 sockaddr_in resolve(const TcpAddress& address) {
   sockaddr_in found{};
@@ -87,9 +87,9 @@ TcpSocket::~TcpSocket() {
 
 void TcpSocket::shut_down() const { ::shutdown(descriptor_, SHUT_RDWR); }
 
-bool TcpSocket::send(const void* data, std::size_t bytes) const {
+bool TcpSocket::send(const void* data, std::size_t bytes, std::chrono::duration<double> longest) const {
   const auto* next = static_cast<const std::byte*>(data);
-  const auto deadline = SteadyClock::now() + kLongestSend;
+  const TcpDeadline deadline = deadline_after(longest);
   while (bytes > 0) {
     const ssize_t sent = ::send(descriptor_, next, bytes, MSG_NOSIGNAL);
     if (sent >= 0) {

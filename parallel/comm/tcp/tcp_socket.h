@@ -33,8 +33,10 @@ class TcpSocket {
 
   /// Ends the connection for both sides, including a thread that waits on it. Any thread may call it.
   void shut_down() const;
-  /// Returns false if the connection is lost, or the other side reads nothing for 10 s.
-  bool send(const void* data, std::size_t bytes) const;
+  /// Returns false if the connection is lost or, with errno EAGAIN, if the other side leaves no room for all of `bytes`
+  /// within `longest`.
+  bool send(const void* data, std::size_t bytes,
+            std::chrono::duration<double> longest = std::chrono::seconds(10)) const;
   enum class Outcome { done, lost, late };
   /// Waits for all of `bytes`.
   Outcome receive(void* data, std::size_t bytes, TcpDeadline deadline) const;
