@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <sstream>
+#include <string_view>
 
 #include "core/device.h"
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 
@@ -18,21 +18,16 @@ MeshSizes mesh_from_text(const std::string& text) {
         "as dp=2,pp=2",
         text, kMaxDevices));
   };
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const std::string name = part.substr(0, part.find('='));
+  for (const std::string_view part : split_text(text, ',')) {
+    const std::string_view name = part.substr(0, part.find('='));
     int* size = name == "dp" ? &sizes.data : name == "pp" ? &sizes.pipeline : nullptr;
     if (size == nullptr || name.size() == part.size() || *size != 1) {
       refuse();
     }
-    const char* end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(part.data() + name.size() + 1, end, *size);
-    if (error != std::errc() || stop != end || *size < 1 || *size > kMaxDevices) {
+    *size = number_from<int>(part.substr(name.size() + 1)).value_or(0);
+    if (*size < 1 || *size > kMaxDevices) {
       refuse();
     }
-  }
-  if (text.empty() || text.back() == ',') {
-    refuse();
   }
   if (1LL * sizes.data * sizes.pipeline > kMaxDevices) {
     throw UsageError(fmt::format("'{}' asks for {} ranks, at most {} can run", text, 1LL * sizes.data * sizes.pipeline,
