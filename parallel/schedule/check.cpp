@@ -76,12 +76,13 @@ bool is_wanted(const Schedule& s, const Action& action) {
   return other.stage >= 0 && other.stage < s.stage_count() && s.rank_of(other) != s.rank_of(action);
 }
 
-/// Returns which operations are listed for each stage and micro-batch, as bits. Checks that those for which `is_checked`
-/// holds are on their own rank, are needed, and are not listed twice.
+/// Returns which operations are listed for each stage and micro-batch, as bits. Checks that those for which
+/// `is_checked` holds are on their own rank, are needed, and are not listed twice.
 template <class IsChecked>
 Grid<unsigned> listed_operations(const Schedule& s, const IsChecked& is_checked, Problems& problems) {
   Grid<unsigned> listed(s.stage_count(), s.microbatches);
-  for_each_action(s, [&](int rank, const Action& action) {
+  for_each_action(s, [&](std::size_t r, std::size_t, const Action& action) {
+    const int rank = static_cast<int>(r);
     if (problems.full() || !is_checked(action.operation) || !is_in_range(s, action, rank, problems)) {
       return;
     }
@@ -181,7 +182,8 @@ void check_order(const Schedule& s, Problems& problems) {
   // For each sender and receiver: the receives in the order of their sends, and in the order in which they are posted.
   std::map<std::pair<int, int>, std::vector<Action>> all_sent;
   std::map<std::pair<int, int>, std::vector<Action>> all_posted;
-  for_each_action(s, [&](int rank, const Action& action) {
+  for_each_action(s, [&](std::size_t r, std::size_t, const Action& action) {
+    const int rank = static_cast<int>(r);
     if (is_send(action.operation)) {
       const Action receive = receive_of(action);
       all_sent[{rank, s.rank_of(receive)}].push_back(receive);

@@ -43,7 +43,7 @@ class DependencyReplay {
 
   const Schedule& schedule_;
   bool sends_wait_;
-  Grid<unsigned> done_;  // one bit per operation; B counts as I and W
+  Grid<unsigned> done_;            // one bit per operation; B counts as I and W
   std::vector<std::size_t> next_;  // one per rank
   std::vector<int> reductions_;    // done on each rank, which has one stage if updates are listed
 };

@@ -18,17 +18,6 @@ const LegendEntry kLooks[] = {{"F forward", kSkyBlue},
                               {"W weight gradient", kYellow},
                               {"U update", kPurple}};
 
-/// Returns the stages that the rank holds: its chunks.
-std::vector<int> stages_of(const Schedule& schedule, int rank) {
-  std::vector<int> stages;
-  for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-    if (schedule.holds(rank, stage)) {
-      stages.push_back(stage);
-    }
-  }
-  return stages;
-}
-
 /// Returns the row of a rank. bar_of(i) returns the bar of the rank's i-th action, without its times.
 template <class BarOf>
 TimelineRow row_of(const Schedule& schedule, const Simulation& simulation, std::size_t rank, const BarOf& bar_of) {
@@ -45,7 +34,7 @@ TimelineRow row_of(const Schedule& schedule, const Simulation& simulation, std::
 
 TimelineRow row_of_chunks(const Schedule& schedule, const Simulation& simulation, const Ledger& ledger, int rank) {
   const auto r = static_cast<std::size_t>(rank);
-  const std::vector<int> stages = stages_of(schedule, rank);
+  const std::vector<int> stages = schedule.stages_of(rank);
   return row_of(schedule, simulation, r, [&](std::size_t i) {
     const Action& action = schedule.ranks[r][i];
     const auto chunk = static_cast<int>(std::find(stages.begin(), stages.end(), action.stage) - stages.begin());
@@ -70,7 +59,7 @@ TimelineChart chart_of(const Schedule& schedule, const Simulation& simulation, c
   std::size_t chunks = 1;
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
     chart.rows.push_back(row_of_chunks(schedule, simulation, ledger, rank));
-    chunks = std::max(chunks, stages_of(schedule, rank).size());
+    chunks = std::max(chunks, schedule.stages_of(rank).size());
   }
   std::copy_if(std::begin(kLooks), std::end(kLooks), std::back_inserter(chart.legend),
                [&](const LegendEntry& look) { return shows(chart, look); });

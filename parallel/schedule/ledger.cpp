@@ -10,16 +10,6 @@
 namespace stagecoach {
 namespace {
 
-/// Calls see(rank, action_index, action) for every action, rank by rank.
-template <class See>
-void for_each_action(const Schedule& schedule, const See& see) {
-  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    for (std::size_t action_index = 0; action_index < schedule.ranks[r].size(); ++action_index) {
-      see(r, action_index, schedule.ranks[r][action_index]);
-    }
-  }
-}
-
 /// Returns how many updates of a stage come before each of its forwards: one number per micro-batch.
 std::vector<int> updates_before_forwards(const Schedule& schedule, int stage) {
   std::vector<int> before(static_cast<std::size_t>(schedule.microbatches));

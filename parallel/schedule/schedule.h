@@ -102,12 +102,12 @@ struct Schedule : Placement {
   bool operator==(const Schedule&) const = default;
 };
 
-/// Calls see(rank, action) for every action, rank by rank.
+/// Calls see(rank, action_index, action) for every action, rank by rank.
 template <class See>
 void for_each_action(const Schedule& schedule, const See& see) {
-  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-      see(rank, action);
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    for (std::size_t action_index = 0; action_index < schedule.ranks[rank].size(); ++action_index) {
+      see(rank, action_index, schedule.ranks[rank][action_index]);
     }
   }
 }
