@@ -10,36 +10,23 @@
 
 namespace stagecoach {
 
-namespace {
-
-std::exception_ptr in_words(int rank) {
+std::exception_ptr with_rank(int rank) noexcept try {
   const std::string activity = take_failed_activity();
-  const std::string where = activity.empty() ? "" : ", in the " + activity;
+  const std::string where = fmt::format("rank {}{}{}", rank, activity.empty() ? "" : ", in the ", activity);
   try {
     throw;
   } catch (const UsageError&) {
-    return std::current_exception();
   } catch (const DataError&) {
-    return std::current_exception();
-  } catch (const CommError&) {
-    return std::current_exception();  // already names its rank
+  } catch (const CommError&) {  // already names its rank
   } catch (const Error& error) {
-    return std::make_exception_ptr(Error(fmt::format("rank {}{}: {}", rank, where, error.what())));
+    return std::make_exception_ptr(Error(fmt::format("{}: {}", where, error.what())));
   } catch (const std::bad_alloc&) {
-    return std::make_exception_ptr(Error(fmt::format("rank {}{}: out of memory", rank, where)));
+    return std::make_exception_ptr(Error(where + ": out of memory"));
   } catch (...) {
-    return std::current_exception();
   }
-}
-
-}  // namespace
-
-std::exception_ptr with_rank(int rank) noexcept {
-  try {
-    return in_words(rank);
-  } catch (...) {
-    return std::current_exception();  // no memory for context either
-  }
+  return std::current_exception();
+} catch (...) {
+  return std::current_exception();  // no memory for context either
 }
 
 std::string words_of(const std::exception_ptr& failure) {
