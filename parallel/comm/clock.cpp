@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <array>
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <utility>

@@ -1,7 +1,6 @@
 #include "parallel/comm/exchange_communicator.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/trace.h"
 #include "parallel/comm/ordered_sum.h"

@@ -3,7 +3,6 @@
 /// Collectives built from exchanges, in which each rank sends tensors to others and receives theirs: for ranks that
 /// share no memory.
 
-#include <memory>
 #include <vector>
 
 #include "parallel/comm/group_communicator.h"

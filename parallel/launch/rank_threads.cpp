@@ -4,7 +4,6 @@
 #include <future>
 #include <mutex>
 #include <new>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <vector>
 
 #include "core/error.h"
 #include "parallel/comm/communicator.h"

@@ -25,7 +25,6 @@
 #include <memory>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "parallel/comm/exchange_communicator.h"
 #include "parallel/comm/point_to_point_backend.h"

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "parallel/comm/tcp/tcp_store_message.h"
 
