@@ -34,8 +34,6 @@ MPI_Datatype mpi_type(DType dtype) {
   fail("mpi: unknown dtype");
 }
 
-double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
-
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives,
