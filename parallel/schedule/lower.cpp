@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -152,30 +154,22 @@ bool is_elsewhere(const Schedule& schedule, int stage, const Action& computation
 /// Adds a reduction for each stage that has none: after its last weight gradient, and after the message that this
 /// computation may send.
 std::vector<Action> with_reductions_of_rank(const std::vector<Action>& actions) {
-  std::map<int, std::size_t> last;  // index of the last weight gradient per stage
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    if (gives_weight_gradient(actions[i].operation)) {
-      last[actions[i].stage] = i;
-    }
-  }
+  std::set<int> reduced;
   for (const Action& action : actions) {
     if (action.operation == Operation::reduce_grad) {
-      last.erase(action.stage);
+      reduced.insert(action.stage);
     }
   }
-  for (auto& [stage, i] : last) {
-    i += i + 1 < actions.size() && is_send(actions[i + 1].operation) ? 1 : 0;
-  }
-  std::vector<Action> reduced;
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    reduced.push_back(actions[i]);
-    for (const auto& [stage, after] : last) {
-      if (after == i) {
-        reduced.push_back({Operation::reduce_grad, stage, Action::kAllMicrobatches});
-      }
+  std::deque<Action> all;  // from the last action on
+  for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
+    if (gives_weight_gradient(action->operation) && reduced.insert(action->stage).second) {
+      const bool sends = !all.empty() && is_send(all.front().operation);
+      all.insert(all.begin() + (sends ? 1 : 0),
+                 Action{Operation::reduce_grad, action->stage, Action::kAllMicrobatches});
     }
+    all.push_front(*action);
   }
-  return reduced;
+  return {all.begin(), all.end()};
 }
 
 }  // namespace
