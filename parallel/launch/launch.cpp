@@ -9,7 +9,7 @@
 #include "parallel/comm/thread/thread_communicator.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/nccl.h"
-#include "parallel/launch/rank_threads.h"
+#include "parallel/launch/run_ranks.h"
 
 namespace stagecoach {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "core/error.h"
 #include "parallel/comm/mpi/mpi_communicator.h"
-#include "parallel/launch/rank_failure.h"
+#include "parallel/launch/run_ranks.h"
 
 namespace stagecoach::mpi {
 namespace {

@@ -14,9 +14,8 @@
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/comm/tcp/control_channel.h"
 #include "parallel/launch/nccl_rules.h"
-#include "parallel/launch/rank_failure.h"
-#include "parallel/launch/rank_threads.h"
 #include "parallel/launch/rendezvous.h"
+#include "parallel/launch/run_ranks.h"
 #include "parallel/launch/tcp_store_token.h"
 
 namespace stagecoach::nccl {

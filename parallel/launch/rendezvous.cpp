@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp/own_address.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/tcp_store_token.h"
 

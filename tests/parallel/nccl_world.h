@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "parallel/comm/nccl/nccl_communicator.h"
-#include "parallel/launch/rank_threads.h"
+#include "parallel/launch/run_ranks.h"
 #include "tests/parallel/test_backend.h"
 
 namespace stagecoach::test {

@@ -17,6 +17,11 @@ struct TcpAddress {
 /// Returns text such as "node7:29500".
 std::string to_string(const TcpAddress& address);
 
+/// Returns the IPv4 address at which other machines reach this one: the one that this machine's name resolves to, or
+/// else the one of its first network interface; "127.0.0.1" on a machine without a network. With several networks it
+/// may not be the one that you want.
+std::string own_address();
+
 using TcpDeadline = std::chrono::steady_clock::time_point;
 
 /// Owns one end of a connection, or a listening socket: movable, not copyable.
