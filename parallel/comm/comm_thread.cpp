@@ -50,7 +50,7 @@ CommThread::~CommThread() {
   thread_.join();
 }
 
-CommThread::Pending CommThread::run(const char* name, std::function<void(Communicator&)> job) {
+CommThread::Pending CommThread::submit(const char* name, std::function<void(Communicator&)> job) {
   Job given{name, std::move(job), current_work(), comm_.clock().now()};
   Pending pending(*this, name, given.span.get_future());
   const std::lock_guard lock(mutex_);

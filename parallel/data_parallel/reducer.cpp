@@ -182,7 +182,7 @@ void Reducer::finish() {
   times_.reductions = buckets_.wait();
   std::vector<double> uses(parameters_.size(), 1);  // the number of ranks that used each parameter
   if (find_unused_) {
-    buckets_.comm_thread().run("reduce uses", [&](Communicator& comm) { uses = comm.sum_numbers(used_); }).wait();
+    buckets_.comm_thread().submit("reduce uses", [&](Communicator& comm) { uses = comm.sum_numbers(used_); }).wait();
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].second.set_grad(uses[i] > 0 ? buckets_.gradient(i) : Tensor());
