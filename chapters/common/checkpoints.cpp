@@ -218,7 +218,7 @@ void Checkpoints::write_shard(const Progress& progress, int rank, const Training
   save_tensors((folder_of(progress) / shard_name(rank)).string(), file);
 }
 
-void Checkpoints::commit(const Progress& progress, const std::vector<int>& ranks) const {
+void Checkpoints::commit(const Progress& progress, const std::set<int>& ranks) const {
   const fs::path checkpoint = folder_of(progress);
   TensorFile manifest{{}, to_metadata(progress)};
   manifest.metadata["training"] = training_;

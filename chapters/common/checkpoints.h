@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,7 @@ class Checkpoints {
   void write_shard(const Progress& progress, int rank, const TrainingState& part) const;
   /// Called by rank 0 after all shards of `ranks` are written: completes the checkpoint. Of the older ones, only the
   /// newest is kept.
-  void commit(const Progress& progress, const std::vector<int>& ranks) const;
+  void commit(const Progress& progress, const std::set<int>& ranks) const;
 
   // Reading a checkpoint.
   struct Found {

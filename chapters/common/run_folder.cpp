@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <numeric>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -83,16 +83,6 @@ void move_earlier_run(const fs::path& folder) try {
 } catch (const fs::filesystem_error& error) {
   throw DataError(
       fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));
-}
-
-std::vector<int> all_ranks(const Communicator& comm) {
-  std::vector<int> ranks(static_cast<std::size_t>(comm.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
-bool contains(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 }  // namespace
@@ -205,17 +195,18 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   if (!writes()) {
     return;
   }
-  const std::vector<int> model_ranks = ranks_with_state(layers);
-  const std::vector<int> writers = memory ? all_ranks(comm) : model_ranks;
+  std::set<int> writers = ranks_with_state(layers);
+  for (int rank = 0; memory && rank < comm.size(); ++rank) {
+    writers.insert(rank);
+  }
   if (rank_ == 0) {
     hold_folder();
     checkpoints().begin(next);
   }
   comm.barrier();
   comm.leave_record_in(folder_);  // the folder may have been replaced
-  if (contains(writers, rank_)) {
-    TrainingState part =
-        contains(model_ranks, rank_) ? state_of_rank(layers, rank_, model, optimizer) : TrainingState{};
+  if (writers.contains(rank_)) {
+    TrainingState part = state_of_rank(layers, rank_, model, optimizer);
     part.memory = memory.value_or(NamedTensors{});
     checkpoints().write_shard(next, rank_, part);
   }

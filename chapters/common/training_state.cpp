@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 
 #include "nn/weights.h"
 
@@ -47,12 +46,12 @@ TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& mo
   return state;
 }
 
-std::vector<int> ranks_with_state(const LayerRanks& layers) {
+std::set<int> ranks_with_state(const LayerRanks& layers) {
   std::set<int> ranks{0};
   for (const auto& [layer, rank] : layers) {
     ranks.insert(rank);
   }
-  return {ranks.begin(), ranks.end()};
+  return ranks;
 }
 
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,

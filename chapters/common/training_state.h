@@ -2,6 +2,7 @@
 /// @file
 /// Everything that a training changes, which rank holds which part of it, and how it is restored.
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,8 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device dev
 /// rank's own. Without `layers`, there is one rank, which holds everything. Tensors without a layer belong to rank 0.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
-/// Returns the ranks that hold a part of the state, in ascending order.
-std::vector<int> ranks_with_state(const LayerRanks& layers);
+/// Returns the ranks that hold a part of the state.
+std::set<int> ranks_with_state(const LayerRanks& layers);
 
 /// Copies a rank's part of `state` into its model and optimizer. Throws DataError, whose text begins with `what`, if
 /// the tensors do not fit.
