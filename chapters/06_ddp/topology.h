@@ -6,7 +6,7 @@
 #include <string>
 
 #include "chapters/common/plan.h"
-#include "chapters/common/run_state.h"
+#include "chapters/common/run.h"
 #include "parallel/launch/mesh.h"
 
 namespace stagecoach {

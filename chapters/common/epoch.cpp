@@ -50,7 +50,7 @@ void Epoch::finish_training() {
   run_.meter_.add_time();
   run_.stop_.restart();
   bar_.reset();
-  run_.trace_.finish(run_.state_.folder());
+  run_.trace_.finish(run_.folder_);
 }
 
 void Epoch::read_sums() {
@@ -62,7 +62,7 @@ void Epoch::read_sums() {
 
 /// Checks the weights themselves, since the last loss was computed before the last update.
 void Epoch::require_finite_weights() const {
-  for (const auto& [name, parameter] : run_.state_.model().named_parameters()) {
+  for (const auto& [name, parameter] : run_.model_->named_parameters()) {
     if (!std::isfinite(sum_of_squares(parameter))) {
       throw diverged("weight");
     }
@@ -81,14 +81,14 @@ UsageError Epoch::diverged(const char* what) const {
 
 void Epoch::save_and_stop() {
   bar_.reset();
-  run_.trace_.finish(run_.state_.folder());
+  run_.trace_.finish(run_.folder_);
   read_sums();
   require_finite_weights();
   run_.meter_.combine_ranks();
-  run_.state_.save(run_.meter_.progress());
-  run_.state_.require_resumable(run_.meter_.progress());
+  run_.save();
+  run_.folder_.require_resumable(run_.meter_.progress(), run_.misfit_with_run());
   if (run_.prints()) {
-    const RunFolder& folder = run_.state_.folder();
+    const RunFolder& folder = run_.folder_;
     print_line(fmt::format("Interrupted in epoch {}, step {}. {}", number(), steps_done(),
                            folder.writes() ? "Saved; go on with --resume " + printable(folder.path().string())
                                            : "Nothing was saved, as there is no --out"));
@@ -101,7 +101,7 @@ void Epoch::finish() {
   require_finite_weights();
   run_.meter_.combine_ranks();
   const EpochResult result = run_.meter_.finish_epoch(prediction_);
-  run_.state_.save(run_.meter_.progress(), &result);
+  run_.save(&result);
   if (run_.prints()) {
     print_line(epoch_line(result));
   }

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "chapters/common/interrupt.h"
-#include "chapters/common/open.h"
+#include "chapters/common/training_state.h"
+#include "core/error.h"
 #include "core/printable.h"
 #include "parallel/launch/launch.h"
 
@@ -21,7 +22,8 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
     : settings_(settings),
       comm_(comm),
       role_(role),
-      state_(settings, comm, role),
+      layers_of_(role.replica_of.value_or(comm.rank())),
+      folder_(settings, comm.rank()),
       meter_(comm),
       stop_(comm),
       trace_(comm, settings.run.profile) {
@@ -45,9 +47,70 @@ void Run::print_notes(const std::vector<std::string>& notes) const {
 }
 
 void Run::restore(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
-  if (const auto saved = state_.restore(model, optimizer, memory)) {
-    meter_.resume(*saved, role_.loss_rank);
+  model_ = &model;
+  optimizer_ = &optimizer;
+  memory_ = memory;
+  folder_.lock();
+  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), model, optimizer),
+                            memory == nullptr ? "" : std::to_string(role_.shard));
+  if (!settings_.run.resume.empty()) {
+    load_checkpoint();
   }
+  comm_.barrier();  // all ranks have read before anything is moved
+  folder_.begin(meter_.progress());
+  comm_.barrier();  // from here on the folder is this run's
+  if (folder_.writes()) {
+    comm_.leave_record_in(folder_.path());
+  }
+}
+
+void Run::load_checkpoint() {
+  const Checkpoints::Found saved = newest_checkpoint();
+  take_state(role_.layers, layers_of_, saved.state, *model_, *optimizer_, settings_.run.resume);
+  if (memory_ != nullptr) {
+    take_memory(role_.layers, layers_of_, role_.shard, saved.state, comm_.device(), *memory_);
+  }
+  const Progress& progress = saved.progress;
+  if (progress.epoch > settings_.training.epochs) {
+    throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
+                                 settings_.run.resume, progress.epoch - 1, progress.epoch + 4));
+  }
+  if (prints()) {
+    print_line(fmt::format("Goes on in epoch {} after {} steps of it", progress.epoch, progress.step));
+  }
+  meter_.resume(progress, role_.loss_rank);
+}
+
+/// Returns the checkpoint that rank 0 finds, on all ranks.
+Checkpoints::Found Run::newest_checkpoint() const {
+  const Checkpoints checkpoints = folder_.resumed();
+  const StatePart mine = part_of_rank(role_.layers, layers_of_, role_.shard, comm_.device());
+  Tensor epoch_and_step = Tensor::zeros({2}, DType::float64, comm_.device());
+  if (comm_.rank() != 0) {
+    comm_.broadcast(epoch_and_step, 0);
+    const auto numbers = epoch_and_step.to_vector<double>();
+    return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
+  }
+  Checkpoints::Found found = checkpoints.newest(misfit_with_run(), mine);
+  for (const std::string& reason : found.skipped) {
+    print_line("Left out: " + printable(reason));
+  }
+  epoch_and_step.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
+  epoch_and_step.narrow(1, 1).fill(static_cast<double>(found.progress.step));
+  comm_.broadcast(epoch_and_step, 0);
+  return found;
+}
+
+Checkpoints::Misfit Run::misfit_with_run() const {
+  return [this](const StateContents& state) { return misfit(outline_, state); };
+}
+
+void Run::save(const EpochResult* result) {
+  std::optional<NamedTensors> memory;
+  if (memory_ != nullptr) {
+    memory = memory_of_shard(role_.shard, *memory_);
+  }
+  folder_.save(comm_, role_.layers, meter_.progress(), *model_, *optimizer_, memory, result);
 }
 
 Run::~Run() = default;
@@ -59,8 +122,8 @@ Epoch* Run::next_epoch() {
   }
   if (meter_.progress().epoch <= settings_.training.epochs) {
     epoch_ = std::make_unique<Epoch>(*this);
-  } else if (state_.folder().writes() && prints()) {
-    print_line("Results: " + printable(state_.folder().path().string()));
+  } else if (folder_.writes() && prints()) {
+    print_line("Results: " + printable(folder_.path().string()));
   }
   return epoch_.get();
 }
