@@ -39,6 +39,4 @@ void catch_interrupts() {
 
 bool interrupted() { return requested; }
 
-void ignore_broken_pipes() { std::signal(SIGPIPE, SIG_IGN); }
-
 }  // namespace stagecoach

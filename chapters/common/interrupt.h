@@ -11,8 +11,4 @@ void catch_interrupts();
 /// Returns whether one of them has arrived.
 bool interrupted();
 
-/// Ignores SIGPIPE: if the reader of standard output has exited (`| head -1`, a closed viewer), writes fail, but the
-/// program continues.
-void ignore_broken_pipes();
-
 }  // namespace stagecoach

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <utility>
 
 #include "chapters/common/interrupt.h"
@@ -31,7 +32,7 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
     catch_interrupts();  // launchers send signals to all processes; rank 0 decides for all
   }
   if (!settings.run.out.empty()) {
-    ignore_broken_pipes();
+    std::signal(SIGPIPE, SIG_IGN);  // when nobody reads standard output any more (`| head -1`), the training continues
   }
   if (prints()) {
     print_header(settings, comm, role.stages);
