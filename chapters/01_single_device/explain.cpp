@@ -59,7 +59,7 @@ std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
 
 void explain(const Settings& settings, const TrainTest& data, Device device) {
   const auto model = open_model(settings.training, data.train, device);
-  Loader loader = training_loader(settings.training, settings.world, data.train);
+  Loader loader = open_loader(settings.training, settings.world, data.train, LoaderFor::training);
   loader.start_epoch(1);
   const Batch batch = *loader.next();
   const Tensor images = micro_batches(batch.images, settings.training.microbatches)[0];

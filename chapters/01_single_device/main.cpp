@@ -66,8 +66,8 @@ void train(const Settings& settings) {
   const auto model = open_model(settings.training, data.train, device);  // for the images and classes of the data
   const auto optimizer = open_optimizer(settings.training, model->named_parameters());
   run.restore(*model, *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
-  DeviceLoader train_batches(training_loader(settings.training, settings.world, data.train), device);
-  DeviceLoader test_batches(test_loader(settings.training, settings.world, data.test), device);
+  DeviceLoader train_batches(open_loader(settings.training, settings.world, data.train, LoaderFor::training), device);
+  DeviceLoader test_batches(open_loader(settings.training, settings.world, data.test, LoaderFor::testing), device);
   Replay replay(device,
                 settings.world.graph && !settings.run.profile);  // on a GPU: records a step, and launches it whole
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "chapters/06_ddp/weight_owner.h"
-#include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
@@ -26,15 +25,9 @@ class DataParallel final : public WeightOwner {
   }
 
   MicroBatchLoader loader(LoaderFor purpose) override {
-    const bool trains = purpose == LoaderFor::training;
-    const Dataset& data = trains ? train_data_ : test_data_;
-    return {trains ? training_loader(settings_.training, settings_.world, data, owns())
-                   : test_loader(settings_.training, settings_.world, data, owns()),
-            data.size(),
-            settings_.training.batch_size,
-            1,
-            rank_.device,
-            owns() ? MicroBatchLoader::Needs::data : MicroBatchLoader::Needs::nothing};
+    using Needs = MicroBatchLoader::Needs;
+    const Dataset& data = purpose == LoaderFor::training ? train_data_ : test_data_;
+    return {settings_, data, purpose, rank_.device, owns() ? Needs::images_and_labels : Needs::nothing, 1};
   }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {

@@ -28,18 +28,14 @@ Replica::Replica(const Context& context)
 }
 
 MicroBatchLoader Replica::loader(LoaderFor purpose) {
-  const Shard shard = topology_.shard_of(rank_.index);
   const bool trains = purpose == LoaderFor::training;
-  const Dataset& data = trains ? train_data_ : test_data_;
-  Loader loader = trains ? training_loader(settings_.training, settings_.world, data, true, shard)
-                         : test_loader(settings_.training, settings_.world, data, true, shard);
-  return {std::move(loader),
-          data.size(),
-          settings_.training.batch_size,
-          trains ? settings_.training.microbatches : 1,
+  return {settings_,
+          trains ? train_data_ : test_data_,
+          purpose,
           rank_.device,
-          MicroBatchLoader::Needs::data,
-          shard};
+          MicroBatchLoader::Needs::images_and_labels,
+          trains ? settings_.training.microbatches : 1,
+          topology_.shard_of(rank_.index)};
 }
 
 void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }

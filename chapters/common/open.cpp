@@ -62,22 +62,13 @@ bool prefetches(const WorldSettings& world) {
 
 }  // namespace
 
-Loader training_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
-                       const Shard& shard) {
+Loader open_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
+                   bool images, const Shard& shard) {
+  const bool trains = purpose == LoaderFor::training;
   return Loader(data, {.batch_size = training.batch_size,
                        .seed = training.seed,
-                       .augment = training.augment,
-                       .shard = shard.index,
-                       .shards = shard.of,
-                       .image_size = training.image_size,
-                       .images = images,
-                       .prefetch = prefetches(world)});
-}
-
-Loader test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
-                   const Shard& shard) {
-  return Loader(data, {.batch_size = training.batch_size,
-                       .shuffle = false,
+                       .shuffle = trains,
+                       .augment = trains && training.augment,
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = training.image_size,

@@ -211,18 +211,10 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 
 MicroBatchLoader micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
                                     LoaderFor purpose, const Shard& shard) {
-  const bool images = plan.schedule.holds(rank.index, 0);
-  const bool needs_data = images || plan.schedule.holds(rank.index, plan.stages() - 1);
-  Loader loader = purpose == LoaderFor::training
-                      ? training_loader(settings.training, settings.world, data, images, shard)
-                      : test_loader(settings.training, settings.world, data, images, shard);
-  return {std::move(loader),
-          data.size(),
-          settings.training.batch_size,
-          settings.training.microbatches,
-          rank.device,
-          needs_data ? MicroBatchLoader::Needs::data : MicroBatchLoader::Needs::nothing,
-          shard};
+  using Needs = MicroBatchLoader::Needs;
+  const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::labels : Needs::nothing;
+  const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
+  return {settings, data, purpose, rank.device, needs, settings.training.microbatches, shard};
 }
 
 }  // namespace stagecoach

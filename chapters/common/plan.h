@@ -72,7 +72,6 @@ std::map<int, std::shared_ptr<Sequential>> open_stages(const TrainingSettings& t
 /// Returns the layers of `stages` as one module, which the rank's optimizer updates and a checkpoint saves.
 std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages);
 
-enum class LoaderFor { training, testing };
 /// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
 /// the last one.
 MicroBatchLoader micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
