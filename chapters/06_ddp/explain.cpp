@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "chapters/06_ddp/step_model.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"

@@ -1,13 +1,11 @@
 #include "chapters/06_ddp/replica.h"
 
-#include "chapters/06_ddp/step_model.h"
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/trace.h"
 #include "parallel/data_parallel/average_gradients.h"
 #include "parallel/data_parallel/same_model.h"
-#include "parallel/data_parallel/step_timeline.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
 
 namespace stagecoach {
