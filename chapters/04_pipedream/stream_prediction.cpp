@@ -63,11 +63,9 @@ void print_profile(const StreamPlan& plan) {
 
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
   const std::int64_t images = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const std::int64_t input_bytes = plan.shapes[0].numel() * images * static_cast<std::int64_t>(sizeof(float));
-  const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
-  const auto activations = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
+  const auto activations = kept_bytes(settings.pipeline, plan, images);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
-  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
+  const auto rebuilt = rebuilt_bytes(settings.pipeline, plan);
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto received =
@@ -77,8 +75,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
       "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
-    const double again = settings.pipeline.recompute ? graph[s] : 0;  // the graph that a recomputation builds
-    const double peak = peaks[r] + again;
+    const double peak = peaks[r] + rebuilt[s];
     const double process =
         peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(

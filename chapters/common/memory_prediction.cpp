@@ -18,6 +18,17 @@ double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
   return training.momentum != 0 ? 1 : 0;
 }
 
+std::vector<double> kept_bytes(const PipelineSettings& pipeline, const Plan& plan, std::int64_t microbatch) {
+  const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
+  const auto recompute = pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  return bytes_of_stages(plan.profile, plan.split, images, recompute);
+}
+
+std::vector<double> rebuilt_bytes(const PipelineSettings& pipeline, const Plan& plan) {
+  return pipeline.recompute ? bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no)
+                            : std::vector<double>(plan.split.size());
+}
+
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
   std::vector<double> bytes = message_bytes(plan, microbatch);
   bytes.insert(bytes.begin(), 0);  // the first stage gets images, and no message
@@ -31,12 +42,10 @@ std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
 
 std::vector<RankMemory> predict_memory(const TrainingSettings& training, const PipelineSettings& pipeline,
                                        const Plan& plan, std::int64_t microbatch) {
-  const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
-  const auto recompute = pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
-  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
-  const auto activations = peak_bytes(plan.schedule, bytes_of_stages(plan.profile, plan.split, images, recompute));
+  const auto rebuilt = rebuilt_bytes(pipeline, plan);
+  const auto activations = peak_bytes(plan.schedule, kept_bytes(pipeline, plan, microbatch));
   const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch));
   const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, microbatch));
   const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
@@ -44,8 +53,7 @@ std::vector<RankMemory> predict_memory(const TrainingSettings& training, const P
   for (std::size_t s = 0; s < weights.size(); ++s) {
     RankMemory& rank = ranks[static_cast<std::size_t>(plan.first_rank(static_cast<int>(s)))];
     rank.weights += weights[s];
-    const double again = pipeline.recompute ? graph[s] : 0;  // built for the backward of one stage at a time
-    rank.activations = std::max(rank.activations, again);
+    rank.activations = std::max(rank.activations, rebuilt[s]);  // for the backward of one stage at a time
     rank.workspace = std::max(rank.workspace, workspace[s]);
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -29,6 +29,10 @@ std::vector<RankMemory> predict_memory(const TrainingSettings& training, const P
 // The parts of predict_memory that do not depend on the kind of schedule.
 /// Returns the bytes of state that the optimizer keeps per byte of weights.
 double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
+/// Returns the bytes that one micro-batch of `microbatch` images in flight takes in each stage (see bytes_of_stages).
+std::vector<double> kept_bytes(const PipelineSettings& pipeline, const Plan& plan, std::int64_t microbatch);
+/// Returns the bytes of the graph that --recompute builds again for a backward of each stage; without it zeros.
+std::vector<double> rebuilt_bytes(const PipelineSettings& pipeline, const Plan& plan);
 /// Returns the bytes that each stage receives from another rank for one micro-batch.
 std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 

@@ -13,7 +13,6 @@
 #include "core/printable.h"
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/draw.h"
-#include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/predicted_trace.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
@@ -39,16 +38,12 @@ std::string theory(const Settings& settings, const Plan& plan) {
                      settings.run.profile ? ", if all stages took equally long" : "");
 }
 
-void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64_t microbatch) {
-  const std::int64_t input_bytes = plan.shapes[0].numel() * microbatch * static_cast<std::int64_t>(sizeof(float));
-  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
-  const auto kept = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
-  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
-  auto peaks = peak_bytes(plan.schedule, kept);
+void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64_t microbatch,
+                  const std::vector<RankMemory>& ranks) {
   fmt::print("\nMemory, in MiB; activations are those of one micro-batch\n  {:<6} {:>5} {:>8} {:>9} {:>12} {:>9}\n",
              "stage", "rank", "layers", "weights", "activations", "sent on");
+  const auto kept = kept_bytes(settings, plan, microbatch);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
-  const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
   std::size_t layer = 0;
   for (std::size_t s = 0; s < kept.size(); ++s) {
     layer += static_cast<std::size_t>(plan.split[s]);
@@ -56,14 +51,11 @@ void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64
     fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.stage_to_rank[s], plan.split[s],
                weights[s] / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
   }
-  for (std::size_t r = 0; r < peaks.size(); ++r) {
-    double again = 0;  // bytes of the graph that a recomputation builds for its backward
-    for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
-      again = std::max(again, plan.schedule.stage_to_rank[s] == static_cast<int>(r) ? graph[s] : 0);
-    }
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const double waiting = ranks[r].gradients - ranks[r].weights;
     fmt::print(
-        "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, (peaks[r] + again) / kMiB,
-        waiting[r] > 0 ? fmt::format(", and {:.3f} MiB of gradients that wait for their turn", waiting[r] / kMiB) : "");
+        "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, ranks[r].activations / kMiB,
+        waiting > 0 ? fmt::format(", and {:.3f} MiB of gradients that wait for their turn", waiting / kMiB) : "");
   }
 }
 
@@ -163,8 +155,9 @@ void explain(const Settings& settings, const Plan& plan) {
   }
   print_messages(plan, largest);
   if (measured) {
-    print_memory(settings.pipeline, plan, largest);
-    print_predicted_memory(predict_memory(settings.training, settings.pipeline, plan, largest));
+    const auto ranks = predict_memory(settings.training, settings.pipeline, plan, largest);
+    print_memory(settings.pipeline, plan, largest, ranks);
+    print_predicted_memory(ranks);
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
