@@ -53,7 +53,7 @@ void BatchMaker::check() const {
                    images.size(0));
 }
 
-std::int64_t BatchMaker::batches() const { return (dataset_.size() - 1) / settings_.batch_size + 1; }
+std::int64_t BatchMaker::batch_count() const { return (dataset_.size() - 1) / settings_.batch_size + 1; }
 
 std::vector<std::uint32_t> BatchMaker::order(std::int64_t epoch) const {
   const auto size = static_cast<std::uint32_t>(dataset_.size());

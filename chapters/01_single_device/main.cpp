@@ -46,10 +46,10 @@ void train_step(const Tensor& images, const Tensor& labels, std::int64_t microba
 }
 
 /// Counts the test images that the model classifies correctly.
-void evaluate(Module& model, Epoch& epoch, DeviceLoader& batches) {
+void evaluate(Module& model, Epoch& epoch, DeviceLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
   model.train(false);
-  for (const Batch& batch : epoch.test(batches)) {
+  for (const Batch& batch : epoch.test_batches(loader)) {
     count_correct(model.forward(normalize(batch.images)), batch.labels, epoch.test_sums().correct);
   }
   model.train(true);
@@ -63,21 +63,22 @@ void train(const Settings& settings) {
   }
 
   Run run(settings, device);  // prints, measures, saves, and stops on SIGINT (chapters/common/run.h)
-  const auto model = open_model(settings.training, data.train, device);  // for the images and classes of the data
-  const auto optimizer = open_optimizer(settings.training, model->named_parameters());
-  run.restore(*model, *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
-  DeviceLoader train_batches(open_loader(settings.training, settings.world, data.train, LoaderFor::training), device);
-  DeviceLoader test_batches(open_loader(settings.training, settings.world, data.test, LoaderFor::testing), device);
+  const auto model = make_model(settings.training, data.train, device);  // for the images and classes of the data
+  const auto optimizer = make_optimizer(settings.training, model->named_parameters());
+  run.set_up_checkpoints(*model,
+                         *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
+  DeviceLoader train_loader(make_loader(settings.training, settings.world, data.train, LoaderFor::training), device);
+  DeviceLoader test_loader(make_loader(settings.training, settings.world, data.test, LoaderFor::testing), device);
   Replay replay(device,
-                settings.world.graph && !settings.run.profile);  // on a GPU: records a step, and launches it whole
+                settings.world.cuda_graph && !settings.run.profile);  // on a GPU: records a step, and launches it whole
 
   for (Epoch& epoch : run.epochs()) {
-    for (const Batch& batch : epoch.train(train_batches)) {
+    for (const Batch& batch : epoch.training_batches(train_loader)) {
       replay.run({batch.images, batch.labels}, [&](std::span<const Tensor> in) {  // in: the images and labels
         train_step(in[0], in[1], settings.training.microbatches, *model, *optimizer, epoch.train_sums());
       });
     }
-    evaluate(*model, epoch, test_batches);
+    evaluate(*model, epoch, test_loader);
   }
 }
 

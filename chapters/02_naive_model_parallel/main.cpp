@@ -80,10 +80,10 @@ void backward(StageWorker& worker, const MicroBatches& batch) {
 }
 
 /// Tests the model, with forwards only.
-void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
+void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
   worker.stage.layers().train(false);
-  for (const MicroBatches& batch : epoch.test(batches)) {
+  for (const MicroBatches& batch : epoch.test_batches(loader)) {
     forward(worker, batch, epoch.test_sums());
   }
   worker.stage.layers().train(true);
@@ -92,25 +92,25 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
 /// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
-  const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);  // makes only its own
-  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
-  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
+  const auto layers = make_stages(settings.training, plan, data.train, rank).at(rank.index);  // makes only its own
+  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
+  run.set_up_checkpoints(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
   // The predicted timeline of one step, shown in trace.json beside the measured one.
-  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });
-  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  run.show_in_trace([&] { return predicted_timeline(plan, worker.log.mean_costs()); });
+  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     worker.log.clear();
-    for (const MicroBatches& batch : epoch.train(train_batches)) {  // one micro-batch each: the whole batch
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {  // one micro-batch each: the whole batch
       forward(worker, batch, epoch.train_sums());
       backward(worker, batch);
       update(worker.log, *optimizer);  // the optimizer's step and zero_grad, for this rank's layers
     }
     // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
-    epoch.set_prediction(predict(plan, worker.log.mean_costs(), train_batches.batches()));
-    evaluate(worker, epoch, test_batches);
+    epoch.set_predicted_time(predicted_time(plan, worker.log.mean_costs(), train_loader.batch_count()));
+    evaluate(worker, epoch, test_loader);
   }
 }
 

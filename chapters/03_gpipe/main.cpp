@@ -7,8 +7,8 @@
 /// all micro-batches until their backwards.
 ///
 /// The program has this order twice: written out by hand, as sends and receives in two loops, and as a table of actions
-/// that an executor runs (run_step in chapters/common/pipeline_steps.h). Both give bit-identical weights, and the later
-/// chapters run tables.
+/// that an executor runs (forward_backward in chapters/common/pipeline_steps.h). Both give bit-identical weights, and
+/// the later chapters run tables.
 
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
@@ -22,8 +22,8 @@ namespace stagecoach {
 namespace {
 
 /// One step, written by hand: what this rank does with the micro-batches of a batch.
-void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, Communicator& comm,
-                      EpochSums& sums) {
+void forward_backward_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, Communicator& comm,
+                              EpochSums& sums) {
   const int me = comm.rank();
   const bool first = me == 0;
   const bool last = me + 1 == comm.size();
@@ -77,28 +77,29 @@ void run_step_by_hand(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
-  const auto stages = open_stages(settings.training, plan, data.train, rank);
+  const auto stages = make_stages(settings.training, plan, data.train, rank);
   const auto layers = joined(stages);  // as one module, for the optimizer
-  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
-  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
-  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);    // runs the plan's table of actions
-  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
-  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
+  run.set_up_checkpoints(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
+  Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm);  // runs the plan's table of actions
+  run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });  // shown in trace.json
+  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     pipeline.log().clear();
-    for (const MicroBatches& batch : epoch.train(train_batches)) {
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       if (is_by_hand(settings.pipeline)) {
-        run_step_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
+        forward_backward_by_hand(pipeline, plan, batch, rank.comm, epoch.train_sums());
       } else {
-        run_step(pipeline, plan, batch, epoch.train_sums());  // the same order, from the table that --explain prints
+        forward_backward(pipeline, plan, batch,
+                         epoch.train_sums());  // the same order, from the table that --explain prints
       }
       update(pipeline.log(), *optimizer);  // each rank its own layers
     }
     // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
-    epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
-    evaluate(pipeline, plan, epoch, test_batches);
+    epoch.set_predicted_time(predicted_time(plan, pipeline.log().mean_costs(), train_loader.batch_count()));
+    evaluate(pipeline, plan, epoch, test_loader);
   }
 }
 

@@ -2,11 +2,11 @@
 /// Chapter 4: 1F1B, and PipeDream, which takes the flush out of it.
 ///
 /// GPipe runs all forwards before the first backward. 1F1B runs a backward as soon as it can, and then alternates
-/// forwards and backwards: `run_batch_by_hand` (--versions flush --schedule by-hand). Like GPipe it drains, or flushes,
-/// the pipeline before each update. `train_without_flush`, the default, does not: batches follow each other, and each
-/// stage updates its weights as soon as it has a gradient. By the time a micro-batch comes back, a stage may have newer
-/// weights than those that its forward used. A backward through other weights does not compute a gradient. So each
-/// stage keeps old versions of its weights, and --versions says which one a forward uses.
+/// forwards and backwards: `forward_backward_by_hand` (--versions flush --schedule by-hand). Like GPipe it drains, or
+/// flushes, the pipeline before each update. `train_without_flush`, the default, does not: batches follow each other,
+/// and each stage updates its weights as soon as it has a gradient. By the time a micro-batch comes back, a stage may
+/// have newer weights than those that its forward used. A backward through other weights does not compute a gradient.
+/// So each stage keeps old versions of its weights, and --versions says which one a forward uses.
 
 #include <algorithm>
 #include <optional>
@@ -30,7 +30,7 @@ namespace {
 
 /// 1F1B by hand: what rank r of p does with one batch, split into micro-batches. Stage r is on rank r. Tags: even for
 /// activations, odd for gradients.
-void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
+void forward_backward_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
   Communicator& comm = worker.rank.comm;
   const int r = comm.rank();
   const int p = comm.size();
@@ -84,8 +84,8 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
 }
 
 void train_by_hand(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
-  for (const MicroBatches& batch : epoch.train(loader)) {
-    run_batch_by_hand(worker, batch, epoch.train_sums());
+  for (const MicroBatches& batch : epoch.training_batches(loader)) {
+    forward_backward_by_hand(worker, batch, epoch.train_sums());
     const auto number = static_cast<int>(epoch.steps_done());
     const ActionLog::Scope scope(worker.pipeline.log(), {Operation::update, worker.stage, number});
     update(worker, epoch, number);
@@ -97,7 +97,7 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   const StreamPlan& plan = worker.plan;
   Pipeline& pipeline = worker.pipeline;
   epoch.start_training(loader);
-  const std::vector<std::int64_t> sizes = plan.sizes(images, epoch.steps_done());
+  const std::vector<std::int64_t> sizes = plan.microbatch_sizes(images, epoch.steps_done());
   if (sizes.empty()) {
     return epoch.finish_training();  // none left: this run resumed from a stop after the epoch's last batch
   }
@@ -106,7 +106,7 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   const NamedTensors parameters = worker.layers->named_parameters();
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
   DrainControl drain(schedule, epoch);  // after a request to stop: which batches still run
-  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.batch());
+  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch());
   const auto see_logits = [&](int i, const Tensor& loss, const Tensor& logits) {
     epoch.train_sums().add(loss, logits, microbatches.labels(i));
   };
@@ -154,22 +154,22 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
            .replica_of = plan.first_rank(plan.schedule.stage_of(rank.index)),
            .loss_rank = plan.last_rank(),
            .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});
-  StageWorker worker = open_stage_worker(settings, plan, data.train, rank);
-  run.restore(*worker.layers, *worker.optimizer);  // with --resume from a checkpoint; saved after each epoch
-  run.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });  // shown in trace.json
-  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  StageWorker worker = make_stage_worker(settings, plan, data.train, rank);
+  run.set_up_checkpoints(*worker.layers, *worker.optimizer);  // with --resume from a checkpoint; saved after each epoch
+  run.show_in_trace([&] { return predicted_timeline(plan, worker.pipeline.log()); });  // shown in trace.json
+  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     worker.pipeline.log().clear();
     if (is_by_hand(settings.pipeline)) {
-      train_by_hand(worker, epoch, train_batches);
+      train_by_hand(worker, epoch, train_loader);
     } else {
-      train_without_flush(worker, epoch, train_batches, data.train.size());
+      train_without_flush(worker, epoch, train_loader, data.train.size());
     }
-    agree_with_replicas(worker);  // checks their weights; shares batch norm's statistics
-    epoch.set_prediction(predict_epoch(plan, worker.pipeline.log()));
-    evaluate(worker, epoch, test_batches, data.test.size());
+    sync_replicas(worker);  // checks their weights; shares batch norm's statistics
+    epoch.set_predicted_time(predicted_time(plan, worker.pipeline.log()));
+    evaluate(worker, epoch, test_loader, data.test.size());
   }
 }
 

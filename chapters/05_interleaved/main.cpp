@@ -77,24 +77,24 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
   run.print_notes(plan.notes);
-  const auto stages = open_stages(settings.training, plan, data.train, rank);  // more than one if the rank holds chunks
+  const auto stages = make_stages(settings.training, plan, data.train, rank);  // more than one if the rank holds chunks
   const auto layers = joined(stages);                                          // as one module, for the optimizer
-  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
-  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
-  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);    // runs the plan's table of actions
-  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
-  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
+  run.set_up_checkpoints(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
+  Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm);  // runs the plan's table of actions
+  run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });  // shown in trace.json
+  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     pipeline.log().clear();
-    for (const MicroBatches& batch : epoch.train(train_batches)) {
-      run_step(pipeline, plan, batch, epoch.train_sums());  // forwards and backwards, as the table says
-      update(pipeline.log(), *optimizer);                   // each rank its own layers
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+      forward_backward(pipeline, plan, batch, epoch.train_sums());  // forwards and backwards, as the table says
+      update(pipeline.log(), *optimizer);                           // each rank its own layers
     }
     // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
-    epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
-    evaluate(pipeline, plan, epoch, test_batches);
+    epoch.set_predicted_time(predicted_time(plan, pipeline.log().mean_costs(), train_loader.batch_count()));
+    evaluate(pipeline, plan, epoch, test_loader);
   }
 }
 

@@ -34,7 +34,7 @@ class SingleAllReduce final : public Replica {
     const std::vector<Tensor> gradients = gradients_of(parameters_);
     Tensor all = flattened(gradients);  // [all parameters]
     communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });
-    take_values(all, gradients);  // back into each gradient
+    unflatten_into(all, gradients);  // back into each gradient
     update();
   }
 };
@@ -48,7 +48,7 @@ class AllReducePerParameter final : public Replica {
       parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
         if (last_) {
           times_.gradient_came(i);  // for the prediction and the trace
-          pending_.push_back(comm_thread_.run(
+          pending_.push_back(comm_thread_.submit(
               "all_reduce", [gradient = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(gradient); }));
         }
       });
@@ -87,7 +87,7 @@ class BucketedAllReduce final : public Replica {
                   .reduce = compression_.reduce}) {}
 
   // What compression has left out so far. It is added to the next gradients, and saved in checkpoints.
-  CompressionMemory* memory() override { return compression_.memory.get(); }
+  CompressionMemory* compression_memory() override { return compression_.memory.get(); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     forward_backward(batch, sums, [this](bool last, const Tensor& loss) {
@@ -135,18 +135,19 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   }
   const auto strategy = make_strategy({settings, topology, data, rank});
   // With --resume from a checkpoint; saved after each epoch.
-  run.restore(strategy->model(), strategy->optimizer(), strategy->memory());
-  strategy->broadcast_weights();                                           // all replicas start with those of rank 0
-  run.predict_by([&] { return strategy->predicted_step(); });              // shown in trace.json
-  MicroBatchLoader train_batches = strategy->loader(LoaderFor::training);  // this rank's shard of each batch
-  MicroBatchLoader test_batches = strategy->loader(LoaderFor::testing);
+  run.set_up_checkpoints(strategy->model(), strategy->optimizer(), strategy->compression_memory());
+  strategy->broadcast_weights();                                          // all replicas start with those of rank 0
+  run.show_in_trace([&] { return strategy->predicted_timeline(); });      // shown in trace.json
+  MicroBatchLoader train_loader = strategy->loader(LoaderFor::training);  // this rank's shard of each batch
+  MicroBatchLoader test_loader = strategy->loader(LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    for (const MicroBatches& batch : epoch.train(train_batches)) {
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       strategy->train_step(batch, epoch.train_sums());
     }
-    epoch.set_prediction(strategy->finish_epoch(train_batches.batches()));  // also checks that replicas are equal
-    strategy->evaluate(epoch, test_batches);
+    strategy->sync_replicas();
+    epoch.set_predicted_time(strategy->predicted_time(train_loader.batch_count()));
+    strategy->evaluate(epoch, test_loader);
   }
 }
 

@@ -16,8 +16,8 @@ Replica::Replica(const Context& context)
       train_data_(context.data.train),
       test_data_(context.data.test),
       rank_(context.rank),
-      model_(open_model(settings_.training, train_data_, rank_.device)),
-      optimizer_(open_optimizer(settings_.training, model_->named_parameters())),
+      model_(make_model(settings_.training, train_data_, rank_.device)),
+      optimizer_(make_optimizer(settings_.training, model_->named_parameters())),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
   if (settings_.data_parallel.sync_batch_norm) {
@@ -75,9 +75,12 @@ void Replica::update() {
   times_.end_step();
 }
 
-Prediction Replica::finish_epoch(std::int64_t steps) {
+void Replica::sync_replicas() {
   require_equal_replicas(parameters_, rank_.comm);
   broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's statistics, which differ between ranks
+}
+
+Prediction Replica::predicted_time(std::int64_t steps) {
   const StepCosts costs = times_.mean();
   times_.clear();
   Prediction prediction{.overlap = costs.overlap};
@@ -91,10 +94,10 @@ Prediction Replica::finish_epoch(std::int64_t steps) {
   return prediction;
 }
 
-void Replica::evaluate(Epoch& epoch, MicroBatchLoader& batches) {
+void Replica::evaluate(Epoch& epoch, MicroBatchLoader& loader) {
   const NoGrad no_grad;
   model_->train(false);
-  for (const MicroBatches& batch : epoch.test(batches)) {
+  for (const MicroBatches& batch : epoch.test_batches(loader)) {
     if (batch.images[0].size(0) > 0) {  // a last batch may have fewer images than there are ranks
       count_correct(model_->forward(normalize(batch.images[0])), batch.labels[0], epoch.test_sums().correct);
     }

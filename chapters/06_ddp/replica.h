@@ -15,8 +15,9 @@ class Replica : public Strategy {
   Optimizer& optimizer() override { return *optimizer_; }
   MicroBatchLoader loader(LoaderFor purpose) override;
   void broadcast_weights() override;
-  Prediction finish_epoch(std::int64_t steps) override;
-  void evaluate(Epoch& epoch, MicroBatchLoader& batches) override;
+  void sync_replicas() override;
+  Prediction predicted_time(std::int64_t steps) override;
+  void evaluate(Epoch& epoch, MicroBatchLoader& loader) override;
 
  protected:
   /// Runs forward and backward for this rank's images, one micro-batch after the other. Summed over all ranks, the

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "chapters/common/plan.h"
-#include "chapters/common/run.h"
 #include "parallel/data_parallel/step_timeline.h"
 #include "parallel/launch/mesh.h"
 

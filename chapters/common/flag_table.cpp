@@ -171,7 +171,7 @@ std::vector<Flag> ranks_and_machine() {
        "cpu, cuda, or one by its index such as cuda:1"},
       {"threads", "Machine", whole(&WorldSettings::threads, 1, kMaxThreads), Scope::run,
        "Cores that each device uses; no result depends on it"},
-      {"graph", "Machine", on_off(&WorldSettings::graph), Scope::run,
+      {"graph", "Machine", on_off(&WorldSettings::cuda_graph), Scope::run,
        "Record a training step and give it to a GPU at once",
        only_in<1>("no step is recorded here; it belongs to chapter 1")},
       {"tf32", "Machine", on_off(&WorldSettings::tf32), Scope::training,

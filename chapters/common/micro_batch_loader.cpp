@@ -6,7 +6,7 @@ namespace stagecoach {
 
 MicroBatchLoader::MicroBatchLoader(const Settings& settings, const Dataset& data, LoaderFor purpose, Device device,
                                    Needs needs, std::int64_t microbatches, const Shard& shard)
-    : loader_(open_loader(settings.training, settings.world, data, purpose, needs == Needs::images_and_labels, shard),
+    : loader_(make_loader(settings.training, settings.world, data, purpose, needs == Needs::images_and_labels, shard),
               device),
       samples_(data.size()),
       batch_size_(settings.training.batch_size),
@@ -22,7 +22,7 @@ void MicroBatchLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch)
 }
 
 std::optional<MicroBatches> MicroBatchLoader::next() {
-  if (next_batch_ >= batches()) {
+  if (next_batch_ >= batch_count()) {
     return std::nullopt;
   }
   MicroBatches split;

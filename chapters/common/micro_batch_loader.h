@@ -23,7 +23,7 @@ class MicroBatchLoader {
                    std::int64_t microbatches, const Shard& shard = {});
 
   /// As in Loader.
-  std::int64_t batches() const { return loader_.batches(); }
+  std::int64_t batch_count() const { return loader_.batch_count(); }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   std::optional<MicroBatches> next();
   double waited() const { return loader_.waited(); }

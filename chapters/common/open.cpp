@@ -62,7 +62,7 @@ bool prefetches(const WorldSettings& world) {
 
 }  // namespace
 
-Loader open_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
+Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
                    bool images, const Shard& shard) {
   const bool trains = purpose == LoaderFor::training;
   return Loader(data, {.batch_size = training.batch_size,
@@ -89,13 +89,13 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
   }
 }
 
-std::shared_ptr<Sequential> open_model(const TrainingSettings& training, const Dataset& data, Device device) {
+std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device) {
   auto model = make_model_of(training, data);
   model->materialize(training.seed, device);
   return model;
 }
 
-std::unique_ptr<Optimizer> open_optimizer(const TrainingSettings& training, NamedTensors parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters) {
   return make_optimizer(training.optimizer, std::move(parameters), training.lr, training.momentum,
                         training.weight_decay);
 }

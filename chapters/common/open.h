@@ -27,13 +27,13 @@ TrainTest open_data(const Settings& settings);
 enum class LoaderFor { training, testing };
 /// Returns a loader of `data`; without `images`, of its labels only. It prefetches batches on a thread if the ranks
 /// leave a core for it.
-Loader open_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
+Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
                    bool images = true, const Shard& shard = {});
 /// Returns the model of --model, without memory for its parameters.
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data);
 /// Returns the model of --model on `device`, with its initial weights.
-std::shared_ptr<Sequential> open_model(const TrainingSettings& training, const Dataset& data, Device device);
+std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device);
 /// Returns the optimizer of --optimizer for `parameters`.
-std::unique_ptr<Optimizer> open_optimizer(const TrainingSettings& training, NamedTensors parameters);
+std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters);
 
 }  // namespace stagecoach

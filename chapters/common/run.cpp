@@ -47,7 +47,7 @@ void Run::print_notes(const std::vector<std::string>& notes) const {
   }
 }
 
-void Run::restore(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
+void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
   model_ = &model;
   optimizer_ = &optimizer;
   memory_ = memory;

@@ -2,6 +2,7 @@
 /// @file
 /// Everything that a training changes, which rank holds which part of it, and how it is restored.
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,16 @@
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
+
+/// The part of the training that one rank has.
+struct RankRole {
+  LayerRanks layers = {};   ///< which rank holds which layer (the first of its replicas). Empty: all on one rank
+  std::string stages = {};  ///< the stages and their ranks, as printed
+  std::optional<int> replica_of = {};  ///< the rank in `layers` with the same layers, if it is another rank
+  int shard = 0;                       ///< the part of each batch that the rank trains on
+  int loss_rank = 0;                   ///< the rank that sums losses and correct predictions
+  bool splits_losses = false;          ///< several ranks sum them: no rank has the total before the end of an epoch
+};
 
 /// The state of the whole model, as one device would hold it, or a rank's part of that state.
 struct TrainingState {
