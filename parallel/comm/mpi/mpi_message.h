@@ -47,10 +47,10 @@ inline constexpr std::size_t kFirstMessage = 4000;
 /// An outgoing message. It must not be moved or destroyed until its requests are done.
 class MpiOutgoing {
  public:
-  /// Starts to send `tensor`, and adds the requests to wait for to `requests`. Errors begin with the text that `doing`
-  /// returns.
+  /// Starts to send `tensor`, and adds the requests to wait for to `requests`. Errors begin with the text that
+  /// `context` returns.
   void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiRequests& requests,
-             const MpiWorld::ErrorContext& doing);
+             const MpiWorld::ErrorContext& context);
   /// Releases the tensor after it has been sent.
   void end() { tensor_ = {}; }
 
@@ -63,7 +63,8 @@ class MpiOutgoing {
 class MpiIncoming {
  public:
   /// Starts to receive into `tensor`; the first of the requests is the one for the header.
-  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const MpiWorld::ErrorContext& doing);
+  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests,
+             const MpiWorld::ErrorContext& context);
   /// Returns the header that arrived. The first request must be done.
   MpiHeader header() const;
   /// Completes the tensor and returns it. All requests must be done.
