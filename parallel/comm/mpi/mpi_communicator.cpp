@@ -80,7 +80,7 @@ void MpiCommunicator::exchange(const char* operation, const Tensor& like, Exchan
       exchange_->in[peer].start(address, buffers[peer].in, requests, context);
     }
     if (buffers[peer].out.defined()) {
-      exchange_->out[peer].start(address, header, buffers[peer].out, requests, context);
+      exchange_->out[peer].start(address, header, buffers[peer].out, MPI_Isend, requests, context);
     }
   }
   wait(requests, context);
@@ -164,7 +164,9 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
   const LinkDirection::Send when =
       is_virtual() ? direction(directions_out_, to).send(bytes_of(tensor), clock().now()) : LinkDirection::Send{};
   const MpiWorld::ErrorContext context = [&] { return error_context(operation, "to", to, tag); };
-  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, sent->requests, context);
+  // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
+  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, MPI_Issend,
+                      sent->requests, context);
   sent->moving = keep_moving(tensor);
   if (is_virtual()) {  // the receiver answers with the time of receipt
     MpiWorld::check(MPI_Irecv(&sent->completed_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm_,
