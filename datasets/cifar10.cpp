@@ -52,7 +52,7 @@ std::vector<fs::path> train_files(const fs::path& folder) {
     }
   }
   if (numbered.empty()) {
-    throw DataError(fmt::format("{} has no data_batch_1.bin … data_batch_5.bin (the binary version of CIFAR-10); {}",
+    throw DataError(fmt::format("{} lacks data_batch_1.bin to data_batch_5.bin of CIFAR-10's binary version; {}",
                                 folder.string(), kHowToGetData));
   }
   std::sort(numbered.begin(), numbered.end());
@@ -106,7 +106,7 @@ Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::
     total += counts.back();
     require_memory_for(path.string(), static_cast<std::uint64_t>(files.back().size()));
   }
-  require_memory_for(fmt::format("the data set of {}", paths.front().parent_path().string()),
+  require_memory_for(fmt::format("the data set in {}", paths.front().parent_path().string()),
                      static_cast<std::uint64_t>(total * kRecord));
   Dataset dataset = make_dataset(total, kSide, classes);
   auto* images = dataset.images.mutable_data<std::uint8_t>();
@@ -138,8 +138,8 @@ std::vector<std::string> class_names(const fs::path& folder) {
   }
   if (names.size() != kClasses) {
     throw DataError(
-        fmt::format("{} has {} class names, expected {}, one per line; correct it, or delete it (the "
-                    "usual names are used without it)",
+        fmt::format("{0} is not valid: expected {2} class names, one per line, got {1}; correct the file, or delete it "
+                    "to use the standard names",
                     path.string(), names.size(), kClasses));
   }
   return names;
@@ -171,16 +171,19 @@ TrainTest load_cifar10(const fs::path& folder) {
 }
 
 void write_cifar10_batch(const fs::path& path, const Tensor& images, const Tensor& labels) {
-  STAGECOACH_CHECK(images.dtype() == DType::uint8 && labels.dtype() == DType::int32 && labels.dims() == 1 &&
-                       labels.size(0) > 0 && images.shape() == Shape({labels.size(0), 3, kSide, kSide}) &&
-                       images.device().type == DeviceType::cpu && labels.device().type == DeviceType::cpu,
-                   "write_cifar10_batch: images {}, labels {}", describe(images), describe(labels));
+  STAGECOACH_CHECK(
+      images.dtype() == DType::uint8 && labels.dtype() == DType::int32 && labels.dims() == 1 && labels.size(0) > 0 &&
+          images.shape() == Shape({labels.size(0), 3, kSide, kSide}) && images.device().type == DeviceType::cpu &&
+          labels.device().type == DeviceType::cpu,
+      "write_cifar10_batch: expected images uint8[N, 3, 32, 32] and labels int32[N] on a CPU, got {} and {}",
+      describe(images), describe(labels));
   const auto* pixels = images.data<std::uint8_t>();  // [N, 3, 32, 32]
   const auto* label = labels.data<std::int32_t>();   // [N]
   AtomicFile file(path);
   std::vector<std::uint8_t> record(static_cast<std::size_t>(1 + kPixels));
   for (std::int64_t i = 0; i < labels.size(0); ++i) {
-    STAGECOACH_CHECK(label[i] >= 0 && label[i] < kClasses, "write_cifar10_batch: label {} of record {}", label[i], i);
+    STAGECOACH_CHECK(label[i] >= 0 && label[i] < kClasses,
+                     "write_cifar10_batch: expected labels from 0 to 9, got {} for record {}", label[i], i);
     record[0] = static_cast<std::uint8_t>(label[i]);
     std::copy_n(pixels + i * kPixels, kPixels, record.begin() + 1);
     file.write(record.data(), record.size());

@@ -32,7 +32,8 @@ void add(const Model& model, const std::string& name, Arguments&&... arguments) 
 }
 
 Model make_toy(const ModelSettings& settings) {
-  require(!settings.softmax_head, "model toy: has no softmax head, as it predicts numbers, not classes");
+  require(!settings.softmax_head,
+          "model toy cannot have a softmax head: it predicts numbers, not classes; use --head logits");
   auto model = std::make_shared<Sequential>();
   add<Linear>(model, "fc1", 4, 6);
   add<ReLU>(model, "relu1");
@@ -42,7 +43,7 @@ Model make_toy(const ModelSettings& settings) {
 
 Model make_convnet(const ModelSettings& settings) {
   require(settings.image_size == 32,
-          fmt::format("model convnet: expected an image size of 32, which its linear layers fit, got {}",
+          fmt::format("model convnet: expected an image size of 32, for which its linear layers are made, got {}",
                       settings.image_size));
   auto model = std::make_shared<Sequential>();
   add<Conv2d>(model, "conv1", 3, 6, 5);  // [N, 6, 28, 28]

@@ -32,25 +32,25 @@ fetch() {
   elif command -v wget >/dev/null; then
     wget --tries 3 --output-document "$archive" "$url"
   else
-    fail "neither curl nor wget is here; install one (apt install curl), or fetch $url by other means and put it in $folder"
+    fail "neither curl nor wget is installed; install one (apt install curl), or download $url to $folder by other means"
   fi
 }
 
 get_archive() {
   if [[ -f $archive ]] && is_right; then
-    say "$archive is already there and right"
+    say "$archive has already been downloaded"
     return
   fi
-  [[ ! -f $archive ]] || say "$archive is damaged (its checksum is not $md5); it is deleted and fetched again"
+  [[ ! -f $archive ]] || say "$archive is damaged (expected checksum $md5); downloading it again"
   rm -f "$archive"
-  say "fetching $url"
+  say "downloading $url"
   if ! fetch; then
     rm -f "$archive"
-    fail "the download failed: check the network and run this again; until then --data generated needs no files"
+    fail "the download failed; check the network and run this script again, or use --data generated, which needs no files"
   fi
   if ! is_right; then
     rm -f "$archive"
-    fail "what came has the wrong checksum (not $md5) and was deleted; run this again, perhaps on another network"
+    fail "the downloaded file had a wrong checksum (expected $md5) and was deleted; run this script again, perhaps on another network"
   fi
 }
 
@@ -64,13 +64,13 @@ folder=${folder%/}
 archive=$folder/cifar-10-binary.tar.gz
 unpacked=$folder/cifar-10-batches-bin
 
-mkdir -p "$folder" || fail "folder $folder cannot be made"
+mkdir -p "$folder" || fail "folder $folder cannot be created; check the path and its permissions"
 if is_unpacked; then
   say "CIFAR-10 is already in $unpacked"
 else
   command -v md5sum >/dev/null || fail "md5sum is missing; install it (apt install coreutils)"
   get_archive
-  tar -xzf "$archive" -C "$folder" || fail "$archive cannot be unpacked; is the disk full?"
-  is_unpacked || fail "$archive did not hold the six files that were expected"
+  tar -xzf "$archive" -C "$folder" || fail "$archive cannot be unpacked; check the free disk space"
+  is_unpacked || fail "$archive lacks some of the six expected files; delete it and run this script again"
 fi
 say "Use it with: --data $folder"

@@ -152,8 +152,8 @@ std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const Ac
 void introduce(const Settings& settings, const StreamPlan& plan) {
   if (settings.pipeline.versions == Versions::none && settings.pipeline.version_check) {
     fmt::print(
-        "--versions none writes over weights that backwards still need. The version check will stop the run; "
-        "--no-version-check lets it go on, with gradients that are wrong\n");
+        "note: --versions none overwrites weights that backwards still need. The version check will stop the run; "
+        "--no-version-check continues with wrong gradients\n");
   }
   if (settings.run.ledger) {
     print_ledger(plan);
@@ -172,7 +172,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation beginning = simulate(shown, costs);
   const Simulation epoch = simulate(plan.schedule, costs);
 
-  fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
+  fmt::print("{}, weights by '{}': {} micro-batch(es) per epoch, {} per update; {} stage(s) on {} rank(s)\n",
              settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches,
              plan.microbatches_per_batch(), plan.stages(), plan.world.ranks);
   print_stages(settings, plan);

@@ -124,7 +124,7 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
     case DataParallelMode::replicate:
       return make_data_parallel(context);  // as PyTorch's older DataParallel
   }
-  throw Error("--mode has a value without a strategy");
+  throw Error("--mode: expected a mode with a strategy, got another value");
 }
 
 /// Trains this rank's replica, or its part in another strategy.
@@ -163,7 +163,7 @@ void train(const Settings& settings) {
 const Chapter kChapter{
     .number = 6,
     .program = "ch06_ddp",
-    .title = "Chapter 6: data parallel training, with gradients that are summed while the backward goes on.",
+    .title = "Chapter 6: data-parallel training, with gradients that are summed while the backward is still running.",
     .example = "ch06_ddp --data data/generated --ranks 2 --batch-size 128 --epochs 5 --out runs/ddp",
     .defaults = {.pipeline = {.chunks = 0},
                  .data_parallel = {.mode = DataParallelMode::buckets},

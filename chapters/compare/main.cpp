@@ -38,12 +38,12 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   Options options;
   CLI::App app("Compares the epoch times, idle shares, memory and losses of runs.", kProgram);
   app.footer(
-      "Exit code 2 if runs did not do the same work, so that they cannot be compared.\n\nExample:\n  "
-      "compare runs/one runs/gpipe runs/1f1b --svg comparison.svg");
+      "The exit code is 2 if the runs did different work and cannot be compared.\n\nExample:\n  compare runs/one "
+      "runs/gpipe runs/1f1b --svg comparison.svg");
   app.add_option("RUN", options.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
       ->required()
-      ->check([](const std::string& run) { return run.empty() ? "is empty; name a run" : ""; });
-  app.add_option("--baseline", options.baseline, "The run that the others are compared with (default: the first RUN)");
+      ->check([](const std::string& run) { return run.empty() ? "is empty; give a run" : ""; });
+  app.add_option("--baseline", options.baseline, "Run that the others are compared with (default: the first RUN)");
   app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file");
   app.add_flag("--markdown", options.markdown, "Print the table as Markdown");
   try {
@@ -56,7 +56,7 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   }
   for (const auto& [flag, value] : {std::pair("--baseline", options.baseline), std::pair("--svg", options.svg)}) {
     if (app.count(flag) > 0 && value.empty()) {
-      throw UsageError(fmt::format("{} is empty; name a {}", flag, flag == std::string("--svg") ? "file" : "run"));
+      throw UsageError(fmt::format("{} is empty; give a {}", flag, flag == std::string("--svg") ? "file" : "run"));
     }
   }
   return options;

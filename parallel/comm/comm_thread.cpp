@@ -49,7 +49,7 @@ CommThread::Span CommThread::Pending::wait() const {
 CommThread::CommThread(Communicator& comm) : comm_(comm) {
   const Waiting waiting(comm.clock());  // a GPU's clock lets one thread compute at a time
   std::unique_lock lock(mutex_);
-  thread_ = start_thread("the thread for communication", [this] {
+  thread_ = start_thread("the communication thread", [this] {
     std::unique_ptr<Communicator> own;
     try {
       own = comm_.duplicate();

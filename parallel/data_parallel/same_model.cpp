@@ -24,7 +24,7 @@ std::string list_of(const NamedTensors& tensors) {
 
 std::string line_of(std::istringstream& list) {
   std::string line;
-  return std::getline(list, line) ? line : "nothing more";
+  return std::getline(list, line) ? line : "no further tensor";
 }
 
 void require_equal(int rank, const std::string& theirs, const std::string& ours) {
@@ -33,8 +33,10 @@ void require_equal(int rank, const std::string& theirs, const std::string& ours)
   while (theirs != ours) {
     const std::string their_line = line_of(their_list);
     const std::string our_line = line_of(our_list);
-    STAGECOACH_CHECK(their_line == our_line, "ranks train another model each: rank {} has {} where rank 0 has {}", rank,
-                     their_line, our_line);
+    STAGECOACH_CHECK(
+        their_line == our_line,
+        "ranks train different models: rank 0 has {2}, rank {0} has {1}; start all ranks with the same flags and data",
+        rank, their_line, our_line);
   }
 }
 

@@ -13,10 +13,10 @@ namespace stagecoach {
 MeshSizes mesh_from_text(const std::string& text) {
   MeshSizes sizes;
   const auto refuse = [&] {
-    throw UsageError(fmt::format(
-        "'{}' is not a mesh: expected the ranks that share data and those of a pipeline, each from 1 to {}, such "
-        "as dp=2,pp=2",
-        text, kMaxDevices));
+    throw UsageError(
+        fmt::format("'{}' is not a mesh: expected the numbers of data-parallel ranks and of pipeline ranks, each from "
+                    "1 to {}, such as dp=2,pp=2",
+                    text, kMaxDevices));
   };
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -35,8 +35,8 @@ MeshSizes mesh_from_text(const std::string& text) {
     refuse();
   }
   if (1LL * sizes.data * sizes.pipeline > kMaxDevices) {
-    throw UsageError(fmt::format("'{}' asks for {} ranks, at most {} can run", text, 1LL * sizes.data * sizes.pipeline,
-                                 kMaxDevices));
+    throw UsageError(fmt::format("mesh '{0}': expected at most {2} ranks, got {1}", text,
+                                 1LL * sizes.data * sizes.pipeline, kMaxDevices));
   }
   return sizes;
 }
@@ -44,8 +44,9 @@ MeshSizes mesh_from_text(const std::string& text) {
 Mesh::Mesh(Communicator& world, const MeshSizes& sizes) {
   const auto [d, p, t] = sizes;
   if (d < 1 || p < 1 || t < 1 || 1LL * d * p * t != world.size()) {
-    throw UsageError(fmt::format("a mesh of data {} x pipeline {} x tensor {} ranks needs {}, the world has {}", d, p,
-                                 t, 1LL * d * p * t, world.size()));
+    throw UsageError(fmt::format(
+        "a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, got {}", d, p,
+        t, 1LL * d * p * t, world.size()));
   }
   const int at_tensor = world.rank() % t;
   const int at_pipeline = world.rank() / t % p;

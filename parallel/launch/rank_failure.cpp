@@ -48,7 +48,7 @@ std::string words_of(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
-    return "it stops";
+    return "an unknown error";
   }
 }
 

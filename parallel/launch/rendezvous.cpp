@@ -28,23 +28,23 @@ std::unique_ptr<TcpStoreServer> serve(const TcpStoreAddress& address, int ranks)
 
 /// Returns the address of rank 0's store, which MPI broadcasts to all processes. MPI is used for nothing else.
 TcpStoreAddress address_by_mpi(const World& world, const TcpStoreAddress& of_rank_zero) {
-  struct Place {
+  struct AddressBytes {
     std::array<char, 64> host{};
     std::array<char, 64> token{};
     std::int32_t port = 0;
   };
-  Place place;
-  of_rank_zero.at.host.copy(place.host.data(), place.host.size() - 1);
-  of_rank_zero.token.copy(place.token.data(), place.token.size() - 1);
-  place.port = of_rank_zero.at.port;
+  AddressBytes bytes;
+  of_rank_zero.at.host.copy(bytes.host.data(), bytes.host.size() - 1);
+  of_rank_zero.token.copy(bytes.token.data(), bytes.token.size() - 1);
+  bytes.port = of_rank_zero.at.port;
   World by_mpi = world;
   by_mpi.transport = Transport::mpi;
   by_mpi.device = DeviceType::cpu;
-  Tensor told = Tensor::empty({sizeof(Place)}, DType::uint8);
-  std::memcpy(told.raw_mutable_data(), &place, sizeof(place));
+  Tensor told = Tensor::empty({sizeof(AddressBytes)}, DType::uint8);
+  std::memcpy(told.raw_mutable_data(), &bytes, sizeof(bytes));
   mpi::broadcast_from_rank_zero(by_mpi, told);
-  std::memcpy(&place, told.raw_data(), sizeof(place));
-  return {{place.host.data(), place.port}, place.token.data()};
+  std::memcpy(&bytes, told.raw_data(), sizeof(bytes));
+  return {{bytes.host.data(), bytes.port}, bytes.token.data()};
 }
 
 }  // namespace
@@ -96,7 +96,8 @@ void Rendezvous::broadcast_from_rank_zero(Tensor& values) {
     return;
   }
   const std::string told = store_->get(key);
-  STAGECOACH_CHECK(told.size() == here.bytes(), "an agreement on {} bytes, rank 0 has {}", here.bytes(), told.size());
+  STAGECOACH_CHECK(told.size() == here.bytes(), "broadcast from rank 0: expected {} bytes, got {}", here.bytes(),
+                   told.size());
   std::memcpy(here.raw_mutable_data(), told.data(), told.size());
   values.copy_from(here.to(values.device()));
 }

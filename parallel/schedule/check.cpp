@@ -18,7 +18,7 @@ namespace {
 
 class Problems {
  public:
-  bool full() const { return found_.size() >= kMostProblems; }
+  bool full() const { return found_.size() >= kMaxProblems; }
   template <class... Arguments>
   void add(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
     if (!full()) {
@@ -32,14 +32,14 @@ class Problems {
   std::vector<std::string> found_;
 };
 
-void check_holders(const Schedule& s, Problems& problems) {
+void check_placement(const Schedule& s, Problems& problems) {
   if (s.stage_count() < 1 || s.microbatches < 1 || s.ranks.empty()) {
-    problems.add("{} stages, {} micro-batches and {} ranks: expected at least 1 of each", s.stage_count(),
+    problems.add("expected at least 1 stage, 1 micro-batch and 1 rank, got {}, {} and {}", s.stage_count(),
                  s.microbatches, s.ranks.size());
     return;
   }
   if (!s.replicas.empty() && s.replicas.size() != s.stage_to_rank.size()) {
-    problems.add("replicas of {} stages for {}", s.replicas.size(), s.stage_count());
+    problems.add("expected one number of replicas per stage, got {} for {} stages", s.replicas.size(), s.stage_count());
     return;
   }
   for (int stage = 0; stage < s.stage_count() && !problems.full(); ++stage) {
@@ -55,8 +55,8 @@ void check_holders(const Schedule& s, Problems& problems) {
 bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& problems) {
   if (action.stage < 0 || action.stage >= s.stage_count() || action.microbatch < 0 ||
       action.microbatch >= s.microbatches) {
-    problems.add("rank {}: {} is outside of {} stages and {} micro-batches", rank, to_string(action), s.stage_count(),
-                 s.microbatches);
+    problems.add("rank {}: {} is out of range for {} stages and {} micro-batches", rank, to_string(action),
+                 s.stage_count(), s.microbatches);
     return false;
   }
   const int owner = s.rank_of(action.stage, action.microbatch);
@@ -80,7 +80,7 @@ void check_computations(const Schedule& s, Problems& problems) {
       std::uint8_t& bits = seen.at(action.stage, action.microbatch);
       const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(action.operation));
       if ((bits & bit) != 0) {
-        problems.add("rank {}: {} is there twice", rank, to_string(action));
+        problems.add("rank {}: {} is listed twice", rank, to_string(action));
       }
       bits |= bit;
     }
@@ -101,7 +101,7 @@ void check_computations(const Schedule& s, Problems& problems) {
         problems.add("{} is missing",
                      to_string({backward == kI ? Operation::backward_weight : Operation::backward_input, stage, i}));
       } else if (backward != kB && backward != (kI | kW)) {
-        problems.add("stage {} runs micro-batch {} backward more than once: B is I and W together", stage, i);
+        problems.add("stage {} runs micro-batch {} backward more than once: B contains both I and W", stage, i);
       }
     }
   }
@@ -120,18 +120,19 @@ void check_updates(const Schedule& s, Problems& problems) {
       const bool known = action.stage >= 0 && action.stage < s.stage_count() && s.holds(rank, action.stage);
       if (action.operation == Operation::update && (!known || s.batch == 0)) {
         problems.add("rank {}: {} {}", rank, to_string(action),
-                     s.batch == 0 ? "in a schedule of one step, which is updated after it" : "is of another rank");
+                     s.batch == 0 ? "is in a schedule of a single step, which runs its update after the schedule"
+                                  : "belongs to another rank");
       } else if (action.operation == Operation::update) {
         int& next = updates[static_cast<std::size_t>(action.stage)];
         if (action.microbatch != next || next == s.updates(action.stage)) {
-          problems.add("rank {}: {} comes where {} of {} updates are done", rank, to_string(action), next,
+          problems.add("rank {}: {} comes after {} of {} updates", rank, to_string(action), next,
                        s.updates(action.stage));
         }
         ++next;
       } else if (known && s.batch > 0 && is_backward(action.operation) &&
                  action.microbatch / s.microbatches_per_update(action.stage) !=
                      updates[static_cast<std::size_t>(action.stage)]) {
-        problems.add("rank {}: {} belongs to update {}, and {} are done", rank, to_string(action),
+        problems.add("rank {}: {} belongs to update {}, but comes after {} updates", rank, to_string(action),
                      action.microbatch / s.microbatches_per_update(action.stage),
                      updates[static_cast<std::size_t>(action.stage)]);
       }
@@ -177,9 +178,9 @@ void check_messages(const Schedule& s, Problems& problems) {
         continue;
       }
       if (!is_wanted(s, action)) {
-        problems.add("rank {}: {}, but no other rank is at the other end", rank, to_string(action));
+        problems.add("rank {}: {} has no other rank at the other end", rank, to_string(action));
       } else if ((seen.at(action.stage, action.microbatch) & bit_of(action.operation)) != 0) {
-        problems.add("rank {}: {} is there twice", rank, to_string(action));
+        problems.add("rank {}: {} is listed twice", rank, to_string(action));
       }
       seen.at(action.stage, action.microbatch) |= static_cast<std::uint8_t>(bit_of(action.operation));
     }
@@ -234,8 +235,8 @@ void check_order(const Schedule& s, Problems& problems) {
     const auto [sends, receives] = std::mismatch(sent.begin(), sent.end(), posted.begin());
     if (sends != sent.end() && !problems.full()) {
       problems.add(
-          "rank {} posts {} where rank {} sends {}: messages between two ranks must be received in the order "
-          "in which they are sent",
+          "rank {} posts {} where rank {} sends {}: a rank must post its receives from another rank in the order of "
+          "that rank's sends",
           ranks.second, to_string(*receives), ranks.first, to_string(send_of(*sends)));
     }
   }
@@ -251,9 +252,9 @@ void check_reductions(const Schedule& s, Problems& problems) {
         const bool is_of_rank = action.stage >= 0 && action.stage < s.stage_count() && s.holds(rank, action.stage);
         const int next = s.batch > 0 ? reductions[action.stage] : Action::kAllMicrobatches;
         if (!is_of_rank) {
-          problems.add("rank {}: {} is of another rank", rank, to_string(action));
+          problems.add("rank {}: {} belongs to another rank", rank, to_string(action));
         } else if (action.microbatch != next || (s.batch == 0 && reductions[action.stage] > 0)) {
-          problems.add("rank {}: {} comes after {} reductions of its stage", rank, to_string(action),
+          problems.add("rank {}: {} comes after {} reductions of the same stage", rank, to_string(action),
                        reductions[action.stage]);
         }
         ++reductions[action.stage];
@@ -288,7 +289,7 @@ std::string circle_from(const Schedule& s, const DependencyReplay& replay, int r
     const int owner = s.rank_of(needed.stage, std::max(needed.microbatch, 0));
     words.push_back(
         fmt::format("rank {} waits at {} for {} of {}", rank, to_string(stuck), to_string(needed),
-                    owner == rank ? std::string("its own, which it runs later") : fmt::format("rank {}", owner)));
+                    owner == rank ? std::string("the same rank, which runs it later") : fmt::format("rank {}", owner)));
     rank = owner;
   }
   const auto first = std::find(path.begin(), path.end(), rank) - path.begin();
@@ -315,9 +316,7 @@ void check_deadlock(const Schedule& s, bool messages_are_listed, Problems& probl
   }
   DependencyReplay without_waits(s, false);
   const bool only_sends = s.sends_wait && !first_stuck(s, without_waits);
-  problems.add("{}: {}",
-               only_sends ? "a deadlock because sends wait for their receivers; it would run if they did not"
-                          : "a circle that never ends",
+  problems.add("{}: {}", only_sends ? "deadlock, because sends wait for their receivers" : "deadlock",
                circle_from(s, replay, *stuck, messages_are_listed));
 }
 
@@ -325,7 +324,7 @@ void check_deadlock(const Schedule& s, bool messages_are_listed, Problems& probl
 
 std::vector<std::string> check(const Schedule& schedule) {
   Problems problems;
-  check_holders(schedule, problems);
+  check_placement(schedule, problems);
   if (!problems.any()) {
     check_computations(schedule, problems);
     check_updates(schedule, problems);
@@ -351,7 +350,7 @@ std::vector<std::string> check(const Schedule& schedule) {
 void require_legal(const Schedule& schedule, const std::string& name) {
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(fmt::format("schedule {} cannot run: {}{}", name, fmt::join(problems, "; "),
-                                 problems.size() == kMostProblems ? "; and perhaps more" : ""));
+                                 problems.size() == kMaxProblems ? "; there may be more problems" : ""));
   }
 }
 

@@ -135,7 +135,7 @@ TEST_F(Ch01Errors, ALossThatIsNoNumberStopsAndKeepsWhatWasSaved) {
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
   const std::string saved = read_bytes(folder() / "run/weights.safetensors");
   expect_error({"--data", "data", "--lr", "1e20", "--epochs", "2", "--out", "run"}, 2,
-               {"a loss is not a finite number", "epoch 1, step", "--lr"});
+               {"a loss that is NaN or infinite", "epoch 1, step", "--lr"});
   EXPECT_EQ(read_bytes(folder() / "run/earlier-1/weights.safetensors"), saved);
 }
 
@@ -144,7 +144,7 @@ TEST_F(Ch01Errors, WeightsThatAreNoNumbersAreNotSaved) {
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
   // One step: its loss is good, and its weights are not.
   expect_error({"--data", "data", "--batch-size", "100", "--lr", "1e42", "--epochs", "1", "--out", "run"}, 2,
-               {"a weight is not a finite number"});
+               {"a weight that is NaN or infinite"});
   EXPECT_FALSE(fs::exists(folder() / "run/weights.safetensors"));
 }
 

@@ -70,7 +70,7 @@ TEST_F(Scarcity, OtherThreadsAreNamedToo) {
   expect_line(with_threads(2, kCh01 + " --data data --epochs 1 --threads 3"), 4, {"cannot start thread 3 of 3: limit"});
   for (int threads = 4; threads <= 6; ++threads) {  // three ranks, and not all of their communication
     expect_line(with_threads(threads, kCh06 + kPatient + "--ranks 3"), 4,
-                {"cannot start the thread for communication: limit on processes or memory"});
+                {"cannot start the communication thread: the limit on processes or memory is reached"});
   }
 }
 
@@ -117,10 +117,11 @@ TEST_F(Scarcity, AFileThatDoesNotFitIntoMemoryIsNamed) {
   if (!stretch(shard) || !stretch("data/data_batch_1.bin")) {
     GTEST_SKIP() << "this file system has no sparse files of 800 GB";
   }
-  expect_line(ch01({"--data", "data"}), 3, {"data_batch_1.bin does not fit into memory: it takes 824902156288 bytes"});
+  expect_line(ch01({"--data", "data"}), 3, {"data_batch_1.bin does not fit into memory: it needs 824902156288 bytes"});
   fs::remove(folder() / "data/data_batch_1.bin");
   make_data(320, 32);
-  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {shard, "the header describes", "824902153344"});
+  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3,
+              {shard, "the header does not match the file", "824902153344"});
   fs::create_directories(folder() / "images/train/a");
   fs::create_directories(folder() / "images/test/a");
   for (const char* image : {"images/train/a/1.png", "images/test/a/1.png"}) {
@@ -137,7 +138,7 @@ TEST_F(Scarcity, ATextThatDoesNotFitIntoMemoryIsNamed) {
   if (!stretch("large.csv") || !stretch("run/config.json")) {
     GTEST_SKIP() << "this file system has no sparse files of 800 GB";
   }
-  const std::string what = "does not fit into memory: it takes 824902156288 bytes";
+  const std::string what = "does not fit into memory: it needs 824902156288 bytes";
   expect_line(run(kCh03, {"--data", "data", "--schedule", "large.csv"}), 3, {"large.csv " + what});
   expect_line(run(kCh04, {"--data", "data", "--plan", "large.csv"}), 3, {"large.csv " + what});
   expect_line(run(kCompare, {"large.csv"}), 3, {"large.csv " + what});

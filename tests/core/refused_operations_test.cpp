@@ -41,7 +41,7 @@ TEST(RefusedOperations, ShapesThatDoNotFit) {
   EXPECT_TRUE(fails_with({"softmax", "[2, 3, 4, 5]"}, [&] { softmax(image); }));
   EXPECT_TRUE(fails_with({"log_softmax", "[2, 0]"}, [&] { log_softmax(t({2, 0})); }));
   EXPECT_TRUE(fails_with({"cross_entropy", "[2, 3]", "[3]"}, [&] { cross_entropy(t({2, 3}), labels(3)); }));
-  EXPECT_TRUE(fails_with({"cross_entropy", "[0, 3]", "at least one term for a mean"}, [&] {
+  EXPECT_TRUE(fails_with({"cross_entropy", "[0, 3]", "at least one sample for a mean"}, [&] {
     cross_entropy(t({0, 3}), labels(0));
   }));
   EXPECT_TRUE(fails_with({"cross_entropy", "[2, 0]"}, [&] { cross_entropy(t({2, 0}), labels(2)); }));

@@ -82,7 +82,7 @@ TEST(Cifar10, MissingFoldersAndFilesAreNamed) {
   write_text(folder / "file", "x");
   expect_load_error(folder / "file", {"file is not a folder"});
   write_text(folder / "test_batch.bin", records(1));
-  expect_load_error(folder.path(), {"has no data_batch_1.bin", "binary version", "download_cifar10.sh"});
+  expect_load_error(folder.path(), {"lacks data_batch_1.bin", "binary version", "download_cifar10.sh"});
   fs::remove(folder / "test_batch.bin");
   write_text(folder / "data_batch_1.bin", records(1));
   expect_load_error(folder.path(), {"has no test_batch.bin", "download_cifar10.sh"});
@@ -143,7 +143,7 @@ TEST(Cifar10, WritingRefusesWhatIsNoBatch) {
   EXPECT_THROW(write_cifar10_batch(path, good.labels, good.labels), Error);
   Tensor labels = good.labels.clone();
   labels.fill(10);
-  expect_error<Error>([&] { write_cifar10_batch(path, good.images, labels); }, {"label 10 of record 0"});
+  expect_error<Error>([&] { write_cifar10_batch(path, good.images, labels); }, {"got 10 for record 0"});
   EXPECT_TRUE(fs::is_empty(folder.path())) << "a file was left behind";
   expect_error<DataError>([&] { write_cifar10_batch(folder / "no/batch.bin", good.images, good.labels); },
                           {"cannot write", "no/batch.bin", "No such file"});

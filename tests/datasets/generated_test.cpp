@@ -115,9 +115,9 @@ TEST(Generated, WhatCannotBeMadeIsRefused) {
   for (const char* name : {"data_batch_1.bin", "test_batch.bin"}) {
     const auto other = folder / "other";
     write_text(other / name, "real images");
-    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost", "another folder"});
+    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be overwritten", "another folder"});
     write_text(other / "batches.meta.txt", "airplane\n");
-    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost"});
+    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be overwritten"});
     EXPECT_EQ(read_text(other / name), "real images");
     std::filesystem::remove_all(other);
   }

@@ -193,7 +193,7 @@ TEST_P(Optimizers, WriteInPlaceSoAnOlderGraphIsRefused) {
   backward(y, random_tensor({2, 2}, "grad", DType::float32, device()), RetainGraph::yes);
   optimizer.step();
   EXPECT_EQ(storage.raw_data(), before);
-  EXPECT_TRUE(fails_with<Error>({"was changed after the forward"}, [&] {
+  EXPECT_TRUE(fails_with<Error>({"was modified after the forward"}, [&] {
     backward(y, random_tensor({2, 2}, "grad", DType::float32, device()));
   }));
 }

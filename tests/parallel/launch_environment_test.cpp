@@ -157,7 +157,7 @@ TEST(Rendezvous, RefusesTwoOfOneRank) {
   const TcpStoreAddress address = server->address();
   const Rendezvous place({0, 2, "torchrun"}, address, timeout, std::move(server));
   const Rendezvous one({1, 2, "torchrun"}, address, timeout);
-  EXPECT_TRUE(fails_with<UsageError>({"two processes say that they are rank 1", "RANK"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"two processes claim to be rank 1", "RANK"}, [&] {
     Rendezvous({1, 3, "torchrun"}, address, timeout);
   }));
 }

@@ -42,22 +42,21 @@ TEST(Check, NamesWhatIsMissing) {
 }
 
 TEST(Check, NamesWhatIsThereTwice) {
-  EXPECT_EQ(problem("0F0,0F0,0B0"), "rank 0: 0F0 is there twice");
-  EXPECT_EQ(problem("0F0,0B0,0I0,0W0"), "stage 0 runs micro-batch 0 backward more than once: B is I and W together");
+  EXPECT_EQ(problem("0F0,0F0,0B0"), "rank 0: 0F0 is listed twice");
+  EXPECT_EQ(problem("0F0,0B0,0I0,0W0"), "stage 0 runs micro-batch 0 backward more than once: B contains both I and W");
 }
 
 TEST(Check, NamesTheCircle) {
   // Rank 0 wants the gradient of micro-batch 1 before it has sent its forward.
   EXPECT_EQ(problem("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1"),
-            "a circle that never ends: rank 0 waits at 0B0 for 1B0 of rank 1; rank 1 waits at 1F1 for 0F1 of rank 0");
-  EXPECT_EQ(problem("0B0,0F0"),
-            "a circle that never ends: rank 0 waits at 0B0 for 0F0 of its own, which it runs later");
+            "deadlock: rank 0 waits at 0B0 for 1B0 of rank 1; rank 1 waits at 1F1 for 0F1 of rank 0");
+  EXPECT_EQ(problem("0B0,0F0"), "deadlock: rank 0 waits at 0B0 for 0F0 of the same rank, which runs it later");
   EXPECT_NE(problem("0F0,0W0,0I0").find("0W0 for 0I0 of its own"), std::string::npos);
 }
 
 TEST(Check, LeavesOutWhatOnlyLeadsToTheCircle) {
   const std::string context = problem("0F0,0B0\n1F0,1B0\n2B0,2F0");
-  EXPECT_EQ(context, "a circle that never ends: rank 2 waits at 2B0 for 2F0 of its own, which it runs later");
+  EXPECT_EQ(context, "deadlock: rank 2 waits at 2B0 for 2F0 of the same rank, which runs it later");
 }
 
 TEST(Check, RefusesWhatIsOutOfRange) {
@@ -77,7 +76,7 @@ TEST(Check, ListsAFewProblemsOnly) {
   for (auto& actions : schedule.ranks) {
     actions.clear();
   }
-  EXPECT_EQ(check(schedule).size(), kMostProblems);
+  EXPECT_EQ(check(schedule).size(), kMaxProblems);
   EXPECT_TRUE(fails_with<UsageError>({"schedule mine cannot run", "0F0 is missing", "perhaps more"},
                                      [&] { require_legal(schedule, "mine"); }));
   require_legal(make_schedule("gpipe", 4, 32), "gpipe");

@@ -44,13 +44,16 @@ using MpiRequests = std::vector<MPI_Request>;
 /// Size of the first message in bytes: MPI libraries send messages this short eagerly on any link.
 inline constexpr std::size_t kFirstMessage = 4000;
 
+/// MPI_Isend, or MPI_Issend, which completes only when the receiver has begun to receive.
+using MpiSend = decltype(&MPI_Isend);
+
 /// An outgoing message. It must not be moved or destroyed until its requests are done.
 class MpiOutgoing {
  public:
-  /// Starts to send `tensor`, and adds the requests to wait for to `requests`. Errors begin with the text that `doing`
-  /// returns.
-  void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiRequests& requests,
-             const MpiWorld::ErrorContext& doing);
+  /// Starts to send `tensor`, what the first message does not contain by `send_rest`, and adds the requests to wait for
+  /// to `requests`. Errors begin with the text that `context` returns.
+  void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiSend send_rest,
+             MpiRequests& requests, const MpiWorld::ErrorContext& context);
   /// Releases the tensor after it has been sent.
   void end() { tensor_ = {}; }
 
@@ -63,7 +66,8 @@ class MpiOutgoing {
 class MpiIncoming {
  public:
   /// Starts to receive into `tensor`; the first of the requests is the one for the header.
-  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const MpiWorld::ErrorContext& doing);
+  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests,
+             const MpiWorld::ErrorContext& context);
   /// Returns the header that arrived. The first request must be done.
   MpiHeader header() const;
   /// Completes the tensor and returns it. All requests must be done.

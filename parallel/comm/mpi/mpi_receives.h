@@ -35,7 +35,7 @@ class MpiReceives {
   };
 
   /// Posts a receive of a message into `tensor`.
-  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::ErrorContext& doing);
+  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::ErrorContext& context);
   /// Records, for a virtual clock, that `posted` was posted at `now`. The sender waits at `answer` for the arrival
   /// time.
   void expect(const std::shared_ptr<Posted>& posted, LinkDirection& direction, double now, const MpiAddress& answer);

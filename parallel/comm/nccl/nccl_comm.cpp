@@ -28,7 +28,7 @@ ncclConfig_t NcclComm::config() {
 
 ncclComm_t NcclComm::raw() const {
   if (raw_ == nullptr) {
-    throw BackendError("NCCL: the communicator was ended before");
+    throw BackendError("NCCL: the communicator has already been destroyed");
   }
   return raw_;
 }
@@ -36,7 +36,7 @@ ncclComm_t NcclComm::raw() const {
 bool NcclComm::has_ended() const {
   ncclResult_t state = ncclSuccess;
   require_nccl_call(ncclCommGetAsyncError(raw(), &state), "ncclCommGetAsyncError", raw_);
-  require_nccl_call(state, "a call that was under way", raw_);
+  require_nccl_call(state, "a pending call", raw_);
   return state == ncclSuccess;
 }
 

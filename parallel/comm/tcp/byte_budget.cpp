@@ -11,7 +11,7 @@ namespace stagecoach {
 void ByteBudget::take(std::size_t bytes) {
   if (bytes > limit_ - held_) {
     throw TcpStoreRefusal(
-        fmt::format("{} can keep at most {} bytes: it has {}, and {} more were to come", owner_, limit_, held_, bytes));
+        fmt::format("{} can store at most {} bytes: it has {}, and {} more were sent", owner_, limit_, held_, bytes));
   }
   if (shared_ != nullptr) {
     shared_->take(beyond_reserve(held_ + bytes) - beyond_reserve(held_));

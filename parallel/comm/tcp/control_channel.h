@@ -72,8 +72,8 @@ class ControlChannel {
 class ControlWait {
  public:
   using ErrorContext = std::function<std::string()>;
-  /// `doing` returns the text with which errors begin; a request to `stop` ends the wait.
-  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext doing);
+  /// `context` returns the text with which errors begin; a request to `stop` ends the wait.
+  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context);
   /// Called while the wait is not over: returns after a moment. Throws CommError after the timeout, when a rank has
   /// failed, or when this rank has aborted.
   void poll();
@@ -81,7 +81,7 @@ class ControlWait {
  private:
   ControlChannel& control_;
   std::stop_token stop_;
-  ErrorContext doing_;
+  ErrorContext context_;
   std::chrono::steady_clock::time_point began_;
 };
 

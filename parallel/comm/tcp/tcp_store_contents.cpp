@@ -36,7 +36,7 @@ std::int64_t TcpStoreContents::add(std::string_view key, std::int64_t number,
   if (std::int64_t next = 0; !__builtin_add_overflow(sum, number, &next)) {
     return sum = next;
   }
-  throw TcpStoreRefusal(fmt::format("'{}' is {}: adding {} does not fit into 64 bits", key, sum, number));
+  throw TcpStoreRefusal(fmt::format("'{}' is {}: adding {} overflows 64 bits", key, sum, number));
 }
 
 void TcpStoreContents::push(std::string_view key, StoredTextPtr value) {

@@ -76,20 +76,19 @@ void TcpStoreHandler::admit(TcpStoreClient& client, const TcpStoreGreeting& gree
   client.state = State::refused;  // until it is admitted; it uses the protocol, so it can be told why
   if (!is_same_secret(greeting.token, address_.token)) {
     throw TcpStoreRefusal(
-        "its token is not rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "
+        "its token differs from rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "
         "(docs/clusters.md)");
   }
   if (admitted_ == limits_.clients) {
-    throw TcpStoreRefusal(fmt::format("{} connections are all that this store expects; does another run use {}?",
+    throw TcpStoreRefusal(fmt::format("this store expects at most {} connections; check that no other run uses {}",
                                       admitted_, to_string(address_.at)));
   }
   if (!greeting.name.empty()) {
     const auto taken = names_.find(greeting.name);
     if (taken != names_.end()) {
-      throw TcpStoreRefusal(
-          fmt::format("two processes say that they are {}, this one and one that came from {}; look at RANK, or for "
-                      "another run at {}",
-                      greeting.name, taken->second->text(), to_string(address_.at)));
+      throw TcpStoreRefusal(fmt::format(
+          "two processes claim to be {}, this one and one from {}; check RANK, and that no other run uses {}",
+          greeting.name, taken->second->text(), to_string(address_.at)));
     }
     client.name = greeting.name;
     names_[client.name] = std::make_shared<StoredText>(client.name, client.peer.address(), client.budget);
@@ -106,7 +105,7 @@ void TcpStoreHandler::follow(TcpStoreClient& client, const TcpStoreCommand& comm
   const bool asks =
       command.operation == Request::kAdd || command.operation == Request::kGet || command.operation == Request::kPop;
   if (asks && client.waits_for) {
-    throw TcpStoreRefusal(fmt::format("it asks for '{}' while it waits for '{}'", key, client.waits_for->second));
+    throw TcpStoreRefusal(fmt::format("it requests '{}' while it is waiting for '{}'", key, client.waits_for->second));
   }
   switch (command.operation) {
     case Request::kSet:

@@ -23,13 +23,13 @@ std::optional<TcpStoreGreeting> take_greeting(std::string_view& bytes) {
   TcpStoreHello hello{};
   std::memcpy(&hello, bytes.data(), std::min(bytes.size(), sizeof(hello)));
   if (bytes.size() >= sizeof(hello.magic) && hello.magic != TcpStoreHello::kMagic) {
-    throw TcpStoreRefusal("this is not a client of a store, or one of another version");
+    throw TcpStoreRefusal("expected the hello of a store's client, got other bytes; use the same version on all ranks");
   }
   if (bytes.size() < sizeof(hello)) {
     return std::nullopt;
   }
   if (hello.token_bytes > TcpStoreHello::kMaxBytes || hello.name_bytes > TcpStoreHello::kMaxBytes) {
-    throw TcpStoreRefusal(fmt::format("a token of {} bytes and a name of {}: expected at most {} each",
+    throw TcpStoreRefusal(fmt::format("expected a token and a name of at most {2} bytes each, got {0} and {1}",
                                       hello.token_bytes, hello.name_bytes, TcpStoreHello::kMaxBytes));
   }
   if (bytes.size() < sizeof(hello) + hello.token_bytes + hello.name_bytes) {
@@ -48,12 +48,12 @@ std::optional<TcpStoreCommand> take_command(std::string_view& bytes) {
   std::memcpy(static_cast<void*>(&request), bytes.data(), sizeof(request));
   if (request.magic != TcpStoreRequest::kMagic || request.operation < TcpStoreRequest::kSet ||
       request.operation > TcpStoreRequest::kLeave) {
-    throw TcpStoreRefusal("this is not a request to a store");
+    throw TcpStoreRefusal("expected a request, got other bytes");
   }
   if (request.key_bytes > TcpStore::kMaxKeyBytes || request.value_bytes > TcpStore::kMaxBytes) {
-    throw TcpStoreRefusal(fmt::format("a value of {} bytes under a key of {}: expected at most {} under {}",
-                                      request.value_bytes, request.key_bytes, TcpStore::kMaxBytes,
-                                      TcpStore::kMaxKeyBytes));
+    throw TcpStoreRefusal(
+        fmt::format("expected a value of at most {2} bytes and a key of at most {3} bytes, got {0} and {1}",
+                    request.value_bytes, request.key_bytes, TcpStore::kMaxBytes, TcpStore::kMaxKeyBytes));
   }
   if (bytes.size() < sizeof(request) + request.key_bytes + request.value_bytes) {
     return std::nullopt;

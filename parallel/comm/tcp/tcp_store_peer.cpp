@@ -25,7 +25,7 @@ std::string address_of_other_side(const TcpSocket& socket) {
   sockaddr_in other{};
   socklen_t size = sizeof(other);
   if (::getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&other), &size) != 0) {
-    return "a client that is gone";
+    return "a disconnected client";
   }
   std::array<char, INET_ADDRSTRLEN> text{};
   ::inet_ntop(AF_INET, &other.sin_addr, text.data(), text.size());

@@ -51,8 +51,8 @@ class TcpStoreServer::Service {
         limits_(limits),
         report_(std::move(report)),
         handler_(address_, limits) {
-    STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: no event descriptor: {}", std::strerror(errno));
-    thread_ = start_thread("the thread that serves the store", [this] { run(); });
+    STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
+    thread_ = start_thread("the store's thread", [this] { run(); });
   }
   ~Service() {
     const std::uint64_t one = 1;
@@ -96,7 +96,7 @@ void TcpStoreServer::Service::run() {
   try {
     serve();
   } catch (const std::exception& error) {  // usually out of memory; the clients see that the store is gone
-    report_(fmt::format("store at {}: ended: {}", to_string(address_.at), error.what()));
+    report_(fmt::format("store at {}: stopped: {}", to_string(address_.at), error.what()));
     clients_.clear();
     listening_ = TcpSocket();
   }
@@ -104,9 +104,9 @@ void TcpStoreServer::Service::run() {
 
 void TcpStoreServer::Service::serve() {
   while (wait_for_news()) {
-    std::size_t place = 2;
+    std::size_t query = 2;
     for (Client& client : clients_) {
-      const bool has_news = queries_[place++].revents != 0;
+      const bool has_news = queries_[query++].revents != 0;
       if (has_news || client.has_more) {
         take_turn(client, has_news);
       }
@@ -175,7 +175,8 @@ void TcpStoreServer::Service::accept_client() {
   TcpSocket socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.descriptor() < 0) {
     const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    if (lacks_room && !send_away_oldest_unknown("no descriptors are left for more connections")) {
+    if (lacks_room &&
+        !send_away_oldest_unknown("the process has run out of file descriptors; raise the limit (ulimit -n)")) {
       next_accept_ = SteadyClock::now() + kWithoutDescriptors;
     }
     return;
@@ -183,7 +184,7 @@ void TcpStoreServer::Service::accept_client() {
   const int on = 1;
   static_cast<void>(::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)));
   if (static_cast<int>(clients_.size()) - handler_.admitted() >= limits_.handshakes) {
-    send_away_oldest_unknown("others have come since, and it has not said its token");
+    send_away_oldest_unknown("it has not sent its token, and other clients have connected since");
   }
   clients_.emplace_back(std::move(socket), handler_.new_budget());
   take_turn(clients_.back(), true);  // most clients have sent their hello by now
@@ -212,10 +213,10 @@ void TcpStoreServer::Service::send_away_late() {
   const auto now = SteadyClock::now();
   for (Client& client : clients_) {
     if (!client.is_gone && now > due(client).value_or(now)) {
-      send_away(client, client.state == State::unknown
-                            ? fmt::format("it has not said its token within {} s", limits_.handshake.count())
-                            : fmt::format("for {} s it has left a request unfinished or an answer untaken",
-                                          limits_.stall.count()));
+      send_away(client,
+                client.state == State::unknown
+                    ? fmt::format("it has not sent its token within {} s", limits_.handshake.count())
+                    : fmt::format("it has not finished a request or read an answer for {} s", limits_.stall.count()));
     }
   }
 }
@@ -228,9 +229,9 @@ void TcpStoreServer::Service::send_away(Client& client, const std::string& why) 
   client.is_gone = true;
   handler_.say_goodbye(client);
   if (++reports_ <= kMaxReports) {
-    report_(fmt::format("store at {}: sends away {}{}: {}{}", to_string(address_.at), client.peer.address(),
+    report_(fmt::format("store at {}: disconnects {}{}: {}{}", to_string(address_.at), client.peer.address(),
                         client.name.empty() ? "" : fmt::format(" ({})", client.name), why,
-                        reports_ < kMaxReports ? "" : "; further ones are not reported"));
+                        reports_ < kMaxReports ? "" : "; further disconnections are not reported"));
   }
 }
 

@@ -35,8 +35,8 @@ class CudaErrors : public ::testing::Test {
 
 TEST_F(CudaErrors, NoDriver) {
   machine().driver_version = 0;
-  EXPECT_TRUE(fails_with<UsageError>({"cuda:0", "no NVIDIA driver is installed", "--device cpu"},
-                                     [] { require_device(kCuda); }));
+  EXPECT_TRUE(
+      fails_with<UsageError>({"cuda:0", "has no NVIDIA driver", "--device cpu"}, [] { require_device(kCuda); }));
 }
 
 TEST_F(CudaErrors, AnOldDriver) {

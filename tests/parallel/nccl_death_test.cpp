@@ -21,11 +21,11 @@ constexpr double kTimeout = 20;  // seconds; the news of a death is faster
 
 TcpStoreAddress at(int port) { return {{"127.0.0.1", port}, "a token of tests"}; }
 
-class WiredDeath : public ::testing::TestWithParam<test::Wait> {};
-INSTANTIATE_TEST_SUITE_P(Waiting, WiredDeath, ::testing::ValuesIn(test::kWaits),
+class NcclDeath : public ::testing::TestWithParam<test::Wait> {};
+INSTANTIATE_TEST_SUITE_P(Waiting, NcclDeath, ::testing::ValuesIn(test::kWaits),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST_P(WiredDeath, OfARankEndsTheWaitsOfOthers) {
+TEST_P(NcclDeath, OfARankEndsTheWaitsOfOthers) {
   const std::chrono::duration<double> timeout(kTimeout);
   const int port = TcpStoreServer(at(0)).address().at.port;  // free again
   const pid_t zero = ::fork();
