@@ -54,11 +54,9 @@ LayerProfile layer_of(const Json& json, const std::string& path) {
     constexpr double kMax = kIsBytes ? 1LL << 40 : 1e6;
     const Json& figure = json.at(std::string(key));
     const bool is_number = kIsBytes ? figure.is_number_integer() : figure.is_number();
-    if (!is_number || !(figure >= 0 && figure <= kMax)) {
-      throw DataError(fmt::format("{}: '{}' of layer {}: expected {} from 0 to {:.0f}, got {}", path, key,
-                                  json.value("name", "?"), kIsBytes ? "a whole number of bytes" : "seconds", kMax,
-                                  figure.dump()));
-    }
+    throw_if<DataError>(!is_number || !(figure >= 0 && figure <= kMax),
+                        "{}: '{}' of layer {}: expected {} from 0 to {:.0f}, got {}", path, key,
+                        json.value("name", "?"), kIsBytes ? "a whole number of bytes" : "seconds", kMax, figure.dump());
     figure.get_to(value);
   });
   return layer;
@@ -71,12 +69,10 @@ void require_model(const Json& json, const std::string& path, const Settings& se
   for (int i = 0; same && i < model.size(); ++i) {
     same = layers[static_cast<std::size_t>(i)].at("name").get<std::string>() == model.name(i);
   }
-  if (!same) {
-    throw UsageError(
-        fmt::format("--plan {}: the plan is for model {} with {} layers, the run trains {} with {}; give --model {}, "
-                    "or make a plan for this model with --save-plan",
-                    path, of, layers.size(), settings.training.model, model.size(), of));
-  }
+  throw_if<UsageError>(!same,
+                       "--plan {}: the plan is for model {} with {} layers, the run trains {} with {}; give --model "
+                       "{}, or make a plan for this model with --save-plan",
+                       path, of, layers.size(), settings.training.model, model.size(), of);
   if (const auto device = json.at("device").get<std::string>(); device != settings.world.device.text()) {
     throw UsageError(
         fmt::format("--plan {}: the layers were measured on {}, the run uses {}; give --device {}, or make another "
@@ -84,31 +80,26 @@ void require_model(const Json& json, const std::string& path, const Settings& se
                     path, device, settings.world.device.text(), device));
   }
   const Json& images = json.at("microbatch");
-  if (!images.is_number_integer() || images < 1 || images > kMaxBatchSize) {
-    throw DataError(fmt::format("{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
-                                images.dump()));
-  }
-  if (images != microbatch_of(settings)) {
-    throw UsageError(fmt::format(
-        "--plan {}: the layers were measured with micro-batches of {} images, the run has {}; give --batch-size {}, or "
-        "make another plan with --save-plan",
-        path, images.dump(), microbatch_of(settings), images.get<std::int64_t>() * settings.training.microbatches));
-  }
+  throw_if<DataError>(!images.is_number_integer() || images < 1 || images > kMaxBatchSize,
+                      "{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
+                      images.dump());
+  throw_if<UsageError>(images != microbatch_of(settings),
+                       "--plan {}: the layers were measured with micro-batches of {} images, the run has {}; give "
+                       "--batch-size {}, or make another plan with --save-plan",
+                       path, images.dump(), microbatch_of(settings),
+                       images.get<std::int64_t>() * settings.training.microbatches);
 }
 
 /// Returns a list of whole numbers within the bounds of --split. Throws DataError for any other list.
 std::vector<int> counts_in(const Json& json, const char* key, const std::string& path) {
   const Json& list = json.at(key);
   for (const Json& count : list) {
-    if (!count.is_number_integer() || count < 1 || count > kMaxSplit) {
-      throw DataError(
-          fmt::format("{0}: '{1}': expected whole numbers from 1 to {3}, got {2}", path, key, count.dump(), kMaxSplit));
-    }
+    throw_if<DataError>(!count.is_number_integer() || count < 1 || count > kMaxSplit,
+                        "{0}: '{1}': expected whole numbers from 1 to {3}, got {2}", path, key, count.dump(),
+                        kMaxSplit);
   }
-  if (list.size() > kMaxSplit) {
-    throw DataError(
-        fmt::format("{0}: '{1}': expected at most {3} numbers, got {2}", path, key, list.size(), kMaxSplit));
-  }
+  throw_if<DataError>(list.size() > kMaxSplit, "{0}: '{1}': expected at most {3} numbers, got {2}", path, key,
+                      list.size(), kMaxSplit);
   return list.get<std::vector<int>>();
 }
 
@@ -118,17 +109,14 @@ Partition stages_in(const Json& json, const std::string& path, const Settings& s
     throw DataError(fmt::format("{0}: 'split': expected {2} layers in all, as in the model, got {1}", path, assigned,
                                 model.size()));
   }
-  if (stages.split.size() != stages.replicas.size()) {
-    throw DataError(fmt::format("{0}: expected as many replicas as stages, got {2} for {1} stages", path,
-                                stages.split.size(), stages.replicas.size()));
-  }
+  throw_if<DataError>(stages.split.size() != stages.replicas.size(),
+                      "{0}: expected as many replicas as stages, got {2} for {1} stages", path, stages.split.size(),
+                      stages.replicas.size());
   const int ranks = std::accumulate(stages.replicas.begin(), stages.replicas.end(), 0);
-  if (ranks != settings.world.ranks) {
-    throw UsageError(
-        fmt::format("--plan {}: the stages are for {} ranks, the run has {}; give --ranks {}, or --balance pipedream "
-                    "to choose other stages",
-                    path, ranks, settings.world.ranks, ranks));
-  }
+  throw_if<UsageError>(ranks != settings.world.ranks,
+                       "--plan {}: the stages are for {} ranks, the run has {}; give --ranks {}, or --balance "
+                       "pipedream to choose other stages",
+                       path, ranks, settings.world.ranks, ranks);
   return stages;
 }
 

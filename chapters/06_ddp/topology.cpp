@@ -1,7 +1,5 @@
 #include "chapters/06_ddp/topology.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "chapters/common/open.h"
@@ -16,12 +14,10 @@ namespace {
 void require_images_for_all(const Settings& settings, const Sequential& model, const Dataset& data, int shards) {
   const std::int64_t rest = data.size() % settings.training.batch_size;
   const std::int64_t least = rest == 0 ? std::min(settings.training.batch_size, data.size()) : rest;
-  if (least < shards && !settings.data_parallel.sync_batch_norm && batch_norm_layers(model) > 0) {
-    throw UsageError(
-        fmt::format("model {}: the last batch of an epoch has {} images for {} ranks, but batch norm needs at least "
-                    "one per rank; give --sync-batch-norm, a --batch-size other than {}, or fewer ranks",
-                    settings.training.model, least, shards, settings.training.batch_size));
-  }
+  throw_if<UsageError>(least < shards && !settings.data_parallel.sync_batch_norm && batch_norm_layers(model) > 0,
+                       "model {}: the last batch of an epoch has {} images for {} ranks, but batch norm needs at least "
+                       "one per rank; give --sync-batch-norm, a --batch-size other than {}, or fewer ranks",
+                       settings.training.model, least, shards, settings.training.batch_size);
 }
 
 }  // namespace

@@ -104,9 +104,7 @@ std::vector<std::int64_t> numbers_from(const std::string& list) {
 
 std::string text_of(const Metadata& metadata, const char* name, const fs::path& path) {
   const auto found = metadata.find(name);
-  if (found == metadata.end()) {
-    throw DataError(fmt::format("{}: not part of a checkpoint: '{}' is missing", path.string(), name));
-  }
+  throw_if<DataError>(found == metadata.end(), "{}: not part of a checkpoint: '{}' is missing", path.string(), name);
   return found->second;
 }
 
@@ -263,17 +261,15 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   }
   const TensorFile manifest = load_tensors(path.string());
   Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
-  if (std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint)) {
-    throw DataError(fmt::format("{}: contains epoch {}, step {}, which contradicts the name of its folder",
-                                path.string(), found.progress.epoch, found.progress.step));
-  }
+  throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint),
+                      "{}: contains epoch {}, step {}, which contradicts the name of its folder", path.string(),
+                      found.progress.epoch, found.progress.step);
   for (const int rank : ranks_in(manifest.metadata, path)) {
     const fs::path shard = checkpoint / shard_name(rank);
     const TensorFile file = load_tensors(
         shard.string(), [&](const std::string& name) { return is_kept(part, name); }, part.device);
-    if (to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress)) {
-      throw DataError(fmt::format("{}: belongs to another checkpoint", shard.string()));
-    }
+    throw_if<DataError>(to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress),
+                        "{}: belongs to another checkpoint", shard.string());
     append(found.state.weights, "", below(std::string(kModel), file.tensors));
     append(found.state.optimizer, "", below(std::string(kOptimizer), file.tensors));
     append(found.state.memory, "", below(std::string(kMemory), file.tensors));
@@ -281,11 +277,9 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
     append_below(found.contents.optimizer, kOptimizer, file.contents);
     append_below(found.contents.memory, kMemory, file.contents);
   }
-  if (!trains_alike(text_of(manifest.metadata, "training", path), training_)) {
-    throw DataError(
-        fmt::format("{}: was saved with settings other than those in config.json; restore the original config.json",
-                    path.string()));
-  }
+  throw_if<DataError>(!trains_alike(text_of(manifest.metadata, "training", path), training_),
+                      "{}: was saved with settings other than those in config.json; restore the original config.json",
+                      path.string());
   return found;
 }
 
@@ -296,9 +290,7 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
     try {
       Found found = read(checkpoint, part);
       const std::string reason = misfit ? misfit(found.contents) : "";
-      if (!reason.empty()) {
-        throw DataError(fmt::format("{}: does not match the model: it {}", checkpoint.string(), reason));
-      }
+      throw_if<DataError>(!reason.empty(), "{}: does not match the model: it {}", checkpoint.string(), reason);
       found.skipped = skipped;
       return found;
     } catch (const NeverFinished& error) {
@@ -308,10 +300,8 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
       has_damaged = true;
     }
   }
-  if (has_damaged) {
-    throw DataError(
-        fmt::format("{}: expected a complete checkpoint, got none: {}", folder_.string(), fmt::join(skipped, "; ")));
-  }
+  throw_if<DataError>(has_damaged, "{}: expected a complete checkpoint, got none: {}", folder_.string(),
+                      fmt::join(skipped, "; "));
   const std::string cut_off = skipped.empty() ? "" : fmt::format(" ({})", fmt::join(skipped, "; "));
   throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));
 }

@@ -55,9 +55,8 @@ int with_exit_code(const std::string& program, const std::function<int()>& body)
   std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond `ulimit -f` fails as on a full disk
   try {
     const int exit_code = body();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw DataError("cannot write to standard output; all output files are complete");
-    }
+    throw_if<DataError>(std::fflush(stdout) != 0 || std::ferror(stdout) != 0,
+                        "cannot write to standard output; all output files are complete");
     return exit_code;
   } catch (const UsageError& error) {
     return report(program, error, 2);

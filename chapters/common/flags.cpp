@@ -26,9 +26,8 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
     const std::string name = argument.substr(0, argument.find('='));
     for (const Flag& flag : flags) {
       const bool is_named = name == "--" + flag.name || name == "--no-" + flag.name;
-      if (is_named && !flag.is_offered_by(chapter.number)) {
-        throw UsageError(fmt::format("{} is not a flag of {}: {}", name, chapter.program, flag.chapters.elsewhere));
-      }
+      throw_if<UsageError>(is_named && !flag.is_offered_by(chapter.number), "{} is not a flag of {}: {}", name,
+                           chapter.program, flag.chapters.elsewhere);
     }
   }
 }
@@ -117,13 +116,11 @@ void require_usable(const CommandLine& line) {
                                     {"data", s.data.source},
                                     {"plan", s.pipeline.plan},
                                     {"save-plan", s.pipeline.save_plan}}) {
-    if (line.given.contains(flag) && value.empty()) {
-      throw UsageError(fmt::format("--{} is empty; give a file or folder, or leave out the flag", flag));
-    }
+    throw_if<UsageError>(line.given.contains(flag) && value.empty(),
+                         "--{} is empty; give a file or folder, or leave out the flag", flag);
   }
-  if (s.data.smoke && line.given.contains("data")) {
-    throw UsageError("--smoke runs on generated images; leave out --data");
-  }
+  throw_if<UsageError>(s.data.smoke && line.given.contains("data"),
+                       "--smoke runs on generated images; leave out --data");
 }
 
 /// Returns the settings of the run that --resume names. Throws DataError if they contradict each other: no run starts

@@ -18,9 +18,7 @@ Device open_device(const WorldSettings& world) {
   require_device(device);
   if (device.type == DeviceType::cpu) {
     set_threads(device, world.threads);
-    if (world.tf32) {
-      throw UsageError("--tf32 without --device cuda: a CPU has no tensor cores; leave out --tf32");
-    }
+    throw_if<UsageError>(world.tf32, "--tf32 without --device cuda: a CPU has no tensor cores; leave out --tf32");
   } else {
     cuda::allow_tf32(world.tf32);
   }
@@ -77,9 +75,8 @@ Loader make_loader(const TrainingSettings& training, const WorldSettings& world,
 }
 
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data) {
-  if (training.model == "toy") {
-    throw UsageError("--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, or a resnet");
-  }
+  throw_if<UsageError>(training.model == "toy",
+                       "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, or a resnet");
   try {
     return make_model(training.model, {.softmax_head = training.head == Head::softmax,
                                        .classes = static_cast<std::int64_t>(data.classes.size()),

@@ -26,20 +26,18 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
   int left_out = 0;
   Schedule schedule = schedule_from_text(read_text(path, "check the file given as --schedule"), path, &left_out);
   require_legal(schedule, path);
-  if (schedule.is_lowered && *settings.pipeline.receives != kDefaultReceives) {
-    throw UsageError(fmt::format("--receives {}: the table in {} already lists its receives; leave out --receives",
-                                 settings.pipeline.receives.text(), path));
-  }
+  throw_if<UsageError>(schedule.is_lowered && *settings.pipeline.receives != kDefaultReceives,
+                       "--receives {}: the table in {} already lists its receives; leave out --receives",
+                       settings.pipeline.receives.text(), path);
   if (left_out > 0) {
     notes.push_back(fmt::format("{} actions of {} (waits, UNSHARD, RESHARD) are ignored", left_out, path));
   }
-  if (schedule.rank_count() != settings.world.ranks || schedule.microbatches != settings.training.microbatches) {
-    throw UsageError(
-        fmt::format("--schedule {}: the table is for {} ranks and {} micro-batches, the run has {} and {}; give "
-                    "--ranks {} --microbatches {}",
-                    path, schedule.rank_count(), schedule.microbatches, settings.world.ranks,
-                    settings.training.microbatches, schedule.rank_count(), schedule.microbatches));
-  }
+  throw_if<UsageError>(
+      schedule.rank_count() != settings.world.ranks || schedule.microbatches != settings.training.microbatches,
+      "--schedule {}: the table is for {} ranks and {} micro-batches, the run has {} and {}; give --ranks {} "
+      "--microbatches {}",
+      path, schedule.rank_count(), schedule.microbatches, settings.world.ranks, settings.training.microbatches,
+      schedule.rank_count(), schedule.microbatches);
   return schedule;
 }
 
@@ -120,12 +118,11 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
                const std::vector<LayerProfile>& profile, const std::vector<int>& replicas) {
   if (!pipeline.split.empty()) {
-    if (static_cast<int>(pipeline.split->size()) != stages) {
-      throw UsageError(fmt::format(
-          "--split {0}: expected {3} stages for {2}, got {1}", pipeline.split.text(), pipeline.split->size(),
-          replicas.empty() ? "the ranks and the schedule" : fmt::format("--replicas {}", fmt::join(replicas, ",")),
-          stages));
-    }
+    throw_if<UsageError>(
+        static_cast<int>(pipeline.split->size()) != stages, "--split {0}: expected {3} stages for {2}, got {1}",
+        pipeline.split.text(), pipeline.split->size(),
+        replicas.empty() ? "the ranks and the schedule" : fmt::format("--replicas {}", fmt::join(replicas, ",")),
+        stages);
     return *pipeline.split;
   }
   if (pipeline.balance == Balance::layers) {

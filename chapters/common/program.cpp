@@ -16,9 +16,8 @@ Settings flags_of_this_process(int argc, const char* const* argv, const Chapter&
   if (is_rank_zero()) {
     return parse_flags(argc, argv, chapter);
   }
-  if (std::freopen("/dev/null", "w", stdout) == nullptr) {
-    throw Error("cannot open /dev/null for the output of ranks other than 0; check the device");
-  }
+  throw_if<Error>(std::freopen("/dev/null", "w", stdout) == nullptr,
+                  "cannot open /dev/null for the output of ranks other than 0; check the device");
   try {
     return parse_flags(argc, argv, chapter);
   } catch (const UsageError&) {

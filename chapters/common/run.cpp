@@ -72,11 +72,9 @@ void Run::load_checkpoint() {
     take_memory(role_.layers, layers_of_, role_.shard, saved.state, comm_.device(), *memory_);
   }
   const Progress& progress = saved.progress;
-  if (progress.epoch > settings_.training.epochs) {
-    throw UsageError(
-        fmt::format("--resume {}: all {} epochs of the run are done; give a larger total, such as --epochs {}",
-                    settings_.run.resume, progress.epoch - 1, progress.epoch + 4));
-  }
+  throw_if<UsageError>(progress.epoch > settings_.training.epochs,
+                       "--resume {}: all {} epochs of the run are done; give a larger total, such as --epochs {}",
+                       settings_.run.resume, progress.epoch - 1, progress.epoch + 4);
   if (prints()) {
     print_line(fmt::format("Continues in epoch {} after {} steps", progress.epoch, progress.step));
   }

@@ -91,9 +91,9 @@ void move_earlier_run(const fs::path& folder) try {
 std::string read_text(const fs::path& path, const std::string& advice) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status)) {  // a FIFO may never have data, and a device may never end
-    throw DataError(fmt::format("{}: expected a regular file, got another kind of file; {}", path.string(), advice));
-  }
+  // A FIFO may never have data, and a device may never end.
+  throw_if<DataError>(fs::exists(status) && !fs::is_regular_file(status),
+                      "{}: expected a regular file, got another kind of file; {}", path.string(), advice);
   std::ifstream file(path, std::ios::binary);
   if (const auto size = fs::file_size(path, error); !error) {
     require_memory_for(path.string(), size);
@@ -102,9 +102,8 @@ std::string read_text(const fs::path& path, const std::string& advice) {
   if (file.peek() != std::ifstream::traits_type::eof()) {
     bytes << file.rdbuf();
   }
-  if (!file.is_open() || file.bad() || bytes.bad()) {  // bad() is also true after memory has run out
-    throw DataError(fmt::format("{}: cannot be read; {}", path.string(), advice));
-  }
+  // bad() is also true after memory has run out.
+  throw_if<DataError>(!file.is_open() || file.bad() || bytes.bad(), "{}: cannot be read; {}", path.string(), advice);
   return bytes.str();
 }
 
@@ -115,10 +114,9 @@ void write_text(const fs::path& path, const std::string& text) {
 }
 
 Settings read_settings(const fs::path& folder, const Chapter& chapter) {
-  if (!fs::is_directory(folder)) {
-    throw DataError(fmt::format("--resume {}: the folder does not exist; give the --out folder of an earlier run",
-                                folder.string()));
-  }
+  throw_if<DataError>(!fs::is_directory(folder),
+                      "--resume {}: the folder does not exist; give the --out folder of an earlier run",
+                      folder.string());
   const std::string text = read_text(folder / run_files::kConfig,
                                      fmt::format("check that {} is the --out folder of a run", folder.string()));
   return settings_from_json(text, (folder / run_files::kConfig).string(), chapter);
@@ -229,30 +227,25 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     return;
   }
   checkpoints().commit(next, writers);
-  if (!lock_.holds(folder_)) {
-    throw DataError(
-        fmt::format("--out {}: the folder was removed or replaced while a checkpoint was being written; start a new "
-                    "run, or continue from an earlier checkpoint with --resume",
-                    folder_.string()));
-  }
+  throw_if<DataError>(!lock_.holds(folder_),
+                      "--out {}: the folder was removed or replaced while a checkpoint was being written; start a new "
+                      "run, or continue from an earlier checkpoint with --resume",
+                      folder_.string());
 }
 
 void RunFolder::require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const {
   if (!is_writer()) {
     return;
   }
-  if (!has_settings()) {
-    throw DataError(
-        fmt::format("--out {}: {} was changed or removed during this run; restore it before you continue with --resume",
-                    folder_.string(), run_files::kConfig));
-  }
+  throw_if<DataError>(
+      !has_settings(),
+      "--out {}: {} was changed or removed during this run; restore it before you continue with --resume",
+      folder_.string(), run_files::kConfig);
   const Checkpoints::Found found = checkpoints().newest(misfit, no_part());
-  if (std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step)) {
-    throw DataError(
-        fmt::format("--out {}: the checkpoint that was just written cannot be read back ({}); --resume would continue "
-                    "in epoch {} after {} steps",
-                    folder_.string(), fmt::join(found.skipped, "; "), found.progress.epoch, found.progress.step));
-  }
+  throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step),
+                      "--out {}: the checkpoint that was just written cannot be read back ({}); --resume would "
+                      "continue in epoch {} after {} steps",
+                      folder_.string(), fmt::join(found.skipped, "; "), found.progress.epoch, found.progress.step);
 }
 
 void RunFolder::save_trace(const std::string& json) {

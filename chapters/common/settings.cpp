@@ -103,10 +103,8 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
     Settings settings = chapter.defaults;
     settings.chapter = chapter.number;
     settings.program = json.at("program").get<std::string>();
-    if (settings.program != chapter.program) {
-      throw UsageError(
-          fmt::format("--resume: {0} is from a run of {1}; use {1} to resume it", where, settings.program));
-    }
+    throw_if<UsageError>(settings.program != chapter.program,
+                         "--resume: {0} is from a run of {1}; use {1} to resume it", where, settings.program);
     for (const Flag& flag : flag_table(chapter)) {
       if (!flag.is_saved() || !flag.is_offered_by(chapter.number) || !json.contains(flag.name)) {
         continue;

@@ -55,9 +55,8 @@ std::optional<Options> parse(int argc, const char* const* argv) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
   }
   for (const auto& [flag, value] : {std::pair("--baseline", options.baseline), std::pair("--svg", options.svg)}) {
-    if (app.count(flag) > 0 && value.empty()) {
-      throw UsageError(fmt::format("{} is empty; give a {}", flag, flag == std::string("--svg") ? "file" : "run"));
-    }
+    throw_if<UsageError>(app.count(flag) > 0 && value.empty(), "{} is empty; give a {}", flag,
+                         flag == std::string("--svg") ? "file" : "run");
   }
   return options;
 }

@@ -25,9 +25,7 @@ class Line {
   }
 
   void require(bool condition, const std::string& what) const {
-    if (!condition) {
-      throw DataError(fmt::format("{}: {}; the file is damaged: use a copy, or run the program again", where_, what));
-    }
+    throw_if<DataError>(!condition, "{}: {}; the file is damaged: use a copy, or run the program again", where_, what);
   }
 
   bool is_epoch() const { return json_.contains("event") && json_["event"] == "epoch"; }
@@ -120,12 +118,10 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
 
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    throw DataError(
-        fmt::format("{}: expected the settings of a run as a JSON object; restore the file, or remove it to compare "
-                    "without settings",
-                    where));
-  }
+  throw_if<DataError>(
+      !json.is_object(),
+      "{}: expected the settings of a run as a JSON object; restore the file, or remove it to compare without settings",
+      where);
   std::map<std::string, std::string> settings;
   for (const auto& [name, value] : json.items()) {
     std::string words = value.is_string() ? value.get<std::string>() : value.dump();

@@ -56,9 +56,8 @@ RunRecord read_run(const std::string& path) {
   const fs::path given(path);
   std::error_code unreadable;  // an unreadable path counts as missing
   if (fs::is_directory(given, unreadable)) {
-    if (!fs::exists(given / run_files::kMetrics, unreadable)) {
-      throw DataError(fmt::format("{}: the folder has no metrics.jsonl; {}", path, kWhatARunIs));
-    }
+    throw_if<DataError>(!fs::exists(given / run_files::kMetrics, unreadable), "{}: the folder has no metrics.jsonl; {}",
+                        path, kWhatARunIs);
     read_metrics_file(given / run_files::kMetrics, run);
   } else if (!fs::exists(given, unreadable)) {
     throw DataError(fmt::format("{}: no such file or folder; {}", path, kWhatARunIs));
@@ -67,9 +66,7 @@ RunRecord read_run(const std::string& path) {
   } else {
     read_text_log(read_run_text(given), path, run);
   }
-  if (run.epochs.empty()) {
-    throw DataError(fmt::format("{}: expected at least one finished epoch, got none; {}", path, kWhatARunIs));
-  }
+  throw_if<DataError>(run.epochs.empty(), "{}: expected at least one finished epoch, got none; {}", path, kWhatARunIs);
   return run;
 }
 
