@@ -106,7 +106,7 @@ void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& lo
   const NamedTensors parameters = worker.layers->named_parameters();
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
   DrainControl drain(schedule, epoch);  // after a request to stop: which batches still run
-  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch());
+  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch);
   const auto see_logits = [&](int i, const Tensor& loss, const Tensor& logits) {
     epoch.train_sums().add(loss, logits, microbatches.labels(i));
   };

@@ -144,7 +144,7 @@ std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const Ac
   }
   costs.average = plan.averaging;
   const std::int64_t traced =
-      std::min<std::int64_t>(StepTrace::kSteps * plan.microbatches_per_batch(), plan.schedule.microbatches);
+      std::min<std::int64_t>(StepTrace::kSteps * plan.microbatches_per_batch, plan.schedule.microbatches);
   const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
   return PredictedStep{schedule, simulate(schedule, costs)};
 }
@@ -174,7 +174,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) per epoch, {} per update; {} stage(s) on {} rank(s)\n",
              settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches,
-             plan.microbatches_per_batch(), plan.stages(), plan.world.ranks);
+             plan.microbatches_per_batch, plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
     print_profile(plan);
