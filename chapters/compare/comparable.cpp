@@ -43,14 +43,14 @@ class Check {
   void data() {
     const auto got = run_.setting("data");
     const auto expected = baseline_.setting("data");
-    const std::size_t before = findings_.differences.size();
+    const std::size_t before = findings.differences.size();
     if (got && expected && !is_same_data(*got, *expected)) {
       differs("data", *expected, *got, "train both on the same --data");
     }
     setting("smoke", "run both with --smoke or both without");
     setting("image-size", "run both with the same --image-size");
     setting("augment", "run both with --augment or both without");
-    if (findings_.differences.size() == before) {
+    if (findings.differences.size() == before) {
       images(got && expected);
     }
   }
@@ -63,44 +63,14 @@ class Check {
     }
   }
 
-  void batch_size() {
-    setting("batch-size", "run both with the same --batch-size");
-    if (!run_.setting("batch-size") || !baseline_.setting("batch-size")) {
-      findings_.remarks.emplace_back("the batch size is not known for both runs; check that it is the same");
-    }
-  }
-
-  void epochs() {
-    if (epochs_of(run_) != epochs_of(baseline_)) {
-      differs("finished epochs", epochs_of(baseline_), epochs_of(run_), "train both for the same --epochs");
-    }
-  }
-
-  void clock() {
-    if (clock_of(run_) != clock_of(baseline_) || clock_of(run_) == "mixed") {
-      differs("clock", clock_of(baseline_), clock_of(run_),
-              "wall-clock and virtual times cannot be compared, so run both with the same --clock");
-    }
-  }
-
-  /// Allows another model, as this shows what a larger one costs.
-  void model() {
-    const auto got = run_.setting("model");
-    const auto expected = baseline_.setting("model");
-    if (got && expected && *got != *expected) {
-      findings_.remarks.push_back(
-          fmt::format("model {} instead of {}: the speed-up compares the models too", *got, *expected));
-    }
-  }
-
-  Findings findings() const { return findings_; }
-
- private:
   void differs(const std::string& what, const std::string& expected, const std::string& got,
                const std::string& advice) {
-    findings_.differences.push_back(fmt::format("{}: expected {}, got {}; {}", what, expected, got, advice));
+    findings.differences.push_back(fmt::format("{}: expected {}, got {}; {}", what, expected, got, advice));
   }
 
+  Findings findings;
+
+ private:
   /// Compares the number of images, as data of the same name may have changed, and a log without settings does not name
   /// its data.
   void images(bool data_is_known) {
@@ -110,18 +80,17 @@ class Check {
       differs("images per epoch", fmt::format("{:.0f}", *expected), fmt::format("{:.0f}", *got),
               "train both on the same data");
     } else if (!data_is_known && got && expected) {
-      findings_.remarks.push_back(
+      findings.remarks.push_back(
           fmt::format("the data are not known for both runs; their images per epoch, {:.0f} and {:.0f}, agree within "
                       "{:.0f}%",
                       *expected, *got, 100 * kImagesTolerance));
     } else if (!data_is_known) {
-      findings_.remarks.emplace_back("the data are not known for both runs; check that they are the same");
+      findings.remarks.emplace_back("the data are not known for both runs; check that they are the same");
     }
   }
 
   const RunRecord& run_;
   const RunRecord& baseline_;
-  Findings findings_;
 };
 
 }  // namespace
@@ -145,11 +114,24 @@ std::string epochs_of(const RunRecord& run) {
 Findings find_differences(const RunRecord& run, const RunRecord& baseline) {
   Check check(run, baseline);
   check.data();
-  check.batch_size();
-  check.epochs();
-  check.clock();
-  check.model();
-  return check.findings();
+  check.setting("batch-size", "run both with the same --batch-size");
+  if (!run.setting("batch-size") || !baseline.setting("batch-size")) {
+    check.findings.remarks.emplace_back("the batch size is not known for both runs; check that it is the same");
+  }
+  if (epochs_of(run) != epochs_of(baseline)) {
+    check.differs("finished epochs", epochs_of(baseline), epochs_of(run), "train both for the same --epochs");
+  }
+  if (clock_of(run) != clock_of(baseline) || clock_of(run) == "mixed") {
+    check.differs("clock", clock_of(baseline), clock_of(run),
+                  "wall-clock and virtual times cannot be compared, so run both with the same --clock");
+  }
+  const auto model = run.setting("model");
+  const auto expected = baseline.setting("model");
+  if (model && expected && *model != *expected) {  // allowed, as this shows what a larger model costs
+    check.findings.remarks.push_back(
+        fmt::format("model {} instead of {}: the speed-up compares the models too", *model, *expected));
+  }
+  return check.findings;
 }
 
 }  // namespace stagecoach
