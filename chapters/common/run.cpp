@@ -5,7 +5,6 @@
 #include <csignal>
 #include <utility>
 
-#include "chapters/common/interrupt.h"
 #include "chapters/common/training_state.h"
 #include "core/error.h"
 #include "core/printable.h"
