@@ -25,7 +25,6 @@
 #include "chapters/common/epoch_meter.h"
 #include "chapters/common/pull_range.h"
 #include "chapters/common/run_folder.h"
-#include "chapters/common/state_outline.h"
 #include "chapters/common/step_trace.h"
 #include "chapters/common/stop_protocol.h"
 #include "core/trace.h"

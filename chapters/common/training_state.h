@@ -10,6 +10,7 @@
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/pipeline/gather.h"
 
@@ -38,7 +39,6 @@ struct StateContents {
   std::vector<TensorInfo> optimizer = {};
   std::vector<TensorInfo> memory = {};
 };
-StateContents contents_of(const TrainingState& state);
 
 /// Selects the tensors to keep when a saved state is read, by name. Without a function, all are kept.
 struct StatePart {
@@ -70,5 +70,20 @@ NamedTensors memory_of_shard(int shard, const CompressionMemory& memory);
 /// Restores the compression state for the layers of `rank`, on `device`.
 void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
                  CompressionMemory& memory);
+
+/// The names, types and shapes of the tensors in a TrainingState. They show whether a checkpoint fits.
+struct StateOutline {
+  std::multiset<std::string> tensors = {};   ///< weights and optimizer: "weights conv1.weight float32 [6, 3, 5, 5]"
+  std::set<std::string> memory_shards = {};  ///< the shards of the batches whose compression has state: "0"
+};
+
+/// Returns the outline of the whole state on rank 0, and an empty one on the others. `mine` has the rank's weights and
+/// optimizer state; `memory_shard` is its shard of the batches if its compression has state, and empty otherwise. All
+/// ranks call it together.
+StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard);
+
+/// Returns the reason why `state` does not have the outline `expected`, such as "lacks …"; empty if it does. The
+/// tensors of a compression are known only after a step, so they are compared between shards.
+std::string misfit(const StateOutline& expected, const StateContents& state);
 
 }  // namespace stagecoach

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "chapters/common/state_outline.h"
+#include "chapters/common/training_state.h"
 #include "core/error.h"
 #include "nn/safetensors.h"
 #include "parallel/launch/launch.h"
