@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
