@@ -16,9 +16,7 @@
 #include "chapters/common/exit_code.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/compare/comparison.h"
-#include "chapters/compare/plot.h"
 #include "chapters/compare/run_names.h"
-#include "chapters/compare/table.h"
 #include "core/error.h"
 
 namespace stagecoach {

@@ -1,4 +1,4 @@
-#include "chapters/compare/metrics.h"
+// Reads metrics.jsonl and config.json for read_run (run_record.h).
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "chapters/compare/run_record.h"
 #include "core/error.h"
 
 namespace stagecoach {

@@ -1,4 +1,4 @@
-#include "chapters/compare/plot.h"
+// Draws a comparison as a figure (comparison.h).
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 
+#include "chapters/compare/comparison.h"
 #include "parallel/drawing/charts.h"
 #include "parallel/drawing/svg.h"
 

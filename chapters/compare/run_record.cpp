@@ -7,8 +7,6 @@
 
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
-#include "chapters/compare/metrics.h"
-#include "chapters/compare/text_log.h"
 #include "core/error.h"
 
 namespace stagecoach {
