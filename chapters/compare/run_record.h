@@ -53,12 +53,11 @@ RunRecord read_run(const std::string& path);
 /// Adds the epochs in `text`, a metrics.jsonl, to `run`. Other events and unknown keys are ignored. Throws DataError
 /// that names `where` and the line if a line is damaged.
 void read_metrics(const std::string& text, const std::string& where, RunRecord& run);
-
 /// Returns the settings in `text`, a config.json. Throws DataError that names `where` if the text is damaged.
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where);
 /// Adds the epochs in `text`, the printed output of a program, to `run`, and the settings if it contains our table of
-/// them. Programs of other frameworks may print lines of the same form. Other lines, progress
-/// bars and colours are ignored. Throws DataError that names `where` and the line if an epoch line is damaged.
+/// them. Programs of other frameworks may print lines of the same form. Other lines, progress bars and colours are
+/// ignored. Throws DataError that names `where` and the line if an epoch line is damaged.
 void read_text_log(const std::string& text, const std::string& where, RunRecord& run);
 
 }  // namespace stagecoach
