@@ -7,6 +7,7 @@
 
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/common/run.h"
+#include "core/autograd/node.h"
 #include "nn/optimizer.h"
 #include "parallel/pipeline/pipeline.h"
 
@@ -22,9 +23,11 @@ struct StageWorker {
   std::shared_ptr<Sequential> layers;
   std::unique_ptr<Optimizer> optimizer;
   Pipeline pipeline;
+  std::unique_ptr<UncheckedVersions> unchecked;  ///< with --no-version-check; otherwise null
 };
 
-/// Returns this rank's worker. All ranks of the plan call it together; the arguments must outlive the result.
+/// Returns this rank's worker. All ranks of the plan call it together; the arguments must outlive the result. With
+/// --no-version-check, while it exists autograd does not refuse a backward on this thread whose weights have changed.
 StageWorker make_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
 
 /// Runs the optimizer's step after batch `batch` of the epoch. The learning rate may depend on the delay of gradients.

@@ -29,7 +29,7 @@ class ParameterServer final : public WeightOwner {
   }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    forward_backward(batch, sums, [](bool, const Tensor&) {});
+    forward_backward(batch, sums);
     Tensor all = reduce_gradients();  // [all parameters]
     if (owns()) {
       update_with(all.to(Device{}));

@@ -39,18 +39,20 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
 void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
-                               const std::function<void(bool last, const Tensor& loss)>& before_backward) {
+                               const std::function<void(bool is_last, const Tensor& loss)>& before_backward) {
   times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
     const Tensor logits = model_->forward(normalize(batch.images[i]));           // [N, classes]
     const Tensor loss = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
     sums.add(loss, logits, batch.labels[i]);
-    const bool last = i + 1 == batch.sizes.size();
-    if (last) {
+    const bool is_last = i + 1 == batch.sizes.size();
+    if (is_last) {
       times_.begin_backward();
     }
-    before_backward(last, loss);
+    if (before_backward) {
+      before_backward(is_last, loss);
+    }
     const Span span("backward", "action");
     backward(loss, share);
   }
