@@ -97,7 +97,8 @@ class InputFile {
 
 std::string read_header_text(InputFile& file) {
   if (file.bytes_left() < kLengthBytes) {
-    throw DataError(fmt::format("the file has {} bytes, too few for the length of a header", file.bytes_left()));
+    throw DataError(fmt::format("the file is truncated: expected at least 8 bytes for the length of the header, got {}",
+                                file.bytes_left()));
   }
   std::uint64_t length = 0;
   file.read(&length, kLengthBytes);

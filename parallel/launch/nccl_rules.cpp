@@ -24,8 +24,8 @@ void require_nccl(const World& world, const std::optional<LaunchEnvironment>& pr
         "--transport thread");
   }
   if (!process && world.ranks > gpus) {
-    throw UsageError(
-        fmt::format("transport nccl: the run has {} ranks, this machine {} GPU(s); {}", world.ranks, gpus, kShare));
+    throw UsageError(fmt::format("transport nccl: the run has {} ranks, but this machine has {} GPU(s); {}",
+                                 world.ranks, gpus, kShare));
   }
   if (process && process->size != world.ranks) {
     throw UsageError(

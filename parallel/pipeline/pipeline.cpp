@@ -238,9 +238,10 @@ Tensor Pipeline::take(int number, int microbatch, Direction direction) {
     return tensor;
   }
   auto result = results_.extract(label);
-  STAGECOACH_CHECK(!result.empty(),
-                   "pipeline: stage {} has no input for micro-batch {}; run or receive the computation before it first",
-                   number, microbatch);
+  STAGECOACH_CHECK(
+      !result.empty(),
+      "pipeline: stage {} has no input for micro-batch {}; run the previous computation or receive its result first",
+      number, microbatch);
   return std::move(result.mapped());
 }
 
