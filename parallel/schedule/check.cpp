@@ -46,7 +46,7 @@ void check_placement(const Schedule& s, Problems& problems) {
     const int first = s.stage_to_rank[static_cast<std::size_t>(stage)];
     const int count = s.replicas_of(stage);
     if (first < 0 || count < 1 || count > s.rank_count() - first) {
-      problems.add("stage {} is on no rank", stage);
+      problems.add("stage {} is not assigned to a rank", stage);
     }
   }
 }
