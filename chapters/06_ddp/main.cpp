@@ -40,7 +40,7 @@ class SingleAllReduce final : public Replica {
 };
 
 /// 2. One all-reduce per parameter. Autograd calls a hook each time it has added to a parameter's gradient. In the last
-/// backward of a step a second thread of the rank then sums it over the ranks, while the backward goes on.
+/// backward of a step a second thread of the rank then sums it over the ranks, while the backward continues.
 class AllReducePerParameter final : public Replica {
  public:
   explicit AllReducePerParameter(const Context& context) : Replica(context), comm_thread_(rank_.comm) {

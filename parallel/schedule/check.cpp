@@ -276,7 +276,7 @@ Action computation_of(const Action& action) {
 }
 
 /// Returns the circle of waiting ranks, such as "rank 0 waits at 0B0 for 1SEND_B0 of rank 1": follows the waits from
-/// `rank` on until a rank comes up again. If messages are not listed, the text names 1B0 instead, as that is what the
+/// `rank` on until a rank recurs. If messages are not listed, the text names 1B0 instead, as that is what the
 /// user's table contains.
 std::string circle_from(const Schedule& s, const DependencyReplay& replay, int rank, bool messages_are_listed) {
   std::vector<int> path;
