@@ -103,10 +103,9 @@ std::string read_header_text(InputFile& file) {
   std::uint64_t length = 0;
   file.read(&length, kLengthBytes);
   if (length > file.bytes_left() || length > safetensors::kMaxHeaderBytes) {
-    throw DataError(
-        fmt::format("the header has {} bytes according to its length field: expected at most {}, which remain in the "
-                    "file, and at most {}",
-                    length, file.bytes_left(), safetensors::kMaxHeaderBytes));
+    throw DataError(fmt::format(
+        "the header is too long: expected at most {1} bytes, the rest of the file, and at most {2}, got {0}", length,
+        file.bytes_left(), safetensors::kMaxHeaderBytes));
   }
   std::string text(length, '\0');
   file.read(text.data(), length);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The names, types and shapes of the tensors in the state of a training. They show whether a checkpoint fits.
+/// The names, types and shapes of the tensors of a training state. They show whether a checkpoint fits.
 
 #include <set>
 #include <string>

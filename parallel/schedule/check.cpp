@@ -61,7 +61,8 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
   }
   const int owner = s.rank_of(action.stage, action.microbatch);
   if (owner != rank) {
-    problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), owner, action.stage);
+    problems.add("rank {}: {} belongs to rank {}, to which stage {} is assigned", rank, to_string(action), owner,
+                 action.stage);
     return false;
   }
   return true;

@@ -65,7 +65,7 @@ TEST(Check, RefusesWhatIsOutOfRange) {
   EXPECT_NE(check(schedule).front().find("0F7 is outside"), std::string::npos);
   schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0].push_back({Operation::forward, 1, 0});
-  EXPECT_EQ(check(schedule).front(), "rank 0: 1F0 belongs to rank 1, which holds stage 1");
+  EXPECT_EQ(check(schedule).front(), "rank 0: 1F0 belongs to rank 1, to which stage 1 is assigned");
   schedule.stage_to_rank[1] = 5;
   EXPECT_EQ(check(schedule).front(), "stage 1 is not assigned to a rank");
   EXPECT_FALSE(check(Schedule{}).empty());
