@@ -74,7 +74,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
       peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, images));
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
-      "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
+      "optimizer's state,\nreceived tensors, and workspace, not counting the program and the images of --data\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double again = settings.pipeline.recompute ? graph[s] : 0;  // the graph that a recomputation builds
