@@ -92,7 +92,8 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
 /// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
-  const auto layers = open_stages(settings.training, plan, data.train, rank).at(rank.index);  // makes only its own
+  const auto layers =
+      open_stages(settings.training, plan, data.train, rank).at(rank.index);  // creates only this rank's
   const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
   run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
