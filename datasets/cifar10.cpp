@@ -66,12 +66,13 @@ std::vector<fs::path> train_files(const fs::path& folder) {
 /// Returns the number of records in `file`.
 std::int64_t count_records(const FileReader& file, const fs::path& path) {
   if (file.size() == 0) {
-    throw DataError(fmt::format("{} is empty; delete it and download it again: {}", path.string(), kHowToGetData));
+    throw DataError(fmt::format("{} is empty; delete it, then {}", path.string(), kHowToGetData));
   }
   if (file.size() % kRecord != 0) {
-    throw DataError(fmt::format(
-        "{} has {} bytes, not a multiple of {}: record {} is cut off at byte {}; delete it and download it again: {}",
-        path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData));
+    throw DataError(
+        fmt::format("{0} is truncated: expected a multiple of {2} bytes, got {1} (record {3} ends at byte {4}); delete "
+                    "it, then {5}",
+                    path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData));
   }
   return file.size() / kRecord;
 }
@@ -87,8 +88,8 @@ void read_records(FileReader& file, const fs::path& path, std::int64_t count, st
       const std::uint8_t* record = chunk.data() + i * kRecord;
       if (record[0] >= kClasses) {
         throw DataError(
-            fmt::format("{}: record {} (at byte {}) has label {}, expected 0 to {}: the file is damaged or not "
-                        "CIFAR-10; download it again: {}",
+            fmt::format("{0} is damaged or not CIFAR-10: expected a label from 0 to {4} in record {1} (at byte {2}), "
+                        "got {3}; delete it, then {5}",
                         path.string(), start + i, (start + i) * kRecord, record[0], kClasses - 1, kHowToGetData));
       }
       labels[start + i] = record[0];

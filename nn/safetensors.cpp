@@ -97,15 +97,15 @@ class InputFile {
 
 std::string read_header_text(InputFile& file) {
   if (file.bytes_left() < kLengthBytes) {
-    throw DataError(fmt::format("the file has {} bytes, too few for the length of a header", file.bytes_left()));
+    throw DataError(fmt::format("the file is truncated: expected at least 8 bytes for the length of the header, got {}",
+                                file.bytes_left()));
   }
   std::uint64_t length = 0;
   file.read(&length, kLengthBytes);
   if (length > file.bytes_left() || length > safetensors::kMaxHeaderBytes) {
-    throw DataError(
-        fmt::format("the header has {} bytes according to its length field: expected at most {}, which remain in the "
-                    "file, and at most {}",
-                    length, file.bytes_left(), safetensors::kMaxHeaderBytes));
+    throw DataError(fmt::format(
+        "the header is too long: expected at most {1} bytes, the rest of the file, and at most {2}, got {0}", length,
+        file.bytes_left(), safetensors::kMaxHeaderBytes));
   }
   std::string text(length, '\0');
   file.read(text.data(), length);

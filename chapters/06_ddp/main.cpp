@@ -43,7 +43,7 @@ class SingleAllReduce final : public Replica {
 
 /// 2. --mode parameter: one all-reduce per parameter. In every backward autograd calls a hook once per parameter, when
 /// its gradient has its last contribution. In the last backward of a step a second thread of the rank then sums it over
-/// the ranks, while the backward goes on. Collectives must come in the same order on all ranks; they do, as all ranks
+/// the ranks, while the backward continues. Collectives must come in the same order on all ranks; they do, as all ranks
 /// run the same graph. (A parameter that only some ranks use would break that order, and the ranks would fail or wait
 /// until --timeout. The reducer of 3 can find such parameters.)
 class AllReducePerParameter final : public Replica {

@@ -300,8 +300,8 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
       has_damaged = true;
     }
   }
-  throw_if<DataError>(has_damaged, "{}: expected a complete checkpoint, got none: {}", folder_.string(),
-                      fmt::join(skipped, "; "));
+  throw_if<DataError>(has_damaged, "{}: expected a complete checkpoint, got none ({}); restore one, or start a new run",
+                      folder_.string(), fmt::join(skipped, "; "));
   const std::string cut_off = skipped.empty() ? "" : fmt::format(" ({})", fmt::join(skipped, "; "));
   throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));
 }

@@ -143,8 +143,8 @@ void require_consistent_sharing(const Settings& s) {
   refuse_if(mesh.pipeline > 1 && sharing.find_unused, "find-unused",
             "a stage uses all of its parameters; leave out the flag");
   refuse_if(sharing.sync_batch_norm && s.training.microbatches > 1, "sync-batch-norm",
-            "all ranks must have the same number of micro-batches, but ranks with fewer images have fewer; give "
-            "--microbatches 1");
+            "all ranks need the same number of micro-batches, but a rank with fewer images has fewer micro-batches; "
+            "give --microbatches 1");
   refuse_if(
       sharing.mode == DataParallelMode::replicate && s.training.microbatches > 1, "microbatches",
       "--mode replicate copies the model once per batch and does not divide the batch further; give --microbatches 1");
@@ -163,8 +163,8 @@ void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter
   const bool takes_files = !pipeline.versions;  // a file holds one batch
   const bool is_file = takes_files && std::filesystem::is_regular_file(schedule);
   throw_if<UsageError>(!known.empty() && !schedule.empty() && !is_known && !is_file,
-                       "--schedule {}: {} a schedule of {} ({}){}", schedule, takes_files ? "neither" : "not",
-                       chapter.program, fmt::join(known, ", "), takes_files ? " nor a file" : "");
+                       "--schedule {}: unknown schedule: expected one of {}{} for {}", schedule, fmt::join(known, ", "),
+                       takes_files ? ", or a file with a table of actions," : "", chapter.program);
 }
 
 /// Returns whether a chapter trains on several devices.

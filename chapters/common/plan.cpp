@@ -55,8 +55,8 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
   if (std::filesystem::is_regular_file(name)) {
     return schedule_from_file(settings, name, notes);
   }
-  throw UsageError(
-      fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(schedule_names(), ", ")));
+  throw UsageError(fmt::format("--schedule {}: unknown schedule: expected one of {}, or a file with a table of actions",
+                               name, fmt::join(schedule_names(), ", ")));
 }
 
 /// Returns the shape of the first stage's input for `count` images.

@@ -101,8 +101,8 @@ void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64
 /// Prints one line per rank: the total for a rank in its own process, and its parts.
 void print_predicted_memory(const std::vector<RankMemory>& ranks) {
   fmt::print(
-      "\nPredicted resident memory of each rank as a process of its own, in MiB, beside the program and the images of "
-      "--data\n  {:<6} {:>9} {:>9} {:>9} {:>9} {:>12} {:>9} {:>9}\n",
+      "\nPredicted resident memory of each rank as a process of its own, in MiB, not counting the program and the "
+      "images of --data\n  {:<6} {:>9} {:>9} {:>9} {:>9} {:>12} {:>9} {:>9}\n",
       "rank", "total", "weights", "gradients", "optimizer", "activations", "received", "workspace");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankMemory& rank = ranks[r];

@@ -71,7 +71,7 @@ NamedTensors memory_of_shard(int shard, const CompressionMemory& memory);
 void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
                  CompressionMemory& memory);
 
-/// The names, types and shapes of the tensors in a TrainingState. They show whether a checkpoint fits.
+/// The names, types and shapes of the tensors of a training state. They show whether a checkpoint fits.
 struct StateOutline {
   std::multiset<std::string> tensors = {};   ///< weights and optimizer: "weights conv1.weight float32 [6, 3, 5, 5]"
   std::set<std::string> memory_shards = {};  ///< the shards of the batches whose compression has state: "0"
@@ -83,7 +83,7 @@ struct StateOutline {
 StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard);
 
 /// Returns the reason why `state` does not have the outline `expected`, such as "lacks …"; empty if it does. The
-/// tensors of a compression are known only after a step, so they are compared between shards.
+/// tensors of the compression state are known only after a step, so they are compared between shards.
 std::string misfit(const StateOutline& expected, const StateContents& state);
 
 }  // namespace stagecoach

@@ -46,7 +46,7 @@ std::string epochs_of(const RunRecord& run) {
 
 /// The result of comparing two runs.
 struct Findings {
-  std::vector<std::string> differences;  ///< what differs and what to do; with any, the runs are not comparable
+  std::vector<std::string> differences;  ///< what differs and what to do; if there are any, the runs are not comparable
   std::vector<std::string> remarks;      ///< what is unknown, only roughly checked, or good to know
 };
 
@@ -117,12 +117,11 @@ class Check {
       differs("images per epoch", fmt::format("{:.0f}", *expected), fmt::format("{:.0f}", *got),
               "train both on the same data");
     } else if (!data_is_known && got && expected) {
-      findings.remarks.push_back(
-          fmt::format("the data are not known for both runs; their images per epoch, {:.0f} and {:.0f}, agree within "
-                      "{:.0f}%",
-                      *expected, *got, 100 * kImagesTolerance));
+      findings.remarks.push_back(fmt::format(
+          "the data is not known for both runs; their images per epoch, {:.0f} and {:.0f}, agree within {:.0f}%",
+          *expected, *got, 100 * kImagesTolerance));
     } else if (!data_is_known) {
-      findings.remarks.emplace_back("the data are not known for both runs; check that they are the same");
+      findings.remarks.emplace_back("the data is not known for both runs; check that it is the same");
     }
   }
 

@@ -10,8 +10,7 @@
 namespace stagecoach {
 namespace {
 
-// In measured timelines the shortest bar may be tiny. Showing its label would stretch the timeline until no overview is
-// left.
+// In measured timelines the shortest bar may be tiny. Showing its label would stretch the timeline too far.
 constexpr double kMaxBlocks = 32;
 constexpr double kMaxUnevenBlocks = 6;
 

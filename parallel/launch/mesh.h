@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The ranks of a world as a grid with three directions: data parallelism, pipeline parallelism and tensor parallelism.
+/// The ranks of a world as a grid with three dimensions: data parallelism, pipeline parallelism and tensor parallelism.
 
 #include <memory>
 #include <string>

@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr const char* kShare =
+constexpr const char* kSharingAdvice =
     "NCCL does not allow two ranks on one GPU; use --transport thread, in which ranks share GPUs";
 
 }  // namespace
@@ -24,8 +24,8 @@ void require_nccl(const World& world, const std::optional<LaunchEnvironment>& pr
         "--transport thread");
   }
   if (!process && world.ranks > gpus) {
-    throw UsageError(
-        fmt::format("transport nccl: the run has {} ranks, this machine {} GPU(s); {}", world.ranks, gpus, kShare));
+    throw UsageError(fmt::format("transport nccl: the run has {} ranks, but this machine has {} GPU(s); {}",
+                                 world.ranks, gpus, kSharingAdvice));
   }
   if (process && process->size != world.ranks) {
     throw UsageError(
@@ -36,7 +36,7 @@ void require_nccl(const World& world, const std::optional<LaunchEnvironment>& pr
   // If the launcher makes only one GPU visible to each process, the process uses that one.
   if (process && gpus > 1 && process->local_rank >= gpus) {
     throw UsageError(fmt::format("transport nccl: process {} on this machine (counted from 0) sees only {} GPUs; {}",
-                                 process->local_rank, gpus, kShare));
+                                 process->local_rank, gpus, kSharingAdvice));
   }
 }
 
@@ -45,7 +45,7 @@ void require_gpu_each(const std::vector<std::string>& gpus) {
     const auto first = static_cast<std::size_t>(std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin());
     if (first < r) {
       throw UsageError(
-          fmt::format("transport nccl: ranks {} and {} use the same GPU, {}; {}", first, r, gpus[r], kShare));
+          fmt::format("transport nccl: ranks {} and {} use the same GPU, {}; {}", first, r, gpus[r], kSharingAdvice));
     }
   }
 }

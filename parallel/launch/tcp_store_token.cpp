@@ -19,19 +19,19 @@ namespace stagecoach {
 namespace {
 
 constexpr std::size_t kMinBytes = 16;
-constexpr const char* kGiveOne = "set the same STAGECOACH_TOKEN for all ranks, such as $(openssl rand -hex 16)";
+constexpr const char* kTokenAdvice = "set the same STAGECOACH_TOKEN for all ranks, such as $(openssl rand -hex 16)";
 
 std::string checked(std::string token, const std::string& source) {
   if (token.size() < kMinBytes || token.size() > TcpStoreHello::kMaxBytes) {
     throw UsageError(fmt::format("{}: expected a secret of {} to {} bytes, got {}; {}", source, kMinBytes,
-                                 TcpStoreHello::kMaxBytes, token.size(), kGiveOne));
+                                 TcpStoreHello::kMaxBytes, token.size(), kTokenAdvice));
   }
   return token;
 }
 
 [[noreturn]] void fail_with(const char* what, const std::string& path, int error) {
   throw UsageError(
-      fmt::format("{}: this user's token cannot be {}: {}; {}", path, what, std::strerror(error), kGiveOne));
+      fmt::format("{}: this user's token cannot be {}: {}; {}", path, what, std::strerror(error), kTokenAdvice));
 }
 
 /// Writes a new token to a file that only this user can read. Returns 0 or the error number.
@@ -68,7 +68,7 @@ std::string read_file(const std::string& path) {
   }
   if (!S_ISREG(state.st_mode)) {  // reading a FIFO would block
     throw UsageError(
-        fmt::format("{}: expected a regular file with a secret, got another kind of file; {}", path, kGiveOne));
+        fmt::format("{}: expected a regular file with a secret, got another kind of file; {}", path, kTokenAdvice));
   }
   if ((state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     throw UsageError(
@@ -94,7 +94,7 @@ std::string store_token_in(Environment get) {
   }
   const char* home = get("HOME");
   if (home == nullptr || *home == '\0') {
-    throw UsageError(fmt::format("neither STAGECOACH_TOKEN nor HOME is set; {}", kGiveOne));
+    throw UsageError(fmt::format("neither STAGECOACH_TOKEN nor HOME is set; {}", kTokenAdvice));
   }
   const std::string path = fmt::format("{}/.stagecoach_token", home);
   if (::access(path.c_str(), F_OK) != 0) {

@@ -14,7 +14,7 @@ namespace stagecoach {
 namespace {
 
 /// The cost of consecutive layers, added up from the first of them. A difference of two prefix sums would have a
-/// rounding error in proportion to the whole model, which may hide a small stage.
+/// rounding error proportional to the cost of the whole model, which may hide a small stage.
 struct StageCost {
   double seconds = 0;
   double weight_bytes = 0;

@@ -59,8 +59,8 @@ void Pipeline::run(const Schedule& schedule, StepData data, Hooks hooks) {
 
 void Pipeline::begin(const Schedule& schedule, StepData data, Hooks hooks) {
   STAGECOACH_CHECK(static_cast<const Placement&>(schedule) == placement_ && schedule.rank_count() == comm_.size(),
-                   "pipeline: the schedule has another placement of stages: expected {2} ranks and {3} stages, got {0} "
-                   "and {1}, or the same number in another order",
+                   "pipeline: the schedule does not match the pipeline: expected {2} ranks and {3} stages with the "
+                   "same placement, got {0} ranks and {1} stages",
                    schedule.rank_count(), schedule.stage_count(), comm_.size(), placement_.stage_count());
   STAGECOACH_CHECK(static_cast<int>(data.samples.size()) == schedule.microbatches,
                    "pipeline: expected as many micro-batches as the schedule has ({1}), got {0}", data.samples.size(),
@@ -238,9 +238,10 @@ Tensor Pipeline::take(int number, int microbatch, Direction direction) {
     return tensor;
   }
   auto result = results_.extract(label);
-  STAGECOACH_CHECK(!result.empty(),
-                   "pipeline: stage {} has no input for micro-batch {}; run or receive the computation before it first",
-                   number, microbatch);
+  STAGECOACH_CHECK(
+      !result.empty(),
+      "pipeline: stage {} has no input for micro-batch {}; run the previous computation or receive its result first",
+      number, microbatch);
   return std::move(result.mapped());
 }
 

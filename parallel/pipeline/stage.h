@@ -32,8 +32,8 @@ class Stage {
   Tensor forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient, Tensor* logits);
 
   /// From now on adds the parameters' gradients in the order of `microbatches`, whatever the order of the backwards. A
-  /// gradient that comes before its turn waits and takes as much memory as the stage's gradients. By default gradients
-  /// are added in the order of the backwards. Drops gradients that are still waiting.
+  /// gradient that arrives before its turn waits and takes as much memory as the stage's gradients. By default
+  /// gradients are added in the order of the backwards. Drops gradients that are still waiting.
   void add_gradients_in_order(std::vector<int> microbatches);
 
   /// Adds to the parameters' gradients. Returns the gradient of x, or an undefined tensor if none is needed. `grad` is

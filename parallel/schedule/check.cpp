@@ -46,7 +46,7 @@ void check_placement(const Schedule& s, Problems& problems) {
     const int first = s.stage_to_rank[static_cast<std::size_t>(stage)];
     const int count = s.replicas_of(stage);
     if (first < 0 || count < 1 || count > s.rank_count() - first) {
-      problems.add("stage {} is on no rank", stage);
+      problems.add("stage {} is not assigned to a rank", stage);
     }
   }
 }
@@ -61,7 +61,8 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
   }
   const int owner = s.rank_of(action.stage, action.microbatch);
   if (owner != rank) {
-    problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), owner, action.stage);
+    problems.add("rank {}: {} belongs to rank {}, to which stage {} is assigned", rank, to_string(action), owner,
+                 action.stage);
     return false;
   }
   return true;
@@ -276,7 +277,7 @@ Action computation_of(const Action& action) {
 }
 
 /// Returns the circle of waiting ranks, such as "rank 0 waits at 0B0 for 1SEND_B0 of rank 1": follows the waits from
-/// `rank` on until a rank comes up again. If messages are not listed, the text names 1B0 instead, as that is what the
+/// `rank` on until a rank recurs. If messages are not listed, the text names 1B0 instead, as that is what the
 /// user's table contains.
 std::string circle_from(const Schedule& s, const DependencyReplay& replay, int rank, bool messages_are_listed) {
   std::vector<int> path;

@@ -16,7 +16,7 @@
 namespace stagecoach {
 namespace {
 
-/// A receive of a rank, and the places in its list of computations where it is used and posted.
+/// A receive of a rank, and the positions in the rank's list of computations where it is used and posted.
 struct Receive {
   Action action;
   std::size_t use;   // the index of the computation that waits for it

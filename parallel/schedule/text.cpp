@@ -41,9 +41,9 @@ int take_number(std::string_view& text, std::string_view cell, const Position& p
 /// Rejects a number that is too large for a table with so few cells, before any memory is allocated for it.
 void require_number(int number, const char* what, std::string_view cell, const Position& position) {
   if (static_cast<std::size_t>(number) >= position.cells) {
-    position.refuse(
-        fmt::format("'{0}': expected {1} numbers from 0 without gaps, so below {3} (the cells of the table), got {2}",
-                    cell, what, number, position.cells));
+    position.refuse(fmt::format(
+        "'{0}': expected a {1} below {3}, the number of cells in the table, got {2}; use numbers from 0 without gaps",
+        cell, what, number, position.cells));
   }
 }
 

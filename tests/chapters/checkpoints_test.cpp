@@ -145,7 +145,7 @@ TEST_F(CheckpointsOfTwoRanks, WhenNoneIsWholeAllReasonsAreGiven) {
 TEST_F(CheckpointsOfTwoRanks, OfAnotherTrainingAreRefused) {
   save(1);
   const Checkpoints other(folder_.path(), "another training");
-  EXPECT_TRUE(fails_with<DataError>({"other settings"}, [&] { other.newest(); }));
+  EXPECT_TRUE(fails_with<DataError>({"settings other than those in config.json"}, [&] { other.newest(); }));
 }
 
 TEST_F(CheckpointsOfTwoRanks, AShardOfAnotherCheckpointIsNoneOfThis) {

@@ -65,7 +65,7 @@ TEST_F(CompareRefusal, ARunWithoutItsConfigIsReadAndSaidToBeUnknown) {
   const Outcome outcome = compare({"a", "b"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(cell(outcome, "b", "speed-up"), "2.00");
-  expect_texts(outcome.out, {"note: b compared with a: the data are not known for both", "1000 and 1000", "2%",
+  expect_texts(outcome.out, {"note: b compared with a: the data is not known for both", "1000 and 1000", "2%",
                              "note: b compared with a: the batch size is not known for both"});
 }
 

@@ -187,8 +187,8 @@ TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
   refuse({"--smoke", "--schedule", "by-hand"}, {"--versions stash", "give --versions flush"});
   refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--replicas", "2,1", "--microbatches", "2"},
          {"one rank per stage", "--replicas 2,1"});
-  refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--receives", "2"}, {"take --schedule 1f1b"});
-  refuse({"--smoke", "--schedule", "gpipe"}, {"not a schedule of ch04_pipedream (1f1b, by-hand)"});
+  refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--receives", "2"}, {"use --schedule 1f1b"});
+  refuse({"--smoke", "--schedule", "gpipe"}, {"expected one of 1f1b, by-hand for ch04_pipedream"});
   refuse({"--smoke", "--no-version-check"}, {"or use --versions none"});
   refuse({"--smoke", "--versions", "none", "--recompute", "--no-version-check"}, {"leave out --recompute"});
   refuse({"--smoke", "--lr-warmup", "-1"}, {"lr-warmup"});

@@ -95,14 +95,14 @@ TEST(Cifar10, DamagedFilesAreNamedWithTheByte) {
   expect_load_error(folder.path(), {"test_batch.bin is empty"});
   write_text(folder / "test_batch.bin", records(3).substr(0, 7000));
   expect_load_error(folder.path(),
-                    {"test_batch.bin has 7000 bytes", "not a multiple of 3073", "record 2", "byte 7000"});
+                    {"test_batch.bin is truncated", "a multiple of 3073 bytes, got 7000", "record 2", "byte 7000"});
   std::string wrong = records(100);
   wrong[70 * 3073] = 10;
   write_text(folder / "test_batch.bin", wrong);
-  expect_load_error(folder.path(), {"test_batch.bin: record 70 (at byte 215110) has label 10", "0 to 9"});
+  expect_load_error(folder.path(), {"test_batch.bin", "0 to 9 in record 70 (at byte 215110), got 10"});
   wrong[70 * 3073] = static_cast<char>(255);
   write_text(folder / "test_batch.bin", wrong);
-  expect_load_error(folder.path(), {"label 255"});
+  expect_load_error(folder.path(), {"got 255"});
 }
 
 TEST(Cifar10, AClassListOfTheWrongLengthIsRefused) {

@@ -34,7 +34,7 @@ TEST(Files, AFileThatShrinksIsNoticed) {
   EXPECT_EQ(file.size(), 10000);
   fs::resize_file(folder / "file", 5000);
   std::vector<char> bytes(10000);
-  expect_error<DataError>([&] { file.read(bytes.data(), bytes.size()); }, {"byte 5000", "shorter"});
+  expect_error<DataError>([&] { file.read(bytes.data(), bytes.size()); }, {"byte 5000", "truncated"});
 }
 
 }  // namespace

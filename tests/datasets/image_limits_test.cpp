@@ -60,7 +60,7 @@ TEST(ImageLimits, PixelsAreCountedBeforeTheyAreDecoded) {
   expect_refusal(png(100, 99, few), "cannot be decoded", 9'900);  // it is within the bound, and lacks its pixels
   expect_refusal(png(18000, 18000, few), "too large");
   expect_refusal(png(0x7fffffff, 0x7fffffff, few), "too large");
-  expect_refusal(png(0xffffffff, 0xffffffff, few), "2^31 rows or columns");
+  expect_refusal(png(0xffffffff, 0xffffffff, few), "2^31 rows and columns");
 
   std::string jpeg = read_text(STAGECOACH_TEST_IMAGES "/progressive.jpg");
   const std::size_t frame = jpeg.find("\xff\xc2");

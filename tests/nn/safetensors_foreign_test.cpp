@@ -60,10 +60,10 @@ TEST_F(Foreign, ThatBreaksARuleIsRefusedWithTheReason) {
           {" {}", "begin with '{'"},
           {"[]", "begin with '{'"},
           {"\xef\xbb\xbf{}", "begin with '{'"},
-          {"{", "not JSON"},
-          {"{} x", "not JSON"},
-          {R"({"a\xff":1})", "not JSON"},
-          {"{\"\xff\":{}}", "not JSON"},
+          {"{", "not valid JSON"},
+          {"{} x", "not valid JSON"},
+          {R"({"a\xff":1})", "not valid JSON"},
+          {"{\"\xff\":{}}", "not valid JSON"},
           {"{}", "expected 0 bytes of data"},
           {R"({"a":1})", "no dtype"},
           {R"({"a":{"dtype":"U8","shape":[8]}})", "no dtype"},
@@ -117,7 +117,7 @@ TEST_F(Foreign, WithAPartOfOurMarksIsADamagedFileOfOurs) {
 
 TEST_F(Foreign, LengthsBeyondTheFileAreRefused) {
   for (const char* bytes : {"\x03\0\0\0\0\0\0\0{}", "\0\0\0\0\0\0\0\x80{}", "\xff\xff\xff\xff\xff\xff\xff\xff{}"}) {
-    EXPECT_TRUE(fails_with<DataError>({"according to its length field"}, [&] { load_bytes(std::string(bytes, 10)); }));
+    EXPECT_TRUE(fails_with<DataError>({"the header is too long"}, [&] { load_bytes(std::string(bytes, 10)); }));
   }
   EXPECT_TRUE(load_bytes(std::string("\x02\0\0\0\0\0\0\0{}", 10)).tensors.empty());
 }

@@ -212,9 +212,9 @@ TEST(Partition, ReadsAProfile) {
 
 TEST(Partition, RefusesWhatCannotBeDealt) {
   const std::vector<LayerCost> good(2, {1, 1, 1});
-  EXPECT_TRUE(fails_with<UsageError>({"no layers", "at least one"}, [] { partition({}, 2, {}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"0 ranks", "at least 1"}, [&] { partition(good, 0, {}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"-2 ranks"}, [&] { partition(good, -2, {}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"at least one layer", "got none"}, [] { partition({}, 2, {}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"at least 1 rank, got 0"}, [&] { partition(good, 0, {}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"got -2"}, [&] { partition(good, -2, {}); }));
   for (const double bad : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
     const std::string shown = fmt::format("to be finite and at least 0, got {}", bad);
     EXPECT_TRUE(fails_with<UsageError>({"layer 1 has seconds", shown.c_str()}, [&] {

@@ -38,7 +38,7 @@ TEST(Check, NamesWhatIsMissing) {
   EXPECT_EQ(problem("0F0,0I0\n1F0,1B0"), "0W0 is missing");
   EXPECT_EQ(problem("0F0,0W0\n1F0,1B0"), "0I0 is missing");
   EXPECT_EQ(problem("0F0,0B0,0F2,0B2\n1F0,1B0,1F2,1B2"), "0F1 is missing") << "micro-batches are numbered without gaps";
-  EXPECT_EQ(problem("0F0,0B0\n2F0,2B0"), "stage 1 is on no rank");
+  EXPECT_EQ(problem("0F0,0B0\n2F0,2B0"), "stage 1 is not assigned to a rank");
 }
 
 TEST(Check, NamesWhatIsThereTwice) {
@@ -65,9 +65,9 @@ TEST(Check, RefusesWhatIsOutOfRange) {
   EXPECT_NE(check(schedule).front().find("0F7 is outside"), std::string::npos);
   schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0].push_back({Operation::forward, 1, 0});
-  EXPECT_EQ(check(schedule).front(), "rank 0: 1F0 belongs to rank 1, which holds stage 1");
+  EXPECT_EQ(check(schedule).front(), "rank 0: 1F0 belongs to rank 1, to which stage 1 is assigned");
   schedule.stage_to_rank[1] = 5;
-  EXPECT_EQ(check(schedule).front(), "stage 1 is on no rank");
+  EXPECT_EQ(check(schedule).front(), "stage 1 is not assigned to a rank");
   EXPECT_FALSE(check(Schedule{}).empty());
 }
 
@@ -77,7 +77,7 @@ TEST(Check, ListsAFewProblemsOnly) {
     actions.clear();
   }
   EXPECT_EQ(check(schedule).size(), kMaxProblems);
-  EXPECT_TRUE(fails_with<UsageError>({"schedule mine cannot run", "0F0 is missing", "perhaps more"},
+  EXPECT_TRUE(fails_with<UsageError>({"schedule mine cannot run", "0F0 is missing", "there may be more problems"},
                                      [&] { require_legal(schedule, "mine"); }));
   require_legal(make_schedule("gpipe", 4, 32), "gpipe");
 }

@@ -120,8 +120,9 @@ TEST(Simulate, TheTimelineKeepsEveryOrder) {
 TEST(Simulate, NeedsCostsForEveryStageAndALegalSchedule) {
   EXPECT_TRUE(fails_with<Error>({"the costs of 4 stages, got 2"},
                                 [] { simulate(lower(make_schedule("gpipe", 4, 2)), unit_costs(2, 1)); }));
-  EXPECT_TRUE(fails_with<Error>(
-      {"not legal"}, [] { simulate(lower(schedule_from_text("0F0,0B0\n1B0,1F0", "here")), unit_costs(2, 1)); }));
+  EXPECT_TRUE(fails_with<Error>({"expected a legal schedule"}, [] {
+    simulate(lower(schedule_from_text("0F0,0B0\n1B0,1F0", "here")), unit_costs(2, 1));
+  }));
 }
 
 TEST(Simulate, HoldsForLargeClusters) {

@@ -207,7 +207,7 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
           }};
 }
 
-/// A posted receive. The destructor withdraws it if nobody has waited for it.
+/// A posted receive. The destructor withdraws it if it was never waited for.
 class MpiCommunicator::Receive {
  public:
   Receive(MpiCommunicator& comm, const char* operation, const Tensor& tensor, int from, int tag,

@@ -50,7 +50,7 @@ class MpiReceives {
   void answer(Posted& posted);
 
   MpiWorld& world_;
-  std::vector<std::shared_ptr<Posted>> expected_;  // with a virtual clock: messages that have not come
+  std::vector<std::shared_ptr<Posted>> expected_;  // with a virtual clock: messages that have not arrived
   std::vector<std::shared_ptr<Posted>> spare_;     // reused: allocating one takes longer than sending a few bytes
 };
 

@@ -153,7 +153,7 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
-  const std::jthread watch = start_thread(fmt::format("the thread that watches {}", call), [&] {
+  const std::jthread watch = start_thread(fmt::format("the watchdog thread of {}", call), [&] {
     std::unique_lock lock(mutex);
     if (!changed.wait_until(lock, deadline_after(timeout_), [&] { return done; })) {
       std::fflush(stdout);

@@ -76,7 +76,8 @@ void NcclComm::close() {
 }
 
 NcclComm init_nccl_comm(const std::string& id, int rank, int size) {
-  STAGECOACH_CHECK(id.size() == sizeof(ncclUniqueId), "an id of NCCL with {} bytes", id.size());
+  STAGECOACH_CHECK(id.size() == sizeof(ncclUniqueId), "NCCL: expected a unique id of {} bytes, got {}",
+                   sizeof(ncclUniqueId), id.size());
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof(unique));
   return {"ncclCommInitRankConfig", nullptr, [&](ncclComm_t* into, ncclConfig_t* settings) {

@@ -36,13 +36,13 @@ class ByteBudget {
 /// Bytes charged to a budget, released on destruction.
 class ByteCharge {
  public:
-  /// Throws TcpStoreRefusal beyond the budget.
+  /// Throws TcpStoreRefusal if that would exceed the budget.
   explicit ByteCharge(std::shared_ptr<ByteBudget> budget, std::size_t bytes = 0);
   ~ByteCharge();
   ByteCharge(const ByteCharge&) = delete;
   ByteCharge& operator=(const ByteCharge&) = delete;
 
-  /// Throws TcpStoreRefusal beyond the budget, and changes nothing then.
+  /// Throws TcpStoreRefusal, and changes nothing, if that would exceed the budget.
   void resize(std::size_t bytes);
 
  private:

@@ -23,8 +23,9 @@ namespace stagecoach {
 class ControlChannel {
  public:
   /// Connects rank `rank` of `size` to the store at `address`. Channels with different names are independent. If this
-  /// process dies, the other ranks are told. Throws CommError if nobody answers within `timeout`, which also applies to
-  /// later waits, and UsageError if the store refuses the client, or the rank already has a channel of this name.
+  /// process dies, the other ranks are told. Throws CommError if there is no answer within `timeout`, which also
+  /// applies to later waits, and UsageError if the store refuses the client, or the rank already has a channel of this
+  /// name.
   ControlChannel(const TcpStoreAddress& address, const std::string& name, int rank, int size,
                  std::chrono::duration<double> timeout);
   ~ControlChannel();
@@ -39,7 +40,7 @@ class ControlChannel {
 
   /// Tells all ranks that this one has failed.
   void fail(const std::string& why);
-  /// Returns who has failed, and why; "" while nobody has.
+  /// Returns who has failed, and why; "" while no rank has failed.
   std::string failure() const;
   bool has_failed() const { return has_failed_; }
 

@@ -65,8 +65,8 @@ struct TcpStoreCommand {
   std::string_view value;
 };
 
-// Both remove a complete message from the front of `bytes` and return it, or return nullopt while it is incomplete.
-// They throw TcpStoreRefusal for bytes that cannot become a valid message.
+// These functions remove a complete message from the front of `bytes` and return it, or return nullopt while it is
+// incomplete. They throw TcpStoreRefusal for bytes that cannot become a valid message.
 std::optional<TcpStoreGreeting> take_greeting(std::string_view& bytes);
 std::optional<TcpStoreCommand> take_command(std::string_view& bytes);
 

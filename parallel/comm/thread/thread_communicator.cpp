@@ -52,7 +52,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
           }};
 }
 
-/// A posted receive. The destructor withdraws it if nobody has waited for it.
+/// A posted receive. The destructor withdraws it if it was never waited for.
 class ThreadCommunicator::Receive {
  public:
   Receive(std::shared_ptr<ThreadWorld> world, std::shared_ptr<ThreadWorld::Posted> posted)
