@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <iterator>
 #include <map>
@@ -37,20 +36,13 @@ std::string checkpoint_name(std::int64_t epoch, std::int64_t step) {
 
 /// Returns epoch and step from the name of a checkpoint's folder; nothing for any other name, such as a user's copy.
 std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& checkpoint) {
-  static const std::regex form("epoch-([0-9]+)-step-([0-9]+)");
+  static const std::regex form("epoch-(0|[1-9][0-9]{0,17})-step-(0|[1-9][0-9]{0,17})");  // fits 64 bits
   const std::string name = checkpoint.filename().string();
   std::smatch digits;
   if (!std::regex_match(name, digits, form)) {
     return std::nullopt;
   }
-  const auto value = [](const std::ssub_match& text) {
-    std::int64_t number = -1;  // unchanged if there are too many digits
-    std::from_chars(&*text.first, &*text.first + text.length(), number);
-    return number;
-  };
-  const std::pair number(value(digits[1]), value(digits[2]));
-  return checkpoint_name(number.first, number.second) == name ? std::optional(number)
-                                                              : std::nullopt;  // no leading zeros
+  return std::pair<std::int64_t, std::int64_t>(std::stoll(digits[1]), std::stoll(digits[2]));
 }
 
 /// Returns whether a file in a checkpoint's folder belongs to the checkpoint.
