@@ -11,7 +11,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace stagecoach {
 
@@ -38,17 +37,6 @@ std::string_view short_path(std::string_view file);
 
 /// Throws Error with `what`, followed by the source location.
 [[noreturn]] void fail(const std::string& what, const std::source_location& where = std::source_location::current());
-
-#ifndef __CUDACC__
-/// Throws `Kind`, one of the errors above, if `condition` holds. The other arguments are a fmt format string and its
-/// values.
-template <class Kind, class... Values>
-void throw_if(bool condition, fmt::format_string<Values...> text, Values&&... values) {
-  if (condition) [[unlikely]] {
-    throw Kind(fmt::format(text, std::forward<Values>(values)...));
-  }
-}
-#endif
 
 }  // namespace stagecoach
 

@@ -12,7 +12,7 @@
 #include "chapters/common/bounds.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

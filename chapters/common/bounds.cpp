@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

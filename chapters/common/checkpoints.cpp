@@ -16,7 +16,7 @@
 
 #include "chapters/common/settings.h"
 #include "core/atomic_file.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {

@@ -12,9 +12,9 @@
 #include <filesystem>
 #include <new>
 
-#include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -9,7 +9,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "core/device.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "nn/models.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/launch/nccl.h"

@@ -11,7 +11,7 @@
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
 #include "chapters/common/run_folder.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/schedule/schedule_kinds.h"
 

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/file_identity.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 

@@ -6,7 +6,7 @@
 
 #include "core/cores.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
 #include "nn/models.h"

@@ -10,7 +10,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/gradient_order.h"

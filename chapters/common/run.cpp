@@ -8,9 +8,9 @@
 
 #include "chapters/common/program.h"
 #include "chapters/common/training_state.h"
-#include "core/error.h"
 #include "core/ops.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 #include "parallel/launch/launch.h"
 
 namespace stagecoach {

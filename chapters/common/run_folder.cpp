@@ -13,9 +13,9 @@
 #include "chapters/common/console.h"
 #include "chapters/common/run_files.h"
 #include "core/atomic_file.h"
-#include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 #include "nn/weights.h"
 
 namespace stagecoach {

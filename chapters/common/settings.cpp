@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/common/flag_table.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

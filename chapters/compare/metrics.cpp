@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "chapters/compare/run_record.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
