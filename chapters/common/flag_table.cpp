@@ -1,6 +1,7 @@
 #include "chapters/common/flag_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "core/device.h"
@@ -221,10 +222,9 @@ bool Flag::shapes_training(const Settings& settings) const {
 }
 
 std::vector<Flag> flag_table(const Chapter& chapter) {
-  std::vector<Flag> all;
-  for (const auto& part :
-       {data_and_model(), training(), data_parallel(), pipeline(chapter), ranks_and_machine(), run()}) {
-    all.insert(all.end(), part.begin(), part.end());
+  std::vector<Flag> all = data_and_model();
+  for (std::vector<Flag> part : {training(), data_parallel(), pipeline(chapter), ranks_and_machine(), run()}) {
+    std::move(part.begin(), part.end(), std::back_inserter(all));
   }
   return all;
 }
