@@ -55,7 +55,7 @@ void BatchMaker::check() const {
                    "loader: expected at most 2^31 - 1 images, got {}", images.size(0));
 }
 
-std::int64_t BatchMaker::batches() const { return (dataset_.size() - 1) / settings_.batch_size + 1; }
+std::int64_t BatchMaker::batch_count() const { return (dataset_.size() - 1) / settings_.batch_size + 1; }
 
 std::vector<std::uint32_t> BatchMaker::order(std::int64_t epoch) const {
   const auto size = static_cast<std::uint32_t>(dataset_.size());

@@ -17,7 +17,7 @@ class BatchMaker {
   BatchMaker(Dataset dataset, const LoaderSettings& settings);
 
   /// Returns the number of batches in an epoch; the last one may be smaller.
-  std::int64_t batches() const;
+  std::int64_t batch_count() const;
   /// Returns the order of the samples in `epoch`: [size of the dataset].
   std::vector<std::uint32_t> order(std::int64_t epoch) const;
   /// Returns this shard's part of batch `index`, given the epoch's order, in CPU memory suitable for copies to

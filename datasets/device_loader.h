@@ -17,7 +17,7 @@ class DeviceLoader {
   DeviceLoader(Loader loader, Device device);
 
   /// As in Loader.
-  std::int64_t batches() const { return loader_.batches(); }
+  std::int64_t batch_count() const { return loader_.batch_count(); }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   /// Returns the next batch, or nothing after the epoch's last. On a GPU its tensors are valid for work that is given
   /// to the device before the next call: after that work their memory is reused for another batch.

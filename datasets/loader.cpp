@@ -34,14 +34,14 @@ Loader& Loader::operator=(Loader&& other) noexcept {
   return *this;
 }
 
-std::int64_t Loader::batches() const { return maker_->batches(); }
+std::int64_t Loader::batch_count() const { return maker_->batch_count(); }
 
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
-  if (first_batch < 0 || first_batch > batches()) {
+  if (first_batch < 0 || first_batch > batch_count()) {
     throw UsageError(
         fmt::format("loader: epoch {} cannot start at batch {}: it has {} batches; resume with the data and the batch "
                     "size of the earlier run",
-                    epoch, first_batch, batches()));
+                    epoch, first_batch, batch_count()));
   }
   epoch_.reset();  // ends the previous epoch's thread
   epoch_ = std::make_unique<Epoch>();
@@ -53,7 +53,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
         [maker = maker_.get(), state = epoch_.get(), device = device_](std::int64_t index) {
           return maker->make(state->order, state->number, index, device);
         },
-        first_batch, batches());
+        first_batch, batch_count());
   }
 }
 
@@ -65,7 +65,7 @@ std::optional<Batch> Loader::next() {
     waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return batch;
   }
-  if (epoch_->next_batch == batches()) {
+  if (epoch_->next_batch == batch_count()) {
     return std::nullopt;
   }
   return maker_->make(epoch_->order, epoch_->number, epoch_->next_batch++, device_);

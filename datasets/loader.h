@@ -46,9 +46,9 @@ class Loader {
   /// From the next epoch on, makes batches in CPU memory from which `device` can copy asynchronously.
   void stage_for(Device device) { device_ = device; }
   /// Returns the number of batches in an epoch, including a smaller last one.
-  std::int64_t batches() const;
+  std::int64_t batch_count() const;
   /// Begins `epoch` at batch `first_batch` (to resume); the current epoch, if any, is abandoned. If `first_batch` is
-  /// batches(), no batches are left. Throws UsageError for a larger one.
+  /// batch_count(), no batches are left. Throws UsageError for a larger one.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   /// Returns the next batch, or nothing after the epoch's last. Throws Error before the first start_epoch.
   std::optional<Batch> next();

@@ -58,8 +58,8 @@ std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
 }  // namespace
 
 void explain(const Settings& settings, const TrainTest& data, Device device) {
-  const auto model = open_model(settings.training, data.train, device);
-  Loader loader = training_loader(settings.training, settings.world, data.train);
+  const auto model = make_model(settings.training, data.train, device);
+  Loader loader = make_train_loader(settings.training, settings.world, data.train);
   loader.start_epoch(1);
   const Batch batch = *loader.next();
   const Tensor images = micro_batches(batch.images, settings.training.microbatches)[0];
@@ -81,7 +81,7 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   for (const auto& [name, tensor] : model->named_parameters()) {
     weights += tensor.bytes();
   }
-  for (const auto& [name, tensor] : open_optimizer(settings.training, model->named_parameters())->state()) {
+  for (const auto& [name, tensor] : make_optimizer(settings.training, model->named_parameters())->state()) {
     state += tensor.bytes();
   }
   fmt::print(

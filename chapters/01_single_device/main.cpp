@@ -19,65 +19,72 @@ namespace stagecoach {
 namespace {
 
 /// One training step on a batch: images [N, 3, H, W] as bytes, labels [N]. With --microbatches the batch is processed
-/// in parts, which takes less memory; the gradients of the parts add up to the gradient of the whole batch (except with
-/// batch norm, which normalizes each part separately). Nothing here waits for the device, so that the whole step can be
-/// recorded and replayed (Replay, below).
-void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatches, Module& model,
+/// in that many parts, which takes less memory; the gradients of the parts add up to the gradient of the whole batch
+/// (except with batch norm, which normalizes each part separately).
+///
+/// Nothing here waits for the device: `sums` and the optimizer's count of steps are tensors on it, and nothing reads
+/// them here. So a GPU can record the whole step and replay it (Replay, below).
+void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
                 Optimizer& optimizer, EpochSums& sums) {
   const double share = 1.0 / static_cast<double>(images.size(0));  // the weight of one image in the batch's mean loss
-  const std::vector<Tensor> x = micro_batches(images, microbatches);
-  const std::vector<Tensor> y = micro_batches(labels, microbatches);
+  const std::vector<Tensor> x = micro_batches(images, microbatch_count);
+  const std::vector<Tensor> y = micro_batches(labels, microbatch_count);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    // 1. Forward. Autograd keeps what the backward will need.
+    // 1. Forward. Autograd keeps what the backward will need. normalize() makes floats from -1 to 1 out of the bytes.
     const Tensor logits = model.forward(normalize(x[i]));             // [n, classes]
-    const Tensor loss = cross_entropy(logits, y[i], Reduction::sum);  // []
+    const Tensor loss = cross_entropy(logits, y[i], Reduction::sum);  // []: summed over the images, not their mean
 
     // 2. Backward, starting from 1 / N: the loss is summed over the micro-batch and divided by the size of the whole
     // batch, so that every image counts equally even if the last micro-batch is smaller.
     backward(loss, Tensor::full({}, share, loss.dtype(), loss.device()));
 
-    sums.add(loss, logits, y[i]);
+    sums.add(loss, logits, y[i]);  // on the device: the loss, and how many predictions are correct
   }
 
   // 3. The optimizer's step; then the gradients start from zero.
-  const Span span("optimizer", "update");
+  const Span span("optimizer", "update");  // this scope's name and category in trace.json and in --profile's table
   optimizer.step();
   optimizer.zero_grad();
 }
 
-/// Counts the test images that the model classifies correctly.
-void evaluate(Module& model, Epoch& epoch, DeviceLoader& batches) {
+/// Counts the test images that the model classifies correctly, with forwards only.
+void evaluate(Module& model, Epoch& epoch, DeviceLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
   model.train(false);
-  for (const Batch& batch : epoch.test(batches)) {
-    count_correct(model.forward(normalize(batch.images)), batch.labels, epoch.test_sums().correct);
+  for (const Batch& batch : epoch.test_batches(loader)) {
+    const Tensor logits = model.forward(normalize(batch.images));
+    count_correct(logits, batch.labels, epoch.test_sums().correct);  // adds to the last argument
   }
   model.train(true);
 }
 
 void train(const Settings& settings) {
-  const Device device = open_device(settings.world);
+  const Device device = open_device(settings.world);  // --device and --threads: here the world is one device
   const TrainTest data = open_data(settings);
   if (settings.run.explain) {
     return explain(settings, data, device);  // prints what a step would keep in memory, and does not train
   }
 
-  Run run(settings, device);  // prints, measures, saves, and stops on SIGINT (chapters/common/run.h)
-  const auto model = open_model(settings.training, data.train, device);  // for the images and classes of the data
-  const auto optimizer = open_optimizer(settings.training, model->named_parameters());
-  run.restore(*model, *optimizer);  // with --resume from a checkpoint; from now on both are saved after each epoch
-  DeviceLoader train_batches(training_loader(settings.training, settings.world, data.train), device);
-  DeviceLoader test_batches(test_loader(settings.training, settings.world, data.test), device);
-  Replay replay(device,
-                settings.world.graph && !settings.run.profile);  // on a GPU: records a step, and launches it whole
+  Run run(settings, device);  // prints, measures and saves; on SIGINT finishes the step, saves and exits
+  const auto model = make_model(settings.training, data.train, device);  // for the images and classes of the data
+  const auto optimizer = make_optimizer(settings.training, model->named_parameters());
+  run.set_up_checkpoints(*model, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
+  // Loaders make the next batches on a second thread, if --threads leaves a core for it.
+  DeviceLoader train_loader(make_train_loader(settings.training, settings.world, data.train), device);
+  DeviceLoader test_loader(make_test_loader(settings.training, settings.world, data.test), device);
+  // On a GPU, records a step as a CUDA graph. --profile times single operations, so with it they are launched singly.
+  Replay replay(device, settings.world.cuda_graph && !settings.run.profile);
 
   for (Epoch& epoch : run.epochs()) {
-    for (const Batch& batch : epoch.train(train_batches)) {
-      replay.run({batch.images, batch.labels}, [&](std::span<const Tensor> in) {  // in: the images and labels
-        train_step(in[0], in[1], settings.training.microbatches, *model, *optimizer, epoch.train_sums());
+    for (const Batch& batch : epoch.training_batches(train_loader)) {
+      // Calls train_step; on a GPU records the second call, and replays it from then on. A recording reads and writes
+      // fixed memory: run() copies each batch into the recorded inputs, train_sums() returns the same tensors in all
+      // epochs, and a smaller last batch gets a recording of its own.
+      replay.run({batch.images, batch.labels}, [&](std::span<const Tensor> inputs) {
+        train_step(inputs[0], inputs[1], settings.training.microbatches, *model, *optimizer, epoch.train_sums());
       });
     }
-    evaluate(*model, epoch, test_batches);
+    evaluate(*model, epoch, test_loader);
   }
 }
 

@@ -3,8 +3,8 @@
 ///
 /// The layers are divided into stages, one for each rank: a thread, or a process under mpirun, with a device of its
 /// own. A batch goes through the stages from the first rank to the last, and its gradient comes back the same way. Each
-/// rank needs memory for its own layers only. But while one rank works, all the others wait: the model can be larger,
-/// but training is no faster. The next chapter addresses this.
+/// rank needs memory for its own layers only. But in training, while one rank works, all the others wait: the model can
+/// be larger, but training is no faster. The next chapter addresses this.
 
 #include "chapters/02_naive_model_parallel/toy.h"
 #include "chapters/common/open.h"
@@ -29,7 +29,7 @@ struct StageWorker {
   Rank& rank;
   const Plan& plan;
   Stage stage;
-  ActionLog log;  // how long forwards, backwards and updates take, without the time spent waiting for messages
+  ActionLog log;  // how long forwards, backwards and updates take, for the predictions
 
   bool is_first() const { return rank.index == 0; }
   bool is_last() const { return rank.index + 1 == rank.world; }
@@ -39,36 +39,38 @@ struct StageWorker {
   }
 };
 
-/// Runs a batch forward through this rank's stage. The last rank adds the loss and the number of correct predictions to
-/// `sums`.
+/// Runs a batch forward through this rank's stage, which keeps the autograd graph for the backward. The last rank adds
+/// the loss and the number of correct predictions to `sums`. A batch is one micro-batch here, hence [0]; the loader has
+/// put its images on the first rank's device and its labels on the last one's.
 void forward(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
-  const int me = worker.rank.index;
-  const ActionLog::Scope scope(worker.log, {Operation::forward, me, kWholeBatch});
+  const int me = worker.rank.index;  // the number of this rank, and of its stage
+  const ActionLog::Scope timed(worker.log, {Operation::forward, me, kWholeBatch});  // excludes waits for messages
   Communicator& comm = worker.rank.comm;
 
   // Images enter at the first rank, and need no gradient. The others receive the activations of the rank before them.
   const bool x_needs_grad = !worker.is_first();
   const Tensor x = worker.is_first()
-                       ? normalize(batch.images[0])
+                       ? normalize(batch.images[0])  // bytes to floats from -1 to 1
                        : comm.receive(worker.input_shape(me, batch.global_size), DType::float32, me - 1, kActivations);
   if (worker.is_last()) {
     Tensor logits;
-    const Tensor loss = worker.stage.forward_with_loss(kWholeBatch, x, batch.labels[0], x_needs_grad, &logits);
-    sums.add(loss, logits, batch.labels[0]);
+    const Tensor loss_sum = worker.stage.forward_with_loss(kWholeBatch, x, batch.labels[0], x_needs_grad, &logits);
+    sums.add(loss_sum, logits, batch.labels[0]);
   } else {
     const Tensor y = worker.stage.forward(kWholeBatch, x, x_needs_grad);
-    worker.log.note_message(me, y.bytes());  // for the prediction; the gradient that comes back is as large
-    comm.send(y, me + 1, kActivations);
+    worker.log.note_message(me, y.bytes());  // for the predictions; the gradient that comes back is as large
+    comm.send(y, me + 1, kActivations);      // waits until the next rank has it
   }
 }
 
-/// Sends the gradient of a batch back through this rank's stage.
+/// Sends the gradient of a batch back through this rank's stage, along the graph that forward() kept in it. The stage
+/// adds to the gradients of its parameters, and returns the gradient of its input.
 void backward(StageWorker& worker, const MicroBatches& batch) {
   const int me = worker.rank.index;
-  const ActionLog::Scope scope(worker.log, {Operation::backward, me, kWholeBatch});
+  const ActionLog::Scope timed(worker.log, {Operation::backward, me, kWholeBatch});
   Communicator& comm = worker.rank.comm;
 
-  // The loss is the mean over the batch, but the last stage computed the sum: hence 1 / N.
+  // The loss is the mean over the N images of the batch, but forward_with_loss returned their sum: hence 1 / N.
   const double share = 1.0 / static_cast<double>(batch.global_size);
   const Tensor grad = worker.is_last() ? Tensor::full({}, share, DType::float32, comm.device())
                                        : comm.receive(worker.input_shape(me + 1, batch.global_size), DType::float32,
@@ -79,11 +81,11 @@ void backward(StageWorker& worker, const MicroBatches& batch) {
   }
 }
 
-/// Tests the model, with forwards only.
-void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
+/// Tests the model, with forwards only. No gradient comes back, so a rank goes on with the next batch at once.
+void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
   worker.stage.layers().train(false);
-  for (const MicroBatches& batch : epoch.test(batches)) {
+  for (const MicroBatches& batch : epoch.test_batches(loader)) {
     forward(worker, batch, epoch.test_sums());
   }
   worker.stage.layers().train(true);
@@ -91,27 +93,29 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& batches) {
 
 /// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
-  const auto layers =
-      open_stages(settings.training, plan, data.train, rank).at(rank.index);  // creates only this rank's
-  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
-  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
+  // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role of a rank says which
+  // layers it saves, and that the last rank has the losses.
+  Run run(settings, rank.comm, role_of(plan));
+  const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: only those of this rank
+  const auto layers = stages.at(rank.index);
+  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
+  run.set_up_checkpoints(*layers, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
   StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
-  // The predicted timeline of one step, shown in trace.json beside the measured one.
-  run.predict_by([&] { return predict_step(plan, worker.log.mean_costs()); });
-  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  run.show_in_trace([&] { return predicted_timeline(plan, worker.log.mean_costs()); });
+  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    worker.log.clear();
-    for (const MicroBatches& batch : epoch.train(train_batches)) {  // one micro-batch each: the whole batch
+    worker.log.clear();  // drops the times of the last epoch and of its test
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       forward(worker, batch, epoch.train_sums());
       backward(worker, batch);
-      update(worker.log, *optimizer);  // the optimizer's step and zero_grad, for this rank's layers
+      update(worker.log, *optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
-    // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
-    epoch.set_prediction(predict(plan, worker.log.mean_costs(), train_batches.batches()));
-    evaluate(worker, epoch, test_batches);
+    // How long the epoch should have taken, given the mean times of all ranks (a collective); for metrics.jsonl.
+    epoch.set_predicted_time(predicted_time(plan, worker.log.mean_costs(), train_loader.batch_count()));
+    evaluate(worker, epoch, test_loader);
   }
 }
 
@@ -126,12 +130,14 @@ void train(const Settings& settings) {
     return show_toy(settings);
   }
   const TrainTest data = open_data(settings);
-  const Plan plan = make_plan(settings, data.train, "naive");
+  // Splits the layers over the ranks. Only --explain and the predictions read the plan's schedule: the order of forward
+  // and backward above, under its name.
+  const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
   if (settings.run.explain) {
-    return explain(settings, plan);
+    return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
-  show_toy(settings);  // first, one step of a model that is small enough to print, always on two ranks
-  // Runs train_rank once per rank.
+  show_toy(settings);  // first, one step of a model that is small enough to print, on two threads of this process
+  // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
   launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
@@ -140,6 +146,7 @@ const Chapter kChapter{
     .program = "ch02_naive_model_parallel",
     .title = "Chapter 2: a model over several ranks, which work one after the other.",
     .example = "ch02_naive_model_parallel --data data/generated --ranks 2 --epochs 5 --out runs/naive",
+    // The order of forward() and backward(): one batch at a time, each receive posted where its tensor is used.
     .defaults = {.pipeline = {.schedule = "naive", .receives = "at-use"}, .world = {.ranks = 2}},
 };
 

@@ -24,6 +24,9 @@ bool DrainControl::may_begin(std::int64_t batch) {
   return epoch_.may_begin(batch, std::min(batch + ahead_, last_batch_));
 }
 
-void DrainControl::finish() { static_cast<void>(may_begin(last_batch_)); }
+void DrainControl::finish() {
+  static_cast<void>(may_begin(last_batch_));
+  epoch_.stop_if_refused();
+}
 
 }  // namespace stagecoach

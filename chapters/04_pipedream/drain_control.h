@@ -24,7 +24,8 @@ class DrainControl {
   /// Returns the batches of `action`, which may be a message, that come before the stop. If there are none, the action
   /// must be skipped. Rank 0 decides ahead of time (see batches_ahead), so that this function rarely waits for it.
   Batches admitted(const Action& action);
-  /// Called by each rank after all actions have run or were skipped: receives rank 0's last decision.
+  /// Called by each rank after all actions have run or were skipped, and the pipeline is empty: receives rank 0's last
+  /// decision. If batches were skipped, saves and throws Interrupted.
   void finish();
 
  private:

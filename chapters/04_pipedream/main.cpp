@@ -2,14 +2,19 @@
 /// Chapter 4: 1F1B, and PipeDream, which takes the flush out of it.
 ///
 /// GPipe runs all forwards before the first backward. 1F1B runs a backward as soon as it can, and then alternates
-/// forwards and backwards: `run_batch_by_hand` (--versions flush --schedule by-hand). Like GPipe it drains, or flushes,
-/// the pipeline before each update. `train_without_flush`, the default, does not: batches follow each other, and each
-/// stage updates its weights as soon as it has a gradient. By the time a micro-batch comes back, a stage may have newer
-/// weights than those that its forward used. A backward through other weights does not compute a gradient. So each
-/// stage keeps old versions of its weights, and --versions says which one a forward uses.
+/// forwards and backwards: `forward_backward_by_hand` (--versions flush --schedule by-hand). Like GPipe it drains, or
+/// flushes, the pipeline before each update. PipeDream, in `train_from_table`, drains it at the end of an epoch only:
+/// batches follow each other, and each stage updates its weights as soon as it has a gradient. By the time a
+/// micro-batch comes back, a stage may have newer weights than those that its forward used, and a backward through
+/// other weights does not compute a gradient. So each stage keeps old versions of its weights. --versions says which
+/// one a forward, and later its backward, uses:
+///   stash     the newest of the stage (the default)
+///   vertical  the newest that stage 0 had when the micro-batch entered
+///   2bw       the second newest when the batch began
+///   flush     the only one: the table drains before each update
+///   none      the newest, and the backward the newest then: autograd refuses that, unless --no-version-check is given
 
 #include <algorithm>
-#include <optional>
 
 #include "chapters/04_pipedream/drain_control.h"
 #include "chapters/04_pipedream/microbatch_iterator.h"
@@ -19,7 +24,6 @@
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
-#include "core/autograd/node.h"
 #include "core/ops.h"
 #include "parallel/data_parallel/average_gradients.h"
 #include "parallel/pipeline/weight_versions.h"
@@ -28,14 +32,16 @@
 namespace stagecoach {
 namespace {
 
-/// 1F1B by hand: what rank r of p does with one batch, split into micro-batches. Stage r is on rank r. Tags: even for
-/// activations, odd for gradients.
-void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
+/// 1F1B by hand: the forwards and backwards of a batch on rank r of p, which holds stage r. They add to the gradients
+/// of its parameters; train_rank updates them. Tags of messages: even for activations, odd for gradients.
+void forward_backward_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
   Communicator& comm = worker.rank.comm;
   const int r = comm.rank();
   const int p = comm.size();
   const int m = static_cast<int>(batch.sizes.size());
+  const bool x_needs_grad = r > 0;  // images need no gradient
   Stage& stage = worker.pipeline.stage(r);
+  ActionLog& log = worker.pipeline.log();  // times and message sizes, for the predictions
   std::vector<PendingSend> sends;
 
   // What enters a stage with micro-batch i: [n, …]. A gradient has the shape of what it is the gradient of.
@@ -43,25 +49,25 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
     return worker.plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
   };
   const auto forward = [&](int i) {
-    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::forward, r, i});
+    const ActionLog::Scope timed(log, {Operation::forward, r, i});  // excludes waits for messages
     const auto number = static_cast<std::size_t>(i);
     const Tensor x = r == 0 ? normalize(batch.images[number]) : comm.receive(shape(r, i), DType::float32, r - 1, 2 * i);
     if (r == p - 1) {
       Tensor logits;
-      const Tensor loss = stage.forward_with_loss(i, x, batch.labels[number], r > 0, &logits);
-      sums.add(loss, logits, batch.labels[number]);
+      const Tensor loss_sum = stage.forward_with_loss(i, x, batch.labels[number], x_needs_grad, &logits);
+      sums.add(loss_sum, logits, batch.labels[number]);
     } else {
-      const Tensor y = stage.forward(i, x, r > 0);
-      worker.pipeline.log().note_message(r, y.bytes());  // for the prediction
+      const Tensor y = stage.forward(i, x, x_needs_grad);
+      log.note_message(r, y.bytes());
       sends.push_back(comm.send_async(y, r + 1, 2 * i));
     }
   };
-  // 1 / N: losses are summed per micro-batch, and the batch's loss is the mean of all N.
+  // 1 / N: losses are summed per micro-batch, and the batch's loss is the mean of all N images.
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, comm.device());
   const auto backward = [&](int i) {
-    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::backward, r, i});
+    const ActionLog::Scope timed(log, {Operation::backward, r, i});
     const Tensor grad = r == p - 1 ? share : comm.receive(shape(r + 1, i), DType::float32, r + 1, 2 * i + 1);
-    const Tensor grad_x = stage.backward(i, grad);
+    const Tensor grad_x = stage.backward(i, grad);  // along the graph that the stage kept of forward(i)
     if (r > 0) {
       sends.push_back(comm.send_async(grad_x, r - 1, 2 * i + 1));
     }
@@ -83,93 +89,85 @@ void run_batch_by_hand(StageWorker& worker, const MicroBatches& batch, EpochSums
   }
 }
 
-void train_by_hand(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
-  for (const MicroBatches& batch : epoch.train(loader)) {
-    run_batch_by_hand(worker, batch, epoch.train_sums());
-    const auto number = static_cast<int>(epoch.steps_done());
-    const ActionLog::Scope scope(worker.pipeline.log(), {Operation::update, worker.stage, number});
-    update(worker, epoch, number);
-  }
-}
-
-/// Without the flush: the epoch's remaining batches run back to back, in the order of one table of actions.
-void train_without_flush(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
+/// PipeDream: the epoch's remaining batches in the order of one table of actions, which drains before each update with
+/// --versions flush only. `images` is their number in the whole epoch.
+void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
   const StreamPlan& plan = worker.plan;
   Pipeline& pipeline = worker.pipeline;
   epoch.start_training(loader);
-  const std::vector<std::int64_t> sizes = plan.sizes(images, epoch.steps_done());
+  const std::vector<std::int64_t> sizes = plan.microbatch_sizes(images, epoch.steps_done());  // of those that remain
   if (sizes.empty()) {
     return epoch.finish_training();  // none left: this run resumed from a stop after the epoch's last batch
   }
-  const Schedule schedule = plan.schedule_for(sizes.size());
+  const Schedule schedule = plan.schedule_for(sizes.size());  // the table of so many micro-batches
   const auto& actions = schedule.ranks[static_cast<std::size_t>(worker.rank.index)];
   const NamedTensors parameters = worker.layers->named_parameters();
+  // The ledger lists which version of the weights each action of the table uses, or makes, by the rule of --versions.
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
-  DrainControl drain(schedule, epoch);  // after a request to stop: which batches still run
-  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.batch());
-  const auto see_logits = [&](int i, const Tensor& loss, const Tensor& logits) {
-    epoch.train_sums().add(loss, logits, microbatches.labels(i));
+  DrainControl drain(schedule, epoch);  // after SIGINT: which batches still run
+  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch());
+  const auto see_logits = [&](int microbatch, const Tensor& loss_sum, const Tensor& logits) {
+    epoch.train_sums().add(loss_sum, logits, microbatches.labels(microbatch));
   };
 
-  pipeline.begin(schedule, microbatches.data(sizes), {.see_logits = see_logits});
+  pipeline.begin(schedule, microbatches.data(sizes), {.see_logits = see_logits});  // its backwards start from 1 / N
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
-    const auto [first, end] = drain.admitted(action);  // the batches that it serves, numbered within the epoch
+    // The batches that the action serves, numbered within the epoch: several for an update of a stage with replicas.
+    const auto [first, end] = drain.admitted(action);
     if (first == end) {
-      continue;  // a stop was requested: later batches are skipped, the earlier ones drain
+      continue;  // after SIGINT: later batches are skipped, the earlier ones drain
     }
     if (action.operation == Operation::reduce_grad) {
-      const ActionLog::Scope scope(pipeline.log(), action);
+      const ActionLog::Scope timed(pipeline.log(), action);
+      // The sum over the replicas, divided by the number of batches: each added the gradient of its own mean loss.
       average_gradients(parameters, static_cast<int>(end - first), *worker.replicas);
     } else if (action.operation == Operation::update) {
       {
-        const ActionLog::Scope scope(pipeline.log(), action);
-        weights.choose(i);  // makes the next version; keeps the old one while a backward still needs it
-        update(worker, epoch, first);
+        const ActionLog::Scope timed(pipeline.log(), action);
+        weights.choose(i);             // the next version: a copy if a later action needs the old one, else in place
+        update(worker, epoch, first);  // optimizer step, zero_grad
       }
       for (std::int64_t batch = first; batch < end; ++batch) {
-        epoch.add_step(std::min(plan.batch_size, images - batch * plan.batch_size));
+        epoch.add_step(std::min(plan.batch_size, images - batch * plan.batch_size));  // a batch counts as a step
       }
     } else {
-      weights.choose(i);         // a forward uses the version of --versions, a backward that of its forward
+      weights.choose(i);         // points the parameters at the version of the ledger, without a copy
       pipeline.perform(action);  // computes, sends, or posts a receive
     }
     weights.free_unneeded(i);  // versions that no later action uses
   }
-  pipeline.finish();
-  drain.finish();
-  epoch.stop_if_refused();
+  pipeline.finish();  // waits until all sends have completed
+  drain.finish();     // after SIGINT: saves and exits
   epoch.finish_training();
 }
 
 /// Trains the stage of this rank.
 void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTest& data, Rank& rank) {
-  std::optional<UncheckedVersions> unchecked;
-  if (!settings.pipeline.version_check) {
-    unchecked.emplace();  // autograd no longer refuses a backward whose weights have changed
-  }
-  Run run(settings, rank.comm,
-          {.layers = plan.layers,
-           .stages = plan.stages_text(),
-           .replica_of = plan.first_rank(plan.schedule.stage_of(rank.index)),
-           .loss_rank = plan.last_rank(),
-           .splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1});
-  StageWorker worker = open_stage_worker(settings, plan, data.train, rank);
-  run.restore(*worker.layers, *worker.optimizer);  // with --resume from a checkpoint; saved after each epoch
-  run.predict_by([&] { return predict_traced(plan, worker.pipeline.log()); });  // shown in trace.json
-  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  Run run(settings, rank.comm, role_of(plan, rank.index));  // prints, measures, saves; role_of says which layers
+  StageWorker worker = make_stage_worker(settings, plan, data.train, rank);
+  run.set_up_checkpoints(*worker.layers, *worker.optimizer);  // --resume: loads both; epochs() saves both to --out
+  // Called on all ranks when trace.json is written: the predicted timeline of its steps, to show beside the measured.
+  run.show_in_trace([&] { return predicted_timeline(plan, worker.pipeline.log()); });
+  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    worker.pipeline.log().clear();
-    if (is_by_hand(settings.pipeline)) {
-      train_by_hand(worker, epoch, train_batches);
+    worker.pipeline.log().clear();        // drops the times of the last epoch and of its test
+    if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
+      for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+        forward_backward_by_hand(worker, batch, epoch.train_sums());
+        const auto number = static_cast<int>(epoch.steps_done());
+        const ActionLog::Scope timed(worker.pipeline.log(), {Operation::update, worker.stage, number});
+        update(worker, epoch, number);  // optimizer step, zero_grad; the learning rate may depend on the number
+      }
     } else {
-      train_without_flush(worker, epoch, train_batches, data.train.size());
+      train_from_table(worker, epoch, train_loader, data.train.size());
     }
-    agree_with_replicas(worker);  // checks their weights; shares batch norm's statistics
-    epoch.set_prediction(predict_epoch(plan, worker.pipeline.log()));
-    evaluate(worker, epoch, test_batches, data.test.size());
+    sync_replicas(worker);  // throws unless their weights are equal; shares batch norm's statistics
+    // How long the epoch should have taken, given the measured times of all ranks (a collective); for metrics.jsonl.
+    epoch.set_predicted_time(predicted_time(plan, worker.pipeline.log()));
+    evaluate(worker, epoch, test_loader, data.test.size());  // the forwards of such a table
   }
 }
 
@@ -177,17 +175,18 @@ void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const StreamPlan plan = make_stream_plan(settings, data.train);
   if (settings.run.explain) {
-    return explain_stream(settings, plan);
+    return explain_stream(settings, plan);  // prints the beginning of the table, and does not train
   }
-  introduce(settings, plan);  // prints what --versions and --ledger call for
-  const Settings chosen = with_stages_of(plan, settings);
+  introduce(settings, plan);  // warns of --versions none; with --ledger prints the version of each action
+  const Settings chosen = with_stages_of(plan, settings);  // saved, as --resume must use the same stages
+  // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
   launch(plan.world, [&](Rank& rank) { train_rank(chosen, plan, data, rank); });
 }
 
 const Chapter kChapter{
     .number = 4,
     .program = "ch04_pipedream",
-    .title = "Chapter 4: PipeDream, a pipeline that never drains, and versions of its weights.",
+    .title = "Chapter 4: PipeDream, a pipeline that drains only after an epoch, and versions of its weights.",
     .example = "ch04_pipedream --data data/generated --ranks 2 --versions stash --epochs 5 --out runs/pipedream",
     .defaults = {.pipeline = {.versions = Versions::stash}, .world = {.ranks = 2}},
     .schedules = {"1f1b", "by-hand"},

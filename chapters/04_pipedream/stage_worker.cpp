@@ -13,10 +13,10 @@
 
 namespace stagecoach {
 
-StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank) {
+StageWorker make_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank) {
   const int stage = plan.schedule.stage_of(rank.index);
   const auto delays = largest_delays(plan.schedule, make_ledger(plan.schedule, plan.versions));
-  const auto stages = open_stages(settings.training, plan, data, rank);
+  const auto stages = make_stages(settings.training, plan, data, rank);
   const auto layers = joined(stages);
   return {.settings = settings,
           .plan = plan,
@@ -25,8 +25,9 @@ StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, 
           .delay = delays[static_cast<std::size_t>(stage)],
           .replicas = rank.comm.split(stage, rank.index),
           .layers = layers,
-          .optimizer = open_optimizer(settings.training, layers->named_parameters()),
-          .pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm)};
+          .optimizer = make_optimizer(settings.training, layers->named_parameters()),
+          .pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm),
+          .unchecked = settings.pipeline.version_check ? nullptr : std::make_unique<UncheckedVersions>()};
 }
 
 void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch) {
@@ -38,7 +39,7 @@ void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch) {
   worker.optimizer->zero_grad();
 }
 
-void agree_with_replicas(StageWorker& worker) {
+void sync_replicas(StageWorker& worker) {
   require_equal_replicas(worker.layers->named_parameters(), *worker.replicas);
   for (auto [name, statistics] : worker.layers->named_buffers()) {
     worker.replicas->broadcast(statistics, 0);
@@ -51,13 +52,14 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::
   worker.pipeline.train(false);
   epoch.start_test();
   loader.start_epoch(1);
-  MicrobatchIterator microbatches([&] { return loader.next(); }, plan.batch());
+  MicrobatchIterator microbatches([&] { return loader.next(); }, plan.microbatches_per_batch());
   const auto see_logits = [&](int i, const Tensor&, const Tensor& logits) {
     count_correct(logits, microbatches.labels(i), epoch.test_sums().correct);
   };
   const std::int64_t at_once = std::int64_t{2} * worker.rank.world;  // batches
-  for (std::int64_t first = 0; first < loader.batches(); first += at_once) {
-    const std::vector<std::int64_t> sizes = plan.sizes(std::min(images, (first + at_once) * plan.batch_size), first);
+  for (std::int64_t first = 0; first < loader.batch_count(); first += at_once) {
+    const std::vector<std::int64_t> sizes =
+        plan.microbatch_sizes(std::min(images, (first + at_once) * plan.batch_size), first);
     worker.pipeline.run(forwards_of(plan.schedule_for(sizes.size())), microbatches.data(sizes, first),
                         {.see_logits = see_logits});
     epoch.stop_if_asked();

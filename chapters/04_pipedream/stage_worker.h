@@ -7,6 +7,7 @@
 
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/common/run.h"
+#include "core/autograd/node.h"
 #include "nn/optimizer.h"
 #include "parallel/pipeline/pipeline.h"
 
@@ -22,17 +23,19 @@ struct StageWorker {
   std::shared_ptr<Sequential> layers;
   std::unique_ptr<Optimizer> optimizer;
   Pipeline pipeline;
+  std::unique_ptr<UncheckedVersions> unchecked;  ///< with --no-version-check; otherwise null
 };
 
-/// Returns this rank's worker. All ranks of the plan call it together; the arguments must outlive the result.
-StageWorker open_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
+/// Returns this rank's worker. All ranks of the plan call it together; the arguments must outlive the result. With
+/// --no-version-check, while it exists autograd does not refuse a backward on this thread whose weights have changed.
+StageWorker make_stage_worker(const Settings& settings, const StreamPlan& plan, const Dataset& data, Rank& rank);
 
 /// Runs the optimizer's step after batch `batch` of the epoch. The learning rate may depend on the delay of gradients.
 void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch);
 
 /// Called at the end of an epoch. Throws Error unless all replicas of the stage have the same weights. Then copies the
 /// batch norm statistics of the first replica to the others, as each replica has seen other micro-batches.
-void agree_with_replicas(StageWorker& worker);
+void sync_replicas(StageWorker& worker);
 
 /// Tests the model on `images` images: ranks that hold the last stage count correct predictions. Only a few batches are
 /// in flight at once: without backwards, nothing else would limit how far ahead the first stage runs.

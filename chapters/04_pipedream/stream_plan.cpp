@@ -75,12 +75,12 @@ std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& 
 
 }  // namespace
 
-std::vector<std::int64_t> StreamPlan::sizes(std::int64_t images, std::int64_t first_batch) const {
-  return sizes_of_batches(images, first_batch, batch_size, batch());
+std::vector<std::int64_t> StreamPlan::microbatch_sizes(std::int64_t images, std::int64_t first_batch) const {
+  return sizes_of_batches(images, first_batch, batch_size, microbatches_per_batch());
 }
 
 Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
-  return lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), batch(), versions),
+  return lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch(), versions),
                {.receives = receives});
 }
 
@@ -113,6 +113,13 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
     save_plan(settings.pipeline.save_plan, settings, *model, {plan.profile, std::move(stages)});
   }
   return plan;
+}
+
+RankRole role_of(const StreamPlan& plan, int rank) {
+  RankRole role = role_of(plan);
+  role.replica_of = plan.first_rank(plan.schedule.stage_of(rank));
+  role.splits_losses = plan.schedule.replicas_of(plan.stages() - 1) > 1;
+  return role;
 }
 
 Settings with_stages_of(const StreamPlan& plan, Settings settings) {

@@ -20,12 +20,12 @@ struct StreamPlan : Plan {
   double seconds = 0;             ///< between two micro-batches, as the partitioner predicts; 0 if it did not run
 
   /// Returns the micro-batches per batch.
-  int batch() const { return schedule.batch; }
+  int microbatches_per_batch() const { return schedule.batch; }
   /// Returns the batches per epoch.
   int batches() const { return ceil_div(schedule.microbatches, schedule.batch); }
   const std::vector<int>& replicas() const { return schedule.replicas; }
   /// Returns the sizes of all micro-batches of `images` images, starting with batch `first_batch`.
-  std::vector<std::int64_t> sizes(std::int64_t images, std::int64_t first_batch = 0) const;
+  std::vector<std::int64_t> microbatch_sizes(std::int64_t images, std::int64_t first_batch = 0) const;
   /// Returns the schedule for that many micro-batches.
   Schedule schedule_for(std::size_t micro_batches) const;
 };
@@ -33,6 +33,10 @@ struct StreamPlan : Plan {
 /// Returns the plan for the flags --versions, --ranks, --replicas, --split, --balance and --plan, and writes it to the
 /// file of --save-plan. Throws UsageError, which says what is possible, for an impossible combination.
 StreamPlan make_stream_plan(const Settings& settings, const Dataset& data);
+
+/// Returns the role of rank `rank`: it saves what the first replica of its stage saves. Replicas of the last stage
+/// share the sums of losses.
+RankRole role_of(const StreamPlan& plan, int rank);
 
 /// Returns `settings` with the stages of the plan, since a resumed run must have the same stages.
 Settings with_stages_of(const StreamPlan& plan, Settings settings);

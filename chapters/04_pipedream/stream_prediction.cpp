@@ -121,7 +121,7 @@ void print_ledger(const StreamPlan& plan) {
 
 }  // namespace
 
-Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
+Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = log.mean_costs();
   costs.average = plan.averaging;
@@ -140,13 +140,14 @@ Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log) {
   return prediction;
 }
 
-std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log) {
+std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const ActionLog& log) {
   Costs costs = log.mean_costs();
   if (!measures_actions(plan)) {
     return std::nullopt;
   }
   costs.average = plan.averaging;
-  const std::int64_t traced = std::min<std::int64_t>(StepTrace::kSteps * plan.batch(), plan.schedule.microbatches);
+  const std::int64_t traced =
+      std::min<std::int64_t>(StepTrace::kSteps * plan.microbatches_per_batch(), plan.schedule.microbatches);
   const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
   return PredictedStep{schedule, simulate(schedule, costs)};
 }
@@ -175,8 +176,8 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation epoch = simulate(plan.schedule, costs);
 
   fmt::print("{}, weights by '{}': {} micro-batch(es) per epoch, {} per update; {} stage(s) on {} rank(s)\n",
-             settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches, plan.batch(),
-             plan.stages(), plan.world.ranks);
+             settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches,
+             plan.microbatches_per_batch(), plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
     print_profile(plan);

@@ -11,13 +11,13 @@
 
 namespace stagecoach {
 
-/// Returns the prediction for an epoch, from what was measured in it: the mean costs, and the time of each action. All
-/// ranks call it together.
-Prediction predict_epoch(const StreamPlan& plan, const ActionLog& log);
+/// Returns how long an epoch should have taken, from what was measured in it: the mean costs over all ranks, and the
+/// time of each action. All ranks call it together.
+Prediction predicted_time(const StreamPlan& plan, const ActionLog& log);
 
 /// Returns the predicted timeline of the traced beginning of an epoch, from the costs measured so far. All ranks call
 /// it together.
-std::optional<PredictedStep> predict_traced(const StreamPlan& plan, const ActionLog& log);
+std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const ActionLog& log);
 
 /// Prints remarks before a training: a warning for --versions none, and with --ledger the version that each action uses
 /// and the delays, for the first micro-batches of an epoch.

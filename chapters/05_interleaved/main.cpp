@@ -3,10 +3,12 @@
 ///
 /// GPipe keeps the activations of all micro-batches, as no backward begins before the last forward. 1F1B (chapter 4)
 /// runs a backward as soon as it can, and so keeps few. Interleaved, a rank holds several thin stages, its chunks,
-/// instead of one thick one: the pipeline fills and drains faster, and ranks are idle for less time. All three are
-/// tables of the same kinds of action, so this program differs from chapter 3's in one place: the schedule.
-/// `interleaved_action` below derives the interleaved one, action by action, and is checked against the library's; the
-/// other schedules come from the library alone.
+/// instead of one thick one: the pipeline fills and drains faster, and ranks are idle for less time.
+///
+/// All three are tables of actions. An action is the forward or backward of a micro-batch on a stage, or a message. So
+/// this program differs from chapter 3's in one place: the table. `interleaved_action` below derives the interleaved
+/// one, action by action, and is checked against the library's. For every other --schedule, 1F1B among them, the table
+/// is the library's.
 
 #include <algorithm>
 #include <string>
@@ -25,8 +27,11 @@ namespace stagecoach {
 namespace {
 
 /// The interleaved order: the action at `position`, from 0 to 2 m v - 1, in the list of rank `rank`. There are p ranks
-/// with v chunks each, and m micro-batches in groups of n, where the last group may be smaller. With v = 1 it is 1F1B.
-/// Chunk c of a rank is stage c p + rank.
+/// with v chunks each, and m micro-batches. Chunk c of a rank is stage c p + rank. With v = 1 it is 1F1B.
+///
+/// A rank runs n micro-batches, a group, through one chunk before it turns to the next chunk. With n = p, the default,
+/// it turns just when the group's first micro-batch comes round from the last rank; larger groups need fewer turns and
+/// more memory. The last group may be smaller. Where v > 1, make_plan has checked that n is from p to m.
 Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
   const auto [p, m, v, n] = sizes;
 
@@ -73,28 +78,30 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
   return table;
 }
 
-/// Trains on one rank, as in chapter 3.
+/// Trains on one rank, as in chapter 3; new is that a rank may hold several stages.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  Run run(settings, rank.comm, {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()});
-  run.print_notes(plan.notes);
-  const auto stages = open_stages(settings.training, plan, data.train, rank);  // more than one if the rank holds chunks
+  Run run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all ranks stop after the same step
+  run.print_notes(plan.notes);  // such as how many gradients wait if a table runs backwards in another order
+  const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: this rank's chunks
   const auto layers = joined(stages);                                          // as one module, for the optimizer
-  const auto optimizer = open_optimizer(settings.training, layers->named_parameters());
-  run.restore(*layers, *optimizer);  // with --resume from a checkpoint; saved after each epoch
-  Pipeline pipeline = open_pipeline(settings.pipeline, plan, stages, rank.comm);    // runs the plan's table of actions
-  run.predict_by([&] { return predict_step(plan, pipeline.log().mean_costs()); });  // shown in trace.json
-  MicroBatchLoader train_batches = micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
-  MicroBatchLoader test_batches = micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
+  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
+  run.set_up_checkpoints(*layers, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
+  Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm);  // the stages, and what runs tables
+  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });
+  // Images on the rank of the first stage, labels on the rank of the last one, and the sizes of batches on all.
+  MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
+  MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    pipeline.log().clear();
-    for (const MicroBatches& batch : epoch.train(train_batches)) {
-      run_step(pipeline, plan, batch, epoch.train_sums());  // forwards and backwards, as the table says
-      update(pipeline.log(), *optimizer);                   // each rank its own layers
+    pipeline.log().clear();  // drops the times of the last epoch and of its test
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+      forward_backward(pipeline, plan, batch, epoch.train_sums());  // in the order of plan.schedule, the table
+      update(pipeline.log(), *optimizer);  // this rank's layers: the optimizer's step, then zero_grad
     }
-    // How long the epoch should have taken, given the measured mean times; for metrics.jsonl.
-    epoch.set_prediction(predict(plan, pipeline.log().mean_costs(), train_batches.batches()));
-    evaluate(pipeline, plan, epoch, test_batches);
+    // How long the epoch should have taken, given the mean times of all ranks (a collective); for metrics.jsonl.
+    epoch.set_predicted_time(predicted_time(plan, pipeline.log().mean_costs(), train_loader.batch_count()));
+    evaluate(pipeline, plan, epoch, test_loader);  // the forwards of the same table, without graphs
   }
 }
 
@@ -105,18 +112,20 @@ void train(const Settings& settings) {
     const int p = settings.world.ranks;
     const ScheduleSizes sizes{.ranks = p,
                               .microbatches = static_cast<int>(settings.training.microbatches),
-                              .chunks = settings.pipeline.chunks,
+                              .chunks = settings.pipeline.chunks,  // 2, if not given: see the defaults below
                               .group = settings.pipeline.group == 0 ? p : settings.pipeline.group};
-    // The plan's table has sends and receives too: take the computations, and lower them again.
+    // The plan's table lists sends and receives too. Compare the computations only; then lower them, which adds the
+    // messages that they need.
     plan.schedule = lower_for(settings.pipeline, interleaved_by_hand(sizes, computations_of(plan.schedule)));
   }
   if (settings.run.explain) {
-    return explain(settings, plan);
+    return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
+  // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
   launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
-/// Returns all schedules; interleaved is the default.
+/// Returns the names of all schedules. The first is the default: interleaved.
 std::vector<std::string> schedules() {
   std::vector<std::string> names = schedule_names();
   const auto standard = std::find(names.begin(), names.end(), "interleaved");
@@ -129,6 +138,7 @@ const Chapter kChapter{
     .program = "ch05_interleaved",
     .title = "Chapter 5: 1F1B and its interleaved form, and every other schedule.",
     .example = "ch05_interleaved --data data/generated --ranks 2 --chunks 2 --microbatches 8 --epochs 5 --out runs/il",
+    // 0 chunks become 2 when flags are read, or 1 for a schedule that has one stage per rank.
     .defaults = {.training = {.microbatches = 4}, .pipeline = {.chunks = 0}, .world = {.ranks = 2}},
     .schedules = schedules(),
 };

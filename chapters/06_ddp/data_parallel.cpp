@@ -22,14 +22,14 @@ class DataParallel final : public WeightOwner {
  public:
   explicit DataParallel(const Context& context)
       : WeightOwner(context), classes_(static_cast<int>(train_data_.classes.size())) {
-    open_owners_optimizer(parameters_);
+    make_owners_optimizer(parameters_);
   }
 
   MicroBatchLoader loader(LoaderFor purpose) override {
     const bool trains = purpose == LoaderFor::training;
     const Dataset& data = trains ? train_data_ : test_data_;
-    return {trains ? training_loader(settings_.training, settings_.world, data, owns())
-                   : test_loader(settings_.training, settings_.world, data, owns()),
+    return {trains ? make_train_loader(settings_.training, settings_.world, data, owns())
+                   : make_test_loader(settings_.training, settings_.world, data, owns()),
             data.size(),
             settings_.training.batch_size,
             1,
@@ -54,16 +54,16 @@ class DataParallel final : public WeightOwner {
     std::erase_if(sent_, [](const PendingSend& send) { return send.completed(); });
   }
 
-  Prediction finish_epoch(std::int64_t steps) override {
+  void sync_replicas() override {
     copy_model();
-    return Replica::finish_epoch(steps);
+    Replica::sync_replicas();
   }
 
-  void evaluate(Epoch& epoch, MicroBatchLoader& batches) override {
+  void evaluate(Epoch& epoch, MicroBatchLoader& loader) override {
     if (owns()) {
-      return Replica::evaluate(epoch, batches);
+      return Replica::evaluate(epoch, loader);
     }
-    for ([[maybe_unused]] const MicroBatches& batch : epoch.test(batches)) {  // only the owner has the data
+    for ([[maybe_unused]] const MicroBatches& batch : epoch.test_batches(loader)) {  // only the owner has the data
     }
   }
 
@@ -73,7 +73,7 @@ class DataParallel final : public WeightOwner {
     Tensor weights = flattened(tensors_of(parameters_));
     communicate("copy model", [&] { rank_.comm.broadcast(weights, kOwner); });
     if (!owns()) {
-      take_values(weights, tensors_of(parameters_));
+      unflatten_into(weights, tensors_of(parameters_));
     }
   }
 

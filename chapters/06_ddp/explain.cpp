@@ -30,8 +30,8 @@ StepCosts measure_step(const Settings& settings, const Topology& topology, const
   constexpr int kWarmUps = 3;
   constexpr int kSteps = 10;
   const auto comm = self_communicator(device, ClockKind::virtual_time);
-  const auto model = open_model(settings.training, data, device);
-  const auto optimizer = open_optimizer(settings.training, model->named_parameters());
+  const auto model = make_model(settings.training, data, device);
+  const auto optimizer = make_optimizer(settings.training, model->named_parameters());
   const NamedTensors parameters = model->named_parameters();
   StepTimes times(*comm, parameters.size());
   bool last = false;
@@ -204,7 +204,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
     return print_gradient_sums(settings, topology, data);
   }
   const Device device{topology.world.device};
-  const auto model = open_model(settings.training, data, device);
+  const auto model = make_model(settings.training, data, device);
   const NamedTensors parameters = model->named_parameters();
   const double bytes = bytes_of(parameters);
   const bool measured = settings.run.profile;

@@ -4,9 +4,12 @@
 /// The gradients of all ranks must be summed before the optimizer's step, or the models would drift apart. Strategies
 /// differ in when they sum, and in what pieces: everything at once after the backward, while every rank waits for the
 /// whole message; one parameter at a time, as soon as the backward has its gradient; or in buckets of many parameters,
-/// which pay a link's latency less often. These three follow, each as what a rank does with one batch (`Replica`, a
-/// `Strategy`, has what they share). Two older ones, in which one rank owns the weights, are in parameter_server.cpp
-/// and data_parallel.cpp; replicated pipelines, each on its shard of a batch, are in pipelines.cpp.
+/// which pay a link's latency less often. These three follow, each as what a rank does with one batch. `Replica`, a
+/// `Strategy`, has what they share: its forward_backward adds up the gradients of this rank's images. Two older
+/// strategies, in which one rank owns the weights, are in parameter_server.cpp and data_parallel.cpp; replicated
+/// pipelines, each on its shard of a batch, are in pipelines.cpp.
+
+#include <span>
 
 #include "chapters/06_ddp/explain.h"
 #include "chapters/06_ddp/replica.h"
@@ -21,44 +24,48 @@
 namespace stagecoach {
 namespace {
 
-/// 1. One all-reduce after the backward.
+/// 1. --mode single: one all-reduce after the backward.
 class SingleAllReduce final : public Replica {
  public:
   using Replica::Replica;
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    // This strategy has nothing to do before the backward of a micro-batch, so it passes an empty function.
-    forward_backward(batch, sums, [](bool, const Tensor&) {});
+    forward_backward(batch, sums);
 
-    // A sum, not a mean: each image's loss already counts 1 / N, where N is the size of the whole batch.
+    // A sum, not a mean: each image's loss already counts 1 / N, where N is the size of the whole batch on all ranks.
     const std::vector<Tensor> gradients = gradients_of(parameters_);
-    Tensor all = flattened(gradients);  // [all parameters]
-    communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });
-    take_values(all, gradients);  // back into each gradient
-    update();
+    Tensor all = flattened(gradients);                               // [all parameters]
+    communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });  // waits for it; its time and name go to trace.json
+    unflatten_into(all, gradients);                                  // copies the sums back into each gradient
+    update();                                                        // the optimizer's step, then zero_grad
   }
 };
 
-/// 2. One all-reduce per parameter. Autograd calls a hook each time it has added to a parameter's gradient. In the last
-/// backward of a step a second thread of the rank then sums it over the ranks, while the backward continues.
+/// 2. --mode parameter: one all-reduce per parameter. In every backward autograd calls a hook once per parameter, when
+/// its gradient has its last contribution. In the last backward of a step a second thread of the rank then sums it over
+/// the ranks, while the backward continues. Collectives must come in the same order on all ranks; they do, as all ranks
+/// run the same graph. (A parameter that only some ranks use would break that order, and the ranks would fail or wait
+/// until --timeout. The reducer of 3 can find such parameters.)
 class AllReducePerParameter final : public Replica {
  public:
   explicit AllReducePerParameter(const Context& context) : Replica(context), comm_thread_(rank_.comm) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].second.set_gradient_hook([this, i](Tensor& parameter) {
-        if (last_) {
-          times_.gradient_came(i);  // for the prediction and the trace
-          pending_.push_back(comm_thread_.run(
-              "all_reduce", [gradient = parameter.grad()](Communicator& comm) mutable { comm.all_reduce(gradient); }));
+      auto& [name, parameter] = parameters_[i];
+      parameter.set_gradient_hook([this, i](Tensor& ready) {
+        if (is_last_backward_) {
+          times_.gradient_came(i);  // for the predictions
+          pending_.push_back(comm_thread_.submit(
+              "all_reduce", [gradient = ready.grad()](Communicator& comm) mutable { comm.all_reduce(gradient); }));
         }
       });
     }
   }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    forward_backward(batch, sums, [this](bool last, const Tensor&) { last_ = last; });
+    // The function is called before the backward of each micro-batch.
+    forward_backward(batch, sums, [this](bool is_last, const Tensor& /*loss*/) { is_last_backward_ = is_last; });
 
-    std::vector<CommThread::Span> spans;
+    std::vector<CommThread::Span> spans;  // when each all-reduce began and ended
     for (const CommThread::Pending& reduction : pending_) {
       spans.push_back(reduction.wait());
     }
@@ -68,31 +75,31 @@ class AllReducePerParameter final : public Replica {
   }
 
  private:
-  bool last_ = false;  // true during the step's last backward: only then are the gradients complete
+  bool is_last_backward_ = false;  // of the step: only then are the gradients complete
   std::vector<CommThread::Pending> pending_;
   CommThread comm_thread_;
 };
 
-/// 3. One all-reduce per bucket of gradients that become ready close together, as in PyTorch's DistributedDataParallel.
-/// The reducer registers the hooks, and starts a bucket's all-reduce when the bucket is complete
-/// (parallel/data_parallel/reducer.h).
+/// 3. --mode buckets: one all-reduce per bucket of gradients that become ready close together, as in PyTorch's
+/// DistributedDataParallel. The reducer registers the hooks, and starts a bucket's all-reduce when the bucket is
+/// complete (parallel/data_parallel/reducer.h).
 class BucketedAllReduce final : public Replica {
  public:
   explicit BucketedAllReduce(const Context& context)
       : Replica(context),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(parameters_, rank_.comm,
-                 {.caps = settings_.data_parallel.caps(),  // sizes of the buckets
-                  .find_unused = settings_.data_parallel.find_unused,
-                  .reduce = compression_.reduce}) {}
+                 {.caps = settings_.data_parallel.caps(),              // bytes at which a bucket is closed
+                  .find_unused = settings_.data_parallel.find_unused,  // in each graph: parameters without a gradient
+                  .reduce = compression_.reduce}) {}                   // with --compress none an all-reduce
 
-  // What compression has left out so far. It is added to the next gradients, and saved in checkpoints.
-  CompressionMemory* memory() override { return compression_.memory.get(); }
+  // What compression has left out so far, saved in checkpoints: it is added to the next gradients. Null without any.
+  CompressionMemory* compression_memory() override { return compression_.memory.get(); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    forward_backward(batch, sums, [this](bool last, const Tensor& loss) {
+    forward_backward(batch, sums, [this](bool is_last, const Tensor& loss) {
       // No sums before the last backward, as under no_sync(); the loss's graph shows which parameters are unused.
-      reducer_.begin(last ? Reducer::Sync::yes : Reducer::Sync::no, {&loss, 1});
+      reducer_.begin(is_last ? Reducer::Sync::yes : Reducer::Sync::no, std::span(&loss, 1));
     });
 
     reducer_.finish();
@@ -108,8 +115,9 @@ class BucketedAllReduce final : public Replica {
   Reducer reducer_;
 };
 
+/// Returns this rank's side of the strategy of --mode.
 std::unique_ptr<Strategy> make_strategy(const Context& context) {
-  if (context.topology.pipeline) {  // --mesh with pipelines: they sum in buckets
+  if (context.topology.pipeline) {  // --mesh with pipelines, such as dp=2,pp=2; --mode must be buckets
     return make_pipelines(context);
   }
   switch (*context.settings.data_parallel.mode) {
@@ -120,33 +128,38 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
     case DataParallelMode::buckets:
       return std::make_unique<BucketedAllReduce>(context);
     case DataParallelMode::central:
-      return make_parameter_server(context);
+      return make_parameter_server(context);  // rank 0 owns the weights: it gets gradients, and sends weights out
     case DataParallelMode::replicate:
-      return make_data_parallel(context);  // as PyTorch's older DataParallel
+      return make_data_parallel(context);  // as PyTorch's nn.DataParallel: rank 0 copies the model for each batch
   }
   throw Error("--mode: expected a mode with a strategy, got another value");
 }
 
 /// Trains this rank's replica, or its part in another strategy.
 void train_rank(const Settings& settings, const Topology& topology, const TrainTest& data, Rank& rank) {
+  // Prints, measures and saves; on SIGINT all ranks stop after the same step. The role says which weights a rank saves.
   Run run(settings, rank.comm, role_of(settings, topology, rank.index));
   if (topology.pipeline) {
-    run.print_notes(topology.pipeline->notes);
+    run.print_notes(topology.pipeline->notes);  // such as what the order of its table means for memory
   }
   const auto strategy = make_strategy({settings, topology, data, rank});
-  // With --resume from a checkpoint; saved after each epoch.
-  run.restore(strategy->model(), strategy->optimizer(), strategy->memory());
-  strategy->broadcast_weights();                                           // all replicas start with those of rank 0
-  run.predict_by([&] { return strategy->predicted_step(); });              // shown in trace.json
-  MicroBatchLoader train_batches = strategy->loader(LoaderFor::training);  // this rank's shard of each batch
-  MicroBatchLoader test_batches = strategy->loader(LoaderFor::testing);
+  // With --resume loads all three; epochs() saves them to --out after each epoch.
+  run.set_up_checkpoints(strategy->model(), strategy->optimizer(), strategy->compression_memory());
+  strategy->broadcast_weights();  // from rank 0, or from the first pipeline to the others
+  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  run.show_in_trace([&] { return strategy->predicted_timeline(); });
+  // This rank's shard of each batch; if rank 0 owns the data (--mode replicate), the whole batch there.
+  MicroBatchLoader train_loader = strategy->loader(LoaderFor::training);
+  MicroBatchLoader test_loader = strategy->loader(LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
-    for (const MicroBatches& batch : epoch.train(train_batches)) {
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       strategy->train_step(batch, epoch.train_sums());
     }
-    epoch.set_prediction(strategy->finish_epoch(train_batches.batches()));  // also checks that replicas are equal
-    strategy->evaluate(epoch, test_batches);
+    strategy->sync_replicas();  // throws unless their weights are equal; shares batch norm's statistics
+    // How long the epoch should have taken, given the measured times of all ranks (a collective); for metrics.jsonl.
+    epoch.set_predicted_time(strategy->predicted_time(train_loader.batch_count()));
+    strategy->evaluate(epoch, test_loader);  // forwards only: each rank counts correct predictions in its shard
   }
 }
 
@@ -154,8 +167,9 @@ void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
   const Topology topology = make_topology(settings, data.train);
   if (settings.run.explain) {
-    return explain_modes(settings, topology, data.train);
+    return explain_modes(settings, topology, data.train);  // prints a timeline per mode, and does not train
   }
+  // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
   launch(topology.world, [&](Rank& rank) { train_rank(settings, topology, data, rank); });
 }
 
@@ -164,9 +178,11 @@ const Chapter kChapter{
     .program = "ch06_ddp",
     .title = "Chapter 6: data-parallel training, with gradients that are summed while the backward is still running.",
     .example = "ch06_ddp --data data/generated --ranks 2 --batch-size 128 --epochs 5 --out runs/ddp",
+    // 0 chunks become 2 when flags are read, or 1 for a schedule that has one stage per rank.
     .defaults = {.pipeline = {.chunks = 0},
                  .data_parallel = {.mode = DataParallelMode::buckets},
                  .world = {.ranks = 2}},
+    // For --mesh with pipelines; the first is the default.
     .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
                   "zb-h2", "zbv", "dualpipev"},
 };

@@ -18,25 +18,25 @@ class ParameterServer final : public WeightOwner {
       variables.emplace_back(name, parameter.to(Device{}).clone());
       variables.back().second.set_requires_grad(true);
     }
-    open_owners_optimizer(std::move(variables));
+    make_owners_optimizer(std::move(variables));
   }
 
   void broadcast_weights() override {
     Replica::broadcast_weights();
     if (owns()) {
-      take_values(flattened(tensors_of(parameters_)).to(Device{}), tensors_of(optimizer_->parameters()));
+      unflatten_into(flattened(tensors_of(parameters_)).to(Device{}), tensors_of(optimizer_->parameters()));
     }
   }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
-    forward_backward(batch, sums, [](bool, const Tensor&) {});
+    forward_backward(batch, sums);
     Tensor all = reduce_gradients();  // [all parameters]
     if (owns()) {
       update_with(all.to(Device{}));
       all.copy_from(flattened(tensors_of(optimizer_->parameters())));  // `all` now contains the weights
     }
     communicate("send weights", [&] { rank_.comm.broadcast(all, kOwner); });
-    take_values(all, tensors_of(parameters_));
+    unflatten_into(all, tensors_of(parameters_));
     times_.end_step();
   }
 };

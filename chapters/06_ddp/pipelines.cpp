@@ -27,10 +27,10 @@ class Pipelines final : public Strategy {
         mesh_(context.rank.comm, topology_.mesh),
         rank_{mesh_.pipeline().rank(), mesh_.pipeline().size(), context.rank.device, mesh_.pipeline()},
         shard_(topology_.shard_of(context.rank.index)),
-        stages_(open_stages(settings_.training, *topology_.pipeline, data_.train, rank_)),
+        stages_(make_stages(settings_.training, *topology_.pipeline, data_.train, rank_)),
         layers_(joined(stages_)),
-        optimizer_(open_optimizer(settings_.training, layers_->named_parameters())),
-        pipeline_(open_pipeline(settings_.pipeline, *topology_.pipeline, stages_, rank_.comm)),
+        optimizer_(make_optimizer(settings_.training, layers_->named_parameters())),
+        pipeline_(make_pipeline(settings_.pipeline, *topology_.pipeline, stages_, rank_.comm)),
         compression_(make_compression(settings_.data_parallel.compress)),
         reducer_(layers_->named_parameters(), mesh_.data(),
                  {.caps = settings_.data_parallel.caps(), .reduce = compression_.reduce}) {
@@ -41,27 +41,30 @@ class Pipelines final : public Strategy {
 
   Module& model() override { return *layers_; }
   Optimizer& optimizer() override { return *optimizer_; }
-  CompressionMemory* memory() override { return compression_.memory.get(); }
+  CompressionMemory* compression_memory() override { return compression_.memory.get(); }
 
   MicroBatchLoader loader(LoaderFor purpose) override {
     const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
-    return micro_batch_loader(settings_, *topology_.pipeline, data, rank_, purpose, shard_);
+    return make_micro_batch_loader(settings_, *topology_.pipeline, data, rank_, purpose, shard_);
   }
 
   void broadcast_weights() override { broadcast_module(*layers_, mesh_.data()); }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     reducer_.begin(Reducer::Sync::no);
-    run_step(pipeline_, *topology_.pipeline, batch, sums,
-             [this](int stage) { reducer_.reduce_accumulated(stages_.at(stage)->named_parameters()); });
+    forward_backward(pipeline_, *topology_.pipeline, batch, sums,
+                     [this](int stage) { reducer_.reduce_accumulated(stages_.at(stage)->named_parameters()); });
     reducer_.finish();
     update(pipeline_.log(), *optimizer_);
   }
 
-  Prediction finish_epoch(std::int64_t steps) override {
+  void sync_replicas() override {
     require_equal_replicas(layers_->named_parameters(), mesh_.data());
     broadcast_tensors(layers_->named_buffers(), mesh_.data());
-    Prediction prediction = predict(*topology_.pipeline, measured_costs(), steps);
+  }
+
+  Prediction predicted_time(std::int64_t steps) override {
+    Prediction prediction = stagecoach::predicted_time(*topology_.pipeline, measured_costs(), steps);
     if (settings_.data_parallel.compress != CompressionKind::none) {
       prediction.predicted_seconds.reset();
       prediction.predicted_idle.reset();
@@ -70,10 +73,12 @@ class Pipelines final : public Strategy {
     return prediction;
   }
 
-  std::optional<PredictedStep> predicted_step() override { return predict_step(*topology_.pipeline, measured_costs()); }
+  std::optional<PredictedStep> predicted_timeline() override {
+    return stagecoach::predicted_timeline(*topology_.pipeline, measured_costs());
+  }
 
-  void evaluate(Epoch& epoch, MicroBatchLoader& batches) override {
-    stagecoach::evaluate(pipeline_, *topology_.pipeline, epoch, batches);
+  void evaluate(Epoch& epoch, MicroBatchLoader& loader) override {
+    stagecoach::evaluate(pipeline_, *topology_.pipeline, epoch, loader);
   }
 
  private:

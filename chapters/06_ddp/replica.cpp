@@ -18,8 +18,8 @@ Replica::Replica(const Context& context)
       train_data_(context.data.train),
       test_data_(context.data.test),
       rank_(context.rank),
-      model_(open_model(settings_.training, train_data_, rank_.device)),
-      optimizer_(open_optimizer(settings_.training, model_->named_parameters())),
+      model_(make_model(settings_.training, train_data_, rank_.device)),
+      optimizer_(make_optimizer(settings_.training, model_->named_parameters())),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
   if (settings_.data_parallel.sync_batch_norm) {
@@ -31,8 +31,8 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
   const Shard shard = topology_.shard_of(rank_.index);
   const bool trains = purpose == LoaderFor::training;
   const Dataset& data = trains ? train_data_ : test_data_;
-  Loader loader = trains ? training_loader(settings_.training, settings_.world, data, true, shard)
-                         : test_loader(settings_.training, settings_.world, data, true, shard);
+  Loader loader = trains ? make_train_loader(settings_.training, settings_.world, data, true, shard)
+                         : make_test_loader(settings_.training, settings_.world, data, true, shard);
   return {std::move(loader),
           data.size(),
           settings_.training.batch_size,
@@ -45,18 +45,20 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
 void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
 
 void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
-                               const std::function<void(bool last, const Tensor& loss)>& before_backward) {
+                               const std::function<void(bool is_last, const Tensor& loss)>& before_backward) {
   times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
     const Tensor logits = model_->forward(normalize(batch.images[i]));           // [N, classes]
     const Tensor loss = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
     sums.add(loss, logits, batch.labels[i]);
-    const bool last = i + 1 == batch.sizes.size();
-    if (last) {
+    const bool is_last = i + 1 == batch.sizes.size();
+    if (is_last) {
       times_.begin_backward();
     }
-    before_backward(last, loss);
+    if (before_backward) {
+      before_backward(is_last, loss);
+    }
     const Span span("backward", "action");
     backward(loss, share);
   }
@@ -81,9 +83,12 @@ void Replica::update() {
   times_.end_step();
 }
 
-Prediction Replica::finish_epoch(std::int64_t steps) {
+void Replica::sync_replicas() {
   require_equal_replicas(parameters_, rank_.comm);
   broadcast_tensors(model_->named_buffers(), rank_.comm);  // batch norm's statistics, which differ between ranks
+}
+
+Prediction Replica::predicted_time(std::int64_t steps) {
   const StepCosts costs = times_.mean();
   times_.clear();
   Prediction prediction{.overlap = costs.overlap};
@@ -97,10 +102,10 @@ Prediction Replica::finish_epoch(std::int64_t steps) {
   return prediction;
 }
 
-void Replica::evaluate(Epoch& epoch, MicroBatchLoader& batches) {
+void Replica::evaluate(Epoch& epoch, MicroBatchLoader& loader) {
   const NoGrad no_grad;
   model_->train(false);
-  for (const MicroBatches& batch : epoch.test(batches)) {
+  for (const MicroBatches& batch : epoch.test_batches(loader)) {
     if (batch.images[0].size(0) > 0) {  // a last batch may have fewer images than there are ranks
       count_correct(model_->forward(normalize(batch.images[0])), batch.labels[0], epoch.test_sums().correct);
     }

@@ -15,18 +15,20 @@ class Replica : public Strategy {
   Optimizer& optimizer() override { return *optimizer_; }
   MicroBatchLoader loader(LoaderFor purpose) override;
   void broadcast_weights() override;
-  Prediction finish_epoch(std::int64_t steps) override;
-  void evaluate(Epoch& epoch, MicroBatchLoader& batches) override;
+  void sync_replicas() override;
+  Prediction predicted_time(std::int64_t steps) override;
+  void evaluate(Epoch& epoch, MicroBatchLoader& loader) override;
 
  protected:
   /// Runs forward and backward for this rank's images, one micro-batch after the other. Summed over all ranks, the
   /// gradients are those of the whole batch: each of its N images counts 1 / N, whichever rank has it.
-  /// `before_backward` is called with whether the backward is the last of the step, and with its loss.
+  /// `before_backward`, if given, is called before each backward: with whether it is the last of the step, and with the
+  /// loss that it starts from.
   void forward_backward(const MicroBatches& batch, EpochSums& sums,
-                        const std::function<void(bool last, const Tensor& loss)>& before_backward);
+                        const std::function<void(bool is_last, const Tensor& loss)>& before_backward = {});
   /// Calls `collective`, which blocks, and records it in the trace beside the rank's own work.
   void communicate(const char* name, const std::function<void()>& collective);
-  /// Runs the optimizer's step. Called when the gradients are those of the whole batch.
+  /// Runs the optimizer's step, then zero_grad. Called when the gradients are those of the whole batch.
   void update();
 
   const Settings& settings_;

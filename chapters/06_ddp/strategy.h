@@ -36,7 +36,7 @@ class Strategy {
   virtual Module& model() = 0;
   virtual Optimizer& optimizer() = 0;
   /// Returns the state that the rank's compression keeps between steps; null if there is none.
-  virtual CompressionMemory* memory() { return nullptr; }
+  virtual CompressionMemory* compression_memory() { return nullptr; }
   /// Returns a loader of this rank's shard of the batches.
   virtual MicroBatchLoader loader(LoaderFor purpose) = 0;
 
@@ -44,13 +44,15 @@ class Strategy {
   virtual void broadcast_weights() = 0;
   /// Trains on a batch: forward, backward, reduction of the gradients, update.
   virtual void train_step(const MicroBatches& batch, EpochSums& sums) = 0;
-  /// Called after the `steps` steps of an epoch. Returns the prediction for them. Throws Error if the weights of
-  /// replicas differ.
-  virtual Prediction finish_epoch(std::int64_t steps) = 0;
-  /// Returns the predicted step to show beside the trace; nothing without a pipeline.
-  virtual std::optional<PredictedStep> predicted_step() { return std::nullopt; }
+  /// Called after the training of an epoch. Throws Error if the weights of replicas differ. Then broadcasts the
+  /// statistics of batch norm, which do.
+  virtual void sync_replicas() = 0;
+  /// Returns how long the `steps` steps of an epoch should have taken, given the times measured since the last call.
+  virtual Prediction predicted_time(std::int64_t steps) = 0;
+  /// Returns the predicted timeline of a step, for the trace; nothing without a pipeline.
+  virtual std::optional<PredictedStep> predicted_timeline() { return std::nullopt; }
   /// Tests the model: each rank counts correct predictions for its shard of the test batches.
-  virtual void evaluate(Epoch& epoch, MicroBatchLoader& batches) = 0;
+  virtual void evaluate(Epoch& epoch, MicroBatchLoader& loader) = 0;
 };
 
 // The strategies that are not in main.cpp.

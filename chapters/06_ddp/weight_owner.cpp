@@ -8,8 +8,8 @@
 
 namespace stagecoach {
 
-void WeightOwner::open_owners_optimizer(NamedTensors parameters) {
-  optimizer_ = open_optimizer(settings_.training, owns() ? std::move(parameters) : NamedTensors{});
+void WeightOwner::make_owners_optimizer(NamedTensors parameters) {
+  optimizer_ = make_optimizer(settings_.training, owns() ? std::move(parameters) : NamedTensors{});
 }
 
 Tensor WeightOwner::reduce_gradients() {

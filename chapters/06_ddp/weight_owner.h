@@ -17,7 +17,7 @@ class WeightOwner : public Replica {
   bool owns() const { return rank_.index == kOwner; }
 
   /// Makes the optimizer: for `parameters` on the owner, for no parameters on the other ranks.
-  void open_owners_optimizer(NamedTensors parameters);
+  void make_owners_optimizer(NamedTensors parameters);
   /// Returns, on the owner, the sums of all ranks' gradients in one tensor: [all parameters]. Clears the gradients.
   Tensor reduce_gradients();
   /// Updates the owner's weights with sums from reduce_gradients().

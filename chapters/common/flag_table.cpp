@@ -1,6 +1,7 @@
 #include "chapters/common/flag_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "core/device.h"
@@ -174,7 +175,7 @@ std::vector<Flag> ranks_and_machine() {
        "cpu, cuda, or either with an index, such as cuda:1"},
       {"threads", "Machine", whole(&WorldSettings::threads, 1, kMaxThreads), Scope::run,
        "Cores per device; results do not depend on their number"},
-      {"graph", "Machine", on_off(&WorldSettings::graph), Scope::run,
+      {"graph", "Machine", on_off(&WorldSettings::cuda_graph), Scope::run,
        "Record a training step as a CUDA graph and launch it as a whole",
        only_in<1>("no step is recorded here; graphs belong to chapter 1 (ch01_single_device)")},
       {"tf32", "Machine", on_off(&WorldSettings::tf32), Scope::training,
@@ -221,10 +222,9 @@ bool Flag::shapes_training(const Settings& settings) const {
 }
 
 std::vector<Flag> flag_table(const Chapter& chapter) {
-  std::vector<Flag> all;
-  for (const auto& part :
-       {data_and_model(), training(), data_parallel(), pipeline(chapter), ranks_and_machine(), run()}) {
-    all.insert(all.end(), part.begin(), part.end());
+  std::vector<Flag> all = data_and_model();
+  for (std::vector<Flag> part : {training(), data_parallel(), pipeline(chapter), ranks_and_machine(), run()}) {
+    std::move(part.begin(), part.end(), std::back_inserter(all));
   }
   return all;
 }

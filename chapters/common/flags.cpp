@@ -6,6 +6,8 @@
 #include <iostream>
 #include <optional>
 #include <set>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "chapters/common/flag_rules.h"
@@ -20,13 +22,12 @@ namespace {
 
 /// Throws UsageError for flags of other chapters, with an explanation; CLI11 would only call them unknown.
 void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
-  const std::vector<Flag> flags = flag_table(chapter);
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const std::string name = argument.substr(0, argument.find('='));
-    for (const Flag& flag : flags) {
-      const bool is_named = name == "--" + flag.name || name == "--no-" + flag.name;
-      if (is_named && !flag.is_offered_by(chapter.number)) {
+  std::vector<Flag> foreign = flag_table(chapter);
+  std::erase_if(foreign, [&](const Flag& flag) { return flag.is_offered_by(chapter.number); });
+  for (const std::string_view argument : std::span(argv + 1, argv + argc)) {
+    const std::string_view name = argument.substr(0, argument.find('='));
+    for (const Flag& flag : foreign) {
+      if (name == "--" + flag.name || name == "--no-" + flag.name) {
         throw UsageError(fmt::format("{} is not a flag of {}: {}", name, chapter.program, flag.chapters.elsewhere));
       }
     }

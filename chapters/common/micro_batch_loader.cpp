@@ -22,7 +22,7 @@ void MicroBatchLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch)
 }
 
 std::optional<MicroBatches> MicroBatchLoader::next() {
-  if (next_batch_ >= batches()) {
+  if (next_batch_ >= batch_count()) {
     return std::nullopt;
   }
   MicroBatches split;

@@ -21,7 +21,7 @@ class MicroBatchLoader {
                    Device device, Needs needs, const Shard& shard = {});
 
   /// As in Loader.
-  std::int64_t batches() const { return loader_.batches(); }
+  std::int64_t batch_count() const { return loader_.batch_count(); }
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
   std::optional<MicroBatches> next();
   double waited() const { return loader_.waited(); }

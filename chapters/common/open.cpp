@@ -62,8 +62,8 @@ bool prefetches(const WorldSettings& world) {
 
 }  // namespace
 
-Loader training_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
-                       const Shard& shard) {
+Loader make_train_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
+                         const Shard& shard) {
   return Loader(data, {.batch_size = training.batch_size,
                        .seed = training.seed,
                        .augment = training.augment,
@@ -74,8 +74,8 @@ Loader training_loader(const TrainingSettings& training, const WorldSettings& wo
                        .prefetch = prefetches(world)});
 }
 
-Loader test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
-                   const Shard& shard) {
+Loader make_test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
+                        const Shard& shard) {
   return Loader(data, {.batch_size = training.batch_size,
                        .shuffle = false,
                        .shard = shard.index,
@@ -98,13 +98,13 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
   }
 }
 
-std::shared_ptr<Sequential> open_model(const TrainingSettings& training, const Dataset& data, Device device) {
+std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device) {
   auto model = make_model_of(training, data);
   model->materialize(training.seed, device);
   return model;
 }
 
-std::unique_ptr<Optimizer> open_optimizer(const TrainingSettings& training, NamedTensors parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters) {
   return make_optimizer(training.optimizer, std::move(parameters), training.lr, training.momentum,
                         training.weight_decay);
 }

@@ -25,16 +25,16 @@ std::vector<int> replicas_of(const Settings& settings);
 TrainTest open_data(const Settings& settings);
 /// Returns a loader for training: shuffled, and with --augment augmented. Without `images`, it loads labels only. It
 /// prefetches batches on a thread if the ranks leave a core for it.
-Loader training_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
-                       bool images = true, const Shard& shard = {});
+Loader make_train_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
+                         bool images = true, const Shard& shard = {});
 /// Returns a loader for testing: in the stored order, without augmentation.
-Loader test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
-                   bool images = true, const Shard& shard = {});
+Loader make_test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
+                        bool images = true, const Shard& shard = {});
 /// Returns the model of --model, without memory for its parameters.
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data);
 /// Returns the model of --model on `device`, with its initial weights.
-std::shared_ptr<Sequential> open_model(const TrainingSettings& training, const Dataset& data, Device device);
+std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device);
 /// Returns the optimizer of --optimizer for `parameters`.
-std::unique_ptr<Optimizer> open_optimizer(const TrainingSettings& training, NamedTensors parameters);
+std::unique_ptr<Optimizer> make_optimizer(const TrainingSettings& training, NamedTensors parameters);
 
 }  // namespace stagecoach

@@ -23,7 +23,7 @@ Schedule schedule_for(const Plan& plan, const MicroBatches& batch) {
 
 }  // namespace
 
-Pipeline open_pipeline(const PipelineSettings& settings, const Plan& plan,
+Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm) {
   const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   std::map<int, Stage> running;
@@ -33,8 +33,8 @@ Pipeline open_pipeline(const PipelineSettings& settings, const Plan& plan,
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }
 
-void run_step(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
-              const std::function<void(int stage)>& reduce) {
+void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
+                      const std::function<void(int stage)>& reduce) {
   const bool is_whole = static_cast<int>(batch.sizes.size()) == plan.schedule.microbatches;
   const Schedule rest = is_whole ? Schedule{} : schedule_for(plan, batch);  // a last batch with fewer images
   const Schedule& schedule = is_whole ? plan.schedule : rest;
@@ -60,7 +60,7 @@ void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoad
   const NoGrad no_grad;  // nothing is kept for a backward
   pipeline.train(false);
   const Schedule forwards = forwards_of(plan.schedule);
-  for (const MicroBatches& batch : epoch.test(loader)) {
+  for (const MicroBatches& batch : epoch.test_batches(loader)) {
     const Hooks hooks{.see_logits = [&](int i, const Tensor&, const Tensor& logits) {
       count_correct(logits, batch.labels[static_cast<std::size_t>(i)], epoch.test_sums().correct);
     }};

@@ -15,14 +15,14 @@
 namespace stagecoach {
 
 /// Returns the pipeline that runs a rank's stages. What they keep for their backwards depends on --recompute.
-Pipeline open_pipeline(const PipelineSettings& settings, const Plan& plan,
+Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
                        const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm);
 
 /// Runs the forwards and backwards of a batch in the order of the plan's schedule. The rank of the last stage adds
 /// losses and correct predictions to `sums`. `reduce` is called where the schedule sums the gradients of a stage over
 /// several pipelines; other stages of this rank may not have finished by then.
-void run_step(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
-              const std::function<void(int stage)>& reduce = {});
+void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
+                      const std::function<void(int stage)>& reduce = {});
 
 /// Runs the optimizer's step for the rank's layers, and sets the gradients to zero. `log` records the time.
 void update(ActionLog& log, Optimizer& optimizer);

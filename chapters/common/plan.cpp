@@ -85,6 +85,10 @@ Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computation
   return schedule;
 }
 
+RankRole role_of(const Plan& plan) {
+  return {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()};
+}
+
 World open_world(const WorldSettings& settings) {
   World world{.ranks = settings.ranks,
               .transport = settings.transport,
@@ -185,7 +189,7 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
   return costs;
 }
 
-std::map<int, std::shared_ptr<Sequential>> open_stages(const TrainingSettings& training, const Plan& plan,
+std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
                                                        const Dataset& data, const Rank& rank) {
   const auto parts = stages_of(*make_model_of(training, data), plan.split);
   std::map<int, std::shared_ptr<Sequential>> mine;
@@ -209,13 +213,13 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
   return all;
 }
 
-MicroBatchLoader micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
-                                    LoaderFor purpose, const Shard& shard) {
+MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
+                                         const Rank& rank, LoaderFor purpose, const Shard& shard) {
   const bool images = plan.schedule.holds(rank.index, 0);
   const bool needs_data = images || plan.schedule.holds(rank.index, plan.stages() - 1);
   Loader loader = purpose == LoaderFor::training
-                      ? training_loader(settings.training, settings.world, data, images, shard)
-                      : test_loader(settings.training, settings.world, data, images, shard);
+                      ? make_train_loader(settings.training, settings.world, data, images, shard)
+                      : make_test_loader(settings.training, settings.world, data, images, shard);
   return {std::move(loader),
           data.size(),
           settings.training.batch_size,

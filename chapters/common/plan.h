@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/common/micro_batch_loader.h"
+#include "chapters/common/run_state.h"
 #include "chapters/common/settings.h"
 #include "datasets/dataset.h"
 #include "nn/sequential.h"
@@ -26,7 +27,7 @@ struct Plan {
   std::vector<Shape> shapes;          ///< of each stage's input, for one image: [1, …]
   LayerRanks layers;                  ///< which rank holds which layer
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
-  std::vector<std::string> notes;     ///< remarks on the schedule: sentences without a full stop
+  std::vector<std::string> notes;     ///< remarks on the schedule to print: sentences without a full stop
 
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }
@@ -42,6 +43,10 @@ bool is_by_hand(const PipelineSettings& pipeline);
 /// Returns the plan for the flags --ranks, --chunks, --group, --split and --balance. `schedule` is a name that
 /// make_schedule knows, or a file. Throws UsageError, which says what is possible, for an impossible combination.
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule);
+
+/// Returns the role of every rank of the plan, for Run: who holds which layers, and that the rank of the last stage
+/// sums losses and correct predictions.
+RankRole role_of(const Plan& plan);
 
 // The parts of make_plan, for a chapter that places its stages on ranks in another way.
 /// Returns the ranks that the flags describe, and prepares their devices.
@@ -67,7 +72,7 @@ std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
 Costs costs_of(const Plan& plan, std::int64_t microbatch);
 
 /// Returns the stages of a rank, by number, with their initial weights on its device.
-std::map<int, std::shared_ptr<Sequential>> open_stages(const TrainingSettings& training, const Plan& plan,
+std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
                                                        const Dataset& data, const Rank& rank);
 /// Returns the layers of `stages` as one module, which the rank's optimizer updates and a checkpoint saves.
 std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages);
@@ -75,7 +80,7 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 enum class LoaderFor { training, testing };
 /// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
 /// the last one.
-MicroBatchLoader micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data, const Rank& rank,
-                                    LoaderFor purpose, const Shard& shard = {});
+MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
+                                         const Rank& rank, LoaderFor purpose, const Shard& shard = {});
 
 }  // namespace stagecoach

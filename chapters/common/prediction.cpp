@@ -114,7 +114,7 @@ bool measures_actions(const Plan& plan) {
 
 Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
 
-Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps) {
+Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);
   if (measures_actions(plan) && predicted.seconds > 0) {  // an epoch that was resumed at its end has no measurements
@@ -124,7 +124,7 @@ Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps) 
   return prediction;
 }
 
-std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs) {
+std::optional<PredictedStep> predicted_timeline(const Plan& plan, const Costs& costs) {
   return measures_actions(plan) ? std::optional(PredictedStep{plan.schedule, simulate(plan.schedule, costs)})
                                 : std::nullopt;
 }

@@ -19,11 +19,11 @@ Costs unit_costs(int stages);
 /// returns before the GPU's work is done.
 bool measures_actions(const Plan& plan);
 
-/// Returns the prediction for an epoch of `steps` steps, according to the costs measured in it.
-Prediction predict(const Plan& plan, const Costs& measured, std::int64_t steps);
+/// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
+Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps);
 
-/// Returns the step that `costs` predict, for the trace; nothing if costs cannot be measured.
-std::optional<PredictedStep> predict_step(const Plan& plan, const Costs& costs);
+/// Returns the timeline of one step that `costs` predict, for the trace; nothing if costs cannot be measured.
+std::optional<PredictedStep> predicted_timeline(const Plan& plan, const Costs& costs);
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);

@@ -44,7 +44,7 @@ void Run::print_notes(const std::vector<std::string>& notes) const {
   }
 }
 
-void Run::restore(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
+void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
   if (const auto saved = state_.restore(model, optimizer, memory)) {
     meter_.resume(*saved, role_.loss_rank);
   }

@@ -2,12 +2,12 @@
 /// @file
 /// A training run, and the one loop that all chapters share:
 ///
-///   Run run(settings, device);                       // prints the settings
-///   run.restore(model, optimizer);                   // with --resume from a checkpoint; opens --out
-///   for (Epoch& epoch : run.epochs()) {              // up to --epochs; prints and saves each one
-///     for (const Batch& batch : epoch.train(loader)) // times each step; on SIGINT saves and stops
-///       …                                            // the chapter's own training step
-///     for (const Batch& batch : epoch.test(test_loader))
+///   Run run(settings, device);                 // prints the settings
+///   run.set_up_checkpoints(model, optimizer);  // with --resume loads both; opens --out
+///   for (Epoch& epoch : run.epochs()) {        // up to --epochs; after each one prints its line and saves
+///     for (const Batch& batch : epoch.training_batches(train_loader))  // times each step; on SIGINT saves and stops
+///       …                                                              // the chapter's own training step
+///     for (const Batch& batch : epoch.test_batches(test_loader))
 ///       …
 ///   }
 ///
@@ -48,12 +48,14 @@ class Run {
 
   /// Prints `notes` about the run, one per line.
   void print_notes(const std::vector<std::string>& notes) const;
-  /// Registers the rank's model and optimizer, and the memory of its compression if there is one: all are saved after
-  /// each epoch, and with --resume read from the checkpoint. They must outlive the run. Throws UsageError if no epoch
-  /// is left to train.
-  void restore(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
-  /// Registers `predict`, which returns what to show in trace.json beside the trace. All ranks call it together.
-  void predict_by(StepTrace::Predict predict) { trace_.predict_by(std::move(predict)); }
+  /// With --resume, loads the checkpoint into the rank's model and optimizer, and into the memory of its compression if
+  /// there is one. From then on epochs() saves all of them after each epoch, and when it stops early. They must outlive
+  /// the run. Throws UsageError if no epoch is left to train.
+  void set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
+  /// Registers `predict`, which returns the timeline to show in trace.json beside the measured one. It is called once,
+  /// when the trace is written: after the training of this run's first epoch, or when that is stopped. All ranks call
+  /// it together.
+  void show_in_trace(StepTrace::Predict predict) { trace_.show_beside(std::move(predict)); }
   /// Returns the range of the epochs that are left to train. After the last one it prints where the results are.
   auto epochs() {
     return PullRange([this] { return next_epoch(); });
@@ -88,7 +90,7 @@ class Epoch {
   /// Interrupted. Throws UsageError if the loss is not finite: on a CPU after that step; on a GPU at the end of the
   /// epoch, since reading the loss earlier would mean waiting for the device.
   template <class AnyLoader>
-  auto train(AnyLoader& loader) {
+  auto training_batches(AnyLoader& loader) {
     start_training(loader);
     return PullRange([this, &loader, batch = decltype(loader.next())()]() mutable {
       if (batch) {
@@ -105,7 +107,7 @@ class Epoch {
   }
   /// Returns the range of the test's batches. It can be stopped between batches too. Its time does not count.
   template <class AnyLoader>
-  auto test(AnyLoader& loader) {
+  auto test_batches(AnyLoader& loader) {
     start_test();
     loader.start_epoch(1);
     return PullRange([this, &loader, batch = decltype(loader.next())()]() mutable {
@@ -124,17 +126,18 @@ class Epoch {
   EpochSums& train_sums() { return run_.meter_.train_sums(); }
   /// Returns the sums that a test adds to; the ranks' sums together give the test accuracy.
   EpochSums& test_sums() { return run_.meter_.test_sums(); }
-  /// Sets the prediction that the epoch's line of metrics shows beside the measurements.
-  void set_prediction(const Prediction& prediction) { prediction_ = prediction; }
+  /// Sets the predicted times and idle shares that the epoch's line of metrics.jsonl shows beside the measured ones.
+  void set_predicted_time(const Prediction& prediction) { prediction_ = prediction; }
 
-  // The parts of train() and test(), for a pipeline that does not drain after each batch (chapter 4).
+  // The parts of training_batches() and test_batches(), for a pipeline that does not drain after each batch (chapter
+  // 4).
   std::int64_t number() const { return run_.meter_.progress().epoch; }  ///< from 1
   std::int64_t steps_done() const { return run_.meter_.progress().step; }
   /// Starts the loader at the first remaining batch.
   template <class AnyLoader>
   void start_training(AnyLoader& loader) {
     loader.start_epoch(number(), steps_done());
-    start_clock(loader.batches());
+    start_clock(loader.batch_count());
   }
   /// Returns the loader's next batch, or nothing after the last one. Time spent waiting for it counts as idle time.
   template <class AnyLoader>

@@ -85,7 +85,7 @@ struct WorldSettings {
   double timeout = 30;  ///< seconds
   Parsed<parse_device> device = "cpu";
   int threads = 1;
-  bool graph = true;  ///< on a GPU, a whole step is launched at once (CUDA graph)
+  bool cuda_graph = true;  ///< on a GPU, a whole step is launched at once
   bool tf32 = false;
 };
 

@@ -28,7 +28,7 @@ class StepTrace {
   StepTrace& operator=(const StepTrace&) = delete;
 
   /// Registers `predict`, which finish() calls; its result is shown beside the trace.
-  void predict_by(Predict predict) { predict_ = std::move(predict); }
+  void show_beside(Predict predict) { predict_ = std::move(predict); }
   /// Counts a step, and ends the recording after the last step to record.
   void add_step();
   /// Ends the recording, then writes the trace and prints the table. Does nothing if called again. All ranks call it.

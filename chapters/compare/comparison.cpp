@@ -87,10 +87,11 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   if (s.ranks && ideal_idle) {
     s.ideal_speed_up = static_cast<double>(*s.ranks) * (1 - *ideal_idle);
   }
+  const std::int64_t before_first = run.epochs.front().epoch == 0 ? 1 : 0;  // some programs count from 0
   for (const EpochRecord& epoch : run.epochs) {
-    s.losses.emplace_back(epoch.epoch, epoch.loss);
+    s.losses.emplace_back(epoch.epoch + before_first, epoch.loss);
     if (epoch.test_accuracy) {
-      s.test_accuracies.emplace_back(epoch.epoch, *epoch.test_accuracy);
+      s.test_accuracies.emplace_back(epoch.epoch + before_first, *epoch.test_accuracy);
     }
   }
   s.weights = run.weights;
@@ -99,12 +100,13 @@ RunSummary summarize(const RunRecord& run, const std::string& name) {
   return s;
 }
 
-/// Records what differs between runs[i] and the baseline, and the speed-up if nothing differs.
+/// Records what differs between runs[i] and its baseline, and the speed-up if nothing differs.
 void compare_with_baseline(const std::vector<RunRecord>& runs, std::size_t i, Comparison& comparison) {
-  const RunSummary& baseline = comparison.runs[comparison.baseline];
+  const std::size_t b = comparison.baseline_of(i);
+  const RunSummary& baseline = comparison.runs[b];
   RunSummary& run = comparison.runs[i];
-  if (i != comparison.baseline) {
-    const Findings findings = find_differences(runs[i], runs[comparison.baseline]);
+  if (i != b) {
+    const Findings findings = find_differences(runs[i], runs[b]);
     for (const std::string& difference : findings.differences) {
       run.comparable = false;
       comparison.reasons.push_back(
@@ -121,23 +123,30 @@ void compare_with_baseline(const std::vector<RunRecord>& runs, std::size_t i, Co
 
 }  // namespace
 
-Comparison compare(const std::vector<RunRecord>& runs, std::size_t baseline) {
+std::size_t Comparison::baseline_of(std::size_t i) const {
+  const auto after = std::upper_bound(baselines.begin(), baselines.end(), i);
+  return after == baselines.begin() ? baselines.front() : *std::prev(after);
+}
+
+Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::size_t>& baselines) {
   std::vector<std::string> paths;
   std::transform(runs.begin(), runs.end(), std::back_inserter(paths), [](const RunRecord& run) { return run.path; });
   const std::vector<std::string> names = run_names(paths);
   Comparison comparison;
-  comparison.baseline = baseline;
+  comparison.baselines = baselines;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     comparison.runs.push_back(summarize(runs[i], names[i]));
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
     compare_with_baseline(runs, i, comparison);
   }
-  const auto& ranks = comparison.runs[baseline].ranks;
-  if (ranks && *ranks > 1) {
-    comparison.notes.push_back(
-        fmt::format("the speed-up is over {} with its {} ranks, but the ideal speed-up is over one device",
-                    names[baseline], *ranks));
+  for (const std::size_t baseline : baselines) {
+    const auto& ranks = comparison.runs[baseline].ranks;
+    if (ranks && *ranks > 1) {
+      comparison.notes.push_back(
+          fmt::format("the speed-up is over {} with its {} ranks, but the ideal speed-up is over one device",
+                      names[baseline], *ranks));
+    }
   }
   return comparison;
 }

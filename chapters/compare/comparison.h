@@ -34,7 +34,7 @@ struct RunSummary {
   std::optional<double> ideal_speed_up;  ///< over one device, when all ranks have equal work
   std::vector<std::int64_t> peak_bytes;
   std::vector<std::int64_t> versions;
-  EpochCurve losses;
+  EpochCurve losses;               ///< the epochs count from 1, as here, whatever the run counted from
   EpochCurve test_accuracies;      ///< only of epochs for which it is known
   std::filesystem::path weights;   ///< weights.safetensors; empty if the run has no folder
   std::optional<double> accuracy;  ///< after the last epoch
@@ -44,12 +44,15 @@ struct RunSummary {
 
 struct Comparison {
   std::vector<RunSummary> runs;
-  std::size_t baseline = 0;          ///< index in `runs`
-  std::vector<std::string> reasons;  ///< why runs are not comparable, one line each
-  std::vector<std::string> notes;    ///< what could not be checked
+  std::vector<std::size_t> baselines;  ///< indices in `runs`, ascending
+  std::vector<std::string> reasons;    ///< why runs are not comparable, one line each
+  std::vector<std::string> notes;      ///< what could not be checked
+
+  /// Returns the index of the run that runs[i] is compared with: the last baseline up to i, or the first one of all.
+  std::size_t baseline_of(std::size_t i) const;
 };
 
-/// Compares each run with runs[baseline].
-Comparison compare(const std::vector<RunRecord>& runs, std::size_t baseline);
+/// Compares each run with its baseline. `baselines` are indices in `runs`, ascending, at least one.
+Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::size_t>& baselines);
 
 }  // namespace stagecoach

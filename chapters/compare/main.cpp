@@ -6,11 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "chapters/common/exit_code.h"
@@ -28,7 +29,7 @@ constexpr const char* kProgram = "compare";
 
 struct Options {
   std::vector<std::string> runs;
-  std::string baseline;
+  std::vector<std::string> baselines;
   std::string svg;
   bool markdown = false;
 };
@@ -43,7 +44,11 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   app.add_option("RUN", options.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
       ->required()
       ->check([](const std::string& run) { return run.empty() ? "is empty; give a run" : ""; });
-  app.add_option("--baseline", options.baseline, "Run that the others are compared with (default: the first RUN)");
+  app.add_option(
+         "--baseline", options.baselines,
+         "Run that the others are compared with (default: the first RUN). If given several times, each applies to the "
+         "runs from it up to the next one")
+      ->allow_extra_args(false);
   app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file");
   app.add_flag("--markdown", options.markdown, "Print the table as Markdown");
   try {
@@ -54,26 +59,34 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
   }
-  for (const auto& [flag, value] : {std::pair("--baseline", options.baseline), std::pair("--svg", options.svg)}) {
-    if (app.count(flag) > 0 && value.empty()) {
-      throw UsageError(fmt::format("{} is empty; give a {}", flag, flag == std::string("--svg") ? "file" : "run"));
-    }
+  if (app.count("--svg") > 0 && options.svg.empty()) {
+    throw UsageError("--svg is empty; give a file");
+  }
+  if (std::find(options.baselines.begin(), options.baselines.end(), "") != options.baselines.end()) {
+    throw UsageError("--baseline is empty; give a run");
   }
   return options;
 }
 
-/// Returns the index of the baseline in `options.runs`. If it is not among them, it is inserted as the first run.
-std::size_t index_of_baseline(Options& options) {
-  if (options.baseline.empty()) {
-    return 0;
-  }
-  for (std::size_t i = 0; i < options.runs.size(); ++i) {
-    if (is_same_run(options.runs[i], options.baseline)) {
-      return i;
+/// Returns the indices of the baselines in `options.runs`, ascending. A single one that is not among them is inserted
+/// as the first run.
+std::vector<std::size_t> indices_of_baselines(Options& options) {
+  std::set<std::size_t> indices;
+  for (const std::string& baseline : options.baselines) {
+    const auto found = std::find_if(options.runs.begin(), options.runs.end(),
+                                    [&](const std::string& run) { return is_same_run(run, baseline); });
+    if (found != options.runs.end()) {
+      indices.insert(static_cast<std::size_t>(found - options.runs.begin()));
+    } else if (options.baselines.size() > 1) {
+      throw UsageError(fmt::format(
+          "--baseline {}: several baselines must be among the runs; name it as a RUN too, before those that "
+          "are compared with it",
+          baseline));
+    } else {
+      options.runs.insert(options.runs.begin(), baseline);
     }
   }
-  options.runs.insert(options.runs.begin(), options.baseline);
-  return 0;
+  return indices.empty() ? std::vector<std::size_t>{0} : std::vector(indices.begin(), indices.end());
 }
 
 int run(int argc, const char* const* argv) {
@@ -81,12 +94,12 @@ int run(int argc, const char* const* argv) {
   if (!options) {
     return 0;
   }
-  const std::size_t baseline = index_of_baseline(*options);
+  const std::vector<std::size_t> baselines = indices_of_baselines(*options);
   std::vector<RunRecord> records;
   for (const std::string& path : options->runs) {
     records.push_back(read_run(path));
   }
-  const Comparison comparison = compare(records, baseline);
+  const Comparison comparison = compare(records, baselines);
   if (!options->svg.empty()) {
     write_text(options->svg, plot_svg(comparison));
   }

@@ -73,7 +73,7 @@ class BarPanels {
       const RunSummary& run = comparison_.runs[i];
       const double top = kTop + kRow * static_cast<double>(i);
       svg_.box({kMargin, top + 7, 6, kRow - 14}, colours_[i]);
-      const std::string remark = i == comparison_.baseline ? "baseline" : run.comparable ? "" : "not comparable";
+      const std::string remark = i == comparison_.baseline_of(i) ? "baseline" : run.comparable ? "" : "not comparable";
       svg_.text(kMargin + 12, top + (remark.empty() ? 20 : 14), run.name, {}, kNames - 18);
       svg_.text(kMargin + 12, top + 26, remark, {.size = 9, .colour = Svg::kAxisColour});
     }

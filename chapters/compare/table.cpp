@@ -136,6 +136,17 @@ std::string markdown_table(const std::vector<std::vector<std::string>>& rows, co
   return table;
 }
 
+/// Returns what the speed-ups are over, such as "a", or "a; from run b on, over b".
+std::string baseline_names(const Comparison& comparison, TableForm form) {
+  std::string names;
+  for (const std::size_t baseline : comparison.baselines) {
+    const std::string& name = comparison.runs[baseline].name;
+    const std::string shown = form == TableForm::plain ? name : markdown(name);
+    names += names.empty() ? shown : fmt::format("; from {0} on, over {0}", shown);
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string comparison_table(const Comparison& comparison, TableForm form) {
@@ -149,12 +160,11 @@ std::string comparison_table(const Comparison& comparison, TableForm form) {
   }
   const auto rows = cells(comparison.runs, shown);
   const bool plain = form == TableForm::plain;
-  const std::string& baseline = comparison.runs[comparison.baseline].name;
   return fmt::format(
       "{}\n"
       "Epoch time, idle and predicted idle: medians without the first epoch. Speed-up: over {}.\n"
       "Ideal speed-up: over one device when all ranks have equal work, ranks x (1 - ideal idle share).\n",
-      plain ? plain_table(rows, shown) : markdown_table(rows, shown), plain ? baseline : markdown(baseline));
+      plain ? plain_table(rows, shown) : markdown_table(rows, shown), baseline_names(comparison, form));
 }
 
 }  // namespace stagecoach

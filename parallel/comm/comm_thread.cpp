@@ -83,7 +83,7 @@ CommThread::~CommThread() {
   thread_.join();
 }
 
-CommThread::Pending CommThread::run(const char* name, std::function<void(Communicator&)> job) {
+CommThread::Pending CommThread::submit(const char* name, std::function<void(Communicator&)> job) {
   auto given = std::make_shared<Pending::Job>();
   given->name = name;
   given->work = std::move(job);

@@ -49,7 +49,7 @@ class CommThread {
 
   /// Submits `job`, which gets its own communicator of the group. Tensors that the job uses belong to it until it has
   /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's.
-  Pending run(const char* name, std::function<void(Communicator& comm)> job);
+  Pending submit(const char* name, std::function<void(Communicator& comm)> job);
 
  private:
   void work(Communicator& comm);

@@ -119,7 +119,7 @@ void Buckets::launch_full_buckets() {
   while (launched_.size() < buckets_.size() && missing_[launched_.size()] == 0) {
     Bucket& bucket = buckets_[launched_.size()];
     launched_.push_back(
-        comm_thread_.run("reduce bucket", [this, &bucket](Communicator& comm) { reduce_(bucket, comm); }));
+        comm_thread_.submit("reduce bucket", [this, &bucket](Communicator& comm) { reduce_(bucket, comm); }));
   }
 }
 

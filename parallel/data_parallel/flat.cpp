@@ -33,7 +33,7 @@ std::vector<Tensor> views_of(const Tensor& flat, const std::vector<Tensor>& like
   return views;
 }
 
-void take_values(const Tensor& flat, const std::vector<Tensor>& tensors) {
+void unflatten_into(const Tensor& flat, const std::vector<Tensor>& tensors) {
   const NoGrad no_grad;
   const std::vector<Tensor> views = views_of(flat, tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) {

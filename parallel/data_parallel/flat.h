@@ -19,7 +19,7 @@ Tensor flattened(const std::vector<Tensor>& tensors);
 std::vector<Tensor> views_of(const Tensor& flat, const std::vector<Tensor>& like);
 
 /// Copies the elements of `flat`, which may be on another device, into `tensors`.
-void take_values(const Tensor& flat, const std::vector<Tensor>& tensors);
+void unflatten_into(const Tensor& flat, const std::vector<Tensor>& tensors);
 
 // Return the tensors without their names, their gradients, and the bytes of either.
 std::vector<Tensor> tensors_of(const NamedTensors& named);

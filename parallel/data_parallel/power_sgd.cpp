@@ -100,7 +100,7 @@ void sum_together(const std::vector<Tensor>& tensors, Communicator& comm) {
   }
   Tensor message = flattened(tensors);
   comm.all_reduce(message);
-  take_values(message, tensors);
+  unflatten_into(message, tensors);
 }
 
 class PowerSgd {

@@ -179,7 +179,7 @@ void Reducer::require_all_ready() const {
 /// Returns the number of ranks that used each parameter since the last reduction.
 std::vector<float> Reducer::sum_of_uses() {
   Tensor sum = on_device(used_, comm_);
-  buckets_.comm_thread().run("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
+  buckets_.comm_thread().submit("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
   return sum.to_vector<float>();
 }
 

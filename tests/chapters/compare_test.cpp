@@ -82,6 +82,27 @@ TEST_F(Compare, BaselineIsAnyRun) {
   EXPECT_NE(besides.out.find("Speed-up: over b."), std::string::npos) << besides.out;
 }
 
+TEST_F(Compare, EachBaselineIsForTheRunsFromItUpToTheNext) {
+  write_run("a", {3, 2});
+  write_run("b", {3, 4});
+  write_run("slow", {3, 10}, {{"ranks", 2}}, {{"clock", "virtual"}});
+  write_run("fast", {3, 5}, {}, {{"clock", "virtual"}});
+  const Texts runs{"a", "b", "slow", "fast", "--svg", "plot.svg"};
+  EXPECT_EQ(compare(runs).exit_code, 2) << "virtual times are not wall times";
+  Texts both = runs;
+  both.insert(both.end(), {"--baseline", "slow", "--baseline", "b"});
+  const Outcome outcome = compare(both);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const auto& [run, speed_up] : {std::pair("a", "2.00"), {"b", "1.00"}, {"slow", "1.00"}, {"fast", "2.00"}}) {
+    EXPECT_EQ(cell(outcome, run, "speed-up"), speed_up) << run;
+  }
+  expect_texts(outcome.out,
+               {"Speed-up: over b; from slow on, over slow.\n", "note: the speed-up is over slow with its 2"});
+  const std::string svg = read_bytes(folder() / "plot.svg");
+  EXPECT_NE(svg.find(">baseline<"), svg.rfind(">baseline<"));
+  expect_error({"a", "b", "--baseline", "a", "--baseline", "slow"}, 2, {"--baseline slow", "name it as a RUN too"});
+}
+
 TEST_F(Compare, ManyRanksShowTheLargestPeak) {
   write_run("wide", {1, 1}, {{"ranks", 6}}, {{"peak_bytes", {1, 2 << 20, 7 << 20, 3, 4, 5}}});
   const Outcome outcome = compare({"wide"});

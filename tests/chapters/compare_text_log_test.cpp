@@ -117,6 +117,33 @@ TEST_F(CompareTextLog, PartsOfARunAreNotWholeOnes) {
   expect_refusal("first.log", "rest.log", {"finished epochs: expected 2, got 2 (3 to 4)"});
 }
 
+TEST_F(CompareTextLog, EpochsThatCountFromZeroCoincideWithThoseThatCountFromOne) {
+  write("zero.log", "Epoch: 0, Loss: 2, acc: 0, time cost: 1s\nEpoch: 1, Loss: 1, acc: 0, time cost: 1s\n");
+  write("one.log", "Epoch: 1, Loss: 2, acc: 0, time cost: 1s\nEpoch: 2, Loss: 1, acc: 0, time cost: 1s\n");
+  const Outcome outcome = compare({"zero.log", "one.log", "--svg", "plot.svg"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(cell(outcome, "zero.log", "epochs"), "2");
+  expect_texts(read_bytes(folder() / "plot.svg"), {"zero.log, one.log: losses coincide"});
+}
+
+/// docs/published/ holds the logs of a course; ours are set beside them in one table.
+TEST_F(CompareTextLog, PublishedLogsBesideOurs) {
+  write_run("one", std::vector<double>(10, 1.25), {}, {{"clock", "virtual"}, {"images_per_second", 40000}});
+  write_run("pipeline", std::vector<double>(10, 0.5), {}, {{"clock", "virtual"}, {"images_per_second", 100000}});
+  Texts arguments;
+  for (const char* name : {"single_gpu.log", "naive_4_gpus.log", "pipeline_4_gpus.log"}) {
+    arguments.push_back(std::string(STAGECOACH_PUBLISHED_LOGS "/") + name);
+  }
+  const std::string published = arguments[0];
+  arguments.insert(arguments.end(), {"one", "pipeline", "--baseline", published, "--baseline", "one"});
+  const Outcome outcome = compare(arguments);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(cell(outcome, "single_gpu.log", "epoch time"), "14.230 s");
+  EXPECT_EQ(cell(outcome, "naive_4_gpus.log", "speed-up"), "0.95");
+  EXPECT_EQ(cell(outcome, "pipeline_4_gpus.log", "speed-up"), "0.54");
+  EXPECT_EQ(cell(outcome, "pipeline", "speed-up"), "2.50");
+}
+
 TEST_F(CompareTextLog, TimesThatRoundToNothingHaveNoSpeedUp) {
   write("a.log", "Epoch: 1, Loss: 2, acc: 0, time cost: 0.00s\n");
   const Outcome outcome = compare({"a.log", "--svg", "plot.svg"});

@@ -41,7 +41,7 @@ void compute_for_a_moment() {
 /// A loader of batches that have a size and no images.
 class EmptyBatches {
  public:
-  static std::int64_t batches() { return kSteps; }
+  static std::int64_t batch_count() { return kSteps; }
   static double waited() { return 0; }
   void start_epoch(std::int64_t /*epoch*/, std::int64_t first_batch) { next_ = first_batch; }
   std::optional<MicroBatches> next() {
@@ -62,10 +62,10 @@ void train(const Settings& settings, int stop) {
       model.materialize(1, rank.device);
     }
     const auto optimizer = make_optimizer(OptimizerKind::sgd, model.named_parameters(), 0.1);
-    run.restore(model, *optimizer);
+    run.set_up_checkpoints(model, *optimizer);
     EmptyBatches batches;
     for (Epoch& epoch : run.epochs()) {
-      for ([[maybe_unused]] const MicroBatches& batch : epoch.train(batches)) {
+      for ([[maybe_unused]] const MicroBatches& batch : epoch.training_batches(batches)) {
         if (rank.index == 0) {
           compute_for_a_moment();
           if (epoch.steps_done() == stop) {

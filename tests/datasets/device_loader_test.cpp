@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceLoaderOn, ::testing::ValuesIn(test::devi
 TEST_P(DeviceLoaderOn, GivesTheLoadersBatches) {
   DeviceLoader there(loader(), GetParam());
   Loader here = loader();
-  EXPECT_EQ(there.batches(), 5);
+  EXPECT_EQ(there.batch_count(), 5);
   for (const std::int64_t epoch : {1, 2, 7}) {
     there.start_epoch(epoch);
     here.start_epoch(epoch);

@@ -76,7 +76,7 @@ TEST(Loader, WithoutShuffleTheOrderAscendsAndImagesAreUnchanged) {
 
 TEST(Loader, TheRaggedLastBatchIsKept) {
   Loader loader(samples(25), {.batch_size = 10});
-  EXPECT_EQ(loader.batches(), 3);
+  EXPECT_EQ(loader.batch_count(), 3);
   const std::vector<Batch> batches = epoch_of(loader, 0);
   ASSERT_EQ(batches.size(), 3U);
   EXPECT_EQ(batches[1].images.shape(), Shape({10, 3, kSide, kSide}));
@@ -84,8 +84,8 @@ TEST(Loader, TheRaggedLastBatchIsKept) {
   EXPECT_EQ(batches[2].labels.shape(), Shape({5}));
   EXPECT_EQ(batches[2].global_size, 5);
   EXPECT_EQ(batches[2].index, 2);
-  EXPECT_EQ(Loader(samples(20), {.batch_size = 10}).batches(), 2);
-  EXPECT_EQ(Loader(samples(3), {.batch_size = 10}).batches(), 1);
+  EXPECT_EQ(Loader(samples(20), {.batch_size = 10}).batch_count(), 2);
+  EXPECT_EQ(Loader(samples(3), {.batch_size = 10}).batch_count(), 1);
 }
 
 TEST(Loader, LabelsAloneAreThoseOfTheWhole) {
@@ -110,7 +110,7 @@ TEST(Loader, ShardsTogetherAreTheWhole) {
     for (int shard = 0; shard < shards; ++shard) {
       Loader part(samples(61),
                   {.batch_size = 10, .seed = 1, .augment = true, .shard = shard, .shards = shards, .prefetch = false});
-      ASSERT_EQ(part.batches(), whole.batches());
+      ASSERT_EQ(part.batch_count(), whole.batch_count());
       for (const Batch& batch : epoch_of(part, 2)) {
         const auto i = static_cast<std::size_t>(batch.index);
         const std::int64_t n = expected[i].global_size;

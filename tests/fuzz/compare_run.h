@@ -40,7 +40,7 @@ inline void compare_with_good_run(const RunRecord& run) {
     return;
   }
   for (const std::size_t baseline : {0U, 1U}) {
-    const Comparison comparison = compare({good_run(), run}, baseline);
+    const Comparison comparison = compare({good_run(), run}, {baseline});
     require(!comparison_table(comparison, TableForm::plain).empty(), "the table is empty");
     require(!comparison_table(comparison, TableForm::markdown).empty(), "the table is empty");
     const std::string svg = plot_svg(comparison);

@@ -31,7 +31,7 @@ TEST(CommThread, SumsWhileTheRankTalksItself) {
     for (int i = 0; i < 20; ++i) {
       sums.push_back(number(i * (1 + rank.index), rank.device));
       pending.push_back(
-          comm_thread.run("test", [sum = sums.back()](Communicator& comm) mutable { comm.all_reduce(sum); }));
+          comm_thread.submit("test", [sum = sums.back()](Communicator& comm) mutable { comm.all_reduce(sum); }));
       if (i % 3 == rank.index % 3) {  // ranks come to their jobs at different moments
         rank.comm.send_number(i, (rank.index + 1) % 4, 5);
       }
@@ -48,9 +48,9 @@ TEST(CommThread, RunsItsJobsInTheirOrder) {
   launch({.ranks = 1}, [](Rank& rank) {
     CommThread comm_thread(rank.comm);
     std::string order;
-    comm_thread.run("test", [&](Communicator&) { order += "a"; });
-    comm_thread.run("test", [&](Communicator&) { order += "b"; });
-    comm_thread.run("test", [&](Communicator&) { order += "c"; }).wait();
+    comm_thread.submit("test", [&](Communicator&) { order += "a"; });
+    comm_thread.submit("test", [&](Communicator&) { order += "b"; });
+    comm_thread.submit("test", [&](Communicator&) { order += "c"; }).wait();
     EXPECT_EQ(order, "abc");
   });
 }
@@ -61,8 +61,8 @@ TEST(CommThread, TakesTimeBesideThatOfTheRankOnAVirtualClock) {
     CommThread comm_thread(rank.comm);
     Tensor sum = number(1, rank.device);
     const double before = rank.comm.clock().now();
-    const auto first = comm_thread.run("test", [=](Communicator& comm) mutable { comm.all_reduce(sum); });
-    const auto second = comm_thread.run("test", [=](Communicator& comm) mutable { comm.all_reduce(sum); });
+    const auto first = comm_thread.submit("test", [=](Communicator& comm) mutable { comm.all_reduce(sum); });
+    const auto second = comm_thread.submit("test", [=](Communicator& comm) mutable { comm.all_reduce(sum); });
     EXPECT_LT(rank.comm.clock().now() - before, 5);  // the rank goes on
     const CommThread::Span one = first.wait();
     EXPECT_NEAR(rank.comm.clock().now() - before, 2000, 5);  // two messages
@@ -79,7 +79,7 @@ TEST(CommThread, AFailureNamesTheWorkInWhichTheJobWasGiven) {
     CommThread comm_thread(rank.comm);
     const auto bad = [&] {
       const Activity activity("reduce", 3, Activity::kNone);
-      return comm_thread.run("sum", [&](Communicator& comm) {
+      return comm_thread.submit("sum", [&](Communicator& comm) {
         Tensor sum = number(1, comm.device());
         rank.index == 0 ? comm.all_reduce(sum) : comm.broadcast(sum, 0);
       });
@@ -91,8 +91,8 @@ TEST(CommThread, AFailureNamesTheWorkInWhichTheJobWasGiven) {
 TEST(CommThread, ThrowsWhatTheJobThrew) {
   launch({.ranks = 1}, [](Rank& rank) {
     CommThread comm_thread(rank.comm);
-    const auto bad = comm_thread.run("test", [](Communicator&) { throw Error("the bucket leaks"); });
-    const auto next = comm_thread.run("test", [](Communicator&) { ADD_FAILURE() << "runs behind a failure"; });
+    const auto bad = comm_thread.submit("test", [](Communicator&) { throw Error("the bucket leaks"); });
+    const auto next = comm_thread.submit("test", [](Communicator&) { ADD_FAILURE() << "runs behind a failure"; });
     EXPECT_TRUE(fails_with<Error>({"the bucket leaks"}, [&] { bad.wait(); }));
     EXPECT_TRUE(fails_with<Error>({"the bucket leaks"}, [&] { next.wait(); }));
   });
@@ -104,7 +104,7 @@ TEST(CommThread, OfARankThatFailsGivesUpAtOnce) {
     launch({.ranks = 3, .timeout = 60}, [&](Rank& rank) {
       CommThread comm_thread(rank.comm);
       Tensor sum = number(1, rank.device);
-      const auto job = comm_thread.run("test", [=](Communicator& comm) mutable {
+      const auto job = comm_thread.submit("test", [=](Communicator& comm) mutable {
         if (comm.rank() != 1) {
           comm.all_reduce(sum);
         } else {
@@ -129,7 +129,7 @@ TEST(CommThread, WaitsForARankThatComesLate) {
         std::this_thread::sleep_for(3 * kLongestPoll);
       }
       Tensor sum = number(1 + rank.index, rank.device);
-      const auto job = comm_thread.run("test", [sum](Communicator& comm) mutable { comm.all_reduce(sum); });
+      const auto job = comm_thread.submit("test", [sum](Communicator& comm) mutable { comm.all_reduce(sum); });
       if (sleeps_first) {
         std::this_thread::sleep_for(kLongestPoll / 4);
       }
@@ -144,7 +144,7 @@ TEST(CommThread, WaitsNoLongerThanTheTimeout) {
     launch({.ranks = 2, .timeout = 0.2}, [](Rank& rank) {
       CommThread comm_thread(rank.comm);
       if (rank.index == 0) {
-        comm_thread.run("test", [sum = number(1, rank.device)](Communicator& comm) mutable { comm.all_reduce(sum); })
+        comm_thread.submit("test", [sum = number(1, rank.device)](Communicator& comm) mutable { comm.all_reduce(sum); })
             .wait();
       }
     });

@@ -243,7 +243,7 @@ TEST(Nccl, ASecondThreadSumsBesideMessages) {
   launch_on_test_backend({.ranks = 3}, [](Rank& rank) {
     CommThread comm_thread(rank.comm);
     Tensor sum = Tensor::full({100000}, rank.index, DType::float32, rank.device);
-    const auto pending = comm_thread.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); });
+    const auto pending = comm_thread.submit("sum", [&](Communicator& comm) { comm.all_reduce(sum); });
     const int next = (rank.index + 1) % 3;
     for (int i = 0; i < 20; ++i) {
       const auto sent = rank.comm.send_async(of_rank(i, {50}, rank.device), next, 0);
@@ -332,7 +332,7 @@ TEST_F(NcclOnCuda, OneRankSplitsAndDuplicates) {
     const auto group = rank.comm.split(0, 0);
     CommThread comm_thread(*group);
     Tensor sum = Tensor::full({10}, 2, DType::float32, rank.device);
-    comm_thread.run("sum", [&](Communicator& comm) { comm.all_reduce(sum); }).wait();
+    comm_thread.submit("sum", [&](Communicator& comm) { comm.all_reduce(sum); }).wait();
     EXPECT_EQ(sum.to_vector<float>()[9], 2);
   });
 }
