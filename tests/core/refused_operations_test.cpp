@@ -64,10 +64,10 @@ TEST(RefusedOperations, BatchNormShapes) {
   EXPECT_TRUE(fails_with({"batch_norm", "[4, 2, 1]"}, [&] {
     batch_norm(Tensor::zeros({4, 2, 1}), two, two, two, two);
   }));
-  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "[3]"}, [&] { batch_norm(x, three, two, two, two); }));
-  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "[3]"}, [&] { batch_norm(x, two, three, two, two); }));
-  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "[3]"}, [&] { batch_norm(x, two, two, three, two); }));
-  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "[3]"}, [&] { batch_norm(x, two, two, two, three); }));
+  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "3"}, [&] { batch_norm(x, three, two, two, two); }));
+  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "3"}, [&] { batch_norm(x, two, three, two, two); }));
+  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "3"}, [&] { batch_norm(x, two, two, three, two); }));
+  EXPECT_TRUE(fails_with({"batch_norm", "[4, 2]", "3"}, [&] { batch_norm(x, two, two, two, three); }));
   EXPECT_TRUE(fails_with({"batch_norm", "undefined"}, [&] { batch_norm(x, {}, two, two, two); }));
   EXPECT_TRUE(fails_with({"batch_norm", "at least two values", "[1, 2]"},
                          [&] { batch_norm(x.narrow(0, 1), two, two, two, two); }));
