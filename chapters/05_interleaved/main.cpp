@@ -81,7 +81,7 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
 /// Trains on one rank, as in chapter 3; new is that a rank may hold several stages.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all ranks stop after the same step
-  run.print_notes(plan.notes);  // such as how many gradients wait if a table runs backwards in another order
+  run.print_notes(plan.notes);  // such as what a table costs that runs backwards out of order: gradients wait
   const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: this rank's chunks
   const auto layers = joined(stages);                                          // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());

@@ -156,7 +156,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
     for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
       strategy->train_step(batch, epoch.train_sums());
     }
-    strategy->sync_replicas();  // throws unless their weights are equal; shares batch norm's statistics
+    strategy->sync_replicas();  // throws unless their weights are equal; copies rank 0's batch norm statistics
     // How long the epoch should have taken, given the measured times of all ranks (a collective); for metrics.jsonl.
     epoch.set_predicted_time(strategy->predicted_time(train_loader.batch_count()));
     strategy->evaluate(epoch, test_loader);  // forwards only: each rank counts correct predictions in its shard

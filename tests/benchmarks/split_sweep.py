@@ -9,6 +9,7 @@ Prints Markdown. `predicted` is what simulate says with the costs that the run m
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import statistics
@@ -20,15 +21,45 @@ import line_chart
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def train(flags, program, *arguments):
-    """Images per second of the second epoch, and the predicted ones."""
+@dataclasses.dataclass
+class Sweep:
+    """Images per second, by images per micro-batch: medians over the rounds."""
+
+    one_device: float
+    naive: float
+    measured: dict[int, float]
+    predicted: dict[int, float]
+
+
+def train(program, *arguments):
+    """Images per second of the second epoch, and the predicted ones, which one device does not have."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [flags.programs / program, "--data", flags.data, "--model", flags.model, "--batch-size",
-                   flags.batch_size, "--epochs", 2, "--lr", 0.001, "--split", flags.split, "--out", folder]  # fmt: skip
-        subprocess.run([*map(str, command), *map(str, arguments)], check=True, capture_output=True)
+        command = [program, "--epochs", 2, "--lr", 0.001, "--out", folder, *arguments]
+        subprocess.run([*map(str, command)], check=True, capture_output=True)
         epoch = json.loads((pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()[-1])
     images = epoch["seconds"] * epoch["images_per_second"]
-    return epoch["images_per_second"], images / epoch["predicted_seconds"]
+    predicted = epoch.get("predicted_seconds")
+    return epoch["images_per_second"], images / predicted if predicted else None
+
+
+def sweep(programs, training, split, batch, sizes, rounds, schedule="1f1b"):
+    """Trains with the flags `training`, in turn: on one device, and cut by `split` in whole batches and in micro-batches of
+    each size."""
+    training = [*training, "--batch-size", batch]
+    split = ["--split", split]
+    one_device, naive = [], []
+    speeds = {size: [] for size in sizes}
+    predicted = {size: [] for size in sizes}
+    for _ in range(rounds):
+        one_device.append(train(programs / "ch01_single_device", *training)[0])
+        naive.append(train(programs / "ch02_naive_model_parallel", *training, *split)[0])
+        for size in sizes:
+            parts = ["--schedule", schedule, "--microbatches", -(-batch // size)]
+            speed, expected = train(programs / "ch05_interleaved", *training, *split, *parts)
+            speeds[size].append(speed)
+            predicted[size].append(expected)
+    medians = lambda of_sizes: {size: statistics.median(values) for size, values in of_sizes.items()}
+    return Sweep(statistics.median(one_device), statistics.median(naive), medians(speeds), medians(predicted))
 
 
 def main():
@@ -44,30 +75,21 @@ def main():
     flags = parser.parse_args()
 
     sizes = [int(size) for size in flags.sizes.split(",")]
-    speeds = {size: [] for size in sizes}
-    predicted = {size: [] for size in sizes}
-    naive = []
-    for _ in range(flags.rounds):
-        naive.append(train(flags, "ch02_naive_model_parallel")[0])
-        for size in sizes:
-            parts = -(-flags.batch_size // size)
-            speed, expected = train(flags, "ch05_interleaved", "--schedule", "1f1b", "--microbatches", parts)
-            speeds[size].append(speed)
-            predicted[size].append(expected)
-    base = statistics.median(naive)
-    print(f"{flags.model}, two ranks, batch {flags.batch_size}; the naive split: {base:.1f} img/s\n")
+    training = ["--data", flags.data, "--model", flags.model]
+    found = sweep(flags.programs, training, flags.split, flags.batch_size, sizes, flags.rounds)
+    print(f"{flags.model}, two ranks, batch {flags.batch_size}; one device: {found.one_device:.1f} img/s; the naive split: "
+          f"{found.naive:.1f} img/s\n")  # fmt: skip
     print("| images per micro-batch | micro-batches | img/s | over naive | predicted | ideal |")
     print("|---:|---:|---:|---:|---:|---:|")
     for size in sizes:
         parts = -(-flags.batch_size // size)
-        speed, expected = statistics.median(speeds[size]), statistics.median(predicted[size])
-        print(f"| {size} | {parts} | {speed:.1f} | {speed / base:.2f} | {expected / base:.2f} "
-              f"| {2 * parts / (parts + 1):.2f} |")  # fmt: skip
+        print(f"| {size} | {parts} | {found.measured[size]:.1f} | {found.measured[size] / found.naive:.2f} "
+              f"| {found.predicted[size] / found.naive:.2f} | {2 * parts / (parts + 1):.2f} |")  # fmt: skip
     if flags.svg:
-        medians = [(size, statistics.median(speeds[size])) for size in sizes]
-        curves = {"1F1B": medians, "naive split": [(size, base) for size in sizes]}
+        curves = {"1F1B": [*found.measured.items()], "naive split": [(size, found.naive) for size in sizes]}
         title = f"images per second: {flags.model} on two ranks"
         line_chart.draw(flags.programs, flags.svg, title, "images per micro-batch", curves)
 
 
-main()
+if __name__ == "__main__":
+    main()

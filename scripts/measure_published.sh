@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Makes docs/measurements/published.md and its figure: published figures of pipelines beside what simulate says and what is
+# measured here. The logs of docs/published/ are set beside ten epochs of CIFAR-10 that train as they did.
+#
+#   scripts/measure_published.sh DATA      DATA has CIFAR-10
+#
+# Takes about twelve minutes on two cores, and 6 GiB of memory. Leave the machine alone meanwhile; noise stays noise.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+data=${1:-}
+page=docs/measurements/published.md
+most_arguments=1
+source scripts/measuring.sh
+echo "measuring: published figures"
+python3 tests/benchmarks/published.py --data "$data" --programs "$programs" --svg docs/figures/published.svg > "$runs/page"
+begin_page "Published figures beside ours"
+cat "$runs/page" >> "$page"
+echo "written: $page"
