@@ -161,10 +161,10 @@ std::string Allocator::out_of_memory(std::size_t bytes) const {
   used.resize(shown);
   const std::optional<std::size_t> left = source_->free_bytes();
   return fmt::format(
-      "out of memory on {}: cannot allocate {} bytes ({} bytes free, {} in use, {} reserved; largest blocks in use: {} "
+      "out of memory on {}: cannot allocate {} bytes ({} free, {} in use, {} reserved; largest blocks in use: {} "
       "bytes); use a smaller batch or model",
-      owner_, bytes, left ? std::to_string(*left) : "an unknown number", stats_.current_bytes, stats_.reserved_bytes,
-      used.empty() ? "0" : fmt::format("{}", fmt::join(used, ", ")));
+      owner_, bytes, left ? fmt::format("{} bytes", *left) : "an unknown number of bytes", stats_.current_bytes,
+      stats_.reserved_bytes, used.empty() ? "0" : fmt::format("{}", fmt::join(used, ", ")));
 }
 
 void Allocator::split(Blocks::iterator block, std::size_t bytes) {

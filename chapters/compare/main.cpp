@@ -42,9 +42,10 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   app.add_option("RUN", options.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
       ->required()
       ->check([](const std::string& run) { return run.empty() ? "is empty; give a run" : ""; });
-  app.add_option("--baseline", options.baselines,
-                 "Run that the others are compared with (default: the first RUN). Given several times: each for the "
-                 "runs from it up to the next one")
+  app.add_option(
+         "--baseline", options.baselines,
+         "Run that the others are compared with (default: the first RUN). If given several times, each applies to "
+         "the runs from it up to the next one")
       ->allow_extra_args(false);
   app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file");
   app.add_flag("--markdown", options.markdown, "Print the table as Markdown");

@@ -116,8 +116,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   for (const Tensor* each :
        {&weight, &bias, static_cast<const Tensor*>(&running_mean), static_cast<const Tensor*>(&running_variance)}) {
     STAGECOACH_CHECK(each->defined() && each->shape() == channels,
-                     "batch_norm: expected weight, bias and running statistics {}, got {}", to_string(channels),
-                     describe(*each));
+                     "batch_norm: expected weight, bias and running statistics {} for input {}, got {}",
+                     to_string(channels), describe(x), describe(*each));
     check_matches("batch_norm", x, *each);
   }
   const Kernels& on = kernels(x.device());

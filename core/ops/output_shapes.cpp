@@ -32,8 +32,9 @@ Shape max_pool2d_shape(const Shape& x, const Window& window) {
   STAGECOACH_CHECK(x.dims() == 4, "max_pool2d: expected input [N, C, H, W], got {}", to_string(x));
   STAGECOACH_CHECK(
       window.kernel >= 1 && window.stride >= 1 && window.padding >= 0 && 2 * window.padding <= window.kernel,
-      "max_pool2d: expected a kernel and a stride of at least 1 and a padding from 0 to half the kernel, got {}, {} "
-      "and {}",
+      "max_pool2d: expected a kernel and a stride of at least 1 and a padding from 0 to half the kernel, got kernel "
+      "{}, "
+      "stride {} and padding {}",
       window.kernel, window.stride, window.padding);
   STAGECOACH_CHECK(
       x[2] + 2 * window.padding >= window.kernel && x[3] + 2 * window.padding >= window.kernel,

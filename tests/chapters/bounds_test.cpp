@@ -92,7 +92,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"split", "5,,5", "layers per stage"},
       {"replicas", "128,1", "at most 128"},
       {"link", "string", "not a link"},
-      {"device", "tpu", "'tpu' is unknown"},
+      {"device", "tpu", "unknown device 'tpu'"},
   };
   for (const auto& [setting, text, part] : wrong) {
     EXPECT_NE(refusal(setting, text).find(part), std::string::npos) << setting << ": " << refusal(setting, text);
@@ -196,7 +196,7 @@ TEST(SettingsFile, OfAChapterSetsWhatTheChapterOffers) {
 TEST(SettingsFile, IsOfOneProgram) {
   Json json = config();
   json["program"] = "another";
-  EXPECT_TRUE(fails_with<UsageError>({"run/config.json", "made by another"}, [&] { read(json); }));
+  EXPECT_TRUE(fails_with<UsageError>({"run/config.json", "a run of another"}, [&] { read(json); }));
 }
 
 class ChangedConfig : public PipelineTest {};

@@ -401,7 +401,7 @@ TEST_F(Pipelines, ADivergedRunSaysWhatIsSaved) {
   const Outcome outcome = train(kGpipe, "run", {"--lr", "1e30", "--balance", "layers"});
   EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
   EXPECT_NE(outcome.err.find("diverged"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("stays in run"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("remain in run"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Pipelines, ResumeWithAnotherSchedule) {

@@ -110,14 +110,14 @@ TEST(Cifar10, AClassListOfTheWrongLengthIsRefused) {
   write_text(folder / "data_batch_1.bin", records(1));
   write_text(folder / "test_batch.bin", records(1));
   write_text(folder / "batches.meta.txt", "one\ntwo\n");
-  expect_load_error(folder.path(), {"batches.meta.txt has 2 class names", "10"});
+  expect_load_error(folder.path(), {"batches.meta.txt is not valid", "got 2", "10"});
 }
 
 TEST(Cifar10, FilesThatCannotBeReadAreNamed) {
   const TemporaryFolder folder;
   write_text(folder / "test_batch.bin", records(1));
   fs::create_directory(folder / "data_batch_1.bin");
-  expect_load_error(folder.path(), {"data_batch_1.bin is a folder"});
+  expect_load_error(folder.path(), {"data_batch_1.bin: expected a file, got a folder"});
   fs::remove(folder / "data_batch_1.bin");
   fs::create_symlink(folder / "gone", folder / "data_batch_1.bin");
   expect_load_error(folder.path(), {"data_batch_1.bin cannot be opened", "No such file"});

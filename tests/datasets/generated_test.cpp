@@ -105,7 +105,7 @@ TEST(Generated, TheWrittenSetIsTheOneInMemory) {
 
 TEST(Generated, WhatCannotBeMadeIsRefused) {
   expect_error<UsageError>([] { generate({.train = 0}); }, {"train images, got 0"});
-  expect_error<UsageError>([] { generate({.test = -1}); }, {"1 … 1000000 test images, got -1"});
+  expect_error<UsageError>([] { generate({.test = -1}); }, {"from 1 to 1000000 test images, got -1"});
   expect_error<UsageError>([] { generate({.train = 1'000'001}); }, {"train images, got 1000001"});
   const TemporaryFolder folder;
   const GeneratedSettings small{.train = 1, .test = 1};

@@ -86,9 +86,10 @@ TEST(Failures, OfAHandshakeInTheWrongOrder) {
 
 TEST(Failures, OfSenselessWorlds) {
   const auto body = [](Rank&) { FAIL() << "nothing runs"; };
-  EXPECT_TRUE(fails_with<UsageError>({"0 ranks"}, [&] { launch({.ranks = 0}, body); }));
-  EXPECT_TRUE(fails_with<UsageError>({"129 ranks"}, [&] { launch({.ranks = 129}, body); }));
-  EXPECT_TRUE(fails_with<UsageError>({"timeout of 0 s"}, [&] { launch({.ranks = 1, .timeout = 0}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"from 1 to 128 ranks, got 0"}, [&] { launch({.ranks = 0}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"from 1 to 128 ranks, got 129"}, [&] { launch({.ranks = 129}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"timeout of more than 0 s", "got 0 s"},
+                                     [&] { launch({.ranks = 1, .timeout = 0}, body); }));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST_P(NcclDeath, OfARankEndsTheWaitsOfOthers) {
     GetParam().run(rank);
   };
   EXPECT_TRUE(fails_with<CommError>({"rank 1: ", GetParam().name, "in the backward of stage 3, micro-batch 9",
-                                     "stopped, as the process of rank 0 has died"},
+                                     "stopped because the process of rank 0 has died"},
                                     body));
   EXPECT_LT(std::chrono::steady_clock::now() - start, timeout);
   int status = 0;

@@ -62,7 +62,7 @@ TEST(Check, LeavesOutWhatOnlyLeadsToTheCircle) {
 TEST(Check, RefusesWhatIsOutOfRange) {
   Schedule schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0][0].microbatch = 7;
-  EXPECT_NE(check(schedule).front().find("0F7 is outside"), std::string::npos);
+  EXPECT_NE(check(schedule).front().find("0F7 is out of range"), std::string::npos);
   schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0].push_back({Operation::forward, 1, 0});
   EXPECT_EQ(check(schedule).front(), "rank 0: 1F0 belongs to rank 1, to which stage 1 is assigned");

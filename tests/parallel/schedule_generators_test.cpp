@@ -118,7 +118,7 @@ TEST(Generators, OneNameIsAnotherOrderOfWaiting) {
 
 TEST(Generators, RefuseSizesBelowOne) {
   for (const std::string& name : schedule_names()) {
-    EXPECT_TRUE(fails_with<UsageError>({"0 ranks"}, [&] { make_schedule(name, 0, 2); })) << name;
+    EXPECT_TRUE(fails_with<UsageError>({"at least 1 rank"}, [&] { make_schedule(name, 0, 2); })) << name;
     EXPECT_TRUE(fails_with<UsageError>({"0 micro-batches"}, [&] { make_schedule(name, 2, 0); })) << name;
     EXPECT_TRUE(fails_with<UsageError>({"-3 micro-batches"}, [&] { make_schedule(name, 2, -3); })) << name;
   }

@@ -165,7 +165,7 @@ TEST(TcpStore, WaitsEndAtTheDeadline) {
   const TcpStoreServer server(here(0));
   TcpStore store(server.address(), "rank 0", kShort);
   const std::string address = fmt::format("rank 0 (127.0.0.1:{})", server.address().at.port);
-  EXPECT_TRUE(fails_with<CommError>({"waiting for 'never'", address.c_str(), "nothing within 0.05 s"},
+  EXPECT_TRUE(fails_with<CommError>({"waiting for 'never'", address.c_str(), "no answer within 0.05 s"},
                                     [&] { store.get("never"); }));
   EXPECT_TRUE(fails_with<CommError>({"lost"}, [&] { store.get("again"); })) << "a late answer would be another's";
 }
@@ -253,7 +253,8 @@ TEST(ControlChannel, BringsTheNewsOfADeath) {
   ControlChannel control(here(port), "test", 0, 2, kLong);
   wait_for(control, "here");
   control.post(1, "die", "");
-  EXPECT_TRUE(fails_with<CommError>({"stopped, as the process of rank 1 has died"}, [&] { wait_for(control, "x"); }));
+  EXPECT_TRUE(
+      fails_with<CommError>({"stopped because the process of rank 1 has died"}, [&] { wait_for(control, "x"); }));
   EXPECT_EQ(exit_code_of(process), 0);
 }
 
