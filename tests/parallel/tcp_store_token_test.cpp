@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp/own_address.h"
+#include "parallel/comm/tcp/tcp_socket.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "tests/support/errors.h"
 
