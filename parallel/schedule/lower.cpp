@@ -214,8 +214,9 @@ int receives_from_text(const std::string& text) {
     return text == "ahead" ? kDefaultReceives : 0;
   }
   const int receives = number_from<int>(text).value_or(0);
-  if (receives < 1 || receives > kMost) {
-    throw UsageError(fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMost, text));
+  if (receives < 1 || receives > kMaxReceives) {
+    throw UsageError(
+        fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMaxReceives, text));
   }
   return receives;
 }
