@@ -36,6 +36,12 @@ std::vector<Flag> data_and_model() {
       {"image-size", "Data", whole(&TrainingSettings::image_size, 0, 1024), Scope::training,
        "Resize the images to this height and width in pixels (0: the model's default)"},
       {"model", "Model", word(&TrainingSettings::model, model_names()), Scope::training, "Model to train"},
+      {"depth", "Model", whole(&TrainingSettings::depth, 0, 256), Scope::training,
+       "Equal layers of vit and mlp (0: the model's default)"},
+      {"width", "Model", whole(&TrainingSettings::width, 0, 8192), Scope::training,
+       "Features of a token of vit, of a hidden layer of mlp (0: the model's default)"},
+      {"heads", "Model", whole(&TrainingSettings::heads, 0, 1024), Scope::training,
+       "Heads of vit's attention, which divide the width (0: the model's default)"},
       {"head", "Model", word(&TrainingSettings::head), Scope::training,
        "Output of the model: 'softmax' adds a softmax before the loss"},
   };

@@ -9,7 +9,6 @@
 #include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
-#include "nn/models.h"
 
 namespace stagecoach {
 
@@ -74,13 +73,17 @@ Loader make_loader(const TrainingSettings& training, const WorldSettings& world,
                        .prefetch = prefetches(world)});
 }
 
+ModelSizes sizes_of(const TrainingSettings& training) { return {training.depth, training.width, training.heads}; }
+
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data) {
-  throw_if<UsageError>(training.model == "toy",
-                       "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, or a resnet");
+  throw_if<UsageError>(
+      training.model == "toy",
+      "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, vit, mlp or a resnet");
   try {
     return make_model(training.model, {.softmax_head = training.head == Head::softmax,
                                        .classes = static_cast<std::int64_t>(data.classes.size()),
-                                       .image_size = training.image_size});
+                                       .image_size = training.image_size,
+                                       .sizes = sizes_of(training)});
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("--image-size {}: {}", training.image_size, error.what()));
   }

@@ -144,11 +144,14 @@ Findings find_differences(const RunRecord& run, const RunRecord& baseline) {
     check.differs("clock", clock_of(baseline), clock_of(run),
                   "wall-clock and virtual times cannot be compared, so run both with the same --clock");
   }
-  const auto model = run.setting("model");
-  const auto expected = baseline.setting("model");
-  if (model && expected && *model != *expected) {  // allowed, as this shows what a larger model costs
-    check.findings.remarks.push_back(
-        fmt::format("model {} instead of {}: the speed-up compares the models too", *model, *expected));
+  for (const char* name : {"model", "depth", "width", "heads"}) {  // allowed, to show what a larger model costs
+    const auto got = run.setting(name);
+    const auto expected = baseline.setting(name);
+    if (got && expected && *got != *expected) {
+      check.findings.remarks.push_back(
+          fmt::format("{} {} instead of {}: the speed-up compares the models too", name, *got, *expected));
+      break;
+    }
   }
   return check.findings;
 }
