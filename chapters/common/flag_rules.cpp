@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
@@ -56,6 +57,12 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   }
   if (s.training.image_size == 0) {
     s.training.image_size = default_image_size(s.training.model);
+  }
+  const ModelSizes sizes = default_sizes(s.training.model);
+  for (const auto& [size, fallback] : {std::pair(&s.training.depth, sizes.depth),
+                                       {&s.training.width, sizes.width},
+                                       {&s.training.heads, sizes.heads}}) {
+    *size = *size == 0 ? fallback : *size;
   }
 }
 
@@ -273,6 +280,7 @@ void choose_transport(WorldSettings& world, const WasGiven& was_given) {
 }
 
 void require_consistent(const Chapter& chapter, const Settings& s) {
+  require_sizes(s.training.model, sizes_of(s.training));
   if (s.pipeline.versions) {
     require_consistent_versions(s.pipeline, s.world.ranks, !s.run.resume.empty());
   }

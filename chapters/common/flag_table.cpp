@@ -36,6 +36,12 @@ std::vector<Flag> data_and_model() {
       {"image-size", "Data", whole(&TrainingSettings::image_size, 0, 1024), Scope::training,
        "Resize the images to this many pixels (0: what the model is made for)"},
       {"model", "Model", word(&TrainingSettings::model, model_names()), Scope::training, "The model"},
+      {"depth", "Model", whole(&TrainingSettings::depth, 0, 256), Scope::training,
+       "Equal layers of vit and mlp (0: what the model is made for)"},
+      {"width", "Model", whole(&TrainingSettings::width, 0, 8192), Scope::training,
+       "Features of a token of vit, of a hidden layer of mlp (0: what the model is made for)"},
+      {"heads", "Model", whole(&TrainingSettings::heads, 0, 1024), Scope::training,
+       "Heads of vit's attention, which divide the width (0: what the model is made for)"},
       {"head", "Model", word(&TrainingSettings::head), Scope::training,
        "What the model ends with: 'softmax' adds one before the loss"},
   };
