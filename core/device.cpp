@@ -1,9 +1,8 @@
 #include "core/device.h"
 
-#include <charconv>
-
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 
@@ -20,9 +19,8 @@ Device parse_device(std::string_view text) {
   bool good = type == "cpu" || type == "cuda";
   if (colon != std::string_view::npos) {
     const std::string_view digits = text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
-    good = good && error == std::errc() && end == digits.data() + digits.size() && device.index >= 0 &&
-           digits.front() != '-';
+    device.index = number_from<int>(digits).value_or(-1);
+    good = good && device.index >= 0 && digits.front() != '-';
   }
   if (!good || device.index >= kMaxDevices) {
     throw UsageError(

@@ -1,7 +1,6 @@
 #include "datasets/cifar10.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/memory_limits.h"
+#include "core/parse.h"
 #include "datasets/files.h"
 
 namespace stagecoach {
@@ -26,18 +26,14 @@ constexpr std::string_view kInnerFolder = "cifar-10-batches-bin";
 
 /// Returns the 12 of "data_batch_12.bin"; nothing for other names.
 std::optional<int> batch_number(const fs::path& path) {
-  std::string name = path.filename().string();
+  const std::string name = path.filename().string();
   constexpr std::string_view kPrefix = "data_batch_";
   constexpr std::string_view kSuffix = ".bin";
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) {
     return std::nullopt;
   }
-  const char* first = name.data() + kPrefix.size();
-  const char* last = name.data() + name.size() - kSuffix.size();
-  int number = 0;
-  const auto [end, error] = std::from_chars(first, last, number);
-  const bool good = error == std::errc() && end == last && *first != '-';
-  return good ? std::optional(number) : std::nullopt;
+  const auto digits = std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  return digits.starts_with('-') ? std::nullopt : number_from<int>(digits);
 }
 
 bool has_batches(const std::vector<fs::path>& entries) {

@@ -94,9 +94,7 @@ class Pipelines final : public Strategy {
     for (const auto& [number, layers] : stages_) {
       bytes[static_cast<std::size_t>(number)] = bytes_of(layers->named_parameters());
     }
-    Tensor all = Tensor::from(bytes, {topology_.pipeline->stages()}, rank_.device);
-    rank_.comm.all_reduce(all);  // each stage is on one rank of the row
-    bytes = all.to_vector<double>();
+    bytes = rank_.comm.sum_numbers(bytes);  // each stage is on one rank of the row
     std::transform(bytes.begin(), bytes.end(), bytes.begin(), [&](double size) {
       return ring_all_reduce_seconds(topology_.world.link, topology_.mesh.data, size);
     });

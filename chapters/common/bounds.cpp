@@ -4,24 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 namespace {
-
-/// Parses all of `text` as a number. Returns nothing if it is not a number, or does not fit the type.
-template <class Number>
-std::optional<Number> number_from(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
 
 /// Returns 65536 for "64KiB"; nothing if the text is not a number of bytes.
 std::optional<std::uint64_t> bytes_from(std::string_view text) {

@@ -85,11 +85,8 @@ void EpochMeter::start_test() {
 void EpochMeter::combine_ranks() {
   const double test_share = test_images_ > 0 ? test_sums_.correct.item() / static_cast<double>(test_images_) : 0;
   const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;
-  Tensor sums = Tensor::from(std::vector<double>{progress_.loss_sum, static_cast<double>(progress_.correct),
-                                                 progress_.waited, test_share, seconds, progress_.rank_seconds},
-                             {6}, comm_.device());
-  comm_.all_reduce(sums);
-  const auto all = sums.to_vector<double>();
+  const auto all = comm_.sum_numbers({progress_.loss_sum, static_cast<double>(progress_.correct), progress_.waited,
+                                      test_share, seconds, progress_.rank_seconds});
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
@@ -99,10 +96,9 @@ void EpochMeter::combine_ranks() {
 
   const auto peak = static_cast<std::int64_t>(allocator(comm_.device()).stats().peak_bytes) - held_before_;
   const std::int64_t before = progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];  // before a resume
-  Tensor peaks = Tensor::zeros({comm_.size()}, DType::float64, comm_.device());
-  peaks.narrow(comm_.rank(), 1).fill(static_cast<double>(std::max(peak, before)));
-  comm_.all_reduce(peaks);
-  const auto bytes = peaks.to_vector<double>();
+  std::vector<double> bytes(static_cast<std::size_t>(comm_.size()));
+  bytes[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(std::max(peak, before));
+  bytes = comm_.sum_numbers(bytes);
   progress_.peak_bytes.assign(bytes.begin(), bytes.end());
 }
 

@@ -111,10 +111,10 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
                                          Sequential& model) {
   const std::int64_t batch = std::min(training.batch_size, data.size());
   const std::int64_t largest = micro_batch_sizes(batch, training.microbatches)[0];
-  auto layers = profile_layers(model, images_shape(training, largest), Device{world.device});
-  Tensor numbers = numbers_of(layers);
-  broadcast_from_rank_zero(world, numbers);
-  return layers_from(numbers);
+  const auto layers = profile_layers(model, images_shape(training, largest), Device{world.device});
+  Tensor bytes = to_bytes(layers);
+  broadcast_from_rank_zero(world, bytes);
+  return layers_from(bytes);
 }
 
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,

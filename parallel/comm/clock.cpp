@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <array>
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -12,33 +11,26 @@
 
 namespace stagecoach {
 
-class WallTime {
- public:
-  explicit WallTime(std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now()) : start_(start) {}
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_;
-};
-
-std::shared_ptr<const WallTime> start_wall_time(std::chrono::steady_clock::time_point start) {
-  return std::make_shared<WallTime>(start);
-}
-
 namespace {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+double seconds_since(TimePoint start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 class WallClock final : public Clock {
  public:
-  explicit WallClock(std::shared_ptr<const WallTime> start) : Clock(Link{}), start_(std::move(start)) {}
+  explicit WallClock(TimePoint start) : Clock(Link{}), start_(start) {}
   ClockKind kind() const override { return ClockKind::wall; }
-  double now() noexcept override { return start_->seconds(); }
+  double now() noexcept override { return seconds_since(start_); }
   std::unique_ptr<Clock> another() const override { return std::make_unique<WallClock>(start_); }
 
  private:
   void stop() override {}
   double go_on(double) noexcept override { return now(); }
 
-  std::shared_ptr<const WallTime> start_;
+  TimePoint start_;
 };
 
 /// Returns the processor time of this thread in seconds.
@@ -77,7 +69,7 @@ class GpuClock final : public Clock {
     } catch (const std::exception&) {
       // A failed device reports its error at the next call that needs it.
     }
-    return began_at_ + time_.seconds();
+    return began_at_ + seconds_since(began_);
   }
   std::unique_ptr<Clock> another() const override { return std::make_unique<GpuClock>(link(), device_); }
 
@@ -88,7 +80,7 @@ class GpuClock final : public Clock {
   }
   void begin(double time) {
     began_at_ = time;
-    time_ = WallTime();
+    began_ = std::chrono::steady_clock::now();
   }
   void stop() override { turn_.unlock(); }
   double go_on(double earliest) noexcept override {
@@ -99,7 +91,7 @@ class GpuClock final : public Clock {
 
   Device device_;
   std::unique_lock<std::mutex> turn_;
-  WallTime time_;
+  TimePoint began_;
   double began_at_ = 0;
 };
 
@@ -111,8 +103,7 @@ Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(bega
 
 Waiting::~Waiting() { clock_.waited_ += clock_.go_on(until_) - began_; }
 
-std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Link& link,
-                                  const std::shared_ptr<const WallTime>& start) {
+std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Link& link, TimePoint start) {
   if (kind == ClockKind::wall) {
     return std::make_unique<WallClock>(start);
   }

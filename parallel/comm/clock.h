@@ -71,15 +71,10 @@ class Waiting {
   double until_;
 };
 
-/// Real time since a start, shared by all clocks that are made from it.
-class WallTime;
-std::shared_ptr<const WallTime> start_wall_time(
-    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now());
-
 /// Makes the clock of a rank on `device`. A virtual clock begins at 0, a wall clock at the time since `start`. A
 /// virtual clock counts the processor time of the calling thread. On a GPU, which ranks may share, one rank computes at
 /// a time, and the clock counts the real time that passes meanwhile.
 std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Link& link,
-                                  const std::shared_ptr<const WallTime>& start);
+                                  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now());
 
 }  // namespace stagecoach

@@ -1,75 +1,42 @@
 #include "parallel/comm/comm_thread.h"
 
-#include <utility>
+#include <exception>
+#include <memory>
 
 #include "core/autograd/grad_mode.h"
 #include "core/parallel_for.h"
 #include "core/start_thread.h"
 #include "core/trace.h"
-#include "parallel/comm/activity.h"
 
 namespace stagecoach {
-
-struct CommThread::Pending::Job {
-  const char* name = nullptr;
-  std::function<void(Communicator&)> work = nullptr;
-  Activity::Work given_in = {};  // what the rank was working on
-  double given = 0;              // when it was submitted, by the rank's clock
-  Span span = {};
-  std::exception_ptr failure = nullptr;
-  bool ended = false;
-  std::mutex mutex = {};  // guards the job's results
-  std::condition_variable changed = {};
-
-  void end(Span when, std::exception_ptr why) {
-    const std::lock_guard lock(mutex);
-    span = when;
-    failure = std::move(why);
-    ended = true;
-    changed.notify_all();
-  }
-};
 
 CommThread::Span CommThread::Pending::wait() const {
   Waiting waiting(comm_thread_->comm_.clock());
   comm_thread_->own_->set_spinning(true);  // the rank does not need the core now
-  {
-    std::unique_lock lock(job_->mutex);
-    job_->changed.wait(lock, [this] { return job_->ended; });  // each of the job's own waits has a deadline
-  }
+  span_.wait();                            // each of the job's own waits has a deadline
   comm_thread_->own_->set_spinning(false);
-  if (job_->failure != nullptr) {
-    std::rethrow_exception(job_->failure);
-  }
-  waiting.until(job_->span.end);
-  record_beside(job_->name, "communication", job_->span.begin, job_->span.end - job_->span.begin);
-  return job_->span;
+  const Span span = span_.get();
+  waiting.until(span.end);
+  record_beside(name_, "communication", span.begin, span.end - span.begin);
+  return span;
 }
 
 CommThread::CommThread(Communicator& comm) : comm_(comm) {
   const Waiting waiting(comm.clock());  // a GPU's clock lets one thread compute at a time
-  std::unique_lock lock(mutex_);
-  thread_ = start_thread("the communication thread", [this] {
-    std::unique_ptr<Communicator> own;
+  std::promise<Communicator*> own;
+  std::future<Communicator*> started = own.get_future();
+  thread_ = start_thread("the communication thread", [this, own = std::move(own)]() mutable {
+    std::unique_ptr<Communicator> duplicate;
     try {
-      own = comm_.duplicate();
+      duplicate = comm_.duplicate();
     } catch (...) {
-      failure_ = std::current_exception();
+      own.set_exception(std::current_exception());
+      return;
     }
-    {
-      const std::lock_guard started(mutex_);
-      own_ = own.get();
-      started_ = true;
-      changed_.notify_all();
-    }
-    if (own != nullptr) {
-      work(*own);
-    }
+    own.set_value(duplicate.get());
+    work(*duplicate);
   });
-  changed_.wait(lock, [this] { return started_; });
-  if (failure_ != nullptr) {
-    std::rethrow_exception(failure_);
-  }
+  own_ = started.get();
 }
 
 CommThread::~CommThread() {
@@ -84,46 +51,48 @@ CommThread::~CommThread() {
 }
 
 CommThread::Pending CommThread::submit(const char* name, std::function<void(Communicator&)> job) {
-  auto given = std::make_shared<Pending::Job>();
-  given->name = name;
-  given->work = std::move(job);
-  given->given_in = current_work();
-  given->given = comm_.clock().now();
+  Job given{name, std::move(job), current_work(), comm_.clock().now()};
+  Pending pending(*this, name, given.span.get_future());
   const std::lock_guard lock(mutex_);
-  jobs_.push_back(given);
+  jobs_.push_back(std::move(given));
   changed_.notify_all();
-  return {*this, given};
+  return pending;
 }
 
-/// Returns the next job, or null when the thread must end.
-std::shared_ptr<CommThread::Pending::Job> CommThread::next(Clock& clock) {
+/// Returns the next job, or nothing when the thread must end.
+std::optional<CommThread::Job> CommThread::next(Clock& clock) {
   Waiting waiting(clock);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
   if (ending_) {
-    return nullptr;
+    return std::nullopt;
   }
-  auto job = std::move(jobs_.front());
+  Job job = std::move(jobs_.front());
   jobs_.pop_front();
-  waiting.until(job->given);
+  waiting.until(job.given);
   return job;
 }
 
 void CommThread::work(Communicator& comm) {
   const NoGrad no_grad;
   const SingleThreaded single;  // the device's threads belong to the rank's own thread
-  while (const auto job = next(comm.clock())) {
+  std::exception_ptr failure;
+  while (auto job = next(comm.clock())) {
     const double begin = comm.clock().now();
-    if (failure_ == nullptr) {
+    if (failure == nullptr) {
       try {
         const Activity activity(job->name, job->given_in.stage, job->given_in.microbatch);
         job->work(comm);
       } catch (...) {
-        failure_ = std::current_exception();
+        failure = std::current_exception();
       }
     }
     job->work = nullptr;  // releases what the job held
-    job->end({begin, comm.clock().now()}, failure_);
+    if (failure == nullptr) {
+      job->span.set_value({begin, comm.clock().now()});
+    } else {
+      job->span.set_exception(failure);
+    }
   }
 }
 

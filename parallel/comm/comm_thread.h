@@ -5,12 +5,14 @@
 
 #include <condition_variable>
 #include <deque>
-#include <exception>
 #include <functional>
-#include <memory>
+#include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
+#include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
@@ -34,10 +36,11 @@ class CommThread {
 
    private:
     friend class CommThread;
-    struct Job;
-    Pending(CommThread& comm_thread, std::shared_ptr<Job> job) : comm_thread_(&comm_thread), job_(std::move(job)) {}
+    Pending(CommThread& comm_thread, const char* name, std::future<Span> span)
+        : comm_thread_(&comm_thread), name_(name), span_(std::move(span)) {}
     CommThread* comm_thread_;
-    std::shared_ptr<Job> job_;
+    const char* name_;
+    std::shared_future<Span> span_;
   };
 
   /// Collective over `comm`: all its ranks construct one. `comm` must outlive it.
@@ -52,17 +55,22 @@ class CommThread {
   Pending submit(const char* name, std::function<void(Communicator& comm)> job);
 
  private:
+  struct Job {
+    const char* name;
+    std::function<void(Communicator&)> work;
+    Activity::Work given_in;  // what the rank was working on
+    double given;             // when it was submitted, by the rank's clock
+    std::promise<Span> span = {};
+  };
   void work(Communicator& comm);
-  std::shared_ptr<Pending::Job> next(Clock& clock);
+  std::optional<Job> next(Clock& clock);
 
   Communicator& comm_;
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<Pending::Job>> jobs_;
   Communicator* own_ = nullptr;  // the thread's communicator, while the thread runs
-  bool started_ = false;
+  std::mutex mutex_;             // guards the members below
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
   bool ending_ = false;
-  std::exception_ptr failure_;  // failure of the thread
   std::jthread thread_;
 };
 

@@ -6,10 +6,10 @@
 /// Every call that waits has a deadline. When it passes, or when another rank has failed, the call throws CommError,
 /// which names the rank, the call, what the rank was working on, and the tag.
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -107,6 +107,12 @@ class Communicator {
   // float16 are computed in float32 and rounded once.
   /// Replaces `tensor` with the sum over all ranks.
   virtual void all_reduce(Tensor& tensor) = 0;
+  /// Returns the sums over all ranks of the numbers at each index.
+  std::vector<double> sum_numbers(const std::vector<double>& mine) {
+    Tensor sums = Tensor::from(mine, {static_cast<std::int64_t>(mine.size())}, device());
+    all_reduce(sums);
+    return sums.to_vector<double>();
+  }
   /// Replaces `tensor` on rank `root` with the sum over all ranks; other ranks keep theirs.
   virtual void reduce(Tensor& tensor, int root) = 0;
   /// Replaces `tensor` with the tensor of rank `root`.

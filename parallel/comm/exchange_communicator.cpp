@@ -1,7 +1,6 @@
 #include "parallel/comm/exchange_communicator.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/trace.h"
 #include "parallel/comm/ordered_sum.h"
@@ -10,8 +9,6 @@ namespace stagecoach {
 namespace {
 
 constexpr std::size_t kShort = 256 << 10;  // bytes that take less time than another exchange
-
-double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
 /// Returns a receive buffer with the shape and type of a tensor.
 Tensor room_for(const Tensor& tensor) { return Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device()); }
@@ -41,19 +38,25 @@ class ExchangeCommunicator::CollectiveScope {
   Waiting waiting_;
 };
 
+template <class Make>
+ExchangeCommunicator::ExchangeBuffers ExchangeCommunicator::for_each_peer(const Make& make) const {
+  ExchangeBuffers buffers = nothing();
+  for (int r = 0; r < size(); ++r) {
+    buffers[static_cast<std::size_t>(r)] = r == rank() ? PeerBuffers{} : make(r);
+  }
+  return buffers;
+}
+
 double ExchangeCommunicator::latest_time(const char* operation, const Tensor& like) {
   if (clock().kind() == ClockKind::wall) {
     return 0;
   }
   const Tensor mine = Tensor::from(std::vector{clock().now()}, {1}, device());
-  ExchangeBuffers buffers = nothing();
-  for (int r = 0; r < size(); ++r) {
-    with(buffers, r) = {mine, room_for(mine)};
-  }
+  ExchangeBuffers buffers = for_each_peer([&](int) { return PeerBuffers{mine, room_for(mine)}; });
   exchange(operation, like, buffers);
   double latest = mine.item();
-  for (int r = 0; r < size(); ++r) {
-    latest = r == rank() ? latest : std::max(latest, with(buffers, r).in.item());
+  for (const PeerBuffers& buffer : buffers) {
+    latest = buffer.in.defined() ? std::max(latest, buffer.in.item()) : latest;
   }
   return latest;
 }
@@ -89,10 +92,7 @@ void ExchangeCommunicator::all_reduce(Tensor& tensor) {
 
 /// Sums with one exchange: each rank receives the whole tensor of every other rank and adds them itself.
 void ExchangeCommunicator::sum_whole(Tensor& tensor) {
-  ExchangeBuffers buffers = nothing();
-  for (int r = 0; r < size(); ++r) {
-    with(buffers, r) = {tensor, r == rank() ? Tensor{} : kept_room_for(tensor, r)};
-  }
+  ExchangeBuffers buffers = for_each_peer([&](int r) { return PeerBuffers{tensor, kept_room_for(tensor, r)}; });
   exchange("all_reduce", tensor, buffers);
   sum_into(tensor, buffers);
 }
@@ -114,29 +114,22 @@ void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
     return row(tensor, part_start(tensor.numel(), r, size()), part_start(tensor.numel(), r + 1, size()));
   };
   const Tensor mine = part_of(rank());
-  ExchangeBuffers buffers = nothing();
-  for (int r = 0; r < size(); ++r) {
-    with(buffers, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
-  }
+  ExchangeBuffers buffers = for_each_peer([&](int r) { return PeerBuffers{part_of(r), room_for(mine)}; });
   exchange("all_reduce", tensor, buffers);
   sum_into(mine, buffers);
-  for (int r = 0; r < size(); ++r) {
-    with(buffers, r) = {mine, part_of(r)};
-  }
+  buffers = for_each_peer([&](int r) { return PeerBuffers{mine, part_of(r)}; });
   exchange("all_reduce, gathering", tensor, buffers);
 }
 
 void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
   const CollectiveScope scope(*this, "reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
-  ExchangeBuffers buffers = nothing();
   if (rank() != root) {
+    ExchangeBuffers buffers = nothing();
     with(buffers, root).out = tensor;
     return exchange("reduce", tensor, buffers);
   }
-  for (int r = 0; r < size(); ++r) {
-    with(buffers, r).in = r == rank() ? Tensor{} : room_for(tensor);
-  }
+  ExchangeBuffers buffers = for_each_peer([&](int) { return PeerBuffers{{}, room_for(tensor)}; });
   exchange("reduce", tensor, buffers);
   sum_into(tensor, buffers);
 }
@@ -180,10 +173,7 @@ Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
   const std::int64_t length = tensor.numel() / size();
   const auto part_of = [&](int r) { return row(tensor, r * length, (r + 1) * length); };
   const Tensor mine = part_of(rank()).clone();
-  ExchangeBuffers buffers = nothing();
-  for (int r = 0; r < size(); ++r) {
-    with(buffers, r) = {part_of(r), r == rank() ? Tensor{} : room_for(mine)};
-  }
+  ExchangeBuffers buffers = for_each_peer([&](int r) { return PeerBuffers{part_of(r), room_for(mine)}; });
   exchange("reduce_scatter", tensor, buffers);
   sum_into(mine, buffers);
   return mine.reshape(tensor.shape().with(0, tensor.size(0) / size()));

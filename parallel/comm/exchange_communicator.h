@@ -3,7 +3,6 @@
 /// Collectives built from exchanges, in which each rank sends tensors to others and receives theirs: for ranks that
 /// share no memory.
 
-#include <memory>
 #include <vector>
 
 #include "parallel/comm/group_communicator.h"
@@ -49,6 +48,9 @@ class ExchangeCommunicator : public GroupCommunicator {
   /// Gathers the tensors of all ranks; errors and the flight record name `operation`.
   std::vector<Tensor> gather(const char* operation, const Tensor& tensor);
   ExchangeBuffers nothing() const { return ExchangeBuffers(static_cast<std::size_t>(size())); }
+  /// Returns the buffers that make(peer) returns for each other rank.
+  template <class Make>
+  ExchangeBuffers for_each_peer(const Make& make) const;
   PeerBuffers& with(ExchangeBuffers& buffers, int peer) const { return buffers[static_cast<std::size_t>(peer)]; }
   /// Writes the sum of `mine` and the received tensors to `mine`, added in rank order.
   void sum_into(const Tensor& mine, const ExchangeBuffers& buffers) const;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "parallel/comm/activity.h"
-
 namespace stagecoach {
 
 std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}", name_of(dtype), to_string(shape)); }

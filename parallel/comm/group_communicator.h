@@ -87,5 +87,6 @@ class GroupCommunicator : public Communicator {
 /// Returns text such as "float32[2, 3]".
 std::string type_of(const Shape& shape, DType dtype);
 std::string type_of(const Tensor& tensor);
+inline double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
 }  // namespace stagecoach

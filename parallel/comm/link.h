@@ -2,7 +2,6 @@
 /// @file
 /// How long messages take on a modelled network, for the virtual clock and for `simulate`.
 
-#include <cstddef>
 #include <string>
 #include <vector>
 

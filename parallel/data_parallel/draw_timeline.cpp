@@ -1,7 +1,6 @@
 #include "parallel/data_parallel/draw_timeline.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "parallel/drawing/timeline.h"
 

@@ -15,22 +15,16 @@
 namespace stagecoach {
 namespace {
 
-Tensor on_device(const std::vector<float>& numbers, Communicator& comm) {
-  return Tensor::from(numbers, {static_cast<std::int64_t>(numbers.size())}, comm.device());
-}
-
 /// Returns the parameters that at least one rank trains, each once. Throws Error unless all ranks have the same
 /// parameters.
 NamedTensors trained_parameters(const NamedTensors& with_repeats, Communicator& comm) {
   const NamedTensors parameters = without_repeats(with_repeats);
   require_same_tensors(parameters, comm);
-  std::vector<float> trains;
+  std::vector<double> trains;
   for (const auto& [name, parameter] : parameters) {
     trains.push_back(parameter.requires_grad() ? 1 : 0);
   }
-  Tensor ranks = on_device(trains, comm);
-  comm.all_reduce(ranks);
-  trains = ranks.to_vector<float>();
+  trains = comm.sum_numbers(trains);
   NamedTensors trained;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (trains[i] > 0) {
@@ -176,13 +170,6 @@ void Reducer::require_all_ready() const {
                    fmt::join(absent, ", "));
 }
 
-/// Returns the number of ranks that used each parameter since the last reduction.
-std::vector<float> Reducer::sum_of_uses() {
-  Tensor sum = on_device(used_, comm_);
-  buckets_.comm_thread().submit("reduce uses", [sum](Communicator& comm) mutable { comm.all_reduce(sum); }).wait();
-  return sum.to_vector<float>();
-}
-
 void Reducer::finish() {
   bool has_ready = parameters_.empty();  // a stage without parameters has nothing to reduce
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -194,7 +181,10 @@ void Reducer::finish() {
   times_.end = comm_.clock().now();
   require_all_ready();
   times_.reductions = buckets_.wait();
-  const auto uses = find_unused_ ? sum_of_uses() : std::vector<float>(parameters_.size(), 1);
+  std::vector<double> uses(parameters_.size(), 1);  // the number of ranks that used each parameter
+  if (find_unused_) {
+    buckets_.comm_thread().submit("reduce uses", [&](Communicator& comm) { uses = comm.sum_numbers(used_); }).wait();
+  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].second.set_grad(uses[i] > 0 ? buckets_.gradient(i) : Tensor());
     used_[i] = 0;

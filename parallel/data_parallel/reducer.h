@@ -81,14 +81,13 @@ class Reducer {
   void see_gradient(std::size_t parameter);
   void mark_ready(std::size_t parameter);
   void mark_unused(std::span<const Tensor> outputs);
-  std::vector<float> sum_of_uses();
   void require_all_ready() const;
 
   Communicator& comm_;
   bool find_unused_;
   NamedTensors parameters_;
   Buckets buckets_;
-  std::vector<float> used_;               // per parameter: 1 if it got a gradient since the last reduction
+  std::vector<double> used_;              // per parameter: 1 if it got a gradient since the last reduction
   std::vector<std::size_t> first_order_;  // of gradients in the first backward
   bool begun_ = false;
   bool rebuilt_ = false;

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
+#include <string_view>
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
 #include "core/error.h"
+#include "core/parse.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
@@ -22,22 +23,17 @@ std::string list_of(const NamedTensors& tensors) {
   return list;
 }
 
-std::string line_of(std::istringstream& list) {
-  std::string line;
-  return std::getline(list, line) ? line : "no further tensor";
-}
-
-void require_equal(int rank, const std::string& theirs, const std::string& ours) {
-  std::istringstream their_list(theirs);
-  std::istringstream our_list(ours);
-  while (theirs != ours) {
-    const std::string their_line = line_of(their_list);
-    const std::string our_line = line_of(our_list);
-    STAGECOACH_CHECK(
-        their_line == our_line,
-        "ranks train different models: rank 0 has {2}, rank {0} has {1}; start all ranks with the same flags and data",
-        rank, their_line, our_line);
+void require_equal(std::size_t rank, const std::string& theirs, const std::string& ours) {
+  if (theirs == ours) {
+    return;
   }
+  const auto their_lines = split_text(theirs, '\n');  // each list ends with an empty line
+  const auto our_lines = split_text(ours, '\n');
+  const auto [their_line, our_line] = std::mismatch(their_lines.begin(), their_lines.end(), our_lines.begin());
+  constexpr std::string_view kEnd = "no further tensor";
+  fail(fmt::format(
+      "ranks train different models: rank 0 has {2}, rank {0} has {1}; start all ranks with the same flags and data",
+      rank, their_line->empty() ? kEnd : *their_line, our_line->empty() ? kEnd : *our_line));
 }
 
 }  // namespace
@@ -46,7 +42,7 @@ void require_same_tensors(const NamedTensors& tensors, Communicator& comm) {
   const std::string mine = list_of(tensors);
   const std::vector<std::string> all = gather_texts(comm, mine);  // on rank 0; its exception ends all ranks
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    require_equal(static_cast<int>(rank), all[rank], mine);
+    require_equal(rank, all[rank], mine);
   }
   comm.barrier();
 }

@@ -36,9 +36,7 @@ void StepTimes::clear() { *this = StepTimes(*comm_, arrivals_.size()); }
 StepCosts StepTimes::mean() const {
   std::vector<double> sums{steps_, forward_seconds_, backward_seconds_, reduction_seconds_, hidden_seconds_};
   sums.insert(sums.end(), arrivals_.begin(), arrivals_.end());
-  Tensor all = Tensor::from(sums, {static_cast<std::int64_t>(sums.size())}, comm_->device());
-  comm_->all_reduce(all);
-  sums = all.to_vector<double>();
+  sums = comm_->sum_numbers(sums);
   const double steps = std::max(sums[0], 1.0);
   double update = 0;  // nonzero only on the owner if one rank owns the weights
   for (const Tensor& each : comm_->all_gather(Tensor::from(std::vector{update_seconds_}, {1}, comm_->device()))) {

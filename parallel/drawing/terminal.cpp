@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <string_view>
+
+#include "core/parse.h"
 
 namespace stagecoach {
 namespace {
@@ -15,19 +15,13 @@ namespace {
 constexpr int kNarrowest = 40;
 constexpr int kWidest = 1000;
 
-int number_in(const char* text) {
-  int number = 0;
-  const std::string_view digits = text == nullptr ? "" : text;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  return error == std::errc() && end == digits.data() + digits.size() ? number : 0;
-}
-
 }  // namespace
 
 Terminal standard_output() {
   Terminal terminal;
   const bool is_terminal = isatty(STDOUT_FILENO) == 1;
-  int columns = number_in(std::getenv("COLUMNS"));
+  const char* wanted = std::getenv("COLUMNS");
+  int columns = number_from<int>(wanted == nullptr ? "" : wanted).value_or(0);
   if (winsize size{}; columns <= 0 && is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
     columns = size.ws_col;
   }

@@ -9,7 +9,7 @@
 #include "parallel/comm/thread/thread_communicator.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/nccl.h"
-#include "parallel/launch/rank_threads.h"
+#include "parallel/launch/run_ranks.h"
 
 namespace stagecoach {
 namespace {
@@ -24,7 +24,7 @@ void launch_threads(const World& world, const std::function<void(Rank&)>& body) 
   const std::vector<int> members = all_of(world);
   const auto mode = enough_cores(world) && world.ranks > 1 ? WaitMode::polling : WaitMode::sleeping;
   const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
-  const auto start = start_wall_time();
+  const auto start = std::chrono::steady_clock::now();
   const auto run_rank = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
     const Device device = device_of(world, r);
     require_device(device);
@@ -53,12 +53,7 @@ std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) 
   const World world;
   return std::make_unique<ThreadCommunicator>(
       std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
-      Group{"world",
-            0,
-            {0},
-            device,
-            make_clock(clock, device, world.link, start_wall_time()),
-            std::make_shared<FlightRecorder>()},
+      Group{"world", 0, {0}, device, make_clock(clock, device, world.link), std::make_shared<FlightRecorder>()},
       WaitMode::sleeping);
 }
 

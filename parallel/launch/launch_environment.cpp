@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 namespace {
@@ -28,17 +28,15 @@ constexpr Names kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun"},
 };
 
-int number_from(const char* name, const char* text) {
-  int number = -1;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, number);
-  if (error != std::errc{} || stop != end || number < 0) {
+int process_number(const char* name, const char* text) {
+  const auto number = number_from<int>(text);
+  if (!number || *number < 0) {
     throw UsageError(
         fmt::format("the environment variable {} is not valid: expected a whole number, got '{}'; unset it, or start "
                     "the program with mpirun, srun or torchrun",
                     name, text));
   }
-  return number;
+  return *number;
 }
 
 const char* from_this_process(const char* name) { return std::getenv(name); }
@@ -63,9 +61,9 @@ std::optional<LaunchEnvironment> launched_in(Environment get) {
     if (rank == nullptr || size == nullptr) {
       continue;
     }
-    LaunchEnvironment launched{number_from(names.rank, rank), number_from(names.size, size), names.by};
+    LaunchEnvironment launched{process_number(names.rank, rank), process_number(names.size, size), names.by};
     const char* local_rank = get(names.local_rank);
-    launched.local_rank = local_rank == nullptr ? launched.rank : number_from(names.local_rank, local_rank);
+    launched.local_rank = local_rank == nullptr ? launched.rank : process_number(names.local_rank, local_rank);
     launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
     if (launched.rank >= launched.size) {
       throw UsageError(
@@ -95,14 +93,12 @@ std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environmen
                     "MASTER_PORT, or start the program with torchrun",
                     port == nullptr ? "MASTER_PORT" : "MASTER_ADDR"));
   }
-  int number = 0;
-  const char* end = port + std::strlen(port);
-  const auto [stop, error] = std::from_chars(port, end, number);
+  const auto number = number_from<int>(port);
   const int last = 65535 - (is_port_torchruns(get) ? 1 : 0);
-  if (error != std::errc{} || stop != end || number < 1 || number > last) {
+  if (!number || *number < 1 || *number > last) {
     throw UsageError(fmt::format("MASTER_PORT={} is not a port: expected a whole number from 1 to {}", port, last));
   }
-  return TcpAddress{host, is_port_torchruns(get) ? number + 1 : number};
+  return TcpAddress{host, is_port_torchruns(get) ? *number + 1 : *number};
 }
 
 std::optional<TcpAddress> master(const LaunchEnvironment& process) { return master_in(process, from_this_process); }

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <sstream>
+#include <string_view>
 
 #include "core/device.h"
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 
@@ -18,21 +18,16 @@ MeshSizes mesh_from_text(const std::string& text) {
                     "1 to {}, such as dp=2,pp=2",
                     text, kMaxDevices));
   };
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const std::string name = part.substr(0, part.find('='));
+  for (const std::string_view part : split_text(text, ',')) {
+    const std::string_view name = part.substr(0, part.find('='));
     int* size = name == "dp" ? &sizes.data : name == "pp" ? &sizes.pipeline : nullptr;
     if (size == nullptr || name.size() == part.size() || *size != 1) {
       refuse();
     }
-    const char* end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(part.data() + name.size() + 1, end, *size);
-    if (error != std::errc() || stop != end || *size < 1 || *size > kMaxDevices) {
+    *size = number_from<int>(part.substr(name.size() + 1)).value_or(0);
+    if (*size < 1 || *size > kMaxDevices) {
       refuse();
     }
-  }
-  if (text.empty() || text.back() == ',') {
-    refuse();
   }
   if (1LL * sizes.data * sizes.pipeline > kMaxDevices) {
     throw UsageError(fmt::format("mesh '{0}': expected at most {2} ranks, got {1}", text,
@@ -42,18 +37,16 @@ MeshSizes mesh_from_text(const std::string& text) {
 }
 
 Mesh::Mesh(Communicator& world, const MeshSizes& sizes) {
-  const auto [d, p, t] = sizes;
-  if (d < 1 || p < 1 || t < 1 || 1LL * d * p * t != world.size()) {
-    throw UsageError(fmt::format(
-        "a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, got {}", d, p,
-        t, 1LL * d * p * t, world.size()));
+  const auto [d, p] = sizes;
+  if (d < 1 || p < 1 || 1LL * d * p != world.size()) {
+    throw UsageError(
+        fmt::format("a mesh of {} data x {} pipeline ranks does not match the world: expected {} ranks, got {}", d, p,
+                    1LL * d * p, world.size()));
   }
-  const int at_tensor = world.rank() % t;
-  const int at_pipeline = world.rank() / t % p;
-  const int at_data = world.rank() / t / p;
-  data_ = world.split(at_pipeline * t + at_tensor, at_data);
-  pipeline_ = world.split(at_data * t + at_tensor, at_pipeline);
-  tensor_ = world.split(at_data * p + at_pipeline, at_tensor);
+  const int at_pipeline = world.rank() % p;
+  const int at_data = world.rank() / p;
+  data_ = world.split(at_pipeline, at_data);
+  pipeline_ = world.split(at_data, at_pipeline);
 }
 
 }  // namespace stagecoach

@@ -14,9 +14,8 @@
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/comm/tcp/control_channel.h"
 #include "parallel/launch/nccl_rules.h"
-#include "parallel/launch/rank_failure.h"
-#include "parallel/launch/rank_threads.h"
 #include "parallel/launch/rendezvous.h"
+#include "parallel/launch/run_ranks.h"
 #include "parallel/launch/tcp_store_token.h"
 
 namespace stagecoach::nccl {
@@ -72,7 +71,7 @@ void run_rank(const World& world, int rank, Device device, ControlChannel& contr
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
   // All ranks return from connect at about the same time, and start their clocks here.
-  auto clock = make_clock(world.clock, device, world.link, start_wall_time());
+  auto clock = make_clock(world.clock, device, world.link);
   NcclCommunicator comm(control, std::move(backend),
                         {"world", rank, members, device, std::move(clock), recorder, world.reduce});
   Rank mine{rank, world.ranks, device, comm};

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstring>
 #include <optional>
+#include <sstream>
 #include <vector>
 
 #include "core/error.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp/own_address.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/tcp_store_token.h"
 
@@ -28,23 +27,18 @@ std::unique_ptr<TcpStoreServer> serve(const TcpStoreAddress& address, int ranks)
 
 /// Returns the address of rank 0's store, which MPI broadcasts to all processes. MPI is used for nothing else.
 TcpStoreAddress address_by_mpi(const World& world, const TcpStoreAddress& of_rank_zero) {
-  struct AddressBytes {
-    std::array<char, 64> host{};
-    std::array<char, 64> token{};
-    std::int32_t port = 0;
-  };
-  AddressBytes bytes;
-  of_rank_zero.at.host.copy(bytes.host.data(), bytes.host.size() - 1);
-  of_rank_zero.token.copy(bytes.token.data(), bytes.token.size() - 1);
-  bytes.port = of_rank_zero.at.port;
+  constexpr std::int64_t kRoom = 128;
+  std::string text = fmt::format("{} {} {} ", of_rank_zero.at.host, of_rank_zero.at.port, of_rank_zero.token);
+  text.resize(kRoom);
   World by_mpi = world;
   by_mpi.transport = Transport::mpi;
   by_mpi.device = DeviceType::cpu;
-  Tensor told = Tensor::empty({sizeof(AddressBytes)}, DType::uint8);
-  std::memcpy(told.raw_mutable_data(), &bytes, sizeof(bytes));
+  Tensor told = Tensor::from(std::vector<std::uint8_t>(text.begin(), text.end()), {kRoom});
   mpi::broadcast_from_rank_zero(by_mpi, told);
-  std::memcpy(&bytes, told.raw_data(), sizeof(bytes));
-  return {{bytes.host.data(), bytes.port}, bytes.token.data()};
+  std::istringstream words(std::string(static_cast<const char*>(told.raw_data()), told.bytes()));
+  TcpStoreAddress address;
+  words >> address.at.host >> address.at.port >> address.token;
+  return address;
 }
 
 }  // namespace

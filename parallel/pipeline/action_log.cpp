@@ -31,18 +31,14 @@ void ActionLog::note_message(int stage, std::size_t bytes) {
 ActionSeconds ActionLog::seconds() const {
   std::vector<double> counts(static_cast<std::size_t>(comm_.size()));
   counts[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(seconds_.size());
-  Tensor lengths = Tensor::from(counts, {comm_.size()}, comm_.device());
-  comm_.all_reduce(lengths);
   ActionSeconds all;
   std::vector<double> flat;  // of all ranks, one after the other; on each rank only its own values are not 0
-  for (const double length : lengths.to_vector<double>()) {
+  for (const double length : comm_.sum_numbers(counts)) {
     const bool mine = static_cast<int>(all.size()) == comm_.rank();
     all.emplace_back(static_cast<std::size_t>(length));
     flat.insert(flat.end(), mine ? seconds_.begin() : all.back().begin(), mine ? seconds_.end() : all.back().end());
   }
-  Tensor sum = Tensor::from(flat, {static_cast<std::int64_t>(flat.size())}, comm_.device());
-  comm_.all_reduce(sum);
-  flat = sum.to_vector<double>();
+  flat = comm_.sum_numbers(flat);
   auto next = flat.begin();
   for (std::vector<double>& rank : all) {
     std::copy_n(next, rank.size(), rank.begin());
@@ -61,9 +57,7 @@ Costs ActionLog::mean_costs() const {
   for (const Sum& sum : sums_) {
     flat.insert(flat.end(), {sum.total, sum.count});
   }
-  Tensor all = Tensor::from(flat, {static_cast<std::int64_t>(flat.size())}, comm_.device());
-  comm_.all_reduce(all);
-  flat = all.to_vector<double>();
+  flat = comm_.sum_numbers(flat);
   const auto mean = [&](std::size_t slot) { return flat[2 * slot] / std::max(flat[2 * slot + 1], 1.0); };
 
   const auto stages = static_cast<std::size_t>(stages_);

@@ -13,10 +13,12 @@ namespace {
 
 constexpr int kTag = 0;
 
+bool is_of_layer(const std::string& tensor, const std::string& layer) { return tensor.starts_with(layer + "."); }
+
 NamedTensors tensors_of_layer(const std::string& layer, const NamedTensors& tensors) {
   NamedTensors found;
   std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(found),
-               [&](const auto& named) { return named.first.rfind(layer + ".", 0) == 0; });
+               [&](const auto& named) { return is_of_layer(named.first, layer); });
   return found;
 }
 
@@ -71,43 +73,17 @@ std::vector<Announced> announced_from(const std::string& text) {
 
 enum class Checksums { no, yes };
 
-std::vector<Announced> announce(const NamedTensors& tensors, Checksums checksums) {
+/// Returns, on rank 0, a description of the tensors of each rank's own layers.
+std::vector<std::vector<Announced>> gather_announced(Communicator& comm, const LayerRanks& layers,
+                                                     const NamedTensors& mine, Checksums checksums) {
   std::vector<Announced> announced;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : tensors_of_rank(layers, comm.rank(), mine)) {
     announced.push_back({{name, tensor.dtype(), tensor.shape()}, checksums == Checksums::yes ? crc32_of(tensor) : 0});
   }
-  return announced;
-}
-
-/// For each layer in order, calls `of_mine` on the rank that owns the layer, and `of_other` with the owner on rank 0 if
-/// that is another rank.
-void for_each_layer(const Communicator& comm, const LayerRanks& layers, const NamedTensors& mine,
-                    const std::function<void(const NamedTensors& tensors)>& of_mine,
-                    const std::function<void(int owner)>& of_other) {
-  for (const auto& [layer, owner] : layers) {
-    if (owner == comm.rank()) {
-      of_mine(tensors_of_layer(layer, mine));
-    } else if (comm.rank() == 0) {
-      of_other(owner);
-    }
+  std::vector<std::vector<Announced>> all;
+  for (const std::string& text : gather_texts(comm, text_of(announced))) {
+    all.push_back(announced_from(text));
   }
-}
-
-/// Returns, on rank 0, a description of the tensors that gather_each will deliver.
-std::vector<Announced> gather_announced(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine) {
-  std::vector<Announced> all;
-  const auto append = [&](const std::vector<Announced>& some) { all.insert(all.end(), some.begin(), some.end()); };
-  for_each_layer(
-      comm, layers, mine,
-      [&](const NamedTensors& tensors) {
-        const auto announced = announce(tensors, Checksums::yes);
-        if (comm.rank() == 0) {
-          append(announced);
-        } else {
-          send_text(comm, text_of(announced), 0);
-        }
-      },
-      [&](int owner) { append(announced_from(receive_text(comm, owner))); });
   return all;
 }
 
@@ -115,25 +91,24 @@ std::vector<Announced> gather_announced(Communicator& comm, const LayerRanks& la
 
 void gather_each(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine,
                  const std::function<void(const std::string& name, const Tensor& tensor)>& take) {
-  for_each_layer(
-      comm, layers, mine,
-      [&](const NamedTensors& tensors) {
-        if (comm.rank() != 0) {
-          send_text(comm, text_of(announce(tensors, Checksums::no)), 0);
+  const auto announced = gather_announced(comm, layers, mine, Checksums::no);
+  for (const auto& [layer, owner] : layers) {
+    if (owner == comm.rank()) {
+      for (const auto& [name, tensor] : tensors_of_layer(layer, mine)) {
+        if (owner == 0) {
+          take(name, tensor.to(Device{}));
+        } else {
+          comm.send(tensor.clone(), 0, kTag);  // a copy: the receiver keeps the tensor while training continues here
         }
-        for (const auto& [name, tensor] : tensors) {
-          if (comm.rank() == 0) {
-            take(name, tensor.to(Device{}));
-          } else {
-            comm.send(tensor.clone(), 0, kTag);  // a copy: the receiver keeps the tensor while training continues here
-          }
-        }
-      },
-      [&](int owner) {
-        for (const auto& [info, crc] : announced_from(receive_text(comm, owner))) {
+      }
+    } else if (comm.rank() == 0) {
+      for (const auto& [info, crc] : announced[static_cast<std::size_t>(owner)]) {
+        if (is_of_layer(info.name, layer)) {
           take(info.name, comm.receive(info.shape, info.dtype, owner, kTag).to(Device{}));
         }
-      });
+      }
+    }
+  }
 }
 
 NamedTensors gather_tensors(Communicator& comm, const LayerRanks& layers, const NamedTensors& mine) {
@@ -146,8 +121,12 @@ NamedTensors gather_tensors(Communicator& comm, const LayerRanks& layers, const 
 void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const Module& model, const std::string& path) {
   std::vector<Announced> all;
   for (const NamedTensors& mine : {model.named_parameters(), model.named_buffers()}) {
-    const std::vector<Announced> some = gather_announced(comm, layers, mine);
-    all.insert(all.end(), some.begin(), some.end());
+    const auto announced = gather_announced(comm, layers, mine, Checksums::yes);
+    for (const auto& [layer, owner] : comm.rank() == 0 ? layers : LayerRanks{}) {
+      const auto& theirs = announced[static_cast<std::size_t>(owner)];
+      std::copy_if(theirs.begin(), theirs.end(), std::back_inserter(all),
+                   [&name = layer](const Announced& one) { return is_of_layer(one.info.name, name); });
+    }
   }
   std::optional<TensorFileWriter> file;
   if (comm.rank() == 0) {
@@ -176,7 +155,7 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
 bool is_of_rank(const LayerRanks& layers, int rank, const std::string& tensor) {
   return layers.empty() || std::any_of(layers.begin(), layers.end(), [&](const auto& of_layer) {
            const auto& [layer, owner] = of_layer;
-           return owner == rank && tensor.rfind(layer + ".", 0) == 0;
+           return owner == rank && is_of_layer(tensor, layer);
          });
 }
 

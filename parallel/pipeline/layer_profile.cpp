@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
-#include <utility>
+#include <type_traits>
 
 #include "core/allocator.h"
 #include "core/autograd/backward.h"
@@ -16,7 +17,6 @@ namespace stagecoach {
 namespace {
 
 constexpr std::chrono::seconds kLongest(2);
-constexpr std::int64_t kNumbers = 8;  // fields of a LayerProfile
 
 double seconds_of(Device device, const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -158,92 +158,74 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
   return profiles;
 }
 
-Tensor numbers_of(const std::vector<LayerProfile>& layers) {
-  std::vector<double> numbers;
-  for (const LayerProfile& layer : layers) {
-    for (const double number : {layer.forward, layer.backward_input, layer.backward_weight}) {
-      numbers.push_back(number);
-    }
-    for (const std::int64_t bytes :
-         {layer.kept_bytes, layer.freed_bytes, layer.output_bytes, layer.parameter_bytes, layer.workspace_bytes}) {
-      numbers.push_back(static_cast<double>(bytes));
-    }
-  }
-  return Tensor::from(numbers, {static_cast<std::int64_t>(layers.size()), kNumbers});
+Tensor to_bytes(const std::vector<LayerProfile>& layers) {
+  static_assert(std::is_trivially_copyable_v<LayerProfile>);
+  constexpr auto kEach = static_cast<std::int64_t>(sizeof(LayerProfile));
+  Tensor bytes = Tensor::empty({static_cast<std::int64_t>(layers.size()), kEach}, DType::uint8);
+  std::memcpy(bytes.raw_mutable_data(), layers.data(), bytes.bytes());
+  return bytes;
 }
 
-std::vector<LayerProfile> layers_from(const Tensor& numbers) {
-  const auto all = numbers.to_vector<double>();
-  std::vector<LayerProfile> layers;
-  for (std::size_t i = 0; i < all.size(); i += kNumbers) {
-    const auto bytes = [&](std::size_t which) { return static_cast<std::int64_t>(all[i + which]); };
-    layers.push_back({.forward = all[i],
-                      .backward_input = all[i + 1],
-                      .backward_weight = all[i + 2],
-                      .kept_bytes = bytes(3),
-                      .freed_bytes = bytes(4),
-                      .output_bytes = bytes(5),
-                      .parameter_bytes = bytes(6),
-                      .workspace_bytes = bytes(7)});
-  }
+std::vector<LayerProfile> layers_from(const Tensor& bytes) {
+  std::vector<LayerProfile> layers(static_cast<std::size_t>(bytes.size(0)));
+  std::memcpy(layers.data(), bytes.raw_data(), bytes.bytes());
   return layers;
 }
 
-Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
-  Costs costs = Costs::uniform(static_cast<int>(split.size()), 0, 0, 0);
+namespace {
+
+/// Calls see(stage, i, layer) for each layer, where i counts the layers of a stage.
+template <class See>
+void for_each_layer(const std::vector<LayerProfile>& layers, const Split& split, const See& see) {
   std::size_t layer = 0;
-  for (std::size_t s = 0; s < split.size(); ++s) {
-    for (int i = 0; i < split[s]; ++i, ++layer) {
-      const LayerProfile& one = layers.at(layer);
-      costs.forward[s] += one.forward;
-      costs.backward[s] += one.backward_input + one.backward_weight;
-      costs.backward_input[s] += one.backward_input;
-      costs.backward_weight[s] += one.backward_weight;
+  for (std::size_t stage = 0; stage < split.size(); ++stage) {
+    for (int i = 0; i < split[stage]; ++i) {
+      see(stage, i, layers.at(layer++));
     }
   }
+}
+
+}  // namespace
+
+Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
+  Costs costs = Costs::uniform(static_cast<int>(split.size()), 0, 0, 0);
+  for_each_layer(layers, split, [&](std::size_t stage, int, const LayerProfile& layer) {
+    costs.forward[stage] += layer.forward;
+    costs.backward[stage] += layer.backward_input + layer.backward_weight;
+    costs.backward_input[stage] += layer.backward_input;
+    costs.backward_weight[stage] += layer.backward_weight;
+  });
   return costs;
 }
 
 std::vector<double> weight_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
-  std::vector<double> bytes;
-  std::size_t layer = 0;
-  for (const int count : split) {
-    bytes.push_back(0);
-    for (int i = 0; i < count; ++i) {
-      bytes.back() += static_cast<double>(layers.at(layer++).parameter_bytes);
-    }
-  }
+  std::vector<double> bytes(split.size());
+  for_each_layer(layers, split, [&](std::size_t stage, int, const LayerProfile& layer) {
+    bytes[stage] += static_cast<double>(layer.parameter_bytes);
+  });
   return bytes;
 }
 
 std::vector<double> workspace_bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split) {
-  std::vector<double> bytes;
-  std::size_t layer = 0;
-  for (const int count : split) {
-    bytes.push_back(0);
-    for (int i = 0; i < count; ++i) {
-      bytes.back() = std::max(bytes.back(), static_cast<double>(layers.at(layer++).workspace_bytes));
-    }
-  }
+  std::vector<double> bytes(split.size());
+  for_each_layer(layers, split, [&](std::size_t stage, int, const LayerProfile& layer) {
+    bytes[stage] = std::max(bytes[stage], static_cast<double>(layer.workspace_bytes));
+  });
   return bytes;
 }
 
 std::vector<double> bytes_of_stages(const std::vector<LayerProfile>& layers, const Split& split,
                                     std::int64_t input_bytes, Stage::Recompute recompute) {
-  std::vector<double> bytes;
-  std::size_t layer = 0;
-  for (const int count : split) {
-    std::int64_t kept = bytes.empty() ? input_bytes : 0;
-    for (int i = 0; i < count; ++i, ++layer) {
-      const LayerProfile& one = layers.at(layer);
-      if (recompute == Stage::Recompute::no) {
-        kept += one.kept_bytes - (i > 0 ? one.freed_bytes : 0);  // the input of the stage is not freed
-      } else if (i + 1 == count) {
-        kept += one.output_bytes;
-      }
+  std::vector<double> bytes(split.size());
+  bytes.at(0) = static_cast<double>(input_bytes);
+  for_each_layer(layers, split, [&](std::size_t stage, int i, const LayerProfile& layer) {
+    if (recompute == Stage::Recompute::no) {
+      const std::int64_t freed = i > 0 ? layer.freed_bytes : 0;  // the input of the stage is not freed
+      bytes[stage] += static_cast<double>(layer.kept_bytes - freed);
+    } else if (i + 1 == split[stage]) {
+      bytes[stage] += static_cast<double>(layer.output_bytes);
     }
-    bytes.push_back(static_cast<double>(kept));
-  }
+  });
   return bytes;
 }
 

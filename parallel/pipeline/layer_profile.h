@@ -30,9 +30,9 @@ struct LayerProfile {
 /// inputs. Throws Error if the model has memory already; it has none afterwards either.
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5);
 
-/// Converts a profile to numbers, [layers, 8] float64, for sending, and back.
-Tensor numbers_of(const std::vector<LayerProfile>& layers);
-std::vector<LayerProfile> layers_from(const Tensor& numbers);
+/// Converts a profile to bytes, [layers, n] uint8, for sending, and back.
+Tensor to_bytes(const std::vector<LayerProfile>& layers);
+std::vector<LayerProfile> layers_from(const Tensor& bytes);
 
 /// Returns the costs of stages made of these layers, without messages and updates.
 Costs costs_of_stages(const std::vector<LayerProfile>& layers, const Split& split);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 namespace {
@@ -84,20 +84,13 @@ namespace {
 /// Parses numbers such as "5,4,3". Errors call them `what`.
 std::vector<int> numbers_from_text(const std::string& text, const char* what) {
   std::vector<int> numbers;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at <= end;) {
-    int number = 0;
-    const auto [stop, error] = std::from_chars(at, end, number);
-    const bool is_number = error == std::errc() && (stop == end || *stop == ',');
-    if (!is_number || number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit) {
+  for (const std::string_view part : split_text(text, ',')) {
+    const int number = number_from<int>(part).value_or(0);
+    if (number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit) {
       throw UsageError(fmt::format("'{}' is not a list of {}: expected at most {} whole numbers, each from 1 to {}",
                                    text, what, kMaxSplit, kMaxSplit));
     }
     numbers.push_back(number);
-    at = stop + 1;
-    if (stop == end) {
-      break;
-    }
   }
   return numbers;
 }

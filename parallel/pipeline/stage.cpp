@@ -1,7 +1,5 @@
 #include "parallel/pipeline/stage.h"
 
-#include <utility>
-
 #include "core/error.h"
 #include "core/ops.h"
 #include "nn/running_statistics.h"

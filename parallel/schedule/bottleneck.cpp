@@ -13,20 +13,13 @@ double sum(const std::vector<double>& values) { return std::accumulate(values.be
 /// Returns each stage's share of all work if the work is divided equally among the ranks, and the work of a rank
 /// equally among its stages. A stage on n ranks has the sum of n shares, as each micro-batch goes to one of them.
 std::vector<double> equal_shares(const Schedule& schedule) {
-  const int ranks = schedule.rank_count();
-  std::vector<int> held(schedule.ranks.size());  // stages per rank
-  const auto for_each_held = [&](const auto& see) {
-    for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-      for (int rank = 0; rank < ranks; ++rank) {
-        if (schedule.holds(rank, stage)) {
-          see(static_cast<std::size_t>(stage), static_cast<std::size_t>(rank));
-        }
-      }
-    }
-  };
-  for_each_held([&](std::size_t, std::size_t rank) { ++held[rank]; });
   std::vector<double> shares(static_cast<std::size_t>(schedule.stage_count()));
-  for_each_held([&](std::size_t stage, std::size_t rank) { shares[stage] += 1.0 / (held[rank] * ranks); });
+  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+    const std::vector<int> stages = schedule.stages_of(rank);
+    for (const int stage : stages) {
+      shares[static_cast<std::size_t>(stage)] += 1 / static_cast<double>(stages.size() * schedule.ranks.size());
+    }
+  }
   return shares;
 }
 

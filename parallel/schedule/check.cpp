@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
@@ -59,7 +58,7 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
                  s.stage_count(), s.microbatches);
     return false;
   }
-  const int owner = s.rank_of(action.stage, action.microbatch);
+  const int owner = s.rank_of(action);
   if (owner != rank) {
     problems.add("rank {}: {} belongs to rank {}, to which stage {} is assigned", rank, to_string(action), owner,
                  action.stage);
@@ -68,32 +67,49 @@ bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& pr
   return true;
 }
 
-/// Checks that every computation is listed on its own rank, and that each stage runs each micro-batch forward once and
-/// backward once.
-void check_computations(const Schedule& s, Problems& problems) {
-  // One bit per operation, for each stage and micro-batch.
-  Grid<std::uint8_t> seen(s.stage_count(), s.microbatches);
-  for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
-    for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
-      if (!is_computation(action.operation) || !is_in_range(s, action, rank, problems)) {
-        continue;
-      }
-      std::uint8_t& bits = seen.at(action.stage, action.microbatch);
-      const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(action.operation));
-      if ((bits & bit) != 0) {
-        problems.add("rank {}: {} is listed twice", rank, to_string(action));
-      }
-      bits |= bit;
-    }
+/// Returns whether the schedule's computations need `action`. They need a message only if another rank is at its other
+/// end.
+bool is_wanted(const Schedule& s, const Action& action) {
+  if (!is_message(action.operation)) {
+    return true;
   }
+  const Action other = is_send(action.operation) ? receive_of(action) : send_of(action);
+  return other.stage >= 0 && other.stage < s.stage_count() && s.rank_of(other) != s.rank_of(action);
+}
+
+/// Returns which operations are listed for each stage and micro-batch, as bits. Checks that those for which
+/// `is_checked` holds are on their own rank, are needed, and are not listed twice.
+template <class IsChecked>
+Grid<unsigned> listed_operations(const Schedule& s, const IsChecked& is_checked, Problems& problems) {
+  Grid<unsigned> listed(s.stage_count(), s.microbatches);
+  for_each_action(s, [&](std::size_t r, std::size_t, const Action& action) {
+    const int rank = static_cast<int>(r);
+    if (problems.full() || !is_checked(action.operation) || !is_in_range(s, action, rank, problems)) {
+      return;
+    }
+    unsigned& bits = listed.at(action.stage, action.microbatch);
+    if (!is_wanted(s, action)) {
+      problems.add("rank {}: {} has no other rank at the other end", rank, to_string(action));
+    } else if ((bits & bit_of(action.operation)) != 0) {
+      problems.add("rank {}: {} is listed twice", rank, to_string(action));
+    }
+    bits |= bit_of(action.operation);
+  });
+  return listed;
+}
+
+/// Checks that each stage runs each micro-batch forward once and backward once.
+void check_computations(const Schedule& s, Problems& problems) {
+  constexpr unsigned kB = bit_of(Operation::backward);
+  constexpr unsigned kI = bit_of(Operation::backward_input);
+  constexpr unsigned kW = bit_of(Operation::backward_weight);
+  const Grid<unsigned> listed = listed_operations(s, is_computation, problems);
   for (int stage = 0; stage < s.stage_count(); ++stage) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
-      const unsigned bits = seen.at(stage, i);
-      constexpr unsigned kF = 1, kB = 2, kI = 4, kW = 8;
-      if ((bits & kF) == 0) {
+      if ((listed.at(stage, i) & bit_of(Operation::forward)) == 0) {
         problems.add("{} is missing", to_string({Operation::forward, stage, i}));
       }
-      const unsigned backward = bits & (kB | kI | kW);
+      const unsigned backward = listed.at(stage, i) & (kB | kI | kW);
       if (backward == 0) {
         problems.add("{} is missing (or {} and {})", to_string({Operation::backward, stage, i}),
                      to_string({Operation::backward_input, stage, i}),
@@ -147,49 +163,14 @@ void check_updates(const Schedule& s, Problems& problems) {
   }
 }
 
-/// Returns whether the schedule's computations need `action`, if it is a send or a receive: a message needs another
-/// rank at its other end. Returns true for other operations.
-bool is_wanted(const Schedule& s, const Action& action) {
-  const auto computation = [&](Operation operation) { return Action{operation, action.stage, action.microbatch}; };
-  switch (action.operation) {
-    case Operation::send_forward:
-      return send_after(s, computation(Operation::forward)).has_value();
-    case Operation::send_backward:
-      return send_after(s, computation(Operation::backward)).has_value();
-    case Operation::receive_forward:
-      return receive_before(s, computation(Operation::forward)).has_value();
-    case Operation::receive_backward:
-      return receive_before(s, computation(Operation::backward)).has_value();
-    default:
-      return true;
-  }
-}
-
 /// Checks that each message that the computations need is sent once and received once.
 void check_messages(const Schedule& s, Problems& problems) {
-  constexpr Operation kKinds[] = {Operation::send_forward, Operation::receive_forward, Operation::send_backward,
-                                  Operation::receive_backward};
-  const auto bit_of = [](Operation operation) {
-    return 1U << (static_cast<unsigned>(operation) - static_cast<unsigned>(Operation::send_forward));
-  };
-  Grid<std::uint8_t> seen(s.stage_count(), s.microbatches);
-  for (int rank = 0; rank < s.rank_count() && !problems.full(); ++rank) {
-    for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
-      if (!is_message(action.operation) || !is_in_range(s, action, rank, problems)) {
-        continue;
-      }
-      if (!is_wanted(s, action)) {
-        problems.add("rank {}: {} has no other rank at the other end", rank, to_string(action));
-      } else if ((seen.at(action.stage, action.microbatch) & bit_of(action.operation)) != 0) {
-        problems.add("rank {}: {} is listed twice", rank, to_string(action));
-      }
-      seen.at(action.stage, action.microbatch) |= static_cast<std::uint8_t>(bit_of(action.operation));
-    }
-  }
+  const Grid<unsigned> listed = listed_operations(s, is_message, problems);
   for (int stage = 0; stage < s.stage_count(); ++stage) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
-      for (const Operation operation : kKinds) {
-        if ((seen.at(stage, i) & bit_of(operation)) == 0 && is_wanted(s, {operation, stage, i})) {
+      for (const Operation operation : {Operation::send_forward, Operation::receive_forward, Operation::send_backward,
+                                        Operation::receive_backward}) {
+        if ((listed.at(stage, i) & bit_of(operation)) == 0 && is_wanted(s, {operation, stage, i})) {
           problems.add("{} is missing", to_string({operation, stage, i}));
         }
       }
@@ -197,42 +178,23 @@ void check_messages(const Schedule& s, Problems& problems) {
   }
 }
 
-/// For each sender and receiver: the receives in the order of their sends, and in the order in which they are posted.
-struct MessageOrder {
-  std::map<std::pair<int, int>, std::vector<Action>> sent = {};
-  std::map<std::pair<int, int>, std::vector<Action>> posted = {};
-};
-
-MessageOrder message_order(const Schedule& s) {
-  MessageOrder order;
-  for (int rank = 0; rank < s.rank_count(); ++rank) {
-    std::map<int, std::vector<Action>> to;
-    std::map<int, std::vector<Action>> from;
-    for (const Action& action : s.ranks[static_cast<std::size_t>(rank)]) {
-      if (is_send(action.operation)) {
-        const Action receive = receive_of(action);
-        to[s.rank_of(receive.stage, receive.microbatch)].push_back(receive);
-      } else if (is_receive(action.operation)) {
-        const Action send = send_of(action);
-        from[s.rank_of(send.stage, send.microbatch)].push_back(action);
-      }
-    }
-    for (auto& [other, receives] : to) {
-      order.sent[{rank, other}] = std::move(receives);
-    }
-    for (auto& [other, receives] : from) {
-      order.posted[{other, rank}] = std::move(receives);
-    }
-  }
-  return order;
-}
-
 /// Checks that the messages from one rank to another are received in the order in which they are sent. Otherwise
 /// transports without tags would match the wrong sends and receives.
 void check_order(const Schedule& s, Problems& problems) {
-  const MessageOrder order = message_order(s);
-  for (const auto& [ranks, sent] : order.sent) {
-    const auto& posted = order.posted.at(ranks);
+  // For each sender and receiver: the receives in the order of their sends, and in the order in which they are posted.
+  std::map<std::pair<int, int>, std::vector<Action>> all_sent;
+  std::map<std::pair<int, int>, std::vector<Action>> all_posted;
+  for_each_action(s, [&](std::size_t r, std::size_t, const Action& action) {
+    const int rank = static_cast<int>(r);
+    if (is_send(action.operation)) {
+      const Action receive = receive_of(action);
+      all_sent[{rank, s.rank_of(receive)}].push_back(receive);
+    } else if (is_receive(action.operation)) {
+      all_posted[{s.rank_of(send_of(action)), rank}].push_back(action);
+    }
+  });
+  for (const auto& [ranks, sent] : all_sent) {
+    const auto& posted = all_posted.at(ranks);
     const auto [sends, receives] = std::mismatch(sent.begin(), sent.end(), posted.begin());
     if (sends != sent.end() && !problems.full()) {
       problems.add(

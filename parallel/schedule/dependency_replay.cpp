@@ -17,43 +17,37 @@ DependencyReplay::DependencyReplay(const Schedule& schedule, bool sends_wait)
                    "expected a lowered schedule, got one without communication; call lower() first");
 }
 
+std::optional<Action> DependencyReplay::unless_done(const Action& action) const {
+  const Operation what = action.operation == Operation::backward ? Operation::backward_input : action.operation;
+  const bool is_done = (done_.at(action.stage, action.microbatch) & bit_of(what)) != 0;
+  return is_done ? std::nullopt : std::optional(action);
+}
+
 std::optional<Action> DependencyReplay::missing(const Action& action) const {
   const auto [operation, stage, microbatch] = action;
   switch (operation) {
     case Operation::forward:
       return input_missing(action);
     case Operation::backward:
-    case Operation::backward_input:
-      return has(stage, microbatch, kForward) ? input_missing(action) : Action{Operation::forward, stage, microbatch};
+    case Operation::backward_input: {
+      const auto own_forward = unless_done({Operation::forward, stage, microbatch});
+      return own_forward ? own_forward : input_missing(action);
+    }
     case Operation::backward_weight:
-      if (!has(stage, microbatch, kInputGradient)) {
-        return Action{Operation::backward_input, stage, microbatch};
-      }
-      return std::nullopt;
+      return unless_done({Operation::backward_input, stage, microbatch});
     case Operation::send_forward:
-      if (!has(stage, microbatch, kForward)) {
-        return Action{Operation::forward, stage, microbatch};
-      }
-      if (sends_wait_ && !has(stage + 1, microbatch, kPostedForward)) {
-        return receive_of(action);
-      }
-      return std::nullopt;
-    case Operation::send_backward:
-      if (!has(stage, microbatch, kInputGradient)) {
-        return Action{Operation::backward, stage, microbatch};
-      }
-      if (sends_wait_ && !has(stage - 1, microbatch, kPostedBackward)) {
-        return receive_of(action);
-      }
-      return std::nullopt;
+    case Operation::send_backward: {
+      const bool goes_forward = operation == Operation::send_forward;
+      const auto result = unless_done({goes_forward ? Operation::forward : Operation::backward, stage, microbatch});
+      return result || !sends_wait_ ? result : unless_done(receive_of(action));
+    }
     case Operation::receive_forward:
     case Operation::receive_backward:
       return std::nullopt;
-    case Operation::reduce_grad:
-      if (const auto gradient = gradient_missing(action)) {
-        return gradient;
-      }
-      return schedule_.batch > 0 ? replica_missing(action) : std::nullopt;
+    case Operation::reduce_grad: {
+      const auto gradient = gradient_missing(action);
+      return gradient || schedule_.batch == 0 ? gradient : replica_missing(action);
+    }
     case Operation::update:
       return gradient_missing(action);
   }
@@ -70,18 +64,11 @@ std::optional<Action> DependencyReplay::input_missing(const Action& computation)
     return std::nullopt;
   }
   if (schedule_.rank_of(from, microbatch) == schedule_.rank_of(stage, microbatch)) {
-    if (!has(from, microbatch, goes_forward ? kForward : kInputGradient)) {
-      return Action{goes_forward ? Operation::forward : Operation::backward, from, microbatch};
-    }
-    return std::nullopt;
+    return unless_done({goes_forward ? Operation::forward : Operation::backward, from, microbatch});
   }
-  if (!has(stage, microbatch, goes_forward ? kPostedForward : kPostedBackward)) {
-    return Action{goes_forward ? Operation::receive_forward : Operation::receive_backward, stage, microbatch};
-  }
-  if (!has(from, microbatch, goes_forward ? kSentForward : kSentBackward)) {
-    return Action{goes_forward ? Operation::send_forward : Operation::send_backward, from, microbatch};
-  }
-  return std::nullopt;
+  const Action receive{goes_forward ? Operation::receive_forward : Operation::receive_backward, stage, microbatch};
+  const auto unposted = unless_done(receive);
+  return unposted ? unposted : unless_done(send_of(receive));
 }
 
 /// Returns a backward that is missing among the micro-batches whose gradients a reduction sums or an update uses.
@@ -91,7 +78,7 @@ std::optional<Action> DependencyReplay::gradient_missing(const Action& reduction
   const int unit = whole_step ? schedule_.microbatches : schedule_.microbatches_per_update(stage);
   const int first = whole_step ? 0 : reduction_or_update.microbatch * unit;
   for (int i = first; i < std::min(first + unit, schedule_.microbatches); ++i) {
-    if (!has(stage, i, kWeightGradient)) {
+    if (unless_done({Operation::backward_weight, stage, i})) {
       return Action{Operation::backward, stage, i};
     }
   }
@@ -112,31 +99,20 @@ std::optional<Action> DependencyReplay::replica_missing(const Action& reduction)
 }
 
 void DependencyReplay::finish(const Action& action, int rank) {
-  constexpr unsigned kDone[kOperations] = {kForward,
-                                           kInputGradient | kWeightGradient,
-                                           kInputGradient,
-                                           kWeightGradient,
-                                           0,
-                                           kSentForward,
-                                           kPostedForward,
-                                           kSentBackward,
-                                           kPostedBackward,
-                                           0};
-  const unsigned done = kDone[static_cast<std::size_t>(action.operation)];
-  if (done != 0) {
-    done_.at(action.stage, action.microbatch) |= static_cast<std::uint8_t>(done);
-  } else if (action.operation == Operation::reduce_grad) {
+  if (action.operation == Operation::reduce_grad) {
     ++reductions_[static_cast<std::size_t>(rank)];
+  } else if (action.operation == Operation::backward) {
+    done_.at(action.stage, action.microbatch) |= bit_of(Operation::backward_input) | bit_of(Operation::backward_weight);
+  } else if (action.operation != Operation::update) {
+    done_.at(action.stage, action.microbatch) |= bit_of(action.operation);
   }
 }
 
 void DependencyReplay::wake(const Action& action, int rank, std::vector<int>& open) const {
   if (is_send(action.operation)) {
-    const Action receive = receive_of(action);
-    open.push_back(schedule_.rank_of(receive.stage, receive.microbatch));
+    open.push_back(schedule_.rank_of(receive_of(action)));
   } else if (is_receive(action.operation) && sends_wait_) {
-    const Action send = send_of(action);
-    open.push_back(schedule_.rank_of(send.stage, send.microbatch));
+    open.push_back(schedule_.rank_of(send_of(action)));
   } else if (schedule_.batch > 0 &&
              (gives_weight_gradient(action.operation) || action.operation == Operation::reduce_grad)) {
     // The other replicas may be waiting to reduce.

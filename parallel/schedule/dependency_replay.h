@@ -5,7 +5,6 @@
 /// runs.
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -32,18 +31,8 @@ class DependencyReplay {
   std::optional<Action> missing(const Action& action) const;
 
  private:
-  /// Flags for what is done for a stage and a micro-batch.
-  enum Done : std::uint8_t {
-    kForward = 1,
-    kInputGradient = 2,
-    kWeightGradient = 4,
-    kSentForward = 8,
-    kPostedForward = 16,
-    kSentBackward = 32,
-    kPostedBackward = 64
-  };
-
-  bool has(int stage, int microbatch, Done what) const { return (done_.at(stage, microbatch) & what) != 0; }
+  /// Returns `action` if it is not done yet. For a backward, its input gradient counts.
+  std::optional<Action> unless_done(const Action& action) const;
   /// Records that `action` is done.
   void finish(const Action& action, int rank);
   std::optional<Action> input_missing(const Action& computation) const;
@@ -54,7 +43,7 @@ class DependencyReplay {
 
   const Schedule& schedule_;
   bool sends_wait_;
-  Grid<std::uint8_t> done_;
+  Grid<unsigned> done_;            // one bit per operation; B counts as I and W
   std::vector<std::size_t> next_;  // one per rank
   std::vector<int> reductions_;    // done on each rank; a rank has a single stage if updates are listed
 };

@@ -171,17 +171,14 @@ ScheduleKind interleaved_kind() {
 }
 
 ScheduleKind foldx_fifo_kind() {
-  return {.name = "foldx_fifo",
-          .summary = "the order of interleaved; no sender waits",
-          .most_chunks = kAnyChunks,
-          .takes_group = true,
-          .idle_share = kInterleavedIdleShare,
-          .idle_domain = "m >= p",
-          .idle = idle_of_chunks,
-          .peak_activations = peak_of_interleaved,
-          .make = [](const ScheduleSizes& s) {
-            return interleaved_schedule("foldx_fifo", s.ranks, s.microbatches, s.chunks, s.group);
-          }};
+  ScheduleKind kind = interleaved_kind();
+  kind.name = "foldx_fifo";
+  kind.summary = "the order of interleaved; no sender waits";
+  kind.sends_wait = false;
+  kind.make = [](const ScheduleSizes& s) {
+    return interleaved_schedule("foldx_fifo", s.ranks, s.microbatches, s.chunks, s.group);
+  };
+  return kind;
 }
 
 ScheduleKind looped_breadth_first_kind() {

@@ -10,16 +10,6 @@
 namespace stagecoach {
 namespace {
 
-/// Calls see(rank, action_index, action) for every action, rank by rank.
-template <class See>
-void for_each_action(const Schedule& schedule, const See& see) {
-  for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    for (std::size_t action_index = 0; action_index < schedule.ranks[r].size(); ++action_index) {
-      see(r, action_index, schedule.ranks[r][action_index]);
-    }
-  }
-}
-
 /// Returns how many updates of a stage come before each of its forwards: one number per micro-batch.
 std::vector<int> updates_before_forwards(const Schedule& schedule, int stage) {
   std::vector<int> before(static_cast<std::size_t>(schedule.microbatches));
@@ -46,31 +36,24 @@ std::vector<int> versions_of_forwards(const Schedule& schedule, int stage, Versi
   return one_before_the_last;
 }
 
-/// The versions that a rank keeps, followed through the actions of its list. A run keeps these versions in memory; this
-/// class only counts them.
-class Kept {
- public:
-  explicit Kept(std::vector<std::size_t> last_uses) : last_uses_(std::move(last_uses)) {}
-  /// Begins the action at `action_index`. Returns how many versions exist while it runs.
-  std::size_t begin(std::size_t action_index, const Action& action) {
-    if (action.operation == Operation::update) {
-      ++newest_;
-      if (last_uses_[newest_ - 1] <= action_index) {
-        std::erase(versions_, newest_ - 1);  // overwritten
+/// Returns for each action of `rank` how many versions exist while it runs. A run keeps these versions in memory.
+std::vector<std::size_t> versions_during(const Schedule& schedule, const Ledger& ledger, std::size_t rank) {
+  const auto last = last_uses(schedule, ledger, static_cast<int>(rank));
+  std::vector<std::size_t> kept{0};
+  std::vector<std::size_t> counts;
+  std::size_t newest = 0;
+  for (std::size_t action_index = 0; action_index < schedule.ranks[rank].size(); ++action_index) {
+    if (schedule.ranks[rank][action_index].operation == Operation::update) {
+      if (last[newest] <= action_index) {
+        std::erase(kept, newest);  // overwritten
       }
-      versions_.push_back(newest_);
+      kept.push_back(++newest);
     }
-    return versions_.size();
+    counts.push_back(kept.size());
+    std::erase_if(kept, [&](std::size_t version) { return version != newest && last[version] <= action_index; });
   }
-  void end(std::size_t action_index) {
-    std::erase_if(versions_, [&](std::size_t v) { return v != newest_ && last_uses_[v] <= action_index; });
-  }
-
- private:
-  std::vector<std::size_t> last_uses_;
-  std::vector<std::size_t> versions_{0};
-  std::size_t newest_ = 0;
-};
+  return counts;
+}
 
 }  // namespace
 
@@ -115,10 +98,8 @@ std::vector<std::size_t> last_uses(const Schedule& schedule, const Ledger& ledge
 std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger) {
   std::vector<int> peaks(schedule.ranks.size());
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    Kept kept(last_uses(schedule, ledger, static_cast<int>(r)));
-    for (std::size_t action_index = 0; action_index < schedule.ranks[r].size(); ++action_index) {
-      peaks[r] = std::max(peaks[r], static_cast<int>(kept.begin(action_index, schedule.ranks[r][action_index])));
-      kept.end(action_index);
+    for (const std::size_t versions : versions_during(schedule, ledger, r)) {
+      peaks[r] = std::max(peaks[r], static_cast<int>(versions));
     }
   }
   return peaks;
@@ -128,13 +109,13 @@ std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, c
                                const std::vector<double>& activations) {
   std::vector<double> peaks(schedule.ranks.size());
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-    Kept kept(last_uses(schedule, ledger, static_cast<int>(r)));
+    const auto counts = versions_during(schedule, ledger, r);
     double in_flight = 0;
     double gradients = 0;
     for (std::size_t action_index = 0; action_index < schedule.ranks[r].size(); ++action_index) {
       const Action& action = schedule.ranks[r][action_index];
       const auto stage = static_cast<std::size_t>(action.stage);
-      const double versions = static_cast<double>(kept.begin(action_index, action)) * weights[stage];
+      const double versions = static_cast<double>(counts[action_index]) * weights[stage];
       const auto note = [&] { peaks[r] = std::max(peaks[r], versions + gradients + in_flight); };
       in_flight += action.operation == Operation::forward ? activations[stage] : 0;
       note();
@@ -145,7 +126,6 @@ std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, c
       } else if (action.operation == Operation::update) {
         gradients = 0;
       }
-      kept.end(action_index);
     }
   }
   return peaks;

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
+#include "core/parse.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/simulate.h"
 
@@ -21,16 +23,12 @@ struct Receive {
   Action action;
   std::size_t use;   // the index of the computation that waits for it
   std::size_t post;  // the index of the computation before which it is posted
-  std::size_t order = 0;
 };
 
 /// Sorts by `post`; receives with the same `post` keep their order.
 void sort_by_post(std::vector<Receive>& receives) {
-  for (std::size_t i = 0; i < receives.size(); ++i) {
-    receives[i].order = i;
-  }
-  std::sort(receives.begin(), receives.end(),
-            [](const Receive& a, const Receive& b) { return std::pair(a.post, a.order) < std::pair(b.post, b.order); });
+  std::stable_sort(receives.begin(), receives.end(),
+                   [](const Receive& a, const Receive& b) { return a.post < b.post; });
 }
 
 /// Returns for each message the index, in its rank's list, of the computation that uses it.
@@ -56,8 +54,7 @@ std::vector<std::vector<std::vector<Receive>>> receives_by_pair(const Schedule& 
       if (const auto send = send_after(schedule, action)) {
         const Action receive = receive_of(*send);
         if (const auto use = uses.at(receive)) {
-          const int to = schedule.rank_of(receive.stage, receive.microbatch);
-          by_receiver[to].push_back({.action = receive, .use = *use, .post = *use});
+          by_receiver[schedule.rank_of(receive)].push_back({.action = receive, .use = *use, .post = *use});
         }
       }
     }
@@ -157,30 +154,22 @@ bool is_elsewhere(const Schedule& schedule, int stage, const Action& computation
 /// Adds a reduction for each stage that has none: after its last weight gradient, and after the message that this
 /// computation may send.
 std::vector<Action> with_reductions_of_rank(const std::vector<Action>& actions) {
-  std::map<int, std::size_t> last;  // index of the last weight gradient per stage
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    if (gives_weight_gradient(actions[i].operation)) {
-      last[actions[i].stage] = i;
-    }
-  }
+  std::set<int> reduced;
   for (const Action& action : actions) {
     if (action.operation == Operation::reduce_grad) {
-      last.erase(action.stage);
+      reduced.insert(action.stage);
     }
   }
-  for (auto& [stage, i] : last) {
-    i += i + 1 < actions.size() && is_send(actions[i + 1].operation) ? 1 : 0;
-  }
-  std::vector<Action> reduced;
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    reduced.push_back(actions[i]);
-    for (const auto& [stage, after] : last) {
-      if (after == i) {
-        reduced.push_back({Operation::reduce_grad, stage, Action::kAllMicrobatches});
-      }
+  std::deque<Action> all;  // from the last action on
+  for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
+    if (gives_weight_gradient(action->operation) && reduced.insert(action->stage).second) {
+      const bool sends = !all.empty() && is_send(all.front().operation);
+      all.insert(all.begin() + (sends ? 1 : 0),
+                 Action{Operation::reduce_grad, action->stage, Action::kAllMicrobatches});
     }
+    all.push_front(*action);
   }
-  return reduced;
+  return {all.begin(), all.end()};
 }
 
 }  // namespace
@@ -224,9 +213,8 @@ int receives_from_text(const std::string& text) {
   if (text == "at-use" || text == "ahead") {
     return text == "ahead" ? kDefaultReceives : 0;
   }
-  int receives = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), receives);
-  if (error != std::errc() || end != text.data() + text.size() || receives < 1 || receives > kMaxReceives) {
+  const int receives = number_from<int>(text).value_or(0);
+  if (receives < 1 || receives > kMaxReceives) {
     throw UsageError(
         fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMaxReceives, text));
   }

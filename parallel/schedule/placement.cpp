@@ -4,13 +4,19 @@
 
 namespace stagecoach {
 
-int Placement::stage_of(int rank) const {
+std::vector<int> Placement::stages_of(int rank) const {
+  std::vector<int> stages;
   for (int stage = 0; stage < stage_count(); ++stage) {
     if (holds(rank, stage)) {
-      return stage;
+      stages.push_back(stage);
     }
   }
-  return -1;
+  return stages;
+}
+
+int Placement::stage_of(int rank) const {
+  const std::vector<int> stages = stages_of(rank);
+  return stages.empty() ? -1 : stages.front();
 }
 
 Placement round_robin_placement(int stages, int ranks) {

@@ -1,6 +1,5 @@
 #include "parallel/schedule/predicted_trace.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -7,6 +7,7 @@
 ///
 /// A schedule that covers several batches without a pipeline flush between them lists the updates of the weights too.
 
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -33,6 +34,8 @@ enum class Operation : std::uint8_t {
   reduce_grad,       ///< REDUCE_GRAD: sums the stage's gradients over its replicas
 };
 inline constexpr int kOperations = 10;
+/// Returns a bit for each operation, for sets of operations.
+constexpr unsigned bit_of(Operation operation) { return 1U << static_cast<unsigned>(operation); }
 
 /// Returns "F", "B", "I", "W", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B" or "REDUCE_GRAD".
 std::string_view symbol_of(Operation operation);
@@ -88,6 +91,9 @@ struct Schedule : Placement {
   bool sends_wait = false;
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
+  using Placement::rank_of;
+  /// Returns the rank that runs `action`.
+  int rank_of(const Action& action) const { return rank_of(action.stage, action.microbatch); }
   /// Returns the number of micro-batches from one update of a stage to the next: whole batches in which all replicas
   /// have equally many micro-batches. The last update of a schedule may have fewer.
   int microbatches_per_update(int stage) const { return std::lcm(batch, replicas_of(stage)); }
@@ -95,6 +101,16 @@ struct Schedule : Placement {
   int updates(int stage) const { return batch == 0 ? 0 : ceil_div(microbatches, microbatches_per_update(stage)); }
   bool operator==(const Schedule&) const = default;
 };
+
+/// Calls see(rank, action_index, action) for every action, rank by rank.
+template <class See>
+void for_each_action(const Schedule& schedule, const See& see) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    for (std::size_t action_index = 0; action_index < schedule.ranks[rank].size(); ++action_index) {
+      see(rank, action_index, schedule.ranks[rank][action_index]);
+    }
+  }
+}
 
 /// Returns the same order of work for the first `count` micro-batches only, with their updates: for a step with too few
 /// samples for all micro-batches. A legal schedule stays legal. Throws Error unless `count` is from 1 to the number of

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "parallel/schedule/dependency_replay.h"
@@ -17,8 +18,7 @@ namespace {
 /// carries the messages of one direction one after the other. A short message does not wait for the receive.
 class Messages {
  public:
-  Messages(const Schedule& schedule, const Costs& costs)
-      : schedule_(schedule), costs_(costs), messages_(schedule), links_(schedule.ranks.size()) {}
+  Messages(const Schedule& schedule, const Costs& costs) : schedule_(schedule), costs_(costs), messages_(schedule) {}
 
   void send(const Action& send, double now) { match(receive_of(send), now, true); }
   void post(const Action& receive, double now) { match(receive, now, false); }
@@ -43,8 +43,7 @@ class Messages {
   double transfer(const Action& receive, double sent, double posted) {
     const Action send = send_of(receive);
     const auto border = static_cast<std::size_t>(std::min(send.stage, receive.stage));
-    const auto from = static_cast<std::size_t>(schedule_.rank_of(send.stage, send.microbatch));
-    Link& link = links_[from][schedule_.rank_of(receive.stage, receive.microbatch)];
+    Link& link = links_[{schedule_.rank_of(send), schedule_.rank_of(receive)}];
     const bool is_short = !costs_.is_short.empty() && costs_.is_short[border];
     double& free = is_short ? link.free_for_short : link.free;
     const double start = std::max(is_short ? sent : std::max(sent, posted), free);
@@ -55,7 +54,7 @@ class Messages {
   const Schedule& schedule_;
   const Costs& costs_;
   MessageGrid<Message> messages_;
-  std::vector<std::map<int, Link>> links_;  // from each rank to others
+  std::map<std::pair<int, int>, Link> links_;  // from one rank to another
 };
 
 class RankTimes {

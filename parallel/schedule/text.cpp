@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 namespace {
@@ -107,30 +108,27 @@ void read_overlapped(std::string_view cell, const Position& position, std::vecto
     position.refuse(fmt::format("'{}': expected an overlapped pair such as (0F7;7B3)OVERLAP_F_B", cell));
   }
   const std::string_view inner = cell.substr(1, cell.size() - 1 - kEnd.size());
-  for (std::size_t start = 0; start <= inner.size();) {
-    const std::size_t end = std::min(inner.find(';', start), inner.size());
-    actions.push_back(action_from(trimmed(inner.substr(start, end - start)), position));
-    start = end + 1;
+  for (const std::string_view action : split_text(inner, ';')) {
+    actions.push_back(action_from(trimmed(action), position));
   }
 }
 
 /// Returns the actions of one line. Adds to `left_out` the number of actions that have no effect here.
 std::vector<Action> rank_from(std::string_view line, Position position, int& left_out) {
   std::vector<Action> actions;
-  for (std::size_t start = 0; start <= line.size();) {
-    const std::size_t end = std::min(line.find(',', start), line.size());
-    const std::string_view cell = trimmed(line.substr(start, end - start));
-    if (!cell.empty()) {
-      position.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
-      if (does_nothing(cell)) {
-        ++left_out;
-      } else if (cell.front() == '(') {
-        read_overlapped(cell, position, actions);
-      } else {
-        actions.push_back(action_from(cell, position));
-      }
+  for (const std::string_view part : split_text(line, ',')) {
+    const std::string_view cell = trimmed(part);
+    if (cell.empty()) {
+      continue;
     }
-    start = end + 1;
+    position.column = static_cast<std::size_t>(cell.data() - line.data()) + 1;
+    if (does_nothing(cell)) {
+      ++left_out;
+    } else if (cell.front() == '(') {
+      read_overlapped(cell, position, actions);
+    } else {
+      actions.push_back(action_from(cell, position));
+    }
   }
   return actions;
 }
@@ -195,11 +193,8 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
   const auto separators = std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '\n'; });
   int ignored = 0;
   Position position{where, 0, 1, static_cast<std::size_t>(separators) + 1};
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = std::min(text.find('\n', start), text.size());
-    const std::string_view line = text.substr(start, end - start);
+  for (const std::string_view line : split_text(text, '\n')) {
     ++position.line;
-    start = end + 1;
     if (trimmed(line).empty()) {
       continue;
     }

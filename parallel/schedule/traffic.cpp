@@ -29,17 +29,15 @@ void require_sizes(const Schedule& schedule, const std::vector<double>& message_
 std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vector<double>& message_bytes) {
   require_sizes(schedule, message_bytes);
   std::map<std::pair<int, int>, LinkTraffic> links;
-  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-      if (is_send(action.operation)) {
-        const Action receive = receive_of(action);
-        const int to = schedule.rank_of(receive.stage, receive.microbatch);
-        LinkTraffic& link = links.try_emplace({rank, to}, LinkTraffic{rank, to}).first->second;
-        ++link.messages;
-        link.bytes += message_bytes[border_of(action)];
-      }
+  for_each_action(schedule, [&](std::size_t r, std::size_t, const Action& action) {
+    if (is_send(action.operation)) {
+      const int from = static_cast<int>(r);
+      const int to = schedule.rank_of(receive_of(action));
+      LinkTraffic& link = links.try_emplace({from, to}, LinkTraffic{from, to}).first->second;
+      ++link.messages;
+      link.bytes += message_bytes[border_of(action)];
     }
-  }
+  });
   std::vector<LinkTraffic> all;
   for (const auto& [ranks, link] : links) {
     all.push_back(link);
@@ -49,14 +47,12 @@ std::vector<LinkTraffic> link_traffic(const Schedule& schedule, const std::vecto
 
 std::vector<ReductionTraffic> reduction_traffic(const Schedule& schedule, const std::vector<double>& gradient_bytes) {
   std::vector<ReductionTraffic> ranks(schedule.ranks.size());
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    for (const Action& action : schedule.ranks[r]) {
-      if (action.operation == Operation::reduce_grad) {
-        ++ranks[r].reductions;
-        ranks[r].bytes += gradient_bytes[static_cast<std::size_t>(action.stage)];
-      }
+  for_each_action(schedule, [&](std::size_t r, std::size_t, const Action& action) {
+    if (action.operation == Operation::reduce_grad) {
+      ++ranks[r].reductions;
+      ranks[r].bytes += gradient_bytes[static_cast<std::size_t>(action.stage)];
     }
-  }
+  });
   return ranks;
 }
 
@@ -70,10 +66,8 @@ std::vector<double> peak_receive_bytes(const Schedule& schedule, const std::vect
       if (is_receive(action.operation)) {
         posted += message_bytes[border_of(action)];
         peak = std::max(peak, posted);
-      } else if (is_computation(action.operation)) {
-        if (const auto used = receive_before(schedule, action)) {
-          posted -= message_bytes[border_of(*used)];
-        }
+      } else if (const auto used = receive_before(schedule, action)) {
+        posted -= message_bytes[border_of(*used)];
       }
     }
     peaks.push_back(peak);

@@ -6,6 +6,7 @@
 /// forward used, or what it computes is not a gradient. So a stage keeps old versions while micro-batches that used
 /// them are in flight. The policies differ in which version a forward uses.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,11 @@ enum class Versions {
   none,         ///< the newest, and the backward uses the newest at its own time, which is wrong
 };
 
-/// Returns "stash", "vertical", "2bw", "flush" and "none", in the order of the policies.
-const std::vector<std::string>& version_names();
-std::string to_string(Versions versions);
+/// Returns the names of the policies, in their order.
+inline const std::vector<std::string>& version_names() {
+  static const std::vector<std::string> names{"stash", "vertical", "2bw", "flush", "none"};
+  return names;
+}
+inline std::string to_string(Versions versions) { return version_names()[static_cast<std::size_t>(versions)]; }
 
 }  // namespace stagecoach

@@ -262,24 +262,23 @@ TEST(Groups, SplitByColourAndKey) {
 TEST(Groups, AMeshNamesItsDirections) {
   STAGECOACH_NEEDS_RANKS(12);
   launch(world_of(12), [](Rank& rank) {
-    Mesh mesh(rank.comm, {.data = 2, .pipeline = 3, .tensor = 2});
-    EXPECT_EQ(mesh.data().size(), 2);
+    Mesh mesh(rank.comm, {.data = 4, .pipeline = 3});
+    EXPECT_EQ(mesh.data().size(), 4);
     EXPECT_EQ(mesh.pipeline().size(), 3);
-    EXPECT_EQ(mesh.tensor().size(), 2);
-    EXPECT_EQ(mesh.tensor().rank() + 2 * mesh.pipeline().rank() + 6 * mesh.data().rank(), rank.index);
+    EXPECT_EQ(mesh.pipeline().rank() + 3 * mesh.data().rank(), rank.index);
     Tensor sum = Tensor::full({1}, rank.index, DType::float32, rank.device);
-    mesh.tensor().all_reduce(sum);
-    EXPECT_EQ(sum.item(), 4 * (rank.index / 2) + 1) << "neighbours share tensors";
+    mesh.pipeline().all_reduce(sum);
+    EXPECT_EQ(sum.item(), 9 * (rank.index / 3) + 3) << "neighbours share a pipeline";
   });
 }
 
 TEST(Groups, AMeshMustFillTheWorld) {
   STAGECOACH_NEEDS_THREADS();
-  EXPECT_TRUE(fails_with<UsageError>({"2 data x 2 pipeline x 1 tensor", "expected 4 ranks, got 3"}, [] {
+  EXPECT_TRUE(fails_with<UsageError>({"2 data x 2 pipeline", "expected 4 ranks, got 3"}, [] {
     launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 2, .pipeline = 2}); });
   }));
   EXPECT_TRUE(fails_with<UsageError>(
-      {"pipeline 0"}, [] { launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 3, .pipeline = 0}); }); }));
+      {"0 pipeline"}, [] { launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 3, .pipeline = 0}); }); }));
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ TEST(LayerProfile, MeasuresEveryLayer) {
   EXPECT_EQ(profile[1].parameter_bytes, 0);
   const std::int64_t gradients = profile[3].output_bytes + profile[2].output_bytes;
   EXPECT_GE(profile[3].workspace_bytes, gradients + profile[3].parameter_bytes) << "of output, input and weights";
-  const auto copies = layers_from(numbers_of(profile));
+  const auto copies = layers_from(to_bytes(profile));
   EXPECT_EQ(copies[3].workspace_bytes, profile[3].workspace_bytes);
   EXPECT_EQ(copies[3].parameter_bytes, profile[3].parameter_bytes);
   const Costs costs = costs_of_stages(profile, {3, 9});

@@ -45,14 +45,9 @@ TEST_P(NcclDeath, OfARankEndsTheWaitsOfOthers) {
   ControlChannel control(at(port), "test", 1, 2, timeout);
   const auto start = std::chrono::steady_clock::now();
   const auto body = [&] {
-    NcclCommunicator comm(control,
-                          std::make_unique<test::TestBackend>(std::make_shared<test::TestHub>(), "world", 1, 2),
-                          {"world",
-                           1,
-                           {0, 1},
-                           {},
-                           make_clock(ClockKind::wall, {}, {}, start_wall_time()),
-                           std::make_shared<FlightRecorder>()});
+    NcclCommunicator comm(
+        control, std::make_unique<test::TestBackend>(std::make_shared<test::TestHub>(), "world", 1, 2),
+        {"world", 1, {0, 1}, {}, make_clock(ClockKind::wall, {}, {}), std::make_shared<FlightRecorder>()});
     Rank rank{1, 2, {}, comm};
     control.post(0, "die", "");
     const Activity activity("backward", 3, 9);

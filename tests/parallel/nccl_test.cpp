@@ -228,11 +228,11 @@ TEST(Nccl, ANumberIsOneRequestToSendAndOneToReceive) {
 
 TEST(Nccl, GroupsSplitAndSplitAgain) {
   launch_on_test_backend({.ranks = 12}, [](Rank& rank) {
-    Mesh mesh(rank.comm, {.data = 2, .pipeline = 3, .tensor = 2});
-    EXPECT_EQ(mesh.tensor().rank() + 2 * mesh.pipeline().rank() + 6 * mesh.data().rank(), rank.index);
+    Mesh mesh(rank.comm, {.data = 4, .pipeline = 3});
+    EXPECT_EQ(mesh.pipeline().rank() + 3 * mesh.data().rank(), rank.index);
     Tensor sum = Tensor::full({1}, rank.index, DType::float32, rank.device);
-    mesh.tensor().all_reduce(sum);
-    EXPECT_EQ(sum.item(), 4 * (rank.index / 2) + 1);
+    mesh.pipeline().all_reduce(sum);
+    EXPECT_EQ(sum.item(), 9 * (rank.index / 3) + 3);
     const auto backwards = mesh.pipeline().split(-7, -mesh.pipeline().rank());
     EXPECT_EQ(backwards->rank(), 2 - mesh.pipeline().rank());
     backwards->barrier();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "parallel/comm/nccl/nccl_communicator.h"
-#include "parallel/launch/rank_threads.h"
+#include "parallel/launch/run_ranks.h"
 #include "tests/parallel/test_backend.h"
 
 namespace stagecoach::test {
@@ -19,7 +19,7 @@ inline void launch_on_test_backend(const World& world, const std::function<void(
   const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"}, {.clients = 2 * world.ranks});
   see(server);
   const auto hub = std::make_shared<TestHub>();
-  const auto start = start_wall_time();
+  const auto start = std::chrono::steady_clock::now();
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
   std::vector<std::unique_ptr<ControlChannel>> controls(members.size());

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -34,8 +33,6 @@ MPI_Datatype mpi_type(DType dtype) {
   }
   fail("mpi: unknown dtype");
 }
-
-double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
 
 }  // namespace
 

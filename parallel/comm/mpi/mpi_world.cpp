@@ -9,13 +9,11 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <thread>
 
 #include "core/error.h"
 #include "core/relax.h"

@@ -46,13 +46,10 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
-template <class Done>
-void NcclCommunicator::wait(const Done& done, const ErrorContext& context) {
-  ControlWait control_wait(control_, aborted_.get_token(), context);
+template <class Call>
+auto NcclCommunicator::guarded(const Call& call, const ErrorContext& context) {
   try {
-    for (serve(); !done(); serve()) {
-      control_wait.poll();
-    }
+    return call();
   } catch (const BackendError& error) {
     broken_ = true;
     backend_->abort();
@@ -62,6 +59,17 @@ void NcclCommunicator::wait(const Done& done, const ErrorContext& context) {
     backend_->abort();
     throw;
   }
+}
+
+template <class Done>
+void NcclCommunicator::wait(const Done& done, const ErrorContext& context) {
+  ControlWait control_wait(control_, aborted_.get_token(), context);
+  const auto serve_until_done = [&] {
+    for (serve(); !done(); serve()) {
+      control_wait.poll();
+    }
+  };
+  guarded(serve_until_done, context);
 }
 
 void NcclCommunicator::serve() {
@@ -75,17 +83,6 @@ void NcclCommunicator::serve() {
   });
 }
 
-template <class Call>
-auto NcclCommunicator::begin(const Call& call, const ErrorContext& context) {
-  try {
-    return call();
-  } catch (const BackendError& error) {
-    broken_ = true;
-    backend_->abort();
-    throw CommError(fmt::format("{}: {}", context(), error.what()));
-  }
-}
-
 NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Direction direction, const Tensor& tensor,
                                                   int peer, int tag) {
   if (tensor.bytes() == 0) {
@@ -96,7 +93,7 @@ NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Dir
     return with_type(error_context(is_receive ? "receive" : "send", is_receive ? "from" : "to", peer, tag),
                      type_of(tensor));
   };
-  return {tensor, begin([&] { return backend_->start({direction, tensor, peer, tag}); }, context)};
+  return {tensor, guarded([&] { return backend_->start({direction, tensor, peer, tag}); }, context)};
 }
 
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
@@ -214,13 +211,13 @@ void NcclCommunicator::exchange(const char* operation, const Tensor& like, Excha
     return synchronize({device(), Stream::kCompute});
   }
   const auto context = [&] { return with_type(error_context(operation), type_of(like)); };
-  const auto transfer = begin([&] { return backend_->exchange(std::move(moves)); }, context);
+  const auto transfer = guarded([&] { return backend_->exchange(std::move(moves)); }, context);
   wait([&] { return transfer->is_done(); }, context);
 }
 
 bool NcclCommunicator::sum_natively(Tensor& tensor) {
   const auto context = [&] { return with_type(error_context("all_reduce"), type_of(tensor)); };
-  const auto transfer = begin([&] { return backend_->all_reduce(tensor); }, context);
+  const auto transfer = guarded([&] { return backend_->all_reduce(tensor); }, context);
   wait([&] { return transfer->is_done(); }, context);
   return true;
 }
@@ -228,18 +225,11 @@ bool NcclCommunicator::sum_natively(Tensor& tensor) {
 std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour, int key, const char* operation) {
   const auto context = [&] { return error_context(operation); };
   ControlWait control_wait(control_, aborted_.get_token(), context);
-  try {
-    return backend_->split(colour, key, [&] {
-      serve();  // a late rank may still need a message before it calls split
-      control_wait.poll();
-    });
-  } catch (const BackendError& error) {
-    broken_ = true;
-    throw CommError(fmt::format("{}: {}", context(), error.what()));
-  } catch (const Error&) {
-    broken_ = true;
-    throw;
-  }
+  const auto poll = [&] {
+    serve();  // a late rank may still need a message before it calls split
+    control_wait.poll();
+  };
+  return guarded([&] { return backend_->split(colour, key, poll); }, context);
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {

@@ -26,7 +26,6 @@
 #include <memory>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "parallel/comm/exchange_communicator.h"
 #include "parallel/comm/point_to_point_backend.h"
@@ -62,16 +61,16 @@ class NcclCommunicator final : public ExchangeCommunicator {
 
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
-  /// Begins a transfer with `call`. If that fails, ends the backend's transfers and throws CommError.
+  /// Returns what `call` returns. If it fails, ends the backend's transfers and throws CommError.
   template <class Call>
-  auto begin(const Call& call, const ErrorContext& context);
+  auto guarded(const Call& call, const ErrorContext& context);
   Message start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer, int tag);
   /// Returns the oldest receive from rank `from` that is no longer waited for, or posts a new one.
   Message post(const Shape& shape, DType dtype, int from, int tag);
   Tensor wait_for(Message& message, const ErrorContext& context);
   /// Advances pending sends, and drops those that have completed.
   void serve();
-  /// Advances pending sends until `done` holds. If the wait fails, ends the backend's transfers.
+  /// Advances pending sends until `done` holds.
   template <class Done>
   void wait(const Done& done, const ErrorContext& context);
   std::unique_ptr<PointToPointBackend> split_backend(int colour, int key, const char* operation);

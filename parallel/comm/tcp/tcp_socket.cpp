@@ -1,6 +1,9 @@
 #include "parallel/comm/tcp/tcp_socket.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,12 +12,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp/own_address.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 namespace {
@@ -22,22 +27,58 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenAttempts(20);
-constexpr std::chrono::seconds kLongestSend(10);  // messages are much smaller than a connection's buffer
 
-sockaddr_in resolve(const TcpAddress& address) {
-  sockaddr_in found{};
+std::string text_of(const sockaddr* address) {
+  std::array<char, INET_ADDRSTRLEN> text{};
+  ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text.data(), text.size());
+  return text.data();
+}
+
+/// Returns the addresses of this machine's network interfaces, in order.
+std::vector<std::string> addresses_of_networks() {
+  std::vector<std::string> found;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return found;
+  }
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    const bool is_usable = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+    if (is_usable && one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET) {
+      found.push_back(text_of(one->ifa_addr));
+    }
+  }
+  ::freeifaddrs(list);
+  return found;
+}
+
+/// Returns the IPv4 addresses of a host, in order. Returns none, and the reason in `error`, if there are none.
+std::vector<sockaddr_in> addresses_of(const std::string& host, int& error) {
+  std::vector<sockaddr_in> found;
   addrinfo hints{};
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  if (const int error = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &list); error != 0) {
+  error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  if (error != 0) {
+    return found;
+  }
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    found.push_back(*reinterpret_cast<const sockaddr_in*>(one->ai_addr));
+  }
+  ::freeaddrinfo(list);
+  return found;
+}
+
+sockaddr_in resolve(const TcpAddress& address) {
+  int error = 0;
+  const std::vector<sockaddr_in> found = addresses_of(address.host, error);
+  if (error != 0) {
     throw UsageError(fmt::format("{}: this host has no known IPv4 address ({}); check MASTER_ADDR", to_string(address),
                                  ::gai_strerror(error)));
   }
-  std::memcpy(&found, list->ai_addr, sizeof(found));
-  ::freeaddrinfo(list);
-  found.sin_port = htons(static_cast<std::uint16_t>(address.port));
-  return found;
+  sockaddr_in first = found.front();
+  first.sin_port = htons(static_cast<std::uint16_t>(address.port));
+  return first;
 }
 
 /// Returns the time until `deadline` in the form that poll expects; 0 if it has passed.
@@ -77,6 +118,21 @@ int try_to_connect(const TcpSocket& socket, const sockaddr_in& to, TcpDeadline d
 
 }  // namespace
 
+std::string own_address() {
+  const std::vector<std::string> usable = addresses_of_networks();
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  int error = 0;
+  // On Debian a machine's name often resolves to 127.0.1.1, which other machines cannot use.
+  for (const sockaddr_in& named : addresses_of(name.data(), error)) {
+    const std::string text = text_of(reinterpret_cast<const sockaddr*>(&named));
+    if (std::find(usable.begin(), usable.end(), text) != usable.end()) {
+      return text;
+    }
+  }
+  return usable.empty() ? "127.0.0.1" : usable.front();
+}
+
 std::string to_string(const TcpAddress& address) { return fmt::format("{}:{}", address.host, address.port); }
 
 TcpSocket::~TcpSocket() {
@@ -87,9 +143,9 @@ TcpSocket::~TcpSocket() {
 
 void TcpSocket::shut_down() const { ::shutdown(descriptor_, SHUT_RDWR); }
 
-bool TcpSocket::send(const void* data, std::size_t bytes) const {
+bool TcpSocket::send(const void* data, std::size_t bytes, std::chrono::duration<double> longest) const {
   const auto* next = static_cast<const std::byte*>(data);
-  const auto deadline = SteadyClock::now() + kLongestSend;
+  const TcpDeadline deadline = deadline_after(longest);
   while (bytes > 0) {
     const ssize_t sent = ::send(descriptor_, next, bytes, MSG_NOSIGNAL);
     if (sent >= 0) {

@@ -17,6 +17,11 @@ struct TcpAddress {
 /// Returns text such as "node7:29500".
 std::string to_string(const TcpAddress& address);
 
+/// Returns the IPv4 address at which other machines reach this one: the one that this machine's name resolves to, or
+/// else the one of its first network interface; "127.0.0.1" on a machine without a network. With several networks it
+/// may not be the one that you want.
+std::string own_address();
+
 using TcpDeadline = std::chrono::steady_clock::time_point;
 
 /// Owns one end of a connection, or a listening socket: movable, not copyable.
@@ -33,8 +38,10 @@ class TcpSocket {
 
   /// Ends the connection for both sides, including a thread that waits on it. Any thread may call it.
   void shut_down() const;
-  /// Returns false if the connection is lost, or the other side reads nothing for 10 s.
-  bool send(const void* data, std::size_t bytes) const;
+  /// Returns false if the connection is lost or, with errno EAGAIN, if the other side leaves no room for all of `bytes`
+  /// within `longest`.
+  bool send(const void* data, std::size_t bytes,
+            std::chrono::duration<double> longest = std::chrono::seconds(10)) const;
   enum class Outcome { done, lost, late };
   /// Waits for all of `bytes`.
   Outcome receive(void* data, std::size_t bytes, TcpDeadline deadline) const;

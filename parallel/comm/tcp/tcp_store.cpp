@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <thread>
 
 #include "parallel/comm/communicator.h"

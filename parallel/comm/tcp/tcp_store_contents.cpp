@@ -1,8 +1,11 @@
 #include "parallel/comm/tcp/tcp_store_contents.h"
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
-#include <utility>
+#include <cerrno>
+#include <cstring>
 
 #include "parallel/comm/tcp/tcp_store_message.h"
 
@@ -14,23 +17,47 @@ constexpr std::size_t kOverhead = 384;
 
 }  // namespace
 
-StoredText::StoredText(std::string_view key, std::string_view text, std::shared_ptr<ByteBudget> budget)
-    : charge_(std::move(budget), key.size() + text.size() + kOverhead), text_(text) {}
-
-void TcpStoreContents::set(std::string_view key, StoredTextPtr value) {
-  values_.insert_or_assign(std::string(key), std::move(value));
+void ByteBudget::take(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > limit_ - held_) {
+    throw TcpStoreRefusal(
+        fmt::format("{} can store at most {} bytes: it has {}, and {} more were sent", owner_, limit_, held_, bytes));
+  }
+  if (shared_ != nullptr) {
+    shared_->take(beyond_reserve(held_ + bytes) - beyond_reserve(held_));
+  }
+  held_ += bytes;
 }
 
-StoredTextPtr TcpStoreContents::get(const std::string& key) const {
+void ByteBudget::release(std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (shared_ != nullptr) {
+    shared_->release(beyond_reserve(held_) - beyond_reserve(held_ - bytes));
+  }
+  held_ -= bytes;
+}
+
+StoredText::StoredText(std::size_t key_bytes, std::size_t bytes, std::shared_ptr<ByteBudget> budget)
+    : charge(std::move(budget), key_bytes + bytes + kOverhead), text(bytes, '\0') {}
+
+void TcpStoreContents::set(const std::string& key, StoredTextPtr value) {
+  const std::lock_guard lock(mutex_);
+  values_[key] = std::move(value);
+  wake(key);
+}
+
+StoredTextPtr TcpStoreContents::get(const std::string& key) {
+  const std::lock_guard lock(mutex_);
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : found->second;
 }
 
-std::int64_t TcpStoreContents::add(std::string_view key, std::int64_t number,
+std::int64_t TcpStoreContents::add(const std::string& key, std::int64_t number,
                                    const std::shared_ptr<ByteBudget>& budget) {
+  const std::lock_guard lock(mutex_);
   auto found = numbers_.find(key);
   if (found == numbers_.end()) {
-    found = numbers_.try_emplace(std::string(key), budget, key.size() + kOverhead).first;
+    found = numbers_.try_emplace(key, budget, key.size() + kOverhead).first;
   }
   std::int64_t& sum = found->second.value;
   if (std::int64_t next = 0; !__builtin_add_overflow(sum, number, &next)) {
@@ -39,15 +66,14 @@ std::int64_t TcpStoreContents::add(std::string_view key, std::int64_t number,
   throw TcpStoreRefusal(fmt::format("'{}' is {}: adding {} overflows 64 bits", key, sum, number));
 }
 
-void TcpStoreContents::push(std::string_view key, StoredTextPtr value) {
-  auto found = queues_.find(key);
-  if (found == queues_.end()) {
-    found = queues_.try_emplace(std::string(key)).first;
-  }
-  found->second.push_back(std::move(value));
+void TcpStoreContents::push(const std::string& key, StoredTextPtr value) {
+  const std::lock_guard lock(mutex_);
+  queues_[key].push_back(std::move(value));
+  wake(key);
 }
 
 StoredTextPtr TcpStoreContents::pop(const std::string& key) {
+  const std::lock_guard lock(mutex_);
   const auto found = queues_.find(key);
   if (found == queues_.end()) {
     return nullptr;
@@ -58,6 +84,30 @@ StoredTextPtr TcpStoreContents::pop(const std::string& key) {
     queues_.erase(found);
   }
   return oldest;
+}
+
+void TcpStoreContents::wake(const std::string& key) const {
+  const auto [begin, end] = watches_.equal_range(key);
+  for (auto watch = begin; watch != end; ++watch) {
+    ::eventfd_write(watch->second, 1);
+  }
+}
+
+TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key)
+    : contents_(contents), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  STAGECOACH_CHECK(descriptor() >= 0, "store: no event descriptor: {}", std::strerror(errno));
+  const std::lock_guard lock(contents_.mutex_);
+  entry_ = contents_.watches_.emplace(key, descriptor());
+}
+
+TcpStoreContents::Watch::~Watch() {
+  const std::lock_guard lock(contents_.mutex_);
+  contents_.watches_.erase(entry_);
+}
+
+void TcpStoreContents::Watch::reset() const {
+  eventfd_t count = 0;
+  ::eventfd_read(descriptor(), &count);
 }
 
 }  // namespace stagecoach

@@ -1,44 +1,100 @@
 #pragma once
 /// @file
-/// The contents of a store: values, numbers and queues, each with its own keys, charged to the clients that stored
-/// them.
+/// The contents of a store: values, numbers and queues, each with its own keys. Their memory is limited: it is charged
+/// to the clients that stored them.
 
+#include <cstddef>
 #include <cstdint>
-#include <list>
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <string_view>
+#include <utility>
 
-#include "parallel/comm/tcp/byte_budget.h"
+#include "parallel/comm/tcp/tcp_socket.h"
 
 namespace stagecoach {
 
-/// A text that a client sent, and its charge to that client's budget.
-class StoredText {
+/// Counts the bytes held for one owner. Any thread may use it. Bytes beyond the reserve are also counted in a larger
+/// budget shared with other owners. The reserve stays available when the shared budget is used up.
+class ByteBudget {
  public:
-  /// Charges `budget` for storing `text` under `key`. Throws TcpStoreRefusal beyond the budget.
-  StoredText(std::string_view key, std::string_view text, std::shared_ptr<ByteBudget> budget);
+  /// `owner` is how the text of a refusal begins, such as "a client of this store".
+  ByteBudget(std::string owner, std::size_t limit, std::size_t reserve = 0,
+             std::shared_ptr<ByteBudget> shared = nullptr)
+      : owner_(std::move(owner)), limit_(limit), reserve_(reserve), shared_(std::move(shared)) {}
 
-  const std::string& text() const { return text_; }
+  /// Counts `bytes`. Throws TcpStoreRefusal, and counts nothing, if that would exceed the limit.
+  void take(std::size_t bytes);
+  void release(std::size_t bytes) noexcept;
 
  private:
-  ByteCharge charge_;  // declared first, so that a text beyond the budget is not copied
-  std::string text_;
+  /// Returns how many of `held` bytes count against the shared budget.
+  std::size_t beyond_reserve(std::size_t held) const { return held > reserve_ ? held - reserve_ : 0; }
+
+  std::string owner_;
+  std::size_t limit_;
+  std::size_t reserve_;
+  std::shared_ptr<ByteBudget> shared_;
+  std::mutex mutex_;  // guards held_
+  std::size_t held_ = 0;
+};
+
+/// Bytes charged to a budget, released on destruction.
+class ByteCharge {
+ public:
+  /// Throws TcpStoreRefusal if that would exceed the budget.
+  ByteCharge(std::shared_ptr<ByteBudget> budget, std::size_t bytes) : budget_(std::move(budget)), bytes_(bytes) {
+    budget_->take(bytes_);
+  }
+  ~ByteCharge() { budget_->release(bytes_); }
+  ByteCharge(const ByteCharge&) = delete;
+  ByteCharge& operator=(const ByteCharge&) = delete;
+
+ private:
+  std::shared_ptr<ByteBudget> budget_;
+  std::size_t bytes_;
+};
+
+/// A text that a client sent. It and its key are charged to that client's budget.
+struct StoredText {
+  /// Throws TcpStoreRefusal if that would exceed the budget. `text` initially has `bytes` zeros.
+  StoredText(std::size_t key_bytes, std::size_t bytes, std::shared_ptr<ByteBudget> budget);
+
+  ByteCharge charge;  ///< declared first, so that a text beyond the budget takes no memory
+  std::string text;
 };
 using StoredTextPtr = std::shared_ptr<const StoredText>;
 
-/// Used by one thread only.
+/// Any thread may use it.
 class TcpStoreContents {
  public:
-  void set(std::string_view key, StoredTextPtr value);
+  void set(const std::string& key, StoredTextPtr value);
   /// Returns the value of `key`, or null if there is none.
-  StoredTextPtr get(const std::string& key) const;
+  StoredTextPtr get(const std::string& key);
   /// Returns the sum. Throws TcpStoreRefusal if it does not fit into 64 bits, or beyond the budget.
-  std::int64_t add(std::string_view key, std::int64_t number, const std::shared_ptr<ByteBudget>& budget);
-  void push(std::string_view key, StoredTextPtr value);
+  std::int64_t add(const std::string& key, std::int64_t number, const std::shared_ptr<ByteBudget>& budget);
+  void push(const std::string& key, StoredTextPtr value);
   /// Removes and returns the oldest text of a queue, or returns null if it is empty.
   StoredTextPtr pop(const std::string& key);
+
+  /// Has a descriptor that becomes readable when a value or a text comes under `key`.
+  class Watch {
+   public:
+    Watch(TcpStoreContents& contents, const std::string& key);
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+    int descriptor() const { return event_.descriptor(); }
+    /// Makes the descriptor unreadable until something else comes.
+    void reset() const;
+
+   private:
+    TcpStoreContents& contents_;
+    TcpSocket event_;
+    std::multimap<std::string, int>::iterator entry_;
+  };
 
  private:
   struct Number {
@@ -46,12 +102,13 @@ class TcpStoreContents {
     ByteCharge charge;
     std::int64_t value = 0;
   };
-  template <class Value>
-  using Map = std::map<std::string, Value, std::less<>>;
+  void wake(const std::string& key) const;
 
-  Map<StoredTextPtr> values_;
-  Map<Number> numbers_;
-  Map<std::list<StoredTextPtr>> queues_;
+  std::mutex mutex_;  // guards the members below
+  std::map<std::string, StoredTextPtr> values_;
+  std::map<std::string, Number> numbers_;
+  std::map<std::string, std::deque<StoredTextPtr>> queues_;
+  std::multimap<std::string, int> watches_;  // descriptors by key
 };
 
 }  // namespace stagecoach

@@ -3,11 +3,8 @@
 /// The messages between a store and its clients. Every message is a header followed by the bytes that it announces. A
 /// client sends one hello, receives an answer, and then sends requests. All machines must have the same byte order.
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "core/error.h"
 
@@ -52,22 +49,5 @@ template <class Head>
 void append_head(std::string& bytes, const Head& head) {
   bytes.append(reinterpret_cast<const char*>(&head), sizeof(head));
 }
-
-/// A parsed message. The texts are views into the bytes that it was read from.
-struct TcpStoreGreeting {
-  std::string_view token;
-  std::string_view name;
-};
-struct TcpStoreCommand {
-  TcpStoreRequest::Operation operation;
-  std::int64_t number;
-  std::string_view key;
-  std::string_view value;
-};
-
-// These functions remove a complete message from the front of `bytes` and return it, or return nullopt while it is
-// incomplete. They throw TcpStoreRefusal for bytes that cannot become a valid message.
-std::optional<TcpStoreGreeting> take_greeting(std::string_view& bytes);
-std::optional<TcpStoreCommand> take_command(std::string_view& bytes);
 
 }  // namespace stagecoach

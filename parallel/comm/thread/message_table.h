@@ -3,7 +3,6 @@
 /// Messages between ranks that are threads: sends that wait for a receive, and receives that wait for a send. Whichever
 /// comes second completes the match.
 
-#include <compare>
 #include <deque>
 #include <map>
 #include <memory>

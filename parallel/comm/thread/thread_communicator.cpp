@@ -9,11 +9,6 @@
 #include "parallel/comm/ordered_sum.h"
 
 namespace stagecoach {
-namespace {
-
-double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes()); }
-
-}  // namespace
 
 ThreadWorld::Address ThreadCommunicator::address_of(int from, int to, int tag) const {
   return {group().name, member(from), member(to), tag};

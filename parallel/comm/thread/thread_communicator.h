@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <stop_token>
-#include <string>
 
 #include "parallel/comm/group_communicator.h"
 #include "parallel/comm/thread/thread_world.h"

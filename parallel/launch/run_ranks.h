@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Runs ranks as threads of this process.
+/// Runs ranks as threads of this process, or one rank as this process, and reports their failures.
 
 #include <functional>
 #include <memory>
@@ -16,10 +16,15 @@ bool enough_cores(const World& world);
 
 /// Calls `run` on one thread per rank of `world`, pinned to a core if there are enough cores. If a thread cannot be
 /// started, throws Error and runs no rank. If a rank throws, its thread calls `tell`, which must not throw, to tell the
-/// other ranks, and writes the rank's flight record. Returns when all ranks have ended, or throws the first error, with
-/// its rank in the context (rank_failure.h).
+/// other ranks, and writes the rank's flight record. Returns when all ranks have ended, or throws the first error. Its
+/// text names the rank, its stage and its micro-batch, unless it is a user error or names them already.
 void run_on_threads(const World& world,
                     const std::function<void(int rank, const std::shared_ptr<FlightRecorder>& recorder)>& run,
                     const std::function<void(int rank, const std::string& why)>& tell);
+
+/// Calls `run` in a process that is rank `rank`. If `run` throws an error, writes the rank's flight record, calls
+/// `tell` to tell the other ranks, and throws the error with the same addition to its text.
+void run_as_process(int rank, const std::function<void(const std::shared_ptr<FlightRecorder>& recorder)>& run,
+                    const std::function<void(const std::string& why)>& tell);
 
 }  // namespace stagecoach
