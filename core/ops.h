@@ -19,8 +19,13 @@ Tensor add(const Tensor& a, const Tensor& b);
 /// Returns factor * x.
 Tensor scale(const Tensor& x, double factor);
 
-/// Returns x weight^T + bias [N, O]: x [N, I], weight [O, I], bias [O] or undefined.
+/// Returns x + b, where b is added to every sample: x [N, …], b […].
+Tensor add_broadcast(const Tensor& x, const Tensor& b);
+
+/// Returns x weight^T + bias […, O]: x […, I], weight [O, I], bias [O] or undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// Returns the products of pairs of matrices, […, M, N]: a […, M, K], b […, K, N]. Nothing is broadcast.
+Tensor matmul(const Tensor& a, const Tensor& b);
 
 struct Conv2dSettings {
   std::int64_t stride = 1;
@@ -32,6 +37,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, co
 
 /// Returns max(x, 0); the gradient is 0 where x is 0.
 Tensor relu(const Tensor& x);
+/// Returns x Phi(x), in one of two forms. Saves x, and computes erf or tanh again in the backward.
+Tensor gelu(const Tensor& x, GeluForm form = GeluForm::exact);
 /// Returns the largest value of each window (never the padding): x [N, C, H, W]. The padding is at most half the
 /// kernel.
 Tensor max_pool2d(const Tensor& x, const Window& window);
@@ -40,10 +47,22 @@ Tensor global_average_pool(const Tensor& x);
 /// Reshapes [N, …] to [N, the product of the rest].
 Tensor flatten(const Tensor& x);
 
-/// Returns exp(x) / sum of exp(x), over the rows of [N, C].
+/// Exchanges the last two dimensions: […, R, C] to […, C, R].
+Tensor transpose(const Tensor& x);
+/// Returns the mean over the tokens of each sample: [N, T, C] to [N, C].
+Tensor token_mean(const Tensor& x);
+
+/// Returns exp(x) / sum of exp(x), over the last dimension of […, C].
 Tensor softmax(const Tensor& x);
 /// Returns log(softmax(x)), computed without overflow.
 Tensor log_softmax(const Tensor& x);
+
+/// Returns softmax(q k^T / sqrt(D)) v [N, T, W] for each head: qkv [N, T, 3 W] holds q, k and v [N, T, W] side by side,
+/// and each of `heads` equal parts of W, D = W / heads wide, is a head. Saves qkv only: the backward computes the
+/// probabilities again. On a CPU both passes hold those of 64 queries of a head at a time, on a GPU those of all heads
+/// until the pass is done; no [T, T] matrix is kept for the backward.
+/// Source: Vaswani et al., "Attention is all you need", 2017, section 3.2, without the projections and without a mask.
+Tensor attention(const Tensor& qkv, std::int64_t heads);
 
 enum class Reduction { mean, sum };
 /// Returns the mean or the sum over n of -log softmax(logits)[n, labels[n]]: logits [N, C], labels [N] int32 in 0 …
@@ -70,6 +89,11 @@ struct BatchNormSettings {
 /// Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithm 1.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean,
                   Tensor running_variance, const BatchNormSettings& settings = {});
+
+/// Returns (x - mean) / sqrt(variance + epsilon) * weight + bias, with the mean and variance of each row of x […, C];
+/// weight and bias [C]. Saves x, and the mean and 1 / sqrt(variance + epsilon) of each row.
+/// Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 
 /// Converts images [N, 3, H, W] from uint8 to float32, scaled to 0 … 1 and normalised. No gradient.
 Tensor normalize(const Tensor& images, const Normalization& normalization = {});

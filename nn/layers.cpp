@@ -11,7 +11,9 @@ namespace {
 
 /// PyTorch's default for linear and convolutional layers (which PyTorch writes as Kaiming initialisation with a =
 /// sqrt(5)).
-Init fan_in_init(std::int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
+Init fan_in_init(std::int64_t fan_in, double gain = 1) {
+  return Init::uniform(gain / std::sqrt(static_cast<double>(fan_in)));
+}
 
 /// Requires images, for batch norm; the operation itself accepts [N, C] too.
 void require_planes(const Shape& x) {
@@ -20,10 +22,10 @@ void require_planes(const Shape& x) {
 
 }  // namespace
 
-Linear::Linear(std::int64_t inputs, std::int64_t outputs, Bias bias) : bias_(bias) {
+Linear::Linear(std::int64_t inputs, std::int64_t outputs, Bias bias, double gain) : bias_(bias) {
   STAGECOACH_CHECK(inputs > 0 && outputs > 0, "linear layer: expected positive sizes, got {} inputs and {} outputs",
                    inputs, outputs);
-  add_parameter("weight", {outputs, inputs}, fan_in_init(inputs));
+  add_parameter("weight", {outputs, inputs}, fan_in_init(inputs, gain));
   if (bias_ == Bias::yes) {
     add_parameter("bias", {outputs}, fan_in_init(inputs));
   }
@@ -58,6 +60,10 @@ Tensor ReLU::forward(const Tensor& x) { return relu(x); }
 
 Shape ReLU::output_shape(const Shape& input) const { return input; }
 
+Tensor GELU::forward(const Tensor& x) { return gelu(x, form_); }
+
+Shape GELU::output_shape(const Shape& input) const { return input; }
+
 Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, window_); }
 
 Shape MaxPool2d::output_shape(const Shape& input) const { return max_pool2d_shape(input, window_); }
@@ -70,9 +76,23 @@ Tensor Flatten::forward(const Tensor& x) { return flatten(x); }
 
 Shape Flatten::output_shape(const Shape& input) const { return flatten_shape(input); }
 
+Tensor TokenMean::forward(const Tensor& x) { return token_mean(x); }
+
+Shape TokenMean::output_shape(const Shape& input) const { return token_mean_shape(input); }
+
 Tensor Softmax::forward(const Tensor& x) { return softmax(x); }
 
 Shape Softmax::output_shape(const Shape& input) const { return rows_shape("softmax", input); }
+
+LayerNorm::LayerNorm(std::int64_t width, double epsilon) : epsilon_(epsilon) {
+  STAGECOACH_CHECK(width > 0, "layer norm layer: expected a positive width, got {}", width);
+  add_parameter("weight", {width}, Init::constant(1));
+  add_parameter("bias", {width}, Init::constant(0));
+}
+
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, own("weight"), own("bias"), epsilon_); }
+
+Shape LayerNorm::output_shape(const Shape& input) const { return layer_norm_shape(input, own_shape("weight")); }
 
 BatchNorm2d::BatchNorm2d(std::int64_t channels, double momentum, double epsilon)
     : momentum_(momentum), epsilon_(epsilon) {

@@ -14,10 +14,11 @@ namespace stagecoach {
 /// Whether a layer adds a bias. A batch norm after the layer would cancel it.
 enum class Bias { yes, no };
 
-/// x weight^T + bias: [N, inputs] to [N, outputs]. Initial values are uniform within ±1 / sqrt(inputs).
+/// x weight^T + bias: […, inputs] to […, outputs]. Initial values are uniform within ±1 / sqrt(inputs); those of the
+/// weight are multiplied by `gain`.
 class Linear final : public Module {
  public:
-  Linear(std::int64_t inputs, std::int64_t outputs, Bias bias = Bias::yes);
+  Linear(std::int64_t inputs, std::int64_t outputs, Bias bias = Bias::yes, double gain = 1);
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 
@@ -42,6 +43,16 @@ class ReLU final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
+};
+
+class GELU final : public Module {
+ public:
+  explicit GELU(GeluForm form = GeluForm::exact) : form_(form) {}
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  GeluForm form_;
 };
 
 /// Maximum of each window. The stride defaults to the kernel's width.
@@ -70,11 +81,29 @@ class Flatten final : public Module {
   Shape output_shape(const Shape& input) const override;
 };
 
-/// Softmax over each row of [N, C].
+/// Mean over the tokens of each sample: [N, T, C] to [N, C].
+class TokenMean final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+};
+
+/// Softmax over the last dimension of […, C].
 class Softmax final : public Module {
  public:
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
+};
+
+/// Layer norm over the last dimension of […, width].
+class LayerNorm final : public Module {
+ public:
+  explicit LayerNorm(std::int64_t width, double epsilon = 1e-5);
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  double epsilon_;
 };
 
 /// Batch norm over [N, channels, H, W]. In training it normalises by the statistics of the batch and moves the buffers

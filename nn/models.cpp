@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"
 #include "nn/layers.h"
 #include "nn/residual_blocks.h"
+#include "nn/transformer.h"
 
 namespace stagecoach {
 namespace {
@@ -104,10 +107,55 @@ Model make_resnet50(const ModelSettings& settings) {
   return model;
 }
 
+Model make_vit(const ModelSettings& settings) {
+  constexpr std::int64_t kPatch = 4;
+  require(
+      settings.image_size >= kPatch && settings.image_size % kPatch == 0,
+      fmt::format("model vit: expected an image size that is a multiple of {}, got {}", kPatch, settings.image_size));
+  const auto& [depth, width, heads] = settings.sizes;
+  auto model = std::make_shared<Sequential>();
+  add<PatchEmbedding>(model, "patch_embed", settings.image_size, kPatch, width);  // [N, T, width]
+  for (std::int64_t block = 0; block < depth; ++block) {
+    add<TransformerBlock>(model, fmt::format("blocks.{}", block), width, heads);
+  }
+  add<LayerNorm>(model, "norm", width);
+  add<TokenMean>(model, "pool");  // [N, width]
+  add<Linear>(model, "head", width, settings.classes);
+  return model;
+}
+
+/// Adds a linear layer with relu. Its first weights keep the size of the activations (He et al., "Delving deep into
+/// rectifiers", 2015): many layers with the default ones would shrink it to nothing.
+void add_linear_relu(const Model& layer, std::int64_t inputs, std::int64_t outputs) {
+  add<Linear>(layer, "fc", inputs, outputs, Bias::yes, std::sqrt(6.0));
+  add<ReLU>(layer, "relu");
+}
+
+Model make_mlp(const ModelSettings& settings) {
+  constexpr std::int64_t kWindow = 4;
+  require_image_size("mlp", settings, kWindow);
+  const std::int64_t width = settings.sizes.width;
+  const std::int64_t side = settings.image_size / kWindow;
+  auto input = std::make_shared<Sequential>();
+  add<MaxPool2d>(input, "pool", kWindow);  // [N, 3, side, side]
+  add<Flatten>(input, "flatten");
+  add_linear_relu(input, 3 * side * side, width);  // [N, width]
+  auto model = std::make_shared<Sequential>();
+  model->add("input", input);
+  for (std::int64_t i = 0; i < settings.sizes.depth; ++i) {
+    auto hidden = std::make_shared<Sequential>();
+    add_linear_relu(hidden, width, width);
+    model->add(fmt::format("hidden.{}", i), hidden);
+  }
+  add<Linear>(model, "head", width, settings.classes);
+  return model;
+}
+
 struct ModelEntry {
   const char* name;
-  Model (*make)(const ModelSettings&);
+  Model (*make)(const ModelSettings&);  // with the sizes filled in
   std::int64_t image_size;
+  ModelSizes sizes = {};
 };
 // clang-format off
 constexpr ModelEntry kModels[] = {
@@ -115,6 +163,8 @@ constexpr ModelEntry kModels[] = {
     {"convnet", make_convnet, 32},
     {"resnet18", make_resnet18, 32},
     {"resnet50", make_resnet50, 64},
+    {"vit", make_vit, 32, {.depth = 8, .width = 64, .heads = 4}},
+    {"mlp", make_mlp, 32, {.depth = 8, .width = 256}},
 };
 // clang-format on
 
@@ -124,6 +174,12 @@ const ModelEntry& find(const std::string& name) {
   require(found != std::end(kModels),
           fmt::format("unknown model: expected one of {}, got '{}'", fmt::join(model_names(), ", "), name));
   return *found;
+}
+
+ModelSizes with_defaults(const ModelSizes& sizes, const ModelSizes& defaults) {
+  const auto chosen = [](std::int64_t size, std::int64_t fallback) { return size == 0 ? fallback : size; };
+  return {chosen(sizes.depth, defaults.depth), chosen(sizes.width, defaults.width),
+          chosen(sizes.heads, defaults.heads)};
 }
 
 }  // namespace
@@ -139,11 +195,32 @@ std::vector<std::string> model_names() {
 Model make_model(const std::string& name, const ModelSettings& settings) {
   const ModelEntry& entry = find(name);
   require(settings.classes >= 1, fmt::format("model {}: expected at least one class, got {}", name, settings.classes));
-  const Model model = entry.make(settings);
+  require_sizes(name, settings.sizes);
+  ModelSettings filled = settings;
+  filled.sizes = with_defaults(settings.sizes, entry.sizes);
+  const Model model = entry.make(filled);
   if (settings.softmax_head) {
     add<Softmax>(model, "softmax");
   }
   return model;
+}
+
+ModelSizes default_sizes(const std::string& name) { return find(name).sizes; }
+
+void require_sizes(const std::string& name, const ModelSizes& sizes) {
+  const ModelSizes defaults = default_sizes(name);
+  for (const auto& [what, size, known] : {std::tuple("depth", sizes.depth, defaults.depth),
+                                          {"width", sizes.width, defaults.width},
+                                          {"heads", sizes.heads, defaults.heads}}) {
+    require(size >= 0, fmt::format("model {}: expected a positive {}, got {}", name, what, size));
+    require(
+        size == 0 || known > 0,
+        fmt::format("model {0}: expected no --{1}, got {2}; leave out --{1}, or use another model", name, what, size));
+  }
+  const ModelSizes chosen = with_defaults(sizes, defaults);
+  require(chosen.heads == 0 || chosen.width % chosen.heads == 0,
+          fmt::format("model {}: expected a number of heads that divides the width {}, got {}", name, chosen.width,
+                      chosen.heads));
 }
 
 std::int64_t default_image_size(const std::string& name) { return find(name).image_size; }

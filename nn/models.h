@@ -8,6 +8,17 @@
 /// | `convnet`  | [N, 3, 32, 32]   | 62,006                  | two convolutions and three linear layers        |
 /// | `resnet18` | [N, 3, 32, 32]   | 11,173,962              | He et al. 2015 in its form for small images     |
 /// | `resnet50` | [N, 3, 64, 64]   | 23,528,522              | He et al. 2015 with bottlenecks                 |
+/// | `vit`      | [N, 3, 32, 32]   | 407,882                 | a small vision transformer                      |
+/// | `mlp`      | [N, 3, 32, 32]   | 578,314                 | equal linear layers: the quickest equal stages  |
+///
+/// `vit` is the vision transformer of Dosovitskiy et al., "An image is worth 16x16 words", 2021, for small images:
+/// patches of 4 x 4 by a convolution, a learned position embedding, 8 equal pre-norm blocks 64 wide (layer norm,
+/// attention with 4 heads, layer norm, a perceptron with a hidden layer 4 times as wide and GELU in its tanh form), a
+/// last layer norm, and a linear head on the mean over the tokens, which replaces the class token (Beyer et al.,
+/// "Better plain ViT baselines for ImageNet-1k", 2022). There is no dropout.
+///
+/// `mlp` shrinks the images to 8 x 8 by max pooling, so that its first layer costs about as much as the 8 equal hidden
+/// layers after it, each 256 wide with relu.
 
 #include <memory>
 #include <string>
@@ -17,10 +28,18 @@
 
 namespace stagecoach {
 
+/// The sizes of a model that can be chosen; 0 is the model's default.
+struct ModelSizes {
+  std::int64_t depth = 0;  ///< equal layers: blocks of vit, hidden layers of mlp
+  std::int64_t width = 0;  ///< features of a token, or of a hidden layer
+  std::int64_t heads = 0;  ///< heads of attention, which divide the width
+};
+
 struct ModelSettings {
   bool softmax_head = false;     ///< end in probabilities (a layer named softmax) in place of logits
   std::int64_t classes = 10;     ///< outputs; toy always has two
   std::int64_t image_size = 32;  ///< height and width of the images; toy has none
+  ModelSizes sizes = {};
 };
 
 std::vector<std::string> model_names();
@@ -28,6 +47,12 @@ std::vector<std::string> model_names();
 /// Returns a new model, without memory. Throws UsageError for an unknown name (listing the known ones), for settings
 /// that the model does not support, and for a softmax head on toy, which predicts numbers, not classes.
 std::shared_ptr<Sequential> make_model(const std::string& name, const ModelSettings& settings = {});
+
+/// Returns the default sizes of a model: 0 where its layers are fixed.
+ModelSizes default_sizes(const std::string& name);
+
+/// Throws UsageError for sizes that the model does not have, and for heads that do not divide the width.
+void require_sizes(const std::string& name, const ModelSizes& sizes);
 
 /// Returns the image size that a model is designed for.
 std::int64_t default_image_size(const std::string& name);

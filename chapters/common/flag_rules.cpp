@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
@@ -57,6 +58,12 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (s.training.image_size == 0) {
     s.training.image_size = default_image_size(s.training.model);
   }
+  const ModelSizes sizes = default_sizes(s.training.model);
+  for (const auto& [size, fallback] : {std::pair(&s.training.depth, sizes.depth),
+                                       {&s.training.width, sizes.width},
+                                       {&s.training.heads, sizes.heads}}) {
+    *size = *size == 0 ? fallback : *size;
+  }
 }
 
 namespace {
@@ -66,7 +73,7 @@ void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bo
   const int sum = std::accumulate(pipeline.replicas->begin(), pipeline.replicas->end(), 0);
   if (!pipeline.replicas.empty() && sum != ranks) {
     throw UsageError(fmt::format(
-        "--replicas {0}: expected replicas for {2} ranks, got {1}; give --ranks {3}, or leave out --replicas",
+        "--replicas {0}: expected replicas for {2} rank(s), got {1}; give --ranks {3}, or leave out --replicas",
         pipeline.replicas.text(), sum, ranks, sum));
   }
   if (pipeline.balance == Balance::pipedream && !is_resumed &&
@@ -138,7 +145,7 @@ void require_consistent_sharing(const Settings& s) {
   const MeshSizes mesh = mesh_of(s);
   if (mesh.ranks() != s.world.ranks) {
     throw UsageError(
-        fmt::format("--mesh {0}: expected a mesh of {2} ranks, got {1}; give --ranks {3}, or leave out --ranks",
+        fmt::format("--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {3}, or leave out --ranks",
                     sharing.mesh.text(), mesh.ranks(), s.world.ranks, mesh.ranks()));
   }
   const bool is_native = s.world.reduce == ReduceKind::native;
@@ -287,6 +294,7 @@ void choose_transport(WorldSettings& world, const WasGiven& was_given) {
 }
 
 void require_consistent(const Chapter& chapter, const Settings& s) {
+  require_sizes(s.training.model, sizes_of(s.training));
   if (s.pipeline.versions) {
     require_consistent_versions(s.pipeline, s.world.ranks, !s.run.resume.empty());
   }

@@ -36,6 +36,12 @@ std::vector<Flag> data_and_model() {
       {"image-size", "Data", whole(&TrainingSettings::image_size, 0, 1024), Scope::training,
        "Resize the images to this height and width in pixels (0: the model's default)"},
       {"model", "Model", word(&TrainingSettings::model, model_names()), Scope::training, "Model to train"},
+      {"depth", "Model", whole(&TrainingSettings::depth, 0, 256), Scope::training,
+       "Number of equal layers in vit and mlp (0: the model's default)"},
+      {"width", "Model", whole(&TrainingSettings::width, 0, 8192), Scope::training,
+       "Features per token in vit, or per hidden layer in mlp (0: the model's default)"},
+      {"heads", "Model", whole(&TrainingSettings::heads, 0, 1024), Scope::training,
+       "Attention heads of vit; their number must divide the width (0: the model's default)"},
       {"head", "Model", word(&TrainingSettings::head), Scope::training,
        "Output of the model: 'softmax' adds a softmax before the loss"},
   };

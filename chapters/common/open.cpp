@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
-#include "nn/models.h"
 
 namespace stagecoach {
 
@@ -85,14 +84,18 @@ Loader make_test_loader(const TrainingSettings& training, const WorldSettings& w
                        .prefetch = prefetches(world)});
 }
 
+ModelSizes sizes_of(const TrainingSettings& training) { return {training.depth, training.width, training.heads}; }
+
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data) {
   if (training.model == "toy") {
-    throw UsageError("--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, or a resnet");
+    throw UsageError(
+        "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, vit, mlp or a resnet");
   }
   try {
     return make_model(training.model, {.softmax_head = training.head == Head::softmax,
                                        .classes = static_cast<std::int64_t>(data.classes.size()),
-                                       .image_size = training.image_size});
+                                       .image_size = training.image_size,
+                                       .sizes = sizes_of(training)});
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("--image-size {}: {}", training.image_size, error.what()));
   }

@@ -9,6 +9,7 @@
 #include "datasets/dataset.h"
 #include "datasets/loader.h"
 #include "datasets/shares.h"
+#include "nn/models.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
 #include "parallel/launch/mesh.h"
@@ -30,6 +31,8 @@ Loader make_train_loader(const TrainingSettings& training, const WorldSettings& 
 /// Returns a loader for testing: in the stored order, without augmentation.
 Loader make_test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
                         bool images = true, const Shard& shard = {});
+/// Returns the sizes of --depth, --width and --heads.
+ModelSizes sizes_of(const TrainingSettings& training);
 /// Returns the model of --model, without memory for its parameters.
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data);
 /// Returns the model of --model on `device`, with its initial weights.

@@ -47,7 +47,7 @@ Progress RunState::load_checkpoint() {
   const Progress& progress = saved.progress;
   if (progress.epoch > settings_.training.epochs) {
     throw UsageError(
-        fmt::format("--resume {}: all {} epochs of the run are done; give a larger total, such as --epochs {}",
+        fmt::format("--resume {}: all {} epoch(s) of the run are done; give a larger total, such as --epochs {}",
                     settings_.run.resume, progress.epoch - 1, progress.epoch + 4));
   }
   if (comm_.rank() == 0) {

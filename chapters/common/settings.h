@@ -32,7 +32,11 @@ struct DataSettings {
 struct TrainingSettings {
   std::string model = "convnet";
   Head head = Head::logits;
-  std::int64_t image_size = 0;  ///< 0: the model's default
+  // 0: the model's default, or that the model has none
+  std::int64_t image_size = 0;
+  std::int64_t depth = 0;
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
   bool augment = false;
   std::int64_t epochs = 10;
   std::int64_t batch_size = 64;

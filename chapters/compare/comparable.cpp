@@ -85,11 +85,14 @@ class Check {
 
   /// Allows another model, as this shows what a larger one costs.
   void model() {
-    const auto got = run_.setting("model");
-    const auto expected = baseline_.setting("model");
-    if (got && expected && *got != *expected) {
-      findings_.remarks.push_back(
-          fmt::format("model {} instead of {}: the speed-up compares the models too", *got, *expected));
+    for (const char* name : {"model", "depth", "width", "heads"}) {
+      const auto got = run_.setting(name);
+      const auto expected = baseline_.setting(name);
+      if (got && expected && *got != *expected) {
+        findings_.remarks.push_back(
+            fmt::format("{} {} instead of {}: the speed-up compares the models too", name, *got, *expected));
+        return;
+      }
     }
   }
 

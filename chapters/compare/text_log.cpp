@@ -80,8 +80,9 @@ std::string without_escapes(const std::string& line) {
 }
 
 /// The names in settings_table (chapters/common/settings.h) that matter for a comparison.
-constexpr std::string_view kSettings[] = {"data",     "augment", "image-size", "model", "batch-size", "microbatches",
-                                          "schedule", "ranks",   "clock",      "smoke", "epochs"};
+constexpr std::string_view kSettings[] = {"data",  "augment", "image-size", "model",        "depth",
+                                          "width", "heads",   "batch-size", "microbatches", "schedule",
+                                          "ranks", "clock",   "smoke",      "epochs"};
 
 /// Reads a line of settings_table, such as "  batch-size    64". The heading of the table, on the line before, is the
 /// program's name.

@@ -12,13 +12,13 @@ namespace stagecoach {
 using AddRows = void(Kernels& table);
 
 namespace cpu {
-AddRows add_batch_norm, add_conv2d, add_elementwise, add_images, add_linear, add_losses, add_optimizer_steps, add_pool,
-    add_softmax;
+AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
+    add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
 }  // namespace cpu
 
 namespace cuda {
-AddRows add_batch_norm, add_conv2d, add_elementwise, add_images, add_linear, add_losses, add_optimizer_steps, add_pool,
-    add_softmax;
+AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
+    add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
 }  // namespace cuda
 
 /// Returns the table that `groups` fill. Throws Error that names `backend` if they leave a row empty.

@@ -27,8 +27,9 @@ Kernels make_table(const char* backend, std::initializer_list<AddRows*> groups) 
 
 const Kernels& kernels(Device device) {
   using namespace cpu;
-  static const Kernels table = make_table("cpu", {add_batch_norm, add_conv2d, add_elementwise, add_images, add_linear,
-                                                  add_losses, add_optimizer_steps, add_pool, add_softmax});
+  static const Kernels table =
+      make_table("cpu", {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
+                         add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens});
   return device.type == DeviceType::cpu ? table : cuda::kernels();
 }
 

@@ -41,6 +41,8 @@ struct Kernels {
   void (*relu)(const Tensor& x, Tensor& out);
   /// `y` is the result of relu.
   void (*relu_grad)(const Tensor& grad_y, const Tensor& y, Tensor& out);
+  void (*gelu)(const Tensor& x, GeluForm form, Tensor& out);
+  void (*gelu_grad)(const Tensor& grad_y, const Tensor& x, GeluForm form, Tensor& out);
   /// sum ([] float64) += x ([], any floating-point type): for sums over many steps.
   void (*accumulate)(const Tensor& x, Tensor& sum);
   /// Adds 1 to each of `counters` ([] int32).
@@ -52,6 +54,12 @@ struct Kernels {
   void (*linear_grad_input)(const Tensor& grad_y, const Tensor& weight, Tensor& grad_x);
   /// Either result may be undefined and is then not computed. The bytes of the other do not depend on that.
   void (*linear_grad_weight)(const Tensor& grad_y, const Tensor& x, Tensor& grad_weight, Tensor& grad_bias);
+
+  // ---- matmul
+
+  /// out [B, M, N] = a [B, M, K] times b [B, K, N], for each of B pairs of matrices. A transposed factor is stored as
+  /// [B, K, M] or [B, N, K].
+  void (*matmul)(const Tensor& a, const Tensor& b, const Transposed& transposed, Tensor& out);
 
   // ---- conv2d: x [N, C, H, W], weight [O, C, K, K], bias [O] (may be undefined), y [N, O, P, Q]
 
@@ -77,6 +85,23 @@ struct Kernels {
   void (*softmax_grad)(const Tensor& grad_y, const Tensor& y, Tensor& grad_x);
   void (*log_softmax)(const Tensor& x, Tensor& y);
   void (*log_softmax_grad)(const Tensor& grad_y, const Tensor& y, Tensor& grad_x);
+
+  // ---- attention: qkv [N, T, 3 W] holds the queries, keys and values of T tokens, each [N, T, W], side by side. Each
+  // of `heads` equal parts of W is a head of its own. y [N, T, W]
+
+  /// y = softmax(q k^T / sqrt(W / heads)) v, for every sample and head.
+  void (*attention)(const Tensor& qkv, std::int64_t heads, Tensor& y);
+  void (*attention_grad)(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv);
+
+  // ---- tokens: x [N, T, C]
+
+  /// y [N, C, T]
+  void (*transpose)(const Tensor& x, Tensor& y);
+  /// y [N, T, C] = x + b [T, C], for every sample.
+  void (*add_broadcast)(const Tensor& x, const Tensor& b, Tensor& y);
+  /// y [N, C]
+  void (*token_mean)(const Tensor& x, Tensor& y);
+  void (*token_mean_grad)(const Tensor& grad_y, Tensor& grad_x);
 
   // ---- losses: logits [N, C], labels [N] int32, loss [] (a scalar)
 
@@ -114,6 +139,16 @@ struct Kernels {
   void (*batch_norm_grad_input_of_batch)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                                          const Tensor& weight, const Tensor& grad_weight, const Tensor& grad_bias,
                                          std::int64_t count, Tensor& grad_x);
+
+  // ---- layer_norm: over the rows of x [N, C]; weight and bias [C], mean and rstd [N]
+
+  /// y = (x - mean) * rstd * weight + bias, with the mean of each row and rstd = 1 / sqrt(its variance + epsilon).
+  void (*layer_norm)(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, Tensor& y, Tensor& mean,
+                     Tensor& rstd);
+  void (*layer_norm_grad_input)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                const Tensor& weight, Tensor& grad_x);
+  void (*layer_norm_grad_weight)(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                                 Tensor& grad_weight, Tensor& grad_bias);
 
   // ---- optimizer_steps: in place on the parameters and their state, all parameters in one call
 

@@ -16,6 +16,18 @@ struct Window {
   std::int64_t positions(std::int64_t extent) const { return (extent + 2 * padding - kernel) / stride + 1; }
 };
 
+/// The forms of GELU(x) = x Phi(x), where Phi is the distribution function of the standard normal distribution.
+enum class GeluForm {
+  exact,  ///< Phi(x) = (1 + erf(x / sqrt(2))) / 2
+  tanh,   ///< Phi(x) is approximated by (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, to within 0.0005
+};
+
+/// Which factors of a matrix product are stored transposed.
+struct Transposed {
+  bool a = false;
+  bool b = false;
+};
+
 /// Settings of one stochastic gradient descent step (as in PyTorch's SGD, without dampening or Nesterov).
 struct SgdSettings {
   double learning_rate = 0.01;

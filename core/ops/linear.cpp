@@ -14,19 +14,21 @@ class LinearNode final : public Node {
 
   Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
     const Kernels& on = kernels(grad.device());
+    const Tensor grad_rows = as_rows(grad);
     Gradients gradients(3);
     if (needs_input_grad[0]) {
       gradients[0] = empty_like(grad, saved("input").shape());
-      on.linear_grad_input(grad, saved("weight"), gradients[0]);
+      Tensor grad_x = as_rows(gradients[0]);
+      on.linear_grad_input(grad_rows, saved("weight"), grad_x);
     }
     if (needs_input_grad[1]) {
       gradients[1] = empty_like(grad, saved("weight").shape());
     }
     if (needs_input_grad[2]) {
-      gradients[2] = empty_like(grad, {grad.size(1)});
+      gradients[2] = empty_like(grad, {grad.size(-1)});
     }
     if (needs_input_grad[1] || needs_input_grad[2]) {
-      on.linear_grad_weight(grad, saved("input"), gradients[1], gradients[2]);
+      on.linear_grad_weight(grad_rows, as_rows(saved("input")), gradients[1], gradients[2]);
     }
     return gradients;
   }
@@ -43,7 +45,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_matches("linear", x, weight);
   check_matches("linear", x, bias);
   Tensor y = empty_like(x, shape);
-  kernels(x.device()).linear(x, weight, bias, y);
+  Tensor rows = as_rows(y);
+  kernels(x.device()).linear(as_rows(x), weight, bias, rows);
   if (should_record({&x, &weight, &bias})) {
     y.set_grad_node(std::make_shared<LinearNode>(x, weight, bias));
   }

@@ -1,13 +1,22 @@
 #include "core/ops/output_shapes.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace stagecoach {
 
 Shape linear_shape(const Shape& x, const Shape& weight) {
-  STAGECOACH_CHECK(x.dims() == 2 && weight.dims() == 2 && x[1] == weight[1],
-                   "linear: expected input [N, I] and weight [O, I], got {} and {}", to_string(x), to_string(weight));
-  return {x[0], weight[0]};
+  STAGECOACH_CHECK(x.dims() >= 1 && weight.dims() == 2 && x[-1] == weight[1],
+                   "linear: expected input […, I] and weight [O, I], got {} and {}", to_string(x), to_string(weight));
+  return x.with(-1, weight[0]);
+}
+
+Shape matmul_shape(const Shape& a, const Shape& b) {
+  const bool are_batches = a.dims() >= 2 && a.dims() == b.dims() && std::equal(a.begin(), a.end() - 2, b.begin());
+  STAGECOACH_CHECK(are_batches && a[-1] == b[-2], "matmul: expected factors […, M, K] and […, K, N], got {} and {}",
+                   to_string(a), to_string(b));
+  return a.with(-1, b[-1]);
 }
 
 Shape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dSettings& settings) {
@@ -61,7 +70,7 @@ Shape flatten_shape(const Shape& x) {
 }
 
 Shape rows_shape(const char* operation, const Shape& x) {
-  STAGECOACH_CHECK(x.dims() == 2 && x[1] > 0, "{}: expected input [N, C], got {}", operation, to_string(x));
+  STAGECOACH_CHECK(x.dims() >= 1 && x[-1] > 0, "{}: expected input […, C], got {}", operation, to_string(x));
   return x;
 }
 
@@ -70,6 +79,37 @@ Shape batch_norm_shape(const Shape& x, std::int64_t channels) {
                    to_string(x));
   STAGECOACH_CHECK(x[1] > 0, "batch_norm: expected at least one channel, got input {}", to_string(x));
   STAGECOACH_CHECK(x[1] == channels, "batch_norm: expected {} channels, got input {}", channels, to_string(x));
+  return x;
+}
+
+Shape layer_norm_shape(const Shape& x, const Shape& weight) {
+  STAGECOACH_CHECK(weight.dims() == 1 && x.dims() >= 1 && x[-1] == weight[0] && x[-1] > 0,
+                   "layer_norm: expected input […, C] and weight [C], got {} and {}", to_string(x), to_string(weight));
+  return x;
+}
+
+Shape attention_shape(const Shape& qkv, std::int64_t heads) {
+  STAGECOACH_CHECK(qkv.dims() == 3 && qkv[1] > 0 && qkv[2] > 0 && qkv[2] % 3 == 0,
+                   "attention: expected input [N, T, 3 W], got {}", to_string(qkv));
+  STAGECOACH_CHECK(heads >= 1 && qkv[2] / 3 % heads == 0,
+                   "attention: expected a number of heads that divides the width {} of input {}, got {}", qkv[2] / 3,
+                   to_string(qkv), heads);
+  return qkv.with(2, qkv[2] / 3);
+}
+
+Shape transpose_shape(const Shape& x) {
+  STAGECOACH_CHECK(x.dims() >= 2, "transpose: expected input […, R, C], got {}", to_string(x));
+  return x.with(-2, x[-1]).with(-1, x[-2]);
+}
+
+Shape token_mean_shape(const Shape& x) {
+  STAGECOACH_CHECK(x.dims() == 3 && x[1] > 0, "token_mean: expected input [N, T, C], got {}", to_string(x));
+  return {x[0], x[2]};
+}
+
+Shape add_broadcast_shape(const Shape& x, const Shape& b) {
+  STAGECOACH_CHECK(x.dims() == b.dims() + 1 && std::equal(b.begin(), b.end(), x.begin() + 1),
+                   "add_broadcast: expected a term […] for input [N, …], got {} for {}", to_string(b), to_string(x));
   return x;
 }
 

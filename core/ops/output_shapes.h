@@ -8,8 +8,10 @@
 
 namespace stagecoach {
 
-/// Returns [N, O] for x [N, I] and weight [O, I].
+/// Returns […, O] for x […, I] and weight [O, I].
 Shape linear_shape(const Shape& x, const Shape& weight);
+/// Returns […, M, N] for a […, M, K] and b […, K, N].
+Shape matmul_shape(const Shape& a, const Shape& b);
 /// Returns [N, O, P, Q] for x [N, C, H, W] and weight [O, C, K, K].
 Shape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dSettings& settings);
 /// Returns [N, C, P, Q] for x [N, C, H, W].
@@ -18,12 +20,22 @@ Shape max_pool2d_shape(const Shape& x, const Window& window);
 Shape global_average_pool_shape(const Shape& x);
 /// Returns [N, the product of the rest] for x [N, …].
 Shape flatten_shape(const Shape& x);
-/// Returns the result shape of an operation over the rows of x [N, C]; errors name `operation`.
+/// Returns the result shape of an operation over the last dimension of x […, C]; errors name `operation`.
 Shape rows_shape(const char* operation, const Shape& x);
 /// Returns the shape of x [N, C] or [N, C, H, W], for `channels` channels. Only batch_norm itself checks that a batch
 /// has enough values to be normalised: they may be distributed over ranks.
 Shape batch_norm_shape(const Shape& x, std::int64_t channels);
+/// Returns the shape of x […, C], for weight [C].
+Shape layer_norm_shape(const Shape& x, const Shape& weight);
+/// Returns [N, T, W] for qkv [N, T, 3 W].
+Shape attention_shape(const Shape& qkv, std::int64_t heads);
+/// Returns […, C, R] for x […, R, C].
+Shape transpose_shape(const Shape& x);
+/// Returns [N, C] for x [N, T, C].
+Shape token_mean_shape(const Shape& x);
 /// Returns the shape of a sum of two equal shapes.
 Shape add_shape(const Shape& a, const Shape& b);
+/// Returns the shape of x [N, …] plus b […].
+Shape add_broadcast_shape(const Shape& x, const Shape& b);
 
 }  // namespace stagecoach

@@ -17,7 +17,8 @@ class SoftmaxNode final : public Node {
   }
   Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
     Tensor grad_x = empty_like(grad, grad.shape());
-    (kernels(grad.device()).*kernel_)(grad, saved("output"), grad_x);
+    Tensor rows = as_rows(grad_x);
+    (kernels(grad.device()).*kernel_)(as_rows(grad), as_rows(saved("output")), rows);
     return {grad_x};
   }
 
@@ -28,7 +29,8 @@ class SoftmaxNode final : public Node {
 Tensor over_rows(const char* name, const Tensor& x, ForwardKernel forward, BackwardKernel backward) {
   const Span span(name, "forward");
   Tensor y = empty_like(x, rows_shape(name, x.shape()));
-  (kernels(x.device()).*forward)(x, y);
+  Tensor rows = as_rows(y);
+  (kernels(x.device()).*forward)(as_rows(x), rows);
   if (should_record({&x})) {
     y.set_grad_node(std::make_shared<SoftmaxNode>(name, x, y, backward));
   }

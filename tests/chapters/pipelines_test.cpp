@@ -65,6 +65,25 @@ TEST_F(Pipelines, EqualOneDeviceByteForByte) {
   }
 }
 
+// A model of equal blocks, whose sizes are part of the training.
+TEST_F(Pipelines, TrainVitAndMlpAsOneDeviceDoes) {
+  make_data(48, 16);
+  const Flags vit{"--model", "vit", "--depth", "2", "--width", "16", "--heads", "2"};
+  const Flags mlp{"--model", "mlp", "--depth", "3", "--width", "32"};
+  for (const auto& [name, model] : {std::pair("vit", vit), {"mlp", mlp}}) {
+    const std::string one = fmt::format("one-{}", name);
+    const std::string pipeline = fmt::format("pipeline-{}", name);
+    const Flags flags = joined(model, {"--microbatches", "4"});
+    ASSERT_EQ(train(kCh01, one, flags).exit_code, 0);
+    const Outcome outcome = train(kInterleaved, pipeline, joined(flags, {"--schedule", "zbv", "--recompute"}), "1");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("  depth         "), std::string::npos) << outcome.out;
+    expect_refused(kInterleaved, {"--resume", pipeline, "--depth", "4"}, {"--depth", "differs"});
+    ASSERT_EQ(run(kInterleaved, {"--resume", pipeline, "--epochs", "2", "--schedule", "1f1b"}).exit_code, 0);
+    expect_same_training(pipeline, one);
+  }
+}
+
 TEST_F(Pipelines, Chapter2ShowsTheToyFirst) {
   const Outcome outcome = run(kNaive, {"--model", "toy"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

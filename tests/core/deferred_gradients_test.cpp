@@ -45,6 +45,14 @@ const Stage kStages[] = {
        const Tensor h = relu(add(x, conv2d(relu(conv2d(x, p[0], {}, {1, 1})), p[1], {}, {1, 1})));
        return global_average_pool(add(conv2d(h, p[2]), h));
      }},
+    {"TransformerBlock",
+     {3, 5, 6},
+     {{5, 6}, {6}, {6}, {18, 6}, {18}, {6, 6}, {4, 6}, {6, 4}},
+     [](const Tensor& x, const std::vector<Tensor>& p) {
+       const Tensor placed = add_broadcast(x, p[0]);
+       const Tensor h = add(placed, linear(attention(linear(layer_norm(placed, p[1], p[2]), p[3], p[4]), 2), p[5]));
+       return token_mean(add(h, linear(gelu(linear(h, p[6])), p[7])));
+     }},
     {"TiedWeights",
      {4, 6},
      {{6, 6}, {6}},

@@ -70,6 +70,21 @@ TEST_P(EmptyBatch, GoesThroughEveryOperation) {
   check("global_average_pool", [](const Inputs& in) { return global_average_pool(in[0]); }, {leaf(image)}, {0, 3});
   check("softmax", [](const Inputs& in) { return softmax(in[0]); }, {leaf({0, 3})}, {0, 3});
   check("log_softmax", [](const Inputs& in) { return log_softmax(in[0]); }, {leaf({0, 3})}, {0, 3});
+  const Shape tokens{0, 5, 6};
+  check("linear of tokens", [](const Inputs& in) { return linear(in[0], in[1]); }, {leaf(tokens), leaf({4, 6})},
+        {0, 5, 4});
+  check(
+      "gelu", [](const Inputs& in) { return gelu(in[0]); }, {leaf(tokens)}, tokens);
+  check(
+      "layer_norm", [](const Inputs& in) { return layer_norm(in[0], in[1], in[2]); },
+      {leaf(tokens), leaf({6}), leaf({6})}, tokens);
+  check("attention", [](const Inputs& in) { return attention(in[0], 2); }, {leaf(tokens)}, {0, 5, 2});
+  check("matmul", [](const Inputs& in) { return matmul(in[0], in[1]); }, {leaf(tokens), leaf({0, 6, 2})}, {0, 5, 2});
+  check("transpose", [](const Inputs& in) { return transpose(in[0]); }, {leaf(tokens)}, {0, 6, 5});
+  check(
+      "add_broadcast", [](const Inputs& in) { return add_broadcast(in[0], in[1]); }, {leaf(tokens), leaf({5, 6})},
+      tokens);
+  check("token_mean", [](const Inputs& in) { return token_mean(in[0]); }, {leaf(tokens)}, {0, 6});
   check(
       "batch_norm in inference",
       [](const Inputs& in) { return batch_norm(in[0], in[1], in[2], zeros({3}), zeros({3}), {.training = false}); },
@@ -112,6 +127,10 @@ TEST_P(EmptyBatch, IsSummedToZero) {
   expect_zeros("batch_norm, bias", {3},
                [&](Tensor& out) { on.batch_norm_grad_weight(image, image, ones, ones, other, out); });
   Tensor probabilities = zeros({0, 3});
+  expect_zeros("layer_norm, weight", {3},
+               [&](Tensor& out) { on.layer_norm_grad_weight(rows, rows, zeros({0}), zeros({0}), out, other); });
+  expect_zeros("layer_norm, bias", {3},
+               [&](Tensor& out) { on.layer_norm_grad_weight(rows, rows, zeros({0}), zeros({0}), other, out); });
   expect_zeros("cross_entropy", {}, [&](Tensor& out) { on.cross_entropy(rows, no_labels(), 1, out, probabilities); });
   expect_zeros("squared_error", {}, [&](Tensor& out) { on.squared_error(image, image, 1, out); });
 }

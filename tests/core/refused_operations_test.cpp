@@ -38,7 +38,7 @@ TEST(RefusedOperations, ShapesThatDoNotFit) {
   EXPECT_TRUE(fails_with({"max_pool2d", "kernel 2", "stride 1", "padding 2"}, [&] { max_pool2d(image, {2, 1, 2}); }));
   EXPECT_TRUE(fails_with({"max_pool2d", "stride 0"}, [&] { max_pool2d(image, {2, 0, 0}); }));
   EXPECT_TRUE(fails_with({"global_average_pool", "[2, 3]"}, [&] { global_average_pool(t({2, 3})); }));
-  EXPECT_TRUE(fails_with({"softmax", "[2, 3, 4, 5]"}, [&] { softmax(image); }));
+  EXPECT_TRUE(fails_with({"softmax", "[]"}, [&] { softmax(t({})); }));
   EXPECT_TRUE(fails_with({"log_softmax", "[2, 0]"}, [&] { log_softmax(t({2, 0})); }));
   EXPECT_TRUE(fails_with({"cross_entropy", "[2, 3]", "[3]"}, [&] { cross_entropy(t({2, 3}), labels(3)); }));
   EXPECT_TRUE(fails_with({"cross_entropy", "[0, 3]", "at least one sample for a mean"}, [&] {
@@ -55,6 +55,24 @@ TEST(RefusedOperations, ShapesThatDoNotFit) {
   EXPECT_TRUE(fails_with({"count_correct", "[2, 3]", "[3]"}, [&] { count_correct(t({2, 3}), labels(3), count); }));
   Tensor counts = Tensor::zeros({2}, DType::int32);
   EXPECT_TRUE(fails_with({"count_correct", "int32[2]"}, [&] { count_correct(t({2, 3}), labels(2), counts); }));
+}
+
+TEST(RefusedOperations, ShapesOfTransformers) {
+  const auto t = [](const Shape& shape) { return Tensor::zeros(shape); };
+  const Tensor tokens = t({2, 4, 6});
+  EXPECT_TRUE(fails_with({"linear", "[]", "[4, 3]"}, [&] { linear(t({}), t({4, 3})); }));
+  EXPECT_TRUE(fails_with({"matmul", "[2, 4, 6]", "[2, 4, 6]"}, [&] { matmul(tokens, tokens); }));
+  EXPECT_TRUE(fails_with({"matmul", "[2, 4, 6]", "[6, 3]"}, [&] { matmul(tokens, t({6, 3})); }));
+  EXPECT_TRUE(fails_with({"matmul", "[2, 4, 6]", "[3, 6, 3]"}, [&] { matmul(tokens, t({3, 6, 3})); }));
+  EXPECT_TRUE(fails_with({"layer_norm", "[2, 4, 6]", "[5]"}, [&] { layer_norm(tokens, t({5}), t({5})); }));
+  EXPECT_TRUE(fails_with({"layer_norm", "[6]", "[5]"}, [&] { layer_norm(tokens, t({6}), t({5})); }));
+  EXPECT_TRUE(fails_with({"attention", "[2, 6]"}, [&] { attention(t({2, 6}), 1); }));
+  EXPECT_TRUE(fails_with({"attention", "[2, 4, 5]"}, [&] { attention(t({2, 4, 5}), 1); }));
+  EXPECT_TRUE(fails_with({"attention", "heads", "[2, 4, 6]"}, [&] { attention(tokens, 3); }));
+  EXPECT_TRUE(fails_with({"attention", "heads", "[2, 4, 6]"}, [&] { attention(tokens, 0); }));
+  EXPECT_TRUE(fails_with({"transpose", "[3]"}, [&] { transpose(t({3})); }));
+  EXPECT_TRUE(fails_with({"token_mean", "[2, 3]"}, [&] { token_mean(t({2, 3})); }));
+  EXPECT_TRUE(fails_with({"add_broadcast", "[2, 4, 6]", "[6]"}, [&] { add_broadcast(tokens, t({6})); }));
 }
 
 TEST(RefusedOperations, BatchNormShapes) {
@@ -119,6 +137,19 @@ TEST(RefusedOperations, WholeNumbers) {
        }},
       {"softmax", [&] { softmax(x); }},
       {"log_softmax", [&] { log_softmax(x); }},
+      {"matmul", [&] { matmul(x, x); }},
+      {"gelu", [&] { gelu(x); }},
+      {"layer_norm", [&] { layer_norm(x, Tensor::zeros({2}, DType::int32), Tensor::zeros({2}, DType::int32)); }},
+      {"attention",
+       [&] {
+         attention(Tensor::zeros({1, 1, 3}, DType::int32), 1);
+       }},
+      {"transpose", [&] { transpose(x); }},
+      {"token_mean",
+       [&] {
+         token_mean(x.reshape({1, 2, 2}));
+       }},
+      {"add_broadcast", [&] { add_broadcast(x, Tensor::zeros({2}, DType::int32)); }},
       {"cross_entropy",
        [&] {
          cross_entropy(x, labels_of({0, 0}));

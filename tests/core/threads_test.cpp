@@ -44,6 +44,15 @@ const Case kCases[] = {
     {"SumOfUses", {kElements}, [](const auto& in) { return add(scale(in[0], 2), scale(in[0], 3)); }},
     {"Linear", {{131, 70}, {45, 70}, {45}}, [](const auto& in) { return linear(in[0], in[1], in[2]); }},
     {"LinearFewSamples", {{3, 131}, {97, 131}}, [](const auto& in) { return linear(in[0], in[1]); }},
+    {"LinearOfTokens", {{13, 9, 70}, {45, 70}}, [](const auto& in) { return linear(in[0], in[1]); }},
+    {"Matmul", {{20, 17, 9}, {20, 9, 33}}, [](const auto& in) { return matmul(in[0], in[1]); }},
+    {"GeluExact", {kElements}, [](const auto& in) { return gelu(in[0], GeluForm::exact); }},
+    {"GeluTanh", {kElements}, [](const auto& in) { return gelu(in[0], GeluForm::tanh); }},
+    {"LayerNorm", {{40, 5, 250}, {250}, {250}}, [](const auto& in) { return layer_norm(in[0], in[1], in[2]); }},
+    {"Attention", {{5, 70, 36}}, [](const auto& in) { return attention(in[0], 4); }},
+    {"Transpose", {{40, 17, 9}}, [](const auto& in) { return transpose(in[0]); }},
+    {"AddBroadcast", {{40, 17, 9}, {17, 9}}, [](const auto& in) { return add_broadcast(in[0], in[1]); }},
+    {"TokenMean", {{40, 17, 9}}, [](const auto& in) { return token_mean(in[0]); }},
     {"Conv2d",
      {{115, 3, 9, 10}, {13, 3, 3, 3}, {13}},
      [](const auto& in) {
@@ -231,6 +240,30 @@ TEST_P(SamplesOfABatch, AreAloneInConv2d) {
     check_conv2d<float>(GetParam(), settings);
     check_conv2d<double>(GetParam(), settings);
   }
+}
+
+/// One transformer block without its residual additions.
+template <class T>
+void check_tokens(std::int64_t samples) {
+  const DType dtype = dtype_of<T>;
+  const Tensor ones = Tensor::full({6}, 1, dtype);
+  const Tensor weight = random_tensor({18, 6}, "weight", dtype);
+  const Tensor x = random_tensor({samples, 5, 6}, "x", dtype);
+  const auto forward = [&](const Tensor& in) {
+    return gelu(attention(linear(layer_norm(in, ones, ones), weight), 2), GeluForm::tanh);
+  };
+  check_samples_alone<T>(x, forward);
+  const Tensor sample = random_tensor({5, 6}, "sample", dtype);
+  check_samples_alone<T>(random_tensor(x.shape(), "upstream", dtype), [&](const Tensor& upstream) {
+    Tensor in = add_broadcast(Tensor::zeros(upstream.shape(), dtype), sample).set_requires_grad(true);
+    backward(forward(in), upstream);
+    return in.grad();
+  });
+}
+
+TEST_P(SamplesOfABatch, AreAloneInTransformers) {
+  check_tokens<float>(GetParam());
+  check_tokens<double>(GetParam());
 }
 
 }  // namespace

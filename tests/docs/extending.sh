@@ -23,4 +23,4 @@ programs=build/release/bin
 $programs/test_extending --gtest_brief=1 --gtest_filter='*LeakyRelu*'
 $programs/test_extending --gtest_brief=1 --gtest_filter='ScheduleKinds*'
 $programs/test_extending --gtest_brief=1 --gtest_filter='Models*'
-$programs/ch07_linear_probe --smoke --model mlp
+$programs/ch07_linear_probe --smoke --model perceptron

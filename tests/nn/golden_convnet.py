@@ -2,7 +2,7 @@
 """Writes golden_convnet.safetensors: ten training steps of the convnet as PyTorch computes them in float64.
 
 Needs torch and safetensors; run it only to make the file again: python3 tests/nn/golden_convnet.py
-golden_test.cpp repeats the steps without PyTorch and compares. Contents (float64 unless said otherwise):
+golden_test.cpp repeats the steps without PyTorch and compares; golden_vit.py does the same for vit. Contents (float64 unless said otherwise):
   weights/<parameter>        the weights before the first step, float32
   gradients/<parameter>      the gradients of the first step, rounded to float32
   <optimizer>/losses         [10], for optimizer sgd (momentum) and adam, each from the same weights
@@ -61,22 +61,22 @@ def train(model, optimizer, golden, name):
     golden[f"{name}/norms"] = torch.tensor(norms, dtype=torch.float64)
 
 
-def main():
+def write_golden(make_model, name):
     torch.set_num_threads(1)
     torch.manual_seed(42)
-    start = ConvNet().state_dict()
+    start = make_model().state_dict()
     golden = {f"weights/{name}": value.clone() for name, value in start.items()}
-    for name in ("sgd", "adam"):
-        model = ConvNet().double()
+    for optimizer_name in ("sgd", "adam"):
+        model = make_model().double()
         model.load_state_dict(start)
-        if name == "sgd":
+        if optimizer_name == "sgd":
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
         else:
             optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-        train(model, optimizer, golden, name)
-        print(name, golden[f"{name}/losses"].tolist())
-    save_file(golden, pathlib.Path(__file__).with_name("golden_convnet.safetensors"), {"torch": torch.__version__})
+        train(model, optimizer, golden, optimizer_name)
+        print(optimizer_name, golden[f"{optimizer_name}/losses"].tolist())
+    save_file(golden, pathlib.Path(__file__).with_name(f"golden_{name}.safetensors"), {"torch": torch.__version__})
 
 
 if __name__ == "__main__":
-    main()
+    write_golden(ConvNet, "convnet")

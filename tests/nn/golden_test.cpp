@@ -1,11 +1,13 @@
 /// @file
-/// Ten training steps of the convnet against the same ten steps by PyTorch, which golden_convnet.py stored.
+/// Ten training steps of the convnet and of a small vit against the same ten steps by PyTorch, which golden_convnet.py
+/// and golden_vit.py stored.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
 
 #include "core/autograd/backward.h"
 #include "core/cuda_backend.h"
@@ -24,8 +26,11 @@ using test::values_of;
 constexpr std::size_t kSteps = 10;
 constexpr std::int64_t kBatch = 8;
 
-/// How far a run may lie from PyTorch's in float64: losses absolutely, gradients and their norms relatively.
-struct Tolerance {
+/// A model, and how far a run may lie from PyTorch's in float64: losses absolutely, gradients and their norms
+/// relatively.
+struct GoldenRun {
+  const char* model;
+  ModelSizes sizes;
   DType dtype;
   double loss;
   double gradient;
@@ -35,13 +40,13 @@ struct Tolerance {
 
 /// In float32, Adam's first steps turn the rounding of tiny gradients into whole steps: hence its wider norms.
 /// In float64 the first gradients differ by the rounding with which they are stored.
-class Golden : public testing::TestWithParam<test::On<Tolerance>> {
+class Golden : public testing::TestWithParam<test::On<GoldenRun>> {
  protected:
   Golden() {
-    for (const auto& [name, tensor] : load_tensors(STAGECOACH_GOLDEN_DIR "/golden_convnet.safetensors").tensors) {
+    for (const auto& [name, tensor] : load_tensors(golden_file()).tensors) {
       golden_.emplace(name, tensor);
     }
-    model_->materialize(1, device(), tolerance().dtype);
+    model_->materialize(1, device(), run().dtype);
     for (auto& [name, parameter] : model_->named_parameters()) {
       Tensor(parameter).copy_from(typed(golden_.at("weights/" + name).to_vector<float>(), parameter.shape()));
     }
@@ -49,11 +54,14 @@ class Golden : public testing::TestWithParam<test::On<Tolerance>> {
   }
 
   static Device device() { return GetParam().device; }
-  static const Tolerance& tolerance() { return GetParam().what; }
+  static const GoldenRun& run() { return GetParam().what; }
+  static std::string golden_file() {
+    return fmt::format("{}/golden_{}.safetensors", STAGECOACH_GOLDEN_DIR, run().model);
+  }
 
   /// `values` in the type of this run, on its device.
   static Tensor typed(const std::vector<float>& values, const Shape& shape) {
-    return test::typed(values, shape, tolerance().dtype, device());
+    return test::typed(values, shape, run().dtype, device());
   }
 
   /// The same integer arithmetic as in golden_convnet.py; all values are exact.
@@ -92,14 +100,14 @@ class Golden : public testing::TestWithParam<test::On<Tolerance>> {
       }
       optimizer.step();
     }
-    EXPECT_LE(worst_loss, tolerance().loss);
+    EXPECT_LE(worst_loss, run().loss);
     EXPECT_LE(worst_norm, norm_tolerance);
     RecordProperty("worst_loss", fmt::format("{:.2e}", worst_loss));
     RecordProperty("worst_norm", fmt::format("{:.2e}", worst_norm));
   }
 
   std::map<std::string, Tensor> golden_;
-  std::shared_ptr<Sequential> model_ = make_model("convnet");
+  std::shared_ptr<Sequential> model_ = make_model(run().model, {.sizes = run().sizes});
   Tensor images_;
   Tensor labels_;
 };
@@ -116,7 +124,7 @@ TEST_P(Golden, GradientsOfTheFirstStep) {
       difference += std::pow(found[i] - expected[i], 2);
       size += std::pow(expected[i], 2);
     }
-    EXPECT_LE(std::sqrt(difference / size), tolerance().gradient) << name;
+    EXPECT_LE(std::sqrt(difference / size), run().gradient) << name;
     worst = std::max(worst, std::sqrt(difference / size));
   }
   RecordProperty("worst_gradient", fmt::format("{:.2e}", worst));
@@ -124,19 +132,23 @@ TEST_P(Golden, GradientsOfTheFirstStep) {
 
 TEST_P(Golden, TenStepsOfSgdWithMomentum) {
   Sgd optimizer(model_->named_parameters(), {.learning_rate = 0.01, .momentum = 0.9});
-  compare("sgd", optimizer, tolerance().norm);
+  compare("sgd", optimizer, run().norm);
 }
 
 TEST_P(Golden, TenStepsOfAdam) {
   Adam optimizer(model_->named_parameters(), {.learning_rate = 0.001});
-  compare("adam", optimizer, tolerance().adam_norm);
+  compare("adam", optimizer, run().adam_norm);
 }
 
-const Tolerance kTolerances[] = {{DType::float32, 1e-5, 1e-5, 1e-5, 1e-4}, {DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}};
+constexpr ModelSizes kSmallVit{.depth = 2, .width = 16, .heads = 2};
+const GoldenRun kRuns[] = {{"convnet", {}, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
+                           {"convnet", {}, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12},
+                           {"vit", kSmallVit, DType::float32, 1e-5, 1e-5, 1e-5, 1e-4},
+                           {"vit", kSmallVit, DType::float64, 1e-12, 1e-7, 1e-12, 1e-12}};
 
 /// On every device. Emulated kernels would take hours.
-std::vector<test::On<Tolerance>> runs() {
-  auto all = test::on_devices(kTolerances);
+std::vector<test::On<GoldenRun>> runs() {
+  auto all = test::on_devices(kRuns);
   if (cuda::is_emulated()) {
     std::erase_if(all, [](const auto& run) { return run.device.type == DeviceType::cuda; });
   }
@@ -144,7 +156,8 @@ std::vector<test::On<Tolerance>> runs() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Golden, testing::ValuesIn(runs()), [](const auto& tested) {
-  return fmt::format("{}_{}", test::name_of(tested.param.device), name_of(tested.param.what.dtype));
+  return fmt::format("{}_{}_{}", test::name_of(tested.param.device), tested.param.what.model,
+                     name_of(tested.param.what.dtype));
 });
 
 }  // namespace

@@ -20,6 +20,8 @@ TEST(Models, HaveTheKnownParameterCounts) {
   EXPECT_EQ(parameter_count(*make_model("resnet18")), 11'173'962);
   EXPECT_EQ(parameter_count(*make_model("resnet50")), 23'528'522);
   EXPECT_EQ(parameter_count(*make_model("resnet50", {.classes = 1000})), 25'557'032);
+  EXPECT_EQ(parameter_count(*make_model("vit")), 407'882);
+  EXPECT_EQ(parameter_count(*make_model("mlp")), 578'314);
 }
 
 TEST(Models, ToyGivesTwoNumbers) {
@@ -66,8 +68,48 @@ TEST(Models, NameResidualBlocksAsLayers) {
   EXPECT_EQ(large->name(19), "layer4.2");
 }
 
+// So that stages can be equal, and so that a model of PyTorch or timm can load the weights.
+TEST(Models, HaveEqualLayersOfTheChosenSizes) {
+  const auto vit = make_model("vit", {.image_size = 16, .sizes = {.depth = 3, .width = 12, .heads = 2}});
+  EXPECT_EQ(vit->size(), 1 + 3 + 3);
+  EXPECT_EQ(vit->name(3), "blocks.2");
+  EXPECT_EQ(vit->output_shape({5, 3, 16, 16}), (Shape{5, 10}));
+  EXPECT_EQ(vit->layer(1)->output_shape({5, 16, 12}), (Shape{5, 16, 12}));
+  EXPECT_EQ(vit->layer(1)->parameter_shapes(), vit->layer(3)->parameter_shapes());
+  vit->materialize(1);
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : vit->layer(1)->named_parameters("blocks.0.")) {
+    names.push_back(name);
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"blocks.0.norm1.weight", "blocks.0.norm1.bias", "blocks.0.attn.qkv.weight",
+                                      "blocks.0.attn.qkv.bias", "blocks.0.attn.proj.weight", "blocks.0.attn.proj.bias",
+                                      "blocks.0.norm2.weight", "blocks.0.norm2.bias", "blocks.0.mlp.fc1.weight",
+                                      "blocks.0.mlp.fc1.bias", "blocks.0.mlp.fc2.weight", "blocks.0.mlp.fc2.bias"}));
+  const auto mlp = make_model("mlp", {.sizes = {.depth = 2, .width = 7}});
+  EXPECT_EQ(mlp->size(), 1 + 2 + 1);
+  EXPECT_EQ(mlp->name(2), "hidden.1");
+  EXPECT_EQ(mlp->output_shape({5, 3, 32, 32}), (Shape{5, 10}));
+}
+
+// With PyTorch's first weights, eight layers with relu would leave nothing of the differences between images.
+TEST(Models, MlpKeepsTheSizeOfItsActivations) {
+  const auto model = make_model("mlp");
+  model->materialize(1);
+  const NoGrad no_grad;
+  const auto hidden = model->slice(0, model->size() - 1);
+  const Tensor y = hidden->forward(random_tensor({4, 3, 32, 32}, "x", DType::float32));
+  double squares = 0;
+  for (const float value : y.to_vector<float>()) {
+    squares += value * value;
+  }
+  const double mean = squares / static_cast<double>(y.numel());
+  EXPECT_GT(mean, 0.1);
+  EXPECT_LT(mean, 30);
+}
+
 TEST(Models, AllNamesCanBeMade) {
-  EXPECT_EQ(model_names(), (std::vector<std::string>{"toy", "convnet", "resnet18", "resnet50"}));
+  EXPECT_EQ(model_names(), (std::vector<std::string>{"toy", "convnet", "resnet18", "resnet50", "vit", "mlp"}));
   for (const auto& name : model_names()) {
     EXPECT_GT(make_model(name, {.image_size = default_image_size(name)})->size(), 0);
   }
@@ -76,7 +118,7 @@ TEST(Models, AllNamesCanBeMade) {
 }
 
 TEST(Models, RefuseWhatTheyCannotBe) {
-  EXPECT_TRUE(fails_with<UsageError>({"unknown model: expected one of toy, convnet, resnet18, resnet50"},
+  EXPECT_TRUE(fails_with<UsageError>({"unknown model: expected one of toy, convnet, resnet18, resnet50, vit, mlp"},
                                      [] { make_model("resnet"); }));
   EXPECT_THROW(default_image_size("resnet"), UsageError);
   EXPECT_TRUE(fails_with<UsageError>({"32"}, [] { make_model("convnet", {.image_size = 64}); }));
@@ -84,6 +126,15 @@ TEST(Models, RefuseWhatTheyCannotBe) {
   EXPECT_THROW(make_model("resnet50", {.image_size = 16}), UsageError);
   EXPECT_THROW(make_model("toy", {.softmax_head = true}), UsageError);
   EXPECT_THROW(make_model("convnet", {.classes = 0}), UsageError);
+  EXPECT_TRUE(
+      fails_with<UsageError>({"model vit", "multiple of 4", "got 18"}, [] { make_model("vit", {.image_size = 18}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"model vit", "heads that divide the width 64", "got 5"},
+                                     [] { make_model("vit", {.sizes = {.heads = 5}}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"model mlp", "no heads"}, [] { make_model("mlp", {.sizes = {.heads = 1}}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"model convnet", "expected no --depth", "got 4"},
+                                     [] { make_model("convnet", {.sizes = {.depth = 4}}); }));
+  EXPECT_TRUE(
+      fails_with<UsageError>({"positive width", "got -1"}, [] { make_model("vit", {.sizes = {.width = -1}}); }));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "nn/residual_blocks.h"
+#include "nn/transformer.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach {
@@ -62,6 +63,14 @@ TEST(OutputShape, IsThatOfForwardForEveryKindOfLayer) {
       {"basic block", std::make_shared<BasicBlock>(3, 3, 1)},
       {"basic block with a projection", std::make_shared<BasicBlock>(3, 6, 2)},
       {"bottleneck", std::make_shared<Bottleneck>(3, 2, 2)},
+      {"layer norm", std::make_shared<LayerNorm>(4)},
+      {"gelu", std::make_shared<GELU>()},
+      {"token mean", std::make_shared<TokenMean>()},
+      {"patch embedding", std::make_shared<PatchEmbedding>(8, 4, 6)},
+      {"patch embedding of a large image", std::make_shared<PatchEmbedding>(64, 16, 2)},
+      {"attention", std::make_shared<MultiHeadAttention>(4, 2)},
+      {"perceptron", std::make_shared<Perceptron>(4, 3)},
+      {"transformer block", std::make_shared<TransformerBlock>(4, 2)},
       {"nothing", std::make_shared<Sequential>()},
   };
   for (const auto& [name, layer] : layers) {

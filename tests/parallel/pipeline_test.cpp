@@ -45,6 +45,9 @@ const Task kUneven{uneven_model, {6}, 4, 10};
 const Task kUnevenFewSteps{uneven_model, {6}, 4, 3};
 const Task kImages{test::image_model, {3, 6, 6}, 4, 3};
 const Task kConvnet{[] { return make_model("convnet"); }, {3, 32, 32}, 10, 2};
+/// 8 layers.
+const Task kVit{
+    [] { return make_model("vit", {.image_size = 16, .sizes = {.depth = 4, .width = 16}}); }, {3, 16, 16}, 10, 2};
 
 struct Case {
   const char* schedule;
@@ -112,6 +115,14 @@ TEST_P(EverySchedule, EqualsOneDeviceHoweverItCommunicates) {
         expect_equal(wanted, in_pipeline(kUneven, schedule));
       }
     }
+  }
+}
+
+TEST_P(EverySchedule, EqualsOneDeviceOnVit) {
+  const Trained wanted = on_one_device(kVit, 4);
+  expect_one_device(kVit, wanted, 2, 4);
+  if (GetParam().chunks <= 2) {
+    expect_one_device(kVit, wanted, 4, 4, Stage::Recompute::yes);
   }
 }
 

@@ -160,6 +160,10 @@ void channel_sums(const Tensor& x, Tensor& out) {
     const ChannelLayout layout(x.shape());
     const T* from = x.data<T>();  // [N, C, S]
     T* sums = out.mutable_data<T>();
+    if (layout.plane == 1) {
+      return sum_columns<T>(
+          x.device(), layout.samples, layout.channels, [from](std::int64_t, std::int64_t i) { return from[i]; }, sums);
+    }
     parallel_for(x.device(), layout.channels, [&](std::int64_t c) {
       sums[c] = sum_over_channel<T>(layout, c, [from](std::int64_t i) { return from[i]; });
     });

@@ -2,8 +2,10 @@
 /// @file
 /// Sums over all but the channel dimension of [N, C, …]: bias gradients and batch norm.
 
+#include <algorithm>
 #include <cstdint>
 
+#include "core/parallel_for.h"
 #include "core/tensor.h"
 
 namespace stagecoach::cpu {
@@ -45,6 +47,24 @@ T sum_over_channel(const ChannelLayout& layout, std::int64_t c, const Value& val
     rest += lane;
   }
   return rest;
+}
+
+/// Computes sums[c], the sum over n of value(n, n * width + c), for each column c of [rows, width]. The rows are added
+/// in order, adjacent columns at once.
+template <class T, class Value>
+void sum_columns(Device device, std::int64_t rows, std::int64_t width, const Value& value, T* sums) {
+  constexpr std::int64_t kColumns = 32;
+  parallel_for(device, (width + kColumns - 1) / kColumns, [&](std::int64_t block) {
+    const std::int64_t begin = block * kColumns;
+    const std::int64_t count = std::min(kColumns, width - begin);
+    T totals[kColumns] = {};
+    for (std::int64_t n = 0; n < rows; ++n) {
+      for (std::int64_t c = 0; c < count; ++c) {
+        totals[c] += value(n, n * width + begin + c);
+      }
+    }
+    std::copy_n(totals, count, sums + begin);
+  });
 }
 
 /// out [C] = the sums over all but dimension 1 of x [N, C, …]: a row of the kernel table, and the bias gradient of

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/kernels/cpu/gelu.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cpu {
@@ -101,6 +102,32 @@ void relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) {
   });
 }
 
+void gelu(const Tensor& x, GeluForm form, Tensor& out) {
+  dispatch_floating(out.dtype(), "gelu", [&]<class T>() {
+    const T* from = x.data<T>();
+    T* to = out.mutable_data<T>();
+    if (form == GeluForm::tanh) {
+      return map_vectors<T>(
+          out.device(), out.numel(), [](const Vec<T>& value) { return fast::gelu<T>(value); }, to, from);
+    }
+    for_each_element(out.device(), out.numel(), [=](std::int64_t i) { to[i] = plain::gelu(from[i], form); });
+  });
+}
+
+void gelu_grad(const Tensor& grad_y, const Tensor& x, GeluForm form, Tensor& out) {
+  dispatch_floating(out.dtype(), "gelu_grad", [&]<class T>() {
+    const T* grad = grad_y.data<T>();
+    const T* from = x.data<T>();
+    T* to = out.mutable_data<T>();
+    if (form == GeluForm::tanh) {
+      const auto product = [](const Vec<T>& g, const Vec<T>& value) { return g * fast::gelu_grad<T>(value); };
+      return map_vectors<T>(out.device(), out.numel(), product, to, grad, from);
+    }
+    for_each_element(out.device(), out.numel(),
+                     [=](std::int64_t i) { to[i] = grad[i] * plain::gelu_grad(from[i], form); });
+  });
+}
+
 }  // namespace
 
 void add_elementwise(Kernels& table) {
@@ -114,6 +141,8 @@ void add_elementwise(Kernels& table) {
   table.increment = increment;
   table.relu = relu;
   table.relu_grad = relu_grad;
+  table.gelu = gelu;
+  table.gelu_grad = gelu_grad;
 }
 
 }  // namespace stagecoach::cpu

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
+#include "core/kernels/cpu/vec.h"
 #include "core/parallel_for.h"
 #include "core/tensor.h"
 
@@ -26,6 +28,29 @@ void for_each_element(Device device, std::int64_t count, const Body& body) {
 #endif
     for (std::int64_t i = chunk * kChunk; i < end; ++i) {
       body(i);
+    }
+  });
+}
+
+/// Computes to[i] = function(from[i]…) for all i in [0, count), a vector at a time. The last vector may be filled up
+/// with zeros, so no element depends on its neighbours.
+template <class T, class Function, class... From>
+void map_vectors(Device device, std::int64_t count, const Function& function, T* to, const From*... from) {
+  parallel_for(device, (count + kChunk - 1) / kChunk, [&](std::int64_t chunk) {
+    const std::int64_t end = std::min(count, (chunk + 1) * kChunk);
+    std::int64_t i = chunk * kChunk;
+    for (; i + kLanes<T> <= end; i += kLanes<T>) {
+      store(function(load(from + i)...), to + i);
+    }
+    if (i < end) {
+      const auto bytes = static_cast<std::size_t>(end - i) * sizeof(T);
+      const auto load_last = [&](const T* data) {
+        Vec<T> last{};
+        std::memcpy(&last, data + i, bytes);
+        return last;
+      };
+      const Vec<T> results = function(load_last(from)...);
+      std::memcpy(to + i, &results, bytes);
     }
   });
 }

@@ -36,10 +36,10 @@ struct Rows {
 };
 
 /// out[r, j] = sum over i < k of a[r, i] b[i, j], for r < rows and j < vectors * kLanes. Element [r, i] of `a` is
-/// at a + r * a_row + i * a_step.
+/// at a + r * a_row + i * a_step. With `add`, sums start at the values in `out`.
 template <class T>
 void multiply(Device device, std::int64_t rows, std::int64_t k, std::int64_t vectors, const T* a, std::int64_t a_row,
-              std::int64_t a_step, Rows<const T> b, Rows<T> out) {
+              std::int64_t a_step, Rows<const T> b, Rows<T> out, bool add = false) {
   for_each_tile(device, rows, vectors, [&](std::int64_t r, int height, std::int64_t j, int width) {
     TileCall<T> call{};
     call.taps = {1, 1, k};
@@ -50,6 +50,7 @@ void multiply(Device device, std::int64_t rows, std::int64_t k, std::int64_t vec
     call.y = out.data + r * out.row + j * kLanes<T>;
     call.y_row = out.row;
     call.y_column = kLanes<T>;
+    call.add = add;
     run_tile<T>(height, width, call);
   });
 }

@@ -81,6 +81,30 @@ struct ReluGrad {
   __device__ T operator()(T grad, T y) const { return y > 0 ? grad : T(0); }
 };
 
+// The forms of GELU are those of core/kernels/cpu/gelu.h.
+template <class T>
+struct GeluExact {
+  static constexpr T kInverseRoot2 = T(0.70710678118654752440);
+  static constexpr T kDensityAtZero = T(0.39894228040143267794);
+  __device__ T operator()(T x) const { return x * (1 + erf(x * kInverseRoot2)) / 2; }
+  __device__ T operator()(T grad, T x) const {
+    return grad * ((1 + erf(x * kInverseRoot2)) / 2 + x * kDensityAtZero * exp(-x * x / 2));
+  }
+};
+
+template <class T>
+struct GeluTanh {
+  static constexpr T kFactor = T(0.79788456080286535588);
+  static constexpr T kCubic = T(0.044715);
+  __device__ static T tangent(T x) { return tanh(kFactor * (x + kCubic * x * x * x)); }
+  __device__ T operator()(T x) const { return x * (1 + tangent(x)) / 2; }
+  __device__ T operator()(T grad, T x) const {
+    const T t = tangent(x);
+    const T slope = kFactor * (1 + 3 * kCubic * x * x);
+    return grad * ((1 + t) / 2 + x * (1 - t * t) / 2 * slope);
+  }
+};
+
 // ---- Single numbers
 
 template <class T>
@@ -185,6 +209,18 @@ void relu_grad(const Tensor& grad_y, const Tensor& y, Tensor& out) {
   dispatch_floating(out.dtype(), "relu_grad", [&]<class T>() { map<T>(ReluGrad<T>{}, grad_y, y, out); });
 }
 
+void gelu(const Tensor& x, GeluForm form, Tensor& out) {
+  dispatch_floating(out.dtype(), "gelu", [&]<class T>() {
+    form == GeluForm::exact ? map<T>(GeluExact<T>{}, x, out) : map<T>(GeluTanh<T>{}, x, out);
+  });
+}
+
+void gelu_grad(const Tensor& grad_y, const Tensor& x, GeluForm form, Tensor& out) {
+  dispatch_floating(out.dtype(), "gelu_grad", [&]<class T>() {
+    form == GeluForm::exact ? map<T>(GeluExact<T>{}, grad_y, x, out) : map<T>(GeluTanh<T>{}, grad_y, x, out);
+  });
+}
+
 void accumulate(const Tensor& x, Tensor& sum) {
   dispatch_floating(x.dtype(), "accumulate", [&]<class T>() {
     launch(accumulate_kernel<T>, 1, 1, 0, compute_stream(sum.device()), x.data<T>(), sum.mutable_data<double>());
@@ -212,6 +248,8 @@ void add_elementwise(Kernels& table) {
   table.scale = scale;
   table.relu = relu;
   table.relu_grad = relu_grad;
+  table.gelu = gelu;
+  table.gelu_grad = gelu_grad;
   table.accumulate = accumulate;
   table.increment = increment;
 }

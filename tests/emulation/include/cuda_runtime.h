@@ -10,11 +10,13 @@
 #include <source_location>
 
 // Device code calls these without a namespace, for float and double alike.
+using std::erf;
 using std::exp;
 using std::log;
 using std::nan;
 using std::pow;
 using std::sqrt;
+using std::tanh;
 
 #define __global__
 #define __device__

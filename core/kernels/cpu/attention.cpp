@@ -1,0 +1,226 @@
+#include "core/kernels/cpu/attention.h"
+
+#include <cstring>
+#include <limits>
+
+#include "core/kernels/cpu/lanes.h"
+#include "core/kernels/cpu/matrix_product.h"
+#include "core/kernels/cpu/transpose.h"
+#include "core/kernels/cpu/vec_exp.h"
+#include "core/kernels/cpu/workspace.h"
+#include "core/kernels/groups.h"
+#include "core/parallel_for.h"
+
+namespace stagecoach::cpu {
+namespace fast {
+namespace {
+
+/// The number of queries whose probabilities are held at a time.
+constexpr std::int64_t kQueries = 64;
+
+/// A matrix in working memory, whose rows are whole vectors: the columns after the last one are zeros.
+template <class T>
+class PaddedMatrix {
+ public:
+  PaddedMatrix(Device device, std::int64_t rows, std::int64_t columns)
+      : rows_(rows), columns_(columns), row_(groups_of<T>(columns) * kLanes<T>), memory_(device, rows * row_) {
+    std::fill_n(data(), rows * row_, T(0));
+  }
+  T* data() const { return memory_.data(); }
+  T* row(std::int64_t r) const { return data() + r * row_; }
+  std::int64_t row_length() const { return row_; }
+  std::int64_t columns() const { return columns_; }
+  std::int64_t vectors() const { return row_ / kLanes<T>; }
+
+  /// Takes the first `rows` rows from a matrix with rows `from_row` apart.
+  const PaddedMatrix& take(std::int64_t rows, const T* from, std::int64_t from_row) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::memcpy(row(r), from + r * from_row, bytes());
+    }
+    return *this;
+  }
+  /// Takes the transpose of a matrix, [columns, rows] here.
+  const PaddedMatrix& take_transposed(const T* from, std::int64_t from_row) const {
+    transpose_block(columns_, rows_, from, from_row, data(), row_);
+    return *this;
+  }
+  /// Writes the first `rows` rows.
+  void give(std::int64_t rows, T* to, std::int64_t to_row) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::memcpy(to + r * to_row, row(r), bytes());
+    }
+  }
+
+ private:
+  std::size_t bytes() const { return static_cast<std::size_t>(columns_) * sizeof(T); }
+  std::int64_t rows_;
+  std::int64_t columns_;
+  std::int64_t row_;
+  Workspace<T> memory_;
+};
+
+/// The first factor of a product: element [r, i] is at data + r * row + i * step.
+template <class T>
+struct Factor {
+  const T* data;
+  std::int64_t row;
+  std::int64_t step;
+};
+
+/// out [rows, …] = a [rows, k] times b [k, …], or is increased by it.
+template <class T>
+void multiply_padded(Device device, std::int64_t rows, std::int64_t k, const Factor<T>& a, const PaddedMatrix<T>& b,
+                     const PaddedMatrix<T>& out, bool add = false) {
+  multiply<T>(device, rows, k, b.vectors(), a.data, a.row, a.step, {b.data(), b.row_length()},
+              {out.data(), out.row_length()}, add);
+}
+
+/// Replaces the first `rows` rows by softmax(scale * row); the padding becomes zeros again.
+template <class T>
+void softmax_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& scores) {
+  const std::int64_t length = scores.row_length();
+  const std::int64_t padding = length - scores.columns();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    T* row = scores.row(r);
+    std::fill_n(row + scores.columns(), padding, -std::numeric_limits<T>::infinity());
+    Vec<T> largest = load(row);
+    for (std::int64_t j = kLanes<T>; j < length; j += kLanes<T>) {
+      const Vec<T> values = load(row + j);
+      largest = values > largest ? values : largest;
+    }
+    T most = largest[0];
+    for (int lane = 1; lane < kLanes<T>; ++lane) {
+      most = std::max<T>(most, largest[lane]);
+    }
+    for (std::int64_t j = 0; j < length; j += kLanes<T>) {
+      store(exp<T>((load(row + j) - broadcast(most)) * broadcast(scale)), row + j);
+    }
+    std::fill_n(row + scores.columns(), padding, T(0));
+    Vec<T> sum{};
+    for (std::int64_t j = 0; j < length; j += kLanes<T>) {
+      sum += load(row + j);
+    }
+    const Vec<T> share = broadcast(1 / sum_of_lanes<T>(sum));
+    for (std::int64_t j = 0; j < length; j += kLanes<T>) {
+      store(load(row + j) * share, row + j);
+    }
+  }
+}
+
+/// Replaces the first `rows` rows of dp by the gradient of the scores: p (dp - sum of p dp) scale.
+template <class T>
+void softmax_grad_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& p, const PaddedMatrix<T>& dp) {
+  const std::int64_t length = p.row_length();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* probability = p.row(r);
+    T* grad = dp.row(r);
+    Vec<T> sum{};
+    for (std::int64_t j = 0; j < length; j += kLanes<T>) {
+      sum += load(probability + j) * load(grad + j);
+    }
+    const Vec<T> mean = broadcast(sum_of_lanes<T>(sum));
+    for (std::int64_t j = 0; j < length; j += kLanes<T>) {
+      store(load(probability + j) * (load(grad + j) - mean) * broadcast(scale), grad + j);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void attention(Device device, const AttentionShape& s, const T* qkv, T* y) {
+  const std::int64_t block = std::min(s.tokens, kQueries);
+  parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
+    const SingleThreaded inside;
+    const Head<const T> head(s, h, qkv);
+    T* out = head_of(s, h, y);
+    const PaddedMatrix<T> keys(device, s.head_width(), s.tokens);  // transposed
+    const PaddedMatrix<T> values(device, s.tokens, s.head_width());
+    const PaddedMatrix<T> p(device, block, s.tokens);
+    const PaddedMatrix<T> sums(device, block, s.head_width());
+    keys.take_transposed(head.k, head.row);
+    values.take(s.tokens, head.v, head.row);
+    for (std::int64_t t = 0; t < s.tokens; t += block) {
+      const std::int64_t rows = std::min(block, s.tokens - t);
+      multiply_padded<T>(device, rows, s.head_width(), {head.q + t * head.row, head.row, 1}, keys, p);
+      softmax_rows(rows, s.scale<T>(), p);
+      multiply_padded<T>(device, rows, s.tokens, {p.data(), p.row_length(), 1}, values, sums);
+      sums.give(rows, out + t * s.width, s.width);
+    }
+  });
+}
+
+template <class T>
+void attention_grad(Device device, const AttentionShape& s, const T* grad_y, const T* qkv, T* grad_qkv) {
+  const std::int64_t block = std::min(s.tokens, kQueries);
+  const std::int64_t width = s.head_width();
+  parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
+    const SingleThreaded inside;
+    const Head<const T> head(s, h, qkv);
+    const Head<T> grad(s, h, grad_qkv);
+    const T* grad_out = head_of(s, h, grad_y);
+    const PaddedMatrix<T> transposed_keys(device, width, s.tokens);
+    const PaddedMatrix<T> transposed_values(device, width, s.tokens);
+    const PaddedMatrix<T> keys(device, s.tokens, width);
+    const PaddedMatrix<T> queries(device, block, width);
+    const PaddedMatrix<T> upstream(device, block, width);
+    const PaddedMatrix<T> p(device, block, s.tokens);
+    const PaddedMatrix<T> ds(device, block, s.tokens);
+    const PaddedMatrix<T> grad_q(device, block, width);
+    const PaddedMatrix<T> grad_k(device, s.tokens, width);
+    const PaddedMatrix<T> grad_v(device, s.tokens, width);
+    transposed_keys.take_transposed(head.k, head.row);
+    transposed_values.take_transposed(head.v, head.row);
+    keys.take(s.tokens, head.k, head.row);
+    for (std::int64_t t = 0; t < s.tokens; t += block) {
+      const std::int64_t rows = std::min(block, s.tokens - t);
+      const T* q = head.q + t * head.row;
+      const T* grad_rows = grad_out + t * s.width;
+      queries.take(rows, q, head.row);
+      upstream.take(rows, grad_rows, s.width);
+      multiply_padded<T>(device, rows, width, {q, head.row, 1}, transposed_keys, p);
+      softmax_rows(rows, s.scale<T>(), p);
+      multiply_padded<T>(device, rows, width, {grad_rows, s.width, 1}, transposed_values, ds);
+      softmax_grad_rows(rows, s.scale<T>(), p, ds);
+      multiply_padded<T>(device, rows, s.tokens, {ds.data(), ds.row_length(), 1}, keys, grad_q);
+      multiply_padded<T>(device, s.tokens, rows, {ds.data(), 1, ds.row_length()}, queries, grad_k, true);
+      multiply_padded<T>(device, s.tokens, rows, {p.data(), 1, p.row_length()}, upstream, grad_v, true);
+      grad_q.give(rows, grad.q + t * grad.row, grad.row);
+    }
+    grad_k.give(s.tokens, grad.k, grad.row);
+    grad_v.give(s.tokens, grad.v, grad.row);
+  });
+}
+
+#define STAGECOACH_INSTANTIATE(T)                                          \
+  template void attention<T>(Device, const AttentionShape&, const T*, T*); \
+  template void attention_grad<T>(Device, const AttentionShape&, const T*, const T*, T*);
+STAGECOACH_INSTANTIATE(float)
+STAGECOACH_INSTANTIATE(double)
+#undef STAGECOACH_INSTANTIATE
+
+}  // namespace fast
+
+namespace {
+
+void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
+  dispatch_floating(qkv.dtype(), "attention", [&]<class T>() {
+    fast::attention<T>(qkv.device(), {y.size(0), y.size(1), y.size(2), heads}, qkv.data<T>(), y.mutable_data<T>());
+  });
+}
+
+void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv) {
+  dispatch_floating(qkv.dtype(), "attention_grad", [&]<class T>() {
+    fast::attention_grad<T>(qkv.device(), {grad_y.size(0), grad_y.size(1), grad_y.size(2), heads}, grad_y.data<T>(),
+                            qkv.data<T>(), grad_qkv.mutable_data<T>());
+  });
+}
+
+}  // namespace
+
+void add_attention(Kernels& table) {
+  table.attention = attention;
+  table.attention_grad = attention_grad;
+}
+
+}  // namespace stagecoach::cpu

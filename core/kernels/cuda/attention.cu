@@ -1,0 +1,111 @@
+/// @file
+/// Attention as products of matrices with a softmax between them. The [T, T] probabilities of all heads are in working
+/// memory during a call, and nowhere between the forward and the backward, which computes them again.
+
+#include <cmath>
+
+#include "core/cuda_backend.h"
+#include "core/kernels/cuda/arguments.h"
+#include "core/kernels/cuda/batched_product.cuh"
+#include "core/kernels/groups.h"
+
+namespace stagecoach::cuda {
+
+/// The extents of y [N, T, W], and where the matrices of its heads are.
+struct AttentionExtents {
+  AttentionExtents(const Tensor& y, std::int64_t heads_)
+      : batches(y.size(0) * heads_), tokens(to_int(y.size(1))), width(to_int(y.size(2))), heads(to_int(heads_)) {
+    to_int(3 * y.size(1) * y.size(2), kMaxElements);
+    to_int(y.size(1) * y.size(1), kMaxElements);
+  }
+  int head_width() const { return width / heads; }
+  BatchOffsets in_tokens(int row) const { return {heads, static_cast<long long>(tokens) * row, head_width()}; }
+  BatchOffsets in_scores() const { return {1, static_cast<long long>(tokens) * tokens, 0}; }
+  Shape scores() const { return {batches, tokens, tokens}; }
+  std::int64_t batches;
+  int tokens;
+  int width;
+  int heads;
+};
+
+/// [T, D] of each head, in tokens `row` elements long, as a factor whose K index is along D, or along T.
+template <class T>
+BatchedOperand<T, true> along_features(const AttentionExtents& e, const T* data, int row) {
+  return {{data, e.tokens, row, 1}, e.in_tokens(row)};
+}
+template <class T>
+BatchedOperand<T, false> along_tokens(const AttentionExtents& e, const T* data, int row) {
+  return {{data, e.head_width(), 1, row}, e.in_tokens(row)};
+}
+
+/// scores [N heads, T, T] = factor * a b^T, for a and b [T, D].
+template <class T>
+void multiply_features(const AttentionExtents& e, const T* a, int a_row, const T* b, int b_row, T factor,
+                       Tensor& scores) {
+  const BatchedResult<T> result{scores.mutable_data<T>(), e.tokens, e.in_scores(), factor};
+  multiply_batches<T>(scores.device(), e.batches, {e.tokens, e.tokens, e.head_width()}, along_features(e, a, a_row),
+                      along_features(e, b, b_row), result);
+}
+
+/// out [T, D] = factor * scores times b [T, D], or the transposed scores times b.
+template <class T, bool kTransposed>
+void multiply_tokens(const AttentionExtents& e, const Tensor& scores, const T* b, int b_row, T factor, T* out,
+                     int out_row) {
+  const int across = kTransposed ? 1 : e.tokens;
+  const BatchedOperand<T, !kTransposed> a{{scores.data<T>(), e.tokens, across, kTransposed ? e.tokens : 1},
+                                          e.in_scores()};
+  const BatchedResult<T> result{out, out_row, e.in_tokens(out_row), factor};
+  multiply_batches<T>(scores.device(), e.batches, {e.tokens, e.head_width(), e.tokens}, a, along_tokens(e, b, b_row),
+                      result);
+}
+
+/// Returns softmax(q k^T / sqrt(D)) [N heads, T, T].
+template <class T>
+Tensor probabilities(const AttentionExtents& e, const Tensor& qkv, T scale) {
+  Tensor p = Tensor::empty(e.scores(), qkv.dtype(), qkv.device());
+  const T* q = qkv.data<T>();
+  multiply_features<T>(e, q, 3 * e.width, q + e.width, 3 * e.width, scale, p);
+  Tensor rows = p.alias({e.batches * e.tokens, e.tokens}, 0);
+  kernels().softmax(rows, rows);
+  return p;
+}
+
+namespace {
+
+void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
+  dispatch_floating(qkv.dtype(), "attention", [&]<class T>() {
+    const AttentionExtents e(y, heads);
+    const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
+    const Tensor p = probabilities<T>(e, qkv, scale);
+    const T* v = qkv.data<T>() + 2 * e.width;
+    multiply_tokens<T, false>(e, p, v, 3 * e.width, T(1), y.mutable_data<T>(), e.width);
+  });
+}
+
+void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv) {
+  dispatch_floating(qkv.dtype(), "attention_grad", [&]<class T>() {
+    const AttentionExtents e(grad_y, heads);
+    const int row = 3 * e.width;
+    const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
+    const T* q = qkv.data<T>();
+    const T* upstream = grad_y.data<T>();
+    T* grad = grad_qkv.mutable_data<T>();
+    const Tensor p = probabilities<T>(e, qkv, scale);
+    multiply_tokens<T, true>(e, p, upstream, e.width, T(1), grad + 2 * e.width, row);
+    Tensor ds = Tensor::empty(e.scores(), qkv.dtype(), qkv.device());
+    multiply_features<T>(e, upstream, e.width, q + 2 * e.width, row, T(1), ds);
+    Tensor rows = ds.alias({e.batches * e.tokens, e.tokens}, 0);
+    kernels().softmax_grad(rows, p.alias(rows.shape(), 0), rows);
+    multiply_tokens<T, false>(e, ds, q + e.width, row, scale, grad, row);
+    multiply_tokens<T, true>(e, ds, q, row, scale, grad + e.width, row);
+  });
+}
+
+}  // namespace
+
+void add_attention(Kernels& table) {
+  table.attention = attention;
+  table.attention_grad = attention_grad;
+}
+
+}  // namespace stagecoach::cuda

@@ -1,0 +1,103 @@
+/// @file
+/// Operations on sequences of tokens [N, T, C]; a thread computes one element of the result.
+
+#include "core/kernels/cuda/arguments.h"
+#include "core/kernels/cuda/fast_divmod.cuh"
+#include "core/kernels/cuda/threads.cuh"
+#include "core/kernels/groups.h"
+
+namespace stagecoach::cuda {
+
+template <class T>
+__global__ void transpose_kernel(int count, FastDivmod tokens, FastDivmod width, const T* x, T* y) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {  // element (n, c, t) of y
+    const int line = tokens.quotient(at);
+    const int t = tokens.remainder(at, line);
+    const int n = width.quotient(line);
+    y[at] = x[(n * tokens.value() + t) * width.value() + width.remainder(line, n)];
+  }
+}
+
+template <class T>
+__global__ void add_broadcast_kernel(int count, FastDivmod size, const T* x, const T* b, T* y) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    y[at] = x[at] + b[size.remainder(at, size.quotient(at))];
+  }
+}
+
+template <class T>
+__global__ void token_mean_kernel(int count, int tokens, FastDivmod width, const T* x, T* y) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int n = width.quotient(at);
+    const T* from = x + n * tokens * width.value() + width.remainder(at, n);
+    T sum = 0;
+    for (int t = 0; t < tokens; ++t) {
+      sum += from[t * width.value()];
+    }
+    y[at] = sum / static_cast<T>(tokens);
+  }
+}
+
+template <class T>
+__global__ void token_mean_grad_kernel(int count, FastDivmod tokens, FastDivmod width, const T* grad_y, T* grad_x) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int line = width.quotient(at);
+    const int n = tokens.quotient(line);
+    grad_x[at] = grad_y[n * width.value() + width.remainder(at, line)] / static_cast<T>(tokens.value());
+  }
+}
+
+namespace {
+
+void transpose(const Tensor& x, Tensor& y) {
+  dispatch_floating(x.dtype(), "transpose", [&]<class T>() {
+    if (const int count = to_int(x.numel()); count > 0) {
+      launch(transpose_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), count,
+             FastDivmod(to_int(x.size(1))), FastDivmod(to_int(x.size(2))), x.data<T>(), y.mutable_data<T>());
+    }
+  });
+}
+
+void add_broadcast(const Tensor& x, const Tensor& b, Tensor& y) {
+  dispatch_floating(x.dtype(), "add_broadcast", [&]<class T>() {
+    if (const int count = to_int(x.numel()); count > 0) {
+      launch(add_broadcast_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), count,
+             FastDivmod(to_int(b.numel())), x.data<T>(), b.data<T>(), y.mutable_data<T>());
+    }
+  });
+}
+
+void token_mean(const Tensor& x, Tensor& y) {
+  dispatch_floating(x.dtype(), "token_mean", [&]<class T>() {
+    to_int(x.numel());
+    if (const int count = to_int(y.numel()); count > 0) {
+      launch(token_mean_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), count, to_int(x.size(1)),
+             FastDivmod(to_int(x.size(2))), x.data<T>(), y.mutable_data<T>());
+    }
+  });
+}
+
+void token_mean_grad(const Tensor& grad_y, Tensor& grad_x) {
+  dispatch_floating(grad_y.dtype(), "token_mean_grad", [&]<class T>() {
+    if (const int count = to_int(grad_x.numel()); count > 0) {
+      launch(token_mean_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), count,
+             FastDivmod(to_int(grad_x.size(1))), FastDivmod(to_int(grad_x.size(2))), grad_y.data<T>(),
+             grad_x.mutable_data<T>());
+    }
+  });
+}
+
+}  // namespace
+
+void add_tokens(Kernels& table) {
+  table.transpose = transpose;
+  table.add_broadcast = add_broadcast;
+  table.token_mean = token_mean;
+  table.token_mean_grad = token_mean_grad;
+}
+
+}  // namespace stagecoach::cuda

@@ -1,0 +1,87 @@
+#include "core/ops.h"
+#include "core/ops/output_shapes.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns x [N, …] as [N, the product of the rest], without history.
+Tensor as_samples(const Tensor& x) { return x.alias(flatten_shape(x.shape()), x.offset()); }
+
+class AddBroadcastNode final : public Node {
+ public:
+  AddBroadcastNode(const Tensor& x, const Tensor& b) : Node("add_broadcast", {x, b}), shape_(b.shape()) {}
+  Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
+    Gradients gradients{needs_input_grad[0] ? grad : Tensor(), Tensor()};
+    if (needs_input_grad[1]) {
+      gradients[1] = empty_like(grad, shape_);
+      const Tensor samples = as_samples(grad);
+      Tensor sums = gradients[1].alias({samples.size(1)}, 0);
+      kernels(grad.device()).channel_sums(samples, sums);
+    }
+    return gradients;
+  }
+
+ private:
+  Shape shape_;
+};
+
+Tensor transposed(const Tensor& x) {
+  Tensor y = empty_like(x, transpose_shape(x.shape()));
+  Tensor out = as_matrices(y);
+  kernels(x.device()).transpose(as_matrices(x), out);
+  return y;
+}
+
+class TransposeNode final : public Node {
+ public:
+  explicit TransposeNode(const Tensor& x) : Node("transpose", {x}) {}
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override { return {transposed(grad)}; }
+};
+
+class TokenMeanNode final : public Node {
+ public:
+  explicit TokenMeanNode(const Tensor& x) : Node("token_mean", {x}), shape_(x.shape()) {}
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    Tensor grad_x = empty_like(grad, shape_);
+    kernels(grad.device()).token_mean_grad(grad, grad_x);
+    return {grad_x};
+  }
+
+ private:
+  Shape shape_;
+};
+
+}  // namespace
+
+Tensor add_broadcast(const Tensor& x, const Tensor& b) {
+  const Span span("add_broadcast", "forward");
+  Tensor y = empty_like(x, add_broadcast_shape(x.shape(), b.shape()));
+  check_matches("add_broadcast", x, b);
+  kernels(x.device()).add_broadcast(x, b, y);
+  if (should_record({&x, &b})) {
+    y.set_grad_node(std::make_shared<AddBroadcastNode>(x, b));
+  }
+  return y;
+}
+
+Tensor transpose(const Tensor& x) {
+  const Span span("transpose", "forward");
+  Tensor y = transposed(x);
+  if (should_record({&x})) {
+    y.set_grad_node(std::make_shared<TransposeNode>(x));
+  }
+  return y;
+}
+
+Tensor token_mean(const Tensor& x) {
+  const Span span("token_mean", "forward");
+  Tensor y = empty_like(x, token_mean_shape(x.shape()));
+  kernels(x.device()).token_mean(x, y);
+  if (should_record({&x})) {
+    y.set_grad_node(std::make_shared<TokenMeanNode>(x));
+  }
+  return y;
+}
+
+}  // namespace stagecoach

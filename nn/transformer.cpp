@@ -1,0 +1,81 @@
+#include "nn/transformer.h"
+
+#include <cmath>
+
+#include "core/ops.h"
+#include "core/ops/output_shapes.h"
+#include "nn/layers.h"
+
+namespace stagecoach {
+namespace {
+
+/// [N, C, H, W] to [N, C, H W].
+Shape joined_planes(const Shape& x) { return {x[0], x[1], x[2] * x[3]}; }
+
+}  // namespace
+
+PatchEmbedding::PatchEmbedding(std::int64_t image_size, std::int64_t patch, std::int64_t width)
+    : proj_(std::make_shared<Conv2d>(3, width, patch, Conv2dSettings{.stride = patch})) {
+  const std::int64_t tokens = (image_size / patch) * (image_size / patch);
+  add_parameter("pos_embed", {tokens, width}, Init::uniform(0.02 * std::sqrt(3.0)));  // a standard deviation of 0.02
+  add_child("proj", proj_);
+}
+
+Tensor PatchEmbedding::forward(const Tensor& x) {
+  const Tensor patches = proj_->forward(x);
+  return add_broadcast(transpose(patches.reshape(joined_planes(patches.shape()))), own("pos_embed"));
+}
+
+Shape PatchEmbedding::output_shape(const Shape& input) const {
+  return add_broadcast_shape(transpose_shape(joined_planes(proj_->output_shape(input))), own_shape("pos_embed"));
+}
+
+MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads)
+    : heads_(heads), qkv_(std::make_shared<Linear>(width, 3 * width)), proj_(std::make_shared<Linear>(width, width)) {
+  add_child("qkv", qkv_);
+  add_child("proj", proj_);
+}
+
+Tensor MultiHeadAttention::forward(const Tensor& x) { return proj_->forward(attention(qkv_->forward(x), heads_)); }
+
+Shape MultiHeadAttention::output_shape(const Shape& input) const {
+  return proj_->output_shape(attention_shape(qkv_->output_shape(input), heads_));
+}
+
+Perceptron::Perceptron(std::int64_t width, std::int64_t hidden)
+    : fc1_(std::make_shared<Linear>(width, hidden)),
+      gelu_(std::make_shared<GELU>(GeluForm::tanh)),
+      fc2_(std::make_shared<Linear>(hidden, width)) {
+  add_child("fc1", fc1_);
+  add_child("gelu", gelu_);
+  add_child("fc2", fc2_);
+}
+
+Tensor Perceptron::forward(const Tensor& x) { return fc2_->forward(gelu_->forward(fc1_->forward(x))); }
+
+Shape Perceptron::output_shape(const Shape& input) const {
+  return fc2_->output_shape(gelu_->output_shape(fc1_->output_shape(input)));
+}
+
+TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads)
+    : norm1_(std::make_shared<LayerNorm>(width)),
+      attn_(std::make_shared<MultiHeadAttention>(width, heads)),
+      norm2_(std::make_shared<LayerNorm>(width)),
+      mlp_(std::make_shared<Perceptron>(width, kExpansion * width)) {
+  add_child("norm1", norm1_);
+  add_child("attn", attn_);
+  add_child("norm2", norm2_);
+  add_child("mlp", mlp_);
+}
+
+Tensor TransformerBlock::forward(const Tensor& x) {
+  const Tensor y = add(x, attn_->forward(norm1_->forward(x)));
+  return add(y, mlp_->forward(norm2_->forward(y)));
+}
+
+Shape TransformerBlock::output_shape(const Shape& input) const {
+  const Shape y = add_shape(input, attn_->output_shape(norm1_->output_shape(input)));
+  return add_shape(y, mlp_->output_shape(norm2_->output_shape(y)));
+}
+
+}  // namespace stagecoach

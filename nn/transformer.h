@@ -1,0 +1,62 @@
+#pragma once
+/// @file
+/// The parts of a vision transformer (Dosovitskiy et al., "An image is worth 16x16 words", 2021): images become tokens,
+/// and blocks of attention and perceptrons transform them. A block is a single layer of a model, so a pipeline never
+/// splits it. The names of the parameters are those of the library timm.
+
+#include "nn/module.h"
+
+namespace stagecoach {
+
+/// Cuts images into patches and makes a token of each: a convolution whose stride is the width of its kernel, plus a
+/// learned position embedding. [N, 3, image_size, image_size] to [N, T, width], with T = (image_size / patch)^2.
+class PatchEmbedding final : public Module {
+ public:
+  PatchEmbedding(std::int64_t image_size, std::int64_t patch, std::int64_t width);
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  std::shared_ptr<Module> proj_;
+};
+
+/// Self-attention of all tokens, by several heads: [N, T, width] to [N, T, width]. One linear layer computes queries,
+/// keys and values, and another one mixes the heads' results (Vaswani et al. 2017, section 3.2.2).
+class MultiHeadAttention final : public Module {
+ public:
+  MultiHeadAttention(std::int64_t width, std::int64_t heads);
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  std::int64_t heads_;
+  std::shared_ptr<Module> qkv_, proj_;
+};
+
+/// Two linear layers with GELU in its tanh form between them, applied to each token: […, width] to […, hidden] to
+/// […, width].
+class Perceptron final : public Module {
+ public:
+  Perceptron(std::int64_t width, std::int64_t hidden);
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  std::shared_ptr<Module> fc1_, gelu_, fc2_;
+};
+
+/// y = x + attention(norm1(x)), then y + mlp(norm2(y)): [N, T, width] to [N, T, width]. Normalising first (pre-norm)
+/// keeps the path of the additions free, so that training needs no warm-up (Xiong et al., "On layer normalization in
+/// the transformer architecture", 2020).
+class TransformerBlock final : public Module {
+ public:
+  static constexpr std::int64_t kExpansion = 4;  ///< width of the perceptron's hidden layer over that of a token
+  TransformerBlock(std::int64_t width, std::int64_t heads);
+  Tensor forward(const Tensor& x) override;
+  Shape output_shape(const Shape& input) const override;
+
+ private:
+  std::shared_ptr<Module> norm1_, attn_, norm2_, mlp_;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,136 @@
+// What transformers are made of: layer norm, GELU, attention, products of pairs of matrices, sequences of tokens.
+
+#include <array>
+
+#include "tests/core/kernel_twins.h"
+
+namespace stagecoach {
+namespace {
+
+using test::expect_twins;
+using test::Tensors;
+
+class TokenTwins : public test::KernelTwins {};
+STAGECOACH_KERNEL_TWINS(TokenTwins);
+
+constexpr GeluForm kForms[] = {GeluForm::exact, GeluForm::tanh};
+
+TEST_P(TokenTwins, Gelu) {
+  for (const GeluForm form : kForms) {
+    for (const Shape& shape : {Shape{}, Shape{37}, Shape{3, 1021}, Shape{0}}) {
+      SCOPED_TRACE(to_string(shape));
+      expect_twins({random(shape, "x"), unset(shape)}, [=](const Kernels& k, Tensors& t) { k.gelu(t[0], form, t[1]); });
+      expect_twins({random(shape, "grad"), random(shape, "x"), unset(shape)},
+                   [=](const Kernels& k, Tensors& t) { k.gelu_grad(t[0], t[1], form, t[2]); });
+    }
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    const Tensor special = test::typed(std::vector<double>{none, 0, -0.0, 40, -40}, {5}, GetParam());
+    expect_twins({special, unset({5})}, [=](const Kernels& k, Tensors& t) { k.gelu(t[0], form, t[1]); });
+  }
+}
+
+// As the backward does with a gradient that nobody else sees.
+TEST_P(TokenTwins, GeluGradInPlace) {
+  expect_twins({random({1009}, "grad"), random({1009}, "x")},
+               [](const Kernels& k, Tensors& t) { k.gelu_grad(t[0], t[1], GeluForm::tanh, t[0]); });
+}
+
+const Shape kRows[] = {{1, 1}, {1, 7}, {37, 10}, {3, 32}, {2, 33}, {5, 300}, {70, 64}, {0, 5}};
+
+TEST_P(TokenTwins, LayerNorm) {
+  for (const Shape& shape : kRows) {
+    SCOPED_TRACE(to_string(shape));
+    const Shape columns{shape[1]};
+    expect_twins({random(shape, "x"), random(columns, "weight"), random(columns, "bias"), unset(shape),
+                  unset({shape[0]}), unset({shape[0]})},
+                 [](const Kernels& k, Tensors& t) { k.layer_norm(t[0], t[1], t[2], 1e-2, t[3], t[4], t[5]); });
+  }
+}
+
+TEST_P(TokenTwins, LayerNormGradInput) {
+  for (const Shape& shape : kRows) {
+    SCOPED_TRACE(to_string(shape));
+    expect_twins(
+        {random(shape, "grad"), random(shape, "x"), random({shape[0]}, "mean"), positive({shape[0]}, "rstd"),
+         random({shape[1]}, "weight"), unset(shape)},
+        [](const Kernels& k, Tensors& t) { k.layer_norm_grad_input(t[0], t[1], t[2], t[3], t[4], t[5]); }, shape[1]);
+  }
+}
+
+TEST_P(TokenTwins, LayerNormGradWeight) {
+  for (const Shape& shape : kRows) {
+    SCOPED_TRACE(to_string(shape));
+    expect_twins(
+        {random(shape, "grad"), random(shape, "x"), random({shape[0]}, "mean"), positive({shape[0]}, "rstd"),
+         unset({shape[1]}), unset({shape[1]})},
+        [](const Kernels& k, Tensors& t) { k.layer_norm_grad_weight(t[0], t[1], t[2], t[3], t[4], t[5]); }, shape[0]);
+  }
+}
+
+TEST_P(TokenTwins, Matmul) {
+  for (const auto& [batches, m, n, k] :
+       {std::array<std::int64_t, 4>{1, 1, 1, 1}, {3, 17, 5, 16}, {2, 16, 33, 40}, {5, 3, 18, 7}, {0, 3, 4, 5}}) {
+    for (const Transposed transposed : {Transposed{false, false}, {true, false}, {false, true}, {true, true}}) {
+      SCOPED_TRACE(fmt::format("{} times {} x {} x {}", batches, m, n, k));
+      const Tensor a = random(transposed.a ? Shape{batches, k, m} : Shape{batches, m, k}, "a");
+      const Tensor b = random(transposed.b ? Shape{batches, n, k} : Shape{batches, k, n}, "b");
+      expect_twins(
+          {a, b, unset({batches, m, n})},
+          [=](const Kernels& on, Tensors& t) { on.matmul(t[0], t[1], transposed, t[2]); }, k);
+    }
+  }
+}
+
+/// Samples, tokens, width, heads.
+const std::array<std::int64_t, 4> kAttentionCases[] = {{1, 1, 1, 1},  {2, 5, 6, 2},   {1, 17, 36, 2},
+                                                       {3, 16, 8, 4}, {1, 40, 18, 1}, {0, 4, 6, 2}};
+
+TEST_P(TokenTwins, Attention) {
+  for (const auto& [samples, tokens, width, heads] : kAttentionCases) {
+    SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads", samples, tokens, width, heads));
+    expect_twins(
+        {random({samples, tokens, 3 * width}, "qkv"), unset({samples, tokens, width})},
+        [h = heads](const Kernels& k, Tensors& t) { k.attention(t[0], h, t[1]); }, tokens);
+  }
+}
+
+TEST_P(TokenTwins, AttentionGrad) {
+  for (const auto& [samples, tokens, width, heads] : kAttentionCases) {
+    SCOPED_TRACE(fmt::format("{} samples, {} tokens, width {}, {} heads", samples, tokens, width, heads));
+    expect_twins(
+        {random({samples, tokens, width}, "grad"), random({samples, tokens, 3 * width}, "qkv"),
+         unset({samples, tokens, 3 * width})},
+        [h = heads](const Kernels& k, Tensors& t) { k.attention_grad(t[0], t[1], h, t[2]); }, tokens);
+  }
+}
+
+const Shape kTokens[] = {{1, 1, 1}, {2, 5, 3}, {3, 17, 40}, {1, 64, 7}, {0, 3, 4}};
+
+TEST_P(TokenTwins, Transpose) {
+  for (const Shape& shape : kTokens) {
+    SCOPED_TRACE(to_string(shape));
+    expect_twins({random(shape, "x"), unset({shape[0], shape[2], shape[1]})},
+                 [](const Kernels& k, Tensors& t) { k.transpose(t[0], t[1]); });
+  }
+}
+
+TEST_P(TokenTwins, AddBroadcast) {
+  for (const Shape& shape : kTokens) {
+    SCOPED_TRACE(to_string(shape));
+    expect_twins({random(shape, "x"), random({shape[1], shape[2]}, "b"), unset(shape)},
+                 [](const Kernels& k, Tensors& t) { k.add_broadcast(t[0], t[1], t[2]); });
+  }
+}
+
+TEST_P(TokenTwins, TokenMean) {
+  for (const Shape& shape : kTokens) {
+    SCOPED_TRACE(to_string(shape));
+    const Shape mean{shape[0], shape[2]};
+    expect_twins({random(shape, "x"), unset(mean)}, [](const Kernels& k, Tensors& t) { k.token_mean(t[0], t[1]); });
+    expect_twins({random(mean, "grad"), unset(shape)},
+                 [](const Kernels& k, Tensors& t) { k.token_mean_grad(t[0], t[1]); });
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
