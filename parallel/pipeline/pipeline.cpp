@@ -33,7 +33,7 @@ Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Pla
 const Pipeline::Perform Pipeline::kPerform[kOperations] = {
     &Pipeline::forward,          // F
     &Pipeline::backward,         // B
-    &Pipeline::backward_input,   // I
+    &Pipeline::backward,         // I
     &Pipeline::backward_weight,  // W
     &Pipeline::update,           // U
     &Pipeline::send,             // SEND_F
@@ -143,15 +143,10 @@ void Pipeline::forward(const Action& action) {
 void Pipeline::backward(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
-    give(stage.backward(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Direction::backward);
-  });
-}
-
-void Pipeline::backward_input(const Action& action) {
-  work(action, [&](Stage& stage) {
-    const auto [operation, number, microbatch] = action;
-    give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch,
-         Direction::backward);
+    const Tensor gradient = gradient_for(number, microbatch);
+    give(operation == Operation::backward ? stage.backward(microbatch, gradient)
+                                          : stage.backward_input(microbatch, gradient),
+         number - 1, microbatch, Direction::backward);
   });
 }
 

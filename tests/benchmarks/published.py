@@ -37,7 +37,7 @@ COURSE_RUNS = {
 # Seconds of three batches of ResNet-50 in the tutorials: by what ran, and by the number given to the RPC program.
 TUTORIAL = {"one GPU": 3.75, "naive": 4.02, 20: 2.51, 12: 2.43}
 RPC_TUTORIAL = {1: 16.45, 2: 12.33, 4: 10.16, 8: 9.08}
-RESNET_BATCH = 120
+RESNET_BATCH, RESNET_IMAGE = 120, 128
 # torchgpipe's speed with n partitions and m micro-batches, against n = 2, m = 1.
 TORCHGPIPE = {(2, 4): 1.539, (2, 32): 1.773, (4, 4): 1.666, (4, 32): 2.709, (8, 4): 2.621, (8, 32): 4.953}
 SOURCES = {
@@ -148,14 +148,14 @@ def train_equal(flags, runs, name, program, ranks, parts, *arguments, stages=Non
 
 
 def tick_row(flags, runs):
-    """How many ticks the forwards of a step take, where a tick is the mean time of a forward."""
+    """How many ticks the forwards of a step take, where a tick is the median time of its forwards."""
     folder = train_equal(flags, runs, "ticks", "ch03_gpipe", 4, 8)
     forwards = sorted(forwards_of(json.loads((folder / "trace.json").read_text())))
     ticks = []
     for step in range(0, len(forwards), 4 * 8):
         spans = forwards[step : step + 4 * 8]
         length = max(start + seconds for start, seconds in spans) - spans[0][0]
-        ticks.append(length / statistics.mean(seconds for _, seconds in spans))
+        ticks.append(length / statistics.median(seconds for _, seconds in spans))
     units = explain(flags, "ch03_gpipe", "--ranks", 4, "--microbatches", 8)[2]
     return Row("clock ticks of the forward of 8 micro-batches on 4 stages", "course", 11,
                max(start + seconds for start, seconds in units), statistics.median(ticks), "{:.1f}")  # fmt: skip
@@ -193,7 +193,7 @@ def torchgpipe_rows(flags, runs):
 
 def resnet_rows(flags, runs):
     """The two ResNet-50 tutorials: images of 128 x 128, batches of 120, cut after the second group of blocks."""
-    training = ["--data", runs / "resnet", "--model", "resnet50", "--image-size", 128]
+    training = ["--data", runs / "resnet", "--model", "resnet50", "--image-size", RESNET_IMAGE]
     sizes = sorted({20, 12, *RPC_TUTORIAL, *(RESNET_BATCH // parts for parts in RPC_TUTORIAL)})
     found = split_sweep.sweep(flags.programs, training, "11,11", RESNET_BATCH, sizes, flags.rounds, "gpipe")
     return [*tutorial_rows(found), *ideal_rows(flags), *rpc_rows(found)]
@@ -265,7 +265,7 @@ def main():
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = pathlib.Path(folder)
-        for name, images in {"images": 512, "resnet": RESNET_BATCH}.items():
+        for name, images in {"images": 1024, "resnet": RESNET_BATCH}.items():
             run(flags.programs / "make_generated_data", "--train", images, "--test", 16, runs / name)
         rows, published, measured = course_rows(flags, runs)
         rows += [tick_row(flags, runs), *resnet_rows(flags, runs), *bubble_rows(flags, runs), *torchgpipe_rows(flags, runs)]

@@ -121,27 +121,6 @@ PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) 
           }};
 }
 
-/// A posted receive. If it is destroyed before anyone has waited for it, the next receive from the same rank takes it
-/// over, because NCCL cannot withdraw it.
-class NcclCommunicator::Receive {
- public:
-  Receive(NcclCommunicator& comm, const Shape& shape, DType dtype, int from, int tag)
-      : comm_(comm), from_(from), message_(comm.post(shape, dtype, from, tag)) {}
-  ~Receive() {
-    if (message_.tensor.defined()) {
-      comm_.unwanted_[from_].push_back(std::move(message_));
-    }
-  }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
-  Message& message() { return message_; }
-
- private:
-  NcclCommunicator& comm_;
-  int from_;
-  Message message_;
-};
-
 NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype, int from, int tag) {
   const auto found = unwanted_.find(from);
   if (found == unwanted_.end()) {
@@ -163,11 +142,18 @@ NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype
 
 PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  const auto receive = std::make_shared<Receive>(*this, shape, dtype, from, tag);
+  // NCCL cannot withdraw a receive: if this one is never waited for, the next receive from the same rank takes it over.
+  const auto keep_unwanted = [this, from](Message* message) {
+    if (message->tensor.defined()) {
+      unwanted_[from].push_back(std::move(*message));
+    }
+    delete message;
+  };
+  const std::shared_ptr<Message> receive(new Message(post(shape, dtype, from, tag)), keep_unwanted);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const Tensor tensor = wait_for(receive->message(),
-                                   [&] { return with_type(receive_context(from, tag, work), type_of(shape, dtype)); });
+    const Tensor tensor =
+        wait_for(*receive, [&] { return with_type(receive_context(from, tag, work), type_of(shape, dtype)); });
     return PendingReceive::Arrived{tensor, clock().now()};
   });
 }

@@ -56,7 +56,6 @@ class NcclCommunicator final : public ExchangeCommunicator {
     std::shared_ptr<PointToPointBackend::Transfer> transfer = nullptr;
     bool is_done() const { return transfer == nullptr || transfer->is_done(); }
   };
-  class Receive;
   using ErrorContext = ControlWait::ErrorContext;
 
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;

@@ -171,10 +171,11 @@ void TcpStoreSession::admit(const std::string& token, const std::string& name) {
 }
 
 TcpStoreSession::Command TcpStoreSession::receive_command() {
+  pollfd query{socket_.descriptor(), POLLIN, 0};
+  while (::poll(&query, 1, -1) < 0) {  // until the next request begins; a signal may come before that
+  }
   Request head{};
-  auto* bytes = reinterpret_cast<std::byte*>(&head);
-  require_progress(socket_.receive(bytes, 1, TcpDeadline::max()));
-  receive(bytes + 1, sizeof(head) - 1);
+  receive(&head, sizeof(head));
   if (head.magic != Request::kMagic || head.operation < Request::kSet || head.operation > Request::kLeave) {
     throw TcpStoreRefusal("expected a request, got other bytes");
   }

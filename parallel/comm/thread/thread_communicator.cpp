@@ -47,24 +47,9 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
           }};
 }
 
-/// A posted receive. The destructor withdraws it if it was never waited for.
-class ThreadCommunicator::Receive {
- public:
-  Receive(std::shared_ptr<ThreadWorld> world, std::shared_ptr<ThreadWorld::Posted> posted)
-      : world_(std::move(world)), posted_(std::move(posted)) {}
-  ~Receive() { world_->cancel(posted_); }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
-  ThreadWorld::Posted& posted() { return *posted_; }
-
- private:
-  std::shared_ptr<ThreadWorld> world_;
-  std::shared_ptr<ThreadWorld::Posted> posted_;
-};
-
-std::shared_ptr<ThreadCommunicator::Receive> ThreadCommunicator::post(int from, int tag, const Tensor& room) {
-  return std::make_shared<Receive>(world_,
-                                   world_->post(address_of(from, rank(), tag), room, clock().now(), clock().link()));
+std::shared_ptr<ThreadWorld::Posted> ThreadCommunicator::post(int from, int tag, const Tensor& room) {
+  const auto posted = world_->post(address_of(from, rank(), tag), room, clock().now(), clock().link());
+  return {posted.get(), [world = world_, posted](ThreadWorld::Posted*) { world->cancel(posted); }};
 }
 
 PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
@@ -74,14 +59,14 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
     const auto context = [&] { return receive_context(from, tag, work); };
-    const Tensor tensor = wait_for(receive->posted(), context);
+    const Tensor tensor = wait_for(*receive, context);
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
       throw unexpected(context(), type_of(shape, dtype), type_of(tensor));
     }
     if (device().type == DeviceType::cuda) {
-      receive->posted().ready.wait({device(), Stream::kCompute});
+      receive->ready.wait({device(), Stream::kCompute});
     }
-    return PendingReceive::Arrived{here(tensor), receive->posted().arrival};
+    return PendingReceive::Arrived{here(tensor), receive->arrival};
   });
 }
 
@@ -104,7 +89,7 @@ double ThreadCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
   const auto context = [&] { return error_context("receive_number", "from", from, tag); };
-  const Tensor tensor = wait_for(post(from, tag, {})->posted(), context);
+  const Tensor tensor = wait_for(*post(from, tag, {}), context);
   if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
     throw unexpected(context(), "a number", type_of(tensor));
   }
