@@ -33,27 +33,27 @@ fetch() {
   elif command -v wget >/dev/null; then
     wget --tries 3 --output-document "$1" "$url"
   else
-    fail "neither curl nor wget is here; install one (apt install curl), or fetch $url by other means and put it in $folder"
+    fail "neither curl nor wget is installed; install one (apt install curl), or download $url to $folder by other means"
   fi
 }
 
 get_archive() {
   if [[ -f $archive ]]; then
     if is_right "$archive"; then
-      say "$archive is already there and right"
+      say "$archive has already been downloaded"
       return
     fi
-    say "$archive is damaged (its checksum is not $md5); it is deleted and fetched again"
+    say "$archive is damaged (expected checksum $md5); downloading it again"
     rm -f "$archive"
   fi
-  say "fetching $url"
+  say "downloading $url"
   if ! fetch "$archive.part"; then
     rm -f "$archive.part"
-    fail "the download failed: check the network and run this again; until then --data generated needs no files"
+    fail "the download failed; check the network and run this script again, or use --data generated, which needs no files"
   fi
   if ! is_right "$archive.part"; then
     rm -f "$archive.part"
-    fail "what came has the wrong checksum (not $md5) and was deleted; run this again, perhaps on another network"
+    fail "the downloaded file had a wrong checksum (expected $md5) and was deleted; run this script again, perhaps on another network"
   fi
   mv "$archive.part" "$archive"
 }
@@ -63,7 +63,7 @@ unpack() {
   local scratch
   scratch=$(mktemp -d "$folder/unpacking.XXXXXX")
   trap 'rm -rf "$scratch"' RETURN
-  tar -xzf "$archive" -C "$scratch" || { rm -rf "$scratch"; fail "$archive cannot be unpacked; is the disk full?"; }
+  tar -xzf "$archive" -C "$scratch" || { rm -rf "$scratch"; fail "$archive cannot be unpacked; check the free disk space"; }
   rm -rf "$unpacked"
   mv "$scratch/cifar-10-batches-bin" "$unpacked"
 }
@@ -78,13 +78,13 @@ folder=${folder%/}
 archive=$folder/cifar-10-binary.tar.gz
 unpacked=$folder/cifar-10-batches-bin
 
-mkdir -p "$folder" || fail "folder $folder cannot be made"
+mkdir -p "$folder" || fail "folder $folder cannot be created; check the path and its permissions"
 if is_unpacked; then
   say "CIFAR-10 is already in $unpacked"
 else
   command -v md5sum >/dev/null || fail "md5sum is missing; install it (apt install coreutils)"
   get_archive
   unpack
-  is_unpacked || fail "$archive did not hold the six files that were expected"
+  is_unpacked || fail "$archive lacks some of the six expected files; delete it and run this script again"
 fi
 say "Use it with: --data $folder"

@@ -124,8 +124,8 @@ void train(const Settings& settings) {
     if (!settings.run.out.empty() || !settings.run.resume.empty() || settings.run.explain ||
         settings.world.ranks != 2) {
       throw UsageError(
-          "--model toy runs and prints one step on two ranks; it cannot be combined with --out, --resume, --explain, "
-          "or with --ranks other than 2");
+          "--model toy runs and prints a single step on two ranks; leave out --out, --resume and --explain, and use "
+          "--ranks 2");
     }
     return show_toy(settings);
   }

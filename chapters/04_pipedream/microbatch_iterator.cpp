@@ -14,11 +14,12 @@ MicrobatchIterator::MicrobatchIterator(std::function<std::optional<MicroBatches>
 const MicroBatches& MicrobatchIterator::batch_of(int microbatch) {
   const std::int64_t wanted = first_batch_ + microbatch / microbatches_;
   STAGECOACH_CHECK(wanted + 1 >= batches_,
-                   "micro-batches must be taken in rising order: expected batch {} or a later one, got {}",
+                   "micro-batches must be requested in ascending order: expected batch {} or later, got {}",
                    batches_ - 1, wanted);
   while (batches_ <= wanted) {
     auto next = next_();
-    STAGECOACH_CHECK(next.has_value(), "the epoch has {} batches left, expected batch {}", batches_, wanted);
+    STAGECOACH_CHECK(next.has_value(), "the epoch is too short: expected batch {1}, got the end after {0} batches",
+                     batches_, wanted);
     present_ = std::move(*next);
     ++batches_;
   }

@@ -97,7 +97,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   if (is_by_hand(settings.pipeline) &&
       std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; })) {
     throw UsageError(fmt::format(
-        "--schedule by-hand: expected one rank per stage, got --replicas {}; leave --schedule or the replicas out",
+        "--schedule by-hand: expected one rank per stage, got --replicas {}; leave out --schedule or --replicas",
         fmt::join(stages.replicas, ",")));
   }
   const auto sizes = sizes_of_batches(data.size(), 0, settings.training.batch_size, settings.training.microbatches);

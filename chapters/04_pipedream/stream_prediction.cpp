@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-/// Returns the costs if all ranks have equal work: per rank of its stage, a forward takes 1 and a backward 2.
+/// Returns the costs if all ranks have equal work: a forward takes 1 per rank of its stage, and a backward 2.
 Costs balanced_costs(const StreamPlan& plan) {
   Costs costs = unit_costs(plan.stages());
   for (int s = 0; s < plan.stages(); ++s) {
@@ -74,7 +74,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
       peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, images));
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
-      "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
+      "optimizer's state,\nreceived tensors, and workspace, not counting the program and the images of --data\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
     const double again = settings.pipeline.recompute ? graph[s] : 0;  // the graph that a recomputation builds
@@ -155,8 +155,8 @@ std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const Ac
 void introduce(const Settings& settings, const StreamPlan& plan) {
   if (settings.pipeline.versions == Versions::none && settings.pipeline.version_check) {
     fmt::print(
-        "--versions none writes over weights that backwards still need. The version check will stop the run; "
-        "--no-version-check lets it go on, with gradients that are wrong\n");
+        "note: --versions none overwrites weights that backwards still need. The version check will stop the run; "
+        "--no-version-check continues with wrong gradients\n");
   }
   if (settings.run.ledger) {
     print_ledger(plan);
@@ -175,7 +175,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation beginning = simulate(shown, costs);
   const Simulation epoch = simulate(plan.schedule, costs);
 
-  fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
+  fmt::print("{}, weights by '{}': {} micro-batch(es) per epoch, {} per update; {} stage(s) on {} rank(s)\n",
              settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches,
              plan.microbatches_per_batch(), plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
@@ -186,7 +186,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
              to_text(settings.run.lowered ? shown : computations_of(shown)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here"
-                      : "where each rank's share of a forward takes 1 and of a backward 2",
+                      : "where a forward takes 1 per rank of its stage, and a backward 2",
              draw_text(shown, beginning, standard_output(), ledger));
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,

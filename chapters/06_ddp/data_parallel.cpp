@@ -40,7 +40,7 @@ class DataParallel final : public WeightOwner {
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     times_.begin_step();
     copy_model();
-    const Tensor logits = model_->forward(normalize(part_of_images(batch)));  // [n, 10]
+    const Tensor logits = model_->forward(normalize(part_of_images(batch)));  // [N, classes]
     const Tensor gradient = gradient_of_logits(logits, batch, sums);
     times_.begin_backward();
     backward(logits, gradient);
@@ -90,7 +90,8 @@ class DataParallel final : public WeightOwner {
     return batch.images[0].narrow(0, part(0).count);
   }
 
-  /// Returns the gradient of this rank's logits [n, 10]: the owner gathers all logits, and computes it from the loss.
+  /// Returns the gradient of this rank's logits [N, classes]: the owner gathers all logits, and computes it from the
+  /// loss.
   Tensor gradient_of_logits(const Tensor& mine, const MicroBatches& batch, EpochSums& sums) {
     if (!owns()) {
       sent_.push_back(rank_.comm.send_async(mine, kOwner, kLogits));

@@ -49,7 +49,7 @@ void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
   times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
-    const Tensor logits = model_->forward(normalize(batch.images[i]));           // [n, 10]
+    const Tensor logits = model_->forward(normalize(batch.images[i]));           // [N, classes]
     const Tensor loss = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
     sums.add(loss, logits, batch.labels[i]);
     const bool is_last = i + 1 == batch.sizes.size();

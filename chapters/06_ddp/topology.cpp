@@ -17,10 +17,10 @@ void require_images_for_all(const Settings& settings, const Sequential& model, c
   const std::int64_t rest = data.size() % settings.training.batch_size;
   const std::int64_t least = rest == 0 ? std::min(settings.training.batch_size, data.size()) : rest;
   if (least < shards && !settings.data_parallel.sync_batch_norm && batch_norm_layers(model) > 0) {
-    throw UsageError(fmt::format(
-        "model {}: an epoch's last batch has {} images for {} ranks, and batch norm needs some on each; give "
-        "--sync-batch-norm, another --batch-size than {}, or fewer ranks",
-        settings.training.model, least, shards, settings.training.batch_size));
+    throw UsageError(
+        fmt::format("model {}: the last batch of an epoch has {} images for {} ranks, but batch norm needs at least "
+                    "one per rank; give --sync-batch-norm, a --batch-size other than {}, or fewer ranks",
+                    settings.training.model, least, shards, settings.training.batch_size));
   }
 }
 

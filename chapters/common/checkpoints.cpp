@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using Metadata = std::map<std::string, std::string>;
 
 constexpr const char* kManifest = "manifest.safetensors";  // without tensors; its checksum covers its text
-constexpr const char* kNothingYet = "no checkpoint there yet; start the run anew";
+constexpr const char* kNothingYet = "no checkpoint has been written yet; start the run again without --resume";
 
 std::string shard_name(int rank) { return fmt::format("shard_{}.safetensors", rank); }
 
@@ -105,7 +105,7 @@ std::vector<std::int64_t> numbers_from(const std::string& list) {
 std::string text_of(const Metadata& metadata, const char* name, const fs::path& path) {
   const auto found = metadata.find(name);
   if (found == metadata.end()) {
-    throw DataError(fmt::format("{}: is not part of a checkpoint ('{}' is missing)", path.string(), name));
+    throw DataError(fmt::format("{}: not part of a checkpoint: '{}' is missing", path.string(), name));
   }
   return found->second;
 }
@@ -123,7 +123,7 @@ Progress from_metadata(const Metadata& metadata, const fs::path& path) {
             .rank_seconds = std::stod(text("rank_seconds")),
             .waited = std::stod(text("waited"))};
   } catch (const std::logic_error&) {
-    throw DataError(fmt::format("{}: its record of the progress is damaged", path.string()));
+    throw DataError(fmt::format("{}: the progress record is damaged", path.string()));
   }
 }
 
@@ -135,7 +135,7 @@ std::vector<int> ranks_in(const Metadata& metadata, const fs::path& path) try {
   }
   return ranks;
 } catch (const std::logic_error&) {
-  throw DataError(fmt::format("{}: its list of ranks is damaged", path.string()));
+  throw DataError(fmt::format("{}: the list of ranks is damaged", path.string()));
 }
 
 void append(NamedTensors& all, std::string_view prefix, const NamedTensors& some) {
@@ -259,13 +259,13 @@ std::vector<fs::path> Checkpoints::all() const {
 Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart& part) const {
   const fs::path path = checkpoint / kManifest;
   if (!with_reasons(path, [&] { return fs::exists(path); })) {
-    throw NeverFinished(fmt::format("{}: was never finished", checkpoint.string()));
+    throw NeverFinished(fmt::format("{}: the checkpoint was never completed", checkpoint.string()));
   }
   const TensorFile manifest = load_tensors(path.string());
   Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
   if (std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint)) {
-    throw DataError(fmt::format("{}: is of epoch {}, step {}, which its folder's name contradicts", path.string(),
-                                found.progress.epoch, found.progress.step));
+    throw DataError(fmt::format("{}: contains epoch {}, step {}, which contradicts the name of its folder",
+                                path.string(), found.progress.epoch, found.progress.step));
   }
   for (const int rank : ranks_in(manifest.metadata, path)) {
     const fs::path shard = checkpoint / shard_name(rank);
@@ -283,7 +283,7 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   }
   if (!trains_alike(text_of(manifest.metadata, "training", path), training_)) {
     throw DataError(
-        fmt::format("{}: was saved by a training with other settings than config.json; config.json was changed since",
+        fmt::format("{}: was saved with settings other than those in config.json; restore the original config.json",
                     path.string()));
   }
   return found;
@@ -297,7 +297,7 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
       Found found = read(checkpoint, part);
       const std::string reason = misfit ? misfit(found.contents) : "";
       if (!reason.empty()) {
-        throw DataError(fmt::format("{}: does not fit the model: it {}", checkpoint.string(), reason));
+        throw DataError(fmt::format("{}: does not match the model: it {}", checkpoint.string(), reason));
       }
       found.skipped = skipped;
       return found;
@@ -309,7 +309,8 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
     }
   }
   if (has_damaged) {
-    throw DataError(fmt::format("{}: no checkpoint is complete: {}", folder_.string(), fmt::join(skipped, "; ")));
+    throw DataError(fmt::format("{}: expected a complete checkpoint, got none ({}); restore one, or start a new run",
+                                folder_.string(), fmt::join(skipped, "; ")));
   }
   const std::string cut_off = skipped.empty() ? "" : fmt::format(" ({})", fmt::join(skipped, "; "));
   throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));

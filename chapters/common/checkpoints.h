@@ -24,7 +24,7 @@ struct Progress {
   std::int64_t seen = 0;
   std::vector<std::int64_t> peak_bytes = {};  ///< per rank
   double seconds = 0;                         ///< of the epoch so far, on rank 0
-  double rank_seconds = 0;  ///< summed over all ranks, also if a run was resumed with another number of ranks
+  double rank_seconds = 0;  ///< summed over all ranks, even if the run was resumed with a different number of them
   double waited = 0;        ///< the part of rank_seconds in which ranks waited for data or for each other
 };
 

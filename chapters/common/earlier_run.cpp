@@ -64,7 +64,8 @@ void move_earlier_run(const fs::path& folder) try {
       fmt::format("The earlier run in {} is now in {}", printable(folder.string()), printable(earlier.string())));
 } catch (const fs::filesystem_error& error) {
   throw DataError(
-      fmt::format("--out {}: an earlier run in it cannot be moved aside: {}", folder.string(), error.code().message()));
+      fmt::format("--out {}: cannot move the earlier run in this folder aside: {}; check the folder's permissions",
+                  folder.string(), error.code().message()));
 }
 
 }  // namespace stagecoach

@@ -72,11 +72,11 @@ void Epoch::require_finite_weights() const {
 UsageError Epoch::diverged(const char* what) const {
   const Settings& settings = run_.settings_;
   return UsageError(
-      fmt::format("a {} is not a finite number in epoch {}, step {}: training has diverged; try a smaller "
-                  "--lr than {}. {}",
+      fmt::format("training has diverged: expected finite numbers, got a {} that is NaN or infinite in epoch {}, step "
+                  "{}; use a smaller --lr than {}. {}",
                   what, number(), steps_done(), settings.training.lr,
-                  settings.run.out.empty() ? "Nothing was saved, as there is no --out"
-                                           : "What was saved before stays in " + settings.run.out));
+                  settings.run.out.empty() ? "Nothing was saved, because --out was not given"
+                                           : "Earlier checkpoints remain in " + settings.run.out));
 }
 
 void Epoch::save_and_stop() {
@@ -90,8 +90,8 @@ void Epoch::save_and_stop() {
   if (run_.prints()) {
     const RunFolder& folder = run_.state_.folder();
     print_line(fmt::format("Interrupted in epoch {}, step {}. {}", number(), steps_done(),
-                           folder.writes() ? "Saved; go on with --resume " + printable(folder.path().string())
-                                           : "Nothing was saved, as there is no --out"));
+                           folder.writes() ? "Saved; continue with --resume " + printable(folder.path().string())
+                                           : "Nothing was saved, because --out was not given"));
   }
   run_.comm_.barrier();  // an exception on one rank ends all ranks, so everything must be written first
   throw Interrupted{};

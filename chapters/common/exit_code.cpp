@@ -56,7 +56,7 @@ int with_exit_code(const std::string& program, const std::function<int()>& body)
   try {
     const int exit_code = body();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw DataError("standard output cannot be written; the files that were asked for are complete");
+      throw DataError("cannot write to standard output; all output files are complete");
     }
     return exit_code;
   } catch (const UsageError& error) {

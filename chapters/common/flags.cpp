@@ -28,7 +28,7 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
     const std::string_view name = argument.substr(0, argument.find('='));
     for (const Flag& flag : foreign) {
       if (name == "--" + flag.name || name == "--no-" + flag.name) {
-        throw UsageError(fmt::format("{} is not for {}: {}", name, chapter.program, flag.chapters.elsewhere));
+        throw UsageError(fmt::format("{} is not a flag of {}: {}", name, chapter.program, flag.chapters.elsewhere));
       }
     }
   }
@@ -119,11 +119,11 @@ void require_usable(const CommandLine& line) {
                                     {"plan", s.pipeline.plan},
                                     {"save-plan", s.pipeline.save_plan}}) {
     if (line.given.contains(flag) && value.empty()) {
-      throw UsageError(fmt::format("--{} is empty; name a file or folder, or leave the flag out", flag));
+      throw UsageError(fmt::format("--{} is empty; give a file or folder, or leave out the flag", flag));
     }
   }
   if (s.data.smoke && line.given.contains("data")) {
-    throw UsageError("--smoke runs on a few generated images and takes no --data");
+    throw UsageError("--smoke runs on generated images; leave out --data");
   }
 }
 
@@ -140,7 +140,7 @@ Settings read_older(const Settings& given, const WasGiven& was_given, const Chap
   try {
     require_consistent(chapter, whole);
   } catch (const UsageError& error) {
-    throw DataError(fmt::format("{}/config.json: its settings do not fit together ({}); was it changed?",
+    throw DataError(fmt::format("{}/config.json: the settings contradict each other ({}); restore the original file",
                                 given.run.resume, error.what()));
   }
   return older;
@@ -190,8 +190,8 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   fill_in_defaults(settings, is_decided);
   if (const std::string changed = older ? first_difference(settings, *older) : ""; !changed.empty()) {
     throw UsageError(
-        fmt::format("--{} differs from the run in {}; --resume goes on with the same training, so leave "
-                    "the flag out, or start a new run without --resume",
+        fmt::format("--{} differs from the run in {}, but --resume continues the same training; leave out the flag, or "
+                    "start a new run without --resume",
                     changed, settings.run.resume));
   }
   require_consistent(chapter, settings);

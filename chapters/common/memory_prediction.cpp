@@ -60,7 +60,8 @@ std::vector<RankMemory> predict_memory(const TrainingSettings& training, const P
 void print_predicted_memory(const std::vector<RankMemory>& ranks) {
   constexpr double kMiB = 1 << 20;
   fmt::print(
-      "\nPredicted resident memory of each rank as a process of its own, in MiB, beside the program and the images of "
+      "\nPredicted resident memory of each rank as a process of its own, in MiB, not counting the program and the "
+      "images of "
       "--data\n  {:<6} {:>9} {:>9} {:>9} {:>9} {:>12} {:>9} {:>9}\n",
       "rank", "total", "weights", "gradients", "optimizer", "activations", "received", "workspace");
   for (std::size_t r = 0; r < ranks.size(); ++r) {

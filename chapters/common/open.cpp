@@ -18,7 +18,7 @@ Device open_device(const WorldSettings& world) {
   if (device.type == DeviceType::cpu) {
     set_threads(device, world.threads);
     if (world.tf32) {
-      throw UsageError("--tf32 is for --device cuda: a CPU has no tensor cores");
+      throw UsageError("--tf32 without --device cuda: a CPU has no tensor cores; leave out --tf32");
     }
   } else {
     cuda::allow_tf32(world.tf32);
@@ -89,7 +89,7 @@ ModelSizes sizes_of(const TrainingSettings& training) { return {training.depth, 
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data) {
   if (training.model == "toy") {
     throw UsageError(
-        "--model toy takes 4 numbers, not images; it belongs to chapter 2. Use convnet, vit, mlp or a resnet");
+        "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, vit, mlp or a resnet");
   }
   try {
     return make_model(training.model, {.softmax_head = training.head == Head::softmax,

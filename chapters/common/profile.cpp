@@ -35,7 +35,7 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   std::string table = fmt::format("Where the time went in the first {} steps\n  {:<20} {:<10} {:>6} {:>12} {:>7}\n",
-                                  steps, "operation", "pass", "calls", "us a step", "share");
+                                  steps, "operation", "pass", "calls", "us per step", "share");
   for (const auto& [key, row] : sorted) {
     table += fmt::format("  {:<20} {:<10} {:>6} {:>12.1f} {:>6.1f}%\n", key.first, key.second, row.calls,
                          1e6 * row.seconds / static_cast<double>(steps), 100 * row.seconds / total);

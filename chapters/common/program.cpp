@@ -17,7 +17,7 @@ Settings flags_of_this_process(int argc, const char* const* argv, const Chapter&
     return parse_flags(argc, argv, chapter);
   }
   if (std::freopen("/dev/null", "w", stdout) == nullptr) {
-    throw Error("/dev/null cannot be opened; the ranks after the first print there");
+    throw Error("cannot open /dev/null for the output of ranks other than 0; check the device");
   }
   try {
     return parse_flags(argc, argv, chapter);

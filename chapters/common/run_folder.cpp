@@ -28,7 +28,7 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
   if (!fs::exists(path)) {
     return "";
   }
-  std::istringstream lines(read_text(path, "move it away to go on without the epochs so far"));
+  std::istringstream lines(read_text(path, "move it away to continue without the metrics of earlier epochs"));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
     const std::int64_t about = epoch_of_json(line);
@@ -55,7 +55,7 @@ std::string read_text(const fs::path& path, const std::string& advice) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_regular_file(status)) {  // a FIFO may never have data, and a device may never end
-    throw DataError(fmt::format("{}: expected a file, got something else; {}", path.string(), advice));
+    throw DataError(fmt::format("{}: expected a regular file, got another kind of file; {}", path.string(), advice));
   }
   std::ifstream file(path, std::ios::binary);
   if (const auto size = fs::file_size(path, error); !error) {
@@ -79,10 +79,11 @@ void write_text(const fs::path& path, const std::string& text) {
 
 Settings read_settings(const fs::path& folder, const Chapter& chapter) {
   if (!fs::is_directory(folder)) {
-    throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
+    throw DataError(fmt::format("--resume {}: the folder does not exist; give the --out folder of an earlier run",
+                                folder.string()));
   }
-  const std::string text =
-      read_text(folder / run_files::kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
+  const std::string text = read_text(folder / run_files::kConfig,
+                                     fmt::format("check that {} is the --out folder of a run", folder.string()));
   return settings_from_json(text, (folder / run_files::kConfig).string(), chapter);
 }
 
@@ -90,7 +91,8 @@ fs::path make_folder(const std::string& out) {
   try {
     fs::create_directories(out);
   } catch (const fs::filesystem_error& error) {
-    throw DataError(fmt::format("--out {}: {}", out, error.code().message()));
+    throw DataError(fmt::format("--out {}: cannot create the folder: {}; check the path and its permissions", out,
+                                error.code().message()));
   }
   return out;
 }
@@ -129,7 +131,7 @@ void RunFolder::begin(const Progress& progress) {
 }
 
 bool RunFolder::has_settings() const try {
-  return read_text(folder_ / run_files::kConfig, "it was written by this run") == to_json(settings_);
+  return read_text(folder_ / run_files::kConfig, "this run wrote it") == to_json(settings_);
 } catch (const Error&) {
   return false;
 }
@@ -140,12 +142,12 @@ void RunFolder::hold_folder() {
     try {
       lock_.take(folder_);
     } catch (const UsageError&) {
-      throw DataError(
-          fmt::format("--out {}: was removed or replaced while this run wrote there, and another run is writing there "
-                      "now; go on from what was saved, where it was moved to, with --resume and another --out",
-                      folder_.string()));
+      throw DataError(fmt::format(
+          "--out {}: the folder was removed or replaced during this run, and another run is writing there now; "
+          "continue from the saved checkpoint, wherever it was moved to, with --resume and another --out",
+          folder_.string()));
     }
-    print_line(fmt::format("--out {}: was removed or replaced while this run wrote there; all is written anew",
+    print_line(fmt::format("--out {}: the folder was removed or replaced during this run; all files are written again",
                            printable(folder_.string())));
     move_earlier_run(folder_);
   }
@@ -191,8 +193,8 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   checkpoints().commit(next, writers);
   if (!lock_.holds(folder_)) {
     throw DataError(
-        fmt::format("--out {}: was removed or replaced while a checkpoint was written to it; start the run "
-                    "anew, or go on from a checkpoint before it with --resume",
+        fmt::format("--out {}: the folder was removed or replaced while a checkpoint was being written; start a new "
+                    "run, or continue from an earlier checkpoint with --resume",
                     folder_.string()));
   }
 }
@@ -202,14 +204,15 @@ void RunFolder::require_resumable(const Progress& progress, const Checkpoints::M
     return;
   }
   if (!has_settings()) {
-    throw DataError(fmt::format("--out {}: {} was changed or removed; --resume would refuse it", folder_.string(),
-                                run_files::kConfig));
+    throw DataError(
+        fmt::format("--out {}: {} was changed or removed during this run; restore it before you continue with --resume",
+                    folder_.string(), run_files::kConfig));
   }
   const Checkpoints::Found found = checkpoints().newest(misfit, no_part());
   if (std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step)) {
     throw DataError(
-        fmt::format("--out {}: the checkpoint that was just written cannot be read back ({}); --resume "
-                    "would go on in epoch {} after {} steps",
+        fmt::format("--out {}: the checkpoint that was just written cannot be read back ({}); --resume would continue "
+                    "in epoch {} after {} steps",
                     folder_.string(), fmt::join(found.skipped, "; "), found.progress.epoch, found.progress.step));
   }
 }

@@ -46,11 +46,12 @@ Progress RunState::load_checkpoint() {
   }
   const Progress& progress = saved.progress;
   if (progress.epoch > settings_.training.epochs) {
-    throw UsageError(fmt::format("--resume {}: its {} epochs are done; ask for more in all, such as --epochs {}",
-                                 settings_.run.resume, progress.epoch - 1, progress.epoch + 4));
+    throw UsageError(
+        fmt::format("--resume {}: all {} epoch(s) of the run are done; give a larger total, such as --epochs {}",
+                    settings_.run.resume, progress.epoch - 1, progress.epoch + 4));
   }
   if (comm_.rank() == 0) {
-    print_line(fmt::format("Goes on in epoch {} after {} steps of it", progress.epoch, progress.step));
+    print_line(fmt::format("Continues in epoch {} after {} steps", progress.epoch, progress.step));
   }
   return progress;
 }
@@ -67,7 +68,7 @@ Checkpoints::Found RunState::newest_checkpoint() {
   }
   Checkpoints::Found found = checkpoints.newest(misfit_with_run(), mine);
   for (const std::string& reason : found.skipped) {
-    print_line("Left out: " + printable(reason));
+    print_line("Skipped: " + printable(reason));
   }
   epoch_and_step.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
   epoch_and_step.narrow(1, 1).fill(static_cast<double>(found.progress.step));

@@ -57,18 +57,17 @@ std::string memory_misfit(const std::set<std::string>& expected, const std::vect
   const std::map<std::string, Lines> shards = memory_by_shard(memory);
   for (const auto& [shard, lines] : shards) {
     if (!expected.contains(shard)) {
-      return fmt::format("has a compression's memory of shard {}, which the run does not have", shard);
+      return fmt::format("has compression state of shard {}, which does not exist in this run", shard);
     }
     if (lines != shards.begin()->second) {
-      return fmt::format("has a compression's memory of shard {} that differs in shape from that of shard {}", shard,
+      return fmt::format("has compression state of shard {} whose shapes differ from those of shard {}", shard,
                          shards.begin()->first);
     }
   }
   const auto is_missing = [&](const std::string& shard) { return !shards.contains(shard); };
   const auto missing = std::find_if(expected.begin(), expected.end(), is_missing);
-  return shards.empty() || missing == expected.end()
-             ? ""
-             : fmt::format("lacks a compression's memory of shard {}", *missing);
+  return shards.empty() || missing == expected.end() ? ""
+                                                     : fmt::format("lacks the compression state of shard {}", *missing);
 }
 
 }  // namespace

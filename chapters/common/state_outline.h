@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The names, types and shapes of the tensors in the state of a training. They show whether a checkpoint fits.
+/// The names, types and shapes of the tensors of a training state. They show whether a checkpoint fits.
 
 #include <set>
 #include <string>
@@ -22,7 +22,7 @@ struct StateOutline {
 StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard);
 
 /// Returns the reason why `state` does not have the outline `expected`, such as "lacks …"; empty if it does. The
-/// tensors of a compression are known only after a step, so they are compared between shards.
+/// tensors of the compression state are known only after a step, so they are compared between shards.
 std::string misfit(const StateOutline& expected, const StateContents& state);
 
 }  // namespace stagecoach

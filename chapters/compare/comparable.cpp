@@ -113,12 +113,11 @@ class Check {
       differs("images per epoch", fmt::format("{:.0f}", *expected), fmt::format("{:.0f}", *got),
               "train both on the same data");
     } else if (!data_is_known && got && expected) {
-      findings_.remarks.push_back(
-          fmt::format("the data are not known for both runs; their images per epoch, {:.0f} and {:.0f}, agree within "
-                      "{:.0f}%",
-                      *expected, *got, 100 * kImagesTolerance));
+      findings_.remarks.push_back(fmt::format(
+          "the data is not known for both runs; their images per epoch, {:.0f} and {:.0f}, agree within {:.0f}%",
+          *expected, *got, 100 * kImagesTolerance));
     } else if (!data_is_known) {
-      findings_.remarks.emplace_back("the data are not known for both runs; check that they are the same");
+      findings_.remarks.emplace_back("the data is not known for both runs; check that it is the same");
     }
   }
 

@@ -11,7 +11,7 @@ namespace stagecoach {
 
 /// The result of comparing two runs.
 struct Findings {
-  std::vector<std::string> differences;  ///< what differs and what to do; with any, the runs are not comparable
+  std::vector<std::string> differences;  ///< what differs and what to do; if there are any, the runs are not comparable
   std::vector<std::string> remarks;      ///< what is unknown, only roughly checked, or good to know
 };
 

@@ -19,15 +19,14 @@ using Json = nlohmann::json;
 /// One line of metrics.jsonl. Throws DataError that names the line if anything is wrong with it.
 class Line {
  public:
-  Line(const std::string& text, std::string place)
-      : place_(std::move(place)), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
+  Line(const std::string& text, std::string where)
+      : where_(std::move(where)), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
     require(json_.is_object(), "expected a JSON object");
   }
 
   void require(bool condition, const std::string& what) const {
     if (!condition) {
-      throw DataError(
-          fmt::format("{}: {}; the file is damaged: use a copy of it or run the program again", place_, what));
+      throw DataError(fmt::format("{}: {}; the file is damaged: use a copy, or run the program again", where_, what));
     }
   }
 
@@ -83,7 +82,7 @@ class Line {
   }
 
  private:
-  std::string place_;
+  std::string where_;
   Json json_;
 };
 
@@ -122,8 +121,10 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    throw DataError(fmt::format(
-        "{}: expected the settings of a run as a JSON object; without this file they count as unknown", where));
+    throw DataError(
+        fmt::format("{}: expected the settings of a run as a JSON object; restore the file, or remove it to compare "
+                    "without settings",
+                    where));
   }
   std::map<std::string, std::string> settings;
   for (const auto& [name, value] : json.items()) {

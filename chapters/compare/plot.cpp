@@ -102,13 +102,13 @@ class BarPanels {
 
 /// Returns the legend of a group, such as "gpipe, 1f1b, zb-h1: identical bytes".
 std::string name_of(const CoincidingRuns& same, const std::vector<RunSummary>& runs) {
-  constexpr std::size_t kMostNames = 8;
+  constexpr std::size_t kMaxNames = 8;
   std::string name;
-  for (std::size_t i = 0; i < std::min(same.runs.size(), kMostNames); ++i) {
+  for (std::size_t i = 0; i < std::min(same.runs.size(), kMaxNames); ++i) {
     name += (i == 0 ? "" : ", ") + runs[same.runs[i]].name;
   }
-  if (same.runs.size() > kMostNames) {
-    name += fmt::format(" and {} more", same.runs.size() - kMostNames);
+  if (same.runs.size() > kMaxNames) {
+    name += fmt::format(" and {} more", same.runs.size() - kMaxNames);
   }
   return same.runs.size() == 1 ? name : name + (same.same_weights ? ": identical bytes" : ": losses coincide");
 }

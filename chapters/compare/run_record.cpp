@@ -17,11 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWhatARunIs =
-    "name the --out folder of a run, its metrics.jsonl, or a text log with lines such as 'Epoch: 3, Loss: 1.97, "
-    "acc: 0.49, time cost: 1.83s'";
+    "give the --out folder of a run, its metrics.jsonl, or a text log with lines such as 'Epoch: 3, Loss: 1.97, acc: "
+    "0.49, time cost: 1.83s'";
 
 std::string read_run_text(const fs::path& path) {
-  const std::string text = read_text(path, "is it a file, and may you read it?");
+  const std::string text = read_text(path, "check that it is a file that you may read");
   constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";  // some editors write it at the beginning
   return text.rfind(kByteOrderMark, 0) == 0 ? text.substr(3) : text;
 }
@@ -57,18 +57,18 @@ RunRecord read_run(const std::string& path) {
   std::error_code unreadable;  // an unreadable path counts as missing
   if (fs::is_directory(given, unreadable)) {
     if (!fs::exists(given / run_files::kMetrics, unreadable)) {
-      throw DataError(fmt::format("{}: this folder has no metrics.jsonl; {}", path, kWhatARunIs));
+      throw DataError(fmt::format("{}: the folder has no metrics.jsonl; {}", path, kWhatARunIs));
     }
     read_metrics_file(given / run_files::kMetrics, run);
   } else if (!fs::exists(given, unreadable)) {
-    throw DataError(fmt::format("{}: there is no such file or folder; {}", path, kWhatARunIs));
+    throw DataError(fmt::format("{}: no such file or folder; {}", path, kWhatARunIs));
   } else if (given.extension() == ".jsonl") {
     read_metrics_file(given, run);
   } else {
     read_text_log(read_run_text(given), path, run);
   }
   if (run.epochs.empty()) {
-    throw DataError(fmt::format("{}: there is no finished epoch in it; {}", path, kWhatARunIs));
+    throw DataError(fmt::format("{}: expected at least one finished epoch, got none; {}", path, kWhatARunIs));
   }
   return run;
 }

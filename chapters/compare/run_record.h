@@ -11,7 +11,7 @@
 
 namespace stagecoach {
 
-/// One finished epoch. What a log does not contain has no value.
+/// One finished epoch. Figures that a log does not contain have no value.
 struct EpochRecord {
   std::int64_t epoch = 0;
   double loss = 0;  ///< may be NaN or infinite

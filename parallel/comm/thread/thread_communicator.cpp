@@ -31,7 +31,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
     Waiting waiting(clock());
     waiting.until(world_->wait_completed(member(rank()), *sent, wait_policy_, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
-      return doing("send", "to", to, tag);
+      return error_context("send", "to", to, tag);
     }));
     if (sent->copied.recorded()) {
       sent->copied.wait({device(), Stream::kCompute});  // later work may write to the tensor
@@ -58,7 +58,7 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   const auto receive = post(from, tag, is_copied ? Tensor::empty(shape, dtype, device()) : Tensor{});
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const auto context = [&] { return doing_receive(from, tag, work); };
+    const auto context = [&] { return receive_context(from, tag, work); };
     const Tensor tensor = wait_for(*receive, context);
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
       throw unexpected(context(), type_of(shape, dtype), type_of(tensor));
@@ -88,7 +88,7 @@ void ThreadCommunicator::send_number(double number, int to, int tag) {
 double ThreadCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto context = [&] { return doing("receive_number", "from", from, tag); };
+  const auto context = [&] { return error_context("receive_number", "from", from, tag); };
   const Tensor tensor = wait_for(*post(from, tag, {}), context);
   if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
     throw unexpected(context(), "a number", type_of(tensor));
@@ -108,7 +108,7 @@ std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mi
   const double now = clock().now();
   Waiting waiting(clock());
   const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy_,
-                                          [&] { return doing(operation); });
+                                          [&] { return error_context(operation); });
   std::vector<T> all;
   for (int r = 0; r < size(); ++r) {
     const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
