@@ -215,11 +215,12 @@ void require_sizes(const std::string& name, const ModelSizes& sizes) {
     require(size >= 0, fmt::format("model {}: expected a positive {}, got {}", name, what, size));
     require(
         size == 0 || known > 0,
-        fmt::format("model {}: has no {} to choose, got {}; leave it out, or take another model", name, what, size));
+        fmt::format("model {0}: expected no --{1}, got {2}; leave out --{1}, or use another model", name, what, size));
   }
   const ModelSizes chosen = with_defaults(sizes, defaults);
   require(chosen.heads == 0 || chosen.width % chosen.heads == 0,
-          fmt::format("model {}: expected heads that divide the width {}, got {}", name, chosen.width, chosen.heads));
+          fmt::format("model {}: expected a number of heads that divides the width {}, got {}", name, chosen.width,
+                      chosen.heads));
 }
 
 std::int64_t default_image_size(const std::string& name) { return find(name).image_size; }

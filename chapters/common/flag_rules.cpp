@@ -73,7 +73,7 @@ void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bo
   const int sum = std::accumulate(pipeline.replicas->begin(), pipeline.replicas->end(), 0);
   throw_if<UsageError>(
       !pipeline.replicas.empty() && sum != ranks,
-      "--replicas {0}: expected replicas for {2} ranks, got {1}; give --ranks {3}, or leave out --replicas",
+      "--replicas {0}: expected replicas for {2} rank(s), got {1}; give --ranks {3}, or leave out --replicas",
       pipeline.replicas.text(), sum, ranks, sum);
   throw_if<UsageError>(
       pipeline.balance == Balance::pipedream && !is_resumed && (!pipeline.replicas.empty() || !pipeline.split.empty()),
@@ -132,7 +132,7 @@ void require_consistent_sharing(const Settings& s) {
   const DataParallelSettings& sharing = s.data_parallel;
   const MeshSizes mesh = mesh_of(s);
   throw_if<UsageError>(mesh.ranks() != s.world.ranks,
-                       "--mesh {0}: expected a mesh of {2} ranks, got {1}; give --ranks {3}, or leave out --ranks",
+                       "--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {3}, or leave out --ranks",
                        sharing.mesh.text(), mesh.ranks(), s.world.ranks, mesh.ranks());
   const bool is_native = s.world.reduce == ReduceKind::native;
   refuse_if(is_native && s.world.transport == Transport::thread, "reduce native",

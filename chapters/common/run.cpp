@@ -75,7 +75,7 @@ void Run::load_checkpoint() {
   }
   const Progress& progress = saved.progress;
   throw_if<UsageError>(progress.epoch > settings_.training.epochs,
-                       "--resume {}: all {} epochs of the run are done; give a larger total, such as --epochs {}",
+                       "--resume {}: all {} epoch(s) of the run are done; give a larger total, such as --epochs {}",
                        settings_.run.resume, progress.epoch - 1, progress.epoch + 4);
   if (prints()) {
     print_line(fmt::format("Continues in epoch {} after {} steps", progress.epoch, progress.step));

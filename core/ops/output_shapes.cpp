@@ -84,8 +84,7 @@ Shape batch_norm_shape(const Shape& x, std::int64_t channels) {
 
 Shape layer_norm_shape(const Shape& x, const Shape& weight) {
   STAGECOACH_CHECK(weight.dims() == 1 && x.dims() >= 1 && x[-1] == weight[0] && x[-1] > 0,
-                   "layer_norm: input {} does not fit weight {}: expected […, C] and [C]", to_string(x),
-                   to_string(weight));
+                   "layer_norm: expected input […, C] and weight [C], got {} and {}", to_string(x), to_string(weight));
   return x;
 }
 
@@ -93,7 +92,7 @@ Shape attention_shape(const Shape& qkv, std::int64_t heads) {
   STAGECOACH_CHECK(qkv.dims() == 3 && qkv[1] > 0 && qkv[2] > 0 && qkv[2] % 3 == 0,
                    "attention: expected input [N, T, 3 W], got {}", to_string(qkv));
   STAGECOACH_CHECK(heads >= 1 && qkv[2] / 3 % heads == 0,
-                   "attention: expected heads that divide the width {} of input {}, got {} heads", qkv[2] / 3,
+                   "attention: expected a number of heads that divides the width {} of input {}, got {}", qkv[2] / 3,
                    to_string(qkv), heads);
   return qkv.with(2, qkv[2] / 3);
 }
@@ -110,7 +109,7 @@ Shape token_mean_shape(const Shape& x) {
 
 Shape add_broadcast_shape(const Shape& x, const Shape& b) {
   STAGECOACH_CHECK(x.dims() == b.dims() + 1 && std::equal(b.begin(), b.end(), x.begin() + 1),
-                   "add_broadcast: {} does not fit input {}: expected […] and [N, …]", to_string(b), to_string(x));
+                   "add_broadcast: expected a term […] for input [N, …], got {} for {}", to_string(b), to_string(x));
   return x;
 }
 

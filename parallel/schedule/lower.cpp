@@ -23,12 +23,16 @@ struct Receive {
   Action action;
   std::size_t use;   // the index of the computation that waits for it
   std::size_t post;  // the index of the computation before which it is posted
+  std::size_t order = 0;
 };
 
-/// Sorts by `post`; receives with the same `post` keep their order.
+/// Sorts by `post`; receives with the same `post` keep their order. (Clang warns of the library's stable_sort.)
 void sort_by_post(std::vector<Receive>& receives) {
-  std::stable_sort(receives.begin(), receives.end(),
-                   [](const Receive& a, const Receive& b) { return a.post < b.post; });
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    receives[i].order = i;
+  }
+  std::sort(receives.begin(), receives.end(),
+            [](const Receive& a, const Receive& b) { return std::pair(a.post, a.order) < std::pair(b.post, b.order); });
 }
 
 /// Returns for each message the index, in its rank's list, of the computation that uses it.

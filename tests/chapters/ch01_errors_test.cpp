@@ -83,7 +83,7 @@ TEST_F(Ch01Errors, Data) {
   std::string wrong_label = good;
   wrong_label[3073 * 7] = 10;
   write_bytes(batch, wrong_label);
-  expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "label 10", "7"});
+  expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "from 0 to 9", "got 10", "7"});
   write_bytes(batch, "");
   expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "empty"});
   fs::remove(batch);

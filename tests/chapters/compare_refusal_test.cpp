@@ -89,7 +89,7 @@ TEST_F(CompareRefusal, WhatIsNoRunIsADataError) {
   write("new/metrics.jsonl", "");
   expect_error({"new"}, 3, {"new", "at least one finished epoch", "Epoch: 3, Loss: 1.97"});
   fs::create_directories(folder() / "odd/metrics.jsonl");
-  expect_error({"odd"}, 3, {"odd/metrics.jsonl: expected a file"});
+  expect_error({"odd"}, 3, {"odd/metrics.jsonl: expected a regular file"});
   write("words.log", "No epoch is here.\n");
   expect_error({"words.log"}, 3, {"words.log", "at least one finished epoch"});
   write_run("a", {1, 1});

@@ -244,7 +244,7 @@ TEST_F(Ddp, BadSettingsAreRefused) {
       {{"--mesh", "dp=2,pp=2", "--find-unused"}, {"--find-unused"}},
       {{"--balance", "params"}, {"--balance", "--mesh"}},
       {{"--bucket-size", "-1"}, {"--bucket-size", "from 1 to", "got '-1'"}},
-      {{"--mesh", "dp=2,pp=2", "--ranks", "3"}, {"for 4 ranks, the run has 3", "--ranks 4"}},
+      {{"--mesh", "dp=2,pp=2", "--ranks", "3"}, {"expected a mesh of 3 rank(s), got 4", "--ranks 4"}},
       {{"--mesh", "dp=2,pp=2", "--mode", "central"}, {"--mesh", "--mode central"}},
       {{"--mode", "single", "--find-unused"}, {"--find-unused", "--mode buckets"}},
       {{"--mode", "parameter", "--bucket-size", "1KiB"}, {"--bucket-size", "--mode buckets"}},

@@ -206,7 +206,8 @@ TEST_F(Processes, AreAsManyAsTheLauncherStarted) {
     EXPECT_NE(found, std::string::npos) << text << " is not in " << all;
     EXPECT_EQ(all.find(text, found + 1), std::string::npos) << "more than once: " << all;
   };
-  expect(mpirun(2, kGpipe, {"--smoke", "--ranks", "3"}), 2, "--ranks 3: mpirun started 2 process(es)");
+  expect(mpirun(2, kGpipe, {"--smoke", "--ranks", "3"}), 2,
+         "--ranks 3: expected one process per rank, but mpirun started 2");
   expect(mpirun(2, kGpipe, {"--smoke", "--transport", "thread"}), 2, "which would each train separately");
   expect(mpirun(2, kCh01, {"--smoke"}), 2, "ch01_single_device trains on one device");
   expect(mpirun(2, kGpipe, {"--help"}), 0, "Example:");

@@ -223,7 +223,8 @@ TEST_F(RunFolders, AFifoWithoutAReaderIsAnErrorAndStays) {
   EXPECT_TRUE(fs::is_fifo(file("metrics.jsonl")));
   ASSERT_EQ(::mkfifo(file("fifo").c_str(), 0600), 0);
   fs::rename(file("fifo"), file("config.json"));
-  EXPECT_TRUE(fails_with<DataError>({"config.json", "expected a file"}, [&] { read_settings(out(), Chapter{}); }));
+  EXPECT_TRUE(
+      fails_with<DataError>({"config.json", "expected a regular file"}, [&] { read_settings(out(), Chapter{}); }));
 }
 
 }  // namespace

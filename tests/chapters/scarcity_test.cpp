@@ -57,7 +57,7 @@ TEST_F(Scarcity, ARankThatGetsNoThreadEndsTheRunAtOnce) {
   for (int threads = 1; threads <= 4; ++threads) {  // one is the program's own
     expect_line(
         with_threads(threads, kCh03 + kPatient + "--split 3,3,3,3 --ranks 4"), 4,
-        {"cannot start thread " + std::to_string(threads) + " of 4: limit on processes or memory", "ulimit -u"});
+        {"cannot start thread " + std::to_string(threads) + " of 4: the limit on processes or memory", "ulimit -u"});
   }
   EXPECT_EQ(with_threads(5, kCh03 + kPatient + "--split 3,3,3,3 --ranks 4").exit_code, 0);
 }
@@ -67,7 +67,8 @@ TEST_F(Scarcity, OtherThreadsAreNamedToo) {
     GTEST_SKIP() << "needs root, setpriv, prlimit, programs that all users may run, and no sanitizer";
   }
   make_data(320, 32);
-  expect_line(with_threads(2, kCh01 + " --data data --epochs 1 --threads 3"), 4, {"cannot start thread 3 of 3: limit"});
+  expect_line(with_threads(2, kCh01 + " --data data --epochs 1 --threads 3"), 4,
+              {"cannot start thread 3 of 3: the limit"});
   for (int threads = 4; threads <= 6; ++threads) {  // three ranks, and not all of their communication
     expect_line(with_threads(threads, kCh06 + kPatient + "--ranks 3"), 4,
                 {"cannot start the communication thread: the limit on processes or memory is reached"});

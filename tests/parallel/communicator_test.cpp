@@ -278,7 +278,7 @@ TEST(Groups, AMeshMustFillTheWorld) {
     launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 2, .pipeline = 2}); });
   }));
   EXPECT_TRUE(fails_with<UsageError>(
-      {"pipeline 0"}, [] { launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 3, .pipeline = 0}); }); }));
+      {"0 pipeline"}, [] { launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 3, .pipeline = 0}); }); }));
 }
 
 }  // namespace

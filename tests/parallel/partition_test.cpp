@@ -217,13 +217,13 @@ TEST(Partition, RefusesWhatCannotBeDealt) {
   EXPECT_TRUE(fails_with<UsageError>({"got -2"}, [&] { partition(good, -2, {}); }));
   for (const double bad : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
     const std::string shown = fmt::format("to be finite and at least 0, got {}", bad);
-    EXPECT_TRUE(fails_with<UsageError>({"layer 1 has seconds", shown.c_str()}, [&] {
+    EXPECT_TRUE(fails_with<UsageError>({"layer 1: expected seconds", shown.c_str()}, [&] {
       partition({{1, 1, 1}, {bad, 1, 1}}, 2, {});
     }));
-    EXPECT_TRUE(fails_with<UsageError>({"layer 0 has output_bytes", shown.c_str()}, [&] {
+    EXPECT_TRUE(fails_with<UsageError>({"layer 0: expected output_bytes", shown.c_str()}, [&] {
       partition({{1, bad, 1}, {1, 1, 1}}, 2, {});
     }));
-    EXPECT_TRUE(fails_with<UsageError>({"layer 1 has weight_bytes", shown.c_str()}, [&] {
+    EXPECT_TRUE(fails_with<UsageError>({"layer 1: expected weight_bytes", shown.c_str()}, [&] {
       slowest_part({{1, 1, 1}, {1, 1, bad}}, {2}, {1}, {});
     }));
   }

@@ -110,7 +110,7 @@ TEST(ScheduleText, NamesLineAndColumn) {
   EXPECT_TRUE(refused("(", {"'('"}));
   EXPECT_TRUE(refused("0UNSHARD,0SEND_F0", {"no computation"}));
   EXPECT_TRUE(refused("0F99999999999", {"'0F99999999999'"}));
-  EXPECT_TRUE(refused("99999999F0", {"stage 99999999"}));
+  EXPECT_TRUE(refused("99999999F0", {"a stage below 1", "got 99999999"}));
   EXPECT_TRUE(refused("0F0,0B0\n0F1", {"line 2, column 1", "stage 0 is already on rank 0"}));
   EXPECT_TRUE(refused("", {"no computation"}));
   EXPECT_TRUE(refused(" , \n", {"no computation"}));

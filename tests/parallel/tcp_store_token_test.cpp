@@ -79,7 +79,7 @@ TEST_F(StoreToken, OfTheUserIsMadeOnceAndOnlyForThatUser) {
 TEST_F(StoreToken, ThatOthersCanReadIsRefused) {
   const std::string token = store_token_in(get);
   fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
-  EXPECT_TRUE(fails_with<UsageError>({file.c_str(), "got mode 604", "remove it"}, [] { store_token_in(get); }));
+  EXPECT_TRUE(fails_with<UsageError>({file.c_str(), "got mode 604", "remove the file"}, [] { store_token_in(get); }));
   fs::remove(file);
   EXPECT_NE(store_token_in(get), token);
 }

@@ -142,7 +142,7 @@ NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype
 
 PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  // NCCL cannot withdraw a receive: if nobody waits for this one, the next receive from the same rank takes it over.
+  // NCCL cannot withdraw a receive: if this one is never waited for, the next receive from the same rank takes it over.
   const auto keep_unwanted = [this, from](Message* message) {
     if (message->tensor.defined()) {
       unwanted_[from].push_back(std::move(*message));

@@ -95,7 +95,7 @@ void TcpStoreContents::wake(const std::string& key) const {
 
 TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key)
     : contents_(contents), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  STAGECOACH_CHECK(descriptor() >= 0, "store: no event descriptor: {}", std::strerror(errno));
+  STAGECOACH_CHECK(descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
   const std::lock_guard lock(contents_.mutex_);
   entry_ = contents_.watches_.emplace(key, descriptor());
 }

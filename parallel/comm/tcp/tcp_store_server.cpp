@@ -106,7 +106,7 @@ void TcpStoreServer::Service::accept_client() {
   }
   Client& client = clients_.emplace_back(state_, std::move(socket));
   try {
-    client.thread = start_thread("the store's thread for a client", [this, &client] { serve(client); });
+    client.thread = start_thread("a thread for a client of the store", [this, &client] { serve(client); });
   } catch (const Error& error) {
     report(client.session.client(), error.what());
     clients_.pop_back();

@@ -282,7 +282,7 @@ void TcpStoreSession::require_progress(Outcome outcome) const {
   }
   if (outcome == Outcome::late) {
     throw TcpStoreRefusal(
-        fmt::format("for {} s it has left a request unfinished or an answer untaken", state_.limits.stall.count()));
+        fmt::format("it has not finished a request or read an answer for {} s", state_.limits.stall.count()));
   }
 }
 
