@@ -76,7 +76,8 @@ int open_in_place(const fs::path& path, mode_t mode) {
   // Without O_NONBLOCK a FIFO would wait here for its reader.
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (descriptor < 0 && errno == ENXIO && S_ISFIFO(mode)) {
-    throw DataError(fmt::format("cannot write '{}': nobody reads this FIFO; start its reader first", path.string()));
+    throw DataError(
+        fmt::format("cannot write '{}': no process is reading this FIFO; start its reader first", path.string()));
   }
   if (descriptor < 0) {
     refuse(path, "opening", errno);
@@ -109,7 +110,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(path) {
   struct stat status {};
   const bool is_there = ::stat(path.c_str(), &status) == 0;
   if (!is_there && errno != ENOENT) {
-    refuse(path, "looking at what is there", errno);
+    refuse(path, "checking the existing file", errno);
   }
   target_ = without_links(path);
   if (is_there) {
@@ -131,7 +132,7 @@ void AtomicFile::open_temporary() {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) {
-    refuse(path_, "making a temporary file beside it", errno);
+    refuse(path_, "creating a temporary file in the same folder", errno);
   }
   ::flock(descriptor_, LOCK_EX | LOCK_NB);  // tells remove_abandoned_files that the writer is running
 }
@@ -207,7 +208,8 @@ void remove_abandoned_files(const fs::path& folder) try {
   }
 } catch (const fs::filesystem_error& error) {
   throw DataError(
-      fmt::format("{}: cannot be searched for what killed programs left: {}", folder.string(), error.code().message()));
+      fmt::format("cannot search folder '{}' for temporary files left by killed programs: {}; check its permissions",
+                  folder.string(), error.code().message()));
 }
 
 }  // namespace stagecoach

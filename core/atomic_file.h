@@ -17,7 +17,7 @@ namespace stagecoach {
 /// - a symbolic link is kept, and its target is replaced, or created if there is none;
 /// - a character device, a FIFO that is being read, and the target of standard output or standard error (/dev/stdout)
 ///   are written to directly and at once: they have no older contents to keep;
-/// - a folder, a socket, a block device and a FIFO that nobody reads are refused.
+/// - a folder, a socket, a block device and a FIFO without a reader are refused.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);

@@ -23,8 +23,9 @@ Device parse_device(std::string_view text) {
     good = good && device.index >= 0 && digits.front() != '-';
   }
   if (!good || device.index >= kMaxDevices) {
-    throw UsageError(fmt::format("device '{}' is unknown; use cpu, cuda, or one with an index below {} such as cuda:1",
-                                 text, kMaxDevices));
+    throw UsageError(
+        fmt::format("unknown device '{}': expected cpu, cuda, or either with an index below {}, such as cuda:1", text,
+                    kMaxDevices));
   }
   return device;
 }
@@ -32,8 +33,8 @@ Device parse_device(std::string_view text) {
 void require_device(Device device) {
   const int logical = device.type == DeviceType::cpu ? device.index : device.slot;
   if (logical < 0 || logical >= kMaxDevices || (device.type == DeviceType::cpu && device.slot != 0)) {
-    throw UsageError(fmt::format("{} does not exist: {} go from 0 to {}", to_string(device),
-                                 device.type == DeviceType::cpu ? "indices" : "slots", kMaxDevices - 1));
+    throw UsageError(fmt::format("{} does not exist: expected {} from 0 to {}", to_string(device),
+                                 device.type == DeviceType::cpu ? "an index" : "a slot", kMaxDevices - 1));
   }
   if (device.type == DeviceType::cuda) {
     cuda::require_device(device);

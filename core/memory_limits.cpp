@@ -71,8 +71,8 @@ void require_memory_for(const std::string& what, std::uint64_t bytes) {
   const std::uint64_t available = available_memory();
   if (bytes > available) {
     throw DataError(
-        fmt::format("{} does not fit into memory: it takes {} bytes, and {} are available; use a smaller one, or a "
-                    "machine with more memory",
+        fmt::format("{} does not fit into memory: it needs {} bytes, {} bytes are available; use a smaller file or "
+                    "data set, or a machine with more memory",
                     what, bytes, available));
   }
 }

@@ -15,15 +15,16 @@ Shape::Shape(const std::int64_t* extents, int dims) : dims_(dims) {
   std::int64_t product = 1;
   for (const std::int64_t extent : *this) {
     STAGECOACH_CHECK(extent >= 0, "shape: expected extents of 0 or more, got {} in {}", extent, to_string(*this));
-    STAGECOACH_CHECK(extent <= kMaxElements / std::max<std::int64_t>(product, 1), "shape: {} has too many elements",
-                     to_string(*this));
+    STAGECOACH_CHECK(extent <= kMaxElements / std::max<std::int64_t>(product, 1),
+                     "shape: expected at most 2^58 elements, got {}", to_string(*this));
     product *= std::max<std::int64_t>(extent, 1);
   }
 }
 
 int Shape::checked(int dim) const {
   const int index = dim < 0 ? dim + dims_ : dim;
-  STAGECOACH_CHECK(index >= 0 && index < dims_, "shape: dimension {} is not within {}", dim, to_string(*this));
+  STAGECOACH_CHECK(index >= 0 && index < dims_, "shape: dimension {} is out of range for shape {}", dim,
+                   to_string(*this));
   return index;
 }
 

@@ -17,7 +17,7 @@ namespace stagecoach {
 template <class Body>
 std::jthread start_thread(const std::string& what, Body&& body) {
   constexpr const char* kWhy =
-      "limit on processes or memory; raise it (ulimit -u, ulimit -v), or use fewer ranks and threads";
+      "the limit on processes or memory is reached; raise it (ulimit -u, ulimit -v), or use fewer ranks or threads";
   try {
     return std::jthread(std::forward<Body>(body));
   } catch (const std::system_error&) {

@@ -27,7 +27,8 @@ void Event::record(const Stream& stream, bool timed) {
 }
 
 void Event::wait(const Stream& stream) const {
-  STAGECOACH_CHECK(recorded_, "event: {} waits for an event that was never recorded", to_string(stream.device));
+  STAGECOACH_CHECK(recorded_, "event: cannot let {} wait for an event that was never recorded; call record() first",
+                   to_string(stream.device));
   if (mark_ != nullptr && stream.device.type == DeviceType::cuda) {
     cuda::wait(*mark_, stream);
   } else {
@@ -36,14 +37,14 @@ void Event::wait(const Stream& stream) const {
 }
 
 void Event::synchronize() const {
-  STAGECOACH_CHECK(recorded_, "event: synchronize on an event that was never recorded");
+  STAGECOACH_CHECK(recorded_, "event: cannot synchronize with an event that was never recorded; call record() first");
   if (mark_ != nullptr) {
     cuda::synchronize(*mark_);
   }
 }
 
 double Event::seconds_between(const Event& start, const Event& end) {
-  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between expected two events of record_time, got others");
+  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between() needs two events recorded with record_time()");
   if (start.mark_ != nullptr && end.mark_ != nullptr) {
     return cuda::seconds_between(*start.mark_, *end.mark_);
   }

@@ -28,7 +28,7 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
 }  // namespace
 
 Tensor::Impl& Tensor::impl() const {
-  STAGECOACH_CHECK(impl_ != nullptr, "tensor: used while undefined");
+  STAGECOACH_CHECK(impl_ != nullptr, "tensor: expected a defined tensor, got an undefined one");
   return *impl_;
 }
 
@@ -82,15 +82,15 @@ void* Tensor::raw_mutable_data() {
 
 template <class T>
 const T* Tensor::data() const {
-  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: data() expected a tensor of type {}, got {}", name_of(dtype_of<T>),
+  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: data() expected type {}, got {}", name_of(dtype_of<T>),
                    describe(*this));
   return static_cast<const T*>(raw_data());
 }
 
 template <class T>
 T* Tensor::mutable_data() {
-  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: mutable_data() expected a tensor of type {}, got {}",
-                   name_of(dtype_of<T>), describe(*this));
+  STAGECOACH_CHECK(dtype() == dtype_of<T>, "tensor: mutable_data() expected type {}, got {}", name_of(dtype_of<T>),
+                   describe(*this));
   return static_cast<T*>(raw_mutable_data());
 }
 
@@ -167,7 +167,7 @@ Tensor Tensor::alias(const Shape& shape, std::int64_t offset) const {
   const Impl& self = impl();
   const auto held = static_cast<std::int64_t>(self.storage->bytes() / size_of(self.dtype));  // elements
   STAGECOACH_CHECK(offset >= 0 && offset <= held && shape.numel() <= held - offset,
-                   "alias: shape {} at offset {} leaves the storage of {}", to_string(shape), offset, describe(*this));
+                   "alias: shape {} at offset {} exceeds the storage of {}", to_string(shape), offset, describe(*this));
   auto view = std::make_shared<Impl>();
   view->storage = self.storage;
   view->shape = shape;
@@ -191,7 +191,8 @@ Tensor Tensor::grad() const { return impl().grad; }
 
 void Tensor::set_grad(const Tensor& grad) {
   STAGECOACH_CHECK(!grad.defined() || (grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device()),
-                   "tensor: gradient {} does not fit {}", describe(grad), describe(*this));
+                   "tensor: expected a gradient of the tensor's shape, type and device, got {} for {}", describe(grad),
+                   describe(*this));
   impl().grad = grad;
 }
 

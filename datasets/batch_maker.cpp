@@ -33,8 +33,9 @@ void BatchMaker::check() const {
     throw UsageError(fmt::format("loader: expected a batch size of at least 1, got {}", settings_.batch_size));
   }
   if (settings_.shards < 1 || settings_.shard < 0 || settings_.shard >= settings_.shards) {
-    throw UsageError(fmt::format("loader: expected a shard from 0 to less than the number of shards, got {} of {}",
-                                 settings_.shard, settings_.shards));
+    throw UsageError(
+        fmt::format("loader: expected a shard of at least 0 and less than the number of shards, got shard {} of {}",
+                    settings_.shard, settings_.shards));
   }
   if (settings_.image_size < 0 || settings_.image_size > kMaxImageSize) {
     throw UsageError(fmt::format("loader: expected an image size of 0 (as stored) or from 1 to {} pixels, got {}",
@@ -48,9 +49,10 @@ void BatchMaker::check() const {
   STAGECOACH_CHECK(images.defined() && images.dtype() == DType::uint8 && images.dims() == 4 && images.size(1) == 3 &&
                        images.device().type == DeviceType::cpu && labels.dtype() == DType::int32 &&
                        labels.shape() == Shape{images.size(0)} && labels.device().type == DeviceType::cpu,
-                   "loader: images {}, labels {}", describe(images), describe(labels));
-  STAGECOACH_CHECK(images.size(0) <= std::numeric_limits<std::int32_t>::max(), "loader: {} images are too many",
-                   images.size(0));
+                   "loader: expected images uint8[N, 3, H, W] and labels int32[N] on a CPU, got {} and {}",
+                   describe(images), describe(labels));
+  STAGECOACH_CHECK(images.size(0) <= std::numeric_limits<std::int32_t>::max(),
+                   "loader: expected at most 2^31 - 1 images, got {}", images.size(0));
 }
 
 std::int64_t BatchMaker::batch_count() const { return (dataset_.size() - 1) / settings_.batch_size + 1; }

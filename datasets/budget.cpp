@@ -5,7 +5,7 @@
 namespace stagecoach {
 
 Budget::Share Budget::take(std::int64_t amount) {
-  STAGECOACH_CHECK(amount >= 0 && amount <= total_, "budget: expected 0 to {}, got {}", total_, amount);
+  STAGECOACH_CHECK(amount >= 0 && amount <= total_, "budget: expected an amount from 0 to {}, got {}", total_, amount);
   std::unique_lock lock(mutex_);
   came_back_.wait(lock, [&] { return amount <= left_; });
   left_ -= amount;

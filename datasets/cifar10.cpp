@@ -48,7 +48,7 @@ std::vector<fs::path> train_files(const fs::path& folder) {
     }
   }
   if (numbered.empty()) {
-    throw DataError(fmt::format("{} has no data_batch_1.bin … data_batch_5.bin (the binary version of CIFAR-10); {}",
+    throw DataError(fmt::format("{} lacks data_batch_1.bin to data_batch_5.bin of CIFAR-10's binary version; {}",
                                 folder.string(), kHowToGetData));
   }
   std::sort(numbered.begin(), numbered.end());
@@ -62,12 +62,13 @@ std::vector<fs::path> train_files(const fs::path& folder) {
 /// Returns the number of records in `file`.
 std::int64_t count_records(const FileReader& file, const fs::path& path) {
   if (file.size() == 0) {
-    throw DataError(fmt::format("{} is empty; delete it and download it again: {}", path.string(), kHowToGetData));
+    throw DataError(fmt::format("{} is empty; delete it, then {}", path.string(), kHowToGetData));
   }
   if (file.size() % kRecord != 0) {
-    throw DataError(fmt::format(
-        "{} has {} bytes, not a multiple of {}: record {} is cut off at byte {}; delete it and download it again: {}",
-        path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData));
+    throw DataError(
+        fmt::format("{0} is truncated: expected a multiple of {2} bytes, got {1} (record {3} ends at byte {4}); delete "
+                    "it, then {5}",
+                    path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData));
   }
   return file.size() / kRecord;
 }
@@ -83,8 +84,8 @@ void read_records(FileReader& file, const fs::path& path, std::int64_t count, st
       const std::uint8_t* record = chunk.data() + i * kRecord;
       if (record[0] >= kClasses) {
         throw DataError(
-            fmt::format("{}: record {} (at byte {}) has label {}, expected 0 to {}: the file is damaged or not "
-                        "CIFAR-10; download it again: {}",
+            fmt::format("{0} is damaged or not CIFAR-10: expected a label from 0 to {4} in record {1} (at byte {2}), "
+                        "got {3}; delete it, then {5}",
                         path.string(), start + i, (start + i) * kRecord, record[0], kClasses - 1, kHowToGetData));
       }
       labels[start + i] = record[0];
@@ -102,7 +103,7 @@ Dataset load_batches(const std::vector<fs::path>& paths, const std::vector<std::
     total += counts.back();
     require_memory_for(path.string(), static_cast<std::uint64_t>(files.back().size()));
   }
-  require_memory_for(fmt::format("the data set of {}", paths.front().parent_path().string()),
+  require_memory_for(fmt::format("the data set in {}", paths.front().parent_path().string()),
                      static_cast<std::uint64_t>(total * kRecord));
   Dataset dataset = make_dataset(total, kSide, classes);
   auto* images = dataset.images.mutable_data<std::uint8_t>();
@@ -134,8 +135,8 @@ std::vector<std::string> class_names(const fs::path& folder) {
   }
   if (names.size() != kClasses) {
     throw DataError(
-        fmt::format("{} has {} class names, expected {}, one per line; correct it, or delete it (the "
-                    "usual names are used without it)",
+        fmt::format("{0} is not valid: expected {2} class names, one per line, got {1}; correct the file, or delete it "
+                    "to use the standard names",
                     path.string(), names.size(), kClasses));
   }
   return names;
@@ -167,16 +168,19 @@ TrainTest load_cifar10(const fs::path& folder) {
 }
 
 void write_cifar10_batch(const fs::path& path, const Tensor& images, const Tensor& labels) {
-  STAGECOACH_CHECK(images.dtype() == DType::uint8 && labels.dtype() == DType::int32 && labels.dims() == 1 &&
-                       labels.size(0) > 0 && images.shape() == Shape({labels.size(0), 3, kSide, kSide}) &&
-                       images.device().type == DeviceType::cpu && labels.device().type == DeviceType::cpu,
-                   "write_cifar10_batch: images {}, labels {}", describe(images), describe(labels));
+  STAGECOACH_CHECK(
+      images.dtype() == DType::uint8 && labels.dtype() == DType::int32 && labels.dims() == 1 && labels.size(0) > 0 &&
+          images.shape() == Shape({labels.size(0), 3, kSide, kSide}) && images.device().type == DeviceType::cpu &&
+          labels.device().type == DeviceType::cpu,
+      "write_cifar10_batch: expected images uint8[N, 3, 32, 32] and labels int32[N] on a CPU, got {} and {}",
+      describe(images), describe(labels));
   const auto* pixels = images.data<std::uint8_t>();  // [N, 3, 32, 32]
   const auto* label = labels.data<std::int32_t>();   // [N]
   AtomicFile file(path);
   std::vector<std::uint8_t> record(static_cast<std::size_t>(1 + kPixels));
   for (std::int64_t i = 0; i < labels.size(0); ++i) {
-    STAGECOACH_CHECK(label[i] >= 0 && label[i] < kClasses, "write_cifar10_batch: label {} of record {}", label[i], i);
+    STAGECOACH_CHECK(label[i] >= 0 && label[i] < kClasses,
+                     "write_cifar10_batch: expected labels from 0 to 9, got {} for record {}", label[i], i);
     record[0] = static_cast<std::uint8_t>(label[i]);
     std::copy_n(pixels + i * kPixels, kPixels, record.begin() + 1);
     file.write(record.data(), record.size());

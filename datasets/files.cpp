@@ -23,7 +23,7 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
     throw DataError(fmt::format("folder {} is missing; {}", folder.string(), kHowToGetData));
   }
   if (!fs::is_directory(status)) {
-    throw DataError(fmt::format("{} is not a folder; name the folder that holds the data", folder.string()));
+    throw DataError(fmt::format("{} is not a folder; give the folder that contains the data", folder.string()));
   }
   std::vector<fs::path> entries;
   fs::directory_iterator entry(folder, error);
@@ -44,11 +44,11 @@ FileReader::FileReader(const fs::path& path) : path_(path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) {
-    throw DataError(fmt::format("{} is a folder: expected a file", path.string()));
+    throw DataError(fmt::format("{}: expected a file, got a folder", path.string()));
   }
   // A pipe or device would block or never end.
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw DataError(fmt::format("{} is not a regular file; replace it", path.string()));
+    throw DataError(fmt::format("{} is not a regular file; replace it with one", path.string()));
   }
   file_.reset(std::fopen(path.c_str(), "rbe"));
   if (file_ == nullptr) {
@@ -57,7 +57,7 @@ FileReader::FileReader(const fs::path& path) : path_(path) {
   }
   size_ = static_cast<std::int64_t>(fs::file_size(path, error));
   if (error) {
-    throw DataError(fmt::format("{} cannot be read: {}", path.string(), error.message()));
+    throw DataError(fmt::format("{} cannot be read: {}; check its permissions", path.string(), error.message()));
   }
 }
 
@@ -65,9 +65,9 @@ void FileReader::read(void* target, std::size_t bytes) {
   const std::size_t got = std::fread(target, 1, bytes, file_.get());
   if (got != bytes) {
     const bool failed = std::ferror(file_.get()) != 0;
-    throw DataError(fmt::format("{}: reading stopped at byte {}: {}", path_.string(),
+    throw DataError(fmt::format("{}: reading failed at byte {}: {}", path_.string(),
                                 position_ + static_cast<std::int64_t>(got),
-                                failed ? reason(errno) : "the file became shorter while it was read"));
+                                failed ? reason(errno) : "the file was truncated while it was being read"));
   }
   position_ += static_cast<std::int64_t>(bytes);
 }

@@ -14,7 +14,7 @@ namespace stagecoach {
 
 /// The end of an error about missing data.
 inline constexpr std::string_view kHowToGetData =
-    "scripts/download_cifar10.sh gets CIFAR-10, and --data generated needs no files";
+    "run scripts/download_cifar10.sh to download CIFAR-10, or use --data generated, which needs no files";
 
 /// Returns the entries of `folder`, sorted by name, without hidden entries (".name"). Throws if the folder is missing,
 /// is not a folder, or cannot be read.

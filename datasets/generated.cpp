@@ -41,7 +41,8 @@ Dataset generate_split(std::string_view split, std::int64_t size, std::uint64_t 
 
 void check_size(std::string_view split, std::int64_t size) {
   if (size < 1 || size > kMaxGenerated) {
-    throw UsageError(fmt::format("generated data: expected 1 … {} {} images, got {}", kMaxGenerated, split, size));
+    throw UsageError(
+        fmt::format("generated data: expected from 1 to {} {} images, got {}", kMaxGenerated, split, size));
   }
 }
 
@@ -71,9 +72,9 @@ void require_no_other_images(const fs::path& folder) {
     const bool would_be_replaced = name == kTrainFile || name == kTestFile;
     const bool would_be_mixed_in = name.starts_with("data_batch_") && !would_be_replaced;
     if (would_be_mixed_in || (would_be_replaced && !is_generated(folder))) {
-      throw DataError(fmt::format("{} already holds {}, which {} the generated images; choose another folder",
+      throw DataError(fmt::format("{} already contains {}, which {} the generated images; choose another folder",
                                   folder.string(), name,
-                                  would_be_mixed_in ? "would be mixed up with" : "would be lost to"));
+                                  would_be_mixed_in ? "would be mixed up with" : "would be overwritten by"));
     }
   }
 }
@@ -90,7 +91,8 @@ void write_generated(const fs::path& folder, const GeneratedSettings& settings) 
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    throw DataError(fmt::format("folder {} cannot be created: {}", folder.string(), error.message()));
+    throw DataError(fmt::format("folder {} cannot be created: {}; check the path and its permissions", folder.string(),
+                                error.message()));
   }
   require_no_other_images(folder);
   remove_abandoned_files(folder);

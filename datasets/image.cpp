@@ -28,7 +28,7 @@ ImageSize read_size(Bytes bytes) {
   if (is_jpeg(bytes)) {
     return read_jpeg_size(bytes);
   }
-  throw DataError("it is neither PNG nor JPEG");
+  throw DataError("expected PNG or JPEG, got another format");
 }
 
 /// Decodes to [3, size.height, size.width]; `size` is the image's own.

@@ -54,13 +54,13 @@ std::vector<std::string> class_folders(const fs::path& split) {
       names.push_back(path.filename().string());
     } else if (type != fs::file_type::regular) {
       throw DataError(
-          fmt::format("{} is neither a class folder nor a file; expected {}/<class>/*.png or *.jpg; delete it",
+          fmt::format("{} is neither a class folder nor a file: expected {}/<class>/*.png or *.jpg; delete it",
                       path.string(), split.string()));
     }
   }
   if (names.empty()) {
-    throw DataError(fmt::format("{} has no class folders; images belong in {}/<class>/*.png or *.jpg", split.string(),
-                                split.string()));
+    throw DataError(fmt::format("{} has no class folders: expected images as {}/<class>/*.png or *.jpg; add some",
+                                split.string(), split.string()));
   }
   return names;
 }
@@ -152,8 +152,8 @@ TrainTest load_image_folder(const fs::path& folder, std::int64_t max_pixels) {
   for (const char* split : {"train", "test"}) {
     if (std::find(entries.begin(), entries.end(), folder / split) == entries.end()) {
       throw DataError(
-          fmt::format("{} has no folder {}/; expected images in {}/train/<class>/*.png (or jpg, jpeg) and "
-                      "{}/test/<class>/…",
+          fmt::format("{} has no folder {}/: expected images as {}/train/<class>/*.png (or jpg, jpeg) and "
+                      "{}/test/<class>/…; add the folder",
                       folder.string(), split, folder.string(), folder.string()));
     }
   }

@@ -108,7 +108,7 @@ class JpegDecoder {
 
   void check_scans() {
     if (info_.input_scan_number > kMaxScans) {
-      std::snprintf(reason_.data(), reason_.size(), "it has more than %d scans", kMaxScans);
+      std::snprintf(reason_.data(), reason_.size(), "expected at most %d scans, got more", kMaxScans);
       fail();
     }
   }
@@ -151,8 +151,8 @@ ImageSize read_jpeg_size(Bytes bytes) {
 void decode_jpeg(Bytes bytes, ImageSize size, std::uint8_t* planes) {
   JpegDecoder decoder(bytes);
   require(decoder.read_header(), decoder);
-  STAGECOACH_CHECK(decoder.size() == size, "decode_jpeg: got {} x {} pixels, expected {} x {}", decoder.size().height,
-                   decoder.size().width, size.height, size.width);
+  STAGECOACH_CHECK(decoder.size() == size, "decode_jpeg: expected {2} x {3} pixels, got {0} x {1}",
+                   decoder.size().height, decoder.size().width, size.height, size.width);
   require(decoder.start(), decoder);
   std::vector<std::uint8_t> row(static_cast<std::size_t>(size.width) * (decoder.is_cmyk() ? 4 : 3));
   const std::int64_t count = size.height * size.width;

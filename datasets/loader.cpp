@@ -39,8 +39,8 @@ std::int64_t Loader::batch_count() const { return maker_->batch_count(); }
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   if (first_batch < 0 || first_batch > batch_count()) {
     throw UsageError(
-        fmt::format("loader: epoch {} cannot start at batch {}, it has {}; resume with the data and the "
-                    "batch size of the first run",
+        fmt::format("loader: epoch {} cannot start at batch {}: it has {} batches; resume with the data and the batch "
+                    "size of the earlier run",
                     epoch, first_batch, batch_count()));
   }
   epoch_.reset();  // ends the previous epoch's thread
@@ -58,7 +58,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
 }
 
 std::optional<Batch> Loader::next() {
-  STAGECOACH_CHECK(epoch_ != nullptr, "loader: next() before start_epoch()");
+  STAGECOACH_CHECK(epoch_ != nullptr, "loader: next() was called before start_epoch()");
   if (epoch_->prefetcher) {
     const auto start = std::chrono::steady_clock::now();
     std::optional<Batch> batch = epoch_->prefetcher->next();

@@ -27,9 +27,8 @@ TrainTest open_dataset(const std::string& where, std::int64_t max_pixels) {
     return load_image_folder(folder, max_pixels);
   }
   throw DataError(
-      fmt::format("{} holds no known data. Looked for CIFAR-10 (data_batch_1.bin, test_batch.bin, or the "
-                  "folder cifar-10-batches-bin) and for images (train/<class>/*.png or *.jpg and "
-                  "test/<class>/…); {}",
+      fmt::format("{} contains no known data: expected CIFAR-10 (data_batch_1.bin, test_batch.bin, or the folder "
+                  "cifar-10-batches-bin) or a folder of images (train/<class>/*.png or *.jpg, and test/<class>/…); {}",
                   where, kHowToGetData));
 }
 

@@ -63,25 +63,25 @@ constexpr std::size_t kAroundData = 12;
 /// Returns the chunk at the beginning of `bytes` after verifying its checksum.
 Chunk read_chunk(Bytes bytes) {
   if (bytes.size() < kAroundData || read_number(bytes) > bytes.size() - kAroundData) {
-    refuse("the file ends too early");
+    refuse("the file is truncated");
   }
   const std::size_t length = read_number(bytes);
   const Bytes checked = bytes.subspan(4, 4 + length);  // type and data
   const std::uint32_t checksum = read_number(bytes.subspan(8 + length));
   if (crc32_z(0, checked.data(), checked.size()) != checksum) {
-    refuse("the file is damaged: a checksum differs");
+    refuse("the file is damaged: a checksum does not match");
   }
   return {text_of(checked.first(4)), checked.subspan(4)};
 }
 
 ImageSize size_in(const Chunk& header) {
   if (header.type != "IHDR" || header.data.size() != 13) {
-    refuse("it does not begin with a PNG header");
+    refuse("expected a PNG header (IHDR) first");
   }
   const ImageSize size{.height = read_number(header.data.subspan(4)), .width = read_number(header.data)};
   constexpr std::int64_t kMax = 0x7fffffff;  // the format's limit
   if (size.height > kMax || size.width > kMax) {
-    refuse("its header tells of 2^31 rows or columns or more");
+    refuse("expected fewer than 2^31 rows and columns");
   }
   return size;
 }
@@ -103,7 +103,7 @@ bool is_png(Bytes bytes) { return text_of(bytes).starts_with(kSignature); }
 
 ImageSize read_png_size(Bytes bytes) {
   if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    refuse("the file is larger than 2 GB");
+    refuse("expected at most 2 GiB, got a larger file");
   }
   Bytes rest = bytes.subspan(kSignature.size());
   const ImageSize size = size_in(read_chunk(rest));
@@ -111,7 +111,7 @@ ImageSize read_png_size(Bytes bytes) {
   for (Chunk chunk; chunk.type != "IEND"; rest = rest.subspan(kAroundData + chunk.data.size())) {
     chunk = read_chunk(rest);
     if (chunk.type == "IDAT" && !has_data && chunk.data.empty()) {
-      refuse("its first chunk of data is empty");
+      refuse("the first data chunk is empty");
     }
     has_data = has_data || chunk.type == "IDAT";
   }
@@ -127,9 +127,9 @@ void decode_png(Bytes bytes, ImageSize size, std::uint8_t* planes) {
   const std::unique_ptr<stbi_uc, FreePixels> pixels(
       stbi_load_from_memory(bytes.data(), static_cast<int>(bytes.size()), &width, &height, &stored_channels, STBI_rgb));
   if (pixels == nullptr) {
-    refuse(was_refused ? "its data unpack to more than its pixels" : stbi_failure_reason());
+    refuse(was_refused ? "the decompressed data is larger than the image" : stbi_failure_reason());
   }
-  STAGECOACH_CHECK(width == size.width && height == size.height, "decode_png: got {} x {} pixels, expected {} x {}",
+  STAGECOACH_CHECK(width == size.width && height == size.height, "decode_png: expected {2} x {3} pixels, got {0} x {1}",
                    height, width, size.height, size.width);
   const std::int64_t count = size.height * size.width;
   for (std::int64_t i = 0; i < count; ++i) {

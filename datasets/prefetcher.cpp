@@ -11,7 +11,7 @@ Prefetcher::Prefetcher(std::function<Batch(std::int64_t)> make, std::int64_t fir
     : make_(std::move(make)),
       first_(first),
       last_(last),
-      thread_(start_thread("the thread that makes batches", [this](const std::stop_token& stop) { work(stop); })) {}
+      thread_(start_thread("the prefetch thread", [this](const std::stop_token& stop) { work(stop); })) {}
 
 std::optional<Batch> Prefetcher::next() {
   std::unique_lock lock(mutex_);

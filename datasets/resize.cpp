@@ -19,8 +19,8 @@ void resize_image(const std::uint8_t* source, ImageSize from, std::uint8_t* targ
         target + c * to.height * to.width, static_cast<int>(to.width), static_cast<int>(to.height), 0,
         /*num_channels=*/1, STBIR_ALPHA_CHANNEL_NONE, /*flags=*/0, STBIR_EDGE_CLAMP, STBIR_FILTER_TRIANGLE,
         STBIR_COLORSPACE_LINEAR, nullptr);
-    STAGECOACH_CHECK(done == 1, "resize: no memory from {} x {} to {} x {} pixels", from.height, from.width, to.height,
-                     to.width);
+    STAGECOACH_CHECK(done == 1, "resize: out of memory while resizing {} x {} to {} x {} pixels", from.height,
+                     from.width, to.height, to.width);
   }
 }
 

@@ -38,7 +38,7 @@ struct Look {
 
   double radius, centre_x, centre_y;  // of the shape, in pixels
   double cosine, sine;                // of the shape's tilt
-  Colour shape, comm_thread;
+  Colour shape, background;
   std::array<double, 2> slope;  // how much brighter the background is at the right and at the bottom
   double noise;                 // the largest deviation of a pixel
 };
@@ -59,7 +59,7 @@ Look::Look(const Philox& random) {
   for (std::uint64_t c = 0; c < 3; ++c) {
     const double value = between(4 + c, 0, 256);
     const double other = value + between(8 + c, 64, 192);
-    comm_thread.channels[c] = value;
+    background.channels[c] = value;
     shape.channels[c] = other < 256 ? other : other - 256;
   }
   slope = {between(12, -24, 24), between(13, -24, 24)};
@@ -119,7 +119,7 @@ void paint_shape(ShapeClass shape, const Philox& random, std::uint8_t* pixels) {
                            look.slope[1] * (static_cast<double>(row) / kShapeSide - 0.5);
       const auto noise = random.block(static_cast<std::uint64_t>(row * kShapeSide + column), 3);
       for (std::size_t c = 0; c < 3; ++c) {
-        const double ground = look.comm_thread.channels[c] + slope;
+        const double ground = look.background.channels[c] + slope;
         const double grain = look.noise * (noise[c] * 0x1p-31 - 1);
         const double value = ground + share * (look.shape.channels[c] - ground) + grain;
         pixels[static_cast<std::int64_t>(c) * kShapeSide * kShapeSide + row * kShapeSide + column] =

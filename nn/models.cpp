@@ -35,7 +35,8 @@ void add(const Model& model, const std::string& name, Arguments&&... arguments) 
 }
 
 Model make_toy(const ModelSettings& settings) {
-  require(!settings.softmax_head, "model toy: has no softmax head, as it predicts numbers, not classes");
+  require(!settings.softmax_head,
+          "model toy cannot have a softmax head: it predicts numbers, not classes; use --head logits");
   auto model = std::make_shared<Sequential>();
   add<Linear>(model, "fc1", 4, 6);
   add<ReLU>(model, "relu1");
@@ -45,7 +46,7 @@ Model make_toy(const ModelSettings& settings) {
 
 Model make_convnet(const ModelSettings& settings) {
   require(settings.image_size == 32,
-          fmt::format("model convnet: expected an image size of 32, which its linear layers fit, got {}",
+          fmt::format("model convnet: expected an image size of 32, for which its linear layers are made, got {}",
                       settings.image_size));
   auto model = std::make_shared<Sequential>();
   add<Conv2d>(model, "conv1", 3, 6, 5);  // [N, 6, 28, 28]
@@ -214,11 +215,12 @@ void require_sizes(const std::string& name, const ModelSizes& sizes) {
     require(size >= 0, fmt::format("model {}: expected a positive {}, got {}", name, what, size));
     require(
         size == 0 || known > 0,
-        fmt::format("model {}: has no {} to choose, got {}; leave it out, or take another model", name, what, size));
+        fmt::format("model {0}: expected no --{1}, got {2}; leave out --{1}, or use another model", name, what, size));
   }
   const ModelSizes chosen = with_defaults(sizes, defaults);
   require(chosen.heads == 0 || chosen.width % chosen.heads == 0,
-          fmt::format("model {}: expected heads that divide the width {}, got {}", name, chosen.width, chosen.heads));
+          fmt::format("model {}: expected a number of heads that divides the width {}, got {}", name, chosen.width,
+                      chosen.heads));
 }
 
 std::int64_t default_image_size(const std::string& name) { return find(name).image_size; }

@@ -32,7 +32,7 @@ Tensor Init::make(const Shape& shape, DType dtype, std::uint64_t seed, const std
 
 void Module::materialize(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
   // Checked before anything is allocated, so that an error changes nothing.
-  STAGECOACH_CHECK(!has_memory(), "module: a part of '{}' has memory already; make a new model instead", prefix);
+  STAGECOACH_CHECK(!has_memory(), "module: part of '{}' already has memory; create a new model instead", prefix);
   allocate(seed, device, dtype, prefix);
 }
 
@@ -98,7 +98,7 @@ void Module::add_buffer(const std::string& name, const Shape& shape, const Init&
 }
 
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
-  STAGECOACH_CHECK(child != nullptr, "module: child '{}' is null", name);
+  STAGECOACH_CHECK(child != nullptr, "module: expected a child for '{}', got null", name);
   require_new_name(name);
   children_.emplace_back(name, std::move(child));
 }
@@ -111,7 +111,7 @@ const Tensor& Module::own(const std::string& name) const {
 
 const Module::Slot& Module::slot(const std::string& name) const {
   const auto found = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.name == name; });
-  STAGECOACH_CHECK(found != slots_.end(), "module: there is no '{}' in it", name);
+  STAGECOACH_CHECK(found != slots_.end(), "module: no parameter or buffer is named '{}'", name);
   return *found;
 }
 
@@ -124,7 +124,8 @@ void Module::require_new_name(const std::string& name) const {
   const bool taken =
       std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.name == name; }) ||
       std::any_of(children_.begin(), children_.end(), [&](const Child& child) { return child.first == name; });
-  STAGECOACH_CHECK(!name.empty() && !taken, "module: the name '{}' is {}", name, taken ? "taken" : "empty");
+  STAGECOACH_CHECK(!name.empty() && !taken, "module: the name '{}' is {}; choose another", name,
+                   taken ? "taken" : "empty");
 }
 
 bool Module::has_memory() const {

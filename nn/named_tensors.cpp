@@ -16,7 +16,7 @@ void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std:
   std::map<std::string, Tensor> given;
   for (const auto& [name, tensor] : from) {
     if (!given.emplace(name, tensor).second) {
-      faults.push_back(fmt::format("twice: {}", name));
+      faults.push_back(fmt::format("duplicate: {}", name));
     }
   }
   std::vector<std::pair<Tensor, Tensor>> copies;
@@ -34,10 +34,10 @@ void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std:
     copies.emplace_back(source, target);
   }
   for (const auto& [name, tensor] : given) {
-    faults.push_back(fmt::format("extra: {} {}", name, describe(tensor)));
+    faults.push_back(fmt::format("unexpected: {} {}", name, describe(tensor)));
   }
   if (!faults.empty()) {
-    throw DataError(fmt::format("{} does not fit, nothing was changed: {}", what, fmt::join(faults, "; ")));
+    throw DataError(fmt::format("{} does not match, nothing was changed: {}", what, fmt::join(faults, "; ")));
   }
   for (auto& [source, target] : copies) {
     target.copy_from(source);

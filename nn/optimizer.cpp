@@ -41,9 +41,10 @@ Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters
   for (const auto& [name, tensor] : parameters_) {
     STAGECOACH_CHECK(tensor.is_leaf() && tensor.requires_grad(),
                      "optimizer: expected leaves that require a gradient, got '{}'", name);
-    STAGECOACH_CHECK(seen.insert(tensor.id()).second && names.insert(name).second, "optimizer: '{}' was given twice",
-                     name);
-    STAGECOACH_CHECK(tensor.device() == device, "optimizer: '{}' is on {}, the first parameter on {}", name,
+    STAGECOACH_CHECK(seen.insert(tensor.id()).second && names.insert(name).second,
+                     "optimizer: expected each parameter once, got '{}' twice", name);
+    STAGECOACH_CHECK(tensor.device() == device,
+                     "optimizer: expected all parameters on one device, got '{}' on {} and the first on {}", name,
                      to_string(tensor.device()), to_string(device));
     updates_.push_back(counter(device));
   }

@@ -64,7 +64,7 @@ class InputFile {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
       ::close(descriptor_);
-      throw DataError("it is not a regular file");
+      throw DataError("not a regular file");
     }
     bytes_left_ = static_cast<std::uint64_t>(status.st_size);
   }
@@ -82,7 +82,7 @@ class InputFile {
         continue;
       }
       if (got <= 0) {
-        throw DataError(got < 0 ? std::strerror(errno) : "it ends too early");
+        throw DataError(got < 0 ? std::strerror(errno) : "the file is truncated");
       }
       bytes += got;
       count -= static_cast<std::uint64_t>(got);
@@ -97,13 +97,15 @@ class InputFile {
 
 std::string read_header_text(InputFile& file) {
   if (file.bytes_left() < kLengthBytes) {
-    throw DataError(fmt::format("it has {} bytes, too few for the length of a header", file.bytes_left()));
+    throw DataError(fmt::format("the file is truncated: expected at least 8 bytes for the length of the header, got {}",
+                                file.bytes_left()));
   }
   std::uint64_t length = 0;
   file.read(&length, kLengthBytes);
   if (length > file.bytes_left() || length > safetensors::kMaxHeaderBytes) {
-    throw DataError(fmt::format("its header would have {} bytes, the rest of the file has {} (and the limit is {})",
-                                length, file.bytes_left(), safetensors::kMaxHeaderBytes));
+    throw DataError(fmt::format(
+        "the header is too long: expected at most {1} bytes, the rest of the file, and at most {2}, got {0}", length,
+        file.bytes_left(), safetensors::kMaxHeaderBytes));
   }
   std::string text(length, '\0');
   file.read(text.data(), length);
@@ -121,7 +123,7 @@ bool is_ours(const Header& header, std::string_view text) {
   const std::string after = safetensors::text_after_checksum();
   if (text.size() < before.size() + kDigits || !text.starts_with(before) ||
       !text.substr(before.size() + kDigits).starts_with(after)) {
-    throw DataError("it is damaged: its metadata is that of a Stagecoach file, but changed");
+    throw DataError("the file is damaged: its Stagecoach metadata was changed");
   }
   return true;
 }
@@ -129,7 +131,7 @@ bool is_ours(const Header& header, std::string_view text) {
 void require_checksum(const Checksum& computed, const std::string& text) {
   const std::string stored = text.substr(safetensors::text_before_checksum().size(), kDigits);
   if (stored != computed.digits()) {
-    throw DataError(fmt::format("it is damaged: its checksum is {}, its contents give {}", stored, computed.digits()));
+    throw DataError(fmt::format("the file is damaged: expected checksum {}, got {}", stored, computed.digits()));
   }
 }
 
@@ -210,8 +212,8 @@ TensorFileWriter::TensorFileWriter(const std::string& path, const std::vector<An
     offset = end;
   }
   std::string text = safetensors::to_text(header);
-  STAGECOACH_CHECK(text.size() <= safetensors::kMaxHeaderBytes, "safetensors: the header is too large: {} bytes",
-                   text.size());
+  STAGECOACH_CHECK(text.size() <= safetensors::kMaxHeaderBytes,
+                   "safetensors: the header is too large ({} bytes); use fewer tensors or less metadata", text.size());
   Checksum checksum;
   checksum.add_header(text);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -228,20 +230,20 @@ TensorFileWriter::TensorFileWriter(const std::string& path, const std::vector<An
 TensorFileWriter::~TensorFileWriter() = default;
 
 void TensorFileWriter::add(const Tensor& tensor) {
-  STAGECOACH_CHECK(state_->added < state_->tensors.size(),
-                   "safetensors: got {} after all {} tensors that were announced", describe(tensor),
-                   state_->tensors.size());
+  STAGECOACH_CHECK(state_->added < state_->tensors.size(), "safetensors: got {} after all {} announced tensors",
+                   describe(tensor), state_->tensors.size());
   const auto& [info, crc] = state_->tensors[state_->added];
   const Tensor here = readable(tensor);
   STAGECOACH_CHECK(here.dtype() == info.dtype && here.shape() == info.shape && crc32_of(here) == crc,
-                   "safetensors: '{}' is {}, expected what was announced: {}{} with the checksum {:08x}", info.name,
+                   "safetensors: '{}' is {}, expected the announced {}{} with checksum {:08x}", info.name,
                    describe(tensor), name_of(info.dtype), to_string(info.shape), crc);
   state_->file.write(here.raw_data(), here.bytes());
   ++state_->added;
 }
 
 void TensorFileWriter::commit() {
-  STAGECOACH_CHECK(state_->added == state_->tensors.size(), "safetensors: {} of {} tensors were written", state_->added,
+  STAGECOACH_CHECK(state_->added == state_->tensors.size(),
+                   "safetensors: commit() after {} of {} tensors; add the others first", state_->added,
                    state_->tensors.size());
   state_->file.commit();
 }

@@ -39,7 +39,7 @@ std::string quoted(const std::string& text) {
   try {
     return Json(text).dump();
   } catch (const Json::exception&) {
-    fail("safetensors: a name or a metadata text is not UTF-8");
+    fail("safetensors: a name or a metadata value is not UTF-8");
   }
 }
 
@@ -67,40 +67,40 @@ Json parse_strictly(std::string_view text) {
       keys.pop_back();
     } else if (event == Json::parse_event_t::key) {
       const auto& key = value.get_ref<const std::string&>();
-      require(keys.back().insert(key).second, fmt::format("names '{}' twice", key));
+      require(keys.back().insert(key).second, fmt::format("contains '{}' twice", key));
     }
     return true;
   };
   try {
     return Json::parse(text, watch);
   } catch (const Json::exception&) {
-    refuse("is not JSON");
+    refuse("is not valid JSON");
   }
 }
 
 std::uint64_t to_count(const std::string& name, const Json& value) {
   require(value.is_number_unsigned() &&
               value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()),
-          fmt::format("gives '{}' a number that is not a size", name));
+          fmt::format("has a size or an offset for '{}' that is not a whole number from 0 to 2^63 - 1", name));
   return value.get<std::uint64_t>();
 }
 
 /// Returns the value of `key`, which must be an array.
 const Json& array_of(const std::string& name, const Json& value, const char* key) {
   const auto found = value.find(key);
-  require(found != value.end() && found->is_array(), fmt::format("gives '{}' no list '{}'", name, key));
+  require(found != value.end() && found->is_array(), fmt::format("has no list '{1}' for '{0}'", name, key));
   return *found;
 }
 
 DType to_dtype(const std::string& name, const Json& value) {
   const auto found = value.find("dtype");
-  require(found != value.end() && found->is_string(), fmt::format("gives '{}' no dtype", name));
+  require(found != value.end() && found->is_string(), fmt::format("has no dtype for '{}'", name));
   for (const TypeName& type : kTypeNames) {
     if (*found == type.name) {
       return type.dtype;
     }
   }
-  refuse(fmt::format("gives '{}' the dtype '{}'; Stagecoach reads F32, F64, F16, I32 and U8", name,
+  refuse(fmt::format("has an unknown dtype for '{}': expected F32, F64, F16, I32 or U8, got '{}'", name,
                      found->get_ref<const std::string&>()));
 }
 
@@ -112,11 +112,13 @@ Shape to_shape(const std::string& name, const Json& value) {
   std::int64_t elements = 1;
   for (const Json& extent : array_of(name, value, "shape")) {
     extents.push_back(static_cast<std::int64_t>(to_count(name, extent)));
-    require(extents.back() <= kMaxElements / elements, fmt::format("gives '{}' a shape that no memory holds", name));
+    require(extents.back() <= kMaxElements / elements,
+            fmt::format("has a shape for '{}' that exceeds any memory", name));
     elements *= std::max<std::int64_t>(extents.back(), 1);
   }
   require(extents.size() <= Shape::kMaxDims,
-          fmt::format("gives '{}' {} dimensions; Stagecoach has at most {}", name, extents.size(), Shape::kMaxDims));
+          fmt::format("has too many dimensions for '{0}': expected at most {2}, got {1}", name, extents.size(),
+                      Shape::kMaxDims));
   return {extents.data(), static_cast<int>(extents.size())};
 }
 
@@ -127,13 +129,14 @@ Entry to_entry(const std::string& name, const Json& value) {
   entry.dtype = to_dtype(name, value);
   entry.shape = to_shape(name, value);
   const Json& offsets = array_of(name, value, "data_offsets");
-  require(offsets.size() == 2, fmt::format("gives '{}' {} offsets, expected 2", name, offsets.size()));
+  require(offsets.size() == 2,
+          fmt::format("has a wrong number of offsets for '{}': expected 2, got {}", name, offsets.size()));
   entry.begin = to_count(name, offsets[0]);
   entry.end = to_count(name, offsets[1]);
   const std::uint64_t bytes = static_cast<std::uint64_t>(entry.shape.numel()) * size_of(entry.dtype);
   require(entry.begin <= entry.end && entry.end - entry.begin == bytes,
-          fmt::format("gives '{}' bytes {} to {}, which is not the size of {}{}", name, entry.begin, entry.end,
-                      name_of(entry.dtype), to_string(entry.shape)));
+          fmt::format("has wrong offsets for '{}': bytes {} to {} are not the size of {}{}", name, entry.begin,
+                      entry.end, name_of(entry.dtype), to_string(entry.shape)));
   return entry;
 }
 
@@ -141,7 +144,7 @@ std::map<std::string, std::string> to_metadata(const Json& value) {
   require(value.is_object(), "has metadata that is not an object");
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
-    require(text.is_string(), fmt::format("has metadata '{}' that is not text", key));
+    require(text.is_string(), fmt::format("has metadata '{}' that is not a string", key));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -151,11 +154,12 @@ std::map<std::string, std::string> to_metadata(const Json& value) {
 void require_contiguous(const std::vector<Entry>& entries, std::uint64_t data_bytes) {
   std::uint64_t expected = 0;
   for (const Entry& entry : entries) {
-    require(entry.begin == expected,
-            fmt::format("lets '{}' begin at byte {} of the data, expected {}", entry.name, entry.begin, expected));
+    require(entry.begin == expected, fmt::format("has a wrong offset for '{0}': expected byte {2} of the data, got {1}",
+                                                 entry.name, entry.begin, expected));
     expected = entry.end;
   }
-  require(expected == data_bytes, fmt::format("describes {} bytes of data, the file has {}", expected, data_bytes));
+  require(expected == data_bytes,
+          fmt::format("does not match the file: expected {} bytes of data, got {}", expected, data_bytes));
 }
 
 }  // namespace
@@ -166,14 +170,15 @@ std::string text_after_checksum() { return fmt::format(R"(","{}":"{}")", kProduc
 std::string to_text(const Header& header) {
   std::string text = text_before_checksum() + "00000000" + text_after_checksum();
   for (const auto& [key, value] : header.metadata) {
-    STAGECOACH_CHECK(key != kChecksumKey && key != kProducerKey, "safetensors: metadata '{}' is reserved", key);
+    STAGECOACH_CHECK(key != kChecksumKey && key != kProducerKey,
+                     "safetensors: the metadata key '{}' is reserved; choose another", key);
     text += fmt::format(",{}:{}", quoted(key), quoted(value));
   }
   text += "}";
   std::set<std::string> names{kMetadataKey};
   for (const Entry& entry : header.entries) {
-    STAGECOACH_CHECK(names.insert(entry.name).second, "safetensors: the name '{}' is reserved or was given twice",
-                     entry.name);
+    STAGECOACH_CHECK(names.insert(entry.name).second,
+                     "safetensors: the tensor name '{}' is reserved or was given twice; choose another", entry.name);
     text += fmt::format(",{}", entry_text(entry));
   }
   text += "}";

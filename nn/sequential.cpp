@@ -30,8 +30,8 @@ Shape Sequential::output_shape(const Shape& input) const {
 }
 
 std::shared_ptr<Sequential> Sequential::slice(int begin, int end) const {
-  STAGECOACH_CHECK(0 <= begin && begin <= end && end <= size(), "slice: layers {} to {} are not within {}", begin, end,
-                   size());
+  STAGECOACH_CHECK(0 <= begin && begin <= end && end <= size(),
+                   "slice: expected layers within 0 to {2}, got {0} to {1}", begin, end, size());
   auto part = std::make_shared<Sequential>();
   for (int i = begin; i < end; ++i) {
     part->add(name(i), layer(i));

@@ -28,7 +28,7 @@ logged() {
   if ! "$@" >> "$log" 2>&1; then
     tail -n 60 "$log" >&2
     echo "failed: $*" >&2
-    echo "the whole output is in $PWD/$log" >&2
+    echo "the full output is in $PWD/$log" >&2
     exit 1
   fi
 }

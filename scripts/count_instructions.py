@@ -62,7 +62,7 @@ def find_nvdisasm(given):
     for place in places:
         if place and pathlib.Path(place).exists():
             return place
-    sys.exit("there is no nvdisasm; give --nvdisasm FILE")
+    sys.exit("nvdisasm was not found; give --nvdisasm FILE")
 
 
 def readable(names):

@@ -3,7 +3,7 @@
 #
 #   scripts/download_cifar10.sh [FOLDER]      FOLDER is data/ if it is not given
 #
-# What is there and right is not fetched again, so the script may be run again after a failure.
+# What is there and right is not fetched again, so the script may be run again after a failure or an interruption.
 set -euo pipefail
 
 url=https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz
@@ -24,48 +24,34 @@ is_unpacked() {
   done
 }
 
-is_right() { [[ $(md5sum <"$1" | cut -d ' ' -f 1) == "$md5" ]]; }
+is_right() { [[ $(md5sum <"$archive" | cut -d ' ' -f 1) == "$md5" ]]; }
 
-# Writes the archive to $1.
 fetch() {
   if command -v curl >/dev/null; then
-    curl --fail --location --retry 2 --output "$1" "$url"
+    curl --fail --location --retry 2 --output "$archive" "$url"
   elif command -v wget >/dev/null; then
-    wget --tries 3 --output-document "$1" "$url"
+    wget --tries 3 --output-document "$archive" "$url"
   else
-    fail "neither curl nor wget is here; install one (apt install curl), or fetch $url by other means and put it in $folder"
+    fail "neither curl nor wget is installed; install one (apt install curl), or download $url to $folder by other means"
   fi
 }
 
 get_archive() {
-  if [[ -f $archive ]]; then
-    if is_right "$archive"; then
-      say "$archive is already there and right"
-      return
-    fi
-    say "$archive is damaged (its checksum is not $md5); it is deleted and fetched again"
+  if [[ -f $archive ]] && is_right; then
+    say "$archive has already been downloaded"
+    return
+  fi
+  [[ ! -f $archive ]] || say "$archive is damaged (expected checksum $md5); downloading it again"
+  rm -f "$archive"
+  say "downloading $url"
+  if ! fetch; then
     rm -f "$archive"
+    fail "the download failed; check the network and run this script again, or use --data generated, which needs no files"
   fi
-  say "fetching $url"
-  if ! fetch "$archive.part"; then
-    rm -f "$archive.part"
-    fail "the download failed: check the network and run this again; until then --data generated needs no files"
+  if ! is_right; then
+    rm -f "$archive"
+    fail "the downloaded file had a wrong checksum (expected $md5) and was deleted; run this script again, perhaps on another network"
   fi
-  if ! is_right "$archive.part"; then
-    rm -f "$archive.part"
-    fail "what came has the wrong checksum (not $md5) and was deleted; run this again, perhaps on another network"
-  fi
-  mv "$archive.part" "$archive"
-}
-
-unpack() {
-  # Unpacked beside its place and then moved, so that an interrupted run leaves no half of it.
-  local scratch
-  scratch=$(mktemp -d "$folder/unpacking.XXXXXX")
-  trap 'rm -rf "$scratch"' RETURN
-  tar -xzf "$archive" -C "$scratch" || { rm -rf "$scratch"; fail "$archive cannot be unpacked; is the disk full?"; }
-  rm -rf "$unpacked"
-  mv "$scratch/cifar-10-batches-bin" "$unpacked"
 }
 
 if [[ $# -gt 1 || ${1:-} == -* ]]; then
@@ -78,13 +64,13 @@ folder=${folder%/}
 archive=$folder/cifar-10-binary.tar.gz
 unpacked=$folder/cifar-10-batches-bin
 
-mkdir -p "$folder" || fail "folder $folder cannot be made"
+mkdir -p "$folder" || fail "folder $folder cannot be created; check the path and its permissions"
 if is_unpacked; then
   say "CIFAR-10 is already in $unpacked"
 else
   command -v md5sum >/dev/null || fail "md5sum is missing; install it (apt install coreutils)"
   get_archive
-  unpack
-  is_unpacked || fail "$archive did not hold the six files that were expected"
+  tar -xzf "$archive" -C "$folder" || fail "$archive cannot be unpacked; check the free disk space"
+  is_unpacked || fail "$archive lacks some of the six expected files; delete it and run this script again"
 fi
 say "Use it with: --data $folder"

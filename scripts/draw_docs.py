@@ -95,7 +95,7 @@ def draw_page(page, programs, figures):
             if drawn is not None:
                 pieces[i] = "```text\n" + "\n".join(drawn) + "\n```"
             elif pieces[i - 2].startswith("```sh") and command in pieces[i - 2]:
-                sys.exit(f"{page}: '{command.strip()}' prints nothing like the block after it")
+                sys.exit(f"{page}: '{command.strip()}' does not print the text block that follows it; correct the block")
         else:
             for name in re.findall(r"docs/figures/(\w+)\.svg", piece):
                 if name in FIGURES:
@@ -114,11 +114,12 @@ def main():
     missing = FIGURES.keys() - figures.keys()
     old = [path for path, text in drawn.items() if not path.exists() or path.read_text() != text]
     for path in old:
-        print(f"{path.relative_to(ROOT)}: {'is not what the programs draw' if flags.check else 'drawn anew'}")
+        done = "differs from the output of the programs; run scripts/draw_docs.py" if flags.check else "redrawn"
+        print(f"{path.relative_to(ROOT)}: {done}")
         if not flags.check:
             path.write_text(drawn[path])
     if missing:
-        sys.exit(f"in no chapter's text: {', '.join(sorted(missing))}")
+        sys.exit(f"no chapter's text shows these figures: {', '.join(sorted(missing))}")
     sys.exit(1 if flags.check and old else 0)
 
 

@@ -100,8 +100,8 @@ class Check:
 
     def note_status(self, part, status, words):
         """The line for a command that `finish` waited for."""
-        results = {0: f"passed: {words}", TIMED_OUT: f"not finished in its time: {words}",
-                   NO_TIME_LEFT: f"not run: the {MINUTES} minutes were over"}
+        results = {0: f"passed: {words}", TIMED_OUT: f"not finished within its time limit: {words}",
+                   NO_TIME_LEFT: f"not run: the {MINUTES} minutes were used up"}
         self.note(part, results.get(status, f"FAILED (exit {status}): {words}"))
 
     def write(self, text):
@@ -185,7 +185,7 @@ def check_libraries(check):
         missing.update(re.findall(r"^\s*(\S+) => not found", said, re.MULTILINE))
         missing.update(re.findall(r"version .(GLIBC\S*). not found", said))
     if missing:
-        check.note("build", f"FAILED: programs of {check.binaries} need libraries that are not here: "
+        check.note("build", f"FAILED: programs of {check.binaries} need libraries that this machine lacks: "
                             f"{' '.join(sorted(missing))}; the preset portable links them in")
     else:
         check.note("build", f"passed: programs of {check.binaries}")
@@ -216,15 +216,15 @@ def tests(check):
             check.start_command(name, TEST_SECONDS, path, f"--gtest_filter={GPU_TESTS}")
     for name, path in paths.items():
         if not path:
-            check.note(name, "not run: there is no such program")
+            check.note(name, "not run: the program is missing")
             continue
         status = check.finish(name)
         ran, passed, skipped = (count_tests(check, label, name) for label in ("=*", "PASSED", "SKIPPED"))
         if status == 0 and ran <= skipped and name == "test_parallel":
-            check.note(name, "skipped: its tests for the GPU are those of NCCL, which is not built in or needs more GPUs")
+            check.note(name, "skipped: its only GPU tests are those of NCCL, which is not built in or needs more GPUs")
             continue
         if status == 0 and ran <= skipped:
-            check.note(name, f"not run: of {ran} tests for the GPU {skipped} were skipped")
+            check.note(name, f"not run: {skipped} of {ran} GPU tests were skipped")
             continue
         check.note_status(name, status, f"{passed} passed, {ran - passed - skipped} failed, {skipped} skipped")
         if status != 0:
@@ -241,7 +241,7 @@ def choose_data(check):
     generated = check.work / "generated"
     if check.run("data", 60, generator, generated, "--train", "50000", "--test", "10000") == 0:
         check.data_name, check.data = "generated images", generated
-        check.note("CIFAR-10", "not here: measured on generated images; give --data")
+        check.note("CIFAR-10", "not found: measured on generated images; give --data")
 
 
 def epoch_figures(log):
@@ -254,7 +254,7 @@ def chapter1(check):
     part = f"chapter 1, ten epochs of {check.data_name}"
     path = check.program("ch01_single_device")
     if not path:
-        check.note(part, "not run: there is no ch01_single_device")
+        check.note(part, "not run: ch01_single_device is missing")
         return
     if not check.has_data():
         check.note(part, f"not run: no CIFAR-10 in {check.data}; give --data")
@@ -282,7 +282,7 @@ def table(check, part, title, name, seconds, program, row, *environment):
     """A benchmark that prints a Markdown table; `row` is a pattern of its rows."""
     path = check.program(program)
     if not path:
-        check.note(part, f"not run: there is no {program}")
+        check.note(part, f"not run: {program} is missing")
         return
     status = check.run(name, seconds, "env", *environment, path)
     rows = re.findall(row, check.output(name), re.MULTILINE)
@@ -325,14 +325,14 @@ def few_images(check):
 def no_pytorch(check):
     """Why nothing can be compared with PyTorch, or nothing."""
     if not check.program("ch01_single_device"):
-        return "there is no ch01_single_device"
+        return "ch01_single_device is missing"
     if not check.has_data():
         return f"no CIFAR-10 in {check.data}; give --data"
     loads = "import numpy, sys, torch; sys.exit(not torch.cuda.is_available())"
     status = check.run("torch", 120, check.python, "-c", loads)
-    reasons = {0: "", TIMED_OUT: f"{check.python} had not loaded torch when its time was over",
-               NO_TIME_LEFT: f"the {MINUTES} minutes were over"}
-    return reasons.get(status, f"{check.python} has no torch with CUDA, and numpy")
+    reasons = {0: "", TIMED_OUT: f"{check.python} did not load torch within its time limit",
+               NO_TIME_LEFT: f"the {MINUTES} minutes were used up"}
+    return reasons.get(status, f"{check.python} lacks numpy, or torch with CUDA")
 
 
 def beside_pytorch(check):
@@ -352,7 +352,7 @@ def beside_pytorch(check):
         part = f"beside PyTorch: {title}"
         limit = min(75, int(check.seconds_left()) - SANITIZER_SECONDS)
         if limit < 40:  # not enough to compile anything
-            check.note(part, "not run: the time was over")
+            check.note(part, "not run: out of time")
             continue
         program = check.program("ch01_single_device")
         status = check.run(name, limit, check.python, "tests/benchmarks/cuda_epoch_ratio.py", "--data", data,
@@ -381,12 +381,12 @@ def sanitize(check):
         part = f"compute-sanitizer, {tool}, {name}"
         log = f"{tool}-{name}"
         if not check.program(name):
-            check.note(part, f"not run: there is no {name}")
+            check.note(part, f"not run: {name} is missing")
             continue
         status = check.finish(log)
         tests_run = count_tests(check, "=*", log) - count_tests(check, "SKIPPED", log)
         if status == 0 and tests_run <= 0:
-            check.note(part, f"not run: no test ran of {SANITIZED_TESTS}")
+            check.note(part, f"not run: no test matched {SANITIZED_TESTS}")
             continue
         summaries = re.findall(r"^=* *([A-Z]* SUMMARY: .*)", check.output(log), re.MULTILINE)
         check.note_status(part, status, f"{tests_run} tests; {summaries[-1] if summaries else ''}")

@@ -5,23 +5,10 @@
 #   scripts/measure_ddp.sh DATA [PYTHON]      DATA has CIFAR-10, PYTHON has torch (without it PyTorch is left out)
 #
 # Takes about twenty minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-data=${1:-}
-python=${2:-}
-page=docs/measurements/ddp.md
 preset=release  # no program of the benchmarks is needed
-most_arguments=2
-source scripts/measuring.sh
+source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
 begin_page "Data parallel training"
 
-# train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
-train() {
-  echo "measuring: $1"
-  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --lr 0.001 --clock virtual --out "$runs/$1" "${@:3}" \
-    > "$runs/$1.log"
-}
 train one_device ch01_single_device --microbatches 4
 small=(--first-bucket-size 4KiB --bucket-size 16KiB)
 for mode in single parameter central replicate; do
@@ -41,9 +28,8 @@ done
   printf '`powersgd` are `--compress`; `mesh` is `--mesh dp=2,pp=2` in 2 micro-batches. `compare` printed:\n\n'
   "$programs/compare" "$runs"/{one_device,single,parameter,buckets,half,powersgd,central,replicate,mesh} --markdown \
     --svg docs/figures/ddp.svg
-  printf '\n![Speed-up, idle share, memory and losses of all strategies](../figures/ddp.svg)\n\nThe epochs of `buckets`:\n\n```text\n'
-  grep '^Epoch:' "$runs/buckets.log"
-  printf '```\n'
+  printf '\n![Speed-up, idle share, memory and losses of all strategies](../figures/ddp.svg)\n'
+  epochs_of buckets
 } >> "$page"
 
 echo "measuring: modes and bucket sizes beside their prediction"

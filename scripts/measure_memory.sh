@@ -5,14 +5,9 @@
 #   scripts/measure_memory.sh
 #
 # Takes about three minutes. Memory does not depend on what else the machine does.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-page=docs/measurements/memory.md
-least_arguments=0
-most_arguments=0
+takes="0 0"
 preset=${preset:-release}
-source scripts/measuring.sh
+source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
 scripts/setup.sh --for-mpi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 begin_page "Memory of the processes of a pipeline"

@@ -5,32 +5,20 @@
 #   scripts/measure_pipedream.sh DATA      DATA has CIFAR-10
 #
 # Takes about a quarter of an hour. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-data=${1:-}
-page=docs/measurements/pipedream.md
-most_arguments=1
-source scripts/measuring.sh
+takes="1 1"
+source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
 begin_page "PipeDream"
 
 # One split for all policies: they are to differ in nothing else.
 "$programs/ch04_pipedream" --data "$data" --ranks 4 --explain --save-plan "$runs/plan.json" > /dev/null
 split=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["stages"]["split"], sep=",")' "$runs/plan.json")
 
-# train NAME PROGRAM FLAGS…: ten epochs on the virtual clock, with the learning rate `rate`.
-train() {
-  echo "measuring: $1"
-  "$programs/$2" --data "$data" --epochs 10 --optimizer adam --lr "$rate" --clock virtual --out "$runs/$1" "${@:3}" \
-    > "$runs/$1.log"
-}
-
 # accuracy NAME: on the test images, after the last epoch.
 accuracy() {
   tail -n 1 "$runs/$1/metrics.jsonl" | python3 -c 'import json; print("%.3f" % json.loads(input())["test_acc"])'
 }
 
-rate=0.0005
+training=(--lr 0.0005)
 train one_device ch01_single_device
 for versions in stash vertical 2bw flush; do
   train "$versions" ch04_pipedream --ranks 4 --split "$split" --versions "$versions"
@@ -38,7 +26,7 @@ done
 train none ch04_pipedream --ranks 4 --split "$split" --versions none --no-version-check
 train vertical_discount ch04_pipedream --ranks 4 --split "$split" --versions vertical --lr-warmup 782 --lr-discount 3910
 # At twice that rate old weights cost more accuracy.
-rate=0.001
+training=(--lr 0.001)
 train fast_one_device ch01_single_device
 train fast_stash ch04_pipedream --ranks 4 --split "$split" --versions stash
 train fast_2bw ch04_pipedream --ranks 4 --split "$split" --versions 2bw
@@ -52,9 +40,8 @@ train fast_2bw ch04_pipedream --ranks 4 --split "$split" --versions 2bw
     --svg docs/figures/pipedream.svg
   printf '\nWith a learning rate of 0.001 the test accuracies were %s on one device, %s with `stash` and %s with `2bw`.\n' \
     "$(accuracy fast_one_device)" "$(accuracy fast_stash)" "$(accuracy fast_2bw)"
-  printf '\n![Speed-up, idle share, memory and losses of all policies](../figures/pipedream.svg)\n\nThe epochs of `stash`:\n\n```text\n'
-  grep '^Epoch:' "$runs/stash.log"
-  printf '```\n'
+  printf '\n![Speed-up, idle share, memory and losses of all policies](../figures/pipedream.svg)\n'
+  epochs_of stash
 } >> "$page"
 
 echo "measuring: asynchronous pipelines beside their prediction"

@@ -5,22 +5,10 @@
 #   scripts/measure_pipelines.sh DATA [PYTHON]      DATA has CIFAR-10; PYTHON has torch and numpy (left out if not given)
 #
 # Takes about twenty minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-data=${1:-}
-torch=(${2:+--torch "$2"})
-page=docs/measurements/pipelines.md
-most_arguments=2
-source scripts/measuring.sh
+source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
 begin_page "Pipelines"
 
-# train NAME PROGRAM FLAGS…: ten epochs on the virtual clock.
-train() {
-  echo "measuring: $1"
-  "$programs/$2" --data "$data" --batch-size 256 --epochs 10 --optimizer adam --clock virtual --out "$runs/$1" \
-    "${@:3}" > "$runs/$1.log"
-}
+training=(--batch-size 256)
 train one_device_whole ch01_single_device
 train one_device ch01_single_device --microbatches 8
 train naive ch02_naive_model_parallel --ranks 4
@@ -36,9 +24,8 @@ train zb_h1 ch05_interleaved --ranks 4 --microbatches 8 --schedule zb-h1
   printf '\n![Speed-up, idle share, memory and losses](../figures/pipelines.svg)\n\n'
   printf 'The SHA-256 sums of the weights. Those with the same micro-batches are the same bytes:\n\n```text\n'
   (cd "$runs" && sha256sum */weights.safetensors)
-  printf '```\n\nThe epochs of `gpipe`:\n\n```text\n'
-  grep '^Epoch:' "$runs/gpipe.log"
   printf '```\n'
+  epochs_of gpipe
 } >> "$page"
 
 echo "measuring: two ranks on two cores, wall clock"
@@ -47,7 +34,7 @@ echo "measuring: two ranks on two cores, wall clock"
   printf '`tests/benchmarks/pipeline_ratio.py`: CIFAR-10, batch 256, 8 micro-batches, split by measured time. '
   printf '`predicted` is what `simulate` returns for the costs that the run measured, `reached` predicted over measured, '
   printf '`spread` slowest over fastest round.\n\n'
-  python3 tests/benchmarks/pipeline_ratio.py --data "$data" --programs "$programs" --rounds 9 "${torch[@]}"
+  python3 tests/benchmarks/pipeline_ratio.py --data "$data" --programs "$programs" --rounds 9 ${python:+--torch "$python"}
 } >> "$page"
 
 echo "measuring: sizes of micro-batches"

@@ -5,13 +5,8 @@
 #   scripts/measure_processes.sh      as root, for the virtual link
 #
 # Takes about five minutes. Leave the machine alone meanwhile; the tables are medians, but noise stays noise.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-page=docs/measurements/processes.md
-least_arguments=0
-most_arguments=0
-source scripts/measuring.sh
+takes="0 0"
+source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
 scripts/setup.sh --for-mpi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 begin_page "Ranks that are processes"

@@ -5,13 +5,8 @@
 #   scripts/measure_published.sh DATA      DATA has CIFAR-10
 #
 # Takes about twelve minutes on two cores, and 6 GiB of memory. Leave the machine alone meanwhile; noise stays noise.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-data=${1:-}
-page=docs/measurements/published.md
-most_arguments=1
-source scripts/measuring.sh
+takes="1 1"
+source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
 echo "measuring: published figures"
 python3 tests/benchmarks/published.py --data "$data" --programs "$programs" --svg docs/figures/published.svg > "$runs/page"
 begin_page "Published figures beside ours"

@@ -156,7 +156,7 @@ install_missing() {
     [[ -t 0 ]] || as_root+=(-n)  # without a terminal nobody can type the password
     if ! has_command sudo || ! "${as_root[@]}" true 2> /dev/null; then
       stop "missing: $(name_missing)" \
-        "please run as root: apt-get update && apt-get install --no-install-recommends ${wanted[*]}"
+        "run as root: apt-get update && apt-get install --no-install-recommends ${wanted[*]}"
     fi
   fi
 
@@ -164,14 +164,14 @@ install_missing() {
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3
     -o DPkg::Lock::Timeout=120)
   # A list that cannot be fetched may be one that nothing here comes from, so the installation decides.
-  "${apt[@]}" update > /dev/null || echo "set-up: apt-get update failed, trying to go on" >&2
+  "${apt[@]}" update > /dev/null || echo "set-up: apt-get update failed; trying to continue" >&2
   local log
   log=$(mktemp)
   if ! "${apt[@]}" install --yes --no-install-recommends "${wanted[@]}" 2>&1 | tee "$log" | count_packages; then
     tail -n 5 "$log" >&2
     rm -f "$log"
     stop "apt-get could not install ${wanted[*]}" \
-      "its last words are above; most often there is no network, or no package list with these names"
+      "its last lines are above; check the network and the package lists"
   fi
   rm -f "$log"
 }
@@ -195,6 +195,6 @@ if [[ ${#missing_names[@]} -gt 0 ]] && has_command apt-get && has_command dpkg-q
   look
 fi
 if [[ ${#missing_names[@]} -gt 0 ]]; then
-  stop "missing or too old: $(name_missing)" "please install and run this again"
+  stop "missing or too old: $(name_missing)" "install them and run this script again"
 fi
-echo "set-up: everything is there"
+echo "set-up: everything is installed"

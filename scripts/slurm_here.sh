@@ -78,7 +78,7 @@ done
 end=$((SECONDS + 30))
 until ready; do
   if ((SECONDS > end)); then
-    echo "SLURM does not start; it says:" >&2
+    echo "SLURM does not start; its output:" >&2
     tail -n 5 "$folder"/errors "$folder"/munge/log "$folder"/*.log >&2 || true
     exit 1
   fi

@@ -11,18 +11,11 @@
 #include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
+#include "parallel/schedule/schedule_kinds.h"
+#include "parallel/schedule/text.h"
 
 namespace stagecoach {
 namespace {
-
-/// Returns "0F0,0B0,0F1,0B1": stage 0 runs the forward and backward of one micro-batch after the other.
-std::string schedule_row(std::int64_t microbatches) {
-  std::string row;
-  for (std::int64_t m = 0; m < microbatches; ++m) {
-    row += fmt::format("{}0F{},0B{}", m == 0 ? "" : ",", m, m);
-  }
-  return row;
-}
 
 /// Returns one character per unit of time: a forward takes 1, a backward 2.
 std::string timeline(std::int64_t microbatches) {
@@ -59,7 +52,7 @@ std::size_t print_kept(const Tensor& loss, const NamedTensors& parameters) {
 
 void explain(const Settings& settings, const TrainTest& data, Device device) {
   const auto model = make_model(settings.training, data.train, device);
-  Loader loader = make_train_loader(settings.training, settings.world, data.train);
+  Loader loader = make_loader(settings.training, settings.world, data.train, LoaderFor::training);
   loader.start_epoch(1);
   const Batch batch = *loader.next();
   const Tensor images = micro_batches(batch.images, settings.training.microbatches)[0];
@@ -67,10 +60,13 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
   const auto count =
       static_cast<std::int64_t>(micro_batch_sizes(batch.images.size(0), settings.training.microbatches).size());
 
-  fmt::print("One step of {} on {}: {} images in {} micro-batch(es)\n  schedule  {}\n  timeline  {}\n",
-             settings.training.model, to_string(device), batch.images.size(0), count, schedule_row(count),
-             timeline(std::min<std::int64_t>(count, 8)));
-  fmt::print("  idle 0.0% (one device always has work), {} activation set(s) alive at once\n", 1);
+  // Stage 0, the only one, runs the forward and backward of one micro-batch after the other: 0F0,0B0,0F1,0B1
+  const std::string schedule = to_text(make_schedule("1f1b", 1, static_cast<int>(count)));
+  fmt::print(
+      "One step of {} on {}: {} images in {} micro-batch(es)\n  schedule  {}  timeline  {}\n"
+      "  idle 0.0% (one device always has work), 1 activation set(s) alive at once\n",
+      settings.training.model, to_string(device), batch.images.size(0), count, schedule,
+      timeline(std::min<std::int64_t>(count, 8)));
 
   const Tensor logits = model->forward(normalize(images.to(device)));
   const Tensor loss = cross_entropy(logits, labels.to(device), Reduction::sum);
@@ -91,7 +87,7 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
 
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);
-    write_text(folder / run_files::kSchedule, schedule_row(count) + "\n");
+    write_text(folder / run_files::kSchedule, schedule);
     write_text(
         folder / run_files::kPrediction,
         fmt::format("{{\"step_seconds\":{},\"idle\":0,\"idle_in_span\":0,\"peak_activations\":[1]}}\n", 3 * count));

@@ -70,8 +70,8 @@ void train(const Settings& settings) {
   const auto optimizer = make_optimizer(settings.training, model->named_parameters());
   run.set_up_checkpoints(*model, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
   // Loaders make the next batches on a second thread, if --threads leaves a core for it.
-  DeviceLoader train_loader(make_train_loader(settings.training, settings.world, data.train), device);
-  DeviceLoader test_loader(make_test_loader(settings.training, settings.world, data.test), device);
+  DeviceLoader train_loader(make_loader(settings.training, settings.world, data.train, LoaderFor::training), device);
+  DeviceLoader test_loader(make_loader(settings.training, settings.world, data.test, LoaderFor::testing), device);
   // On a GPU, records a step as a CUDA graph. --profile times single operations, so with it they are launched singly.
   Replay replay(device, settings.world.cuda_graph && !settings.run.profile);
 

@@ -15,6 +15,7 @@
 #include "chapters/common/run.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
+#include "core/throw_if.h"
 #include "parallel/pipeline/action_log.h"
 #include "parallel/pipeline/stage.h"
 
@@ -121,12 +122,10 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   if (settings.training.model == "toy") {
-    if (!settings.run.out.empty() || !settings.run.resume.empty() || settings.run.explain ||
-        settings.world.ranks != 2) {
-      throw UsageError(
-          "--model toy runs and prints one step on two ranks; it cannot be combined with --out, --resume, --explain, "
-          "or with --ranks other than 2");
-    }
+    throw_if<UsageError>(
+        !settings.run.out.empty() || !settings.run.resume.empty() || settings.run.explain || settings.world.ranks != 2,
+        "--model toy runs and prints a single step on two ranks; leave out --out, --resume and --explain, and use "
+        "--ranks 2");
     return show_toy(settings);
   }
   const TrainTest data = open_data(settings);

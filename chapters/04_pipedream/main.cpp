@@ -106,7 +106,7 @@ void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loade
   // The ledger lists which version of the weights each action of the table uses, or makes, by the rule of --versions.
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
   DrainControl drain(schedule, epoch);  // after SIGINT: which batches still run
-  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch());
+  MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch);
   const auto see_logits = [&](int microbatch, const Tensor& loss_sum, const Tensor& logits) {
     epoch.train_sums().add(loss_sum, logits, microbatches.labels(microbatch));
   };

@@ -12,7 +12,7 @@
 #include "chapters/common/bounds.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -54,10 +54,9 @@ LayerProfile layer_of(const Json& json, const std::string& path) {
     constexpr double kMax = kIsBytes ? 1LL << 40 : 1e6;
     const Json& figure = json.at(std::string(key));
     const bool is_number = kIsBytes ? figure.is_number_integer() : figure.is_number();
-    if (!is_number || !(figure >= 0 && figure <= kMax)) {
-      throw DataError(fmt::format("{}: '{}' of layer {}: expected {} from 0 to {:.0f}, got {}", path, key,
-                                  json.value("name", "?"), kIsBytes ? "whole bytes" : "seconds", kMax, figure.dump()));
-    }
+    throw_if<DataError>(!is_number || !(figure >= 0 && figure <= kMax),
+                        "{}: '{}' of layer {}: expected {} from 0 to {:.0f}, got {}", path, key,
+                        json.value("name", "?"), kIsBytes ? "a whole number of bytes" : "seconds", kMax, figure.dump());
     figure.get_to(value);
   });
   return layer;
@@ -70,62 +69,54 @@ void require_model(const Json& json, const std::string& path, const Settings& se
   for (int i = 0; same && i < model.size(); ++i) {
     same = layers[static_cast<std::size_t>(i)].at("name").get<std::string>() == model.name(i);
   }
-  if (!same) {
-    throw UsageError(fmt::format(
-        "--plan {}: it is of the model {} with {} layers, the run trains {} with {}; give --model {}, or make a plan "
-        "for this one with --save-plan",
-        path, of, layers.size(), settings.training.model, model.size(), of));
-  }
+  throw_if<UsageError>(!same,
+                       "--plan {}: the plan is for model {} with {} layers, the run trains {} with {}; give --model "
+                       "{}, or make a plan for this model with --save-plan",
+                       path, of, layers.size(), settings.training.model, model.size(), of);
   if (const auto device = json.at("device").get<std::string>(); device != settings.world.device.text()) {
-    throw UsageError(fmt::format(
-        "--plan {}: its layers were measured on {}, the run uses {}; give --device {}, or make another plan "
-        "with --save-plan",
-        path, device, settings.world.device.text(), device));
+    throw UsageError(
+        fmt::format("--plan {}: the layers were measured on {}, the run uses {}; give --device {}, or make another "
+                    "plan with --save-plan",
+                    path, device, settings.world.device.text(), device));
   }
   const Json& images = json.at("microbatch");
-  if (!images.is_number_integer() || images < 1 || images > kMaxBatchSize) {
-    throw DataError(fmt::format("{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
-                                images.dump()));
-  }
-  if (images != microbatch_of(settings)) {
-    throw UsageError(fmt::format(
-        "--plan {}: its layers were measured with micro-batches of {} images, the run has {}; give --batch-size {}, "
-        "or make another plan with --save-plan",
-        path, images.dump(), microbatch_of(settings), images.get<std::int64_t>() * settings.training.microbatches));
-  }
+  throw_if<DataError>(!images.is_number_integer() || images < 1 || images > kMaxBatchSize,
+                      "{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
+                      images.dump());
+  throw_if<UsageError>(images != microbatch_of(settings),
+                       "--plan {}: the layers were measured with micro-batches of {} images, the run has {}; give "
+                       "--batch-size {}, or make another plan with --save-plan",
+                       path, images.dump(), microbatch_of(settings),
+                       images.get<std::int64_t>() * settings.training.microbatches);
 }
 
 /// Returns a list of whole numbers within the bounds of --split. Throws DataError for any other list.
 std::vector<int> counts_in(const Json& json, const char* key, const std::string& path) {
   const Json& list = json.at(key);
   for (const Json& count : list) {
-    if (!count.is_number_integer() || count < 1 || count > kMaxSplit) {
-      throw DataError(
-          fmt::format("{}: '{}' has {}; its numbers are whole, from 1 to {}", path, key, count.dump(), kMaxSplit));
-    }
+    throw_if<DataError>(!count.is_number_integer() || count < 1 || count > kMaxSplit,
+                        "{0}: '{1}': expected whole numbers from 1 to {3}, got {2}", path, key, count.dump(),
+                        kMaxSplit);
   }
-  if (list.size() > kMaxSplit) {
-    throw DataError(fmt::format("{}: '{}' has {} numbers, at most {} can be", path, key, list.size(), kMaxSplit));
-  }
+  throw_if<DataError>(list.size() > kMaxSplit, "{0}: '{1}': expected at most {3} numbers, got {2}", path, key,
+                      list.size(), kMaxSplit);
   return list.get<std::vector<int>>();
 }
 
 Partition stages_in(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
   Partition stages{counts_in(json, "split", path), counts_in(json, "replicas", path), json.at("seconds").get<double>()};
   if (const int assigned = std::accumulate(stages.split.begin(), stages.split.end(), 0); assigned != model.size()) {
-    throw DataError(fmt::format("{}: its split has {} layers, the model {}", path, assigned, model.size()));
+    throw DataError(fmt::format("{0}: 'split': expected {2} layers in all, as in the model, got {1}", path, assigned,
+                                model.size()));
   }
-  if (stages.split.size() != stages.replicas.size()) {
-    throw DataError(fmt::format("{}: its split has {} stages, its replicas have {}", path, stages.split.size(),
-                                stages.replicas.size()));
-  }
+  throw_if<DataError>(stages.split.size() != stages.replicas.size(),
+                      "{0}: expected as many replicas as stages, got {2} for {1} stages", path, stages.split.size(),
+                      stages.replicas.size());
   const int ranks = std::accumulate(stages.replicas.begin(), stages.replicas.end(), 0);
-  if (ranks != settings.world.ranks) {
-    throw UsageError(
-        fmt::format("--plan {}: its stages are for {} ranks, the run has {}; give --ranks {}, or --balance pipedream "
-                    "to choose anew",
-                    path, ranks, settings.world.ranks, ranks));
-  }
+  throw_if<UsageError>(ranks != settings.world.ranks,
+                       "--plan {}: the stages are for {} ranks, the run has {}; give --ranks {}, or --balance "
+                       "pipedream to choose other stages",
+                       path, ranks, settings.world.ranks, ranks);
   return stages;
 }
 
@@ -146,7 +137,7 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
 }
 
 PlanFile read_plan(const std::string& path, const Settings& settings, const Sequential& model) {
-  const std::string text = read_text(path, "it was given as --plan; --save-plan writes one");
+  const std::string text = read_text(path, "check the file given as --plan; --save-plan writes one");
   try {
     const Json json = Json::parse(text);
     require_model(json, path, settings, model);

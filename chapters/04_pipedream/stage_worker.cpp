@@ -8,6 +8,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 #include "parallel/data_parallel/average_gradients.h"
+#include "parallel/data_parallel/same_model.h"
 #include "parallel/pipeline/delayed_rate.h"
 #include "parallel/schedule/ledger.h"
 
@@ -41,9 +42,7 @@ void update(StageWorker& worker, const Epoch& epoch, std::int64_t batch) {
 
 void sync_replicas(StageWorker& worker) {
   require_equal_replicas(worker.layers->named_parameters(), *worker.replicas);
-  for (auto [name, statistics] : worker.layers->named_buffers()) {
-    worker.replicas->broadcast(statistics, 0);
-  }
+  broadcast_tensors(worker.layers->named_buffers(), *worker.replicas);
 }
 
 void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::int64_t images) {
@@ -52,7 +51,7 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader, std::
   worker.pipeline.train(false);
   epoch.start_test();
   loader.start_epoch(1);
-  MicrobatchIterator microbatches([&] { return loader.next(); }, plan.microbatches_per_batch());
+  MicrobatchIterator microbatches([&] { return loader.next(); }, plan.microbatches_per_batch);
   const auto see_logits = [&](int i, const Tensor&, const Tensor& logits) {
     count_correct(logits, microbatches.labels(i), epoch.test_sums().correct);
   };

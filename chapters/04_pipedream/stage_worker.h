@@ -18,7 +18,7 @@ struct StageWorker {
   const StreamPlan& plan;
   Rank& rank;
   int stage;
-  int delay;                               ///< the most updates by which its gradients are late
+  int delay;                               ///< the largest number of updates by which its gradients are late
   std::unique_ptr<Communicator> replicas;  ///< the ranks that hold this stage
   std::shared_ptr<Sequential> layers;
   std::unique_ptr<Optimizer> optimizer;

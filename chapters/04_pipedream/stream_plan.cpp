@@ -47,17 +47,6 @@ PlanFile measured_layers(const Settings& settings, const World& world, const Dat
   return measured;
 }
 
-/// Returns the sizes of all micro-batches of `images` images, starting with batch `first_batch`.
-std::vector<std::int64_t> sizes_of_batches(std::int64_t images, std::int64_t first_batch, std::int64_t batch_size,
-                                           std::int64_t microbatches) {
-  std::vector<std::int64_t> all;
-  for (std::int64_t start = first_batch * batch_size; start < images; start += batch_size) {
-    const auto of_batch = micro_batch_sizes(std::min(batch_size, images - start), microbatches);
-    all.insert(all.end(), of_batch.begin(), of_batch.end());
-  }
-  return all;
-}
-
 /// Returns the seconds that one update of each stage spends on averaging gradients: a ring all-reduce per parameter.
 std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& model) {
   std::vector<double> seconds;
@@ -76,11 +65,16 @@ std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& 
 }  // namespace
 
 std::vector<std::int64_t> StreamPlan::microbatch_sizes(std::int64_t images, std::int64_t first_batch) const {
-  return sizes_of_batches(images, first_batch, batch_size, microbatches_per_batch());
+  std::vector<std::int64_t> all;
+  for (std::int64_t start = first_batch * batch_size; start < images; start += batch_size) {
+    const auto of_batch = micro_batch_sizes(std::min(batch_size, images - start), microbatches_per_batch);
+    all.insert(all.end(), of_batch.begin(), of_batch.end());
+  }
+  return all;
 }
 
 Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
-  return lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch(), versions),
+  return lower(pipedream_schedule(replicas(), static_cast<int>(micro_batches), microbatches_per_batch, versions),
                {.receives = receives});
 }
 
@@ -89,6 +83,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.world = open_world(settings.world);
   plan.versions = *settings.pipeline.versions;
   plan.batch_size = settings.training.batch_size;
+  plan.microbatches_per_batch = static_cast<int>(settings.training.microbatches);
   plan.receives = receives_of(settings.pipeline);
   const auto model = make_model_of(settings.training, data);
   PlanFile measured = measured_layers(settings, plan.world, data, *model);
@@ -97,13 +92,12 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   if (is_by_hand(settings.pipeline) &&
       std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; })) {
     throw UsageError(fmt::format(
-        "--schedule by-hand: expected one rank per stage, got --replicas {}; leave --schedule or the replicas out",
+        "--schedule by-hand: expected one rank per stage, got --replicas {}; leave out --schedule or --replicas",
         fmt::join(stages.replicas, ",")));
   }
-  const auto sizes = sizes_of_batches(data.size(), 0, settings.training.batch_size, settings.training.microbatches);
-  plan.schedule =
-      lower_for(settings.pipeline, pipedream_schedule(stages.replicas, static_cast<int>(sizes.size()),
-                                                      static_cast<int>(settings.training.microbatches), plan.versions));
+  const auto microbatches = static_cast<int>(plan.microbatch_sizes(data.size()).size());
+  plan.schedule = lower_for(
+      settings.pipeline, pipedream_schedule(stages.replicas, microbatches, plan.microbatches_per_batch, plan.versions));
   plan.split = stages.split;
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);

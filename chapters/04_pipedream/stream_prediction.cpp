@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
@@ -19,7 +18,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-/// Returns the costs if all ranks have equal work: per rank of its stage, a forward takes 1 and a backward 2.
+/// Returns the costs if all ranks have equal work: a forward takes 1 per rank of its stage, and a backward 2.
 Costs balanced_costs(const StreamPlan& plan) {
   Costs costs = unit_costs(plan.stages());
   for (int s = 0; s < plan.stages(); ++s) {
@@ -63,22 +62,19 @@ void print_profile(const StreamPlan& plan) {
 
 void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger& ledger) {
   const std::int64_t images = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
-  const std::int64_t input_bytes = plan.shapes[0].numel() * images * static_cast<std::int64_t>(sizeof(float));
-  const auto recompute = settings.pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
-  const auto activations = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
+  const auto activations = kept_bytes(settings.pipeline, plan, images);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
-  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
+  const auto rebuilt = rebuilt_bytes(settings.pipeline, plan);
   const auto peaks = peak_bytes(plan.schedule, ledger, weights, activations);
   const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
   const auto received =
       peak_bytes(plan.schedule, ledger, std::vector<double>(weights.size(), 0), received_bytes(plan, images));
   fmt::print(
       "\nMemory, in MiB: versions of the weights, gradients, activations in flight; as a process of its own also the "
-      "optimizer's state,\nwhat came from other ranks, and workspace, beside the program and the images of --data\n");
+      "optimizer's state,\nreceived tensors, and workspace, not counting the program and the images of --data\n");
   for (std::size_t r = 0; r < peaks.size(); ++r) {
     const auto s = static_cast<std::size_t>(plan.schedule.stage_of(static_cast<int>(r)));
-    const double again = settings.pipeline.recompute ? graph[s] : 0;  // the graph that a recomputation builds
-    const double peak = peaks[r] + again;
+    const double peak = peaks[r] + rebuilt[s];
     const double process =
         peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(
@@ -147,7 +143,7 @@ std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const Ac
   }
   costs.average = plan.averaging;
   const std::int64_t traced =
-      std::min<std::int64_t>(StepTrace::kSteps * plan.microbatches_per_batch(), plan.schedule.microbatches);
+      std::min<std::int64_t>(StepTrace::kSteps * plan.microbatches_per_batch, plan.schedule.microbatches);
   const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
   return PredictedStep{schedule, simulate(schedule, costs)};
 }
@@ -155,8 +151,8 @@ std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const Ac
 void introduce(const Settings& settings, const StreamPlan& plan) {
   if (settings.pipeline.versions == Versions::none && settings.pipeline.version_check) {
     fmt::print(
-        "--versions none writes over weights that backwards still need. The version check will stop the run; "
-        "--no-version-check lets it go on, with gradients that are wrong\n");
+        "note: --versions none overwrites weights that backwards still need. The version check will stop the run; "
+        "--no-version-check continues with wrong gradients\n");
   }
   if (settings.run.ledger) {
     print_ledger(plan);
@@ -175,9 +171,9 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   const Simulation beginning = simulate(shown, costs);
   const Simulation epoch = simulate(plan.schedule, costs);
 
-  fmt::print("{}, weights by '{}': {} micro-batch(es) an epoch, {} an update; {} stage(s) on {} rank(s)\n",
+  fmt::print("{}, weights by '{}': {} micro-batch(es) per epoch, {} per update; {} stage(s) on {} rank(s)\n",
              settings.training.model, name_of(settings.pipeline.versions), plan.schedule.microbatches,
-             plan.microbatches_per_batch(), plan.stages(), plan.world.ranks);
+             plan.microbatches_per_batch, plan.stages(), plan.world.ranks);
   print_stages(settings, plan);
   if (!plan.profile.empty()) {
     print_profile(plan);
@@ -186,7 +182,7 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
              to_text(settings.run.lowered ? shown : computations_of(shown)));
   fmt::print("\nTimeline, {}\n{}",
              measured ? "with the times that the layers took here"
-                      : "where each rank's share of a forward takes 1 and of a backward 2",
+                      : "where a forward takes 1 per rank of its stage, and a backward 2",
              draw_text(shown, beginning, standard_output(), ledger));
   const Ledger of_epoch = make_ledger(plan.schedule, plan.versions);
   fmt::print("\n  idle            {:.1f}% of these micro-batches, {:.2f}% of an epoch\n", 100 * beginning.idle,

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "chapters/06_ddp/weight_owner.h"
-#include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
@@ -26,21 +25,15 @@ class DataParallel final : public WeightOwner {
   }
 
   MicroBatchLoader loader(LoaderFor purpose) override {
-    const bool trains = purpose == LoaderFor::training;
-    const Dataset& data = trains ? train_data_ : test_data_;
-    return {trains ? make_train_loader(settings_.training, settings_.world, data, owns())
-                   : make_test_loader(settings_.training, settings_.world, data, owns()),
-            data.size(),
-            settings_.training.batch_size,
-            1,
-            rank_.device,
-            owns() ? MicroBatchLoader::Needs::data : MicroBatchLoader::Needs::nothing};
+    using Needs = MicroBatchLoader::Needs;
+    const Dataset& data = purpose == LoaderFor::training ? train_data_ : test_data_;
+    return {settings_, data, purpose, rank_.device, owns() ? Needs::images_and_labels : Needs::nothing, 1};
   }
 
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     times_.begin_step();
     copy_model();
-    const Tensor logits = model_->forward(normalize(part_of_images(batch)));  // [n, 10]
+    const Tensor logits = model_->forward(normalize(part_of_images(batch)));  // [N, classes]
     const Tensor gradient = gradient_of_logits(logits, batch, sums);
     times_.begin_backward();
     backward(logits, gradient);
@@ -90,7 +83,8 @@ class DataParallel final : public WeightOwner {
     return batch.images[0].narrow(0, part(0).count);
   }
 
-  /// Returns the gradient of this rank's logits [n, 10]: the owner gathers all logits, and computes it from the loss.
+  /// Returns the gradient of this rank's logits [N, classes]: the owner gathers all logits, and computes it from the
+  /// loss.
   Tensor gradient_of_logits(const Tensor& mine, const MicroBatches& batch, EpochSums& sums) {
     if (!owns()) {
       sent_.push_back(rank_.comm.send_async(mine, kOwner, kLogits));

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "chapters/06_ddp/step_model.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
@@ -218,7 +217,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
   fmt::print("One step of {}: {} images on {} ranks, gradients of {:.1f} KiB\n  link      {}\n",
              settings.training.model, settings.training.batch_size, topology.world.ranks, bytes / kKiB,
              measured ? settings.world.link.text()
-                      : "a ring over all gradients takes 1, of that 0.05 for latency (--profile takes --link)");
+                      : "a ring all-reduce of all gradients takes 1, of which 0.05 is latency (--profile uses --link)");
   if (settings.data_parallel.compress != CompressionKind::none) {
     fmt::print("  compress  {}\n", settings.data_parallel.compress == CompressionKind::half
                                        ? "half the bytes per bucket"

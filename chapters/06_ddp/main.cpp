@@ -43,7 +43,7 @@ class SingleAllReduce final : public Replica {
 
 /// 2. --mode parameter: one all-reduce per parameter. In every backward autograd calls a hook once per parameter, when
 /// its gradient has its last contribution. In the last backward of a step a second thread of the rank then sums it over
-/// the ranks, while the backward goes on. Collectives must come in the same order on all ranks; they do, as all ranks
+/// the ranks, while the backward continues. Collectives must come in the same order on all ranks; they do, as all ranks
 /// run the same graph. (A parameter that only some ranks use would break that order, and the ranks would fail or wait
 /// until --timeout. The reducer of 3 can find such parameters.)
 class AllReducePerParameter final : public Replica {
@@ -132,7 +132,7 @@ std::unique_ptr<Strategy> make_strategy(const Context& context) {
     case DataParallelMode::replicate:
       return make_data_parallel(context);  // as PyTorch's nn.DataParallel: rank 0 copies the model for each batch
   }
-  throw Error("--mode has a value without a strategy");
+  throw Error("--mode: expected a mode with a strategy, got another value");
 }
 
 /// Trains this rank's replica, or its part in another strategy.
@@ -176,7 +176,7 @@ void train(const Settings& settings) {
 const Chapter kChapter{
     .number = 6,
     .program = "ch06_ddp",
-    .title = "Chapter 6: data parallel training, with gradients that are summed while the backward goes on.",
+    .title = "Chapter 6: data-parallel training, with gradients that are summed while the backward is still running.",
     .example = "ch06_ddp --data data/generated --ranks 2 --batch-size 128 --epochs 5 --out runs/ddp",
     // 0 chunks become 2 when flags are read, or 1 for a schedule that has one stage per rank.
     .defaults = {.pipeline = {.chunks = 0},

@@ -1,13 +1,11 @@
 #include "chapters/06_ddp/replica.h"
 
-#include "chapters/06_ddp/step_model.h"
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/trace.h"
 #include "parallel/data_parallel/average_gradients.h"
 #include "parallel/data_parallel/same_model.h"
-#include "parallel/data_parallel/step_timeline.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
 
 namespace stagecoach {
@@ -28,18 +26,14 @@ Replica::Replica(const Context& context)
 }
 
 MicroBatchLoader Replica::loader(LoaderFor purpose) {
-  const Shard shard = topology_.shard_of(rank_.index);
   const bool trains = purpose == LoaderFor::training;
-  const Dataset& data = trains ? train_data_ : test_data_;
-  Loader loader = trains ? make_train_loader(settings_.training, settings_.world, data, true, shard)
-                         : make_test_loader(settings_.training, settings_.world, data, true, shard);
-  return {std::move(loader),
-          data.size(),
-          settings_.training.batch_size,
-          trains ? settings_.training.microbatches : 1,
+  return {settings_,
+          trains ? train_data_ : test_data_,
+          purpose,
           rank_.device,
-          MicroBatchLoader::Needs::data,
-          shard};
+          MicroBatchLoader::Needs::images_and_labels,
+          trains ? settings_.training.microbatches : 1,
+          topology_.shard_of(rank_.index)};
 }
 
 void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
@@ -49,7 +43,7 @@ void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
   times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
-    const Tensor logits = model_->forward(normalize(batch.images[i]));           // [n, 10]
+    const Tensor logits = model_->forward(normalize(batch.images[i]));           // [N, classes]
     const Tensor loss = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
     sums.add(loss, logits, batch.labels[i]);
     const bool is_last = i + 1 == batch.sizes.size();

@@ -1,11 +1,9 @@
 #include "chapters/06_ddp/topology.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "chapters/common/open.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
 #include "parallel/schedule/lower.h"
 
@@ -16,12 +14,10 @@ namespace {
 void require_images_for_all(const Settings& settings, const Sequential& model, const Dataset& data, int shards) {
   const std::int64_t rest = data.size() % settings.training.batch_size;
   const std::int64_t least = rest == 0 ? std::min(settings.training.batch_size, data.size()) : rest;
-  if (least < shards && !settings.data_parallel.sync_batch_norm && batch_norm_layers(model) > 0) {
-    throw UsageError(fmt::format(
-        "model {}: an epoch's last batch has {} images for {} ranks, and batch norm needs some on each; give "
-        "--sync-batch-norm, another --batch-size than {}, or fewer ranks",
-        settings.training.model, least, shards, settings.training.batch_size));
-  }
+  throw_if<UsageError>(least < shards && !settings.data_parallel.sync_batch_norm && batch_norm_layers(model) > 0,
+                       "model {}: the last batch of an epoch has {} images for {} ranks, but batch norm needs at least "
+                       "one per rank; give --sync-batch-norm, a --batch-size other than {}, or fewer ranks",
+                       settings.training.model, least, shards, settings.training.batch_size);
 }
 
 }  // namespace
@@ -57,6 +53,19 @@ RankRole role_of(const Settings& settings, const Topology& topology, int rank) {
           .replica_of = rank_0_owns ? rank : rank % topology.mesh.pipeline,
           .shard = topology.shard_of(rank).index,
           .splits_losses = true};
+}
+
+StepModel step_of(const Settings& settings, const Topology& topology, const NamedTensors& parameters,
+                  const StepCosts& costs) {
+  const auto share = static_cast<double>(settings.training.batch_size) / topology.world.ranks;
+  return {.costs = costs,
+          .parameters = parameters,
+          .caps = settings.data_parallel.caps(),
+          .link = topology.world.link,
+          .ranks = topology.world.ranks,
+          .compressed = settings.data_parallel.compress == CompressionKind::half ? 0.5 : 1,
+          .image_bytes = share * 3 * static_cast<double>(settings.training.image_size * settings.training.image_size),
+          .logit_bytes = share * static_cast<double>(sizeof(float) * parameters.back().second.numel())};
 }
 
 }  // namespace stagecoach

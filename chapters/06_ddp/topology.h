@@ -6,7 +6,7 @@
 #include <string>
 
 #include "chapters/common/plan.h"
-#include "chapters/common/run_state.h"
+#include "parallel/data_parallel/step_timeline.h"
 #include "parallel/launch/mesh.h"
 
 namespace stagecoach {
@@ -29,5 +29,9 @@ Topology make_topology(const Settings& settings, const Dataset& data);
 /// Returns which part of the training state rank `rank` has. A replica has the layers of a rank of the first pipeline;
 /// where rank 0 owns the weights (parameter server, DataParallel), the others have nothing to save.
 RankRole role_of(const Settings& settings, const Topology& topology, int rank);
+
+/// Returns the model of a step on `topology`, with these parameters in the order of costs.arrivals.
+StepModel step_of(const Settings& settings, const Topology& topology, const NamedTensors& parameters,
+                  const StepCosts& costs);
 
 }  // namespace stagecoach

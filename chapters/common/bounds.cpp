@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -33,37 +33,30 @@ std::optional<std::uint64_t> bytes_from(std::string_view text) {
 
 std::uint64_t whole_number(const std::string& text, std::uint64_t least, std::uint64_t most) {
   const auto number = number_from<std::uint64_t>(text);
-  if (!number || *number < least || *number > most) {
-    throw UsageError(fmt::format("expected a whole number from {} to {}, got '{}'", least, most, text));
-  }
+  throw_if<UsageError>(!number || *number < least || *number > most, "expected a whole number from {} to {}, got '{}'",
+                       least, most, text);
   return *number;
 }
 
 std::uint64_t byte_count(const std::string& text, std::uint64_t least, std::uint64_t most) {
   const auto number = bytes_from(text);
-  if (!number || *number < least || *number > most) {
-    throw UsageError(
-        fmt::format("expected a number of bytes from {} to {}, such as 65536 or 64KiB, got '{}'", least, most, text));
-  }
+  throw_if<UsageError>(!number || *number < least || *number > most,
+                       "expected a number of bytes from {} to {}, such as 65536 or 64KiB, got '{}'", least, most, text);
   return *number;
 }
 
 double real_number(const std::string& text, double least, double most, bool or_zero) {
   const auto number = number_from<double>(text);
   const bool is_within = number && ((*number >= least && *number <= most) || (or_zero && *number == 0));
-  if (!is_within) {
-    throw UsageError(
-        fmt::format("expected {}a number from {} to {}, got '{}'", or_zero ? "0 or " : "", least, most, text));
-  }
+  throw_if<UsageError>(!is_within, "expected {}a number from {} to {}, got '{}'", or_zero ? "0 or " : "", least, most,
+                       text);
   return *number;
 }
 
 std::size_t index_in(const std::vector<std::string>& words, const std::string& text) {
   const auto found = std::find(words.begin(), words.end(), text);
-  if (found == words.end()) {
-    throw UsageError(
-        fmt::format("expected {}{}, got '{}'", words.size() > 1 ? "one of " : "", fmt::join(words, ", "), text));
-  }
+  throw_if<UsageError>(found == words.end(), "expected {}{}, got '{}'", words.size() > 1 ? "one of " : "",
+                       fmt::join(words, ", "), text);
   return static_cast<std::size_t>(found - words.begin());
 }
 

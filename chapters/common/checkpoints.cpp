@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <iterator>
 #include <map>
@@ -17,7 +16,7 @@
 
 #include "chapters/common/settings.h"
 #include "core/atomic_file.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "nn/safetensors.h"
 
 namespace stagecoach {
@@ -27,7 +26,7 @@ namespace fs = std::filesystem;
 using Metadata = std::map<std::string, std::string>;
 
 constexpr const char* kManifest = "manifest.safetensors";  // without tensors; its checksum covers its text
-constexpr const char* kNothingYet = "no checkpoint there yet; start the run anew";
+constexpr const char* kNothingYet = "no checkpoint has been written yet; start the run again without --resume";
 
 std::string shard_name(int rank) { return fmt::format("shard_{}.safetensors", rank); }
 
@@ -37,20 +36,13 @@ std::string checkpoint_name(std::int64_t epoch, std::int64_t step) {
 
 /// Returns epoch and step from the name of a checkpoint's folder; nothing for any other name, such as a user's copy.
 std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& checkpoint) {
-  static const std::regex form("epoch-([0-9]+)-step-([0-9]+)");
+  static const std::regex form("epoch-(0|[1-9][0-9]{0,17})-step-(0|[1-9][0-9]{0,17})");  // fits 64 bits
   const std::string name = checkpoint.filename().string();
   std::smatch digits;
   if (!std::regex_match(name, digits, form)) {
     return std::nullopt;
   }
-  const auto value = [](const std::ssub_match& text) {
-    std::int64_t number = -1;  // unchanged if there are too many digits
-    std::from_chars(&*text.first, &*text.first + text.length(), number);
-    return number;
-  };
-  const std::pair number(value(digits[1]), value(digits[2]));
-  return checkpoint_name(number.first, number.second) == name ? std::optional(number)
-                                                              : std::nullopt;  // no leading zeros
+  return std::pair<std::int64_t, std::int64_t>(std::stoll(digits[1]), std::stoll(digits[2]));
 }
 
 /// Returns whether a file in a checkpoint's folder belongs to the checkpoint.
@@ -104,9 +96,7 @@ std::vector<std::int64_t> numbers_from(const std::string& list) {
 
 std::string text_of(const Metadata& metadata, const char* name, const fs::path& path) {
   const auto found = metadata.find(name);
-  if (found == metadata.end()) {
-    throw DataError(fmt::format("{}: is not part of a checkpoint ('{}' is missing)", path.string(), name));
-  }
+  throw_if<DataError>(found == metadata.end(), "{}: not part of a checkpoint: '{}' is missing", path.string(), name);
   return found->second;
 }
 
@@ -123,7 +113,7 @@ Progress from_metadata(const Metadata& metadata, const fs::path& path) {
             .rank_seconds = std::stod(text("rank_seconds")),
             .waited = std::stod(text("waited"))};
   } catch (const std::logic_error&) {
-    throw DataError(fmt::format("{}: its record of the progress is damaged", path.string()));
+    throw DataError(fmt::format("{}: the progress record is damaged", path.string()));
   }
 }
 
@@ -135,7 +125,7 @@ std::vector<int> ranks_in(const Metadata& metadata, const fs::path& path) try {
   }
   return ranks;
 } catch (const std::logic_error&) {
-  throw DataError(fmt::format("{}: its list of ranks is damaged", path.string()));
+  throw DataError(fmt::format("{}: the list of ranks is damaged", path.string()));
 }
 
 void append(NamedTensors& all, std::string_view prefix, const NamedTensors& some) {
@@ -218,7 +208,7 @@ void Checkpoints::write_shard(const Progress& progress, int rank, const Training
   save_tensors((folder_of(progress) / shard_name(rank)).string(), file);
 }
 
-void Checkpoints::commit(const Progress& progress, const std::vector<int>& ranks) const {
+void Checkpoints::commit(const Progress& progress, const std::set<int>& ranks) const {
   const fs::path checkpoint = folder_of(progress);
   TensorFile manifest{{}, to_metadata(progress)};
   manifest.metadata["training"] = training_;
@@ -259,21 +249,19 @@ std::vector<fs::path> Checkpoints::all() const {
 Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart& part) const {
   const fs::path path = checkpoint / kManifest;
   if (!with_reasons(path, [&] { return fs::exists(path); })) {
-    throw NeverFinished(fmt::format("{}: was never finished", checkpoint.string()));
+    throw NeverFinished(fmt::format("{}: the checkpoint was never completed", checkpoint.string()));
   }
   const TensorFile manifest = load_tensors(path.string());
   Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
-  if (std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint)) {
-    throw DataError(fmt::format("{}: is of epoch {}, step {}, which its folder's name contradicts", path.string(),
-                                found.progress.epoch, found.progress.step));
-  }
+  throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint),
+                      "{}: contains epoch {}, step {}, which contradicts the name of its folder", path.string(),
+                      found.progress.epoch, found.progress.step);
   for (const int rank : ranks_in(manifest.metadata, path)) {
     const fs::path shard = checkpoint / shard_name(rank);
     const TensorFile file = load_tensors(
         shard.string(), [&](const std::string& name) { return is_kept(part, name); }, part.device);
-    if (to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress)) {
-      throw DataError(fmt::format("{}: belongs to another checkpoint", shard.string()));
-    }
+    throw_if<DataError>(to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress),
+                        "{}: belongs to another checkpoint", shard.string());
     append(found.state.weights, "", below(std::string(kModel), file.tensors));
     append(found.state.optimizer, "", below(std::string(kOptimizer), file.tensors));
     append(found.state.memory, "", below(std::string(kMemory), file.tensors));
@@ -281,11 +269,9 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
     append_below(found.contents.optimizer, kOptimizer, file.contents);
     append_below(found.contents.memory, kMemory, file.contents);
   }
-  if (!trains_alike(text_of(manifest.metadata, "training", path), training_)) {
-    throw DataError(
-        fmt::format("{}: was saved by a training with other settings than config.json; config.json was changed since",
-                    path.string()));
-  }
+  throw_if<DataError>(!trains_alike(text_of(manifest.metadata, "training", path), training_),
+                      "{}: was saved with settings other than those in config.json; restore the original config.json",
+                      path.string());
   return found;
 }
 
@@ -296,9 +282,7 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
     try {
       Found found = read(checkpoint, part);
       const std::string reason = misfit ? misfit(found.contents) : "";
-      if (!reason.empty()) {
-        throw DataError(fmt::format("{}: does not fit the model: it {}", checkpoint.string(), reason));
-      }
+      throw_if<DataError>(!reason.empty(), "{}: does not match the model: it {}", checkpoint.string(), reason);
       found.skipped = skipped;
       return found;
     } catch (const NeverFinished& error) {
@@ -308,9 +292,8 @@ Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& pa
       has_damaged = true;
     }
   }
-  if (has_damaged) {
-    throw DataError(fmt::format("{}: no checkpoint is complete: {}", folder_.string(), fmt::join(skipped, "; ")));
-  }
+  throw_if<DataError>(has_damaged, "{}: expected a complete checkpoint, got none ({}); restore one, or start a new run",
+                      folder_.string(), fmt::join(skipped, "; "));
   const std::string cut_off = skipped.empty() ? "" : fmt::format(" ({})", fmt::join(skipped, "; "));
   throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct Progress {
   std::int64_t seen = 0;
   std::vector<std::int64_t> peak_bytes = {};  ///< per rank
   double seconds = 0;                         ///< of the epoch so far, on rank 0
-  double rank_seconds = 0;  ///< summed over all ranks, also if a run was resumed with another number of ranks
+  double rank_seconds = 0;  ///< summed over all ranks, even if the run was resumed with a different number of them
   double waited = 0;        ///< the part of rank_seconds in which ranks waited for data or for each other
 };
 
@@ -48,7 +49,7 @@ class Checkpoints {
   void write_shard(const Progress& progress, int rank, const TrainingState& part) const;
   /// Called by rank 0 after all shards of `ranks` are written: completes the checkpoint. Of the older ones, only the
   /// newest is kept.
-  void commit(const Progress& progress, const std::vector<int>& ranks) const;
+  void commit(const Progress& progress, const std::set<int>& ranks) const;
 
   // Reading a checkpoint.
   struct Found {

@@ -39,7 +39,7 @@ void print_header(const Settings& settings, Communicator& comm, const std::strin
   }
   if (ranks_share_cores(settings, comm)) {
     header += fmt::format(
-        "Its {} ranks share {} cores and wait for them by the wall clock; --clock virtual leaves that out\n",
+        "note: {} ranks share {} cores, so wall-clock times include waiting for a core; --clock virtual excludes it\n",
         comm.size(), usable_cores().size());
   }
 

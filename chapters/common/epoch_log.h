@@ -12,16 +12,16 @@ namespace stagecoach {
 /// The predicted idle shares and seconds of an epoch.
 struct Prediction {
   double ideal_idle = 0;  ///< if all stages took equally long
-  /// Of a pipeline: the results of `simulate` for the costs measured in this epoch.
+  /// For a pipeline: the results of `simulate` for the costs measured in this epoch.
   std::optional<double> predicted_idle = {};
   std::optional<double> predicted_seconds = {};
-  /// Of an asynchronous pipeline: the result of `simulate` for the measured time of each single action, and the working
-  /// time of the busiest rank, which is a lower bound for every schedule.
+  /// For an asynchronous pipeline: the result of `simulate` for the measured time of each single action, and the
+  /// working time of the busiest rank, which is a lower bound for every schedule.
   std::optional<double> replayed_seconds = {};
   std::optional<double> busiest_seconds = {};
-  /// Of data parallel training: the share of the reductions' time that overlaps with backwards.
+  /// For data-parallel training: the share of the reductions' time that overlaps with backwards.
   std::optional<double> overlap = {};
-  std::vector<int> versions = {};  ///< the most weight versions at once on each rank, from the ledger
+  std::vector<int> versions = {};  ///< largest number of weight versions at once on each rank, from the ledger
 };
 
 struct EpochResult {

@@ -6,10 +6,27 @@
 
 #include "chapters/common/checkpoints.h"
 #include "chapters/common/epoch_log.h"
-#include "chapters/common/epoch_sums.h"
+#include "core/ops.h"
+#include "core/tensor.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
+
+/// The sums over an epoch. They are on the device, because reading a number from a GPU means waiting for the GPU.
+struct EpochSums {
+  explicit EpochSums(Device device)
+      : loss(Tensor::zeros({}, DType::float64, device)), correct(Tensor::zeros({}, DType::int32, device)) {}
+
+  /// Adds a micro-batch: the sum of its losses [], and the number of images whose logits [n, classes] are highest for
+  /// the label [n].
+  void add(const Tensor& loss_sum, const Tensor& logits, const Tensor& labels) {
+    accumulate(loss_sum, loss);
+    count_correct(logits, labels, correct);
+  }
+
+  Tensor loss;     ///< [] float64, summed over the images seen
+  Tensor correct;  ///< [] int32, how many of them were classified correctly
+};
 
 class EpochMeter {
  public:

@@ -12,9 +12,9 @@
 #include <filesystem>
 #include <new>
 
-#include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -55,9 +55,8 @@ int with_exit_code(const std::string& program, const std::function<int()>& body)
   std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond `ulimit -f` fails as on a full disk
   try {
     const int exit_code = body();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw DataError("standard output cannot be written; the files that were asked for are complete");
-    }
+    throw_if<DataError>(std::fflush(stdout) != 0 || std::ferror(stdout) != 0,
+                        "cannot write to standard output; all output files are complete");
     return exit_code;
   } catch (const UsageError& error) {
     return report(program, error, 2);

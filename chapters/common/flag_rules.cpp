@@ -10,7 +10,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "core/device.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "nn/models.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/launch/nccl.h"
@@ -71,48 +71,38 @@ namespace {
 /// Throws UsageError for contradictory settings of an asynchronous pipeline.
 void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bool is_resumed) {
   const int sum = std::accumulate(pipeline.replicas->begin(), pipeline.replicas->end(), 0);
-  if (!pipeline.replicas.empty() && sum != ranks) {
-    throw UsageError(fmt::format("--replicas {} is for {} ranks, the run has {}; give --ranks {}, or leave it out",
-                                 pipeline.replicas.text(), sum, ranks, sum));
-  }
-  if (pipeline.balance == Balance::pipedream && !is_resumed &&
-      (!pipeline.replicas.empty() || !pipeline.split.empty())) {
-    throw UsageError("--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
-  }
-  if (pipeline.balance == Balance::plan && !is_resumed && pipeline.plan.empty()) {
-    throw UsageError("--balance plan takes the stages out of a file; give --plan FILE");
-  }
-  if (is_resumed && !pipeline.plan.empty()) {
-    throw UsageError("--plan with --resume: a resumed run goes on with the stages that it had; leave --plan out");
-  }
-  if (!pipeline.version_check && pipeline.versions != Versions::none) {
-    throw UsageError(fmt::format(
-        "--no-version-check with --versions {}: this policy keeps the weights that backwards need; the check is in the "
-        "way of --versions none only",
-        name_of(pipeline.versions)));
-  }
-  if (is_by_hand(pipeline) && pipeline.versions != Versions::flush) {
-    throw UsageError(
-        fmt::format("--schedule by-hand with --versions {}: the loop by hand flushes the pipeline before each update; "
-                    "give --versions flush, or leave --schedule out",
-                    name_of(pipeline.versions)));
-  }
-  if (pipeline.recompute && pipeline.versions == Versions::none) {
-    throw UsageError(
-        "--recompute with --versions none: the forward would run again with the new weights, which the version check "
-        "cannot see; leave --recompute out");
-  }
+  throw_if<UsageError>(
+      !pipeline.replicas.empty() && sum != ranks,
+      "--replicas {0}: expected replicas for {2} rank(s), got {1}; give --ranks {3}, or leave out --replicas",
+      pipeline.replicas.text(), sum, ranks, sum);
+  throw_if<UsageError>(
+      pipeline.balance == Balance::pipedream && !is_resumed && (!pipeline.replicas.empty() || !pipeline.split.empty()),
+      "--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
+  throw_if<UsageError>(pipeline.balance == Balance::plan && !is_resumed && pipeline.plan.empty(),
+                       "--balance plan reads the stages from a file; give --plan FILE");
+  throw_if<UsageError>(is_resumed && !pipeline.plan.empty(),
+                       "--plan with --resume: a resumed run keeps its stages; leave out --plan");
+  throw_if<UsageError>(!pipeline.version_check && pipeline.versions != Versions::none,
+                       "--no-version-check with --versions {}: this policy keeps the weights that backwards need, so "
+                       "the check always passes; leave out --no-version-check, or use --versions none",
+                       name_of(pipeline.versions));
+  throw_if<UsageError>(is_by_hand(pipeline) && pipeline.versions != Versions::flush,
+                       "--schedule by-hand with --versions {}: the hand-written loop flushes the pipeline before each "
+                       "update; give --versions flush, or leave out --schedule",
+                       name_of(pipeline.versions));
+  throw_if<UsageError>(pipeline.recompute && pipeline.versions == Versions::none,
+                       "--recompute with --versions none: the forward would run again with newer weights, which the "
+                       "version check cannot detect; leave out --recompute");
 }
 
 void refuse_if(bool is_wrong, const char* flag, const std::string& why) {
-  if (is_wrong) {
-    throw UsageError(fmt::format("--{}: {}", flag, why));
-  }
+  throw_if<UsageError>(is_wrong, "--{}: {}", flag, why);
 }
 
 /// Throws UsageError for settings that only pipelines have.
 void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
-  const std::string no_pipeline = "here no pipeline is cut; --mesh dp=2,pp=2 has some";
+  const std::string no_pipeline =
+      "this run has no pipeline; leave out the flag, or give a mesh with pipelines, such as --mesh dp=2,pp=2";
   refuse_if(!pipeline.split.empty(), "split", no_pipeline);
   refuse_if(pipeline.recompute, "recompute", no_pipeline);
   refuse_if(!pipeline.schedule.empty(), "schedule", no_pipeline);
@@ -126,28 +116,31 @@ void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
 /// Throws UsageError for settings that only gradients in buckets have.
 void require_no_bucket_flags(const DataParallelSettings& sharing) {
   const std::string mode = name_of(sharing.mode);
-  const std::string no_buckets = fmt::format("--mode {} has no buckets; take --mode buckets", mode);
+  const std::string no_buckets =
+      fmt::format("--mode {} has no buckets; leave out the flag, or use --mode buckets", mode);
   refuse_if(sharing.find_unused, "find-unused", no_buckets);
   refuse_if(sharing.compress != CompressionKind::none, "compress", no_buckets);
   refuse_if(sharing.bucket_size != BucketCaps{}.rest, "bucket-size", no_buckets);
   refuse_if(sharing.first_bucket_size != BucketCaps{}.first, "first-bucket-size", no_buckets);
-  refuse_if(sharing.mesh->pipeline > 1, "mesh", fmt::format("pipelines reduce in buckets, not by --mode {}", mode));
+  refuse_if(
+      sharing.mesh->pipeline > 1, "mesh",
+      fmt::format("a mesh with pipelines reduces gradients in buckets, not with --mode {}; use --mode buckets", mode));
 }
 
 /// Throws UsageError for contradictory settings of ranks that share batches.
 void require_consistent_sharing(const Settings& s) {
   const DataParallelSettings& sharing = s.data_parallel;
   const MeshSizes mesh = mesh_of(s);
-  if (mesh.ranks() != s.world.ranks) {
-    throw UsageError(fmt::format("--mesh {} is for {} ranks, the run has {}; give --ranks {}, or leave it out",
-                                 sharing.mesh.text(), mesh.ranks(), s.world.ranks, mesh.ranks()));
-  }
+  throw_if<UsageError>(mesh.ranks() != s.world.ranks,
+                       "--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {3}, or leave out --ranks",
+                       sharing.mesh.text(), mesh.ranks(), s.world.ranks, mesh.ranks());
   const bool is_native = s.world.reduce == ReduceKind::native;
   refuse_if(is_native && s.world.transport == Transport::thread, "reduce native",
-            "ranks that are threads add up by themselves, in order; leave it out, or start processes (mpirun -np 2)");
+            "ranks that are threads have no native all-reduce; leave out the flag, or start processes (mpirun -np 2)");
   const bool has_owner = sharing.mode == DataParallelMode::central || sharing.mode == DataParallelMode::replicate;
-  refuse_if(is_native && has_owner, "reduce native",
-            fmt::format("--mode {} has no all-reduce; take --mode buckets", name_of(sharing.mode)));
+  refuse_if(
+      is_native && has_owner, "reduce native",
+      fmt::format("--mode {} has no all-reduce; leave out the flag, or use --mode buckets", name_of(sharing.mode)));
   if (sharing.mode != DataParallelMode::buckets) {
     require_no_bucket_flags(sharing);
   }
@@ -155,29 +148,30 @@ void require_consistent_sharing(const Settings& s) {
     require_no_pipeline_flags(s.pipeline, s.run.lowered);
   }
   refuse_if(mesh.pipeline > 1 && sharing.find_unused, "find-unused",
-            "a stage uses all of its parameters; leave it out");
+            "a stage uses all of its parameters; leave out the flag");
   refuse_if(sharing.sync_batch_norm && s.training.microbatches > 1, "sync-batch-norm",
-            "it sums over ranks once per micro-batch, and ranks with fewer images have fewer of these; give "
-            "--microbatches 1");
-  refuse_if(sharing.mode == DataParallelMode::replicate && s.training.microbatches > 1, "microbatches",
-            "--mode replicate copies the model for every batch, and runs it as one; give --microbatches 1");
+            "all ranks need the same number of micro-batches, but a rank with fewer images has fewer micro-batches; "
+            "give --microbatches 1");
+  refuse_if(
+      sharing.mode == DataParallelMode::replicate && s.training.microbatches > 1, "microbatches",
+      "--mode replicate copies the model once per batch and does not divide the batch further; give --microbatches 1");
 }
 
 void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter& chapter) {
   const std::vector<std::string>& known = chapter.schedules;
   const std::string& schedule = pipeline.schedule;
   if (is_by_hand(pipeline) && *pipeline.receives != kDefaultReceives) {
-    throw UsageError(fmt::format(
-        "--receives {}: the loop by hand posts each receive where it uses it; take --schedule {}, or leave it out",
-        pipeline.receives.text(), known.front()));
+    throw UsageError(
+        fmt::format("--receives {}: the hand-written loop posts each receive where the tensor is used; use --schedule "
+                    "{}, or leave out --receives",
+                    pipeline.receives.text(), known.front()));
   }
   const bool is_known = std::find(known.begin(), known.end(), schedule) != known.end();
   const bool takes_files = !pipeline.versions;  // a file holds one batch
   const bool is_file = takes_files && std::filesystem::is_regular_file(schedule);
-  if (!known.empty() && !schedule.empty() && !is_known && !is_file) {
-    throw UsageError(fmt::format("--schedule {}: {} a schedule of {} ({}){}", schedule, takes_files ? "neither" : "not",
-                                 chapter.program, fmt::join(known, ", "), takes_files ? " nor a file" : ""));
-  }
+  throw_if<UsageError>(!known.empty() && !schedule.empty() && !is_known && !is_file,
+                       "--schedule {}: unknown schedule: expected one of {}{} for {}", schedule, fmt::join(known, ", "),
+                       takes_files ? ", or a file with a table of actions," : "", chapter.program);
 }
 
 /// Returns whether a chapter trains on several devices.
@@ -188,21 +182,19 @@ bool has_ranks(const Chapter& chapter) {
 }
 
 void require_consistent_world(const WorldSettings& world, const Chapter& chapter) {
-  if (world.clock == ClockKind::wall && *world.link != Link{}) {
-    throw UsageError(
-        fmt::format("--link {} is for --clock virtual: by the wall clock messages take the time that they take",
-                    world.link.text()));
-  }
-  if (world.clock == ClockKind::virtual_time && world.threads > 1 && world.device->type == DeviceType::cpu) {
-    throw UsageError(fmt::format(
-        "--threads {} with --clock virtual: that clock counts the time of one core per rank; leave --threads out",
-        world.threads));
-  }
+  throw_if<UsageError>(world.clock == ClockKind::wall && *world.link != Link{},
+                       "--link {0} with --clock wall: the wall clock measures the real time of messages; use --clock "
+                       "virtual, or leave out --link",
+                       world.link.text());
+  throw_if<UsageError>(
+      world.clock == ClockKind::virtual_time && world.threads > 1 && world.device->type == DeviceType::cpu,
+      "--threads {} with --clock virtual: the virtual clock counts the time of one core per rank; leave out --threads",
+      world.threads);
   const bool names_one_device = world.device.text().find(':') != std::string::npos;
-  if (has_ranks(chapter) && names_one_device) {
-    throw UsageError(fmt::format("--device {} names one device; {} ranks take theirs round-robin from cpu or cuda",
-                                 world.device.text(), world.ranks));
-  }
+  throw_if<UsageError>(
+      has_ranks(chapter) && names_one_device,
+      "--device {}: expected cpu or cuda, from which {} ranks take their devices round-robin, got a single device",
+      world.device.text(), world.ranks);
 }
 
 }  // namespace
@@ -213,23 +205,20 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
     world.transport = was_given("transport") ? world.transport : Transport::thread;
     return;
   }
-  if (process->size > kMaxDevices) {
-    throw UsageError(fmt::format("{} started {} processes, and --ranks can be at most {}; start fewer", process->by,
-                                 process->size, kMaxDevices));
-  }
+  throw_if<UsageError>(process->size > kMaxDevices,
+                       "{0} started too many processes: expected at most {2}, got {1}; start fewer", process->by,
+                       process->size, kMaxDevices);
   if (!has_ranks(chapter)) {
-    if (process->size > 1) {
-      throw UsageError(fmt::format("{} trains on one device, and {} started {} processes of it; start it by itself",
-                                   chapter.program, process->by, process->size));
-    }
+    throw_if<UsageError>(process->size > 1,
+                         "{0} trains on one device, but {1} started {2} processes; start {0} without {1}",
+                         chapter.program, process->by, process->size);
     return;
   }
   if (was_given("transport") && world.transport == Transport::thread) {
-    if (process->size > 1) {
-      throw UsageError(fmt::format(
-          "--transport thread: {} started {} processes, and each would train alone; leave the flag out, or start one",
-          process->by, process->size));
-    }
+    throw_if<UsageError>(process->size > 1,
+                         "--transport thread: {} started {} processes, which would each train separately; leave out "
+                         "--transport, or start a single process",
+                         process->by, process->size);
     return;
   }
   // A single srun task may be an interactive shell: as without a launcher, ranks are threads.
@@ -237,11 +226,10 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
     world.transport = Transport::thread;
     return;
   }
-  if (was_given("ranks") && world.ranks != process->size) {
-    throw UsageError(
-        fmt::format("--ranks {}: {} started {} process(es), one rank per process; start {}, or leave out the flag",
-                    world.ranks, process->by, process->size, world.ranks));
-  }
+  throw_if<UsageError>(
+      was_given("ranks") && world.ranks != process->size,
+      "--ranks {0}: expected one process per rank, but {1} started {2}; start {3} processes, or leave out --ranks",
+      world.ranks, process->by, process->size, world.ranks);
   world.ranks = process->size;
   world.transport = was_given("transport") ? world.transport : Transport::mpi;
 }
@@ -249,34 +237,29 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
 void choose_transport(WorldSettings& world, const WasGiven& was_given) {
   const bool on_gpus = world.device->type == DeviceType::cuda;
   const bool by_torchrun = launch_environment() && launch_environment()->by == "torchrun";
-  if (world.transport == Transport::nccl && !on_gpus) {
-    throw UsageError(
-        fmt::format("--transport nccl with --device {}: NCCL sends what is on GPUs; give --device cuda, or another "
-                    "transport",
-                    world.device.text()));
-  }
+  throw_if<UsageError>(world.transport == Transport::nccl && !on_gpus,
+                       "--transport nccl with --device {}: NCCL sends tensors between GPUs only; give --device cuda, "
+                       "or another --transport",
+                       world.device.text());
   if (world.transport == Transport::mpi && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
     world.transport = Transport::nccl;
   }
   if (world.transport == Transport::mpi && by_torchrun && launch_environment()->size == 1 && !was_given("transport")) {
     world.transport = Transport::thread;  // a single rank sends no messages
   }
-  if (world.transport == Transport::mpi && by_torchrun) {
-    throw UsageError(
-        "torchrun's processes can talk by NCCL only, on GPUs; give --device cuda, or use mpirun -np N in its place");
-  }
+  throw_if<UsageError>(world.transport == Transport::mpi && by_torchrun,
+                       "processes started by torchrun can communicate only through NCCL, on GPUs; give --device cuda, "
+                       "or use mpirun -np N instead of torchrun");
   // NCCL's processes find each other at MASTER_ADDR, or through MPI. Missing support is reported before anything
   // starts.
   const bool meets_by_mpi =
       world.transport == Transport::mpi ||
       (world.transport == Transport::nccl && launch_environment() && !master(*launch_environment()));
-  if (meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && !was_given("transport")) {
-    throw UsageError(
-        fmt::format("srun started {} processes, and Open MPI cannot bring them together without PMIx; give srun "
-                    "--mpi=pmix (srun --mpi=list says whether there is one), or use mpirun in the job. --transport {} "
-                    "tries all the same",
-                    world.ranks, name_of(world.transport)));
-  }
+  throw_if<UsageError>(
+      meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && !was_given("transport"),
+      "srun started {} processes, but Open MPI cannot connect them without PMIx; use srun --mpi=pmix (srun --mpi=list "
+      "shows whether it is available), use mpirun in the job, or give --transport {} to try anyway",
+      world.ranks, name_of(world.transport));
 }
 
 void require_consistent(const Chapter& chapter, const Settings& s) {
@@ -288,18 +271,16 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
     require_consistent_sharing(s);
   }
   const TrainingSettings& training = s.training;
-  if (training.microbatches > training.batch_size) {
-    throw UsageError(
-        fmt::format("--microbatches {}: a batch of {} images can be cut into at most {} parts; take {} or fewer, or "
-                    "a larger --batch-size",
-                    training.microbatches, training.batch_size, training.batch_size, training.batch_size));
-  }
-  if (training.optimizer == OptimizerKind::adam && training.momentum != 0) {
-    throw UsageError(fmt::format("--momentum {}: --optimizer adam takes none; leave it out", training.momentum));
-  }
-  if (s.run.lowered && !s.run.explain) {
-    throw UsageError("--lowered shows more of what --explain shows; give --explain too, or leave it out");
-  }
+  throw_if<UsageError>(
+      training.microbatches > training.batch_size,
+      "--microbatches {}: a batch of {} images has at most {} micro-batches; use {} or fewer, or a larger --batch-size",
+      training.microbatches, training.batch_size, training.batch_size, training.batch_size);
+  throw_if<UsageError>(training.optimizer == OptimizerKind::adam && training.momentum != 0,
+                       "--momentum {}: --optimizer adam has no momentum setting; leave out --momentum",
+                       training.momentum);
+  throw_if<UsageError>(s.run.lowered && !s.run.explain,
+                       "--lowered without --explain: it only extends the output of --explain; give --explain too, or "
+                       "leave out --lowered");
   require_consistent_schedule(s.pipeline, chapter);
   require_consistent_world(s.world, chapter);
 }

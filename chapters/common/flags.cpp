@@ -13,7 +13,7 @@
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
 #include "chapters/common/run_folder.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/schedule/schedule_kinds.h"
 
@@ -27,9 +27,8 @@ void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chap
   for (const std::string_view argument : std::span(argv + 1, argv + argc)) {
     const std::string_view name = argument.substr(0, argument.find('='));
     for (const Flag& flag : foreign) {
-      if (name == "--" + flag.name || name == "--no-" + flag.name) {
-        throw UsageError(fmt::format("{} is not for {}: {}", name, chapter.program, flag.chapters.elsewhere));
-      }
+      throw_if<UsageError>(name == "--" + flag.name || name == "--no-" + flag.name, "{} is not a flag of {}: {}", name,
+                           chapter.program, flag.chapters.elsewhere);
     }
   }
 }
@@ -118,13 +117,11 @@ void require_usable(const CommandLine& line) {
                                     {"data", s.data.source},
                                     {"plan", s.pipeline.plan},
                                     {"save-plan", s.pipeline.save_plan}}) {
-    if (line.given.contains(flag) && value.empty()) {
-      throw UsageError(fmt::format("--{} is empty; name a file or folder, or leave the flag out", flag));
-    }
+    throw_if<UsageError>(line.given.contains(flag) && value.empty(),
+                         "--{} is empty; give a file or folder, or leave out the flag", flag);
   }
-  if (s.data.smoke && line.given.contains("data")) {
-    throw UsageError("--smoke runs on a few generated images and takes no --data");
-  }
+  throw_if<UsageError>(s.data.smoke && line.given.contains("data"),
+                       "--smoke runs on generated images; leave out --data");
 }
 
 /// Returns the settings of the run that --resume names. Throws DataError if they contradict each other: no run starts
@@ -140,7 +137,7 @@ Settings read_older(const Settings& given, const WasGiven& was_given, const Chap
   try {
     require_consistent(chapter, whole);
   } catch (const UsageError& error) {
-    throw DataError(fmt::format("{}/config.json: its settings do not fit together ({}); was it changed?",
+    throw DataError(fmt::format("{}/config.json: the settings contradict each other ({}); restore the original file",
                                 given.run.resume, error.what()));
   }
   return older;
@@ -190,8 +187,8 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   fill_in_defaults(settings, is_decided);
   if (const std::string changed = older ? first_difference(settings, *older) : ""; !changed.empty()) {
     throw UsageError(
-        fmt::format("--{} differs from the run in {}; --resume goes on with the same training, so leave "
-                    "the flag out, or start a new run without --resume",
+        fmt::format("--{} differs from the run in {}, but --resume continues the same training; leave out the flag, or "
+                    "start a new run without --resume",
                     changed, settings.run.resume));
   }
   require_consistent(chapter, settings);

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/file_identity.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 
@@ -23,13 +23,12 @@ FolderLock::~FolderLock() {
 
 void FolderLock::take(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) {
-    throw DataError(fmt::format("--out {}: cannot be opened: {}", folder.string(), std::strerror(errno)));
-  }
+  throw_if<DataError>(descriptor < 0, "--out {}: the folder cannot be opened: {}; check its permissions",
+                      folder.string(), std::strerror(errno));
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(descriptor);
-    throw UsageError(
-        fmt::format("--out {}: another run is writing there; wait for it or choose another folder", folder.string()));
+    throw UsageError(fmt::format("--out {}: another run is writing there; wait for it to end, or choose another folder",
+                                 folder.string()));
   }
   if (descriptor_ >= 0) {
     ::close(descriptor_);

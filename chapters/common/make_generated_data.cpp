@@ -25,7 +25,7 @@ int run(int argc, const char* const* argv) {
   CLI::App app("Writes ten classes of coloured shapes in CIFAR-10's binary layout", kProgram);
   std::string folder = "data/generated";
   GeneratedSettings settings;
-  app.add_option("folder", folder, "Where to")->capture_default_str();
+  app.add_option("folder", folder, "Folder to write to")->capture_default_str();
   const auto offer = [&](const std::string& name, auto& value, std::uint64_t least, std::uint64_t most,
                          const std::string& help) {
     const auto set = [=, &value](const std::string& text) {
@@ -37,9 +37,9 @@ int run(int argc, const char* const* argv) {
     };
     app.add_option_function<std::string>(name, set, help)->default_str(std::to_string(value));
   };
-  offer("--train", settings.train, 1, kMaxGenerated, "Images to train with");
-  offer("--test", settings.test, 1, kMaxGenerated, "Images to test with");
-  offer("--seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(), "Other seeds give other images");
+  offer("--train", settings.train, 1, kMaxGenerated, "Number of training images");
+  offer("--test", settings.test, 1, kMaxGenerated, "Number of test images");
+  offer("--seed", settings.seed, 0, std::numeric_limits<std::uint64_t>::max(), "Seed of the images");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -1,22 +1,22 @@
 #include "chapters/common/micro_batch_loader.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace stagecoach {
 
-MicroBatchLoader::MicroBatchLoader(Loader loader, std::int64_t samples, std::int64_t batch_size,
-                                   std::int64_t microbatches, Device device, Needs needs, const Shard& shard)
-    : loader_(std::move(loader), device),
-      samples_(samples),
-      batch_size_(batch_size),
+MicroBatchLoader::MicroBatchLoader(const Settings& settings, const Dataset& data, LoaderFor purpose, Device device,
+                                   Needs needs, std::int64_t microbatches, const Shard& shard)
+    : loader_(make_loader(settings.training, settings.world, data, purpose, needs == Needs::images_and_labels, shard),
+              device),
+      samples_(data.size()),
+      batch_size_(settings.training.batch_size),
       microbatches_(microbatches),
       needs_(needs),
       shard_(shard) {}
 
 void MicroBatchLoader::start_epoch(std::int64_t epoch, std::int64_t first_batch) {
   next_batch_ = first_batch;
-  if (needs_ == Needs::data) {
+  if (needs_ != Needs::nothing) {
     loader_.start_epoch(epoch, first_batch);
   }
 }
@@ -28,7 +28,7 @@ std::optional<MicroBatches> MicroBatchLoader::next() {
   MicroBatches split;
   split.global_size = std::min(batch_size_, samples_ - next_batch_++ * batch_size_);
   split.sizes = micro_batch_sizes(share_of(split.global_size, shard_.index, shard_.of).count, microbatches_);
-  if (needs_ == Needs::data) {
+  if (needs_ != Needs::nothing) {
     const std::optional<Batch> batch = loader_.next();
     split.images = micro_batches(batch->images, microbatches_);
     split.labels = micro_batches(batch->labels, microbatches_);

@@ -7,18 +7,20 @@
 #include <optional>
 
 #include "chapters/common/micro_batches.h"
+#include "chapters/common/open.h"
 #include "datasets/device_loader.h"
 
 namespace stagecoach {
 
 class MicroBatchLoader {
  public:
-  enum class Needs { nothing, data };  ///< `data` if the rank holds the first or the last stage
+  /// What a rank needs of a batch: images if it holds the first stage, labels if it holds the last one.
+  enum class Needs { nothing, labels, images_and_labels };
 
-  /// `loader` returns `shard` of each batch of `batch_size`, out of `samples` images. It is split into `microbatches`
-  /// parts, or into single images if it has fewer.
-  MicroBatchLoader(Loader loader, std::int64_t samples, std::int64_t batch_size, std::int64_t microbatches,
-                   Device device, Needs needs, const Shard& shard = {});
+  /// Loads `shard` of each batch of `data`. It is split into `microbatches` parts, or into single images if it has
+  /// fewer.
+  MicroBatchLoader(const Settings& settings, const Dataset& data, LoaderFor purpose, Device device, Needs needs,
+                   std::int64_t microbatches, const Shard& shard = {});
 
   /// As in Loader.
   std::int64_t batch_count() const { return loader_.batch_count(); }

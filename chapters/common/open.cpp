@@ -6,7 +6,7 @@
 
 #include "core/cores.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
 
@@ -17,9 +17,7 @@ Device open_device(const WorldSettings& world) {
   require_device(device);
   if (device.type == DeviceType::cpu) {
     set_threads(device, world.threads);
-    if (world.tf32) {
-      throw UsageError("--tf32 is for --device cuda: a CPU has no tensor cores");
-    }
+    throw_if<UsageError>(world.tf32, "--tf32 without --device cuda: a CPU has no tensor cores; leave out --tf32");
   } else {
     cuda::allow_tf32(world.tf32);
   }
@@ -61,22 +59,13 @@ bool prefetches(const WorldSettings& world) {
 
 }  // namespace
 
-Loader make_train_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
-                         const Shard& shard) {
+Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
+                   bool images, const Shard& shard) {
+  const bool trains = purpose == LoaderFor::training;
   return Loader(data, {.batch_size = training.batch_size,
                        .seed = training.seed,
-                       .augment = training.augment,
-                       .shard = shard.index,
-                       .shards = shard.of,
-                       .image_size = training.image_size,
-                       .images = images,
-                       .prefetch = prefetches(world)});
-}
-
-Loader make_test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, bool images,
-                        const Shard& shard) {
-  return Loader(data, {.batch_size = training.batch_size,
-                       .shuffle = false,
+                       .shuffle = trains,
+                       .augment = trains && training.augment,
                        .shard = shard.index,
                        .shards = shard.of,
                        .image_size = training.image_size,
@@ -87,10 +76,9 @@ Loader make_test_loader(const TrainingSettings& training, const WorldSettings& w
 ModelSizes sizes_of(const TrainingSettings& training) { return {training.depth, training.width, training.heads}; }
 
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data) {
-  if (training.model == "toy") {
-    throw UsageError(
-        "--model toy takes 4 numbers, not images; it belongs to chapter 2. Use convnet, vit, mlp or a resnet");
-  }
+  throw_if<UsageError>(
+      training.model == "toy",
+      "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, vit, mlp or a resnet");
   try {
     return make_model(training.model, {.softmax_head = training.head == Head::softmax,
                                        .classes = static_cast<std::int64_t>(data.classes.size()),

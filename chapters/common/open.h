@@ -24,13 +24,12 @@ MeshSizes mesh_of(const Settings& settings);
 std::vector<int> replicas_of(const Settings& settings);
 /// Returns the data set of --data; with --smoke, a few generated images.
 TrainTest open_data(const Settings& settings);
-/// Returns a loader for training: shuffled, and with --augment augmented. Without `images`, it loads labels only. It
-/// prefetches batches on a thread if the ranks leave a core for it.
-Loader make_train_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
-                         bool images = true, const Shard& shard = {});
-/// Returns a loader for testing: in the stored order, without augmentation.
-Loader make_test_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data,
-                        bool images = true, const Shard& shard = {});
+/// Training shuffles the images, and with --augment augments them. A test takes them as they are stored.
+enum class LoaderFor { training, testing };
+/// Returns a loader of `data`; without `images`, of its labels only. It prefetches batches on a thread if the ranks
+/// leave a core for it.
+Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
+                   bool images = true, const Shard& shard = {});
 /// Returns the sizes of --depth, --width and --heads.
 ModelSizes sizes_of(const TrainingSettings& training);
 /// Returns the model of --model, without memory for its parameters.

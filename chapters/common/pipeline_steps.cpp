@@ -16,9 +16,13 @@ StepData data_of(const MicroBatches& batch) {
           .of = batch.global_size};
 }
 
-/// Returns the plan's schedule, reduced to the number of micro-batches in the batch.
-Schedule schedule_for(const Plan& plan, const MicroBatches& batch) {
-  return with_fewer_microbatches(plan.schedule, static_cast<int>(batch.sizes.size()));
+/// Runs `schedule` for a batch; for a last batch with fewer images, with fewer micro-batches.
+void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch, const Hooks& hooks) {
+  if (const auto count = static_cast<int>(batch.sizes.size()); count == schedule.microbatches) {
+    pipeline.run(schedule, data_of(batch), hooks);
+  } else {
+    pipeline.run(with_fewer_microbatches(schedule, count), data_of(batch), hooks);
+  }
 }
 
 }  // namespace
@@ -35,9 +39,6 @@ Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
 
 void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& batch, EpochSums& sums,
                       const std::function<void(int stage)>& reduce) {
-  const bool is_whole = static_cast<int>(batch.sizes.size()) == plan.schedule.microbatches;
-  const Schedule rest = is_whole ? Schedule{} : schedule_for(plan, batch);  // a last batch with fewer images
-  const Schedule& schedule = is_whole ? plan.schedule : rest;
   const Hooks hooks{
       .see_logits = [&](int i, const Tensor& loss,
                         const Tensor& logits) { sums.add(loss, logits, batch.labels[static_cast<std::size_t>(i)]); },
@@ -47,7 +48,7 @@ void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
               reduce(reduction.stage);
             }
           }};
-  pipeline.run(schedule, data_of(batch), hooks);
+  run(pipeline, plan.schedule, batch, hooks);
 }
 
 void update(ActionLog& log, Optimizer& optimizer) {
@@ -64,11 +65,7 @@ void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoad
     const Hooks hooks{.see_logits = [&](int i, const Tensor&, const Tensor& logits) {
       count_correct(logits, batch.labels[static_cast<std::size_t>(i)], epoch.test_sums().correct);
     }};
-    if (const auto count = static_cast<int>(batch.sizes.size()); count == forwards.microbatches) {
-      pipeline.run(forwards, data_of(batch), hooks);
-    } else {  // a last batch with fewer images
-      pipeline.run(with_fewer_microbatches(forwards, count), data_of(batch), hooks);
-    }
+    run(pipeline, forwards, batch, hooks);
   }
   pipeline.train(true);
 }

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 
-#include "chapters/common/epoch_sums.h"
 #include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/run.h"

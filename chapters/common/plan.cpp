@@ -10,7 +10,7 @@
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/gradient_order.h"
@@ -24,22 +24,20 @@ namespace {
 /// Reads a user's own table. Adds a note if actions in it are ignored.
 Schedule schedule_from_file(const Settings& settings, const std::string& path, std::vector<std::string>& notes) {
   int left_out = 0;
-  Schedule schedule = schedule_from_text(read_text(path, "it was given as --schedule"), path, &left_out);
+  Schedule schedule = schedule_from_text(read_text(path, "check the file given as --schedule"), path, &left_out);
   require_legal(schedule, path);
-  if (schedule.is_lowered && *settings.pipeline.receives != kDefaultReceives) {
-    throw UsageError(fmt::format("--receives {}: {} lists its receives itself; leave it out",
-                                 settings.pipeline.receives.text(), path));
-  }
+  throw_if<UsageError>(schedule.is_lowered && *settings.pipeline.receives != kDefaultReceives,
+                       "--receives {}: the table in {} already lists its receives; leave out --receives",
+                       settings.pipeline.receives.text(), path);
   if (left_out > 0) {
     notes.push_back(fmt::format("{} actions of {} (waits, UNSHARD, RESHARD) are ignored", left_out, path));
   }
-  if (schedule.rank_count() != settings.world.ranks || schedule.microbatches != settings.training.microbatches) {
-    throw UsageError(fmt::format(
-        "--schedule {}: its table is for {} ranks and {} micro-batches, the run has {} and {}; give --ranks "
-        "{} --microbatches {}",
-        path, schedule.rank_count(), schedule.microbatches, settings.world.ranks, settings.training.microbatches,
-        schedule.rank_count(), schedule.microbatches));
-  }
+  throw_if<UsageError>(
+      schedule.rank_count() != settings.world.ranks || schedule.microbatches != settings.training.microbatches,
+      "--schedule {}: the table is for {} ranks and {} micro-batches, the run has {} and {}; give --ranks {} "
+      "--microbatches {}",
+      path, schedule.rank_count(), schedule.microbatches, settings.world.ranks, settings.training.microbatches,
+      schedule.rank_count(), schedule.microbatches);
   return schedule;
 }
 
@@ -57,8 +55,8 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
   if (std::filesystem::is_regular_file(name)) {
     return schedule_from_file(settings, name, notes);
   }
-  throw UsageError(
-      fmt::format("--schedule {}: neither a schedule ({}) nor a file", name, fmt::join(schedule_names(), ", ")));
+  throw UsageError(fmt::format("--schedule {}: unknown schedule: expected one of {}, or a file with a table of actions",
+                               name, fmt::join(schedule_names(), ", ")));
 }
 
 /// Returns the shape of the first stage's input for `count` images.
@@ -77,10 +75,10 @@ Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computation
   Schedule schedule =
       lower(computations, {.receives = receives_of(pipeline), .sends_wait = kind != nullptr && kind->sends_wait});
   if (const auto problems = check(schedule); !problems.empty()) {
-    throw UsageError(fmt::format(
-        "--receives {} with --schedule {}: {}. Post receives earlier (--receives ahead), or take foldx_fifo, the same "
-        "order with sends that do not wait",
-        pipeline.receives.text(), pipeline.schedule, problems.front()));
+    throw UsageError(
+        fmt::format("--receives {} with --schedule {}: {}; give --receives ahead, or --schedule foldx_fifo, which has "
+                    "the same order but sends that do not wait",
+                    pipeline.receives.text(), pipeline.schedule, problems.front()));
   }
   return schedule;
 }
@@ -120,12 +118,11 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
 Split split_of(const PipelineSettings& pipeline, const Sequential& model, int stages,
                const std::vector<LayerProfile>& profile, const std::vector<int>& replicas) {
   if (!pipeline.split.empty()) {
-    if (static_cast<int>(pipeline.split->size()) != stages) {
-      throw UsageError(fmt::format(
-          "--split {} has {} stages; {} need {}", pipeline.split.text(), pipeline.split->size(),
-          replicas.empty() ? "the ranks with this schedule" : fmt::format("--replicas {}", fmt::join(replicas, ",")),
-          stages));
-    }
+    throw_if<UsageError>(
+        static_cast<int>(pipeline.split->size()) != stages, "--split {0}: expected {3} stages for {2}, got {1}",
+        pipeline.split.text(), pipeline.split->size(),
+        replicas.empty() ? "the ranks and the schedule" : fmt::format("--replicas {}", fmt::join(replicas, ",")),
+        stages);
     return *pipeline.split;
   }
   if (pipeline.balance == Balance::layers) {
@@ -215,18 +212,10 @@ std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequentia
 
 MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
                                          const Rank& rank, LoaderFor purpose, const Shard& shard) {
-  const bool images = plan.schedule.holds(rank.index, 0);
-  const bool needs_data = images || plan.schedule.holds(rank.index, plan.stages() - 1);
-  Loader loader = purpose == LoaderFor::training
-                      ? make_train_loader(settings.training, settings.world, data, images, shard)
-                      : make_test_loader(settings.training, settings.world, data, images, shard);
-  return {std::move(loader),
-          data.size(),
-          settings.training.batch_size,
-          settings.training.microbatches,
-          rank.device,
-          needs_data ? MicroBatchLoader::Needs::data : MicroBatchLoader::Needs::nothing,
-          shard};
+  using Needs = MicroBatchLoader::Needs;
+  const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::labels : Needs::nothing;
+  const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
+  return {settings, data, purpose, rank.device, needs, settings.training.microbatches, shard};
 }
 
 }  // namespace stagecoach

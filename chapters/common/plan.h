@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "chapters/common/micro_batch_loader.h"
-#include "chapters/common/run_state.h"
 #include "chapters/common/settings.h"
+#include "chapters/common/training_state.h"
 #include "datasets/dataset.h"
 #include "nn/sequential.h"
 #include "parallel/launch/launch.h"
@@ -77,7 +77,6 @@ std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& t
 /// Returns the layers of `stages` as one module, which the rank's optimizer updates and a checkpoint saves.
 std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages);
 
-enum class LoaderFor { training, testing };
 /// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
 /// the last one.
 MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "chapters/common/memory_prediction.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
@@ -39,16 +38,51 @@ std::string theory(const Settings& settings, const Plan& plan) {
                      settings.run.profile ? ", if all stages took equally long" : "");
 }
 
-void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64_t microbatch) {
-  const std::int64_t input_bytes = plan.shapes[0].numel() * microbatch * static_cast<std::int64_t>(sizeof(float));
-  const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
-  const auto kept = bytes_of_stages(plan.profile, plan.split, input_bytes, recompute);
-  const auto graph = bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no);
-  auto peaks = peak_bytes(plan.schedule, kept);
+/// The most bytes that a rank holds on its device while it trains, predicted before anything is allocated.
+struct RankMemory {
+  double weights = 0;
+  double gradients = 0;    ///< of its weights: accumulated ones, and ones that wait to be accumulated
+  double optimizer = 0;    ///< the optimizer's state: sgd's velocity, adam's two moments
+  double activations = 0;  ///< of all micro-batches in flight, and the graph of a recomputed one
+  double received = 0;     ///< copies of what other ranks sent to its stages, and the buffers of posted receives
+  double workspace = 0;    ///< of the operations, and the gradients of activations during a backward
+
+  double total() const { return weights + gradients + optimizer + activations + received + workspace; }
+};
+
+/// Returns the memory of each rank. The plan's layers must have been measured, with micro-batches of `microbatch`
+/// images.
+std::vector<RankMemory> predict_memory(const TrainingSettings& training, const PipelineSettings& pipeline,
+                                       const Plan& plan, std::int64_t microbatch) {
+  const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
+  const auto workspace = workspace_bytes_of_stages(plan.profile, plan.split);
+  const auto rebuilt = rebuilt_bytes(pipeline, plan);
+  const auto activations = peak_bytes(plan.schedule, kept_bytes(pipeline, plan, microbatch));
+  const auto received = peak_bytes(plan.schedule, received_bytes(plan, microbatch));
+  const auto posted = peak_receive_bytes(plan.schedule, message_bytes(plan, microbatch));
+  const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
+  std::vector<RankMemory> ranks(activations.size());
+  for (std::size_t s = 0; s < weights.size(); ++s) {
+    RankMemory& rank = ranks[static_cast<std::size_t>(plan.first_rank(static_cast<int>(s)))];
+    rank.weights += weights[s];
+    rank.activations = std::max(rank.activations, rebuilt[s]);  // for the backward of one stage at a time
+    rank.workspace = std::max(rank.workspace, workspace[s]);
+  }
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].gradients = ranks[r].weights + waiting[r];
+    ranks[r].optimizer = optimizer_bytes_per_weight_byte(training) * ranks[r].weights;
+    ranks[r].activations += activations[r];
+    ranks[r].received = received[r] + posted[r];
+  }
+  return ranks;
+}
+
+void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64_t microbatch,
+                  const std::vector<RankMemory>& ranks) {
   fmt::print("\nMemory, in MiB; activations are those of one micro-batch\n  {:<6} {:>5} {:>8} {:>9} {:>12} {:>9}\n",
              "stage", "rank", "layers", "weights", "activations", "sent on");
+  const auto kept = kept_bytes(settings, plan, microbatch);
   const auto weights = weight_bytes_of_stages(plan.profile, plan.split);
-  const auto waiting = peak_waiting_bytes(plan.schedule, weights);  // gradients are as large as weights
   std::size_t layer = 0;
   for (std::size_t s = 0; s < kept.size(); ++s) {
     layer += static_cast<std::size_t>(plan.split[s]);
@@ -56,18 +90,58 @@ void print_memory(const PipelineSettings& settings, const Plan& plan, std::int64
     fmt::print("  {:<6} {:>5} {:>8} {:>9.3f} {:>12.3f} {:>9.3f}\n", s, plan.schedule.stage_to_rank[s], plan.split[s],
                weights[s] / kMiB, kept[s] / kMiB, static_cast<double>(sent) / kMiB);
   }
-  for (std::size_t r = 0; r < peaks.size(); ++r) {
-    double again = 0;  // bytes of the graph that a recomputation builds for its backward
-    for (std::size_t s = 0; settings.recompute && s < kept.size(); ++s) {
-      again = std::max(again, plan.schedule.stage_to_rank[s] == static_cast<int>(r) ? graph[s] : 0);
-    }
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const double waiting = ranks[r].gradients - ranks[r].weights;
     fmt::print(
-        "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, (peaks[r] + again) / kMiB,
-        waiting[r] > 0 ? fmt::format(", and {:.3f} MiB of gradients that wait for their turn", waiting[r] / kMiB) : "");
+        "  rank {} holds at most {:.3f} MiB of activations at once{}\n", r, ranks[r].activations / kMiB,
+        waiting > 0 ? fmt::format(", and {:.3f} MiB of gradients that wait for their turn", waiting / kMiB) : "");
+  }
+}
+
+/// Prints one line per rank: the total for a rank in its own process, and its parts.
+void print_predicted_memory(const std::vector<RankMemory>& ranks) {
+  fmt::print(
+      "\nPredicted resident memory of each rank as a process of its own, in MiB, not counting the program and the "
+      "images of --data\n  {:<6} {:>9} {:>9} {:>9} {:>9} {:>12} {:>9} {:>9}\n",
+      "rank", "total", "weights", "gradients", "optimizer", "activations", "received", "workspace");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const RankMemory& rank = ranks[r];
+    fmt::print("  {:<6} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>12.3f} {:>9.3f} {:>9.3f}\n", r, rank.total() / kMiB,
+               rank.weights / kMiB, rank.gradients / kMiB, rank.optimizer / kMiB, rank.activations / kMiB,
+               rank.received / kMiB, rank.workspace / kMiB);
   }
 }
 
 }  // namespace
+
+double optimizer_bytes_per_weight_byte(const TrainingSettings& training) {
+  if (training.optimizer == OptimizerKind::adam) {
+    return 2;  // the first and the second moment
+  }
+  return training.momentum != 0 ? 1 : 0;
+}
+
+std::vector<double> kept_bytes(const PipelineSettings& pipeline, const Plan& plan, std::int64_t microbatch) {
+  const auto images = static_cast<std::int64_t>(plan.shapes[0].with(0, microbatch).numel() * sizeof(float));
+  const auto recompute = pipeline.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
+  return bytes_of_stages(plan.profile, plan.split, images, recompute);
+}
+
+std::vector<double> rebuilt_bytes(const PipelineSettings& pipeline, const Plan& plan) {
+  return pipeline.recompute ? bytes_of_stages(plan.profile, plan.split, 0, Stage::Recompute::no)
+                            : std::vector<double>(plan.split.size());
+}
+
+std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch) {
+  std::vector<double> bytes = message_bytes(plan, microbatch);
+  bytes.insert(bytes.begin(), 0);  // the first stage gets images, and no message
+  for (int stage = 1; stage < plan.stages(); ++stage) {
+    if (plan.first_rank(stage) == plan.first_rank(stage - 1)) {
+      bytes[static_cast<std::size_t>(stage)] = 0;
+    }
+  }
+  return bytes;
+}
 
 void print_messages(const Plan& plan, std::int64_t microbatch) {
   const auto bytes = message_bytes(plan, microbatch);
@@ -163,8 +237,9 @@ void explain(const Settings& settings, const Plan& plan) {
   }
   print_messages(plan, largest);
   if (measured) {
-    print_memory(settings.pipeline, plan, largest);
-    print_predicted_memory(predict_memory(settings.training, settings.pipeline, plan, largest));
+    const auto ranks = predict_memory(settings.training, settings.pipeline, plan, largest);
+    print_memory(settings.pipeline, plan, largest, ranks);
+    print_predicted_memory(ranks);
   }
   if (!settings.run.out.empty()) {
     const std::filesystem::path folder = make_folder(settings.run.out);

@@ -1,9 +1,12 @@
 #pragma once
 /// @file
-/// Predictions of a plan's times and messages: shown by --explain before a run, and beside the measurements after it.
+/// Predictions of a plan's times, messages and memory: shown by --explain before a run, and beside the measurements
+/// after it.
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "chapters/common/epoch_log.h"
 #include "chapters/common/plan.h"
@@ -27,6 +30,16 @@ std::optional<PredictedStep> predicted_timeline(const Plan& plan, const Costs& c
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);
+
+// The parts of a prediction of memory that do not depend on the kind of schedule.
+/// Returns the bytes of state that the optimizer keeps per byte of weights.
+double optimizer_bytes_per_weight_byte(const TrainingSettings& training);
+/// Returns the bytes that one micro-batch of `microbatch` images in flight takes in each stage (see bytes_of_stages).
+std::vector<double> kept_bytes(const PipelineSettings& pipeline, const Plan& plan, std::int64_t microbatch);
+/// Returns the bytes of the graph that --recompute builds again for a backward of each stage; without it zeros.
+std::vector<double> rebuilt_bytes(const PipelineSettings& pipeline, const Plan& plan);
+/// Returns the bytes that each stage receives from another rank for one micro-batch.
+std::vector<double> received_bytes(const Plan& plan, std::int64_t microbatch);
 
 /// Prints how many messages and bytes each link and each rank transfers in a run of the plan's schedule.
 void print_messages(const Plan& plan, std::int64_t microbatch);

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "chapters/common/exit_code.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/launch/launch_environment.h"
 
 namespace stagecoach {
@@ -16,9 +16,8 @@ Settings flags_of_this_process(int argc, const char* const* argv, const Chapter&
   if (is_rank_zero()) {
     return parse_flags(argc, argv, chapter);
   }
-  if (std::freopen("/dev/null", "w", stdout) == nullptr) {
-    throw Error("/dev/null cannot be opened; the ranks after the first print there");
-  }
+  throw_if<Error>(std::freopen("/dev/null", "w", stdout) == nullptr,
+                  "cannot open /dev/null for the output of ranks other than 0; check the device");
   try {
     return parse_flags(argc, argv, chapter);
   } catch (const UsageError&) {

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A range for range-based `for` over what a function returns.
+/// A range for range-based `for` loops over the results of a function that is called repeatedly.
 
 #include <iterator>
 #include <type_traits>

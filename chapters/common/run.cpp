@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <csignal>
 #include <utility>
 
-#include "chapters/common/interrupt.h"
-#include "chapters/common/open.h"
+#include "chapters/common/program.h"
+#include "chapters/common/training_state.h"
+#include "core/ops.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 #include "parallel/launch/launch.h"
 
 namespace stagecoach {
@@ -21,7 +25,8 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
     : settings_(settings),
       comm_(comm),
       role_(role),
-      state_(settings, comm, role),
+      layers_of_(role.replica_of.value_or(comm.rank())),
+      folder_(settings, comm.rank()),
       meter_(comm),
       stop_(comm),
       trace_(comm, settings.run.profile) {
@@ -29,7 +34,7 @@ Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
     catch_interrupts();  // launchers send signals to all processes; rank 0 decides for all
   }
   if (!settings.run.out.empty()) {
-    ignore_broken_pipes();
+    std::signal(SIGPIPE, SIG_IGN);  // when nobody reads standard output any more (`| head -1`), the training continues
   }
   if (prints()) {
     print_header(settings, comm, role.stages);
@@ -45,9 +50,69 @@ void Run::print_notes(const std::vector<std::string>& notes) const {
 }
 
 void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory) {
-  if (const auto saved = state_.restore(model, optimizer, memory)) {
-    meter_.resume(*saved, role_.loss_rank);
+  model_ = &model;
+  optimizer_ = &optimizer;
+  memory_ = memory;
+  folder_.lock();
+  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), model, optimizer),
+                            memory == nullptr ? "" : std::to_string(role_.shard));
+  if (!settings_.run.resume.empty()) {
+    load_checkpoint();
   }
+  comm_.barrier();  // all ranks have read before anything is moved
+  folder_.begin(meter_.progress());
+  comm_.barrier();  // from here on the folder is this run's
+  if (folder_.writes()) {
+    comm_.leave_record_in(folder_.path());
+  }
+}
+
+void Run::load_checkpoint() {
+  const Checkpoints::Found saved = newest_checkpoint();
+  take_state(role_.layers, layers_of_, saved.state, *model_, *optimizer_, settings_.run.resume);
+  if (memory_ != nullptr) {
+    take_memory(role_.layers, layers_of_, role_.shard, saved.state, comm_.device(), *memory_);
+  }
+  const Progress& progress = saved.progress;
+  throw_if<UsageError>(progress.epoch > settings_.training.epochs,
+                       "--resume {}: all {} epoch(s) of the run are done; give a larger total, such as --epochs {}",
+                       settings_.run.resume, progress.epoch - 1, progress.epoch + 4);
+  if (prints()) {
+    print_line(fmt::format("Continues in epoch {} after {} steps", progress.epoch, progress.step));
+  }
+  meter_.resume(progress, role_.loss_rank);
+}
+
+/// Returns the checkpoint that rank 0 finds, on all ranks.
+Checkpoints::Found Run::newest_checkpoint() const {
+  const Checkpoints checkpoints = folder_.resumed();
+  const StatePart mine = part_of_rank(role_.layers, layers_of_, role_.shard, comm_.device());
+  Tensor epoch_and_step = Tensor::zeros({2}, DType::float64, comm_.device());
+  if (comm_.rank() != 0) {
+    comm_.broadcast(epoch_and_step, 0);
+    const auto numbers = epoch_and_step.to_vector<double>();
+    return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
+  }
+  Checkpoints::Found found = checkpoints.newest(misfit_with_run(), mine);
+  for (const std::string& reason : found.skipped) {
+    print_line("Skipped: " + printable(reason));
+  }
+  epoch_and_step.narrow(0, 1).fill(static_cast<double>(found.progress.epoch));
+  epoch_and_step.narrow(1, 1).fill(static_cast<double>(found.progress.step));
+  comm_.broadcast(epoch_and_step, 0);
+  return found;
+}
+
+Checkpoints::Misfit Run::misfit_with_run() const {
+  return [this](const StateContents& state) { return misfit(outline_, state); };
+}
+
+void Run::save(const EpochResult* result) {
+  std::optional<NamedTensors> memory;
+  if (memory_ != nullptr) {
+    memory = memory_of_shard(role_.shard, *memory_);
+  }
+  folder_.save(comm_, role_.layers, meter_.progress(), *model_, *optimizer_, memory, result);
 }
 
 Run::~Run() = default;
@@ -59,10 +124,105 @@ Epoch* Run::next_epoch() {
   }
   if (meter_.progress().epoch <= settings_.training.epochs) {
     epoch_ = std::make_unique<Epoch>(*this);
-  } else if (state_.folder().writes() && prints()) {
-    print_line("Results: " + printable(state_.folder().path().string()));
+  } else if (folder_.writes() && prints()) {
+    print_line("Results: " + printable(folder_.path().string()));
   }
   return epoch_.get();
+}
+
+void Epoch::start_clock(std::int64_t steps) {
+  run_.meter_.start_epoch();
+  run_.stop_.restart(steps_done());
+  bar_.emplace(number(), steps, run_.prints());
+  run_.comm_.barrier();
+  run_.meter_.start_clock();
+}
+
+void Epoch::add_step(std::int64_t images) {
+  run_.meter_.add_step(images);
+  const bool is_cpu = run_.comm_.device().type == DeviceType::cpu;  // on a GPU, read_sums() waits for the device
+  if (is_cpu) {
+    read_sums();
+  }
+  run_.meter_.add_time();
+  run_.trace_.add_step();
+  const bool has_losses = is_cpu && run_.comm_.rank() == run_.role_.loss_rank && !run_.role_.splits_losses;
+  bar_->show(steps_done(), has_losses ? std::optional(run_.meter_.mean_loss()) : std::nullopt);
+}
+
+void Epoch::stop_if_refused() {
+  if (run_.stop_.refused()) {
+    save_and_stop();
+  }
+}
+
+void Epoch::stop_if_asked() {
+  if (run_.stop_.asked()) {
+    save_and_stop();
+  }
+}
+
+void Epoch::finish_training() {
+  read_sums();
+  run_.comm_.barrier();
+  run_.meter_.add_time();
+  run_.stop_.restart();
+  bar_.reset();
+  run_.trace_.finish(run_.folder_);
+}
+
+void Epoch::read_sums() {
+  run_.meter_.read_sums();
+  if (!run_.meter_.loss_is_finite()) {
+    throw diverged("loss");
+  }
+}
+
+/// Checks the weights themselves, since the last loss was computed before the last update.
+void Epoch::require_finite_weights() const {
+  for (const auto& [name, parameter] : run_.model_->named_parameters()) {
+    if (!std::isfinite(sum_of_squares(parameter))) {
+      throw diverged("weight");
+    }
+  }
+}
+
+UsageError Epoch::diverged(const char* what) const {
+  const Settings& settings = run_.settings_;
+  return UsageError(
+      fmt::format("training has diverged: expected finite numbers, got a {} that is NaN or infinite in epoch {}, step "
+                  "{}; use a smaller --lr than {}. {}",
+                  what, number(), steps_done(), settings.training.lr,
+                  settings.run.out.empty() ? "Nothing was saved, because --out was not given"
+                                           : "Earlier checkpoints remain in " + settings.run.out));
+}
+
+void Epoch::save_and_stop() {
+  bar_.reset();
+  run_.trace_.finish(run_.folder_);
+  read_sums();
+  require_finite_weights();
+  run_.meter_.combine_ranks();
+  run_.save();
+  run_.folder_.require_resumable(run_.meter_.progress(), run_.misfit_with_run());
+  if (run_.prints()) {
+    const RunFolder& folder = run_.folder_;
+    print_line(fmt::format("Interrupted in epoch {}, step {}. {}", number(), steps_done(),
+                           folder.writes() ? "Saved; continue with --resume " + printable(folder.path().string())
+                                           : "Nothing was saved, because --out was not given"));
+  }
+  run_.comm_.barrier();  // an exception on one rank ends all ranks, so everything must be written first
+  throw Interrupted{};
+}
+
+void Epoch::finish() {
+  require_finite_weights();
+  run_.meter_.combine_ranks();
+  const EpochResult result = run_.meter_.finish_epoch(prediction_);
+  run_.save(&result);
+  if (run_.prints()) {
+    print_line(epoch_line(result));
+  }
 }
 
 }  // namespace stagecoach

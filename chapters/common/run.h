@@ -11,8 +11,8 @@
 ///       …
 ///   }
 ///
-/// epoch_meter.h has the measurements, console.h and epoch_log.h what is printed, run_state.h and run_folder.h what is
-/// saved, stop_protocol.h how all ranks stop together, and step_trace.h the trace.
+/// epoch_meter.h has the measurements, console.h and epoch_log.h what is printed, run_folder.h and checkpoints.h what
+/// is saved, stop_protocol.h how all ranks stop together, and step_trace.h the trace.
 
 #include <cstdint>
 #include <memory>
@@ -24,12 +24,14 @@
 #include "chapters/common/console.h"
 #include "chapters/common/epoch_meter.h"
 #include "chapters/common/pull_range.h"
-#include "chapters/common/run_state.h"
+#include "chapters/common/run_folder.h"
 #include "chapters/common/step_trace.h"
 #include "chapters/common/stop_protocol.h"
 #include "core/trace.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
+#include "parallel/data_parallel/compression.h"
+#include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
 
@@ -48,9 +50,10 @@ class Run {
 
   /// Prints `notes` about the run, one per line.
   void print_notes(const std::vector<std::string>& notes) const;
-  /// With --resume, loads the checkpoint into the rank's model and optimizer, and into the memory of its compression if
-  /// there is one. From then on epochs() saves all of them after each epoch, and when it stops early. They must outlive
-  /// the run. Throws UsageError if no epoch is left to train.
+  /// With --resume, loads the newest checkpoint into the rank's model and optimizer, and into the memory of its
+  /// compression if there is one. From then on epochs() saves all of them after each epoch, and when it stops early.
+  /// They must outlive the run. Nothing is written to the --out folder before this call. Throws UsageError if no epoch
+  /// is left to train.
   void set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMemory* memory = nullptr);
   /// Registers `predict`, which returns the timeline to show in trace.json beside the measured one. It is called once,
   /// when the trace is written: after the training of this run's first epoch, or when that is stopped. All ranks call
@@ -66,15 +69,25 @@ class Run {
   Run(const Settings& settings, std::unique_ptr<Communicator> self_comm);
   bool prints() const { return comm_.rank() == 0; }
   Epoch* next_epoch();
+  void load_checkpoint();
+  Checkpoints::Found newest_checkpoint() const;
+  Checkpoints::Misfit misfit_with_run() const;
+  /// Saves everything. `result` is given after a finished epoch.
+  void save(const EpochResult* result = nullptr);
 
   Settings settings_;
   std::unique_ptr<Communicator> self_comm_;  // of a program with one rank
   Communicator& comm_;
   RankRole role_;
-  RunState state_;
+  int layers_of_;  // the rank in role_.layers that has the same layers as this one
+  RunFolder folder_;
   EpochMeter meter_;
   StopProtocol stop_;
   StepTrace trace_;
+  StateOutline outline_;  // on rank 0: of all ranks together
+  Module* model_ = nullptr;
+  Optimizer* optimizer_ = nullptr;
+  CompressionMemory* memory_ = nullptr;
   std::unique_ptr<Epoch> epoch_;  // the one in progress
 };
 

@@ -4,7 +4,7 @@
 
 namespace stagecoach::run_files {
 
-// Files of a training.
+// Files of a training run.
 inline constexpr const char* kConfig = "config.json";
 inline constexpr const char* kMetrics = "metrics.jsonl";
 inline constexpr const char* kTrace = "trace.json";

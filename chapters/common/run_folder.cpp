@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <numeric>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "chapters/common/console.h"
-#include "chapters/common/earlier_run.h"
 #include "chapters/common/run_files.h"
 #include "core/atomic_file.h"
-#include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 #include "nn/weights.h"
 
 namespace stagecoach {
@@ -28,7 +28,7 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
   if (!fs::exists(path)) {
     return "";
   }
-  std::istringstream lines(read_text(path, "move it away to go on without the epochs so far"));
+  std::istringstream lines(read_text(path, "move it away to continue without the metrics of earlier epochs"));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
     const std::int64_t about = epoch_of_json(line);
@@ -39,14 +39,51 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
   return kept;
 }
 
-std::vector<int> all_ranks(const Communicator& comm) {
-  std::vector<int> ranks(static_cast<std::size_t>(comm.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
+/// Returns whether an earlier run wrote this to its folder. A device or a FIFO of such a name belongs to the user, and
+/// is written to.
+bool is_of_a_run(const fs::directory_entry& entry) {
+  static const std::regex flight_record("flight_[0-9]+\\.jsonl");
+  const std::string name = entry.path().filename().string();
+  const bool has_name =
+      std::find(std::begin(run_files::kAll), std::end(run_files::kAll), name) != std::end(run_files::kAll) ||
+      std::regex_match(name, flight_record);
+  return has_name && (entry.is_regular_file() || entry.is_directory());
 }
 
-bool contains(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+/// Moves `file` into `folder`, which is in the same folder. Changes a relative link so that it still refers to the same
+/// file.
+void move_into(const fs::path& folder, const fs::path& file) {
+  if (fs::is_symlink(file) && fs::read_symlink(file).is_relative()) {
+    fs::create_symlink(".." / fs::read_symlink(file), folder / file.filename());
+    fs::remove(file);
+  } else {
+    fs::rename(file, folder / file.filename());
+  }
+}
+
+/// Makes room for a new run: moves the files of an earlier run from `folder` to its subfolder `earlier-1` (or -2, …),
+/// and reports that on standard output. Everything else in the folder stays. Throws DataError if a file cannot be
+/// moved.
+void move_earlier_run(const fs::path& folder) try {
+  std::vector<fs::path> left;
+  std::copy_if(fs::directory_iterator(folder), {}, std::back_inserter(left), is_of_a_run);
+  if (left.empty()) {
+    return;
+  }
+  fs::path earlier;
+  for (int n = 1; earlier.empty() || fs::exists(fs::symlink_status(earlier)); ++n) {
+    earlier = folder / fmt::format("earlier-{}", n);
+  }
+  fs::create_directory(earlier);
+  for (const fs::path& file : left) {
+    move_into(earlier, file);
+  }
+  print_line(
+      fmt::format("The earlier run in {} is now in {}", printable(folder.string()), printable(earlier.string())));
+} catch (const fs::filesystem_error& error) {
+  throw DataError(
+      fmt::format("--out {}: cannot move the earlier run in this folder aside: {}; check the folder's permissions",
+                  folder.string(), error.code().message()));
 }
 
 }  // namespace
@@ -54,9 +91,9 @@ bool contains(const std::vector<int>& ranks, int rank) {
 std::string read_text(const fs::path& path, const std::string& advice) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status)) {  // a FIFO may never have data, and a device may never end
-    throw DataError(fmt::format("{}: expected a file, got something else; {}", path.string(), advice));
-  }
+  // A FIFO may never have data, and a device may never end.
+  throw_if<DataError>(fs::exists(status) && !fs::is_regular_file(status),
+                      "{}: expected a regular file, got another kind of file; {}", path.string(), advice);
   std::ifstream file(path, std::ios::binary);
   if (const auto size = fs::file_size(path, error); !error) {
     require_memory_for(path.string(), size);
@@ -65,9 +102,8 @@ std::string read_text(const fs::path& path, const std::string& advice) {
   if (file.peek() != std::ifstream::traits_type::eof()) {
     bytes << file.rdbuf();
   }
-  if (!file.is_open() || file.bad() || bytes.bad()) {  // bad() is also true after memory has run out
-    throw DataError(fmt::format("{}: cannot be read; {}", path.string(), advice));
-  }
+  // bad() is also true after memory has run out.
+  throw_if<DataError>(!file.is_open() || file.bad() || bytes.bad(), "{}: cannot be read; {}", path.string(), advice);
   return bytes.str();
 }
 
@@ -78,11 +114,11 @@ void write_text(const fs::path& path, const std::string& text) {
 }
 
 Settings read_settings(const fs::path& folder, const Chapter& chapter) {
-  if (!fs::is_directory(folder)) {
-    throw DataError(fmt::format("--resume {}: there is no such folder", folder.string()));
-  }
-  const std::string text =
-      read_text(folder / run_files::kConfig, fmt::format("is {} the --out folder of a run?", folder.string()));
+  throw_if<DataError>(!fs::is_directory(folder),
+                      "--resume {}: the folder does not exist; give the --out folder of an earlier run",
+                      folder.string());
+  const std::string text = read_text(folder / run_files::kConfig,
+                                     fmt::format("check that {} is the --out folder of a run", folder.string()));
   return settings_from_json(text, (folder / run_files::kConfig).string(), chapter);
 }
 
@@ -90,7 +126,8 @@ fs::path make_folder(const std::string& out) {
   try {
     fs::create_directories(out);
   } catch (const fs::filesystem_error& error) {
-    throw DataError(fmt::format("--out {}: {}", out, error.code().message()));
+    throw DataError(fmt::format("--out {}: cannot create the folder: {}; check the path and its permissions", out,
+                                error.code().message()));
   }
   return out;
 }
@@ -129,7 +166,7 @@ void RunFolder::begin(const Progress& progress) {
 }
 
 bool RunFolder::has_settings() const try {
-  return read_text(folder_ / run_files::kConfig, "it was written by this run") == to_json(settings_);
+  return read_text(folder_ / run_files::kConfig, "this run wrote it") == to_json(settings_);
 } catch (const Error&) {
   return false;
 }
@@ -140,12 +177,12 @@ void RunFolder::hold_folder() {
     try {
       lock_.take(folder_);
     } catch (const UsageError&) {
-      throw DataError(
-          fmt::format("--out {}: was removed or replaced while this run wrote there, and another run is writing there "
-                      "now; go on from what was saved, where it was moved to, with --resume and another --out",
-                      folder_.string()));
+      throw DataError(fmt::format(
+          "--out {}: the folder was removed or replaced during this run, and another run is writing there now; "
+          "continue from the saved checkpoint, wherever it was moved to, with --resume and another --out",
+          folder_.string()));
     }
-    print_line(fmt::format("--out {}: was removed or replaced while this run wrote there; all is written anew",
+    print_line(fmt::format("--out {}: the folder was removed or replaced during this run; all files are written again",
                            printable(folder_.string())));
     move_earlier_run(folder_);
   }
@@ -159,17 +196,18 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   if (!writes()) {
     return;
   }
-  const std::vector<int> model_ranks = ranks_with_state(layers);
-  const std::vector<int> writers = memory ? all_ranks(comm) : model_ranks;
+  std::set<int> writers = ranks_with_state(layers);
+  for (int rank = 0; memory && rank < comm.size(); ++rank) {
+    writers.insert(rank);
+  }
   if (rank_ == 0) {
     hold_folder();
     checkpoints().begin(next);
   }
   comm.barrier();
   comm.leave_record_in(folder_);  // the folder may have been replaced
-  if (contains(writers, rank_)) {
-    TrainingState part =
-        contains(model_ranks, rank_) ? state_of_rank(layers, rank_, model, optimizer) : TrainingState{};
+  if (writers.contains(rank_)) {
+    TrainingState part = state_of_rank(layers, rank_, model, optimizer);
     part.memory = memory.value_or(NamedTensors{});
     checkpoints().write_shard(next, rank_, part);
   }
@@ -189,29 +227,25 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     return;
   }
   checkpoints().commit(next, writers);
-  if (!lock_.holds(folder_)) {
-    throw DataError(
-        fmt::format("--out {}: was removed or replaced while a checkpoint was written to it; start the run "
-                    "anew, or go on from a checkpoint before it with --resume",
-                    folder_.string()));
-  }
+  throw_if<DataError>(!lock_.holds(folder_),
+                      "--out {}: the folder was removed or replaced while a checkpoint was being written; start a new "
+                      "run, or continue from an earlier checkpoint with --resume",
+                      folder_.string());
 }
 
 void RunFolder::require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const {
   if (!is_writer()) {
     return;
   }
-  if (!has_settings()) {
-    throw DataError(fmt::format("--out {}: {} was changed or removed; --resume would refuse it", folder_.string(),
-                                run_files::kConfig));
-  }
+  throw_if<DataError>(
+      !has_settings(),
+      "--out {}: {} was changed or removed during this run; restore it before you continue with --resume",
+      folder_.string(), run_files::kConfig);
   const Checkpoints::Found found = checkpoints().newest(misfit, no_part());
-  if (std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step)) {
-    throw DataError(
-        fmt::format("--out {}: the checkpoint that was just written cannot be read back ({}); --resume "
-                    "would go on in epoch {} after {} steps",
-                    folder_.string(), fmt::join(found.skipped, "; "), found.progress.epoch, found.progress.step));
-  }
+  throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step),
+                      "--out {}: the checkpoint that was just written cannot be read back ({}); --resume would "
+                      "continue in epoch {} after {} steps",
+                      folder_.string(), fmt::join(found.skipped, "; "), found.progress.epoch, found.progress.step);
 }
 
 void RunFolder::save_trace(const std::string& json) {

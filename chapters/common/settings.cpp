@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/common/flag_table.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -35,7 +35,7 @@ void take(const Flag& flag, const Json& json, Settings& settings) {
   const Kind kind = flag.value.kind;
   if (kind == Kind::text ? !json.is_string() : kind == Kind::on_off ? !json.is_boolean() : !json.is_number()) {
     throw UsageError(fmt::format("expected {}, got {}",
-                                 kind == Kind::text     ? "a text"
+                                 kind == Kind::text     ? "a string"
                                  : kind == Kind::on_off ? "true or false"
                                                         : "a number",
                                  json.dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -71,7 +71,7 @@ std::string to_json(const Settings& settings) try {
   }
   return json.dump(2, ' ') + "\n";
 } catch (const Json::type_error&) {
-  throw UsageError("a flag's value is not valid UTF-8, so config.json cannot hold it; rename that file or folder");
+  throw UsageError("a flag's value is not valid UTF-8, so config.json cannot store it; rename the file or folder");
 }
 
 std::string training_json(const Settings& settings) {
@@ -104,9 +104,8 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
     Settings settings = chapter.defaults;
     settings.chapter = chapter.number;
     settings.program = json.at("program").get<std::string>();
-    if (settings.program != chapter.program) {
-      throw UsageError(fmt::format("--resume: {} is of a run that was made by {}", where, settings.program));
-    }
+    throw_if<UsageError>(settings.program != chapter.program,
+                         "--resume: {0} is from a run of {1}; use {1} to resume it", where, settings.program);
     for (const Flag& flag : flag_table(chapter)) {
       if (!flag.is_saved() || !flag.is_offered_by(chapter.number) || !json.contains(flag.name)) {
         continue;
@@ -114,12 +113,13 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
       try {
         take(flag, json.at(flag.name), settings);
       } catch (const UsageError& error) {
-        throw DataError(fmt::format("{}: '{}': {}; was the file changed?", where, flag.name, error.what()));
+        throw DataError(fmt::format("{}: '{}': {}; restore the original file", where, flag.name, error.what()));
       }
     }
     return settings;
   } catch (const Json::exception& error) {
-    throw DataError(fmt::format("{}: cannot be read as the settings of a run ({})", where, error.what()));
+    throw DataError(fmt::format("{}: cannot be read as the settings of a run ({}); restore the original file", where,
+                                error.what()));
   }
 }
 

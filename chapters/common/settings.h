@@ -57,8 +57,8 @@ struct PipelineSettings {
   int group = 0;                          ///< micro-batches per group of the interleaved schedule; 0: as many as ranks
   std::optional<Versions> versions = {};  ///< weight versions of an asynchronous pipeline; none: it is synchronous
   bool version_check = true;
-  Parsed<replicas_from_text> replicas = {};  ///< ranks per stage; empty: one each, or as --balance says
-  Parsed<split_from_text> split = {};        ///< layers per stage; empty: as --balance says
+  Parsed<replicas_from_text> replicas = {};  ///< ranks per stage; empty: one each, or chosen by --balance
+  Parsed<split_from_text> split = {};        ///< layers per stage; empty: chosen by --balance
   Balance balance = Balance::time;
   std::string plan = "";       ///< file to read the layers' profile and the stages from
   std::string save_plan = "";  ///< file to write them to

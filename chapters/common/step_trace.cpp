@@ -2,15 +2,54 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "chapters/common/console.h"
-#include "chapters/common/profile.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
+namespace {
+
+struct Row {
+  double seconds = 0;
+  std::int64_t calls = 0;
+};
+
+/// Returns a table with one row per name and category, sorted by time in descending order, with the time per step and
+/// the share. `steps`, at least 1, is the number of training steps in the trace. The time of nested spans counts twice;
+/// the spans of a training step are not nested.
+std::string profile_table(const Trace& trace, std::int64_t steps) {
+  std::map<std::pair<std::string, std::string>, Row> rows;
+  double total = 0;
+  for (const Trace::Event& event : trace.events()) {
+    if (std::string_view(event.category) == "action" || event.track >= Trace::kBeside) {
+      continue;  // a stage's whole forward or backward, whose operations have rows of their own; or a span beside the
+                 // thread's own work
+    }
+    Row& row = rows[{event.name, event.category}];
+    row.seconds += event.seconds;
+    ++row.calls;
+    total += event.seconds;
+  }
+  std::vector<std::pair<std::pair<std::string, std::string>, Row>> sorted(rows.begin(), rows.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::string table = fmt::format("Where the time went in the first {} steps\n  {:<20} {:<10} {:>6} {:>12} {:>7}\n",
+                                  steps, "operation", "pass", "calls", "us per step", "share");
+  for (const auto& [key, row] : sorted) {
+    table += fmt::format("  {:<20} {:<10} {:>6} {:>12.1f} {:>6.1f}%\n", key.first, key.second, row.calls,
+                         1e6 * row.seconds / static_cast<double>(steps), 100 * row.seconds / total);
+  }
+  return table;
+}
+
+}  // namespace
 
 StepTrace::StepTrace(Communicator& comm, bool profile) : comm_(comm), profile_(profile) {
   if (profile) {

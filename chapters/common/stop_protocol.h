@@ -1,6 +1,9 @@
 #pragma once
 /// @file
-/// Stops all ranks at the same batch, which rank 0 chooses after it has received a signal (interrupt.h).
+/// How a signal stops a run: all ranks stop at the same batch, which rank 0 chooses.
+///
+/// The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 tells the program to save and stop; another one, more than a second
+/// later, ends it at once. Launchers of many processes forward these signals, and send one before a job's time limit.
 
 #include <chrono>
 #include <cstdint>
@@ -8,6 +11,9 @@
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
+
+/// Installs handlers: from now on these signals are noted, and no longer end the program.
+void catch_interrupts();
 
 /// One rank's side of the protocol. Rank 0 tells the others up to which batch they may continue: one long batch at a
 /// time, or several short ones. All ranks call the same functions in the same order.

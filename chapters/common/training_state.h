@@ -2,16 +2,29 @@
 /// @file
 /// Everything that a training changes, which rank holds which part of it, and how it is restored.
 
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
+
+/// The part of the training that one rank has.
+struct RankRole {
+  LayerRanks layers = {};   ///< which rank holds which layer (the first of its replicas). Empty: all on one rank
+  std::string stages = {};  ///< the stages and their ranks, as printed
+  std::optional<int> replica_of = {};  ///< the rank in `layers` with the same layers, if it is another rank
+  int shard = 0;                       ///< the part of each batch that the rank trains on
+  int loss_rank = 0;                   ///< the rank that sums losses and correct predictions
+  bool splits_losses = false;          ///< several ranks sum them: no rank has the total before the end of an epoch
+};
 
 /// The state of the whole model, as one device would hold it, or a rank's part of that state.
 struct TrainingState {
@@ -26,7 +39,6 @@ struct StateContents {
   std::vector<TensorInfo> optimizer = {};
   std::vector<TensorInfo> memory = {};
 };
-StateContents contents_of(const TrainingState& state);
 
 /// Selects the tensors to keep when a saved state is read, by name. Without a function, all are kept.
 struct StatePart {
@@ -44,8 +56,8 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device dev
 /// rank's own. Without `layers`, there is one rank, which holds everything. Tensors without a layer belong to rank 0.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
 
-/// Returns the ranks that hold a part of the state, in ascending order.
-std::vector<int> ranks_with_state(const LayerRanks& layers);
+/// Returns the ranks that hold a part of the state.
+std::set<int> ranks_with_state(const LayerRanks& layers);
 
 /// Copies a rank's part of `state` into its model and optimizer. Throws DataError, whose text begins with `what`, if
 /// the tensors do not fit.
@@ -58,5 +70,20 @@ NamedTensors memory_of_shard(int shard, const CompressionMemory& memory);
 /// Restores the compression state for the layers of `rank`, on `device`.
 void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
                  CompressionMemory& memory);
+
+/// The names, types and shapes of the tensors of a training state. They show whether a checkpoint fits.
+struct StateOutline {
+  std::multiset<std::string> tensors = {};   ///< weights and optimizer: "weights conv1.weight float32 [6, 3, 5, 5]"
+  std::set<std::string> memory_shards = {};  ///< the shards of the batches whose compression has state: "0"
+};
+
+/// Returns the outline of the whole state on rank 0, and an empty one on the others. `mine` has the rank's weights and
+/// optimizer state; `memory_shard` is its shard of the batches if its compression has state, and empty otherwise. All
+/// ranks call it together.
+StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard);
+
+/// Returns the reason why `state` does not have the outline `expected`, such as "lacks …"; empty if it does. The
+/// tensors of the compression state are known only after a step, so they are compared between shards.
+std::string misfit(const StateOutline& expected, const StateContents& state);
 
 }  // namespace stagecoach

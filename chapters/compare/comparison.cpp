@@ -4,15 +4,157 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <filesystem>
 #include <iterator>
 
-#include "chapters/compare/comparable.h"
-#include "chapters/compare/median.h"
 #include "chapters/compare/run_names.h"
 #include "core/printable.h"
 
 namespace stagecoach {
 namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns the median: for an even number of values, the mean of the middle two; for no values, nothing.
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) {
+    return std::nullopt;
+  }
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// Returns "wall", "virtual", or "mixed" if the run changed its clock.
+std::string clock_of(const RunRecord& run) {
+  const std::string by_setting = run.setting("clock") == "virtual" ? "virtual" : "wall";
+  const auto clock = [&](const EpochRecord& epoch) { return epoch.clock.value_or(by_setting); };
+  const std::string first = clock(run.epochs.front());
+  const bool same = std::all_of(run.epochs.begin(), run.epochs.end(), [&](const auto& e) { return clock(e) == first; });
+  return same ? first : "mixed";
+}
+
+/// Returns the number of epochs: "10", or "5 (6 to 10)" if the run does not begin with the first epoch.
+std::string epochs_of(const RunRecord& run) {
+  const std::int64_t first = run.epochs.front().epoch;
+  const std::int64_t last = run.epochs.back().epoch;
+  const auto count = static_cast<std::int64_t>(run.epochs.size());
+  const bool whole = (first == 0 || first == 1) && last - first + 1 == count;  // some programs count from 0
+  return whole ? std::to_string(count) : fmt::format("{} ({} to {})", count, first, last);
+}
+
+/// The result of comparing two runs.
+struct Findings {
+  std::vector<std::string> differences;  ///< what differs and what to do; if there are any, the runs are not comparable
+  std::vector<std::string> remarks;      ///< what is unknown, only roughly checked, or good to know
+};
+
+constexpr double kImagesTolerance = 0.02;
+
+/// Returns whether both texts are the same or name the same folder, such as "data" and "./data/".
+bool is_same_data(const std::string& a, const std::string& b) {
+  std::error_code not_there;
+  return a == b || (fs::path(a) / "").lexically_normal() == (fs::path(b) / "").lexically_normal() ||
+         fs::equivalent(a, b, not_there);
+}
+
+/// Returns the number of images in an epoch; nothing if the log does not say, or rounds its numbers too much.
+std::optional<double> images_of(const RunRecord& run) {
+  std::vector<double> counts;
+  for (const EpochRecord& e : run.epochs) {
+    const double speed = e.images_per_second.value_or(0);
+    const double rounding = run.rounded ? 0.005 / e.seconds + 0.5 / speed : 0;  // of "1.83s, 27310 img/s"
+    if (speed * e.seconds > 0 && rounding < kImagesTolerance / 2) {
+      counts.push_back(std::round(speed * e.seconds));
+    }
+  }
+  return median(counts);
+}
+
+/// Compares the settings that change the data or the training, one by one.
+class Check {
+ public:
+  Check(const RunRecord& run, const RunRecord& baseline) : run_(run), baseline_(baseline) {}
+
+  void data() {
+    const auto got = run_.setting("data");
+    const auto expected = baseline_.setting("data");
+    const std::size_t before = findings.differences.size();
+    if (got && expected && !is_same_data(*got, *expected)) {
+      differs("data", *expected, *got, "train both on the same --data");
+    }
+    setting("smoke", "run both with --smoke or both without");
+    setting("image-size", "run both with the same --image-size");
+    setting("augment", "run both with --augment or both without");
+    if (findings.differences.size() == before) {
+      images(got && expected);
+    }
+  }
+
+  void setting(const std::string& name, const std::string& advice) {
+    const auto got = run_.setting(name);
+    const auto expected = baseline_.setting(name);
+    if (got && expected && *got != *expected) {
+      differs(name, *expected, *got, advice);
+    }
+  }
+
+  void differs(const std::string& what, const std::string& expected, const std::string& got,
+               const std::string& advice) {
+    findings.differences.push_back(fmt::format("{}: expected {}, got {}; {}", what, expected, got, advice));
+  }
+
+  Findings findings;
+
+ private:
+  /// Compares the number of images, as data of the same name may have changed, and a log without settings does not name
+  /// its data.
+  void images(bool data_is_known) {
+    const auto got = images_of(run_);
+    const auto expected = images_of(baseline_);
+    if (got && expected && std::abs(*got - *expected) > kImagesTolerance * *expected) {
+      differs("images per epoch", fmt::format("{:.0f}", *expected), fmt::format("{:.0f}", *got),
+              "train both on the same data");
+    } else if (!data_is_known && got && expected) {
+      findings.remarks.push_back(fmt::format(
+          "the data is not known for both runs; their images per epoch, {:.0f} and {:.0f}, agree within {:.0f}%",
+          *expected, *got, 100 * kImagesTolerance));
+    } else if (!data_is_known) {
+      findings.remarks.emplace_back("the data is not known for both runs; check that it is the same");
+    }
+  }
+
+  const RunRecord& run_;
+  const RunRecord& baseline_;
+};
+
+/// Checks whether `run` did the same work as `baseline`: the same data, batch size and epochs, timed by the same clock.
+Findings find_differences(const RunRecord& run, const RunRecord& baseline) {
+  Check check(run, baseline);
+  check.data();
+  check.setting("batch-size", "run both with the same --batch-size");
+  if (!run.setting("batch-size") || !baseline.setting("batch-size")) {
+    check.findings.remarks.emplace_back("the batch size is not known for both runs; check that it is the same");
+  }
+  if (epochs_of(run) != epochs_of(baseline)) {
+    check.differs("finished epochs", epochs_of(baseline), epochs_of(run), "train both for the same --epochs");
+  }
+  if (clock_of(run) != clock_of(baseline) || clock_of(run) == "mixed") {
+    check.differs("clock", clock_of(baseline), clock_of(run),
+                  "wall-clock and virtual times cannot be compared, so run both with the same --clock");
+  }
+  for (const char* name : {"model", "depth", "width", "heads"}) {  // allowed, to show what a larger model costs
+    const auto got = run.setting(name);
+    const auto expected = baseline.setting(name);
+    if (got && expected && *got != *expected) {
+      check.findings.remarks.push_back(
+          fmt::format("{} {} instead of {}: the speed-up compares the models too", name, *got, *expected));
+      break;
+    }
+  }
+  return check.findings;
+}
 
 /// Returns the median of a figure over all epochs except the first, where it is known.
 template <class Figure>

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// Compares the records of several runs: the figures of each run, and whether the runs are comparable.
+/// Compares the records of several runs: the figures of each run, whether the runs are comparable, and how that is
+/// shown.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,5 +55,17 @@ struct Comparison {
 
 /// Compares each run with its baseline. `baselines` are indices in `runs`, ascending, at least one.
 Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::size_t>& baselines);
+
+enum class TableForm { plain, markdown };
+
+/// Returns a table with a heading and one row per run, followed by the meaning of the columns. Unknown values are "-".
+/// The plain form aligns the columns; the Markdown form is for docs/measurements.
+std::string comparison_table(const Comparison& comparison, TableForm form);
+
+/// Returns a self-contained SVG figure. The upper part has one row per run: its epoch time, speed-up and idle share as
+/// bars, with outlines for the predicted time, the ideal speed-up and the predicted idle share, and the peak memory of
+/// each rank. The lower part shows the training loss and the test accuracy over the epochs. Runs whose losses coincide
+/// share a colour and a curve, and the legend says whether their weights are identical bytes.
+std::string plot_svg(const Comparison& comparison);
 
 }  // namespace stagecoach

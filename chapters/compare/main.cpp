@@ -17,10 +17,8 @@
 #include "chapters/common/exit_code.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/compare/comparison.h"
-#include "chapters/compare/plot.h"
 #include "chapters/compare/run_names.h"
-#include "chapters/compare/table.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -39,15 +37,15 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   Options options;
   CLI::App app("Compares the epoch times, idle shares, memory and losses of runs.", kProgram);
   app.footer(
-      "Exit code 2 if runs did not do the same work, so that they cannot be compared.\n\nExample:\n  "
-      "compare runs/one runs/gpipe runs/1f1b --svg comparison.svg");
+      "The exit code is 2 if the runs did different work and cannot be compared.\n\nExample:\n  compare runs/one "
+      "runs/gpipe runs/1f1b --svg comparison.svg");
   app.add_option("RUN", options.runs, "The --out folder of a run, its metrics.jsonl, or a text log with epoch lines")
       ->required()
-      ->check([](const std::string& run) { return run.empty() ? "is empty; name a run" : ""; });
+      ->check([](const std::string& run) { return run.empty() ? "is empty; give a run" : ""; });
   app.add_option(
          "--baseline", options.baselines,
-         "The run that the others are compared with (default: the first RUN). Given several times: each for the "
-         "runs from it up to the next one")
+         "Run that the others are compared with (default: the first RUN). If given several times, each applies to "
+         "the runs from it up to the next one")
       ->allow_extra_args(false);
   app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file");
   app.add_flag("--markdown", options.markdown, "Print the table as Markdown");
@@ -59,12 +57,9 @@ std::optional<Options> parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), kProgram));
   }
-  if (app.count("--svg") > 0 && options.svg.empty()) {
-    throw UsageError("--svg is empty; name a file");
-  }
-  if (std::find(options.baselines.begin(), options.baselines.end(), "") != options.baselines.end()) {
-    throw UsageError("--baseline is empty; name a run");
-  }
+  throw_if<UsageError>(app.count("--svg") > 0 && options.svg.empty(), "--svg is empty; give a file");
+  throw_if<UsageError>(std::find(options.baselines.begin(), options.baselines.end(), "") != options.baselines.end(),
+                       "--baseline is empty; give a run");
   return options;
 }
 

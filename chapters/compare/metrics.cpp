@@ -1,4 +1,4 @@
-#include "chapters/compare/metrics.h"
+// Reads metrics.jsonl and config.json for read_run (run_record.h).
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
+#include "chapters/compare/run_record.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -19,16 +20,13 @@ using Json = nlohmann::json;
 /// One line of metrics.jsonl. Throws DataError that names the line if anything is wrong with it.
 class Line {
  public:
-  Line(const std::string& text, std::string place)
-      : place_(std::move(place)), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
+  Line(const std::string& text, std::string where)
+      : where_(std::move(where)), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
     require(json_.is_object(), "expected a JSON object");
   }
 
   void require(bool condition, const std::string& what) const {
-    if (!condition) {
-      throw DataError(
-          fmt::format("{}: {}; the file is damaged: use a copy of it or run the program again", place_, what));
-    }
+    throw_if<DataError>(!condition, "{}: {}; the file is damaged: use a copy, or run the program again", where_, what);
   }
 
   bool is_epoch() const { return json_.contains("event") && json_["event"] == "epoch"; }
@@ -83,7 +81,7 @@ class Line {
   }
 
  private:
-  std::string place_;
+  std::string where_;
   Json json_;
 };
 
@@ -121,10 +119,10 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
 
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    throw DataError(fmt::format(
-        "{}: expected the settings of a run as a JSON object; without this file they count as unknown", where));
-  }
+  throw_if<DataError>(
+      !json.is_object(),
+      "{}: expected the settings of a run as a JSON object; restore the file, or remove it to compare without settings",
+      where);
   std::map<std::string, std::string> settings;
   for (const auto& [name, value] : json.items()) {
     std::string words = value.is_string() ? value.get<std::string>() : value.dump();

@@ -7,9 +7,7 @@
 
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
-#include "chapters/compare/metrics.h"
-#include "chapters/compare/text_log.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -17,11 +15,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWhatARunIs =
-    "name the --out folder of a run, its metrics.jsonl, or a text log with lines such as 'Epoch: 3, Loss: 1.97, "
-    "acc: 0.49, time cost: 1.83s'";
+    "give the --out folder of a run, its metrics.jsonl, or a text log with lines such as 'Epoch: 3, Loss: 1.97, acc: "
+    "0.49, time cost: 1.83s'";
 
 std::string read_run_text(const fs::path& path) {
-  const std::string text = read_text(path, "is it a file, and may you read it?");
+  const std::string text = read_text(path, "check that it is a file that you may read");
   constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";  // some editors write it at the beginning
   return text.rfind(kByteOrderMark, 0) == 0 ? text.substr(3) : text;
 }
@@ -56,20 +54,17 @@ RunRecord read_run(const std::string& path) {
   const fs::path given(path);
   std::error_code unreadable;  // an unreadable path counts as missing
   if (fs::is_directory(given, unreadable)) {
-    if (!fs::exists(given / run_files::kMetrics, unreadable)) {
-      throw DataError(fmt::format("{}: this folder has no metrics.jsonl; {}", path, kWhatARunIs));
-    }
+    throw_if<DataError>(!fs::exists(given / run_files::kMetrics, unreadable), "{}: the folder has no metrics.jsonl; {}",
+                        path, kWhatARunIs);
     read_metrics_file(given / run_files::kMetrics, run);
   } else if (!fs::exists(given, unreadable)) {
-    throw DataError(fmt::format("{}: there is no such file or folder; {}", path, kWhatARunIs));
+    throw DataError(fmt::format("{}: no such file or folder; {}", path, kWhatARunIs));
   } else if (given.extension() == ".jsonl") {
     read_metrics_file(given, run);
   } else {
     read_text_log(read_run_text(given), path, run);
   }
-  if (run.epochs.empty()) {
-    throw DataError(fmt::format("{}: there is no finished epoch in it; {}", path, kWhatARunIs));
-  }
+  throw_if<DataError>(run.epochs.empty(), "{}: expected at least one finished epoch, got none; {}", path, kWhatARunIs);
   return run;
 }
 

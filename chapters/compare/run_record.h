@@ -11,7 +11,7 @@
 
 namespace stagecoach {
 
-/// One finished epoch. What a log does not contain has no value.
+/// One finished epoch. Figures that a log does not contain have no value.
 struct EpochRecord {
   std::int64_t epoch = 0;
   double loss = 0;  ///< may be NaN or infinite
@@ -48,5 +48,16 @@ void add_epoch(RunRecord& run, EpochRecord epoch);
 
 /// Reads the run at `path`. Throws DataError if there is none, it is damaged, or it has no finished epoch.
 RunRecord read_run(const std::string& path);
+
+// The parts of read_run.
+/// Adds the epochs in `text`, a metrics.jsonl, to `run`. Other events and unknown keys are ignored. Throws DataError
+/// that names `where` and the line if a line is damaged.
+void read_metrics(const std::string& text, const std::string& where, RunRecord& run);
+/// Returns the settings in `text`, a config.json. Throws DataError that names `where` if the text is damaged.
+std::map<std::string, std::string> read_config(const std::string& text, const std::string& where);
+/// Adds the epochs in `text`, the printed output of a program, to `run`, and the settings if it contains our table of
+/// them. Programs of other frameworks may print lines of the same form. Other lines, progress bars and colours are
+/// ignored. Throws DataError that names `where` and the line if an epoch line is damaged.
+void read_text_log(const std::string& text, const std::string& where, RunRecord& run);
 
 }  // namespace stagecoach

@@ -1,4 +1,4 @@
-#include "chapters/compare/table.h"
+// Prints a comparison as a table (comparison.h).
 
 #include <fmt/format.h>
 
@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 #include <vector>
+
+#include "chapters/compare/comparison.h"
 
 namespace stagecoach {
 namespace {

@@ -1,4 +1,4 @@
-#include "chapters/compare/text_log.h"
+// Reads text logs for read_run (run_record.h).
 
 #include <fmt/format.h>
 
@@ -7,7 +7,9 @@
 #include <cmath>
 #include <iterator>
 #include <sstream>
+#include <string_view>
 
+#include "chapters/compare/run_record.h"
 #include "core/error.h"
 #include "core/printable.h"
 
@@ -102,8 +104,8 @@ void read_setting(const std::string& line, const std::string& line_before, RunRe
   }
 }
 
-}  // namespace
-
+/// Parses "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s", optionally followed by ", test acc: 0.48", ", 27310
+/// img/s", ", idle 21.4% (ideal 20.0%)" or ", virtual". Returns nothing if the line has another form.
 std::optional<EpochRecord> parse_epoch_line(std::string_view line) {
   EpochRecord epoch;
   double accuracy = 0;
@@ -119,6 +121,8 @@ std::optional<EpochRecord> parse_epoch_line(std::string_view line) {
   }
   return epoch;
 }
+
+}  // namespace
 
 void read_text_log(const std::string& text, const std::string& where, RunRecord& run) {
   run.rounded = true;

@@ -37,9 +37,12 @@ NodeSet nodes_below(std::vector<std::shared_ptr<Node>> open) {
 }
 
 Tensor upstream_gradient(const Tensor& output, const Tensor& grad) {
-  STAGECOACH_CHECK(output.defined() && output.grad_node(), "backward: {} has no recorded history", describe(output));
+  STAGECOACH_CHECK(
+      output.defined() && output.grad_node(),
+      "backward: expected the result of a recorded operation, got {}; compute it from tensors that require a gradient",
+      describe(output));
   if (!grad.defined()) {
-    STAGECOACH_CHECK(output.numel() == 1, "backward: expected a scalar or an upstream gradient, got {} alone",
+    STAGECOACH_CHECK(output.numel() == 1, "backward: expected a scalar output, got {}; pass an upstream gradient too",
                      describe(output));
     return Tensor::full(output.shape(), 1, output.dtype(), output.device());
   }
@@ -102,10 +105,10 @@ class GraphTraversal {
 
   /// Runs `node` and passes its gradients on: to earlier nodes, or to leaves.
   void run(Node& node, const Tensor& grad_output, const NeedsInputGrad& needs_input_grad) {
-    STAGECOACH_CHECK(
-        !node.released(),
-        "backward of {}: its graph was already used and freed; run the forward again, or pass RetainGraph::yes",
-        node.name());
+    STAGECOACH_CHECK(!node.released(),
+                     "backward of {}: an earlier backward has already freed the graph; run the forward again, or pass "
+                     "RetainGraph::yes to the earlier backward",
+                     node.name());
     if (!any(needs_input_grad)) {
       return;
     }

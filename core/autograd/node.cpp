@@ -34,10 +34,11 @@ void Node::save(const char* name, const Tensor& tensor) { saved_.push_back({name
 Tensor Node::saved(const char* name) const {
   const auto found = std::find_if(saved_.begin(), saved_.end(),
                                   [&](const Saved& entry) { return std::strcmp(entry.name, name) == 0; });
-  STAGECOACH_CHECK(found != saved_.end(), "backward of {}: nothing was saved as '{}'", name_, name);
+  STAGECOACH_CHECK(found != saved_.end(), "backward of {}: no tensor was saved as '{}'; save it in the forward", name_,
+                   name);
   STAGECOACH_CHECK(!check_versions || found->tensor.version() == found->version,
-                   "backward of {}: its saved '{}' {} was changed after the forward (version {} then, {} now); "
-                   "run backward before the change, or let the change write to fresh storage",
+                   "backward of {}: the saved tensor '{}' ({}) was modified after the forward: expected version {}, "
+                   "got {}; run the backward before the modification, or write the new values to new storage",
                    name_, name, describe(found->tensor), found->version, found->tensor.version());
   return found->tensor;
 }

@@ -7,7 +7,7 @@
 ///   kIsEmulated: whether kernels run on the CPU,
 ///   launch(kernel, grid, block, shared_bytes, stream, arguments…), which throws Error with the kernel's name,
 ///   predicated_load(inside, address, outside = 0): the value at `address`, in the GPU's memory, or else `outside`,
-///   STAGECOACH_SHARED(Type, name): `name` is one object shared by the threads of a block, uninitialised at first.
+///   STAGECOACH_SHARED(Type, name): `name` is one object shared by the threads of a block, initially uninitialised.
 
 #include <cuda_runtime.h>
 

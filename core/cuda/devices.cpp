@@ -19,7 +19,7 @@ std::string obstacle(int& count) {
   STAGECOACH_CUDA(cudaDriverGetVersion(&driver));
   STAGECOACH_CUDA(cudaRuntimeGetVersion(&runtime));
   if (driver == 0) {
-    return "no NVIDIA driver is installed on this machine";
+    return "this machine has no NVIDIA driver; install one";
   }
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorInsufficientDriver) {
@@ -27,10 +27,11 @@ std::string obstacle(int& count) {
                        version_text(driver), version_text(runtime));
   }
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
-    return "the NVIDIA driver finds no GPU (look at nvidia-smi and CUDA_VISIBLE_DEVICES)";
+    return "the NVIDIA driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES";
   }
   if (error != cudaSuccess) {
-    return fmt::format("the NVIDIA driver fails: {} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+    return fmt::format("the NVIDIA driver reports: {} ({}); check nvidia-smi", cudaGetErrorString(error),
+                       cudaGetErrorName(error));
   }
   return "";
 }
@@ -44,7 +45,7 @@ int require_gpus(const std::string& requested) {
   int count = 0;
   if (const std::string why = obstacle(count); !why.empty()) {
     cudaGetLastError();
-    throw UsageError(fmt::format("{} cannot be used: {}; or use --device cpu", requested, why));
+    throw UsageError(fmt::format("{} cannot be used: {}, or use --device cpu", requested, why));
   }
   return count;
 }

@@ -64,7 +64,7 @@ class Recording {
 std::unique_ptr<Graph> record_graph(Device device, const std::function<void()>& work) {
   const cudaStream_t stream = compute_stream(device);
   auto memory = std::make_shared<Allocator>(std::make_unique<MemoryOf>(cuda::allocator(device), false),
-                                            "the recording on " + to_string(device));
+                                            "the graph recorded on " + to_string(device));
   GraphHandle graph;
   {
     Recording recording(stream);

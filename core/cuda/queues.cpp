@@ -67,7 +67,7 @@ std::shared_ptr<Allocator> allocator_for_tensors(Device device) {
 bool is_recording() { return recording.second != nullptr; }
 
 AllocateFrom::AllocateFrom(Device device, std::shared_ptr<Allocator> memory) {
-  STAGECOACH_CHECK(!is_recording(), "cuda: this thread is recording already");
+  STAGECOACH_CHECK(!is_recording(), "cuda: this thread is already recording a graph; end that recording first");
   recording = {device, std::move(memory)};
 }
 

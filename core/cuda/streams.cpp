@@ -42,7 +42,8 @@ double seconds_between(const Mark& start, const Mark& end) {
 
 void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes,
                 const std::vector<Event>& after) {
-  STAGECOACH_CHECK(!is_recording(), "copy_async: cannot be called while this thread records; copy before that");
+  STAGECOACH_CHECK(!is_recording(),
+                   "copy_async: cannot copy while this thread records a graph; copy before the recording");
   const Stream copies{to_device.type == DeviceType::cuda ? to_device : from_device, Stream::kCopies};
   for (const Event& event : after) {
     event.wait(copies);

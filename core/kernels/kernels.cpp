@@ -19,8 +19,8 @@ Kernels make_table(const char* backend, std::initializer_list<AddRows*> groups) 
   const auto rows = std::bit_cast<std::array<Row, sizeof(Kernels) / sizeof(Row)>>(table);
   const auto empty = std::find(rows.begin(), rows.end(), nullptr);
   STAGECOACH_CHECK(empty == rows.end(),
-                   "kernels of {0}: expected a function in every row, got none in row {1} of {2} (see "
-                   "core/kernels/kernels.h); fill it in core/kernels/{0}",
+                   "kernel table of {0}: expected a function in every row, got none in row {1} of {2} (see "
+                   "core/kernels/kernels.h); add it in core/kernels/{0}",
                    backend, empty - rows.begin() + 1, rows.size());
   return table;
 }

@@ -52,7 +52,8 @@ Tensor scale(const Tensor& x, double factor) {
 
 void accumulate(const Tensor& x, Tensor& sum) {
   STAGECOACH_CHECK(x.dims() == 0 && sum.dims() == 0 && sum.dtype() == DType::float64 && sum.device() == x.device(),
-                   "accumulate: expected [] into float64 [] on its device, got {} into {}", describe(x), describe(sum));
+                   "accumulate: expected a scalar and a float64 scalar sum on the same device, got {} and {}",
+                   describe(x), describe(sum));
   kernels(x.device()).accumulate(x, sum);
 }
 

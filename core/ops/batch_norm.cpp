@@ -110,14 +110,14 @@ class BatchNormNode final : public Node {
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor running_mean,
                   Tensor running_variance, const BatchNormSettings& settings) {
   const Span span("batch_norm", "forward");
-  STAGECOACH_CHECK(weight.defined() && weight.dims() == 1, "batch_norm: {} does not fit input {}", describe(weight),
-                   describe(x));
+  STAGECOACH_CHECK(weight.defined() && weight.dims() == 1, "batch_norm: expected weight [C], got {}", describe(weight));
   const Shape shape = batch_norm_shape(x.shape(), weight.size(0));
   const Shape channels{x.size(1)};
   for (const Tensor* each :
        {&weight, &bias, static_cast<const Tensor*>(&running_mean), static_cast<const Tensor*>(&running_variance)}) {
-    STAGECOACH_CHECK(each->defined() && each->shape() == channels, "batch_norm: {} does not fit input {}",
-                     describe(*each), describe(x));
+    STAGECOACH_CHECK(each->defined() && each->shape() == channels,
+                     "batch_norm: expected weight, bias and running statistics {} for input {}, got {}",
+                     to_string(channels), describe(x), describe(*each));
     check_matches("batch_norm", x, *each);
   }
   const Kernels& on = kernels(x.device());

@@ -42,7 +42,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   const Span span("conv2d", "forward");
   const Shape shape = conv2d_shape(x.shape(), weight.shape(), settings);
   STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)},
-                   "conv2d: bias {} does not fit weight {}: expected [O]", describe(bias), describe(weight));
+                   "conv2d: expected bias [O] for weight [O, C, K, K], got bias {} and weight {}", describe(bias),
+                   describe(weight));
   const Window window{weight.size(2), settings.stride, settings.padding};
   check_matches("conv2d", x, weight);
   check_matches("conv2d", x, bias);

@@ -15,11 +15,11 @@ Tensor normalize(const Tensor& images, const Normalization& normalization) {
 void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
   const Span span("count_correct", "forward");
   STAGECOACH_CHECK(logits.dims() == 2 && labels.shape() == Shape{logits.size(0)} && count.numel() == 1,
-                   "count_correct: expected [N, C], [N] and [], got logits {}, labels {}, count {}", describe(logits),
-                   describe(labels), describe(count));
+                   "count_correct: expected logits [N, C], labels [N] and count [], got {}, {} and {}",
+                   describe(logits), describe(labels), describe(count));
   STAGECOACH_CHECK(labels.device() == logits.device() && count.device() == logits.device() &&
                        labels.dtype() == DType::int32 && count.dtype() == DType::int32,
-                   "count_correct: expected int32 on the device of the logits, got labels {}, count {}, logits {}",
+                   "count_correct: expected int32 labels and count on the device of the logits, got {}, {} and {}",
                    describe(labels), describe(count), describe(logits));
   kernels(logits.device()).count_correct(logits, labels, count);
 }

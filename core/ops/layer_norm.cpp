@@ -39,8 +39,9 @@ class LayerNormNode final : public Node {
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
   const Span span("layer_norm", "forward");
   const Shape shape = layer_norm_shape(x.shape(), weight.shape());
-  STAGECOACH_CHECK(bias.shape() == weight.shape(), "layer_norm: bias {} does not fit weight {}: expected [C]",
-                   describe(bias), describe(weight));
+  STAGECOACH_CHECK(bias.shape() == weight.shape(),
+                   "layer_norm: expected bias [C] for weight [C], got bias {} and weight {}", describe(bias),
+                   describe(weight));
   check_matches("layer_norm", x, weight);
   check_matches("layer_norm", x, bias);
   Tensor y = empty_like(x, shape);

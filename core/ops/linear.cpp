@@ -40,7 +40,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Span span("linear", "forward");
   const Shape shape = linear_shape(x.shape(), weight.shape());
   STAGECOACH_CHECK(!bias.defined() || bias.shape() == Shape{weight.size(0)},
-                   "linear: bias {} does not fit weight {}: expected [O]", describe(bias), describe(weight));
+                   "linear: expected bias [O] for weight [O, I], got bias {} and weight {}", describe(bias),
+                   describe(weight));
   check_matches("linear", x, weight);
   check_matches("linear", x, bias);
   Tensor y = empty_like(x, shape);

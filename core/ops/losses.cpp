@@ -9,7 +9,7 @@ double factor_of(const char* loss, const Tensor& x, std::int64_t terms, Reductio
   if (reduction == Reduction::sum) {
     return 1;
   }
-  STAGECOACH_CHECK(terms > 0, "{}: expected at least one term for a mean, got {}; use Reduction::sum", loss,
+  STAGECOACH_CHECK(terms > 0, "{}: expected at least one sample for a mean, got {}; use Reduction::sum", loss,
                    describe(x));
   return 1 / static_cast<double>(terms);
 }

@@ -31,7 +31,7 @@ class NarrowNode final : public Node {
 }  // namespace
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  STAGECOACH_CHECK(shape.numel() == numel(), "reshape: expected equal numbers of elements, got {} and {}",
+  STAGECOACH_CHECK(shape.numel() == numel(), "reshape: expected a shape with as many elements as {}, got {}",
                    describe(*this), to_string(shape));
   Tensor view = alias(shape, offset());
   if (should_record({this})) {
@@ -48,7 +48,7 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
   STAGECOACH_CHECK(extents.size() <= filled.size(), "reshape: expected at most {1} dimensions, got {0}", extents.size(),
                    filled.size());
   for (const std::int64_t extent : extents) {
-    STAGECOACH_CHECK(extent != -1 || open < 0, "reshape: expected at most one extent of -1 for {}, got more",
+    STAGECOACH_CHECK(extent != -1 || open < 0, "reshape: expected at most one extent of -1 for {}, got several",
                      describe(*this));
     if (extent == -1) {
       open = dim;
@@ -58,7 +58,9 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
     filled[static_cast<std::size_t>(dim++)] = extent;
   }
   if (open >= 0) {
-    STAGECOACH_CHECK(known > 0 && numel() % known == 0, "reshape: the elements of {} cannot be divided into rows of {}",
+    STAGECOACH_CHECK(known > 0 && numel() % known == 0,
+                     "reshape: cannot infer the extent -1: the number of elements of {} is not a multiple of {}, the "
+                     "product of the other extents",
                      describe(*this), known);
     filled[static_cast<std::size_t>(open)] = numel() / known;
   }
@@ -67,7 +69,7 @@ Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
 
 Tensor Tensor::narrow(std::int64_t start, std::int64_t length) const {
   STAGECOACH_CHECK(dims() > 0 && start >= 0 && start <= size(0) && length >= 0 && length <= size(0) - start,
-                   "narrow: {} rows from row {} on are not within {}", length, start, describe(*this));
+                   "narrow: expected rows within {2}, got {0} rows from row {1}", length, start, describe(*this));
   const std::int64_t row = size(0) == 0 ? 0 : numel() / size(0);
   Tensor view = alias(shape().with(0, length), offset() + start * row);
   if (should_record({this})) {

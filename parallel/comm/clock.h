@@ -61,8 +61,8 @@ class Waiting {
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
-  /// Records that what was waited for came at `time`: a virtual clock continues from the later of `time` and the time
-  /// at which it stopped.
+  /// Records that what was waited for arrived at `time`: a virtual clock continues from the later of `time` and the
+  /// time at which it stopped.
   void until(double time) { until_ = time > until_ ? time : until_; }
 
  private:

@@ -25,7 +25,7 @@ CommThread::CommThread(Communicator& comm) : comm_(comm) {
   const Waiting waiting(comm.clock());  // a GPU's clock lets one thread compute at a time
   std::promise<Communicator*> own;
   std::future<Communicator*> started = own.get_future();
-  thread_ = start_thread("the thread for communication", [this, own = std::move(own)]() mutable {
+  thread_ = start_thread("the communication thread", [this, own = std::move(own)]() mutable {
     std::unique_ptr<Communicator> duplicate;
     try {
       duplicate = comm_.duplicate();

@@ -139,12 +139,12 @@ void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const CollectiveScope scope(*this, "broadcast", tensor,
                               tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
-  const int place = (rank() - root + size()) % size();  // 0 for the root
+  const int relative_rank = (rank() - root + size()) % size();  // 0 for the root
   for (int have = 1; have < size(); have *= 2) {
     ExchangeBuffers buffers = nothing();
-    if (place < have && place + have < size()) {
+    if (relative_rank < have && relative_rank + have < size()) {
       with(buffers, (rank() + have) % size()).out = tensor;
-    } else if (place >= have && place < 2 * have) {
+    } else if (relative_rank >= have && relative_rank < 2 * have) {
       with(buffers, (rank() - have + size()) % size()).in = tensor;
     }
     exchange("broadcast", tensor, buffers);

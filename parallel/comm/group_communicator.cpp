@@ -11,51 +11,55 @@ std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}"
 
 std::string type_of(const Tensor& tensor) { return type_of(tensor.shape(), tensor.dtype()); }
 
-std::string GroupCommunicator::doing(const char* operation, const std::string& details) const {
+std::string GroupCommunicator::error_context(const char* operation, const std::string& details) const {
   const std::string activity = current_activity();
   return fmt::format("rank {}: {}{}{}{}", member(rank()), operation, details, activity.empty() ? "" : ", in the ",
                      activity);
 }
 
-std::string GroupCommunicator::doing(const char* operation, const char* direction, int peer, int tag) const {
-  return doing(operation, fmt::format(" {} rank {}, tag {}", direction, member(peer), tag));
+std::string GroupCommunicator::error_context(const char* operation, const char* direction, int peer, int tag) const {
+  return error_context(operation, fmt::format(" {} rank {}, tag {}", direction, member(peer), tag));
 }
 
-std::string GroupCommunicator::doing_receive(int from, int tag, const Activity::Work& posted) const {
-  const std::string context = doing("receive", "from", from, tag);
+std::string GroupCommunicator::receive_context(int from, int tag, const Activity::Work& posted) const {
+  const std::string context = error_context("receive", "from", from, tag);
   const std::string then = to_string(posted);
   return then.empty() || then == current_activity() ? context : fmt::format("{} (posted in the {})", context, then);
 }
 
 void GroupCommunicator::require_peer(const char* operation, int peer, int tag) const {
   STAGECOACH_CHECK(peer >= 0 && peer < size() && peer != rank() && tag >= 0 && tag <= kMaxTag,
-                   "{}: rank {} of a group of {} and tag {} (another rank and a tag from 0 to {} are needed)",
-                   doing(operation), peer, size(), tag, kMaxTag);
+                   "{0}: expected another rank of the group and a tag from 0 to {4}, got rank {1} of {2} and tag {3}",
+                   error_context(operation), peer, size(), tag, kMaxTag);
 }
 
 void GroupCommunicator::require_root(const char* operation, int root) const {
-  STAGECOACH_CHECK(root >= 0 && root < size(), "{}: root {} of a group of {}", doing(operation), root, size());
+  STAGECOACH_CHECK(root >= 0 && root < size(),
+                   "{}: expected a root of at least 0 and less than the group's size, got {} of {}",
+                   error_context(operation), root, size());
 }
 
 void GroupCommunicator::require_here(const char* operation, const Tensor& tensor) const {
-  STAGECOACH_CHECK(tensor.device() == device(), "{}: {} is not on this rank's device {}", doing(operation),
-                   describe(tensor), to_string(device()));
+  STAGECOACH_CHECK(tensor.device() == device(), "{}: expected a tensor on this rank's device, got {} for {}",
+                   error_context(operation), describe(tensor), to_string(device()));
 }
 
 void GroupCommunicator::require_parts(const Tensor& tensor) const {
-  STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0, "{}: {} cannot be divided among {} ranks",
-                   doing("reduce_scatter"), describe(tensor), size());
+  STAGECOACH_CHECK(tensor.dims() > 0 && tensor.size(0) % size() == 0,
+                   "{}: the first extent of {} cannot be divided evenly among {} ranks",
+                   error_context("reduce_scatter"), describe(tensor), size());
 }
 
 CommError GroupCommunicator::other_operation(const char* operation, int other, const std::string& theirs) const {
-  return CommError(
-      fmt::format("{}: rank {} calls {} at this point; all ranks of a group call the same ones in the same order",
-                  doing(operation), member(other), theirs));
+  return CommError(fmt::format(
+      "{}: rank {} calls {} at this point; let all ranks of a group call the same collectives in the same order",
+      error_context(operation), member(other), theirs));
 }
 
 CommError GroupCommunicator::other_type(const char* operation, const Tensor& mine, int other,
                                         const std::string& theirs) const {
-  return CommError(fmt::format("{}: {} here, {} on rank {}", doing(operation), type_of(mine), theirs, member(other)));
+  return CommError(fmt::format("{}: expected tensors of the same shape and type, got {} here and {} on rank {}",
+                               error_context(operation), type_of(mine), theirs, member(other)));
 }
 
 CommError GroupCommunicator::unexpected(const std::string& context, const std::string& wanted,

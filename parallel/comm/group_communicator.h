@@ -46,12 +46,12 @@ class GroupCommunicator : public Communicator {
   /// Throws Error unless reduce_scatter can divide the first dimension among the ranks.
   void require_parts(const Tensor& tensor) const;
   /// Returns text such as "rank 3: receive from rank 2, tag 4, in the forward of stage 3, micro-batch 0".
-  std::string doing(const char* operation) const { return doing(operation, ""); }
-  std::string doing(const char* operation, const std::string& details) const;
+  std::string error_context(const char* operation) const { return error_context(operation, ""); }
+  std::string error_context(const char* operation, const std::string& details) const;
   /// `direction` is "to" or "from".
-  std::string doing(const char* operation, const char* direction, int peer, int tag) const;
+  std::string error_context(const char* operation, const char* direction, int peer, int tag) const;
   /// Describes a receive that is waited for now and was posted during the work `posted`.
-  std::string doing_receive(int from, int tag, const Activity::Work& posted) const;
+  std::string receive_context(int from, int tag, const Activity::Work& posted) const;
 
   // Errors for ranks that disagree.
   /// Returns the error for rank `other` of the group being in another operation, `theirs`.

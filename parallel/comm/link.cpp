@@ -79,8 +79,8 @@ Link link_from_text(const std::string& text) {
     }
   }
   throw UsageError(fmt::format(
-      "'{}' is not a link: expected {}, or LATENCY,BANDWIDTH such as 20us,12.5GB/s (or 2e-5,12.5e9: seconds and "
-      "bytes per second), with up to {} s and from {} to {} bytes per second",
+      "'{}' is not a link: expected {}, or LATENCY,BANDWIDTH such as 20us,12.5GB/s (or 2e-5,12.5e9 in seconds and "
+      "bytes per second), with a latency of at most {} s and a bandwidth from {} to {} bytes per second",
       text, fmt::join(link_names(), ", "), kMaxLatency, kMinRate, kMaxRate));
 }
 

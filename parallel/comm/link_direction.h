@@ -47,7 +47,7 @@ class LinkDirection {
   Post post(double now) { return {posts_++, now}; }
   /// Matches a send with its receive, and returns when the message arrives.
   double match(const Send& send, const Post& post);
-  /// Withdraws a receive for which no message will come.
+  /// Withdraws a receive for which no message will arrive.
   void cancel(const Post& post) { matched_posts_.add(post.number); }
 
  private:

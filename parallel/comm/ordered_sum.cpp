@@ -17,7 +17,8 @@ Tensor converted(const Tensor& tensor, DType dtype) {
 }
 
 void require_parts(const std::vector<Tensor>& parts, std::size_t mine) {
-  STAGECOACH_CHECK(mine < parts.size(), "a sum of {} parts, in the memory of part {}", parts.size(), mine);
+  STAGECOACH_CHECK(mine < parts.size(), "ordered_sum: expected the index of one of the {} parts, got {}", parts.size(),
+                   mine);
 }
 
 std::vector<Tensor> as_floats(const std::vector<Tensor>& parts) {

@@ -13,17 +13,16 @@ std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<doubl
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(is_short ? std::max(timeout, -kLongest) : kLongest);
 }
 
-CommError stopped(const std::string& doing, const std::string& who) {
-  return CommError(fmt::format("{}: stopped, as {}", doing, who));
+CommError stopped(const std::string& context, const std::string& who) {
+  return CommError(fmt::format("{}: stopped because {}", context, who));
 }
 
-CommError aborted(const std::string& doing) { return CommError(fmt::format("{}: aborted by this rank", doing)); }
+CommError aborted(const std::string& context) { return CommError(fmt::format("{}: aborted by this rank", context)); }
 
-CommError no_answer(const std::string& doing, std::chrono::duration<double> timeout) {
-  return CommError(
-      fmt::format("{}: no answer within {} s; is the other rank stuck, or does it expect other messages? "
-                  "(--timeout waits longer)",
-                  doing, timeout.count()));
+CommError no_answer(const std::string& context, std::chrono::duration<double> timeout) {
+  return CommError(fmt::format(
+      "{}: no answer within {} s; check whether the other rank is stuck or expects another message, or raise --timeout",
+      context, timeout.count()));
 }
 
 }  // namespace stagecoach

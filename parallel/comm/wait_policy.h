@@ -29,12 +29,12 @@ struct WaitPolicy {
 /// so timeouts above thirty years, infinity and NaN count as thirty years.
 std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<double> timeout);
 
-// Errors for waits that fail; `doing` names the rank and its call.
-/// Returns the error for a wait that ended because another rank failed. `who` says which and how: "rank 2 has failed
-/// (…)".
-CommError stopped(const std::string& doing, const std::string& who);
+// Errors for waits that fail; `context` names the rank and its call.
+/// Returns the error for a wait that ended because another rank failed. `who` names that rank and the
+/// reason, such as "rank 2 has failed (…)".
+CommError stopped(const std::string& context, const std::string& who);
 /// Returns the error for a wait that the rank itself aborted.
-CommError aborted(const std::string& doing);
-CommError no_answer(const std::string& doing, std::chrono::duration<double> timeout);
+CommError aborted(const std::string& context);
+CommError no_answer(const std::string& context, std::chrono::duration<double> timeout);
 
 }  // namespace stagecoach

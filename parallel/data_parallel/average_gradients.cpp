@@ -35,7 +35,7 @@ void require_equal_replicas(const NamedTensors& parameters, Communicator& replic
     for (const Tensor& each : replicas.all_gather(parameter)) {
       const Tensor theirs = each.to(Device{});
       STAGECOACH_CHECK(std::memcmp(theirs.raw_data(), mine.raw_data(), mine.bytes()) == 0,
-                       "replicas: '{}' is not the same on all ranks of its stage", name);
+                       "replicas: expected '{}' to be equal on all ranks of the stage, got different bytes", name);
     }
   }
 }

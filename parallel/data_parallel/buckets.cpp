@@ -100,10 +100,10 @@ void Buckets::take_gradient(std::size_t i) {
 
 void Buckets::mark_ready(std::size_t i) {
   Slot& slot = slots_[i];
-  STAGECOACH_CHECK(
-      !slot.ready,
-      "reducer: a second gradient for '{}' in one step; all backwards of a step except the last take Sync::no",
-      parameters_[i].first);
+  STAGECOACH_CHECK(!slot.ready,
+                   "reducer: expected one gradient of '{}' per step, got a second one; use Sync::no for all backwards "
+                   "of a step except the last",
+                   parameters_[i].first);
   slot.ready = true;
   if (!parameters_[i].second.grad().defined()) {
     gradient(i).fill(0);

@@ -6,7 +6,7 @@
 namespace stagecoach {
 
 Tensor flat_for(const std::vector<Tensor>& tensors) {
-  STAGECOACH_CHECK(!tensors.empty(), "flat: no tensors, so no type and no device");
+  STAGECOACH_CHECK(!tensors.empty(), "flat: expected at least one tensor, got none");
   std::int64_t count = 0;
   for (const Tensor& tensor : tensors) {
     count += tensor.numel();

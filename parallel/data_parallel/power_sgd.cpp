@@ -142,7 +142,8 @@ PowerSgd::Kept PowerSgd::kept_of(const std::string& name, const Tensor& gradient
     error = Tensor::zeros(gradient.shape(), gradient.dtype(), gradient.device());
     q = random_matrix({r_, gradient.size(1)}, Philox(seed_, name), gradient);
   }
-  STAGECOACH_CHECK(error.shape() == gradient.shape(), "power_sgd: '{}' is {}, and was {} before", name,
+  STAGECOACH_CHECK(error.shape() == gradient.shape(),
+                   "power_sgd: the gradient of '{0}' has changed its shape: expected {2}, got {1}", name,
                    describe(gradient), describe(error));
   return {error, q};
 }
@@ -184,7 +185,7 @@ void PowerSgd::reduce(Bucket& bucket, Communicator& comm) const {
 
 ReduceBucket power_sgd(int columns, std::uint64_t seed, std::shared_ptr<CompressionMemory> memory) {
   if (columns < 1) {
-    throw UsageError(fmt::format("power_sgd: {} columns; at least 1 is needed", columns));
+    throw UsageError(fmt::format("power_sgd: expected at least 1 column, got {}", columns));
   }
   return [way = PowerSgd(columns, seed, std::move(memory))](Bucket& bucket, Communicator& comm) {
     way.reduce(bucket, comm);

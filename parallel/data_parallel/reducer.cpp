@@ -72,13 +72,13 @@ void Reducer::rebuild() {
 /// Begins a round; common to begin and reduce_accumulated.
 void Reducer::start(Sync sync) {
   STAGECOACH_CHECK(running_ != Sync::yes && !buckets_.is_reducing(),
-                   "reducer: begin() while a step runs; finish() ends it");
+                   "reducer: begin() was called during a step; call finish() first");
   const NoGrad no_grad;
   if (std::exchange(reduced_, false)) {
     for (const auto& [name, parameter] : parameters_) {
       STAGECOACH_CHECK(!parameter.grad().defined(),
-                       "reducer: '{}' still has the last step's gradient, which would be summed over the ranks once "
-                       "more; call zero_grad() after the optimizer's step",
+                       "reducer: '{}' still has the last step's gradient, which would be summed over the ranks again; "
+                       "call zero_grad() after the optimizer's step",
                        name);
     }
   }
@@ -104,7 +104,7 @@ void Reducer::reduce_accumulated() {
 }
 
 void Reducer::reduce_accumulated(const NamedTensors& parameters) {
-  STAGECOACH_CHECK(running_ == Sync::no, "reducer: gradients to reduce before begin(Sync::no)");
+  STAGECOACH_CHECK(running_ == Sync::no, "reducer: reduce_accumulated(parameters) was called before begin(Sync::no)");
   std::unordered_set<const void*> chosen;
   for (const auto& [name, parameter] : parameters) {
     chosen.insert(parameter.id());
@@ -138,9 +138,10 @@ void Reducer::mark_unused(std::span<const Tensor> outputs) {
 
 /// Handles a parameter's gradient; called from its gradient hook.
 void Reducer::see_gradient(std::size_t i) {
-  STAGECOACH_CHECK(running_.has_value(), "reducer: a backward that was not announced; call begin() before it");
+  STAGECOACH_CHECK(running_.has_value(), "reducer: a backward ran before begin(); call begin() first");
   STAGECOACH_CHECK(!buckets_.is_ready(i) || running_ == Sync::yes,
-                   "reducer: a gradient for '{}' after reduce_accumulated() took what there was", parameters_[i].first);
+                   "reducer: got a gradient of '{}' after reduce_accumulated(); run all backwards first",
+                   parameters_[i].first);
   if (!rebuilt_ && used_[i] == 0) {
     first_order_.push_back(i);
   }
@@ -164,8 +165,8 @@ void Reducer::require_all_ready() const {
     }
   }
   STAGECOACH_CHECK(absent.empty(),
-                   "reducer: no gradient came for {}: this step's loss does not depend on it. Where that may be, let "
-                   "unused parameters be found (--find-unused); or freeze them",
+                   "reducer: expected a gradient for every parameter, got none for {}, on which this step's loss does "
+                   "not depend; find unused parameters (--find-unused), or freeze them",
                    fmt::join(absent, ", "));
 }
 
@@ -175,7 +176,7 @@ void Reducer::finish() {
     has_ready |= buckets_.is_ready(i);
   }
   STAGECOACH_CHECK(running_ == Sync::yes || (running_ == Sync::no && has_ready),
-                   "reducer: finish() without begin(Sync::yes)");
+                   "reducer: finish() was called without begin(Sync::yes)");
   const NoGrad no_grad;
   times_.end = comm_.clock().now();
   require_all_ready();

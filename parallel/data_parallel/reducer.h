@@ -53,8 +53,8 @@ class Reducer {
   /// Replaces begin and a backward: reduces the gradients that backwards with Sync::no have accumulated.
   void reduce_accumulated();
   /// Does the same only for `parameters`, whose gradients are complete, while others still get gradients. Call it after
-  /// begin(Sync::no). finish() requires all parameters to be reduced. Throws Error without a begin(Sync::no) before,
-  /// and for a parameter that was reduced already.
+  /// begin(Sync::no). finish() requires all parameters to be reduced. Throws Error unless begin(Sync::no) has been
+  /// called, and for a parameter that has already been reduced.
   void reduce_accumulated(const NamedTensors& parameters);
   /// Waits for the reductions. Afterwards the gradients of all parameters are the sums; with find_unused, parameters
   /// that no rank used have no gradient. Throws Error that names the parameters without a gradient, except for frozen

@@ -30,9 +30,10 @@ void require_equal(std::size_t rank, const std::string& theirs, const std::strin
   const auto their_lines = split_text(theirs, '\n');  // each list ends with an empty line
   const auto our_lines = split_text(ours, '\n');
   const auto [their_line, our_line] = std::mismatch(their_lines.begin(), their_lines.end(), our_lines.begin());
-  constexpr std::string_view kEnd = "nothing more";
-  fail(fmt::format("ranks train another model each: rank {} has {} where rank 0 has {}", rank,
-                   their_line->empty() ? kEnd : *their_line, our_line->empty() ? kEnd : *our_line));
+  constexpr std::string_view kEnd = "no further tensor";
+  fail(fmt::format(
+      "ranks train different models: rank 0 has {2}, rank {0} has {1}; start all ranks with the same flags and data",
+      rank, their_line->empty() ? kEnd : *their_line, our_line->empty() ? kEnd : *our_line));
 }
 
 }  // namespace

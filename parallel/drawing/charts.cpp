@@ -98,12 +98,12 @@ void draw_curves(Svg& svg, const Svg::Box& plot, const CurveAxes& axes, const st
   }
 }
 
-void draw_curve_legend(Svg& svg, const Svg::Box& place, const std::vector<std::string>& names) {
+void draw_curve_legend(Svg& svg, const Svg::Box& area, const std::vector<std::string>& names) {
   constexpr double kSample = 34;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const double y = place.top + kLegendRow * (static_cast<double>(i) + 0.5);
-    svg.curve({{place.left, y}, {place.left + kSample, y}}, curve_stroke(i));
-    svg.text(place.left + kSample + 8, y + 4, names[i], {}, place.width - kSample - 8);
+    const double y = area.top + kLegendRow * (static_cast<double>(i) + 0.5);
+    svg.curve({{area.left, y}, {area.left + kSample, y}}, curve_stroke(i));
+    svg.text(area.left + kSample + 8, y + 4, names[i], {}, area.width - kSample - 8);
   }
 }
 

@@ -24,8 +24,8 @@ void draw_curves(Svg& svg, const Svg::Box& plot, const CurveAxes& axes, const st
 
 /// The height of a line in a curve legend, in pixels.
 inline constexpr double kLegendRow = 18;
-/// Draws one line per curve, its stroke and its name, from the top of `place` down.
-void draw_curve_legend(Svg& svg, const Svg::Box& place, const std::vector<std::string>& names);
+/// Draws one line per curve, its stroke and its name, from the top of `area` down.
+void draw_curve_legend(Svg& svg, const Svg::Box& area, const std::vector<std::string>& names);
 
 /// A bar, with an optional outline for its expected value.
 struct ChartBar {

@@ -30,7 +30,7 @@ inline const Colour& fill_colour(std::size_t i) {
   return kFills[i % kFills.size()];
 }
 
-/// The style of a curve. The first curves differ in colour, further ones also in their dashes.
+/// The style of a curve. The first curves differ in colour, later ones also in their dashes.
 struct Stroke {
   const char* colour;
   const char* dash;  ///< as in stroke-dasharray; empty for a solid line

@@ -46,16 +46,16 @@ void draw_legend(Svg& svg, const TimelineChart& chart) {
   svg.text(x, kBaseline, chart.note);
 }
 
-/// Draws a row into `place`, which is as wide as the time axis.
-void draw_row(Svg& svg, const TimelineRow& row, const Svg::Box& place, const Axis& time) {
-  const double size = std::min(Svg::kFontSize, place.height - 1);
-  const double baseline = place.top + place.height / 2 + 0.36 * size;
+/// Draws a row into `area`, which is as wide as the time axis.
+void draw_row(Svg& svg, const TimelineRow& row, const Svg::Box& area, const Axis& time) {
+  const double size = std::min(Svg::kFontSize, area.height - 1);
+  const double baseline = area.top + area.height / 2 + 0.36 * size;
   svg.text(10, baseline, row.name);
   if (row.shows_idle) {
-    svg.box(place, kIdleGrey);
+    svg.box(area, kIdleGrey);
   }
   for (const TimelineBar& bar : row.bars) {
-    const Svg::Box box{time.at(bar.begin), place.top, time.at(bar.end) - time.at(bar.begin), place.height};
+    const Svg::Box box{time.at(bar.begin), area.top, time.at(bar.end) - time.at(bar.begin), area.height};
     if (box.width <= 0) {
       continue;
     }

@@ -10,10 +10,9 @@
 namespace stagecoach {
 namespace {
 
-// In measured timelines the shortest bar may be tiny. Showing its label would stretch the timeline until no overview is
-// left.
-constexpr double kMostBlocks = 32;
-constexpr double kMostUnevenBlocks = 6;
+// In measured timelines the shortest bar may be tiny. Showing its label would stretch the timeline too far.
+constexpr double kMaxBlocks = 32;
+constexpr double kMaxUnevenBlocks = 6;
 
 /// The mapping from time to columns.
 struct Layout {
@@ -62,7 +61,7 @@ Layout layout_of(const TimelineChart& chart, int columns) {
   const double all_columns = chart.length / shortest * cell;
   const double block = cell <= columns ? std::floor(columns / cell) * cell : columns;
   const double blocks = std::ceil(all_columns / block - 1e-9);
-  return blocks <= (is_even ? kMostBlocks : kMostUnevenBlocks)
+  return blocks <= (is_even ? kMaxBlocks : kMaxUnevenBlocks)
              ? Layout{cell / shortest, static_cast<int>(block), static_cast<int>(blocks)}
              : one_block;
 }

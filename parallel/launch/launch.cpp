@@ -59,11 +59,11 @@ std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) 
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {
   if (world.ranks < 1 || world.ranks > kMaxDevices) {
-    throw UsageError(fmt::format("{} ranks: at least 1 and at most {} can run", world.ranks, kMaxDevices));
+    throw UsageError(fmt::format("expected from 1 to {1} ranks, got {0}", world.ranks, kMaxDevices));
   }
   if (!(world.timeout > 0 && world.timeout <= kLongestTimeout)) {
-    throw UsageError(
-        fmt::format("a timeout of {} s: it must be more than 0, and at most {:.0f}", world.timeout, kLongestTimeout));
+    throw UsageError(fmt::format("expected a timeout of more than 0 s and at most {1:.0f} s, got {0} s", world.timeout,
+                                 kLongestTimeout));
   }
   if (world.transport == Transport::mpi) {
     mpi::run_rank(world, body);

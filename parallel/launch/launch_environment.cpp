@@ -32,8 +32,8 @@ int process_number(const char* name, const char* text) {
   const auto number = number_from<int>(text);
   if (!number || *number < 0) {
     throw UsageError(
-        fmt::format("the environment says {}={}, which is not a number of a process; unset it, or start with "
-                    "mpirun, srun or torchrun",
+        fmt::format("the environment variable {} is not valid: expected a whole number, got '{}'; unset it, or start "
+                    "the program with mpirun, srun or torchrun",
                     name, text));
   }
   return *number;
@@ -67,8 +67,9 @@ std::optional<LaunchEnvironment> launched_in(Environment get) {
     launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
     if (launched.rank >= launched.size) {
       throw UsageError(
-          fmt::format("the environment says {}={} and {}={}: expected a rank below the number of processes", names.rank,
-                      launched.rank, names.size, launched.size));
+          fmt::format("the environment variables {0}={1} and {2}={3} contradict each other: expected a rank below the "
+                      "number of processes; unset them, or start the program with mpirun, srun or torchrun",
+                      names.rank, launched.rank, names.size, launched.size));
     }
     return launched;
   }
@@ -88,14 +89,14 @@ std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environmen
   }
   if (host == nullptr || port == nullptr || *host == '\0') {
     throw UsageError(
-        fmt::format("the processes do not know where to meet: {} is not set; give MASTER_ADDR, the host of "
-                    "rank 0, and MASTER_PORT, or start with torchrun",
+        fmt::format("the processes cannot find each other: {} is not set; set MASTER_ADDR, the host of rank 0, and "
+                    "MASTER_PORT, or start the program with torchrun",
                     port == nullptr ? "MASTER_PORT" : "MASTER_ADDR"));
   }
   const auto number = number_from<int>(port);
   const int last = 65535 - (is_port_torchruns(get) ? 1 : 0);
   if (!number || *number < 1 || *number > last) {
-    throw UsageError(fmt::format("MASTER_PORT={} is not a port: expected a number from 1 to {}", port, last));
+    throw UsageError(fmt::format("MASTER_PORT={} is not a port: expected a whole number from 1 to {}", port, last));
   }
   return TcpAddress{host, is_port_torchruns(get) ? *number + 1 : *number};
 }

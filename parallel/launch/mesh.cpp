@@ -13,10 +13,10 @@ namespace stagecoach {
 MeshSizes mesh_from_text(const std::string& text) {
   MeshSizes sizes;
   const auto refuse = [&] {
-    throw UsageError(fmt::format(
-        "'{}' is not a mesh: expected the ranks that share data and those of a pipeline, each from 1 to {}, such "
-        "as dp=2,pp=2",
-        text, kMaxDevices));
+    throw UsageError(
+        fmt::format("'{}' is not a mesh: expected the numbers of data-parallel ranks and of pipeline ranks, each from "
+                    "1 to {}, such as dp=2,pp=2",
+                    text, kMaxDevices));
   };
   for (const std::string_view part : split_text(text, ',')) {
     const std::string_view name = part.substr(0, part.find('='));
@@ -30,8 +30,8 @@ MeshSizes mesh_from_text(const std::string& text) {
     }
   }
   if (1LL * sizes.data * sizes.pipeline > kMaxDevices) {
-    throw UsageError(fmt::format("'{}' asks for {} ranks, at most {} can run", text, 1LL * sizes.data * sizes.pipeline,
-                                 kMaxDevices));
+    throw UsageError(fmt::format("mesh '{0}': expected at most {2} ranks, got {1}", text,
+                                 1LL * sizes.data * sizes.pipeline, kMaxDevices));
   }
   return sizes;
 }
@@ -39,8 +39,9 @@ MeshSizes mesh_from_text(const std::string& text) {
 Mesh::Mesh(Communicator& world, const MeshSizes& sizes) {
   const auto [d, p] = sizes;
   if (d < 1 || p < 1 || 1LL * d * p != world.size()) {
-    throw UsageError(fmt::format("a mesh of data {} x pipeline {} ranks needs {}, the world has {}", d, p, 1LL * d * p,
-                                 world.size()));
+    throw UsageError(
+        fmt::format("a mesh of {} data x {} pipeline ranks does not match the world: expected {} ranks, got {}", d, p,
+                    1LL * d * p, world.size()));
   }
   const int at_pipeline = world.rank() % p;
   const int at_data = world.rank() / p;

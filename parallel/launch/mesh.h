@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The ranks of a world as a grid with two directions: data parallelism and pipeline parallelism.
+/// The ranks of a world as a grid with two dimensions: data parallelism and pipeline parallelism.
 
 #include <memory>
 #include <string>

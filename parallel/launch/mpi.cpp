@@ -32,12 +32,12 @@ bool takes_device_pointers() {
 MpiWorld& open(const World& world) {
   if (world.device == DeviceType::cuda && !takes_device_pointers()) {
     throw UsageError(
-        "transport mpi: this MPI was built without CUDA and cannot send what is on a GPU; give --transport nccl, or "
+        "transport mpi: this MPI was built without CUDA and cannot send tensors from a GPU; use --transport nccl, or "
         "--device cpu");
   }
   MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));
   if (mpi.failed()) {
-    throw Error("transport mpi: a rank has failed before, and MPI cannot go on after that");
+    throw Error("transport mpi: MPI cannot continue after a rank has failed; start the program again");
   }
   return mpi;
 }
@@ -93,7 +93,7 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
   std::iota(members.begin(), members.end(), 0);
   MPI_Comm own = MPI_COMM_NULL;
   std::chrono::steady_clock::time_point start;
-  mpi.guard("the start of all ranks", [&] {
+  mpi.guard("starting all ranks", [&] {
     MPI_Comm_dup(mpi.comm(), &own);
     start = common_start(own, r, world.ranks);
   });
@@ -111,9 +111,10 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
 void run_rank(const World& world, const std::function<void(Rank&)>& body) {
   MpiWorld& mpi = open(world);
   if (mpi.size() != world.ranks) {
-    throw UsageError(fmt::format(
-        "{} process(es) were started, and the run has {} ranks; start it by mpirun -np {}, or with --ranks {}",
-        mpi.size(), world.ranks, world.ranks, mpi.size()));
+    throw UsageError(
+        fmt::format("the number of processes is wrong: expected one per rank ({1}), got {0}; start the program with "
+                    "mpirun -np {2}, or with --ranks {3}",
+                    mpi.size(), world.ranks, world.ranks, mpi.size()));
   }
   run_as_process(
       mpi.rank(), [&](const auto& recorder) { run_body(world, mpi, recorder, body); },
@@ -122,7 +123,7 @@ void run_rank(const World& world, const std::function<void(Rank&)>& body) {
 
 void broadcast_from_rank_zero(const World& world, Tensor& values) {
   MpiWorld& mpi = open(world);
-  mpi.guard("an agreement on what was measured",
+  mpi.guard("broadcasting rank 0's measurements",
             [&] { MPI_Bcast(values.raw_mutable_data(), static_cast<int>(values.bytes()), MPI_BYTE, 0, mpi.comm()); });
 }
 

@@ -36,7 +36,7 @@ std::string wait_for(ControlChannel& control, const std::string& key, ControlWai
 /// Returns the NCCL id of the world. Rank 0 receives the GPU name of each rank and, if all differ, sends the id to the
 /// others.
 std::string agree_on_id(ControlChannel& control, int rank, int size, const std::string& gpu) {
-  ControlWait control_wait(control, {}, [=] { return fmt::format("rank {}: the start of all ranks", rank); });
+  ControlWait control_wait(control, {}, [=] { return fmt::format("rank {}: starting all ranks", rank); });
   if (rank > 0) {
     control.post(0, fmt::format("gpu/{}", rank), gpu);
     return wait_for(control, "id", control_wait);
@@ -55,7 +55,7 @@ std::string agree_on_id(ControlChannel& control, int rank, int size, const std::
 
 std::unique_ptr<PointToPointBackend> connect(ControlChannel& control, Device device, int rank, int size) {
   const std::string id = agree_on_id(control, rank, size, gpu_name(device));
-  const auto context = [=] { return fmt::format("rank {}: the start of NCCL on all ranks", rank); };
+  const auto context = [=] { return fmt::format("rank {}: starting NCCL on all ranks", rank); };
   ControlWait control_wait(control, {}, context);
   try {
     return make_nccl_backend(device, id, rank, size, [&] { control_wait.poll(); });
@@ -96,8 +96,8 @@ void run_threads(const World& world, int gpus, const std::function<void(Rank&)>&
 void run_process(const World& world, const LaunchEnvironment& process, int gpus,
                  const std::function<void(Rank&)>& body) {
   static std::atomic<int> runs = 0;
-  const Rendezvous& place = Rendezvous::instance(world);
-  ControlChannel control(place.address(), fmt::format("run {}", runs++), process.rank, process.size,
+  const Rendezvous& rendezvous = Rendezvous::instance(world);
+  ControlChannel control(rendezvous.address(), fmt::format("run {}", runs++), process.rank, process.size,
                          Seconds(world.timeout));
   run_as_process(
       process.rank,

@@ -8,8 +8,8 @@ namespace {
 
 [[noreturn]] void refuse() {
   throw UsageError(
-      "transport mpi: this build has no MPI; run scripts/setup.sh --for-mpi and scripts/build.sh release, or leave out "
-      "mpirun: ranks are threads then");
+      "transport mpi: this build has no MPI; run scripts/setup.sh --for-mpi and scripts/build.sh release, or start the "
+      "program without mpirun to run the ranks as threads");
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ void Rendezvous::broadcast_from_rank_zero(Tensor& values) {
     return;
   }
   const std::string told = store_->get(key);
-  STAGECOACH_CHECK(told.size() == here.bytes(), "an agreement on {} bytes, rank 0 has {}", here.bytes(), told.size());
+  STAGECOACH_CHECK(told.size() == here.bytes(), "broadcast from rank 0: expected {} bytes, got {}", here.bytes(),
+                   told.size());
   std::memcpy(here.raw_mutable_data(), told.data(), told.size());
   values.copy_from(here.to(values.device()));
 }

@@ -86,7 +86,7 @@ void run_on_threads(const World& world,
       } catch (const std::bad_alloc&) {
         why = "out of memory";  // short enough to need no allocation
       }
-      tell(r, why.value_or("it stops"));
+      tell(r, why.value_or("an unknown error"));
       if (recorder != nullptr && why) {
         recorder->leave(r);
       }

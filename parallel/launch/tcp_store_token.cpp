@@ -19,19 +19,19 @@ namespace stagecoach {
 namespace {
 
 constexpr std::size_t kMinBytes = 16;
-constexpr const char* kGiveOne = "give all ranks the same STAGECOACH_TOKEN, such as $(openssl rand -hex 16)";
+constexpr const char* kTokenAdvice = "set the same STAGECOACH_TOKEN for all ranks, such as $(openssl rand -hex 16)";
 
 std::string checked(std::string token, const std::string& source) {
   if (token.size() < kMinBytes || token.size() > TcpStoreHello::kMaxBytes) {
     throw UsageError(fmt::format("{}: expected a secret of {} to {} bytes, got {}; {}", source, kMinBytes,
-                                 TcpStoreHello::kMaxBytes, token.size(), kGiveOne));
+                                 TcpStoreHello::kMaxBytes, token.size(), kTokenAdvice));
   }
   return token;
 }
 
 [[noreturn]] void fail_with(const char* what, const std::string& path, int error) {
-  throw UsageError(fmt::format("{}: the token of this user's ranks cannot be {}: {}; {}", path, what,
-                               std::strerror(error), kGiveOne));
+  throw UsageError(
+      fmt::format("{}: this user's token cannot be {}: {}; {}", path, what, std::strerror(error), kTokenAdvice));
 }
 
 /// Writes a new token to a file that only this user can read. Returns 0 or the error number.
@@ -67,12 +67,13 @@ std::string read_file(const std::string& path) {
     fail_with("read", path, errno);
   }
   if (!S_ISREG(state.st_mode)) {  // reading a FIFO would block
-    throw UsageError(fmt::format("{}: expected a file with a secret, got something else; {}", path, kGiveOne));
+    throw UsageError(
+        fmt::format("{}: expected a regular file with a secret, got another kind of file; {}", path, kTokenAdvice));
   }
   if ((state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     throw UsageError(
-        fmt::format("{}: expected a secret that only you can read, got mode {:o}; remove it, and the next "
-                    "run makes a new one",
+        fmt::format("{}: expected a file that only you can read (mode 600), got mode {:o}; remove the file, and the "
+                    "next run creates a new one",
                     path, state.st_mode & 0777U));
   }
   std::ifstream file(path, std::ios::binary);
@@ -93,7 +94,7 @@ std::string store_token_in(Environment get) {
   }
   const char* home = get("HOME");
   if (home == nullptr || *home == '\0') {
-    throw UsageError(fmt::format("neither STAGECOACH_TOKEN nor HOME is set; {}", kGiveOne));
+    throw UsageError(fmt::format("neither STAGECOACH_TOKEN nor HOME is set; {}", kTokenAdvice));
   }
   const std::string path = fmt::format("{}/.stagecoach_token", home);
   if (::access(path.c_str(), F_OK) != 0) {
@@ -108,7 +109,8 @@ std::string store_token() {
 
 std::string random_token() {
   std::array<unsigned char, 16> bytes{};
-  STAGECOACH_CHECK(::getentropy(bytes.data(), bytes.size()) == 0, "no random bytes: {}", std::strerror(errno));
+  STAGECOACH_CHECK(::getentropy(bytes.data(), bytes.size()) == 0, "cannot get random bytes for a token: {}",
+                   std::strerror(errno));
   std::string digits;
   for (const unsigned char byte : bytes) {
     digits += fmt::format("{:02x}", byte);

@@ -134,7 +134,7 @@ std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, s
 }  // namespace
 
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats) {
-  STAGECOACH_CHECK(repeats >= 1, "profile: {} repeats", repeats);
+  STAGECOACH_CHECK(repeats >= 1, "profile: expected at least 1 repeat, got {}", repeats);
   std::vector<LayerProfile> profiles(static_cast<std::size_t>(model.size()));
   Shape shape = input;
   bool input_is_kept = true;  // by the owner of the micro-batch

@@ -14,7 +14,7 @@ namespace stagecoach {
 namespace {
 
 /// The cost of consecutive layers, added up from the first of them. A difference of two prefix sums would have a
-/// rounding error in proportion to the whole model, which may hide a small stage.
+/// rounding error proportional to the cost of the whole model, which may hide a small stage.
 struct StageCost {
   double seconds = 0;
   double weight_bytes = 0;
@@ -36,13 +36,13 @@ double message_seconds(const std::vector<LayerCost>& layers, std::size_t begin, 
 
 void require_cost(std::size_t layer, const char* what, double cost) {
   if (!std::isfinite(cost) || cost < 0) {
-    throw UsageError(fmt::format("layer {} has {} = {}: give a finite number from 0", layer, what, cost));
+    throw UsageError(fmt::format("layer {}: expected {} to be finite and at least 0, got {}", layer, what, cost));
   }
 }
 
 void require_layers(const std::vector<LayerCost>& layers) {
   if (layers.empty()) {
-    throw UsageError("no layers to make stages of: expected the costs of at least one");
+    throw UsageError("partition: expected the costs of at least one layer, got none");
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     require_cost(i, "seconds", layers[i].seconds);
@@ -55,13 +55,11 @@ void require_fits(std::size_t layers, const Split& split, const std::vector<int>
   const auto positive = [](int count) { return count >= 1; };
   const bool all_dealt = std::accumulate(split.begin(), split.end(), std::size_t{0}) == layers;
   if (!all_dealt || !std::all_of(split.begin(), split.end(), positive)) {
-    throw UsageError(
-        fmt::format("the split {} does not deal out {} layers: each must be in exactly one stage, and each "
-                    "stage must have one",
-                    fmt::join(split, ","), layers));
+    throw UsageError(fmt::format("split {0}: expected at least one layer per stage and {1} layers in all",
+                                 fmt::join(split, ","), layers));
   }
   if (replicas.size() != split.size() || !std::all_of(replicas.begin(), replicas.end(), positive)) {
-    throw UsageError(fmt::format("the replicas {} do not fit {} stages: give each stage a number from 1",
+    throw UsageError(fmt::format("replicas {0}: expected {1} numbers of at least 1, one per stage",
                                  fmt::join(replicas, ","), split.size()));
   }
 }
@@ -182,7 +180,7 @@ double slowest_part(const std::vector<LayerCost>& layers, const Split& split, co
 Partition partition(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
   require_layers(layers);
   if (ranks < 1) {
-    throw UsageError(fmt::format("stages for {} ranks: expected at least 1 rank", ranks));
+    throw UsageError(fmt::format("partition: expected at least 1 rank, got {}", ranks));
   }
   // Equal sums may differ by this relative error when they are added up in different orders.
   const double rounding = 4 * static_cast<double>(layers.size()) * std::numeric_limits<double>::epsilon();

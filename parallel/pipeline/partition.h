@@ -37,7 +37,7 @@ std::vector<LayerCost> layer_costs(const std::vector<LayerProfile>& profile);
 double slowest_part(const std::vector<LayerCost>& layers, const Split& split, const std::vector<int>& replicas,
                     const Link& link);
 
-/// Returns the partition over exactly `ranks` ranks whose slowest_part is the least. Ties (up to rounding) are broken
+/// Returns the partition over exactly `ranks` ranks whose slowest_part is smallest. Ties (up to rounding) are broken
 /// by the fewest stages, then the longest last stage, then its fewest replicas, and so on towards the first stage.
 /// Takes O(layers^2 ranks^2).
 ///

@@ -20,18 +20,20 @@ Pipeline::Pipeline(std::map<int, Stage> stages, std::vector<Shape> entering, Pla
       placement_(std::move(placement)),
       comm_(comm),
       log_(comm, placement_.stage_count()) {
-  STAGECOACH_CHECK(entering_.size() == placement_.stage_to_rank.size(), "pipeline: the shapes of {} stages for {}",
-                   entering_.size(), placement_.stage_count());
+  STAGECOACH_CHECK(entering_.size() == placement_.stage_to_rank.size(),
+                   "pipeline: expected one input shape per stage, got {} for {} stages", entering_.size(),
+                   placement_.stage_count());
   for (int s = 0; s < placement_.stage_count(); ++s) {
     STAGECOACH_CHECK(placement_.holds(comm.rank(), s) == stages_.contains(s),
-                     "pipeline: stage {} is of rank {}, this is {}", s, placement_.rank_of(s, 0), comm.rank());
+                     "pipeline: expected this rank's stages only, got stage {} of rank {} on rank {}", s,
+                     placement_.rank_of(s, 0), comm.rank());
   }
 }
 
 const Pipeline::Perform Pipeline::kPerform[kOperations] = {
     &Pipeline::forward,          // F
     &Pipeline::backward,         // B
-    &Pipeline::backward_input,   // I
+    &Pipeline::backward,         // I
     &Pipeline::backward_weight,  // W
     &Pipeline::update,           // U
     &Pipeline::send,             // SEND_F
@@ -57,14 +59,18 @@ void Pipeline::run(const Schedule& schedule, StepData data, Hooks hooks) {
 
 void Pipeline::begin(const Schedule& schedule, StepData data, Hooks hooks) {
   STAGECOACH_CHECK(static_cast<const Placement&>(schedule) == placement_ && schedule.rank_count() == comm_.size(),
-                   "pipeline: a schedule of {} ranks and {} stages for {} and {}, or with stages on other ranks",
+                   "pipeline: the schedule does not match the pipeline: expected {2} ranks and {3} stages with the "
+                   "same placement, got {0} ranks and {1} stages",
                    schedule.rank_count(), schedule.stage_count(), comm_.size(), placement_.stage_count());
   STAGECOACH_CHECK(static_cast<int>(data.samples.size()) == schedule.microbatches,
-                   "pipeline: {} micro-batches for a schedule of {}", data.samples.size(), schedule.microbatches);
-  STAGECOACH_CHECK(schedule.is_lowered, "pipeline: the schedule lists no communication yet; lower() adds it");
-  STAGECOACH_CHECK(2 * std::int64_t{schedule.microbatches} * schedule.stage_count() <= std::int64_t{kMaxTag} + 1,
-                   "pipeline: {} micro-batches of {} stages need more tags than {}; take fewer micro-batches per batch",
-                   schedule.microbatches, schedule.stage_count(), kMaxTag);
+                   "pipeline: expected as many micro-batches as the schedule has ({1}), got {0}", data.samples.size(),
+                   schedule.microbatches);
+  STAGECOACH_CHECK(schedule.is_lowered,
+                   "pipeline: expected a lowered schedule, got one without communication; call lower() first");
+  STAGECOACH_CHECK(
+      2 * std::int64_t{schedule.microbatches} * schedule.stage_count() <= std::int64_t{kMaxTag} + 1,
+      "pipeline: {} micro-batches and {} stages need tags above the maximum of {}; use fewer micro-batches per batch",
+      schedule.microbatches, schedule.stage_count(), kMaxTag);
   results_.clear();  // left over if the previous run failed
   receives_.clear();
   sends_.clear();
@@ -137,15 +143,10 @@ void Pipeline::forward(const Action& action) {
 void Pipeline::backward(const Action& action) {
   work(action, [&](Stage& stage) {
     const auto [operation, number, microbatch] = action;
-    give(stage.backward(microbatch, gradient_for(number, microbatch)), number - 1, microbatch, Direction::backward);
-  });
-}
-
-void Pipeline::backward_input(const Action& action) {
-  work(action, [&](Stage& stage) {
-    const auto [operation, number, microbatch] = action;
-    give(stage.backward_input(microbatch, gradient_for(number, microbatch)), number - 1, microbatch,
-         Direction::backward);
+    const Tensor gradient = gradient_for(number, microbatch);
+    give(operation == Operation::backward ? stage.backward(microbatch, gradient)
+                                          : stage.backward_input(microbatch, gradient),
+         number - 1, microbatch, Direction::backward);
   });
 }
 
@@ -154,8 +155,10 @@ void Pipeline::backward_weight(const Action& action) {
 }
 
 void Pipeline::update(const Action& action) {
-  throw Error(fmt::format("pipeline: it runs no updates, got {}; the program runs them itself, between `perform`s",
-                          to_string(action)));
+  throw Error(
+      fmt::format("pipeline: expected an action other than an update, got {}; let the program update the weights "
+                  "itself, between calls of perform()",
+                  to_string(action)));
 }
 
 void Pipeline::reduce(const Action& action) {
@@ -170,7 +173,9 @@ void Pipeline::send(const Action& action) {
   const bool goes_forward = action.operation == Operation::send_forward;
   const int label = tag(receive.stage, receive.microbatch, goes_forward ? Direction::forward : Direction::backward);
   const auto result = results_.extract(label);
-  STAGECOACH_CHECK(!result.empty(), "pipeline: {}: what it sends is not there", to_string(action));
+  STAGECOACH_CHECK(!result.empty(),
+                   "pipeline: {}: no computation has produced the tensor to send; run the computation first",
+                   to_string(action));
   while (!sends_.empty() && sends_.front().completed()) {  // otherwise they would pile up in a run over many batches
     sends_.pop_front();
   }
@@ -228,8 +233,10 @@ Tensor Pipeline::take(int number, int microbatch, Direction direction) {
     return tensor;
   }
   auto result = results_.extract(label);
-  STAGECOACH_CHECK(!result.empty(), "pipeline: what stage {} works on for micro-batch {} is not there", number,
-                   microbatch);
+  STAGECOACH_CHECK(
+      !result.empty(),
+      "pipeline: stage {} has no input for micro-batch {}; run the previous computation or receive its result first",
+      number, microbatch);
   return std::move(result.mapped());
 }
 

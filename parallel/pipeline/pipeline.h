@@ -78,7 +78,6 @@ class Pipeline {
   void work(const Action& action, const Body& body);
   void forward(const Action& action);
   void backward(const Action& action);
-  void backward_input(const Action& action);
   void backward_weight(const Action& action);
   void update(const Action& action);
   void send(const Action& action);

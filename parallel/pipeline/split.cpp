@@ -16,8 +16,8 @@ namespace {
 void require_enough(int layers, int stages) {
   if (stages < 1 || stages > layers) {
     throw UsageError(
-        fmt::format("{} layers for {} stages: expected at least one layer for each, so at most {} "
-                    "stages; give fewer --ranks, or fewer --chunks",
+        fmt::format("{} layers cannot be split into {} stages: expected at most {} stages, one layer each; use fewer "
+                    "--ranks, or fewer --chunks",
                     layers, stages, layers));
   }
 }
@@ -87,8 +87,8 @@ std::vector<int> numbers_from_text(const std::string& text, const char* what) {
   for (const std::string_view part : split_text(text, ',')) {
     const int number = number_from<int>(part).value_or(0);
     if (number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit) {
-      throw UsageError(fmt::format("'{}' is not a list of {}: expected up to {} whole numbers from 1 to {}", text, what,
-                                   kMaxSplit, kMaxSplit));
+      throw UsageError(fmt::format("'{}' is not a list of {}: expected at most {} whole numbers, each from 1 to {}",
+                                   text, what, kMaxSplit, kMaxSplit));
     }
     numbers.push_back(number);
   }
@@ -106,7 +106,7 @@ std::vector<int> replicas_from_text(const std::string& text) {
     ranks += count;
   }
   if (ranks > kMaxDevices) {
-    throw UsageError(fmt::format("'{}' asks for {} ranks; there can be at most {}", text, ranks, kMaxDevices));
+    throw UsageError(fmt::format("replicas '{0}': expected at most {2} ranks, got {1}", text, ranks, kMaxDevices));
   }
   return replicas;
 }
@@ -135,10 +135,9 @@ std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, cons
   const auto assigned = std::accumulate(split.begin(), split.end(), std::int64_t{0});
   const bool positive = std::all_of(split.begin(), split.end(), [](int layers) { return layers >= 1; });
   if (assigned != model.size() || !positive) {
-    throw UsageError(
-        fmt::format("the split {} deals out {} layers, the model has {}: each must be in exactly one stage, "
-                    "and each stage must have one; give another --split",
-                    fmt::join(split, ","), assigned, model.size()));
+    throw UsageError(fmt::format(
+        "split {0}: expected at least one layer per stage and {2} layers in all, got {1}; give another --split",
+        fmt::join(split, ","), assigned, model.size()));
   }
   std::vector<std::shared_ptr<Sequential>> stages;
   int begin = 0;

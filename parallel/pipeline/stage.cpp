@@ -19,15 +19,15 @@ Tensor take_gradient(Tensor& leaf) {
 Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute)
     : layers_(std::move(layers)), recompute_(recompute) {}
 
-Tensor Stage::run(Flight& flight, Tensor* scores) {
+Tensor Stage::run(Flight& flight, Tensor* logits) {
   const Tensor y = layers_->forward(flight.x);
-  if (scores != nullptr) {
-    *scores = y.detach();
+  if (logits != nullptr) {
+    *logits = y.detach();
   }
   return flight.labels.defined() ? cross_entropy(y, flight.labels, Reduction::sum) : y;
 }
 
-Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* scores) {
+Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits) {
   flight.x = flight.x.detach();  // the graph begins here
   if (wants_gradient) {
     flight.x.set_requires_grad(true);
@@ -35,15 +35,14 @@ Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* 
   Tensor output;
   if (recompute_ == Recompute::yes && grad_enabled()) {
     const NoGrad no_grad;
-    output = run(flight, scores);
+    output = run(flight, logits);
   } else {
-    flight.output = run(flight, scores);
+    flight.output = run(flight, logits);
     output = flight.output.detach();
   }
   if (grad_enabled()) {
     const bool is_new = alive_.emplace(microbatch, std::move(flight)).second;
-    STAGECOACH_CHECK(is_new, "stage: micro-batch {} runs forward, and has not run backward since the last time",
-                     microbatch);
+    STAGECOACH_CHECK(is_new, "stage: micro-batch {} has already run forward; run its backward first", microbatch);
   }
   return output;
 }
@@ -53,13 +52,14 @@ Tensor Stage::forward(int microbatch, const Tensor& x, bool wants_gradient) {
 }
 
 Tensor Stage::forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient,
-                                Tensor* scores) {
-  return begin(microbatch, Flight(x, labels), wants_gradient, scores);
+                                Tensor* logits) {
+  return begin(microbatch, Flight(x, labels), wants_gradient, logits);
 }
 
 Stage::Flight& Stage::flight(int microbatch, const char* operation) {
   const auto found = alive_.find(microbatch);
-  STAGECOACH_CHECK(found != alive_.end(), "stage: {} of micro-batch {}, which has not run forward", operation,
+  STAGECOACH_CHECK(found != alive_.end(),
+                   "stage: {} of micro-batch {} was called before its forward; run the forward first", operation,
                    microbatch);
   Flight& flight = found->second;
   if (!flight.output.defined() && !flight.weights) {
@@ -111,8 +111,10 @@ Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
 
 void Stage::backward_weight(int microbatch) {
   Flight& in_flight = flight(microbatch, "backward_weight");
-  STAGECOACH_CHECK(in_flight.weights.has_value(), "stage: backward_weight of micro-batch {} before its backward_input",
-                   microbatch);
+  STAGECOACH_CHECK(
+      in_flight.weights.has_value(),
+      "stage: backward_weight of micro-batch {} was called before its backward_input; run backward_input first",
+      microbatch);
   if (is_next(microbatch)) {
     in_flight.weights->run();
     advance();

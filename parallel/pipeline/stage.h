@@ -28,12 +28,12 @@ class Stage {
   /// return the gradient of x (true for all stages except the first).
   Tensor forward(int microbatch, const Tensor& x, bool wants_gradient);
   /// Replaces forward in the last stage: returns the loss, which is the sum over the samples of -log
-  /// softmax(scores)[label], and stores the output in `scores`.
-  Tensor forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient, Tensor* scores);
+  /// softmax(logits)[label], and stores the output in `logits`.
+  Tensor forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient, Tensor* logits);
 
   /// From now on adds the parameters' gradients in the order of `microbatches`, whatever the order of the backwards. A
-  /// gradient that comes before its turn waits and takes as much memory as the stage's gradients. By default gradients
-  /// are added in the order of the backwards. Drops gradients that are still waiting.
+  /// gradient that arrives before its turn waits and takes as much memory as the stage's gradients. By default
+  /// gradients are added in the order of the backwards. Drops gradients that are still waiting.
   void add_gradients_in_order(std::vector<int> microbatches);
 
   /// Adds to the parameters' gradients. Returns the gradient of x, or an undefined tensor if none is needed. `grad` is
@@ -58,8 +58,8 @@ class Stage {
     Tensor output;  // recorded; undefined while it must be computed again
     std::optional<DeferredGradients> weights;
   };
-  Tensor run(Flight& flight, Tensor* scores);
-  Tensor begin(int microbatch, Flight flight, bool wants_gradient, Tensor* scores);
+  Tensor run(Flight& flight, Tensor* logits);
+  Tensor begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits);
   Flight& flight(int microbatch, const char* operation);
   bool is_next(int microbatch) const { return added_ >= order_.size() || order_[added_] == microbatch; }
   void advance();

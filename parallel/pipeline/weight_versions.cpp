@@ -41,7 +41,7 @@ bool WeightVersions::needed_after(int version, std::size_t action_index) const {
 
 void WeightVersions::use(int version) {
   const auto found = kept_.find(version);
-  STAGECOACH_CHECK(found != kept_.end(), "weights: expected version {} among those kept, got up to {}", version,
+  STAGECOACH_CHECK(found != kept_.end(), "weights: version {} is no longer kept; the newest version is {}", version,
                    newest_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].second.rebind(found->second[i]);

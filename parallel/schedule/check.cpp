@@ -17,7 +17,7 @@ namespace {
 
 class Problems {
  public:
-  bool full() const { return found_.size() >= kMostProblems; }
+  bool full() const { return found_.size() >= kMaxProblems; }
   template <class... Arguments>
   void add(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
     if (!full()) {
@@ -31,21 +31,21 @@ class Problems {
   std::vector<std::string> found_;
 };
 
-void check_holders(const Schedule& s, Problems& problems) {
+void check_placement(const Schedule& s, Problems& problems) {
   if (s.stage_count() < 1 || s.microbatches < 1 || s.ranks.empty()) {
-    problems.add("{} stages, {} micro-batches and {} ranks: expected at least 1 of each", s.stage_count(),
+    problems.add("expected at least 1 stage, 1 micro-batch and 1 rank, got {}, {} and {}", s.stage_count(),
                  s.microbatches, s.ranks.size());
     return;
   }
   if (!s.replicas.empty() && s.replicas.size() != s.stage_to_rank.size()) {
-    problems.add("replicas of {} stages for {}", s.replicas.size(), s.stage_count());
+    problems.add("expected one number of replicas per stage, got {} for {} stages", s.replicas.size(), s.stage_count());
     return;
   }
   for (int stage = 0; stage < s.stage_count() && !problems.full(); ++stage) {
     const int first = s.stage_to_rank[static_cast<std::size_t>(stage)];
     const int count = s.replicas_of(stage);
     if (first < 0 || count < 1 || count > s.rank_count() - first) {
-      problems.add("stage {} is on no rank", stage);
+      problems.add("stage {} is not assigned to a rank", stage);
     }
   }
 }
@@ -54,13 +54,14 @@ void check_holders(const Schedule& s, Problems& problems) {
 bool is_in_range(const Schedule& s, const Action& action, int rank, Problems& problems) {
   if (action.stage < 0 || action.stage >= s.stage_count() || action.microbatch < 0 ||
       action.microbatch >= s.microbatches) {
-    problems.add("rank {}: {} is outside of {} stages and {} micro-batches", rank, to_string(action), s.stage_count(),
-                 s.microbatches);
+    problems.add("rank {}: {} is out of range for {} stages and {} micro-batches", rank, to_string(action),
+                 s.stage_count(), s.microbatches);
     return false;
   }
   const int owner = s.rank_of(action);
   if (owner != rank) {
-    problems.add("rank {}: {} belongs to rank {}, which holds stage {}", rank, to_string(action), owner, action.stage);
+    problems.add("rank {}: {} belongs to rank {}, to which stage {} is assigned", rank, to_string(action), owner,
+                 action.stage);
     return false;
   }
   return true;
@@ -88,9 +89,9 @@ Grid<unsigned> listed_operations(const Schedule& s, const IsChecked& is_checked,
     }
     unsigned& bits = listed.at(action.stage, action.microbatch);
     if (!is_wanted(s, action)) {
-      problems.add("rank {}: {}, but no other rank is at the other end", rank, to_string(action));
+      problems.add("rank {}: {} has no other rank at the other end", rank, to_string(action));
     } else if ((bits & bit_of(action.operation)) != 0) {
-      problems.add("rank {}: {} is there twice", rank, to_string(action));
+      problems.add("rank {}: {} is listed twice", rank, to_string(action));
     }
     bits |= bit_of(action.operation);
   });
@@ -117,7 +118,7 @@ void check_computations(const Schedule& s, Problems& problems) {
         problems.add("{} is missing",
                      to_string({backward == kI ? Operation::backward_weight : Operation::backward_input, stage, i}));
       } else if (backward != kB && backward != (kI | kW)) {
-        problems.add("stage {} runs micro-batch {} backward more than once: B is I and W together", stage, i);
+        problems.add("stage {} runs micro-batch {} backward more than once: B contains both I and W", stage, i);
       }
     }
   }
@@ -136,18 +137,19 @@ void check_updates(const Schedule& s, Problems& problems) {
       const bool known = action.stage >= 0 && action.stage < s.stage_count() && s.holds(rank, action.stage);
       if (action.operation == Operation::update && (!known || s.batch == 0)) {
         problems.add("rank {}: {} {}", rank, to_string(action),
-                     s.batch == 0 ? "in a schedule of one step, which is updated after it" : "is of another rank");
+                     s.batch == 0 ? "is in a schedule of a single step, which runs its update after the schedule"
+                                  : "belongs to another rank");
       } else if (action.operation == Operation::update) {
         int& next = updates[static_cast<std::size_t>(action.stage)];
         if (action.microbatch != next || next == s.updates(action.stage)) {
-          problems.add("rank {}: {} comes where {} of {} updates are done", rank, to_string(action), next,
+          problems.add("rank {}: {} comes after {} of {} updates", rank, to_string(action), next,
                        s.updates(action.stage));
         }
         ++next;
       } else if (known && s.batch > 0 && is_backward(action.operation) &&
                  action.microbatch / s.microbatches_per_update(action.stage) !=
                      updates[static_cast<std::size_t>(action.stage)]) {
-        problems.add("rank {}: {} belongs to update {}, and {} are done", rank, to_string(action),
+        problems.add("rank {}: {} belongs to update {}, but comes after {} updates", rank, to_string(action),
                      action.microbatch / s.microbatches_per_update(action.stage),
                      updates[static_cast<std::size_t>(action.stage)]);
       }
@@ -196,8 +198,8 @@ void check_order(const Schedule& s, Problems& problems) {
     const auto [sends, receives] = std::mismatch(sent.begin(), sent.end(), posted.begin());
     if (sends != sent.end() && !problems.full()) {
       problems.add(
-          "rank {} posts {} where rank {} sends {}: messages between two ranks must be received in the order "
-          "in which they are sent",
+          "rank {} posts {} where rank {} sends {}: a rank must post its receives from another rank in the order of "
+          "that rank's sends",
           ranks.second, to_string(*receives), ranks.first, to_string(send_of(*sends)));
     }
   }
@@ -213,9 +215,9 @@ void check_reductions(const Schedule& s, Problems& problems) {
         const bool is_of_rank = action.stage >= 0 && action.stage < s.stage_count() && s.holds(rank, action.stage);
         const int next = s.batch > 0 ? reductions[action.stage] : Action::kAllMicrobatches;
         if (!is_of_rank) {
-          problems.add("rank {}: {} is of another rank", rank, to_string(action));
+          problems.add("rank {}: {} belongs to another rank", rank, to_string(action));
         } else if (action.microbatch != next || (s.batch == 0 && reductions[action.stage] > 0)) {
-          problems.add("rank {}: {} comes after {} reductions of its stage", rank, to_string(action),
+          problems.add("rank {}: {} comes after {} reductions of the same stage", rank, to_string(action),
                        reductions[action.stage]);
         }
         ++reductions[action.stage];
@@ -237,7 +239,7 @@ Action computation_of(const Action& action) {
 }
 
 /// Returns the circle of waiting ranks, such as "rank 0 waits at 0B0 for 1SEND_B0 of rank 1": follows the waits from
-/// `rank` on until a rank comes up again. If messages are not listed, the text names 1B0 instead, as that is what the
+/// `rank` on until a rank recurs. If messages are not listed, the text names 1B0 instead, as that is what the
 /// user's table contains.
 std::string circle_from(const Schedule& s, const DependencyReplay& replay, int rank, bool messages_are_listed) {
   std::vector<int> path;
@@ -250,7 +252,7 @@ std::string circle_from(const Schedule& s, const DependencyReplay& replay, int r
     const int owner = s.rank_of(needed.stage, std::max(needed.microbatch, 0));
     words.push_back(
         fmt::format("rank {} waits at {} for {} of {}", rank, to_string(stuck), to_string(needed),
-                    owner == rank ? std::string("its own, which it runs later") : fmt::format("rank {}", owner)));
+                    owner == rank ? std::string("the same rank, which runs it later") : fmt::format("rank {}", owner)));
     rank = owner;
   }
   const auto first = std::find(path.begin(), path.end(), rank) - path.begin();
@@ -277,9 +279,7 @@ void check_deadlock(const Schedule& s, bool messages_are_listed, Problems& probl
   }
   DependencyReplay without_waits(s, false);
   const bool only_sends = s.sends_wait && !first_stuck(s, without_waits);
-  problems.add("{}: {}",
-               only_sends ? "a deadlock because sends wait for their receivers; it would run if they did not"
-                          : "a circle that never ends",
+  problems.add("{}: {}", only_sends ? "deadlock, because sends wait for their receivers" : "deadlock",
                circle_from(s, replay, *stuck, messages_are_listed));
 }
 
@@ -287,7 +287,7 @@ void check_deadlock(const Schedule& s, bool messages_are_listed, Problems& probl
 
 std::vector<std::string> check(const Schedule& schedule) {
   Problems problems;
-  check_holders(schedule, problems);
+  check_placement(schedule, problems);
   if (!problems.any()) {
     check_computations(schedule, problems);
     check_updates(schedule, problems);
@@ -313,7 +313,7 @@ std::vector<std::string> check(const Schedule& schedule) {
 void require_legal(const Schedule& schedule, const std::string& name) {
   if (const auto problems = check(schedule); !problems.empty()) {
     throw UsageError(fmt::format("schedule {} cannot run: {}{}", name, fmt::join(problems, "; "),
-                                 problems.size() == kMostProblems ? "; and perhaps more" : ""));
+                                 problems.size() == kMaxProblems ? "; there may be more problems" : ""));
   }
 }
 

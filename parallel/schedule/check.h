@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-/// Returns what is wrong with `schedule`, at most `kMostProblems` problems. The list is empty if the schedule is legal:
+/// Returns what is wrong with `schedule`, at most `kMaxProblems` problems. The list is empty if the schedule is legal:
 /// - every stage is on one rank, or on several replicas, each of which runs its own micro-batches;
 /// - each stage runs each micro-batch forward once and backward once: either B, or I and W;
 /// - if updates are listed, each replica makes each of them after the backwards that belong to it and before those that
@@ -21,7 +21,7 @@ namespace stagecoach {
 ///   exists only because sends wait for their receivers.
 /// A schedule without communication is checked in the form that `lower` gives it.
 std::vector<std::string> check(const Schedule& schedule);
-inline constexpr std::size_t kMostProblems = 10;
+inline constexpr std::size_t kMaxProblems = 10;
 
 /// Throws UsageError that lists the problems of `schedule`, if it has any. The error calls the schedule `name`.
 void require_legal(const Schedule& schedule, const std::string& name);

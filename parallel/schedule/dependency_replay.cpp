@@ -13,7 +13,8 @@ DependencyReplay::DependencyReplay(const Schedule& schedule, bool sends_wait)
       done_(schedule.stage_count(), schedule.microbatches),
       next_(schedule.ranks.size()),
       reductions_(schedule.ranks.size()) {
-  STAGECOACH_CHECK(schedule.is_lowered, "the schedule lists no communication yet; lower() adds it");
+  STAGECOACH_CHECK(schedule.is_lowered,
+                   "expected a lowered schedule, got one without communication; call lower() first");
 }
 
 std::optional<Action> DependencyReplay::unless_done(const Action& action) const {

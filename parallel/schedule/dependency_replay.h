@@ -45,7 +45,7 @@ class DependencyReplay {
   bool sends_wait_;
   Grid<unsigned> done_;            // one bit per operation; B counts as I and W
   std::vector<std::size_t> next_;  // one per rank
-  std::vector<int> reductions_;    // done on each rank, which has one stage if updates are listed
+  std::vector<int> reductions_;    // done on each rank; a rank has a single stage if updates are listed
 };
 
 template <class Body>

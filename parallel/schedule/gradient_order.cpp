@@ -89,9 +89,8 @@ std::vector<std::string> notes_on_order(const Schedule& schedule) {
   const std::vector<int> waiting = peak_waiting_gradients(schedule);
   if (*std::max_element(waiting.begin(), waiting.end()) > 0) {
     notes.push_back(
-        fmt::format("Backwards are not in the order of the micro-batches. Gradients are added in it all the same, as "
-                    "on one device; "
-                    "at most {} sets of a stage's gradients wait for their turn (rank by rank)",
+        fmt::format("The backwards are not in the order of the micro-batches. Gradients are still added in that order, "
+                    "as on one device; at most {} sets of gradients per stage wait for their turn (rank by rank)",
                     fmt::join(waiting, ", ")));
   }
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
 /// The order in which a stage's gradients are added up: the order of the micro-batches, as on one device, whatever the
-/// order of the backwards. A floating-point sum depends on the order of its terms, so a gradient that comes before its
-/// turn waits. In tables that run backwards from the last micro-batch to the first, such as PyTorch's looped
+/// order of the backwards. A floating-point sum depends on the order of its terms, so a gradient that arrives before
+/// its turn waits. In tables that run backwards from the last micro-batch to the first, such as PyTorch's looped
 /// breadth-first ones, all gradients but one wait.
 
 #include <string>

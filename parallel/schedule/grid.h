@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-/// [stages, microbatches]; every value is `T{}` at first.
+/// [stages, microbatches]; all values are initially `T{}`.
 template <class T>
 class Grid {
  public:

@@ -64,18 +64,17 @@ int nearest_group(int p, int m, int wanted) {
 /// Returns advice on what to choose instead of a group that is_legal_group rejects.
 std::string legal_instead(int p, int m, int group) {
   const int n = std::max(group, p);
-  const std::string counts = fmt::format("the nearest micro-batch counts for groups of {} are {}", n,
+  const std::string counts = fmt::format("--microbatches {1} with groups of {0}", n,
                                          nearest(m, [&](int count) { return is_legal_group(p, count, n); }));
-  return m < p ? counts
-               : fmt::format("the nearest legal group is {0} (--group {0}); {1}", nearest_group(p, m, group), counts);
+  return m < p ? "use " + counts : fmt::format("use --group {}, or {}", nearest_group(p, m, group), counts);
 }
 
 void require_legal_group(const char* name, int p, int m, int group) {
   if (!is_legal_group(p, m, group)) {
-    throw UsageError(fmt::format(
-        "{}: {} micro-batches in groups of {} on {} ranks: a group has at least {} and at most all of them, "
-        "and what is left over is nothing or at least {}; {}",
-        name, m, group, p, p, p, legal_instead(p, m, group)));
+    throw UsageError(
+        fmt::format("{}: {} micro-batches cannot run in groups of {} on {} ranks: expected at least {} micro-batches "
+                    "per group, at most all of them, and none or at least {} left over; {}",
+                    name, m, group, p, p, p, legal_instead(p, m, group)));
   }
 }
 

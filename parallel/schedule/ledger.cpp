@@ -58,7 +58,7 @@ std::vector<std::size_t> versions_during(const Schedule& schedule, const Ledger&
 }  // namespace
 
 Ledger make_ledger(const Schedule& schedule, Versions versions) {
-  STAGECOACH_CHECK(schedule.batch > 0, "ledger: the schedule lists no updates");
+  STAGECOACH_CHECK(schedule.batch > 0, "ledger: expected a schedule with updates, got one without");
   std::vector<std::vector<int>> forwards;
   for (int s = 0; s < schedule.stage_count(); ++s) {
     forwards.push_back(versions_of_forwards(schedule, s, versions));
@@ -74,7 +74,7 @@ Ledger make_ledger(const Schedule& schedule, Versions versions) {
       const bool as_forward = versions != Versions::none || operation == Operation::forward;
       version =
           as_forward ? forwards[static_cast<std::size_t>(stage)][static_cast<std::size_t>(microbatch)] : newest[r];
-      STAGECOACH_CHECK(version <= newest[r], "ledger: {} on rank {} wants version {}, and {} is the newest",
+      STAGECOACH_CHECK(version <= newest[r], "ledger: {} on rank {} needs version {}, but the newest version is {}",
                        to_string(action), r, version, newest[r]);
     }
     ledger[r].push_back(version);

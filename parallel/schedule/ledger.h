@@ -34,7 +34,7 @@ std::vector<int> peak_versions(const Schedule& schedule, const Ledger& ledger);
 std::vector<double> peak_bytes(const Schedule& schedule, const Ledger& ledger, const std::vector<double>& weights,
                                const std::vector<double>& activations);
 
-/// Returns the number of updates by which the gradient of each micro-batch comes too late: [stages][microbatches].
+/// Returns the number of updates by which the gradient of each micro-batch is late: [stages][microbatches].
 std::vector<std::vector<int>> delays_of(const Schedule& schedule, const Ledger& ledger);
 
 /// Returns the largest delay on each stage, which is the delay once the pipeline is full.

@@ -18,17 +18,21 @@
 namespace stagecoach {
 namespace {
 
-/// A receive of a rank, and the places in its list of computations where it is used and posted.
+/// A receive of a rank, and the positions in the rank's list of computations where it is used and posted.
 struct Receive {
   Action action;
   std::size_t use;   // the index of the computation that waits for it
   std::size_t post;  // the index of the computation before which it is posted
+  std::size_t order = 0;
 };
 
-/// Sorts by `post`; receives with the same `post` keep their order.
+/// Sorts by `post`; receives with the same `post` keep their order. (Clang warns of the library's stable_sort.)
 void sort_by_post(std::vector<Receive>& receives) {
-  std::stable_sort(receives.begin(), receives.end(),
-                   [](const Receive& a, const Receive& b) { return a.post < b.post; });
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    receives[i].order = i;
+  }
+  std::sort(receives.begin(), receives.end(),
+            [](const Receive& a, const Receive& b) { return std::pair(a.post, a.order) < std::pair(b.post, b.order); });
 }
 
 /// Returns for each message the index, in its rank's list, of the computation that uses it.
@@ -209,19 +213,20 @@ Action send_of(const Action& receive) {
 }
 
 int receives_from_text(const std::string& text) {
-  constexpr int kMost = 1 << 16;
+  constexpr int kMaxReceives = 1 << 16;
   if (text == "at-use" || text == "ahead") {
     return text == "ahead" ? kDefaultReceives : 0;
   }
   const int receives = number_from<int>(text).value_or(0);
-  if (receives < 1 || receives > kMost) {
-    throw UsageError(fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMost, text));
+  if (receives < 1 || receives > kMaxReceives) {
+    throw UsageError(
+        fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMaxReceives, text));
   }
   return receives;
 }
 
 Schedule lower(const Schedule& computations, const LowerOptions& options) {
-  STAGECOACH_CHECK(!computations.is_lowered, "lower: the communication of this schedule is listed already");
+  STAGECOACH_CHECK(!computations.is_lowered, "lower: expected a schedule without communication, got a lowered one");
   Schedule lowered = computations;
   lowered.is_lowered = true;
   lowered.sends_wait = options.sends_wait;
@@ -241,7 +246,8 @@ Schedule lower(const Schedule& computations, const LowerOptions& options) {
 }
 
 Schedule with_reductions(const Schedule& schedule) {
-  STAGECOACH_CHECK(schedule.is_lowered && schedule.batch == 0, "with_reductions: needs a lowered schedule of one step");
+  STAGECOACH_CHECK(schedule.is_lowered && schedule.batch == 0,
+                   "with_reductions: expected a lowered schedule of one step");
   Schedule reduced = schedule;
   for (auto& actions : reduced.ranks) {
     actions = with_reductions_of_rank(actions);

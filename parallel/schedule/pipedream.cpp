@@ -36,12 +36,12 @@ void require_sizes(const std::vector<int>& replicas, int microbatches, int batch
   const bool positive = std::all_of(replicas.begin(), replicas.end(), [](int count) { return count >= 1; });
   if (replicas.empty() || !positive || microbatches < 1 || batch < 1) {
     throw UsageError(
-        fmt::format("a schedule of stages on {} rank(s), {} micro-batches, {} per batch: expected at least 1 of each",
+        fmt::format("expected at least 1 rank per stage, 1 micro-batch and 1 micro-batch per batch, got {}, {} and {}",
                     fmt::join(replicas, ","), microbatches, batch));
   }
   constexpr int kMaxPerBatch = 1 << 20;  // times the number of ranks, it does not overflow an int
   if (batch > kMaxPerBatch) {
-    throw UsageError(fmt::format("{} micro-batches per batch: expected at most {}", batch, kMaxPerBatch));
+    throw UsageError(fmt::format("expected at most {1} micro-batches per batch, got {0}", batch, kMaxPerBatch));
   }
 }
 
@@ -50,17 +50,15 @@ void require_batch(const std::vector<int>& replicas, int batch, Versions version
   const int step = shared_evenly(replicas, versions);
   if (batch < least && versions == Versions::two_buffers) {
     throw UsageError(
-        fmt::format("2bw: {} micro-batches per batch, and up to {} are in flight through {} stage(s), with two "
-                    "versions only: expected "
-                    "at least {} per batch (--microbatches {})",
+        fmt::format("2bw: two versions of the weights do not suffice for {1} micro-batches in flight through {2} "
+                    "stage(s): expected at least {3} micro-batches per batch, got {0}; use --microbatches {4}",
                     batch, most_on_their_way(replicas), replicas.size(), least, least));
   }
   if (batch % step != 0) {
     const int below = batch / step * step;
     throw UsageError(
-        fmt::format("{}: {} micro-batches per batch cannot be divided evenly among stages on {} ranks, and all stages "
-                    "must be updated "
-                    "together; take {}{} (--microbatches), or the policy stash",
+        fmt::format("{}: {} micro-batches per batch cannot be divided evenly among stages on {} ranks, although all "
+                    "stages update together; use --microbatches {}{}, or --versions stash",
                     to_string(versions), batch, fmt::join(replicas, ","),
                     below >= least ? fmt::format("{} or ", below) : "", below + step));
   }

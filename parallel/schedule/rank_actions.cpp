@@ -8,8 +8,9 @@ namespace stagecoach {
 
 Schedule empty_schedule(const Placement& placement, int ranks, int microbatches) {
   if (ranks < 1 || microbatches < 1 || placement.stage_count() < ranks) {
-    throw UsageError(fmt::format("a schedule of {} ranks, {} micro-batches and {} stages: expected at least 1 of each",
-                                 ranks, microbatches, placement.stage_count()));
+    throw UsageError(
+        fmt::format("expected at least 1 rank, 1 micro-batch and as many stages as ranks, got {}, {} and {}", ranks,
+                    microbatches, placement.stage_count()));
   }
   Schedule schedule{placement, microbatches, std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
   const auto passes =
@@ -22,8 +23,8 @@ Schedule empty_schedule(const Placement& placement, int ranks, int microbatches)
 
 Schedule empty_schedule(int ranks, int microbatches, int chunks) {
   if (ranks < 1 || microbatches < 1 || chunks < 1) {
-    throw UsageError(fmt::format("a schedule of {} ranks, {} micro-batches and {} chunks: expected at least 1 of each",
-                                 ranks, microbatches, chunks));
+    throw UsageError(fmt::format("expected at least 1 rank, 1 micro-batch and 1 chunk, got {}, {} and {}", ranks,
+                                 microbatches, chunks));
   }
   return empty_schedule(round_robin_placement(ranks * chunks, ranks), ranks, microbatches);
 }

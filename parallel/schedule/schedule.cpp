@@ -42,7 +42,7 @@ std::string to_string(const Action& action) {
 }
 
 Schedule with_fewer_microbatches(const Schedule& schedule, int count) {
-  STAGECOACH_CHECK(count >= 1 && count <= schedule.microbatches, "{} micro-batches of a schedule of {}", count,
+  STAGECOACH_CHECK(count >= 1 && count <= schedule.microbatches, "expected from 1 to {1} micro-batches, got {0}", count,
                    schedule.microbatches);
   Schedule fewer = schedule;
   fewer.microbatches = count;

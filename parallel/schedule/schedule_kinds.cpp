@@ -52,23 +52,24 @@ const std::vector<std::string>& schedule_names() {
 Schedule make_schedule(const std::string& name, int p, int m, int v, int group) {
   const ScheduleKind* kind = find_schedule(name);
   if (kind == nullptr) {
-    throw UsageError(fmt::format("unknown schedule '{}'; known are {}", name, fmt::join(schedule_names(), ", ")));
+    throw UsageError(
+        fmt::format("unknown schedule: expected one of {1}, got '{0}'", name, fmt::join(schedule_names(), ", ")));
   }
   const int chunks = v == 0 ? kind->least_chunks : v;
   if (!kind->takes_chunks() && chunks != kind->least_chunks) {
-    throw UsageError(fmt::format("{} has {} per rank: expected {} chunk(s), got {}; other numbers of chunks are for {}",
-                                 name, kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage",
-                                 kind->least_chunks, v, names_where([](const auto& k) { return k.takes_chunks(); })));
+    throw UsageError(
+        fmt::format("{} has {} per rank: expected {} chunk(s), got {}; for another number of chunks use {}", name,
+                    kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage", kind->least_chunks, v,
+                    names_where([](const auto& k) { return k.takes_chunks(); })));
   }
   if (group != 0 && !kind->takes_group) {
-    throw UsageError(fmt::format("{} has no groups; they are for {}", name,
+    throw UsageError(fmt::format("{} has no groups; leave out --group, or use {}", name,
                                  names_where([](const auto& k) { return k.takes_group; })));
   }
   if (group != 0 && chunks == 1) {
     throw UsageError(
-        fmt::format("{} with one chunk per rank: expected no group, got {}; groups take turns on chunks: leave the "
-                    "group out, or take "
-                    "more chunks",
+        fmt::format("{} with one chunk per rank has no groups: expected no --group, got {}; leave out --group, or use "
+                    "more --chunks",
                     name, group));
   }
   return kind->make({p, m, chunks, group});

@@ -195,7 +195,7 @@ void require_costs(const Schedule& schedule, const Costs& costs) {
                        (costs.is_short.empty() || costs.is_short.size() + 1 == stages) &&
                        (costs.update.empty() || costs.update.size() == schedule.ranks.size()) &&
                        (costs.average.empty() || costs.average.size() == stages),
-                   "simulate: costs of {} stages for a schedule of {}", costs.forward.size(), stages);
+                   "simulate: expected the costs of {1} stages, got {0}", costs.forward.size(), stages);
 }
 
 /// Runs one step; calls `see(rank, times)` for each action.
@@ -204,7 +204,7 @@ void run_step(const Schedule& schedule, RankTimes& clock, const See& see) {
   DependencyReplay replay(schedule);
   replay.run([&](int rank, const Action& action) { see(static_cast<std::size_t>(rank), clock.run(rank, action)); });
   for (int r = 0; r < schedule.rank_count(); ++r) {
-    STAGECOACH_CHECK(replay.is_done(r), "simulate: the schedule is not legal; check() says why");
+    STAGECOACH_CHECK(replay.is_done(r), "simulate: expected a legal schedule; call check() to find its problems");
   }
 }
 
@@ -225,7 +225,7 @@ void require_seconds(const Schedule& schedule, const ActionSeconds& seconds) {
     const auto count = std::count_if(schedule.ranks[r].begin(), schedule.ranks[r].end(),
                                      [](const Action& action) { return !is_message(action.operation); });
     STAGECOACH_CHECK(seconds.size() == schedule.ranks.size() && seconds[r].size() == static_cast<std::size_t>(count),
-                     "simulate: the seconds of {} ranks do not fit the actions of {}", seconds.size(),
+                     "simulate: expected one time per action of {1} ranks, got the times of {0}", seconds.size(),
                      schedule.ranks.size());
   }
 }

@@ -70,7 +70,7 @@ ScheduleKind gpipe_kind() {
 
 ScheduleKind one_f_one_b_kind() {
   return {.name = "1f1b",
-          .summary = "backwards as early as can be",
+          .summary = "backwards as early as possible",
           .idle_share = kStraightIdleShare,
           .idle = idle_of_1f1b,
           .peak_activations = [](const ScheduleSizes& s, int rank) { return std::min(s.microbatches, s.ranks - rank); },

@@ -42,9 +42,9 @@ int take_number(std::string_view& text, std::string_view cell, const Position& p
 /// Rejects a number that is too large for a table with so few cells, before any memory is allocated for it.
 void require_number(int number, const char* what, std::string_view cell, const Position& position) {
   if (static_cast<std::size_t>(number) >= position.cells) {
-    position.refuse(
-        fmt::format("'{}': {} {} is beyond the {} cells of the table; they are numbered from 0 without gaps", cell,
-                    what, number, position.cells));
+    position.refuse(fmt::format(
+        "'{0}': expected a {1} below {3}, the number of cells in the table, got {2}; use numbers from 0 without gaps",
+        cell, what, number, position.cells));
   }
 }
 
@@ -73,7 +73,8 @@ Action action_from(std::string_view cell, const Position& position) {
   const bool is_reduction = action.operation == Operation::reduce_grad;
   action.microbatch = is_reduction ? Action::kAllMicrobatches : take_number(rest, cell, position);
   if (!rest.empty()) {
-    position.refuse(fmt::format("'{}': nothing may follow the {}", cell, is_reduction ? "operation" : "micro-batch"));
+    position.refuse(
+        fmt::format("'{}': expected nothing after the {}", cell, is_reduction ? "operation" : "micro-batch"));
   }
   require_number(action.stage, "stage", cell, position);
   require_number(std::max(action.microbatch, 0), "micro-batch", cell, position);
@@ -141,7 +142,7 @@ void hold(Schedule& schedule, int stage, const Position& position) {
   const int rank = schedule.rank_count() - 1;
   int& owner = schedule.stage_to_rank[index];
   if (owner != -1 && owner != rank) {
-    position.refuse(fmt::format("stage {} is on rank {} already: expected each stage on one rank", stage, owner));
+    position.refuse(fmt::format("stage {} is already on rank {}: expected each stage on one rank only", stage, owner));
   }
   owner = rank;
 }
@@ -204,12 +205,11 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
     }
   }
   if (!has_computations(schedule)) {
-    throw UsageError(fmt::format("{}: no computation in it: expected actions such as 0F0 and 0B0", where));
+    throw UsageError(fmt::format("{}: the table has no computations: expected actions such as 0F0 and 0B0", where));
   }
   if (std::int64_t{schedule.stage_count()} * schedule.microbatches > kMaxPairs) {
     throw UsageError(
-        fmt::format("{}: {} stages and {} micro-batches are more than {} pairs, the most that a table can "
-                    "have",
+        fmt::format("{0}: the table is too large: expected at most {3} pairs of stage and micro-batch, got {1} x {2}",
                     where, schedule.stage_count(), schedule.microbatches, kMaxPairs));
   }
   ignored += note_communication(schedule);

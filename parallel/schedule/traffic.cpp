@@ -19,7 +19,8 @@ std::size_t border_of(const Action& message) {
 
 void require_sizes(const Schedule& schedule, const std::vector<double>& message_bytes) {
   STAGECOACH_CHECK(schedule.is_lowered && message_bytes.size() + 1 == static_cast<std::size_t>(schedule.stage_count()),
-                   "traffic: sizes of {} messages for {} stages; and the schedule must be lowered",
+                   "traffic: expected a lowered schedule and one message size per pair of neighbouring stages, got {} "
+                   "sizes for {} stages",
                    message_bytes.size(), schedule.stage_count());
 }
 

@@ -13,7 +13,7 @@
 namespace stagecoach {
 
 /// The policies, described for p stages, counted from s = 0, on one rank each, with batches of one micro-batch (of p or
-/// more for two_buffers). A delay is the number of updates by which a gradient comes too late. Sources: Narayanan et
+/// more for two_buffers). A delay is the number of updates by which a gradient is late. Sources: Narayanan et
 /// al., "PipeDream", 2019, section 3.3; "Memory-efficient pipeline-parallel DNN training", 2021, section 3.1
 /// (two_buffers).
 enum class Versions {

@@ -41,7 +41,7 @@ constexpr const char* kZeroBubbleIdleShare = "(p - 1) / (3 m + p - 1)";
 
 ScheduleKind zero_bubble_h1_kind() {
   return {.name = "zb-h1",
-          .summary = "zero bubble: 1F1B with the weight gradients apart",
+          .summary = "zero bubble: 1F1B with separate weight gradients",
           .splits_backward = true,
           .idle_share = kZeroBubbleIdleShare,
           .idle_domain = "m >= p",

@@ -9,13 +9,16 @@
 
 #include <benchmark/benchmark.h>
 #include <cblas.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "core/autograd/backward.h"
+#include "core/kernels/cpu/attention.h"
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/linear.h"
 #include "core/ops.h"
@@ -175,6 +178,36 @@ void add_conv(const std::string& name, std::int64_t samples, std::int64_t channe
       [=]() mutable { kernels({}).conv2d_grad_weight(y, x, window, grad_weight, none); });
 }
 
+/// The kernels of a transformer block, besides its linear layers: x [samples, tokens, width].
+void add_block(std::int64_t samples, std::int64_t tokens, std::int64_t width, std::int64_t heads) {
+  const std::string size = fmt::format(" {}x{}x{}", samples, tokens, width);
+  const cpu::AttentionShape shape{samples, tokens, width, heads};
+  const double operations = 4.0 * static_cast<double>(samples * tokens * tokens * width);
+  const Tensor qkv = random_tensor({samples, tokens, 3 * width});
+  const Tensor grad = random_tensor({samples, tokens, width});
+  Tensor y = random_tensor({samples, tokens, width});
+  Tensor grad_qkv = random_tensor({samples, tokens, 3 * width});
+  add("attention" + size, operations, [=]() mutable { kernels({}).attention(qkv, heads, y); });
+  add("attention" + size + "/plain", operations,
+      [=]() mutable { cpu::plain::attention(shape, qkv.data<float>(), y.mutable_data<float>()); });
+  add("attention" + size + "/grad", 2.5 * operations,
+      [=]() mutable { kernels({}).attention_grad(grad, qkv, heads, grad_qkv); });
+  const std::int64_t rows = samples * tokens;
+  const Tensor x = random_tensor({rows, width});
+  const Tensor weight = random_tensor({width});
+  Tensor normal = random_tensor({rows, width});
+  Tensor mean = random_tensor({rows});
+  Tensor rstd = random_tensor({rows});
+  add("layer_norm" + size, 0, [=]() mutable { kernels({}).layer_norm(x, weight, weight, 1e-5, normal, mean, rstd); });
+  const Tensor hidden = random_tensor({rows, 4 * width});
+  Tensor activated = random_tensor({rows, 4 * width});
+  for (const auto& [name, form] :
+       {std::pair("gelu, tanh form,", GeluForm::tanh), {"gelu, exact form,", GeluForm::exact}}) {
+    add(name + fmt::format(" {}x{}", rows, 4 * width), 0,
+        [=, form = form]() mutable { kernels({}).gelu(hidden, form, activated); });
+  }
+}
+
 /// One whole training step: forward, backward and optimizer.
 void add_step(const std::string& model_name, std::int64_t batch, double operations_a_picture) {
   const std::shared_ptr<Sequential> model = make_model(model_name);
@@ -224,6 +257,10 @@ void add_all() {
   // for the first convolution, whose input needs no gradient.
   add_step("convnet", 64, 2.0 * (3 * 651720.0 - 352800));
   add_step("convnet", 1024, 2.0 * (3 * 651720.0 - 352800));
+
+  add_linear("linear 4096x64 to 192", 4096, 64, 192);
+  add_block(64, 64, 64, 4);
+  add_step("vit", 64, 0.177e9);  // as epoch_ratio.py counts it
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 """Runs our epoch and the same epoch in PyTorch, in turn, and prints the ratio of their images per second.
 
-    epoch_ratio.py --data FOLDER [--threads 1] [--rounds 5] [--program build/release/bin/ch01_single_device]
+    epoch_ratio.py --data FOLDER [--model convnet] [--threads 1] [--rounds 5] [--compile]
+                   [--program build/release/bin/ch01_single_device]
 
-Both train `convnet` with Adam and batch 64 on the same pictures, on the same cores (taskset). The machine may be
-shared and noisy, so the two alternate and the medians are compared. The Python that runs this needs torch and numpy.
+Both train the model with Adam and batch 64 on the same images, on the same cores (taskset). The machine may be shared
+and noisy, so the two alternate and the medians are compared. PyTorch runs in each of its layouts, and with --compile
+also compiled; the fastest counts. Both are set beside the rate of one core's best matrix product (1024 x 1024, PyTorch's
+library), times the threads. The Python that runs this needs torch and numpy.
 """
 
 import argparse
@@ -14,32 +17,59 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+TORCH_EPOCH = [sys.executable, str(HERE / "torch_epoch.py")]
+BEST_PRODUCT = """
+import time, torch
+torch.set_num_threads(1)
+a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
+def seconds():
+    start = time.perf_counter()
+    a @ b
+    return time.perf_counter() - start
+print(2 * 1024**3 / min(seconds() for _ in range(30)) / 1e9)
+"""
+
+
+def output_of(command, threads=1):
+    cores = ",".join(str(core) for core in range(threads))
+    return subprocess.run(["taskset", "-c", cores, *command], check=True, capture_output=True, text=True).stdout
 
 
 def images_per_second(command, threads):
-    cores = ",".join(str(core) for core in range(threads))
-    text = subprocess.run(["taskset", "-c", cores, *command], check=True, capture_output=True, text=True).stdout
-    return [float(rate) for rate in re.findall(r"^Epoch: .* (\d+) img/s", text, re.MULTILINE)][-1]
+    return [float(rate) for rate in re.findall(r"^Epoch: .* (\d+) img/s", output_of(command, threads), re.MULTILINE)][-1]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
+    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=2, help="per round; the last one counts")
+    parser.add_argument("--compile", action="store_true", help="try torch.compile too")
     parser.add_argument("--program", default=str(HERE.parents[1] / "build/release/bin/ch01_single_device"))
     flags = parser.parse_args()
-    common = ["--data", flags.data, "--threads", str(flags.threads), "--epochs", str(flags.epochs),
-              "--batch-size", "64", "--optimizer", "adam", "--lr", "0.001"]  # fmt: skip
-    ours, torch = [], []
+    common = ["--data", flags.data, "--model", flags.model, "--threads", str(flags.threads), "--epochs",
+              str(flags.epochs), "--batch-size", "64", "--optimizer", "adam", "--lr", "0.001"]  # fmt: skip
+    ways = {"Stagecoach": [flags.program, *common], "PyTorch": [*TORCH_EPOCH, *common]}
+    if flags.model != "vit":  # which has one convolution only
+        ways["PyTorch, channels last"] = [*TORCH_EPOCH, *common, "--channels-last"]
+    if flags.compile:
+        ways |= {f"{name}, compiled": [*way, "--compile"] for name, way in ways.items() if name != "Stagecoach"}
+    rates = {name: [] for name in ways}
     for round_number in range(1, flags.rounds + 1):
-        ours.append(images_per_second([flags.program, *common], flags.threads))
-        torch.append(images_per_second([sys.executable, str(HERE / "torch_epoch.py"), *common], flags.threads))
-        print(f"round {round_number}: Stagecoach {ours[-1]:.0f} img/s, PyTorch {torch[-1]:.0f} img/s", flush=True)
-    ratio = statistics.median(ours) / statistics.median(torch)
-    print(f"{flags.threads} core(s), median of {flags.rounds}: Stagecoach {statistics.median(ours):.0f} img/s, "
-          f"PyTorch {statistics.median(torch):.0f} img/s, ratio {ratio:.2f}")  # fmt: skip
+        for name, command in ways.items():
+            rates[name].append(images_per_second(command, flags.threads))
+        print(f"round {round_number}: " + ", ".join(f"{n} {r[-1]:.0f} img/s" for n, r in rates.items()), flush=True)
+    medians = {name: statistics.median(of_way) for name, of_way in rates.items()}
+    ours = medians.pop("Stagecoach")
+    best = max(medians, key=medians.get)
+    print(f"{flags.model}, {flags.threads} core(s), median of {flags.rounds}: Stagecoach {ours:.0f} img/s, "
+          f"{best} {medians[best]:.0f} img/s, ratio {ours / medians[best]:.2f}")  # fmt: skip
+    gflop = float(output_of([*TORCH_EPOCH, *common, "--count"]))
+    peak = float(output_of([sys.executable, "-c", BEST_PRODUCT])) * flags.threads
+    print(f"{gflop:.3f} GFLOP per image; of the best matrix-product rate, {peak:.0f} GFLOP/s: "
+          f"Stagecoach {ours * gflop / peak:.0%}, {best} {medians[best] * gflop / peak:.0%}")  # fmt: skip
 
 
 main()

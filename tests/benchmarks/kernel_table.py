@@ -16,7 +16,7 @@ def main():
     context = run["context"]
     print(f"`cpu_kernels_benchmark` on one core of {context['num_cpus']} at {context['mhz_per_cpu']} MHz; best matrix-product "
           f"rate {float(context['best_gflops']):.0f} GFLOP/s\n(the best of OpenBLAS and our own product over six shapes). "
-          "A row such as `64x3x32x32 to 6, k5`: pictures x channels x height x\nwidth, outputs, kernel, stride (s), padding "
+          "A row such as `64x3x32x32 to 6, k5`: images x channels x height x\nwidth, outputs, kernel, stride (s), padding "
           "(p). `plain`: the plain loops; `openblas`: OpenBLAS, for convolutions after\nim2col; `step`: a whole training step. "
           "µs by the clock on the wall, GFLOP/s by processor time.\n")
     print("| operation | µs | GFLOP/s | of the best rate |\n|---|---:|---:|---:|")

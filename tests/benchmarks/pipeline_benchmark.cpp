@@ -48,9 +48,9 @@ void stages_by_hand(benchmark::State& state) {
     for (int i = 0; i < kMicrobatches; ++i) {
       between[static_cast<std::size_t>(i)] = stages.at(0).forward(i, input(), false);
     }
-    Tensor scores;
+    Tensor logits;
     for (int i = 0; i < kMicrobatches; ++i) {
-      stages.at(1).forward_with_loss(i, between[static_cast<std::size_t>(i)], label(), true, &scores);
+      stages.at(1).forward_with_loss(i, between[static_cast<std::size_t>(i)], label(), true, &logits);
     }
     for (int i = 0; i < kMicrobatches; ++i) {
       between[static_cast<std::size_t>(i)] = stages.at(1).backward(i, share);

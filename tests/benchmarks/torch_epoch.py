@@ -1,14 +1,16 @@
-"""Trains the same ConvNet in PyTorch, on the CPU, in the way that suits PyTorch best that we found.
+"""Trains the same model in PyTorch, on the CPU, in the way that suits PyTorch best that we found.
 
-    torch_epoch.py --data FOLDER --threads N --epochs E [--batch-size 64] [--optimizer adam] [--lr 0.001] [--compile]
+    torch_epoch.py --data FOLDER --threads N --epochs E [--model convnet] [--batch-size 64] [--optimizer adam]
+                   [--lr 0.001] [--channels-last] [--compile] [--count]
 
-Prints one line per epoch in the form of the chapter programs, so that `epoch_ratio.py` reads both alike. The data
+With --count it does not train, but prints the GFLOP that a training step takes per image. Else it prints one line per epoch in the form of the chapter programs, so that `epoch_ratio.py` reads both alike. The data
 lie in memory as bytes and are normalised batch by batch, exactly as in Stagecoach; there is no loader process to wait
 for. The loss is summed without reading it back, so nothing stops between steps.
 """
 
 import argparse
 import pathlib
+import sys
 import time
 
 import numpy as np
@@ -37,9 +39,36 @@ def convnet():
     )  # fmt: skip
 
 
+def make_model(name):
+    if name == "resnet18":
+        from torch_cuda_epoch import resnet18
+
+        return resnet18()
+    if name == "vit":
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "nn"))
+        from golden_vit import Vit
+
+        return Vit()
+    return convnet()
+
+
+def count_gflop(model):
+    """Returns the GFLOP of a forward and a backward, per image: those of matrix products and convolutions."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    images = 8
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(torch.zeros(images, 3, 32, 32)).sum().backward()
+    return counter.get_total_flops() / images / 1e9
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, type=pathlib.Path)
+    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
+    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--count", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch-size", type=int, default=64)
@@ -50,8 +79,12 @@ def main():
     torch.set_num_threads(flags.threads)
     torch.manual_seed(0)
 
+    model = make_model(flags.model)
+    if flags.count:
+        return print(count_gflop(model))
     images, labels = read_training_data(flags.data)
-    model = convnet()
+    layout = torch.channels_last if flags.channels_last else torch.contiguous_format
+    model = model.to(memory_format=layout)
     parameters = list(model.parameters())
     optimizer = (
         torch.optim.Adam(parameters, flags.lr, fused=True)
@@ -60,7 +93,7 @@ def main():
     )
 
     def forward(pixels, target):
-        logits = model(pixels.float().div_(127.5).sub_(1))
+        logits = model(pixels.float().div_(127.5).sub_(1).to(memory_format=layout))
         return nn.functional.cross_entropy(logits, target), (logits.argmax(1) == target).sum()
 
     step = torch.compile(forward) if flags.compile else forward

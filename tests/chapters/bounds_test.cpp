@@ -92,7 +92,7 @@ TEST(Bounds, TellWhatWasExpected) {
       {"split", "5,,5", "layers per stage"},
       {"replicas", "128,1", "at most 128"},
       {"link", "string", "not a link"},
-      {"device", "tpu", "'tpu' is unknown"},
+      {"device", "tpu", "unknown device 'tpu'"},
   };
   for (const auto& [setting, text, part] : wrong) {
     EXPECT_NE(refusal(setting, text).find(part), std::string::npos) << setting << ": " << refusal(setting, text);
@@ -146,7 +146,7 @@ TEST(SettingsFile, HasTheBoundsOfTheFlags) {
     Json json = config();
     json[setting] = value;
     const std::string named = fmt::format("run/config.json: '{}': ", setting);
-    EXPECT_TRUE(fails_with<DataError>({named.c_str(), "was the file changed?"}, [&] { read(json); })) << setting;
+    EXPECT_TRUE(fails_with<DataError>({named.c_str(), "restore the original file"}, [&] { read(json); })) << setting;
   }
 }
 
@@ -196,7 +196,7 @@ TEST(SettingsFile, OfAChapterSetsWhatTheChapterOffers) {
 TEST(SettingsFile, IsOfOneProgram) {
   Json json = config();
   json["program"] = "another";
-  EXPECT_TRUE(fails_with<UsageError>({"run/config.json", "made by another"}, [&] { read(json); }));
+  EXPECT_TRUE(fails_with<UsageError>({"run/config.json", "a run of another"}, [&] { read(json); }));
 }
 
 class ChangedConfig : public PipelineTest {};
@@ -240,10 +240,10 @@ TEST_F(OneProcess, OfTorchrunIsOneRank) {
   EXPECT_EQ(shell(torchrun + kCh03 + " --resume run --epochs 2").exit_code, 0);
   const Outcome mesh = shell(torchrun + kCh06 + " --smoke --mesh dp=2,pp=2");
   EXPECT_EQ(mesh.exit_code, 2);
-  EXPECT_NE(mesh.err.find("--mesh dp=2,pp=2 is for 4 ranks, the run has 1"), std::string::npos) << mesh.err;
+  EXPECT_NE(mesh.err.find("--mesh dp=2,pp=2: expected a mesh of 1 rank(s), got 4"), std::string::npos) << mesh.err;
   const Outcome many = shell("WORLD_SIZE=2147483647 RANK=0 " + kCh03 + " --smoke");
   EXPECT_EQ(many.exit_code, 2);
-  EXPECT_NE(many.err.find("--ranks can be at most 128"), std::string::npos) << many.err;
+  EXPECT_NE(many.err.find("expected at most 128"), std::string::npos) << many.err;
 }
 
 TEST_F(OneProcess, WritesAnErrorOnOneLine) {

@@ -83,7 +83,7 @@ TEST_F(Ch01Errors, Data) {
   std::string wrong_label = good;
   wrong_label[3073 * 7] = 10;
   write_bytes(batch, wrong_label);
-  expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "label 10", "7"});
+  expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "from 0 to 9", "got 10", "7"});
   write_bytes(batch, "");
   expect_error({"--data", "data"}, 3, {"data_batch_1.bin", "empty"});
   fs::remove(batch);
@@ -140,7 +140,7 @@ TEST_F(Ch01Errors, ALossThatIsNoNumberStopsAndKeepsWhatWasSaved) {
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
   const std::string saved = read_bytes(folder() / "run/weights.safetensors");
   expect_error({"--data", "data", "--lr", "1e20", "--epochs", "2", "--out", "run"}, 2,
-               {"a loss is not a finite number", "epoch 1, step", "--lr"});
+               {"a loss that is NaN or infinite", "epoch 1, step", "--lr"});
   EXPECT_EQ(read_bytes(folder() / "run/earlier-1/weights.safetensors"), saved);
 }
 
@@ -149,7 +149,7 @@ TEST_F(Ch01Errors, WeightsThatAreNoNumbersAreNotSaved) {
   ASSERT_EQ(ch01({"--data", "data", "--epochs", "1", "--out", "run"}).exit_code, 0);
   // One step: its loss is good, and its weights are not.
   expect_error({"--data", "data", "--batch-size", "100", "--lr", "1e42", "--epochs", "1", "--out", "run"}, 2,
-               {"a weight is not a finite number"});
+               {"a weight that is NaN or infinite"});
   EXPECT_FALSE(fs::exists(folder() / "run/weights.safetensors"));
 }
 

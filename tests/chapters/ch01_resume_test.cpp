@@ -63,7 +63,7 @@ TEST_F(Ch01Resume, AfterAnInterruptWithinAnEpoch) {
     running.signal(signal);
     const Outcome cut = running.wait();
     ASSERT_EQ(cut.exit_code, 130) << cut.out << cut.err;
-    EXPECT_NE(cut.out.find("go on with --resume " + out), std::string::npos) << cut.out;
+    EXPECT_NE(cut.out.find("continue with --resume " + out), std::string::npos) << cut.out;
     const Outcome resumed = ch01({"--resume", out});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(weights("whole"), weights(out));
@@ -109,7 +109,7 @@ TEST_F(Ch01Resume, SaysWhenNothingIsLeft) {
   ASSERT_EQ(ch01(flags({"--epochs", "1", "--out", "run"})).exit_code, 0);
   const Outcome outcome = ch01({"--resume", "run"});
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("its 1 epochs are done"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("all 1 epoch(s) of the run are done"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

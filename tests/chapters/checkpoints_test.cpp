@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "chapters/common/state_outline.h"
+#include "chapters/common/training_state.h"
 #include "core/error.h"
 #include "nn/safetensors.h"
 #include "parallel/launch/launch.h"
@@ -82,7 +82,7 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
 };
 
 TEST_F(CheckpointsOfTwoRanks, TheNewestIsTakenAndTheOneBeforeKept) {
-  EXPECT_TRUE(fails_with<DataError>({"no checkpoint there yet"}, [&] { checkpoints_.newest(); }));
+  EXPECT_TRUE(fails_with<DataError>({"no checkpoint has been written yet"}, [&] { checkpoints_.newest(); }));
   for (const std::int64_t epoch : {1, 2, 9, 10}) {
     save(epoch);
     expect_newest(epoch, 0);
@@ -127,9 +127,9 @@ TEST_F(CheckpointsOfTwoRanks, AnUnfinishedOneIsNone) {
 
 TEST_F(CheckpointsOfTwoRanks, AnUnfinishedFirstOneIsNoneYet) {
   checkpoints_.begin(at(2));
-  EXPECT_TRUE(
-      fails_with<DataError>({"no checkpoint there yet; start the run anew", "epoch-2-step-0: was never finished"},
-                            [&] { checkpoints_.newest(); }));
+  EXPECT_TRUE(fails_with<DataError>(
+      {"no checkpoint has been written yet; start the run again", "epoch-2-step-0: the checkpoint was never completed"},
+      [&] { checkpoints_.newest(); }));
 }
 
 TEST_F(CheckpointsOfTwoRanks, WhenNoneIsWholeAllReasonsAreGiven) {
@@ -137,14 +137,15 @@ TEST_F(CheckpointsOfTwoRanks, WhenNoneIsWholeAllReasonsAreGiven) {
   save(2);
   fs::remove(file(1, "shard_1.safetensors"));
   write_bytes(file(2, "shard_0.safetensors"), "");
-  EXPECT_TRUE(fails_with<DataError>({"no checkpoint is complete", "epoch-2-step-0/shard_0", "epoch-1-step-0/shard_1"},
-                                    [&] { checkpoints_.newest(); }));
+  EXPECT_TRUE(
+      fails_with<DataError>({"expected a complete checkpoint", "epoch-2-step-0/shard_0", "epoch-1-step-0/shard_1"},
+                            [&] { checkpoints_.newest(); }));
 }
 
 TEST_F(CheckpointsOfTwoRanks, OfAnotherTrainingAreRefused) {
   save(1);
   const Checkpoints other(folder_.path(), "another training");
-  EXPECT_TRUE(fails_with<DataError>({"other settings"}, [&] { other.newest(); }));
+  EXPECT_TRUE(fails_with<DataError>({"settings other than those in config.json"}, [&] { other.newest(); }));
 }
 
 TEST_F(CheckpointsOfTwoRanks, AShardOfAnotherCheckpointIsNoneOfThis) {
@@ -270,11 +271,11 @@ INSTANTIATE_TEST_SUITE_P(
                                  },
                                  "has an extra weights layer0.weight float32[3, 2]"},
                       WrongShard{"NoMemory", [](NamedTensors& tensors) { tensors.pop_back(); },
-                                 "lacks a compression's memory of shard 1"},
+                                 "lacks the compression state of shard 1"},
                       WrongShard{"OtherMemory", [](NamedTensors& tensors) { tensors[2].second = Tensor::zeros({1}); },
-                                 "memory of shard 1 that differs in shape"},
+                                 "compression state of shard 1 whose shapes differ"},
                       WrongShard{"MemoryOfNobody", [](NamedTensors& tensors) { tensors[2].first = "memory.7.fc.q"; },
-                                 "memory of shard 7, which the run does not have"}),
+                                 "compression state of shard 7, which does not exist"}),
     [](const auto& way) { return way.param.what; });
 
 TEST_P(WrongShards, MakeTheOlderOneCount) {
@@ -287,7 +288,7 @@ TEST_P(WrongShards, MakeTheOlderOneCount) {
   const Checkpoints::Found found = checkpoints_.newest(misfit);
   EXPECT_EQ(found.progress.epoch, 1);
   ASSERT_EQ(found.skipped.size(), 1U);
-  EXPECT_NE(found.skipped[0].find("epoch-2-step-0: does not fit the model: it "), std::string::npos);
+  EXPECT_NE(found.skipped[0].find("epoch-2-step-0: does not match the model: it "), std::string::npos);
   EXPECT_NE(found.skipped[0].find(GetParam().reason), std::string::npos) << found.skipped[0];
   EXPECT_EQ(found.skipped[0].find('\n'), std::string::npos);
 }

@@ -65,7 +65,7 @@ TEST_F(CompareRefusal, ARunWithoutItsConfigIsReadAndSaidToBeUnknown) {
   const Outcome outcome = compare({"a", "b"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(cell(outcome, "b", "speed-up"), "2.00");
-  expect_texts(outcome.out, {"note: b compared with a: the data are not known for both", "1000 and 1000", "2%",
+  expect_texts(outcome.out, {"note: b compared with a: the data is not known for both", "1000 and 1000", "2%",
                              "note: b compared with a: the batch size is not known for both"});
 }
 
@@ -87,11 +87,11 @@ TEST_F(CompareRefusal, WhatIsNoRunIsADataError) {
   fs::create_directory(folder() / "empty");
   expect_error({"empty"}, 3, {"empty", "metrics.jsonl"});
   write("new/metrics.jsonl", "");
-  expect_error({"new"}, 3, {"new", "no finished epoch", "Epoch: 3, Loss: 1.97"});
+  expect_error({"new"}, 3, {"new", "at least one finished epoch", "Epoch: 3, Loss: 1.97"});
   fs::create_directories(folder() / "odd/metrics.jsonl");
-  expect_error({"odd"}, 3, {"odd/metrics.jsonl: expected a file"});
+  expect_error({"odd"}, 3, {"odd/metrics.jsonl: expected a regular file"});
   write("words.log", "No epoch is here.\n");
-  expect_error({"words.log"}, 3, {"words.log", "no finished epoch"});
+  expect_error({"words.log"}, 3, {"words.log", "at least one finished epoch"});
   write_run("a", {1, 1});
   expect_error({"a", "words.log"}, 3, {"words.log"});
 }

@@ -99,7 +99,7 @@ TEST_F(CompareTextLog, DataWithoutANameAreComparedByTheirSize) {
   const Outcome near = compare({"a", "near.log"});
   EXPECT_EQ(near.exit_code, 0) << near.err;
   EXPECT_EQ(cell(near, "near.log", "speed-up"), "1.00");
-  expect_texts(near.out, {"note: near.log compared with a: the data are not known for both", "1000 and", "within 2%",
+  expect_texts(near.out, {"note: near.log compared with a: the data is not known for both", "1000 and", "within 2%",
                           "note: near.log compared with a: the batch size is not known"});
   write("far.log", kFirst + ", 130 img/s\n" + kSecond + ", 580 img/s\n");
   expect_refusal("a", "far.log", {"images per epoch: expected 1000, got 11", "the same data"});
@@ -108,7 +108,7 @@ TEST_F(CompareTextLog, DataWithoutANameAreComparedByTheirSize) {
   write("fast.log", "Epoch: 1, Loss: 2, acc: 0, time cost: 0.02s, test acc: 0, 66666 img/s\n");
   const Outcome fast = compare({"fast", "fast.log"});
   EXPECT_EQ(fast.exit_code, 0) << fast.err;
-  expect_texts(fast.out, {"the data are not known for both runs; check"});
+  expect_texts(fast.out, {"the data is not known for both runs; check"});
 }
 
 TEST_F(CompareTextLog, PartsOfARunAreNotWholeOnes) {

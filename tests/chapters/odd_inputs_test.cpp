@@ -36,8 +36,8 @@ TEST_F(OddInputs, AFifoIsNotWaitedForAndADeviceNotReadToItsEnd) {
   ASSERT_EQ(::mkfifo((folder() / "fifo").c_str(), 0600), 0);
   make_data(64, 8);
   for (const std::string input : {"fifo", "/dev/zero"}) {
-    expect_line(run(kCompare, {input}), 3, {input + ": expected a file"});
-    expect_line(run(kCh04, {"--data", "data", "--plan", input}), 3, {input + ": expected a file"});
+    expect_line(run(kCompare, {input}), 3, {input + ": expected a regular file"});
+    expect_line(run(kCh04, {"--data", "data", "--plan", input}), 3, {input + ": expected a regular file"});
   }
 }
 
@@ -45,7 +45,7 @@ TEST_F(OddInputs, MetricsThatCannotBeReadAreNotReplaced) {
   make_run(1);
   fs::remove(folder() / "run/metrics.jsonl");
   ASSERT_EQ(::mkfifo((folder() / "run/metrics.jsonl").c_str(), 0600), 0);
-  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {"metrics.jsonl: expected a file"});
+  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {"metrics.jsonl: expected a regular file"});
   EXPECT_TRUE(fs::is_fifo(folder() / "run/metrics.jsonl"));
 }
 
@@ -57,7 +57,7 @@ TEST_F(OddInputs, ACheckpointThatCannotBeLookedAtIsLeftOut) {
   fs::create_symlink(newest.filename(), newest);
   const Outcome outcome = ch01({"--resume", "run", "--epochs", "3"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("Left out: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("Skipped: "), std::string::npos) << outcome.out;
 }
 
 TEST_F(OddInputs, ALinkToItselfIsADataError) {

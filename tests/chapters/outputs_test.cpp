@@ -65,7 +65,7 @@ TEST_F(Outputs, OfCompareReplaceOnlyFiles) {
   fs::create_directory(path("folder"));
   expect_one_line(draw("folder"), 3, "cannot write 'folder': expected a file, got a folder");
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
-  expect_one_line(draw("fifo"), 3, "cannot write 'fifo': nobody reads this FIFO");
+  expect_one_line(draw("fifo"), 3, "cannot write 'fifo': no process is reading this FIFO");
   fs::create_symlink("/dev/full", path("full"));
   expect_one_line(draw("full"), 3, "No space left on device");
   EXPECT_TRUE(fs::is_symlink(path("full")));
@@ -108,10 +108,11 @@ TEST_F(Outputs, AFolderThatIsMovedAwayIsMadeAgain) {
     running.signal(SIGINT);
     const Outcome stopped = running.wait();
     ASSERT_EQ(stopped.exit_code, 130) << stopped.out << stopped.err;
-    EXPECT_NE(stopped.out.find("--out run: was removed or replaced while this run wrote there; all is written anew"),
-              std::string::npos)
+    EXPECT_NE(
+        stopped.out.find("--out run: the folder was removed or replaced during this run; all files are written again"),
+        std::string::npos)
         << stopped.out;
-    EXPECT_NE(stopped.out.find("Saved; go on with --resume run"), std::string::npos) << stopped.out;
+    EXPECT_NE(stopped.out.find("Saved; continue with --resume run"), std::string::npos) << stopped.out;
     const std::string epochs = std::to_string(last_number(stopped.out, "Interrupted in epoch ([0-9]+)") + 1);
     const Outcome resumed = run(program, {"--resume", "run", "--epochs", epochs});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
@@ -135,11 +136,11 @@ TEST_F(Outputs, AShardOfAnotherModelIsLeftOutWithOneLine) {
     save_tensors(shard, file);
     const Outcome resumed = run(kCh03, {"--resume", "run", "--epochs", "3"});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-    EXPECT_NE(resumed.out.find("Left out: run/checkpoints/epoch-3-step-0: does not fit the model: it lacks"),
+    EXPECT_NE(resumed.out.find("Skipped: run/checkpoints/epoch-3-step-0: does not match the model: it lacks"),
               std::string::npos)
         << resumed.out;
-    EXPECT_EQ(resumed.out.find("Left out:"), resumed.out.rfind("Left out:"));
-    EXPECT_NE(resumed.out.find("Goes on in epoch 2 after 0 steps"), std::string::npos) << resumed.out;
+    EXPECT_EQ(resumed.out.find("Skipped:"), resumed.out.rfind("Skipped:"));
+    EXPECT_NE(resumed.out.find("Continues in epoch 2 after 0 steps"), std::string::npos) << resumed.out;
     ASSERT_EQ(run(kCh03, joined(flags, {"--epochs", "3", "--out", "whole"})).exit_code, 0);
     expect_same_training("run", "whole");
     fs::remove_all(path("run"));
@@ -163,11 +164,12 @@ TEST_F(OutputsOfProcesses, EndWhenAnotherRunHasTakenTheFolder) {
   fs::rename(folder() / "link", folder() / "run");
   const Outcome outcome = end(running);
   EXPECT_EQ(code(0), 3) << outcome.err;
-  EXPECT_NE(outcome.err.find("ch03_gpipe: --out run: was removed or replaced while"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("ch03_gpipe: --out run: the folder was removed or replaced"), std::string::npos)
+      << outcome.err;
   for (const int rank : {1, 2}) {
     EXPECT_EQ(code(rank), 4) << outcome.err;
   }
-  EXPECT_NE(outcome.err.find("rank 0 has failed (--out run: was removed or replaced while"), std::string::npos)
+  EXPECT_NE(outcome.err.find("rank 0 has failed (--out run: the folder was removed or replaced"), std::string::npos)
       << outcome.err;
   for (const int rank : {0, 1, 2}) {
     EXPECT_FALSE(fs::exists(folder() / "theirs" / ("flight_" + std::to_string(rank) + ".jsonl")));

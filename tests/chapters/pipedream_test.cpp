@@ -117,7 +117,7 @@ TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
                              "pipedream", "--epochs", "1"})
                 .exit_code,
             0);
-  refuse(with({"--plan", "plan.json", "--model", "resnet18"}), {"of the model convnet with 12 layers", "--save-plan"});
+  refuse(with({"--plan", "plan.json", "--model", "resnet18"}), {"for model convnet with 12 layers", "--save-plan"});
   refuse({"--data", "data", "--batch-size", "32", "--plan", "plan.json", "--ranks", "4"},
          {"for 3 ranks, the run has 4", "--ranks 3"});
   refuse({"--data", "data", "--batch-size", "64", "--plan", "plan.json", "--ranks", "3"},
@@ -168,7 +168,7 @@ TEST_F(PipedreamProgram, NoneIsRefusedUnlessTheCheckIsSwitchedOff) {
   const Flags none{"--versions", "none", "--ranks", "3", "--balance", "layers"};
   const Outcome refused = pipedream("none", none, "1");
   EXPECT_EQ(refused.exit_code, 4);
-  EXPECT_NE(refused.err.find("was changed after the forward"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("was modified after the forward"), std::string::npos) << refused.err;
   EXPECT_NE(refused.out.find("--no-version-check"), std::string::npos) << refused.out;
   ASSERT_EQ(pipedream("unchecked", joined(none, {"--no-version-check"})).exit_code, 0);
   EXPECT_EQ(run(kPipedream, {"--resume", "unchecked", "--epochs", "3"}).exit_code, 0) << "the check stays off";
@@ -177,20 +177,21 @@ TEST_F(PipedreamProgram, NoneIsRefusedUnlessTheCheckIsSwitchedOff) {
 }
 
 TEST_F(PipedreamProgram, BadSettingsAreRefusedWithWhatCanBe) {
-  refuse({"--smoke", "--versions", "2bw", "--ranks", "4", "--microbatches", "3"}, {"at least 4 per batch"});
-  refuse({"--smoke", "--versions", "flush", "--replicas", "2,1", "--microbatches", "3"}, {"take 2 or 4"});
-  refuse({"--smoke", "--replicas", "2,1", "--ranks", "4"}, {"is for 3 ranks, the run has 4", "--ranks 3"});
+  refuse({"--smoke", "--versions", "2bw", "--ranks", "4", "--microbatches", "3"},
+         {"at least 4 micro-batches per batch"});
+  refuse({"--smoke", "--versions", "flush", "--replicas", "2,1", "--microbatches", "3"}, {"--microbatches 2 or 4"});
+  refuse({"--smoke", "--replicas", "2,1", "--ranks", "4"}, {"expected replicas for 4 rank(s), got 3", "--ranks 3"});
   refuse({"--smoke", "--replicas", "2,x"}, {"ranks per stage, such as 2,1,1"});
-  refuse({"--smoke", "--replicas", "2,1", "--split", "4,4,4"}, {"has 3 stages", "need 2"});
+  refuse({"--smoke", "--replicas", "2,1", "--split", "4,4,4"}, {"expected 2 stages", "got 3"});
   refuse({"--smoke", "--ranks", "13", "--balance", "layers"}, {"at most 12 stages"});
   refuse({"--smoke", "--versions", "both"}, {"stash"});
   refuse({"--smoke", "--schedule", "by-hand"}, {"--versions stash", "give --versions flush"});
   refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--replicas", "2,1", "--microbatches", "2"},
          {"one rank per stage", "--replicas 2,1"});
-  refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--receives", "2"}, {"take --schedule 1f1b"});
-  refuse({"--smoke", "--schedule", "gpipe"}, {"not a schedule of ch04_pipedream (1f1b, by-hand)"});
-  refuse({"--smoke", "--no-version-check"}, {"--versions none only"});
-  refuse({"--smoke", "--versions", "none", "--recompute", "--no-version-check"}, {"leave --recompute out"});
+  refuse({"--smoke", "--schedule", "by-hand", "--versions", "flush", "--receives", "2"}, {"use --schedule 1f1b"});
+  refuse({"--smoke", "--schedule", "gpipe"}, {"expected one of 1f1b, by-hand for ch04_pipedream"});
+  refuse({"--smoke", "--no-version-check"}, {"or use --versions none"});
+  refuse({"--smoke", "--versions", "none", "--recompute", "--no-version-check"}, {"leave out --recompute"});
   refuse({"--smoke", "--lr-warmup", "-1"}, {"lr-warmup"});
   expect_refused(kCh03, {"--smoke", "--versions", "stash"}, {"chapter 4"});
   expect_refused(kCh05, {"--smoke", "--balance", "pipedream"}, {"balance"});

@@ -48,7 +48,7 @@ class PipelineTest : public ProgramTest {
     std::smatch at;
     ASSERT_TRUE(std::regex_search(stopped.out, at, std::regex("Interrupted in epoch ([0-9]+), step ([0-9]+)")))
         << stopped.out << stopped.err;
-    EXPECT_NE(resumed.out.find("Goes on in epoch " + at.str(1) + " after " + at.str(2) + " steps"), std::string::npos)
+    EXPECT_NE(resumed.out.find("Continues in epoch " + at.str(1) + " after " + at.str(2) + " steps"), std::string::npos)
         << stopped.out << resumed.out;
   }
   std::string bytes(const std::string& file) { return read_bytes(folder() / file); }

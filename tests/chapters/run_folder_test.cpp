@@ -142,7 +142,7 @@ TEST_F(RunFolders, ThatAnotherRunHasTakenIsLeftToIt) {
   begin(other);
   save(other, 1);
   const std::string metrics = read_bytes(file("metrics.jsonl"));
-  const char* const words = "was removed or replaced while this run wrote there, and another run is writing there now";
+  const char* const words = "the folder was removed or replaced during this run, and another run is writing there now";
   EXPECT_TRUE(fails_with<DataError>({words}, [&] { save(folder, 2); }));
   EXPECT_TRUE(fails_with<DataError>({words}, [&] { folder.save_trace("{}"); }));
   EXPECT_EQ(read_bytes(file("metrics.jsonl")), metrics);
@@ -171,7 +171,7 @@ TEST_F(RunFolders, WhatCannotBeReadBackIsNotCalledSaved) {
   EXPECT_TRUE(fails_with<DataError>({"lacks all"}, [&] { folder.require_resumable({.epoch = 3}, misfit); }));
   const std::string good = read_bytes(file("checkpoints/epoch-3-step-0/shard_0.safetensors"));
   write_bytes(file("checkpoints/epoch-3-step-0/shard_0.safetensors"), "damaged");
-  EXPECT_TRUE(fails_with<DataError>({"cannot be read back", "shard_0", "would go on in epoch 2"}, read_back));
+  EXPECT_TRUE(fails_with<DataError>({"cannot be read back", "shard_0", "would continue in epoch 2"}, read_back));
   write_bytes(file("checkpoints/epoch-3-step-0/shard_0.safetensors"), good);
   fs::remove(file("config.json"));
   EXPECT_TRUE(fails_with<DataError>({"config.json"}, read_back));
@@ -219,11 +219,12 @@ TEST_F(RunFolders, AFifoWithoutAReaderIsAnErrorAndStays) {
   fs::create_directories(out());
   ASSERT_EQ(::mkfifo(file("metrics.jsonl").c_str(), 0600), 0);
   RunFolder folder(settings_, 0);
-  EXPECT_TRUE(fails_with<DataError>({"metrics.jsonl", "nobody reads this FIFO"}, [&] { begin(folder); }));
+  EXPECT_TRUE(fails_with<DataError>({"metrics.jsonl", "no process is reading this FIFO"}, [&] { begin(folder); }));
   EXPECT_TRUE(fs::is_fifo(file("metrics.jsonl")));
   ASSERT_EQ(::mkfifo(file("fifo").c_str(), 0600), 0);
   fs::rename(file("fifo"), file("config.json"));
-  EXPECT_TRUE(fails_with<DataError>({"config.json", "expected a file"}, [&] { read_settings(out(), Chapter{}); }));
+  EXPECT_TRUE(
+      fails_with<DataError>({"config.json", "expected a regular file"}, [&] { read_settings(out(), Chapter{}); }));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_F(Scarcity, ARankThatGetsNoThreadEndsTheRunAtOnce) {
   for (int threads = 1; threads <= 4; ++threads) {  // one is the program's own
     expect_line(
         with_threads(threads, kCh03 + kPatient + "--split 3,3,3,3 --ranks 4"), 4,
-        {"cannot start thread " + std::to_string(threads) + " of 4: limit on processes or memory", "ulimit -u"});
+        {"cannot start thread " + std::to_string(threads) + " of 4: the limit on processes or memory", "ulimit -u"});
   }
   EXPECT_EQ(with_threads(5, kCh03 + kPatient + "--split 3,3,3,3 --ranks 4").exit_code, 0);
 }
@@ -67,10 +67,11 @@ TEST_F(Scarcity, OtherThreadsAreNamedToo) {
     GTEST_SKIP() << "needs root, setpriv, prlimit, programs that all users may run, and no sanitizer";
   }
   make_data(320, 32);
-  expect_line(with_threads(2, kCh01 + " --data data --epochs 1 --threads 3"), 4, {"cannot start thread 3 of 3: limit"});
+  expect_line(with_threads(2, kCh01 + " --data data --epochs 1 --threads 3"), 4,
+              {"cannot start thread 3 of 3: the limit"});
   for (int threads = 4; threads <= 6; ++threads) {  // three ranks, and not all of their communication
     expect_line(with_threads(threads, kCh06 + kPatient + "--ranks 3"), 4,
-                {"cannot start the thread for communication: limit on processes or memory"});
+                {"cannot start the communication thread: the limit on processes or memory is reached"});
   }
 }
 
@@ -117,10 +118,11 @@ TEST_F(Scarcity, AFileThatDoesNotFitIntoMemoryIsNamed) {
   if (!stretch(shard) || !stretch("data/data_batch_1.bin")) {
     GTEST_SKIP() << "this file system has no sparse files of 800 GB";
   }
-  expect_line(ch01({"--data", "data"}), 3, {"data_batch_1.bin does not fit into memory: it takes 824902156288 bytes"});
+  expect_line(ch01({"--data", "data"}), 3, {"data_batch_1.bin does not fit into memory: it needs 824902156288 bytes"});
   fs::remove(folder() / "data/data_batch_1.bin");
   make_data(320, 32);
-  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3, {shard, "the header describes", "824902153344"});
+  expect_line(ch01({"--resume", "run", "--epochs", "2"}), 3,
+              {shard, "the header does not match the file", "824902153344"});
   fs::create_directories(folder() / "images/train/a");
   fs::create_directories(folder() / "images/test/a");
   for (const char* image : {"images/train/a/1.png", "images/test/a/1.png"}) {
@@ -137,7 +139,7 @@ TEST_F(Scarcity, ATextThatDoesNotFitIntoMemoryIsNamed) {
   if (!stretch("large.csv") || !stretch("run/config.json")) {
     GTEST_SKIP() << "this file system has no sparse files of 800 GB";
   }
-  const std::string what = "does not fit into memory: it takes 824902156288 bytes";
+  const std::string what = "does not fit into memory: it needs 824902156288 bytes";
   expect_line(run(kCh03, {"--data", "data", "--schedule", "large.csv"}), 3, {"large.csv " + what});
   expect_line(run(kCh04, {"--data", "data", "--plan", "large.csv"}), 3, {"large.csv " + what});
   expect_line(run(kCompare, {"large.csv"}), 3, {"large.csv " + what});

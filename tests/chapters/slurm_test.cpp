@@ -74,7 +74,7 @@ TEST_F(Slurm, ARankThatIsKilledStopsThoseOfTheOtherNode) {
 TEST_F(Slurm, WithoutPmixSaysWhatToDo) {
   const Outcome outcome = slurm("srun --mpi=none -n 2 " + training("run"));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
-  EXPECT_NE(outcome.err.find("give srun --mpi=pmix"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("use srun --mpi=pmix"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

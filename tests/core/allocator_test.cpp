@@ -141,7 +141,7 @@ TEST_F(AllocatorTest, NeverMergesAcrossSegments) {
   memory_.release(large);
 }
 
-// The same at the border of two segments that are in use in part.
+// The same at the border of two segments that in use in part.
 TEST_F(AllocatorTest, NeverMergesAPartWithTheNextSegment) {
   char* first = allocate(kSegment - 64);
   char* tail = allocate(64);
@@ -241,7 +241,7 @@ TEST_F(AllocatorTest, GivesBackCachedSegmentsBeforeItFails) {
 // With its memory given back, the error tells what is really held.
 TEST_F(AllocatorTest, OutOfMemoryHoldsNoCache) {
   memory_.release(allocate(3 * kSegment));
-  EXPECT_TRUE(fails_with({" 0 are in use", " 0 are held"}, [&] { memory_.allocate(9 * kSegment); }));
+  EXPECT_TRUE(fails_with({" 0 in use", " 0 reserved"}, [&] { memory_.allocate(9 * kSegment); }));
   EXPECT_EQ(arena_.held(), 0U);
 }
 

@@ -99,7 +99,7 @@ TEST_F(AtomicFileKinds, ASocketIsRefused) {
 
 TEST_F(AtomicFileKinds, AFifoWithoutAReaderIsRefused) {
   ASSERT_EQ(::mkfifo(file("fifo").c_str(), 0600), 0);
-  expect_refused(file("fifo"), {"nobody reads this FIFO", "start its reader first"});
+  expect_refused(file("fifo"), {"no process is reading this FIFO", "start its reader first"});
 }
 
 TEST_F(AtomicFileKinds, AReaderOfAFifoGetsAll) {

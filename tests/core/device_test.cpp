@@ -89,7 +89,9 @@ TEST(Device, OnlySoManySlotsExist) {
   for (const int slot : {-1, kMaxDevices, 1 << 30}) {
     const Device device{DeviceType::cuda, 0, slot};
     const std::string name = to_string(device);
-    const auto refused = [&](auto call) { return fails_with<UsageError>({name.c_str(), "slots", "0 to 127"}, call); };
+    const auto refused = [&](auto call) {
+      return fails_with<UsageError>({name.c_str(), "a slot from 0 to 127"}, call);
+    };
     EXPECT_TRUE(refused([&] { require_device(device); }));
     if (test::has_cuda()) {  // a build without CUDA says so first
       EXPECT_TRUE(refused([&] { allocator(device); }));

@@ -18,7 +18,7 @@ TEST(Kernels, FillEveryRow) {
 }
 
 TEST(Kernels, AnEmptyRowIsRefused) {
-  EXPECT_TRUE(test::fails_with({"kernels of cpu", "expected a function in every row", "core/kernels/cpu"}, [] {
+  EXPECT_TRUE(test::fails_with({"kernel table of cpu", "expected a function in every row", "core/kernels/cpu"}, [] {
     make_table("cpu", {cpu::add_pool, cpu::add_softmax});
   }));
 }

@@ -41,7 +41,7 @@ TEST(SavedTensor, AChangeInPlaceIsRefusedByName) {
       const NoGrad no_grad;
       change(graph.weight);
     }
-    EXPECT_TRUE(fails_with({"backward of linear", "'weight'", "float64[4, 3]", "changed"},
+    EXPECT_TRUE(fails_with({"backward of linear", "'weight'", "float64[4, 3]", "modified"},
                            [&] { backward(graph.y, graph.upstream); }));
     EXPECT_FALSE(graph.x.grad().defined());
   }

@@ -94,8 +94,8 @@ TEST_P(Streams, NeedARecordedEvent) {
   EXPECT_TRUE(fails_with({"never recorded"}, [&] { never.wait(compute_); }));
   EXPECT_TRUE(fails_with({"never recorded", "cpu:1"}, [&] { never.wait({{DeviceType::cpu, 1}, 0}); }));
   EXPECT_TRUE(fails_with({"never recorded"}, [&] { never.synchronize(); }));
-  EXPECT_TRUE(fails_with({"two events of record_time"}, [&] { Event::seconds_between(never, once); }));
-  EXPECT_TRUE(fails_with({"two events of record_time"}, [&] { Event::seconds_between(once, never); }));
+  EXPECT_TRUE(fails_with({"two events recorded with record_time"}, [&] { Event::seconds_between(never, once); }));
+  EXPECT_TRUE(fails_with({"two events recorded with record_time"}, [&] { Event::seconds_between(once, never); }));
   EXPECT_TRUE(fails_with<UsageError>({"cpu:200"}, [&] { once.record({{DeviceType::cpu, 200}, 0}); }));
 }
 
@@ -116,7 +116,7 @@ TEST_P(Streams, TimeWhatLiesBetween) {
   start.record_time(compute_);
   EXPECT_LE(Event::seconds_between(start, end), 0) << "the last record counts";
   start.record(compute_);
-  EXPECT_TRUE(fails_with({"two events of record_time"}, [&] { Event::seconds_between(start, end); }));
+  EXPECT_TRUE(fails_with({"two events recorded with record_time"}, [&] { Event::seconds_between(start, end); }));
 }
 
 }  // namespace

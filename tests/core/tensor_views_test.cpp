@@ -82,7 +82,7 @@ TEST(TensorViews, ReshapeWorksOutOneExtent) {
 TEST(TensorViews, ReshapeRefusesWhatDoesNotFit) {
   const Tensor x = Tensor::zeros({4, 6});
   EXPECT_TRUE(fails_with({"reshape", "[4, 6]", "[5, 5]"}, [&] { x.reshape({5, 5}); }));
-  EXPECT_TRUE(fails_with({"reshape", "[4, 6]", "rows of 5"}, [&] { x.reshape({5, -1}); }));
+  EXPECT_TRUE(fails_with({"reshape", "[4, 6]", "multiple of 5"}, [&] { x.reshape({5, -1}); }));
   EXPECT_TRUE(fails_with({"reshape", "[4, 6]", "at most one"}, [&] { x.reshape({-1, -1}); }));
   EXPECT_TRUE(fails_with({"reshape", "[4, 6]"}, [&] { x.reshape({0, -1}); }));
   EXPECT_TRUE(fails_with({"0 or more"}, [&] { x.reshape({-2, -12}); }));

@@ -38,8 +38,10 @@ TEST(Budget, ThreadsNeverHoldMoreThanThereIs) {
 
 TEST(Budget, MoreThanThereIsInAllIsRefused) {
   Budget budget(10);
-  EXPECT_TRUE(test::fails_with({"expected 0 to 10, got 11"}, [&] { const Budget::Share share = budget.take(11); }));
-  EXPECT_TRUE(test::fails_with({"expected 0 to 10, got -1"}, [&] { const Budget::Share share = budget.take(-1); }));
+  EXPECT_TRUE(test::fails_with({"expected an amount from 0 to 10, got 11"},
+                               [&] { const Budget::Share share = budget.take(11); }));
+  EXPECT_TRUE(test::fails_with({"expected an amount from 0 to 10, got -1"},
+                               [&] { const Budget::Share share = budget.take(-1); }));
 }
 
 }  // namespace

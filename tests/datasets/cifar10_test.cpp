@@ -82,7 +82,7 @@ TEST(Cifar10, MissingFoldersAndFilesAreNamed) {
   write_text(folder / "file", "x");
   expect_load_error(folder / "file", {"file is not a folder"});
   write_text(folder / "test_batch.bin", records(1));
-  expect_load_error(folder.path(), {"has no data_batch_1.bin", "binary version", "download_cifar10.sh"});
+  expect_load_error(folder.path(), {"lacks data_batch_1.bin", "binary version", "download_cifar10.sh"});
   fs::remove(folder / "test_batch.bin");
   write_text(folder / "data_batch_1.bin", records(1));
   expect_load_error(folder.path(), {"has no test_batch.bin", "download_cifar10.sh"});
@@ -95,14 +95,14 @@ TEST(Cifar10, DamagedFilesAreNamedWithTheByte) {
   expect_load_error(folder.path(), {"test_batch.bin is empty"});
   write_text(folder / "test_batch.bin", records(3).substr(0, 7000));
   expect_load_error(folder.path(),
-                    {"test_batch.bin has 7000 bytes", "not a multiple of 3073", "record 2", "byte 7000"});
+                    {"test_batch.bin is truncated", "a multiple of 3073 bytes, got 7000", "record 2", "byte 7000"});
   std::string wrong = records(100);
   wrong[70 * 3073] = 10;
   write_text(folder / "test_batch.bin", wrong);
-  expect_load_error(folder.path(), {"test_batch.bin: record 70 (at byte 215110) has label 10", "0 to 9"});
+  expect_load_error(folder.path(), {"test_batch.bin", "0 to 9 in record 70 (at byte 215110), got 10"});
   wrong[70 * 3073] = static_cast<char>(255);
   write_text(folder / "test_batch.bin", wrong);
-  expect_load_error(folder.path(), {"label 255"});
+  expect_load_error(folder.path(), {"got 255"});
 }
 
 TEST(Cifar10, AClassListOfTheWrongLengthIsRefused) {
@@ -110,14 +110,14 @@ TEST(Cifar10, AClassListOfTheWrongLengthIsRefused) {
   write_text(folder / "data_batch_1.bin", records(1));
   write_text(folder / "test_batch.bin", records(1));
   write_text(folder / "batches.meta.txt", "one\ntwo\n");
-  expect_load_error(folder.path(), {"batches.meta.txt has 2 class names", "10"});
+  expect_load_error(folder.path(), {"batches.meta.txt is not valid", "got 2", "10"});
 }
 
 TEST(Cifar10, FilesThatCannotBeReadAreNamed) {
   const TemporaryFolder folder;
   write_text(folder / "test_batch.bin", records(1));
   fs::create_directory(folder / "data_batch_1.bin");
-  expect_load_error(folder.path(), {"data_batch_1.bin is a folder"});
+  expect_load_error(folder.path(), {"data_batch_1.bin: expected a file, got a folder"});
   fs::remove(folder / "data_batch_1.bin");
   fs::create_symlink(folder / "gone", folder / "data_batch_1.bin");
   expect_load_error(folder.path(), {"data_batch_1.bin cannot be opened", "No such file"});
@@ -143,7 +143,7 @@ TEST(Cifar10, WritingRefusesWhatIsNoBatch) {
   EXPECT_THROW(write_cifar10_batch(path, good.labels, good.labels), Error);
   Tensor labels = good.labels.clone();
   labels.fill(10);
-  expect_error<Error>([&] { write_cifar10_batch(path, good.images, labels); }, {"label 10 of record 0"});
+  expect_error<Error>([&] { write_cifar10_batch(path, good.images, labels); }, {"got 10 for record 0"});
   EXPECT_TRUE(fs::is_empty(folder.path())) << "a file was left behind";
   expect_error<DataError>([&] { write_cifar10_batch(folder / "no/batch.bin", good.images, good.labels); },
                           {"cannot write", "no/batch.bin", "No such file"});

@@ -76,7 +76,7 @@ TEST_F(Download, SaysWhenNoToolIsThere) {
 TEST_F(Download, SaysWhenThereIsNoNetwork) {
   stand_in("curl", "exit 6");
   EXPECT_EQ(run(), 1);
-  EXPECT_TRUE(said("the download failed: check the network")) << output_;
+  EXPECT_TRUE(said("the download failed; check the network")) << output_;
   EXPECT_TRUE(said("--data generated")) << output_;
   EXPECT_TRUE(fs::is_empty(data_));
 }

@@ -21,7 +21,7 @@ TEST(Files, AFolderIsListedSortedAndWithoutHiddenNames) {
 TEST(Files, ReadingNamesThePathOfWhatIsNoFile) {
   const TemporaryFolder folder;
   expect_error<DataError>([&] { read_file(folder / "gone"); }, {"gone cannot be opened", "No such file"});
-  expect_error<DataError>([&] { read_file(folder.path()); }, {"is a folder: expected a file"});
+  expect_error<DataError>([&] { read_file(folder.path()); }, {"expected a file, got a folder"});
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_error<DataError>([&] { read_file(folder / "pipe"); }, {"pipe is not a regular file"});
   expect_error<DataError>([&] { list_folder(folder / "gone"); }, {"gone is missing"});
@@ -34,7 +34,7 @@ TEST(Files, AFileThatShrinksIsNoticed) {
   EXPECT_EQ(file.size(), 10000);
   fs::resize_file(folder / "file", 5000);
   std::vector<char> bytes(10000);
-  expect_error<DataError>([&] { file.read(bytes.data(), bytes.size()); }, {"byte 5000", "shorter"});
+  expect_error<DataError>([&] { file.read(bytes.data(), bytes.size()); }, {"byte 5000", "truncated"});
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST(Generated, TheWrittenSetIsTheOneInMemory) {
 
 TEST(Generated, WhatCannotBeMadeIsRefused) {
   expect_error<UsageError>([] { generate({.train = 0}); }, {"train images, got 0"});
-  expect_error<UsageError>([] { generate({.test = -1}); }, {"1 … 1000000 test images, got -1"});
+  expect_error<UsageError>([] { generate({.test = -1}); }, {"from 1 to 1000000 test images, got -1"});
   expect_error<UsageError>([] { generate({.train = 1'000'001}); }, {"train images, got 1000001"});
   const TemporaryFolder folder;
   const GeneratedSettings small{.train = 1, .test = 1};
@@ -115,9 +115,9 @@ TEST(Generated, WhatCannotBeMadeIsRefused) {
   for (const char* name : {"data_batch_1.bin", "test_batch.bin"}) {
     const auto other = folder / "other";
     write_text(other / name, "real images");
-    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost", "another folder"});
+    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be overwritten", "another folder"});
     write_text(other / "batches.meta.txt", "airplane\n");
-    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be lost"});
+    expect_error<DataError>([&] { write_generated(other, small); }, {name, "would be overwritten"});
     EXPECT_EQ(read_text(other / name), "real images");
     std::filesystem::remove_all(other);
   }

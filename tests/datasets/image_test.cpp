@@ -72,7 +72,7 @@ TEST(Image, BrokenOnesAreNamedWithTheReason) {
     expect_error<DataError>([&] { decode(folder / name, {32, 32}); }, parts);
   };
   write_text(folder / "text.png", "this is no image");
-  expect_broken("text.png", {"text.png cannot be decoded", "neither PNG nor JPEG"});
+  expect_broken("text.png", {"text.png cannot be decoded", "expected PNG or JPEG"});
   write_text(folder / "empty.jpg", "");
   expect_broken("empty.jpg", {"empty.jpg cannot be decoded"});
 

@@ -237,9 +237,9 @@ TEST(Loader, WhatCannotBeFollowedIsRefused) {
   };
   expect_refused(samples(5), {.batch_size = 0}, "batch size of at least 1, got 0");
   expect_refused(samples(5), {.batch_size = -3}, "got -3");
-  expect_refused(samples(5), {.shard = 2, .shards = 2}, "got 2 of 2");
-  expect_refused(samples(5), {.shard = -1, .shards = 2}, "got -1 of 2");
-  expect_refused(samples(5), {.shards = 0}, "got 0 of 0");
+  expect_refused(samples(5), {.shard = 2, .shards = 2}, "got shard 2 of 2");
+  expect_refused(samples(5), {.shard = -1, .shards = 2}, "got shard -1 of 2");
+  expect_refused(samples(5), {.shards = 0}, "got shard 0 of 0");
   expect_refused(samples(5), {.image_size = -1}, "got -1");
   expect_refused(samples(5), {.image_size = 100000}, "got 100000");
   expect_refused(samples(0), {}, "got an empty dataset");

@@ -29,7 +29,7 @@ TEST(Open, OtherPlacesAreExplained) {
   const auto expect_open_error = [](const std::filesystem::path& where, const std::vector<std::string>& parts) {
     expect_error<DataError>([&] { open_dataset(where.string()); }, parts);
   };
-  expect_open_error(folder.path(), {"holds no known data", "data_batch_1.bin", "train/<class>/",
+  expect_open_error(folder.path(), {"contains no known data", "data_batch_1.bin", "train/<class>/",
                                     "scripts/download_cifar10.sh", "--data generated"});
   expect_open_error(folder / "nowhere", {"nowhere is missing", "--data generated"});
   expect_open_error("", {"is missing"});

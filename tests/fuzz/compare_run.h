@@ -5,9 +5,7 @@
 #include <string>
 
 #include "chapters/compare/comparison.h"
-#include "chapters/compare/plot.h"
 #include "chapters/compare/run_record.h"
-#include "chapters/compare/table.h"
 #include "tests/fuzz/target.h"
 
 namespace stagecoach::fuzz {

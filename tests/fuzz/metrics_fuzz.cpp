@@ -1,6 +1,6 @@
-// metrics.jsonl and config.json as `compare` reads them, and what it says about them: chapters/compare/metrics.h.
+// metrics.jsonl and config.json as `compare` reads them, and what it says about them: chapters/compare/run_record.h.
 
-#include "chapters/compare/metrics.h"
+#include "chapters/compare/run_record.h"
 #include "core/error.h"
 #include "tests/fuzz/compare_run.h"
 #include "tests/fuzz/target.h"

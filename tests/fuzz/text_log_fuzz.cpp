@@ -1,6 +1,6 @@
-// What a program printed, as `compare` reads it: chapters/compare/text_log.h.
+// What a program printed, as `compare` reads it: chapters/compare/run_record.h.
 
-#include "chapters/compare/text_log.h"
+#include "chapters/compare/run_record.h"
 #include "core/error.h"
 #include "tests/fuzz/compare_run.h"
 #include "tests/fuzz/target.h"

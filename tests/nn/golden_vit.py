@@ -7,7 +7,6 @@ Vit(depth=8, width=64, heads=4).load_state_dict(safetensors.torch.load_file("run
 """
 
 import torch
-from golden_convnet import write_golden
 from torch import nn
 
 
@@ -74,4 +73,6 @@ class Vit(nn.Module):
 
 
 if __name__ == "__main__":
+    from golden_convnet import write_golden  # needs safetensors, and the model alone does not
+
     write_golden(lambda: Vit(depth=2, width=16, heads=2), "vit")

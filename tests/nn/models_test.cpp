@@ -131,7 +131,7 @@ TEST(Models, RefuseWhatTheyCannotBe) {
   EXPECT_TRUE(fails_with<UsageError>({"model vit", "heads that divide the width 64", "got 5"},
                                      [] { make_model("vit", {.sizes = {.heads = 5}}); }));
   EXPECT_TRUE(fails_with<UsageError>({"model mlp", "no heads"}, [] { make_model("mlp", {.sizes = {.heads = 1}}); }));
-  EXPECT_TRUE(fails_with<UsageError>({"model convnet", "no depth to choose", "got 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"model convnet", "expected no --depth", "got 4"},
                                      [] { make_model("convnet", {.sizes = {.depth = 4}}); }));
   EXPECT_TRUE(
       fails_with<UsageError>({"positive width", "got -1"}, [] { make_model("vit", {.sizes = {.width = -1}}); }));

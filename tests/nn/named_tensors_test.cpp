@@ -27,9 +27,9 @@ TEST(CopyByName, ListsEveryFaultAndChangesNothing) {
                           {"type", Tensor::zeros({1})},
                           {"gone", Tensor::zeros({1})},
                           {"twice", Tensor::zeros({1})}};
-  EXPECT_TRUE(fails_with<DataError>(
-      {"the test does not fit", "differs: shape", "differs: type", "missing: gone", "extra: odd", "twice: twice"},
-      [&] { copy_by_name(from, into, "the test"); }));
+  EXPECT_TRUE(fails_with<DataError>({"the test does not match", "differs: shape", "differs: type", "missing: gone",
+                                     "unexpected: odd", "duplicate: twice"},
+                                    [&] { copy_by_name(from, into, "the test"); }));
   for (const auto& [name, tensor] : into) {
     EXPECT_TRUE(same_bytes(tensor, Tensor::zeros(tensor.shape()))) << name;
   }
@@ -41,9 +41,10 @@ TEST(CopyByName, FaultsTakeOneLine) {
     copy_by_name({}, into, "the test");
     FAIL() << "nothing was thrown";
   } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(),
-                 "the test does not fit, nothing was changed: missing: a float32[1] on cpu:0; missing: b float32[1] on "
-                 "cpu:0");
+    EXPECT_STREQ(
+        error.what(),
+        "the test does not match, nothing was changed: missing: a float32[1] on cpu:0; missing: b float32[1] on "
+        "cpu:0");
   }
 }
 

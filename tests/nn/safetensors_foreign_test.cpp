@@ -60,48 +60,48 @@ TEST_F(Foreign, ThatBreaksARuleIsRefusedWithTheReason) {
           {" {}", "begin with '{'"},
           {"[]", "begin with '{'"},
           {"\xef\xbb\xbf{}", "begin with '{'"},
-          {"{", "not JSON"},
-          {"{} x", "not JSON"},
-          {R"({"a\xff":1})", "not JSON"},
-          {"{\"\xff\":{}}", "not JSON"},
-          {"{}", "describes 0 bytes"},
+          {"{", "not valid JSON"},
+          {"{} x", "not valid JSON"},
+          {R"({"a\xff":1})", "not valid JSON"},
+          {"{\"\xff\":{}}", "not valid JSON"},
+          {"{}", "expected 0 bytes of data"},
           {R"({"a":1})", "no dtype"},
           {R"({"a":{"dtype":"U8","shape":[8]}})", "no dtype"},
           {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"more":1}})", "no dtype"},
           {R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})", "no dtype"},
-          {R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})", "the dtype 'BF16'"},
+          {R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})", "got 'BF16'"},
           {R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})", "no list 'shape'"},
           {R"({"a":{"dtype":"U8","shape":[8],"offsets":[0,8]}})", "no list 'data_offsets'"},
-          {R"({"a":{"dtype":"U8","shape":[8.0],"data_offsets":[0,8]}})", "not a size"},
-          {R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})", "not a size"},
-          {R"({"a":{"dtype":"U8","shape":["8"],"data_offsets":[0,8]}})", "not a size"},
-          {R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]}})", "not a size"},
-          {R"({"a":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,8]}})", "not a size"},
-          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8,8]}})", "3 offsets"},
+          {R"({"a":{"dtype":"U8","shape":[8.0],"data_offsets":[0,8]}})", "is not a whole number"},
+          {R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})", "is not a whole number"},
+          {R"({"a":{"dtype":"U8","shape":["8"],"data_offsets":[0,8]}})", "is not a whole number"},
+          {R"({"a":{"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]}})", "is not a whole number"},
+          {R"({"a":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,8]}})", "is not a whole number"},
+          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8,8]}})", "expected 2, got 3"},
           {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[8,0]}})", "not the size"},
-          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[-8,0]}})", "not a size"},
+          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[-8,0]}})", "is not a whole number"},
           {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,8]}})", "not the size"},
           {R"({"a":{"dtype":"F32","shape":[8],"data_offsets":[0,8]}})", "not the size"},
-          {R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", "describes 9 bytes"},
-          {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[1,8]}})", "begin at byte 1"},
-          {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}})", "describes 7 bytes"},
-          {R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,8],"data_offsets":[0,8]}})", "7 dimensions"},
-          {R"({"a":{"dtype":"F64","shape":[4294967296,4294967297],"data_offsets":[0,8]}})", "no memory holds"},
-          {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", "no memory holds"},
-          {R"({"a":{"dtype":"U8","shape":[0,9223372036854775807,9],"data_offsets":[0,0]}})", "no memory holds"},
-          {R"({"a":{"dtype":"U8","shape":[0,288230376151711745],"data_offsets":[0,0]}})", "no memory holds"},
+          {R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", "expected 9 bytes of data"},
+          {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[1,8]}})", "expected byte 0 of the data, got 1"},
+          {R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}})", "expected 7 bytes of data"},
+          {R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,8],"data_offsets":[0,8]}})", "expected at most 6, got 7"},
+          {R"({"a":{"dtype":"F64","shape":[4294967296,4294967297],"data_offsets":[0,8]}})", "exceeds any memory"},
+          {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", "exceeds any memory"},
+          {R"({"a":{"dtype":"U8","shape":[0,9223372036854775807,9],"data_offsets":[0,0]}})", "exceeds any memory"},
+          {R"({"a":{"dtype":"U8","shape":[0,288230376151711745],"data_offsets":[0,0]}})", "exceeds any memory"},
           {R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
-           "'b' begin at byte 4 of the data, expected 5"},
+           "'b': expected byte 5 of the data, got 4"},
           {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[3],"data_offsets":[5,8]}})",
-           "'b' begin at byte 5 of the data, expected 4"},
+           "'b': expected byte 4 of the data, got 5"},
           {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
            "'a' twice"},
           {R"({"a":{"dtype":"U8","dtype":"U8","shape":[8],"data_offsets":[0,8]}})", "'dtype' twice"},
           {R"({"__metadata__":{},"__metadata__":{}})", "'__metadata__' twice"},
           {R"({"__metadata__":[]})", "metadata that is not an object"},
-          {R"({"__metadata__":{"a":1}})", "'a' that is not text"},
+          {R"({"__metadata__":{"a":1}})", "'a' that is not a string"},
           {R"({"a":[[[[[[[[1]]]]]]]]})", "nested too deeply"},
-          {R"({"__metadata__":{"stagecoach_crc32":""}})", "describes 0 bytes"},
+          {R"({"__metadata__":{"stagecoach_crc32":""}})", "expected 0 bytes of data"},
       }) {
     EXPECT_TRUE(is_refused(each.reason, each.header, data)) << each.header;
   }
@@ -111,13 +111,13 @@ TEST_F(Foreign, WithAPartOfOurMarksIsADamagedFileOfOurs) {
   EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_crc32":""}})", ""));
   EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_crc32":"00000000"}})", ""));
   EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_producer":"stagecoach"}})", ""));
-  EXPECT_TRUE(is_refused("its checksum is 00000000",
+  EXPECT_TRUE(is_refused("expected checksum 00000000",
                          R"({"__metadata__":{"stagecoach_crc32":"00000000","stagecoach_producer":"stagecoach"}})", ""));
 }
 
 TEST_F(Foreign, LengthsBeyondTheFileAreRefused) {
   for (const char* bytes : {"\x03\0\0\0\0\0\0\0{}", "\0\0\0\0\0\0\0\x80{}", "\xff\xff\xff\xff\xff\xff\xff\xff{}"}) {
-    EXPECT_TRUE(fails_with<DataError>({"header would have"}, [&] { load_bytes(std::string(bytes, 10)); }));
+    EXPECT_TRUE(fails_with<DataError>({"the header is too long"}, [&] { load_bytes(std::string(bytes, 10)); }));
   }
   EXPECT_TRUE(load_bytes(std::string("\x02\0\0\0\0\0\0\0{}", 10)).tensors.empty());
 }

@@ -39,7 +39,7 @@ TEST(Safetensors, TheWriterAddsOneTensorAfterTheOther) {
     EXPECT_TRUE(fails_with<Error>({"'empty'", "float32[0, 2]"}, [&] { writer.add(file.tensors[2].second); }));
     writer.add(file.tensors[1].second);
     EXPECT_TRUE(fails_with<Error>({"2 of 3"}, [&] { writer.commit(); }));
-    EXPECT_TRUE(fails_with<Error>({"'b'", "expected what was announced"}, [&] { writer.add(bytes({7, 9})); }));
+    EXPECT_TRUE(fails_with<Error>({"'b'", "expected the announced"}, [&] { writer.add(bytes({7, 9})); }));
     writer.add(file.tensors[2].second);
     EXPECT_TRUE(fails_with<Error>({"after all 3"}, [&] { writer.add(bytes({})); }));
     EXPECT_FALSE(std::filesystem::exists(folder.file("parts")));

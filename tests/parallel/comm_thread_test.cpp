@@ -140,7 +140,7 @@ TEST(CommThread, WaitsForARankThatComesLate) {
 }
 
 TEST(CommThread, WaitsNoLongerThanTheTimeout) {
-  EXPECT_TRUE(fails_with<CommError>({"all_reduce, in the test", "no answer within 0.2 s", "not yet there: rank 1"}, [] {
+  EXPECT_TRUE(fails_with<CommError>({"all_reduce, in the test", "no answer within 0.2 s", "still missing: rank 1"}, [] {
     launch({.ranks = 2, .timeout = 0.2}, [](Rank& rank) {
       CommThread comm_thread(rank.comm);
       if (rank.index == 0) {

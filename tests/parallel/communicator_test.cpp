@@ -274,11 +274,11 @@ TEST(Groups, AMeshNamesItsDirections) {
 
 TEST(Groups, AMeshMustFillTheWorld) {
   STAGECOACH_NEEDS_THREADS();
-  EXPECT_TRUE(fails_with<UsageError>({"data 2 x pipeline 2", "needs 4, the world has 3"}, [] {
+  EXPECT_TRUE(fails_with<UsageError>({"2 data x 2 pipeline", "expected 4 ranks, got 3"}, [] {
     launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 2, .pipeline = 2}); });
   }));
   EXPECT_TRUE(fails_with<UsageError>(
-      {"pipeline 0"}, [] { launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 3, .pipeline = 0}); }); }));
+      {"0 pipeline"}, [] { launch({.ranks = 3}, [](Rank& rank) { Mesh(rank.comm, {.data = 3, .pipeline = 0}); }); }));
 }
 
 }  // namespace

@@ -361,7 +361,7 @@ TEST(CompressionNames, AreKnown) {
     EXPECT_TRUE(make_compression(kind).reduce);
     EXPECT_EQ(make_compression(kind).memory != nullptr, kind == CompressionKind::powersgd);
   }
-  EXPECT_TRUE(fails_with<UsageError>({"0 columns", "at least 1"}, [] { power_sgd(0); }));
+  EXPECT_TRUE(fails_with<UsageError>({"at least 1 column, got 0", "at least 1"}, [] { power_sgd(0); }));
 }
 
 TEST(PowerSgd, AParameterKeepsItsShape) {

@@ -62,7 +62,7 @@ inline void expect_failure_ends(Launch launch, const Wait& wait) {
         throw Error("the disk is on fire");
       }
       EXPECT_TRUE(fails_with<CommError>({fmt::format("rank {}: {}", rank.index, wait.name).c_str(),
-                                         "stopped, as rank 0 has failed", "the disk is on fire"},
+                                         "stopped because rank 0 has failed", "the disk is on fire"},
                                         [&] { wait.run(rank); }));
     });
   }));

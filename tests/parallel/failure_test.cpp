@@ -49,7 +49,7 @@ TEST(Failures, KeepTheirKind) {
 }
 
 TEST(Failures, OfARankThatEndsEarlyNameWhatIsMissing) {
-  EXPECT_TRUE(fails_with<CommError>({"barrier", "not yet there: rank 2"}, [] {
+  EXPECT_TRUE(fails_with<CommError>({"barrier", "still missing: rank 2"}, [] {
     launch({.ranks = 3, .timeout = 0.05}, [](Rank& rank) {
       if (rank.index != 2) {
         rank.comm.barrier();
@@ -59,7 +59,7 @@ TEST(Failures, OfARankThatEndsEarlyNameWhatIsMissing) {
 }
 
 TEST(Failures, OfRanksThatDisagreeNameBothCalls) {
-  EXPECT_TRUE(fails_with<CommError>({"all ranks of a group call the same ones"}, [] {
+  EXPECT_TRUE(fails_with<CommError>({"all ranks of a group call the same collectives"}, [] {
     launch({.ranks = 2, .timeout = 5}, [](Rank& rank) {
       if (rank.index == 0) {
         rank.comm.barrier();
@@ -86,9 +86,10 @@ TEST(Failures, OfAHandshakeInTheWrongOrder) {
 
 TEST(Failures, OfSenselessWorlds) {
   const auto body = [](Rank&) { FAIL() << "nothing runs"; };
-  EXPECT_TRUE(fails_with<UsageError>({"0 ranks"}, [&] { launch({.ranks = 0}, body); }));
-  EXPECT_TRUE(fails_with<UsageError>({"129 ranks"}, [&] { launch({.ranks = 129}, body); }));
-  EXPECT_TRUE(fails_with<UsageError>({"timeout of 0 s"}, [&] { launch({.ranks = 1, .timeout = 0}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"from 1 to 128 ranks, got 0"}, [&] { launch({.ranks = 0}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"from 1 to 128 ranks, got 129"}, [&] { launch({.ranks = 129}, body); }));
+  EXPECT_TRUE(fails_with<UsageError>({"timeout of more than 0 s", "got 0 s"},
+                                     [&] { launch({.ranks = 1, .timeout = 0}, body); }));
 }
 
 }  // namespace

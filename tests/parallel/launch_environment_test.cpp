@@ -89,10 +89,10 @@ TEST(LaunchEnvironment, RefusesWhatIsNoRank) {
     EXPECT_TRUE(fails_with<UsageError>(context, [&] { launched_with(all); }));
   };
   refuses({"RANK=4", "WORLD_SIZE=4", "expected a rank below"}, {{"RANK", "4"}, {"WORLD_SIZE", "4"}});
-  refuses({"RANK=x"}, {{"RANK", "x"}, {"WORLD_SIZE", "4"}});
-  refuses({"RANK=-1"}, {{"RANK", "-1"}, {"WORLD_SIZE", "4"}});
-  refuses({"WORLD_SIZE=2.5"}, {{"RANK", "0"}, {"WORLD_SIZE", "2.5"}});
-  refuses({"LOCAL_RANK="}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", ""}});
+  refuses({"RANK is not valid", "got 'x'"}, {{"RANK", "x"}, {"WORLD_SIZE", "4"}});
+  refuses({"RANK is not valid", "got '-1'"}, {{"RANK", "-1"}, {"WORLD_SIZE", "4"}});
+  refuses({"WORLD_SIZE is not valid", "got '2.5'"}, {{"RANK", "0"}, {"WORLD_SIZE", "2.5"}});
+  refuses({"LOCAL_RANK is not valid", "got ''"}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", ""}});
 }
 
 TEST(LaunchEnvironment, MeetsAtTheMaster) {
@@ -157,7 +157,7 @@ TEST(Rendezvous, RefusesTwoOfOneRank) {
   const TcpStoreAddress address = server->address();
   const Rendezvous place({0, 2, "torchrun"}, address, timeout, std::move(server));
   const Rendezvous one({1, 2, "torchrun"}, address, timeout);
-  EXPECT_TRUE(fails_with<UsageError>({"two processes say that they are rank 1", "RANK"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"two processes claim to be rank 1", "RANK"}, [&] {
     Rendezvous({1, 3, "torchrun"}, address, timeout);
   }));
 }

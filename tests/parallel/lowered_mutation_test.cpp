@@ -114,7 +114,7 @@ TEST(LoweredMutations, AreRefusedWithAReasonOrHarmless) {
     schedule.sends_wait = true;
     const auto waiting = check(schedule);
     waits += waiting.empty() ? 0 : 1;
-    EXPECT_TRUE(waiting.empty() || waiting.front().starts_with("a deadlock because sends wait")) << waiting.front();
+    EXPECT_TRUE(waiting.empty() || waiting.front().starts_with("deadlock, because sends wait")) << waiting.front();
     if (waiting.empty()) {
       expect_equal(wanted, in_pipeline(kTask, schedule));
     }

@@ -17,7 +17,7 @@ TEST(NcclRules, AskForAGpuARank) {
   require_nccl(world, std::nullopt, 4);
   for (const int gpus : {1, 3}) {
     EXPECT_TRUE(fails_with<UsageError>({"4 ranks", fmt::format("{} GPU(s)", gpus).c_str(),
-                                        "NCCL refuses two ranks on one GPU; use --transport thread, which shares it"},
+                                        "NCCL does not allow two ranks on one GPU; use --transport thread"},
                                        [&] { require_nccl(world, std::nullopt, gpus); }));
   }
   EXPECT_EQ(nccl_device(std::nullopt, 3, 4), (Device{DeviceType::cuda, 3}));
@@ -30,15 +30,15 @@ TEST(NcclRules, AskForAGpuAProcess) {
   EXPECT_EQ(nccl_device(process, 3, 2), (Device{DeviceType::cuda, 1}));
   require_nccl(world, process, 1);  // a launcher may show each process its own
   EXPECT_EQ(nccl_device(process, 3, 1), (Device{DeviceType::cuda, 0}));
-  EXPECT_TRUE(fails_with<UsageError>({"process 2 of this machine", "finds 2 GPUs", "--transport thread"}, [&] {
+  EXPECT_TRUE(fails_with<UsageError>({"process 2 on this machine", "sees only 2 GPUs", "--transport thread"}, [&] {
     require_nccl(world, LaunchEnvironment{3, 4, "torchrun", 2}, 2);
   }));
   EXPECT_TRUE(fails_with<UsageError>({"torchrun started 3 process(es), the run has 4 ranks"}, [&] {
     require_nccl(world, LaunchEnvironment{1, 3, "torchrun", 1}, 2);
   }));
   require_gpu_each({"node1 0", "node2 0", "node1 1"});
-  EXPECT_TRUE(
-      fails_with<UsageError>({"ranks 0 and 2 have the same GPU, node1 0", "NCCL refuses two ranks on one GPU"}, [] {
+  EXPECT_TRUE(fails_with<UsageError>(
+      {"ranks 0 and 2 use the same GPU, node1 0", "NCCL does not allow two ranks on one GPU"}, [] {
         require_gpu_each({"node1 0", "node2 0", "node1 0"});
       }));
 }

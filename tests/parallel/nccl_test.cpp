@@ -25,7 +25,7 @@ namespace {
 
 using test::fails_with;
 using test::Launch;
-using test::launch_wired;
+using test::launch_on_test_backend;
 using test::number;
 using test::random_tensor;
 using test::same_bytes;
@@ -75,17 +75,17 @@ void expect_same(const std::vector<std::vector<Tensor>>& got, const std::vector<
   }
 }
 
-class WiredRanks : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(World, WiredRanks, ::testing::Values(1, 2, 3, 4, 8));
+class NcclRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(World, NcclRanks, ::testing::Values(1, 2, 3, 4, 8));
 
-TEST_P(WiredRanks, GetTheSameBytesAsThreads) {
+TEST_P(NcclRanks, GetTheSameBytesAsThreads) {
   const World world{.ranks = GetParam()};
-  expect_same(results_by(launch_wired, world), results_by(launch, world));
+  expect_same(results_by(launch_on_test_backend, world), results_by(launch, world));
 }
 
 // Every rank sends first, and all to all: a channel that a receive or a send could hold up for others would hang.
-TEST_P(WiredRanks, SendToAllAndReceiveFromAllInAnyOrder) {
-  launch_wired({.ranks = GetParam()}, [](Rank& rank) {
+TEST_P(NcclRanks, SendToAllAndReceiveFromAllInAnyOrder) {
+  launch_on_test_backend({.ranks = GetParam()}, [](Rank& rank) {
     constexpr int kTags = 5;
     for (unsigned round = 0; round < 4; ++round) {
       std::vector<PendingSend> sends;
@@ -117,11 +117,11 @@ TEST_P(WiredRanks, SendToAllAndReceiveFromAllInAnyOrder) {
 }
 
 // A ring in which every rank posts first what it gets last: a receive holds up nothing but its own direction.
-TEST_P(WiredRanks, PostedReceivesHoldUpNothingElse) {
+TEST_P(NcclRanks, PostedReceivesHoldUpNothingElse) {
   if (GetParam() == 1) {
     return;
   }
-  launch_wired({.ranks = GetParam()}, [](Rank& rank) {
+  launch_on_test_backend({.ranks = GetParam()}, [](Rank& rank) {
     const int next = (rank.index + 1) % rank.world;
     const int before = (rank.index + rank.world - 1) % rank.world;
     const PendingReceive receive = rank.comm.receive_async({1000}, DType::float32, before, 3);
@@ -136,21 +136,23 @@ TEST_P(WiredRanks, PostedReceivesHoldUpNothingElse) {
   });
 }
 
-TEST(Wired, PostedReceivesGetTheirMessages) {
-  test::expect_posted_receives_get_their_messages(launch_wired, {.ranks = 2});
+TEST(Nccl, PostedReceivesGetTheirMessages) {
+  test::expect_posted_receives_get_their_messages(launch_on_test_backend, {.ranks = 2});
 }
 
-TEST(Wired, PostedReceivesLetASendThatWaitsEnd) { test::expect_posted_receives_end_sends(launch_wired, {.ranks = 2}); }
+TEST(Nccl, PostedReceivesLetASendThatWaitsEnd) {
+  test::expect_posted_receives_end_sends(launch_on_test_backend, {.ranks = 2});
+}
 
-TEST(Wired, ReceivesThatNobodyWaitsForSwallowNothing) {
-  test::expect_withdrawn_receives_swallow_nothing(launch_wired, {.ranks = 2});
+TEST(Nccl, ReceivesThatNobodyWaitsForSwallowNothing) {
+  test::expect_withdrawn_receives_swallow_nothing(launch_on_test_backend, {.ranks = 2});
 }
 
 // By its own all-reduce, which the test's backend makes from the last rank to the first.
-TEST(Wired, NativeSumsAreTheWires) {
+TEST(Nccl, NativeSumsAreTheBackends) {
   const auto sum_by = [](ReduceKind kind) {
     std::vector<Tensor> sums(3);
-    launch_wired({.ranks = 3, .reduce = kind}, [&](Rank& rank) {
+    launch_on_test_backend({.ranks = 3, .reduce = kind}, [&](Rank& rank) {
       Tensor& sum = sums[static_cast<std::size_t>(rank.index)];
       sum = of_rank(rank.index, {1000}, rank.device);
       rank.comm.all_reduce(sum);
@@ -169,7 +171,7 @@ TEST(Wired, NativeSumsAreTheWires) {
 }
 
 // The store connects ranks, and is asked for nothing when tensors move.
-TEST(Wired, TensorsMakeNoStoreRequests) {
+TEST(Nccl, TensorsMakeNoStoreRequests) {
   // Each rank: what to push when it is lost, and a wait for news. Each direction: an introduction, and a new wait.
   constexpr int kToConnect = 2 * 2 + 2 * 2;
   const TcpStoreServer* store = nullptr;
@@ -186,19 +188,20 @@ TEST(Wired, TensorsMakeNoStoreRequests) {
     }
     EXPECT_LE(store->requests(), kToConnect);
   };
-  launch_wired({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
+  launch_on_test_backend({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
 }
 
 // What one rank does is known to the other only by its error.
-TEST(Wired, RanksThatBringOtherTypesNameThem) {
+TEST(Nccl, RanksThatBringOtherTypesNameThem) {
   const auto reduce = [](Rank& rank) {
     Tensor sum = rank.index == 0 ? Tensor::zeros({2}, DType::float32, rank.device)
                                  : Tensor::zeros({3}, DType::float64, rank.device);
     rank.comm.all_reduce(sum);
   };
-  EXPECT_TRUE(fails_with<CommError>({"all_reduce (float"}, [&] { launch_wired({.ranks = 2, .timeout = 30}, reduce); }));
+  EXPECT_TRUE(fails_with<CommError>({"all_reduce (float"},
+                                    [&] { launch_on_test_backend({.ranks = 2, .timeout = 30}, reduce); }));
   EXPECT_TRUE(fails_with<CommError>({"rank 1: receive from rank 0, tag 4 (float32[2]): no answer"}, [] {
-    launch_wired({.ranks = 2, .timeout = 0.3}, [](Rank& rank) {
+    launch_on_test_backend({.ranks = 2, .timeout = 0.3}, [](Rank& rank) {
       if (rank.index == 1) {
         static_cast<void>(rank.comm.receive({2}, DType::float32, 0, 4));
       }
@@ -206,7 +209,7 @@ TEST(Wired, RanksThatBringOtherTypesNameThem) {
   }));
 }
 
-TEST(Wired, ANumberIsOneRequestToSendAndOneToReceive) {
+TEST(Nccl, ANumberIsOneRequestToSendAndOneToReceive) {
   constexpr int kToConnect = 2 * 2;
   constexpr int kNumbers = 100;
   const TcpStoreServer* store = nullptr;
@@ -220,11 +223,11 @@ TEST(Wired, ANumberIsOneRequestToSendAndOneToReceive) {
     }
     EXPECT_LE(store->requests(), kToConnect + 2 * kNumbers);
   };
-  launch_wired({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
+  launch_on_test_backend({.ranks = 2}, body, [&](const TcpStoreServer& server) { store = &server; });
 }
 
-TEST(Wired, GroupsSplitAndSplitAgain) {
-  launch_wired({.ranks = 12}, [](Rank& rank) {
+TEST(Nccl, GroupsSplitAndSplitAgain) {
+  launch_on_test_backend({.ranks = 12}, [](Rank& rank) {
     Mesh mesh(rank.comm, {.data = 4, .pipeline = 3});
     EXPECT_EQ(mesh.pipeline().rank() + 3 * mesh.data().rank(), rank.index);
     Tensor sum = Tensor::full({1}, rank.index, DType::float32, rank.device);
@@ -236,8 +239,8 @@ TEST(Wired, GroupsSplitAndSplitAgain) {
   });
 }
 
-TEST(Wired, ASecondThreadSumsBesideMessages) {
-  launch_wired({.ranks = 3}, [](Rank& rank) {
+TEST(Nccl, ASecondThreadSumsBesideMessages) {
+  launch_on_test_backend({.ranks = 3}, [](Rank& rank) {
     CommThread comm_thread(rank.comm);
     Tensor sum = Tensor::full({100000}, rank.index, DType::float32, rank.device);
     const auto pending = comm_thread.submit("sum", [&](Communicator& comm) { comm.all_reduce(sum); });
@@ -252,22 +255,22 @@ TEST(Wired, ASecondThreadSumsBesideMessages) {
   });
 }
 
-class WiredWaits : public ::testing::TestWithParam<test::Wait> {};
+class NcclWaits : public ::testing::TestWithParam<test::Wait> {};
 const auto kNameOfWait = [](const auto& test) { return std::string(test.param.name); };
-INSTANTIATE_TEST_SUITE_P(Waiting, WiredWaits, ::testing::ValuesIn(test::kWaits), kNameOfWait);
-INSTANTIATE_TEST_SUITE_P(WaitingHereOnly, WiredWaits,
+INSTANTIATE_TEST_SUITE_P(Waiting, NcclWaits, ::testing::ValuesIn(test::kWaits), kNameOfWait);
+INSTANTIATE_TEST_SUITE_P(WaitingHereOnly, NcclWaits,
                          ::testing::Values(test::Wait{"duplicate", [](Rank& rank) { rank.comm.duplicate(); }}),
                          kNameOfWait);
 
-TEST_P(WiredWaits, EndWhenARankFails) { test::expect_failure_ends(launch_wired, GetParam()); }
+TEST_P(NcclWaits, EndWhenARankFails) { test::expect_failure_ends(launch_on_test_backend, GetParam()); }
 
-TEST_P(WiredWaits, EndAtTheDeadline) { test::expect_deadline_ends(launch_wired, GetParam(), 0.5); }
+TEST_P(NcclWaits, EndAtTheDeadline) { test::expect_deadline_ends(launch_on_test_backend, GetParam(), 0.5); }
 
 // NCCL knows no types. What it would do to a message of another length nobody knows; here the backend says so.
-TEST(Wired, AMessageOfAnotherLengthEndsTheRun) {
+TEST(Nccl, AMessageOfAnotherLengthEndsTheRun) {
   // Either end may notice.
   EXPECT_TRUE(fails_with<CommError>({"rank 0", "tag 4", "(float", "another size"}, [] {
-    launch_wired({.ranks = 2, .timeout = 30}, [](Rank& rank) {
+    launch_on_test_backend({.ranks = 2, .timeout = 30}, [](Rank& rank) {
       rank.index == 0 ? rank.comm.send(number(rank), 1, 4)
                       : static_cast<void>(rank.comm.receive({2}, DType::float64, 0, 4));
     });
@@ -275,11 +278,11 @@ TEST(Wired, AMessageOfAnotherLengthEndsTheRun) {
 }
 
 // A receive that nobody waited for cannot be withdrawn, and would get a message of another type.
-TEST(Wired, AReceiveThatNobodyWaitsForMustFitTheNext) {
+TEST(Nccl, AReceiveThatNobodyWaitsForMustFitTheNext) {
   EXPECT_TRUE(fails_with<CommError>(
-      {"rank 1: receive from rank 0, tag 4", "expected one of the same type, got float32[2]", "withdraws no receive"},
+      {"rank 1: receive from rank 0, tag 4", "of the same shape and type, got float32[2]", "cannot cancel a receive"},
       [] {
-        launch_wired({.ranks = 2, .timeout = 30}, [](Rank& rank) {
+        launch_on_test_backend({.ranks = 2, .timeout = 30}, [](Rank& rank) {
           if (rank.index == 1) {
             static_cast<void>(rank.comm.receive_async({3}, DType::float32, 0, 4));
             static_cast<void>(rank.comm.receive({2}, DType::float32, 0, 4));
@@ -336,7 +339,7 @@ TEST_F(NcclOnCuda, OneRankSplitsAndDuplicates) {
 
 TEST_F(NcclOnCuda, MoreRanksThanGpusAreRefused) {
   STAGECOACH_NEEDS_GPUS(1);
-  EXPECT_TRUE(fails_with<UsageError>({"NCCL refuses two ranks on one GPU"}, [] {
+  EXPECT_TRUE(fails_with<UsageError>({"NCCL does not allow two ranks on one GPU"}, [] {
     launch(world_of(cuda::gpu_count() + 1), [](Rank&) { FAIL() << "nothing runs"; });
   }));
 }

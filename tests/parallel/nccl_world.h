@@ -14,8 +14,8 @@
 namespace stagecoach::test {
 
 /// `see` gets the store over which the ranks find each other, before they start.
-inline void launch_wired(const World& world, const std::function<void(Rank&)>& body,
-                         const std::function<void(const TcpStoreServer&)>& see) {
+inline void launch_on_test_backend(const World& world, const std::function<void(Rank&)>& body,
+                                   const std::function<void(const TcpStoreServer&)>& see) {
   const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"}, {.clients = 2 * world.ranks});
   see(server);
   const auto hub = std::make_shared<TestHub>();
@@ -37,8 +37,8 @@ inline void launch_wired(const World& world, const std::function<void(Rank&)>& b
   run_on_threads(world, run, [&](int r, const std::string& why) { controls[static_cast<std::size_t>(r)]->fail(why); });
 }
 
-inline void launch_wired(const World& world, const std::function<void(Rank&)>& body) {
-  launch_wired(world, body, [](const TcpStoreServer&) {});
+inline void launch_on_test_backend(const World& world, const std::function<void(Rank&)>& body) {
+  launch_on_test_backend(world, body, [](const TcpStoreServer&) {});
 }
 
 }  // namespace stagecoach::test

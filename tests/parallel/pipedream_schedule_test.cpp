@@ -142,10 +142,12 @@ TEST(PipedreamSchedule, RefusesWhatCannotBeAndNamesTheNearestThatCan) {
   const auto make = [](const std::vector<int>& replicas, int batch, Versions versions) {
     return [=] { static_cast<void>(pipedream_schedule(replicas, 12, batch, versions)); };
   };
-  EXPECT_TRUE(fails_with<UsageError>({"at least 4 per batch"}, make(straight(4), 3, Versions::two_buffers)));
-  EXPECT_TRUE(fails_with<UsageError>({"at least 6 per batch"}, make({2, 2, 1}, 4, Versions::two_buffers)));
-  EXPECT_TRUE(fails_with<UsageError>({"take 2 or 4"}, make({2, 1}, 3, Versions::flush)));
-  EXPECT_TRUE(fails_with<UsageError>({"take 3 "}, make({3, 1}, 1, Versions::vertical)));
+  EXPECT_TRUE(
+      fails_with<UsageError>({"at least 4 micro-batches per batch"}, make(straight(4), 3, Versions::two_buffers)));
+  EXPECT_TRUE(
+      fails_with<UsageError>({"at least 6 micro-batches per batch"}, make({2, 2, 1}, 4, Versions::two_buffers)));
+  EXPECT_TRUE(fails_with<UsageError>({"--microbatches 2 or 4"}, make({2, 1}, 3, Versions::flush)));
+  EXPECT_TRUE(fails_with<UsageError>({"--microbatches 3,"}, make({3, 1}, 1, Versions::vertical)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({2, 0}, 1, Versions::stash)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({}, 1, Versions::stash)));
   EXPECT_TRUE(fails_with<UsageError>({"at least 1"}, make({1}, 0, Versions::stash)));

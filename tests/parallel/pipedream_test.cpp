@@ -383,7 +383,7 @@ TEST(PipedreamPolicies, DifferFromEachOther) {
 }
 
 TEST(PipedreamPolicies, NoneIsRefusedByTheVersionCheck) {
-  EXPECT_TRUE(fails_with<Error>({"was changed after the forward"},
+  EXPECT_TRUE(fails_with<Error>({"was modified after the forward"},
                                 [] { in_a_pipeline({.versions = Versions::none, .replicas = straight(3)}); }));
 }
 

@@ -291,10 +291,8 @@ TEST(Split, IsReadFromText) {
 TEST(Split, MustDealOutEveryLayer) {
   const Model model = make_model("toy");
   EXPECT_EQ(stages_of(*model, {2, 1}).size(), 2U);
-  EXPECT_TRUE(fails_with<UsageError>({"1,1", "deals out 2 layers, the model has 3"}, [&] {
-    stages_of(*model, {1, 1});
-  }));
-  EXPECT_TRUE(fails_with<UsageError>({"each stage must have one"}, [&] { stages_of(*model, {3, 0}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"split 1,1", "3 layers in all, got 2"}, [&] { stages_of(*model, {1, 1}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"at least one layer per stage"}, [&] { stages_of(*model, {3, 0}); }));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What ranks that are processes say when one of them fails. Each test is run by mpirun on its own, in two processes:
-// MPI cannot go on after a failure (tests/parallel/CMakeLists.txt).
+// MPI cannot continue after a failure (tests/parallel/CMakeLists.txt).
 
 #include <gtest/gtest.h>
 
@@ -33,9 +33,9 @@ TEST_F(ProcessFailure, AMessageOfAnotherTypeNamesBoth) {
     rank.comm.barrier();
   };
   const auto run = [&] { launch(test::world_of(2), body); };
-  EXPECT_TRUE(is_rank(1)
-                  ? fails_with<CommError>({"rank 1: receive from rank 0, tag 4", "float32[3, 2]", "float32[2, 3]"}, run)
-                  : fails_with<CommError>({"rank 0: barrier: stopped, as rank 1 has failed (rank 1: receive"}, run));
+  EXPECT_TRUE(
+      is_rank(1) ? fails_with<CommError>({"rank 1: receive from rank 0, tag 4", "float32[3, 2]", "float32[2, 3]"}, run)
+                 : fails_with<CommError>({"rank 0: barrier: stopped because rank 1 has failed (rank 1: receive"}, run));
 }
 
 // Longer than the memory that the receive has for it, or shorter: MPI alone would cut it short, or leave a part unset.
@@ -81,8 +81,9 @@ TEST_F(ProcessFailure, ThatIsThrownIsToldToTheOther) {
     rank.comm.receive({1}, DType::float32, 1, 0);
   };
   if (is_rank(0)) {
-    EXPECT_TRUE(fails_with<CommError>({"rank 0: receive from rank 1, tag 0: stopped, as rank 1 has failed", "it broke"},
-                                      [&] { launch(test::world_of(2), body); }));
+    EXPECT_TRUE(
+        fails_with<CommError>({"rank 0: receive from rank 1, tag 0: stopped because rank 1 has failed", "it broke"},
+                              [&] { launch(test::world_of(2), body); }));
   } else {
     EXPECT_TRUE(fails_with<Error>({"rank 1: it broke"}, [&] { launch(test::world_of(2), body); }));
   }
@@ -104,7 +105,7 @@ TEST_F(ProcessFailure, OfARankThatSaysNothingIsNoticed) {
 TEST_F(ProcessFailure, EndsMpiForGood) {
   EXPECT_TRUE(
       fails_with<Error>({"it broke"}, [] { launch(test::world_of(2), [](Rank&) { throw Error("it broke"); }); }));
-  EXPECT_TRUE(fails_with<Error>({"MPI cannot go on"}, [] { launch(test::world_of(2), [](Rank&) {}); }));
+  EXPECT_TRUE(fails_with<Error>({"MPI cannot continue"}, [] { launch(test::world_of(2), [](Rank&) {}); }));
 }
 
 }  // namespace

@@ -118,25 +118,26 @@ TEST(Generators, OneNameIsAnotherOrderOfWaiting) {
 
 TEST(Generators, RefuseSizesBelowOne) {
   for (const std::string& name : schedule_names()) {
-    EXPECT_TRUE(fails_with<UsageError>({"0 ranks"}, [&] { make_schedule(name, 0, 2); })) << name;
-    EXPECT_TRUE(fails_with<UsageError>({"0 micro-batches"}, [&] { make_schedule(name, 2, 0); })) << name;
-    EXPECT_TRUE(fails_with<UsageError>({"-3 micro-batches"}, [&] { make_schedule(name, 2, -3); })) << name;
+    EXPECT_TRUE(fails_with<UsageError>({"at least 1 rank"}, [&] { make_schedule(name, 0, 2); })) << name;
+    EXPECT_TRUE(fails_with<UsageError>({"1 micro-batch and", "got 2, 0 and"}, [&] { make_schedule(name, 2, 0); }))
+        << name;
+    EXPECT_TRUE(fails_with<UsageError>({"1 micro-batch and", "got 2, -3 and"}, [&] { make_schedule(name, 2, -3); }))
+        << name;
   }
-  EXPECT_TRUE(fails_with<UsageError>({"-1 chunks"}, [] { make_schedule("interleaved", 2, 2, -1); }));
+  EXPECT_TRUE(fails_with<UsageError>({"1 chunk, got 2, 2 and -1"}, [] { make_schedule("interleaved", 2, 2, -1); }));
 }
 
 TEST(Generators, NameTheNearestLegalCount) {
-  EXPECT_TRUE(fails_with<UsageError>({"9 micro-batches in groups of 4 on 4 ranks", "8 or 12"},
+  EXPECT_TRUE(fails_with<UsageError>({"9 micro-batches cannot run in groups of 4 on 4 ranks", "--microbatches 8 or 12"},
                                      [] { make_schedule("interleaved", 4, 9, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"3 micro-batches", "nearest micro-batch counts for groups of 4 are 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"3 micro-batches", "use --microbatches 4 with groups of 4"},
                                      [] { make_schedule("interleaved", 4, 3, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"groups of 3", "nearest legal group is 5"},
-                                     [] { make_schedule("interleaved", 4, 9, 2, 3); }));
-  EXPECT_TRUE(fails_with<UsageError>({"10 micro-batches", "group is 5 (--group 5)", "groups of 4 are 8 or 12"},
-                                     [] { make_schedule("interleaved", 4, 10, 2); }));
   EXPECT_TRUE(
-      fails_with<UsageError>({"nearest legal group is 10"}, [] { make_schedule("interleaved", 4, 10, 2, 12); }));
-  EXPECT_TRUE(fails_with<UsageError>({"interleaved-zb: 9 micro-batches in groups of 4", "8 or 12"},
+      fails_with<UsageError>({"groups of 3", "use --group 5"}, [] { make_schedule("interleaved", 4, 9, 2, 3); }));
+  EXPECT_TRUE(fails_with<UsageError>({"10 micro-batches", "use --group 5", "--microbatches 8 or 12 with groups of 4"},
+                                     [] { make_schedule("interleaved", 4, 10, 2); }));
+  EXPECT_TRUE(fails_with<UsageError>({"use --group 10"}, [] { make_schedule("interleaved", 4, 10, 2, 12); }));
+  EXPECT_TRUE(fails_with<UsageError>({"interleaved-zb: 9 micro-batches cannot run in groups of 4", "8 or 12"},
                                      [] { make_schedule("interleaved-zb", 4, 9, 2); }));
 }
 
@@ -172,9 +173,9 @@ TEST(Generators, EveryLegalGroupIsLegalWithThePeakOfThePapers) {
 }
 
 TEST(Generators, SpeakOfThemselvesByTheirOwnName) {
-  EXPECT_TRUE(fails_with<UsageError>({"foldx_fifo: 9 micro-batches in groups of 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"foldx_fifo: 9 micro-batches cannot run in groups of 4"},
                                      [] { make_schedule("foldx_fifo", 4, 9, 2); }));
-  EXPECT_TRUE(fails_with<UsageError>({"interleaved with one chunk per rank", "expected no group, got 4"},
+  EXPECT_TRUE(fails_with<UsageError>({"interleaved with one chunk per rank", "expected no --group, got 4"},
                                      [] { make_schedule("interleaved", 4, 8, 1, 4); }));
 }
 

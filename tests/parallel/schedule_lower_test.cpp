@@ -127,24 +127,24 @@ TEST(LoweredCheck, NamesWhatIsWrongWithMessages) {
   EXPECT_EQ(problem("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"), "0SEND_F0 is missing");
   EXPECT_EQ(problem("0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"), "0RECV_B0 is missing");
   EXPECT_EQ(problem("0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
-            "rank 0: 0SEND_F0 is there twice");
+            "rank 0: 0SEND_F0 is listed twice");
   EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0B0,0SEND_B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
-            "rank 0: 0SEND_B0, but no other rank is at the other end");
+            "rank 0: 0SEND_B0 has no other rank at the other end");
   EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0"),
-            "a circle that never ends: rank 1 waits at 1F0 for 1RECV_F0 of its own, which it runs later");
+            "deadlock: rank 1 waits at 1F0 for 1RECV_F0 of the same rank, which runs it later");
   EXPECT_EQ(problem("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
-            "a circle that never ends: rank 0 waits at 0SEND_F0 for 0F0 of its own, which it runs later");
+            "deadlock: rank 0 waits at 0SEND_F0 for 0F0 of the same rank, which runs it later");
   EXPECT_EQ(problem("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
                     "1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"),
-            "rank 1 posts 1RECV_F1 where rank 0 sends 0SEND_F0: messages between two ranks must be received in the "
-            "order in which they are sent");
+            "rank 1 posts 1RECV_F1 where rank 0 sends 0SEND_F0: a rank must post its receives from another "
+            "rank in the order of that rank's sends");
 }
 
 TEST(LoweredCheck, NamesWhatIsWrongWithReductions) {
   EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0REDUCE_GRAD,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
-            "a circle that never ends: rank 0 waits at 0REDUCE_GRAD for 0B0 of its own, which it runs later");
+            "deadlock: rank 0 waits at 0REDUCE_GRAD for 0B0 of the same rank, which runs it later");
   EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0"),
-            "rank 0: 0REDUCE_GRAD comes after 1 reductions of its stage");
+            "rank 0: 0REDUCE_GRAD comes after 1 reductions of the same stage");
   Schedule stream = lower(pipedream_schedule({2, 1}, 2, 1, Versions::stash));
   std::erase_if(stream.ranks[0], [](const Action& action) { return action.operation == Operation::reduce_grad; });
   EXPECT_EQ(check(stream).front(), "rank 0: 0U0 comes before 0REDUCE_GRAD0");
@@ -158,10 +158,9 @@ TEST(LoweredCheck, SaysWhatDeadlocksOnlyBecauseSendsWait) {
       "table");
   EXPECT_EQ(check(schedule), std::vector<std::string>{});
   schedule.sends_wait = true;
-  EXPECT_EQ(check(schedule),
-            std::vector<std::string>{
-                "a deadlock because sends wait for their receivers; it would run if they did not: rank 0 waits at "
-                "0SEND_F1 for 1RECV_F1 of rank 1; rank 1 waits at 1SEND_B0 for 0RECV_B0 of rank 0"});
+  EXPECT_EQ(check(schedule), std::vector<std::string>{
+                                 "deadlock, because sends wait for their receivers: rank 0 waits at "
+                                 "0SEND_F1 for 1RECV_F1 of rank 1; rank 1 waits at 1SEND_B0 for 0RECV_B0 of rank 0"});
 }
 
 TEST(LoweredCheck, AcceptsEverySchedule) {
@@ -198,7 +197,7 @@ TEST(LoweredCheck, AcceptsSendsThatWait) {
   }
   EXPECT_TRUE(check(lower(make_schedule("interleaved", 2, 4, 2), {.receives = 0, .sends_wait = true}))
                   .front()
-                  .starts_with("a deadlock because sends wait"));
+                  .starts_with("deadlock, because sends wait"));
 }
 
 TEST(Traffic, CountsMessagesAndBytes) {

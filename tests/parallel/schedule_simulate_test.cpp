@@ -118,10 +118,11 @@ TEST(Simulate, TheTimelineKeepsEveryOrder) {
 }
 
 TEST(Simulate, NeedsCostsForEveryStageAndALegalSchedule) {
-  EXPECT_TRUE(fails_with<Error>({"costs of 2 stages for a schedule of 4"},
+  EXPECT_TRUE(fails_with<Error>({"the costs of 4 stages, got 2"},
                                 [] { simulate(lower(make_schedule("gpipe", 4, 2)), unit_costs(2, 1)); }));
-  EXPECT_TRUE(fails_with<Error>(
-      {"not legal"}, [] { simulate(lower(schedule_from_text("0F0,0B0\n1B0,1F0", "here")), unit_costs(2, 1)); }));
+  EXPECT_TRUE(fails_with<Error>({"expected a legal schedule"}, [] {
+    simulate(lower(schedule_from_text("0F0,0B0\n1B0,1F0", "here")), unit_costs(2, 1));
+  }));
 }
 
 TEST(Simulate, HoldsForLargeClusters) {
@@ -161,7 +162,7 @@ TEST(Simulate, TakesTheTimeOfEachAction) {
   const Simulation slow = simulate(schedule, costs, {{1, 1, 2, 2}, {1, 2, 1, 5}});
   EXPECT_DOUBLE_EQ(slow.seconds, 1 + 1 + 2 + 1 + 5 + 2);
   EXPECT_DOUBLE_EQ(slow.idle, 1 - (6.0 + 9) / (2 * 12));
-  EXPECT_TRUE(fails_with<Error>({"do not fit"}, [&] { simulate(schedule, costs, {{1, 1}, {1, 1}}); }));
+  EXPECT_TRUE(fails_with<Error>({"one time per action"}, [&] { simulate(schedule, costs, {{1, 1}, {1, 1}}); }));
 }
 
 TEST(PeakBytes, WeighEachStage) {

@@ -102,7 +102,7 @@ TEST(ScheduleText, NamesLineAndColumn) {
   EXPECT_TRUE(refused("F0", {"'F0'"}));
   EXPECT_TRUE(refused("-1F0", {"'-1F0'"}));
   EXPECT_TRUE(refused("0F-1", {"'0F-1'"}));
-  EXPECT_TRUE(refused("0F1x", {"nothing may follow"}));
+  EXPECT_TRUE(refused("0F1x", {"expected nothing after"}));
   EXPECT_TRUE(refused("0SEND_G1", {"'0SEND_G1'", "expected F (forward)", "SEND_F"}));
   EXPECT_TRUE(refused("0F0,(0F1;1B0)TOGETHER", {"line 1, column 5", "(0F1;1B0)TOGETHER", "OVERLAP_F_B"}));
   EXPECT_TRUE(refused("(0F0;oops)OVERLAP_F_B", {"'oops'"}));
@@ -110,8 +110,8 @@ TEST(ScheduleText, NamesLineAndColumn) {
   EXPECT_TRUE(refused("(", {"'('"}));
   EXPECT_TRUE(refused("0UNSHARD,0SEND_F0", {"no computation"}));
   EXPECT_TRUE(refused("0F99999999999", {"'0F99999999999'"}));
-  EXPECT_TRUE(refused("99999999F0", {"stage 99999999"}));
-  EXPECT_TRUE(refused("0F0,0B0\n0F1", {"line 2, column 1", "stage 0 is on rank 0 already"}));
+  EXPECT_TRUE(refused("99999999F0", {"a stage below 1", "got 99999999"}));
+  EXPECT_TRUE(refused("0F0,0B0\n0F1", {"line 2, column 1", "stage 0 is already on rank 0"}));
   EXPECT_TRUE(refused("", {"no computation"}));
   EXPECT_TRUE(refused(" , \n", {"no computation"}));
 }

@@ -57,7 +57,7 @@ std::shared_ptr<Sequential> residual_model() {
 
 /// What a step gives.
 struct Result {
-  Tensor scores;            // [N, kClasses]
+  Tensor logits;            // [N, kClasses]
   Tensor grad_x;            // [N, 2, 6, 5]
   NamedTensors gradients;   // of the parameters
   NamedTensors statistics;  // the running ones
@@ -69,8 +69,8 @@ Result step(Sequential& model, std::int64_t first, std::int64_t count, DType dty
   Tensor x = batch.narrow(first, count).clone().set_requires_grad(true);
   const Tensor labels = test::random_labels(6, kClasses, device).narrow(first, count);
   Result result;
-  result.scores = model.forward(x);
-  backward(scale(cross_entropy(result.scores, labels, Reduction::sum), 1.0 / 6));
+  result.logits = model.forward(x);
+  backward(scale(cross_entropy(result.logits, labels, Reduction::sum), 1.0 / 6));
   result.grad_x = x.grad();
   for (const auto& [name, parameter] : model.named_parameters()) {
     result.gradients.emplace_back(name, parameter.grad());
@@ -123,7 +123,7 @@ class SyncBatchNorm : public ::testing::TestWithParam<std::tuple<Shares, DType>>
       for (auto& [name, gradient] : got.gradients) {
         rank.comm.all_reduce(gradient);
       }
-      EXPECT_LE(difference(got.scores, wanted.scores.narrow(first, count)), bound());
+      EXPECT_LE(difference(got.logits, wanted.logits.narrow(first, count)), bound());
       EXPECT_LE(difference(got.grad_x, wanted.grad_x.narrow(first, count)), bound());
       EXPECT_LE(difference(got.gradients, wanted.gradients), bound());
       EXPECT_LE(difference(got.statistics, wanted.statistics), bound());
@@ -155,7 +155,7 @@ TEST(BatchNormOnRanks, GivesSomethingElseUnlessSynchronised) {
     for (auto& [name, gradient] : got.gradients) {
       rank.comm.all_reduce(gradient);
     }
-    EXPECT_GT(difference(got.scores, wanted.scores.narrow(3 * rank.index, 3)), 1e-3);
+    EXPECT_GT(difference(got.logits, wanted.logits.narrow(3 * rank.index, 3)), 1e-3);
     EXPECT_GT(difference(got.grad_x, wanted.grad_x.narrow(3 * rank.index, 3)), 1e-3);
     EXPECT_GT(difference(got.gradients, wanted.gradients), 1e-3);
     EXPECT_GT(difference(got.statistics, wanted.statistics), 1e-3);
@@ -190,7 +190,7 @@ TEST(SynchroniseBatchNorm, OfOneRankChangesNoByte) {
   model->materialize(1);
   synchronise_batch_norm(*model, *comm);
   const Result got = step(*model, 0, 6, DType::float32, {});
-  EXPECT_TRUE(test::same_bytes(got.scores, wanted.scores));
+  EXPECT_TRUE(test::same_bytes(got.logits, wanted.logits));
   EXPECT_TRUE(test::same_bytes(got.grad_x, wanted.grad_x));
 }
 

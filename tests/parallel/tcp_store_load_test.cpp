@@ -151,7 +151,7 @@ TEST(TcpStoreUnderLoad, AReaderThatNeverReadsIsSentAway) {
   for (int i = 0; i < 40; ++i) {
     ASSERT_TRUE(slow.say(request(Request::kGet, "large")));
   }
-  EXPECT_TRUE(store.reports.have("left a request unfinished or an answer untaken"));
+  EXPECT_TRUE(store.reports.have("has not finished a request or read an answer"));
   store.expect_service();
 }
 
@@ -159,7 +159,7 @@ TEST(TcpStoreUnderLoad, ARequestThatNeverEndsIsSentAway) {
   Served store({.stall = kShort});
   const Insider slow(store.server);
   ASSERT_TRUE(slow.say(request(Request::kSet, "key", "value").substr(0, 26)));
-  EXPECT_NE(slow.hear().find("for 0.05 s it has left a request unfinished"), std::string::npos);
+  EXPECT_NE(slow.hear().find("it has not finished a request or read an answer for 0.05 s"), std::string::npos);
   EXPECT_TRUE(slow.is_sent_away());
   store.expect_service();
 }
@@ -175,7 +175,7 @@ TEST(TcpStoreUnderLoad, AFloodWithoutTheTokenIsNotTakenIn) {
   if (kMemoryIsTheServers) {
     EXPECT_LT(resident_bytes(), before + 16 * kMiB);
   }
-  EXPECT_TRUE(store.reports.have("its token is not rank 0's"));
+  EXPECT_TRUE(store.reports.have("its token differs from rank 0's"));
 }
 
 TEST(TcpStoreUnderLoad, AFloodOfThoseThatWereLetInIsBounded) {
@@ -184,7 +184,7 @@ TEST(TcpStoreUnderLoad, AFloodOfThoseThatWereLetInIsBounded) {
   const std::size_t before = resident_bytes();
   for (int client = 0; client < 8; ++client) {
     TcpStore flooding(store.server.address(), "rank 0", kLong);
-    EXPECT_TRUE(fails_with<CommError>({"rank 0", "can keep at most", "bytes"}, [&] {
+    EXPECT_TRUE(fails_with<CommError>({"rank 0", "can store at most", "bytes"}, [&] {
       for (int i = 0; i < 64; ++i) {
         flooding.push("nobody takes it out", megabyte);
         flooding.add("sent", 1);
@@ -206,7 +206,7 @@ TEST(TcpStoreUnderLoad, SmallThingsCountTooAndTheOthersHaveAReserve) {
   const std::size_t before = resident_bytes();
   for (const char* name : {"one", "another"}) {  // the second takes what the first has left
     TcpStore flooding(store.server.address(), "rank 0", kLong);
-    EXPECT_TRUE(fails_with<CommError>({"can keep at most 1048576 bytes"}, [&] {
+    EXPECT_TRUE(fails_with<CommError>({"can store at most 1048576 bytes"}, [&] {
       for (int i = 0; i < 10'000; ++i) {
         flooding.add(fmt::format("{}/{}", name, i), 1);
       }
@@ -261,7 +261,7 @@ TEST(TcpStoreUnderLoad, ThoseThatSayNothingAreSentAway) {
   const Stranger halting(store.server);
   EXPECT_TRUE(halting.say(hello(store.server.address().token).substr(0, 20)));
   EXPECT_TRUE(halting.is_sent_away());
-  EXPECT_TRUE(store.reports.have("it has not said its token within 0.05 s"));
+  EXPECT_TRUE(store.reports.have("it has not sent its token within 0.05 s"));
 }
 
 TEST(TcpStoreUnderLoad, WithoutDescriptorsStrangersMakeRoom) {
@@ -294,13 +294,13 @@ TEST(TcpStoreUnderLoad, AWrongTokenIsRefusedAtOnce) {
   const std::string token = store.server.address().token;
   for (const std::string& wrong : {std::string(), token.substr(1), token + "x", std::string(token.size(), 'x')}) {
     EXPECT_TRUE(fails_with<UsageError>(
-        {"rank 0 (127.0.0.1:", "refuses this process", "its token is not rank 0's", "STAGECOACH_TOKEN"}, [&] {
+        {"rank 0 (127.0.0.1:", "rejects this process", "its token differs from rank 0's", "STAGECOACH_TOKEN"}, [&] {
           TcpStore({store.server.address().at, wrong}, "rank 0", kLong);
         }));
   }
   const Stranger stranger(store.server);
   ASSERT_TRUE(stranger.say(hello("a wrong token") + request(Request::kAdd, "number", "", 1)));
-  EXPECT_EQ(stranger.hear().substr(0, 13), "-its token is");
+  EXPECT_EQ(stranger.hear().substr(0, 18), "-its token differs");
   EXPECT_TRUE(stranger.is_sent_away());
   EXPECT_EQ(store.rank.add("number", 0), 0) << "what comes after a wrong token is not read";
 }
@@ -308,12 +308,12 @@ TEST(TcpStoreUnderLoad, AWrongTokenIsRefusedAtOnce) {
 TEST(TcpStoreUnderLoad, ARankThatIsTakenIsNamed) {
   Served store;
   const TcpStore one(store.server.address(), "rank 0", kLong, "rank 1");
-  const std::string name = "two processes say that they are rank 1, this one and one that came from 127.0.0.1:";
+  const std::string name = "two processes claim to be rank 1, this one and one from 127.0.0.1:";
   EXPECT_TRUE(fails_with<UsageError>({name.c_str(), "RANK"},
                                      [&] { TcpStore(store.server.address(), "rank 0", kLong, "rank 1"); }));
-  EXPECT_TRUE(store.reports.have("two processes say that they are rank 1"));
+  EXPECT_TRUE(store.reports.have("two processes claim to be rank 1"));
   const ControlChannel mail(store.server.address(), "run", 1, 2, kLong);
-  EXPECT_TRUE(fails_with<UsageError>({"two processes say that they are rank 1 of 'run'"},
+  EXPECT_TRUE(fails_with<UsageError>({"two processes claim to be rank 1 of 'run'"},
                                      [&] { ControlChannel(store.server.address(), "run", 1, 2, kLong); }));
 }
 
@@ -321,7 +321,7 @@ TEST(TcpStoreUnderLoad, MoreThanTheWorldAreRefused) {
   Served store({.clients = 2});
   {
     const TcpStore second(store.server.address(), "rank 0", kLong);
-    EXPECT_TRUE(fails_with<UsageError>({"2 connections are all that this store expects", "another run"},
+    EXPECT_TRUE(fails_with<UsageError>({"this store expects at most 2 connections", "other run"},
                                        [&] { TcpStore(store.server.address(), "rank 0", kLong); }));
   }
   EXPECT_EQ(TcpStore(store.server.address(), "rank 0", kLong).add("one has left", 1), 1);
@@ -331,7 +331,7 @@ TEST(TcpStoreUnderLoad, AddDoesNotWrap) {
   Served store;
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(store.rank.add("large", kMax), kMax);
-  EXPECT_TRUE(fails_with<CommError>({"'large'", "does not fit into 64 bits"}, [&] { store.rank.add("large", 1); }));
+  EXPECT_TRUE(fails_with<CommError>({"'large'", "overflows 64 bits"}, [&] { store.rank.add("large", 1); }));
   EXPECT_EQ(store.rank.add("large", -1), kMax - 1) << "neither the number nor the client has suffered";
   EXPECT_EQ(store.rank.add("small", -kMax), -kMax);
   EXPECT_TRUE(fails_with<CommError>({"'small'"}, [&] { store.rank.add("small", -kMax); }));

@@ -88,7 +88,7 @@ TEST_F(GpuCheck, TellsWhatRan) {
   EXPECT_TRUE(page_has("| 50000 |")) << page_;
   EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;
   EXPECT_TRUE(page_has("| convolution, step by step | passed: 1 rows |")) << page_;
-  EXPECT_TRUE(page_has("| beside PyTorch | not run: false has no torch with CUDA, and numpy |")) << page_;
+  EXPECT_TRUE(page_has("| beside PyTorch | not run: false lacks numpy, or torch with CUDA |")) << page_;
 }
 
 TEST_F(GpuCheck, GoesOnAfterAPartThatFails) {
@@ -126,7 +126,7 @@ TEST_F(GpuCheck, SaysWhichLibrariesAreMissing) {
   give_programs();
   stand_in("path/ldd", "echo '	libfmt.so.9 => not found'");
   EXPECT_EQ(run(), 1) << output_;
-  EXPECT_TRUE(page_has("need libraries that are not here: libfmt.so.9")) << page_;
+  EXPECT_TRUE(page_has("need libraries that this machine lacks: libfmt.so.9")) << page_;
 }
 
 TEST_F(GpuCheck, MeasuresOnGeneratedImagesWhereThereAreNoOthers) {
@@ -137,7 +137,7 @@ TEST_F(GpuCheck, MeasuresOnGeneratedImagesWhereThereAreNoOthers) {
            "mkdir \"$1\"; head -c 30730000 /dev/zero | tee \"$1/data_batch_1.bin\" "
            "\"$1/data_batch_2.bin\" > \"$1/test_batch.bin\"");
   EXPECT_EQ(run(), 3) << output_;
-  EXPECT_TRUE(page_has("| CIFAR-10 | not here: measured on generated images; give --data |")) << page_;
+  EXPECT_TRUE(page_has("| CIFAR-10 | not found: measured on generated images; give --data |")) << page_;
   EXPECT_TRUE(page_has("| chapter 1, ten epochs of generated images | passed: 1 epochs |")) << page_;
 }
 
@@ -170,8 +170,8 @@ TEST_F(GpuCheck, DoesNotTakeSkippedOrMissingTestsForPassedOnes) {
   fs::remove(folder_ / "bin" / "test_nn");
   fs::remove_all(folder_ / "data");
   EXPECT_EQ(run(), 3) << output_;
-  EXPECT_TRUE(page_has("| test_core | not run: of 2 tests for the GPU 2 were skipped |")) << page_;
-  EXPECT_TRUE(page_has("| test_nn | not run: there is no such program |")) << page_;
+  EXPECT_TRUE(page_has("| test_core | not run: 2 of 2 GPU tests were skipped |")) << page_;
+  EXPECT_TRUE(page_has("| test_nn | not run: the program is missing |")) << page_;
   EXPECT_TRUE(page_has("| chapter 1, ten epochs of CIFAR-10 | not run: no CIFAR-10 in ")) << page_;
 }
 

@@ -70,9 +70,9 @@ struct Factor {
 /// out [rows, …] = a [rows, k] times b [k, …], or is increased by it.
 template <class T>
 void multiply_padded(Device device, std::int64_t rows, std::int64_t k, const Factor<T>& a, const PaddedMatrix<T>& b,
-              const PaddedMatrix<T>& out, bool add = false) {
+                     const PaddedMatrix<T>& out, bool add = false) {
   multiply<T>(device, rows, k, b.vectors(), a.data, a.row, a.step, {b.data(), b.row_length()},
-                   {out.data(), out.row_length()}, add);
+              {out.data(), out.row_length()}, add);
 }
 
 /// Replaces the first `rows` rows by softmax(scale * row); the padding becomes zeros again.

@@ -15,8 +15,8 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Te
     double sum = 0;  // one thread, rows in order; double keeps precision in a large batch
     for (std::int64_t n = 0; n < logits.size(0); ++n) {
       const T* row = in + n * classes;
-      STAGECOACH_CHECK(label[n] >= 0 && label[n] < classes, "cross_entropy: label {} of sample {} is not in 0 … {}",
-                       label[n], n, classes - 1);
+      STAGECOACH_CHECK(label[n] >= 0 && label[n] < classes,
+                       "cross_entropy: expected labels from 0 to {}, got {} for sample {}", classes - 1, label[n], n);
       const LogSoftmax<T> log_softmax_of(row, classes);
       for (std::int64_t c = 0; c < classes; ++c) {
         probability[n * classes + c] = std::exp(log_softmax_of(row[c]));

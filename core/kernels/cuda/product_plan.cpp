@@ -35,7 +35,7 @@ ProductPlan plan_product(ProductKernel kernel, const BlockTile& tile, const Prod
   // blocks of the low tile.
   const bool low = kernel == ProductKernel::registers && tile.m == kLowM;
   const int enough = kTargetBlocks * (kernel == ProductKernel::tensor_cores ? 2 : low ? 4 : 1);
-  const bool whole = kernel == ProductKernel::plain;  // the plain kernel stays plain
+  const bool whole = kernel == ProductKernel::plain;  // the plain kernel does not split K
   const int splits = whole ? 1 : std::clamp(enough / blocks, 1, max_splits);
   const int k_per_split =
       std::max(kSplitUnit, (e.k / splits + (e.k % splits != 0) + kSplitUnit - 1) / kSplitUnit * kSplitUnit);

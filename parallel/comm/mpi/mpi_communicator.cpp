@@ -64,7 +64,7 @@ MpiCommunicator::~MpiCommunicator() {
 
 void MpiCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const MpiWorld::ErrorContext context = [&] { return doing(operation); };
+  const MpiWorld::ErrorContext context = [&] { return error_context(operation); };
   const MpiHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
@@ -72,23 +72,23 @@ void MpiCommunicator::exchange(const char* operation, const Tensor& like, Exchan
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
     const MpiAddress address{comm_, r, mpi_tag(0, kExchange)};
-    const auto place = static_cast<std::size_t>(r);
-    if (buffers[place].in.defined()) {
-      exchange_->in[place].start(address, buffers[place].in, requests, context);
+    const auto peer = static_cast<std::size_t>(r);
+    if (buffers[peer].in.defined()) {
+      exchange_->in[peer].start(address, buffers[peer].in, requests, context);
     }
-    if (buffers[place].out.defined()) {
-      exchange_->out[place].start(address, header, buffers[place].out, MPI_Isend, requests, context);
+    if (buffers[peer].out.defined()) {
+      exchange_->out[peer].start(address, header, buffers[peer].out, MPI_Isend, requests, context);
     }
   }
   wait(requests, context);
   for (int i = 1; i < size(); ++i) {
     const int r = (rank() + i) % size();
-    const auto place = static_cast<std::size_t>(r);
-    if (buffers[place].in.defined()) {
-      require_same(operation, like, exchange_->in[place].header(), r);
-      static_cast<void>(exchange_->in[place].end());
+    const auto peer = static_cast<std::size_t>(r);
+    if (buffers[peer].in.defined()) {
+      require_same(operation, like, exchange_->in[peer].header(), r);
+      static_cast<void>(exchange_->in[peer].end());
     }
-    exchange_->out[place].end();
+    exchange_->out[peer].end();
   }
 }
 
@@ -98,7 +98,7 @@ bool MpiCommunicator::sum_natively(Tensor& tensor) {
     return false;
   }
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const MpiWorld::ErrorContext context = [&] { return doing("all_reduce"); };
+  const MpiWorld::ErrorContext context = [&] { return error_context("all_reduce"); };
   const auto sum = std::make_shared<Tensor>(tensor);
   MPI_Request request = MPI_REQUEST_NULL;
   // Non-blocking MPI_Iallreduce, so that the wait has a deadline.
@@ -160,7 +160,7 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
   sent->completed_at = 0;
   const LinkDirection::Send when =
       is_virtual() ? direction(directions_out_, to).send(bytes_of(tensor), clock().now()) : LinkDirection::Send{};
-  const MpiWorld::ErrorContext context = [&] { return doing(operation, "to", to, tag); };
+  const MpiWorld::ErrorContext context = [&] { return error_context(operation, "to", to, tag); };
   // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
   sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, MPI_Issend,
                       sent->requests, context);
@@ -187,7 +187,7 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
     Waiting waiting(clock());
     wait(sent->requests, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
-      return doing("send", "to", to, tag);
+      return error_context("send", "to", to, tag);
     });
     waiting.until(sent->completed_at);
     end();
@@ -204,7 +204,7 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
           }};
 }
 
-/// A posted receive. The destructor withdraws it if nobody has waited for it.
+/// A posted receive. The destructor withdraws it if it was never waited for.
 class MpiCommunicator::Receive {
  public:
   Receive(MpiCommunicator& comm, const char* operation, const Tensor& tensor, int from, int tag,
@@ -261,13 +261,13 @@ Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::ErrorContext&
 
 PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  const auto context = [&] { return doing("receive", "from", from, tag); };
+  const auto context = [&] { return error_context("receive", "from", from, tag); };
   synchronize({device(), Stream::kCompute});  // MPI writes to memory that the device may still be using
   const auto receive =
       std::make_shared<Receive>(*this, "receive", Tensor::empty(shape, dtype, device()), from, tag, context);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const Tensor tensor = wait_for(*receive, [&] { return doing_receive(from, tag, work); });
+    const Tensor tensor = wait_for(*receive, [&] { return receive_context(from, tag, work); });
     return PendingReceive::Arrived{tensor, is_virtual() ? receive->arrival() : clock().now()};
   });
 }
@@ -281,7 +281,7 @@ void MpiCommunicator::send_number(double number, int to, int tag) {
 double MpiCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto context = [&] { return doing("receive_number", "from", from, tag); };
+  const auto context = [&] { return error_context("receive_number", "from", from, tag); };
   Receive receive(*this, "receive_number", Tensor::empty({1}, DType::float64), from, tag, context);
   return wait_for(receive, context).item();
 }

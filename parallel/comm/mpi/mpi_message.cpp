@@ -38,12 +38,12 @@ MpiHeader::MpiHeader(const char* name, const Tensor& about, const LinkDirection:
 std::string MpiHeader::type() const { return type_of(Shape(extents.data(), dims), static_cast<DType>(dtype)); }
 
 void MpiOutgoing::start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiSend send_rest,
-                        MpiRequests& requests, const MpiWorld::ErrorContext& doing) {
+                        MpiRequests& requests, const MpiWorld::ErrorContext& context) {
   tensor_ = tensor;
   const auto* bytes = static_cast<const std::byte*>(tensor.raw_data());
   const auto send = [&](MpiSend call, const void* data, int count) {
     MpiWorld::check(call(data, count, MPI_BYTE, to.rank, to.tag, to.comm, &requests.emplace_back(MPI_REQUEST_NULL)),
-                    doing);
+                    context);
   };
   const std::size_t in_first = bytes_in_first(tensor);
   std::memcpy(first_.data(), &header, sizeof(header));
@@ -55,13 +55,13 @@ void MpiOutgoing::start(const MpiAddress& to, const MpiHeader& header, const Ten
 }
 
 void MpiIncoming::start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests,
-                        const MpiWorld::ErrorContext& doing) {
+                        const MpiWorld::ErrorContext& context) {
   tensor_ = tensor;
   auto* bytes = static_cast<std::byte*>(tensor_.raw_mutable_data());
   const auto receive = [&](void* data, int count) {
     MpiWorld::check(
         MPI_Irecv(data, count, MPI_BYTE, from.rank, from.tag, from.comm, &requests.emplace_back(MPI_REQUEST_NULL)),
-        doing);
+        context);
   };
   receive(first_.data(), static_cast<int>(kFirstMessage));
   for_each_rest(tensor, [&](std::size_t done, int count) { receive(bytes + done, count); });

@@ -51,9 +51,9 @@ using MpiSend = decltype(&MPI_Isend);
 class MpiOutgoing {
  public:
   /// Starts to send `tensor`, what the first message does not contain by `send_rest`, and adds the requests to wait for
-  /// to `requests`. Errors begin with the text that `doing` returns.
+  /// to `requests`. Errors begin with the text that `context` returns.
   void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiSend send_rest,
-             MpiRequests& requests, const MpiWorld::ErrorContext& doing);
+             MpiRequests& requests, const MpiWorld::ErrorContext& context);
   /// Releases the tensor after it has been sent.
   void end() { tensor_ = {}; }
 
@@ -66,7 +66,8 @@ class MpiOutgoing {
 class MpiIncoming {
  public:
   /// Starts to receive into `tensor`; the first of the requests is the one for the header.
-  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const MpiWorld::ErrorContext& doing);
+  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests,
+             const MpiWorld::ErrorContext& context);
   /// Returns the header that arrived. The first request must be done.
   MpiHeader header() const;
   /// Completes the tensor and returns it. All requests must be done.

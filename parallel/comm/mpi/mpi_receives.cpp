@@ -8,7 +8,7 @@ namespace {
 
 bool is_done(MPI_Request& request) {
   int done = 0;
-  MpiWorld::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), [] { return "a message that is expected"; });
+  MpiWorld::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), [] { return "testing for a message"; });
   return done != 0;
 }
 
@@ -26,7 +26,7 @@ bool is_cancelled(MPI_Request& request) noexcept {
 }  // namespace
 
 std::shared_ptr<MpiReceives::Posted> MpiReceives::post(const MpiAddress& from, const Tensor& tensor,
-                                                       const MpiWorld::ErrorContext& doing) {
+                                                       const MpiWorld::ErrorContext& context) {
   std::shared_ptr<Posted> posted;
   if (spare_.empty()) {
     posted = std::make_shared_for_overwrite<Posted>();
@@ -37,7 +37,7 @@ std::shared_ptr<MpiReceives::Posted> MpiReceives::post(const MpiAddress& from, c
   posted->direction = nullptr;
   posted->matched = false;
   posted->requests.clear();
-  posted->message.start(from, tensor, posted->requests, doing);
+  posted->message.start(from, tensor, posted->requests, context);
   return posted;
 }
 
@@ -78,7 +78,7 @@ void MpiReceives::answer(Posted& posted) {
   const double completed_at = std::max(posted.arrival, posted.post.time);
   const MpiAddress& to = posted.answer;
   MPI_Request request = MPI_REQUEST_NULL;
-  const auto context = [] { return "an answer to a sender"; };
+  const auto context = [] { return "acknowledging a message"; };
   MpiWorld::check(MPI_Isend(&completed_at, 1, MPI_DOUBLE, to.rank, to.tag, to.comm, &request), context);
   world_.wait({&request, 1}, {}, context);  // short, so MPI sends it eagerly
 }

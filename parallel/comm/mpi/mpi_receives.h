@@ -35,7 +35,7 @@ class MpiReceives {
   };
 
   /// Posts a receive of a message into `tensor`.
-  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::ErrorContext& doing);
+  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::ErrorContext& context);
   /// Records, for a virtual clock, that `posted` was posted at `now`. The sender waits at `answer` for the arrival
   /// time.
   void expect(const std::shared_ptr<Posted>& posted, LinkDirection& direction, double now, const MpiAddress& answer);
@@ -50,7 +50,7 @@ class MpiReceives {
   void answer(Posted& posted);
 
   MpiWorld& world_;
-  std::vector<std::shared_ptr<Posted>> expected_;  // with a virtual clock: messages that have not come
+  std::vector<std::shared_ptr<Posted>> expected_;  // with a virtual clock: messages that have not arrived
   std::vector<std::shared_ptr<Posted>> spare_;     // reused: allocating one takes longer than sending a few bytes
 };
 

@@ -85,7 +85,8 @@ MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
   int provided = 0;
   guard("MPI_Init_thread", [&] { MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); });
   if (provided < MPI_THREAD_MULTIPLE) {
-    throw UsageError("transport mpi: this MPI cannot serve several threads of a process (MPI_THREAD_MULTIPLE)");
+    throw UsageError(
+        "transport mpi: this MPI does not support MPI_THREAD_MULTIPLE; use an MPI that does, such as Open MPI");
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -150,12 +151,12 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
-  const std::jthread watch = start_thread(fmt::format("the thread that watches {}", call), [&] {
+  const std::jthread watch = start_thread(fmt::format("the watchdog thread of {}", call), [&] {
     std::unique_lock lock(mutex);
     if (!changed.wait_until(lock, deadline_after(timeout_), [&] { return done; })) {
       std::fflush(stdout);
-      fmt::print(stderr, "rank {}: {}: no answer within {} s; are all ranks there? (--timeout waits longer)\n", rank_,
-                 call, timeout_.count());
+      fmt::print(stderr, "rank {}: {}: no answer within {} s; check that all ranks are running, or raise --timeout\n",
+                 rank_, call, timeout_.count());
       std::_Exit(4);
     }
   });
@@ -165,31 +166,31 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
   changed.notify_one();
 }
 
-void MpiWorld::check(int code, const ErrorContext& doing) {
+void MpiWorld::check(int code, const ErrorContext& context) {
   if (code == MPI_SUCCESS) {
     return;
   }
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  throw CommError(fmt::format("{}: {}", doing(), std::string(text.data(), static_cast<std::size_t>(length))));
+  throw CommError(fmt::format("{}: {}", context(), std::string(text.data(), static_cast<std::size_t>(length))));
 }
 
 bool MpiWorld::are_done(std::span<MPI_Request> requests) {
   int done = 0;
   check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-        [] { return "a message under way"; });
+        [] { return "testing for pending messages"; });
   return done != 0;
 }
 
-void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& doing,
+void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& context,
                     const std::function<void()>& meanwhile) {
   const auto test = [&] {
     if (meanwhile) {
       meanwhile();
     }
     int done = 0;
-    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), doing);
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), context);
     return done != 0;
   };
   if (test()) {
@@ -207,7 +208,7 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
     }
     const auto now = SteadyClock::now();
     if (policy.stop.stop_requested()) {
-      throw aborted(doing());
+      throw aborted(context());
     }
     if (now >= next_poll) {
       poll();
@@ -216,10 +217,10 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
         if (test()) {
           return;  // a completed wait succeeds even if a rank has failed since
         }
-        throw stopped(doing(), failure());
+        throw stopped(context(), failure());
       }
       if (now - began > timeout_) {
-        throw no_answer(doing(), timeout_);
+        throw no_answer(context(), timeout_);
       }
     }
     polls = policy.polls() && now - began < kLongestPoll;
@@ -234,8 +235,7 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
 std::shared_ptr<void> MpiWorld::keep_moving() {
   const std::lock_guard lock(moving_mutex_);
   if (!mover_.joinable()) {
-    mover_ =
-        start_thread("the thread that moves messages", [this](const std::stop_token& stop) { move_messages(stop); });
+    mover_ = start_thread("the MPI progress thread", [this](const std::stop_token& stop) { move_messages(stop); });
   }
   ++moving_;
   moving_changed_.notify_one();
@@ -305,11 +305,11 @@ std::string MpiWorld::failure() const {
 void MpiWorld::fail(const std::string& why) {
   note_failure(fmt::format("rank {} has failed ({})", rank_, why));
   // Buffers and requests are not freed: a message may still be under way when this process ends.
-  const auto* context = new std::string(why.substr(0, kMaxReason - 1));
+  const auto* reason = new std::string(why.substr(0, kMaxReason - 1));
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) {
       MPI_Request request = MPI_REQUEST_NULL;
-      MPI_Isend(context->c_str(), static_cast<int>(context->size()) + 1, MPI_CHAR, r, 0, news_, &request);
+      MPI_Isend(reason->c_str(), static_cast<int>(reason->size()) + 1, MPI_CHAR, r, 0, news_, &request);
       MPI_Request_free(&request);
     }
   }

@@ -46,13 +46,13 @@ class MpiWorld {
 
   using ErrorContext = std::function<std::string()>;
   /// Waits until all of `requests` are done, and calls `meanwhile` repeatedly, if it is set. Throws CommError, whose
-  /// text begins with what `doing` returns, after the timeout or when a rank has failed.
-  void wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& doing,
+  /// text begins with what `context` returns, after the timeout or when a rank has failed.
+  void wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& context,
             const std::function<void()>& meanwhile = {});
   /// Returns whether all of `requests` are done.
   bool are_done(std::span<MPI_Request> requests);
   /// Throws CommError unless `code` is MPI_SUCCESS.
-  static void check(int code, const ErrorContext& doing);
+  static void check(int code, const ErrorContext& context);
 
   /// Keeps long messages moving as long as the result lives: they progress only while a thread of each rank is in an
   /// MPI call, so a helper thread makes such calls.

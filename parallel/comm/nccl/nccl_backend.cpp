@@ -63,7 +63,7 @@ class NcclChannel {
   /// Submits waiting transfers to NCCL while NCCL is not busy: connecting two ranks takes until both have begun.
   void advance() {
     if (has_ended_) {
-      throw BackendError("NCCL: the communicator was ended before");
+      throw BackendError("NCCL: the communicator has already been destroyed");
     }
     cuda::select(device_);
     if (!comm_.exists() && !queue_.empty()) {
@@ -138,7 +138,7 @@ bool NcclChannel::Transfer::is_done() {
       static_cast<void>(cudaGetLastError());         // otherwise the next launch would report it as its own error
       static_cast<void>(channel_.comm_.is_ready());  // throws if another rank is lost
     } else {
-      throw BackendError(fmt::format("the GPU fails: {} ({})", cudaGetErrorString(state), cudaGetErrorName(state)));
+      throw BackendError(fmt::format("the GPU reports: {} ({})", cudaGetErrorString(state), cudaGetErrorName(state)));
     }
   }
   return state_ == State::done;

@@ -28,7 +28,7 @@ ncclConfig_t NcclComm::config() {
 
 ncclComm_t NcclComm::raw() const {
   if (raw_ == nullptr) {
-    throw BackendError("NCCL: the communicator was ended before");
+    throw BackendError("NCCL: the communicator has already been destroyed");
   }
   return raw_;
 }
@@ -36,7 +36,7 @@ ncclComm_t NcclComm::raw() const {
 bool NcclComm::has_ended() const {
   ncclResult_t state = ncclSuccess;
   require_nccl_call(ncclCommGetAsyncError(raw(), &state), "ncclCommGetAsyncError", raw_);
-  require_nccl_call(state, "a call that was under way", raw_);
+  require_nccl_call(state, "a pending call", raw_);
   return state == ncclSuccess;
 }
 
@@ -76,7 +76,8 @@ void NcclComm::close() {
 }
 
 NcclComm init_nccl_comm(const std::string& id, int rank, int size) {
-  STAGECOACH_CHECK(id.size() == sizeof(ncclUniqueId), "an id of NCCL with {} bytes", id.size());
+  STAGECOACH_CHECK(id.size() == sizeof(ncclUniqueId), "NCCL: expected a unique id of {} bytes, got {}",
+                   sizeof(ncclUniqueId), id.size());
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof(unique));
   return {"ncclCommInitRankConfig", nullptr, [&](ncclComm_t* into, ncclConfig_t* settings) {

@@ -25,7 +25,7 @@ NcclCommunicator::NcclCommunicator(ControlChannel& control, std::unique_ptr<Poin
       control_(control),
       backend_(std::move(backend)),
       exceptions_before_(std::uncaught_exceptions()) {
-  STAGECOACH_CHECK(clock().kind() == ClockKind::wall, "transport nccl: a virtual clock");
+  STAGECOACH_CHECK(clock().kind() == ClockKind::wall, "transport nccl: expected the wall clock, got a virtual clock");
   backend_->introduce_by({.tell =
                               [this](int to, const std::string& text) {
                                 control_.post(member(to), key(fmt::format("backend/{}", rank())), text);
@@ -40,7 +40,7 @@ NcclCommunicator::~NcclCommunicator() {
     return;
   }
   try {
-    wait([this] { return outbox_.empty(); }, [this] { return doing("end of the group"); });
+    wait([this] { return outbox_.empty(); }, [this] { return error_context("completing the sends"); });
     unwanted_.empty() ? backend_->close() : backend_->abort();
   } catch (const Error&) {  // pending sends are abandoned; wait() has ended them
   }
@@ -90,7 +90,8 @@ NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Dir
   }
   const bool is_receive = direction == PointToPointBackend::Move::Direction::in;
   const auto context = [&] {
-    return with_type(doing(is_receive ? "receive" : "send", is_receive ? "from" : "to", peer, tag), type_of(tensor));
+    return with_type(error_context(is_receive ? "receive" : "send", is_receive ? "from" : "to", peer, tag),
+                     type_of(tensor));
   };
   return {tensor, guarded([&] { return backend_->start({direction, tensor, peer, tag}); }, context)};
 }
@@ -107,7 +108,7 @@ PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) 
     wait([&] { return sent->is_done(); },
          [&] {
            const Activity then(work.operation, work.stage, work.microbatch);
-           return with_type(doing("send", "to", to, tag), type);
+           return with_type(error_context("send", "to", to, tag), type);
          });
     group().recorder->end(event);
   };
@@ -120,27 +121,6 @@ PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) 
           }};
 }
 
-/// A posted receive. If it is destroyed before anyone has waited for it, the next receive from the same rank takes it
-/// over, because NCCL cannot withdraw it.
-class NcclCommunicator::Receive {
- public:
-  Receive(NcclCommunicator& comm, const Shape& shape, DType dtype, int from, int tag)
-      : comm_(comm), from_(from), message_(comm.post(shape, dtype, from, tag)) {}
-  ~Receive() {
-    if (message_.tensor.defined()) {
-      comm_.unwanted_[from_].push_back(std::move(message_));
-    }
-  }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
-  Message& message() { return message_; }
-
- private:
-  NcclCommunicator& comm_;
-  int from_;
-  Message message_;
-};
-
 NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype, int from, int tag) {
   const auto found = unwanted_.find(from);
   if (found == unwanted_.end()) {
@@ -152,21 +132,28 @@ NcclCommunicator::Message NcclCommunicator::post(const Shape& shape, DType dtype
     unwanted_.erase(found);
   }
   if (message.tensor.shape() != shape || message.tensor.dtype() != dtype) {
-    throw CommError(
-        fmt::format("{}: a receive of {} was posted before and nobody has waited for it, so it gets the "
-                    "next message: expected one of the same type, got {}; NCCL withdraws no receive",
-                    doing("receive", "from", from, tag), type_of(message.tensor), type_of(shape, dtype)));
+    throw CommError(fmt::format(
+        "{0}: an earlier receive of {1} that was never waited for gets the next message, because NCCL cannot cancel a "
+        "receive: expected a receive of the same shape and type, got {2}; wait for every receive",
+        error_context("receive", "from", from, tag), type_of(message.tensor), type_of(shape, dtype)));
   }
   return message;
 }
 
 PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  const auto receive = std::make_shared<Receive>(*this, shape, dtype, from, tag);
+  // NCCL cannot withdraw a receive: if this one is never waited for, the next receive from the same rank takes it over.
+  const auto keep_unwanted = [this, from](Message* message) {
+    if (message->tensor.defined()) {
+      unwanted_[from].push_back(std::move(*message));
+    }
+    delete message;
+  };
+  const std::shared_ptr<Message> receive(new Message(post(shape, dtype, from, tag)), keep_unwanted);
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
     const Tensor tensor =
-        wait_for(receive->message(), [&] { return with_type(doing_receive(from, tag, work), type_of(shape, dtype)); });
+        wait_for(*receive, [&] { return with_type(receive_context(from, tag, work), type_of(shape, dtype)); });
     return PendingReceive::Arrived{tensor, clock().now()};
   });
 }
@@ -191,7 +178,7 @@ double NcclCommunicator::receive_number(int from, int tag) {
   const std::string wanted = key(fmt::format("number/{}/{}", from, tag));
   std::optional<std::string> text;
   wait([&] { return (text = control_.take(wanted)).has_value(); },
-       [&] { return doing("receive_number", "from", from, tag); });
+       [&] { return error_context("receive_number", "from", from, tag); });
   return std::strtod(text->c_str(), nullptr);
 }
 
@@ -209,20 +196,20 @@ void NcclCommunicator::exchange(const char* operation, const Tensor& like, Excha
   if (moves.empty()) {
     return synchronize({device(), Stream::kCompute});
   }
-  const auto context = [&] { return with_type(doing(operation), type_of(like)); };
+  const auto context = [&] { return with_type(error_context(operation), type_of(like)); };
   const auto transfer = guarded([&] { return backend_->exchange(std::move(moves)); }, context);
   wait([&] { return transfer->is_done(); }, context);
 }
 
 bool NcclCommunicator::sum_natively(Tensor& tensor) {
-  const auto context = [&] { return with_type(doing("all_reduce"), type_of(tensor)); };
+  const auto context = [&] { return with_type(error_context("all_reduce"), type_of(tensor)); };
   const auto transfer = guarded([&] { return backend_->all_reduce(tensor); }, context);
   wait([&] { return transfer->is_done(); }, context);
   return true;
 }
 
 std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour, int key, const char* operation) {
-  const auto context = [&] { return doing(operation); };
+  const auto context = [&] { return error_context(operation); };
   ControlWait control_wait(control_, aborted_.get_token(), context);
   const auto poll = [&] {
     serve();  // a late rank may still need a message before it calls split

@@ -13,7 +13,8 @@
 ///    deadline has passed. To end the wait, it aborts NCCL's communicators (ncclCommAbort). Neither rank knows the type
 ///    of the other's tensor, so each names its own in its error; the error of a rank that stops because the other has
 ///    failed names both.
-///  - A posted receive cannot be withdrawn. If nobody waits for it, the next receive posted for the same rank takes it
+///  - A posted receive cannot be withdrawn. If it is never waited for, the next receive posted for the same rank takes
+///  it
 ///    over; a receive of another type is then refused. A communicator that is destroyed with such receives left is
 ///    aborted.
 /// Requests to the store: a constant number per communicator and direction (to connect), two per number (send_number),
@@ -55,7 +56,6 @@ class NcclCommunicator final : public ExchangeCommunicator {
     std::shared_ptr<PointToPointBackend::Transfer> transfer = nullptr;
     bool is_done() const { return transfer == nullptr || transfer->is_done(); }
   };
-  class Receive;
   using ErrorContext = ControlWait::ErrorContext;
 
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
@@ -64,7 +64,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   template <class Call>
   auto guarded(const Call& call, const ErrorContext& context);
   Message start(PointToPointBackend::Move::Direction direction, const Tensor& tensor, int peer, int tag);
-  /// Returns the oldest receive from rank `from` that nobody waits for, or posts a new one.
+  /// Returns the oldest receive from rank `from` that is no longer waited for, or posts a new one.
   Message post(const Shape& shape, DType dtype, int from, int tag);
   Tensor wait_for(Message& message, const ErrorContext& context);
   /// Advances pending sends, and drops those that have completed.
@@ -79,7 +79,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   std::unique_ptr<PointToPointBackend> backend_;
   std::stop_source aborted_;
   std::deque<std::shared_ptr<Message>> outbox_;
-  std::map<int, std::deque<Message>> unwanted_;  // receives that nobody waits for, by sending rank
+  std::map<int, std::deque<Message>> unwanted_;  // receives that are no longer waited for, by sending rank
   bool broken_ = false;
   int exceptions_before_;
 };

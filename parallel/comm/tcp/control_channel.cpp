@@ -32,7 +32,7 @@ ControlChannel::ControlChannel(const TcpStoreAddress& address, const std::string
       out_.push_when_lost(queue_of(r), message(kFailed, fmt::format("the process of rank {} has died", rank_)));
     }
   }
-  listener_ = start_thread("the thread that listens to other ranks", [this] { listen(); });
+  listener_ = start_thread("the control channel's thread", [this] { listen(); });
 }
 
 ControlChannel::~ControlChannel() {
@@ -119,19 +119,22 @@ void ControlChannel::back_off() {
   came_.wait_for(lock, kBackOff);
 }
 
-ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext doing)
-    : control_(control), stop_(std::move(stop)), doing_(std::move(doing)), began_(std::chrono::steady_clock::now()) {}
+ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context)
+    : control_(control),
+      stop_(std::move(stop)),
+      context_(std::move(context)),
+      began_(std::chrono::steady_clock::now()) {}
 
 void ControlWait::poll() {
   if (control_.has_failed()) {
-    throw stopped(doing_(), control_.failure());
+    throw stopped(context_(), control_.failure());
   }
   if (stop_.stop_requested()) {
-    throw aborted(doing_());
+    throw aborted(context_());
   }
   const auto waited = std::chrono::steady_clock::now() - began_;
   if (waited > control_.timeout()) {
-    throw no_answer(doing_(), control_.timeout());
+    throw no_answer(context_(), control_.timeout());
   }
   if (waited < kYielding) {
     ::sched_yield();

@@ -23,8 +23,9 @@ namespace stagecoach {
 class ControlChannel {
  public:
   /// Connects rank `rank` of `size` to the store at `address`. Channels with different names are independent. If this
-  /// process dies, the other ranks are told. Throws CommError if nobody answers within `timeout`, which also applies to
-  /// later waits, and UsageError if the store refuses the client, or the rank already has a channel of this name.
+  /// process dies, the other ranks are told. Throws CommError if there is no answer within `timeout`, which also
+  /// applies to later waits, and UsageError if the store refuses the client, or the rank already has a channel of this
+  /// name.
   ControlChannel(const TcpStoreAddress& address, const std::string& name, int rank, int size,
                  std::chrono::duration<double> timeout);
   ~ControlChannel();
@@ -39,7 +40,7 @@ class ControlChannel {
 
   /// Tells all ranks that this one has failed.
   void fail(const std::string& why);
-  /// Returns who has failed, and why; "" while nobody has.
+  /// Returns who has failed, and why; "" while no rank has failed.
   std::string failure() const;
   bool has_failed() const { return has_failed_; }
 
@@ -72,8 +73,8 @@ class ControlChannel {
 class ControlWait {
  public:
   using ErrorContext = std::function<std::string()>;
-  /// `doing` returns the text with which errors begin; a request to `stop` ends the wait.
-  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext doing);
+  /// `context` returns the text with which errors begin; a request to `stop` ends the wait.
+  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context);
   /// Called while the wait is not over: returns after a moment. Throws CommError after the timeout, when a rank has
   /// failed, or when this rank has aborted.
   void poll();
@@ -81,7 +82,7 @@ class ControlWait {
  private:
   ControlChannel& control_;
   std::stop_token stop_;
-  ErrorContext doing_;
+  ErrorContext context_;
   std::chrono::steady_clock::time_point began_;
 };
 

@@ -73,8 +73,8 @@ sockaddr_in resolve(const TcpAddress& address) {
   int error = 0;
   const std::vector<sockaddr_in> found = addresses_of(address.host, error);
   if (error != 0) {
-    throw UsageError(fmt::format("{}: no IPv4 address is known for this host ({}); look at MASTER_ADDR",
-                                 to_string(address), ::gai_strerror(error)));
+    throw UsageError(fmt::format("{}: this host has no known IPv4 address ({}); check MASTER_ADDR", to_string(address),
+                                 ::gai_strerror(error)));
   }
   sockaddr_in first = found.front();
   first.sin_port = htons(static_cast<std::uint16_t>(address.port));
@@ -94,7 +94,7 @@ void set_option(const TcpSocket& socket, int level, int name) {
 
 TcpSocket open_socket(int flags) {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-  STAGECOACH_CHECK(descriptor >= 0, "a TCP socket cannot be opened: {}", std::strerror(errno));
+  STAGECOACH_CHECK(descriptor >= 0, "cannot open a TCP socket: {}", std::strerror(errno));
   return TcpSocket(descriptor);
 }
 
@@ -185,23 +185,23 @@ TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline
 TcpSocket listen_at(const TcpAddress& address) {
   const sockaddr_in at = resolve(address);
   if (at.sin_addr.s_addr == htonl(INADDR_ANY)) {
-    throw UsageError(fmt::format("{} means every address of this machine: expected one of them; give MASTER_ADDR={}",
-                                 address.host, own_address()));
+    throw UsageError(
+        fmt::format("{} means every address of this machine: expected a single address; set MASTER_ADDR={}",
+                    address.host, own_address()));
   }
   TcpSocket socket = open_socket(SOCK_NONBLOCK);
   set_option(socket, SOL_SOCKET, SO_REUSEADDR);  // connections of an earlier run may still be closing
   const bool listens = ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
                        ::listen(socket.descriptor(), SOMAXCONN) == 0;
   if (!listens && errno == EADDRNOTAVAIL) {
-    throw UsageError(fmt::format(
-        "{} is not an address of this machine: expected one where rank 0 can listen; give MASTER_ADDR={}, or "
-        "start rank 0 on that machine",
-        address.host, own_address()));
+    throw UsageError(
+        fmt::format("{} is not an address of this machine: expected an address at which rank 0 can listen; set "
+                    "MASTER_ADDR={}, or start rank 0 on that machine",
+                    address.host, own_address()));
   }
   if (!listens) {
     throw UsageError(
-        fmt::format("port {} cannot be served here: {}; does another run use it? Choose another "
-                    "MASTER_PORT",
+        fmt::format("cannot listen on port {}: {}; another run may be using it: choose another MASTER_PORT",
                     address.port, std::strerror(errno)));
   }
   return socket;
@@ -226,7 +226,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
     }
     if (SteadyClock::now() + kBetweenAttempts > deadline) {
       throw CommError(fmt::format(
-          "{}: nobody answered within {:.3g} s ({}); is rank 0 running there? (--timeout waits longer)",
+          "{}: no answer within {:.3g} s ({}); check that rank 0 is running there, or raise --timeout",
           to_string(address), std::chrono::duration<double>(deadline - began).count(), std::strerror(error)));
     }
     std::this_thread::sleep_for(kBetweenAttempts);

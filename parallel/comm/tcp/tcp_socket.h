@@ -55,8 +55,8 @@ class TcpSocket {
 TcpSocket listen_at(const TcpAddress& address);
 int port_of(const TcpSocket& listening);
 
-/// Connects, and retries while nobody listens. Throws CommError at the deadline, and UsageError if the host has no
-/// address.
+/// Connects, and retries while no server is listening. Throws CommError at the deadline, and UsageError if the host has
+/// no address.
 TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline);
 
 }  // namespace stagecoach

@@ -55,13 +55,14 @@ TcpSocket TcpStore::join(const TcpStoreAddress& address, const std::string& name
       if (head.outcome == TcpStoreAnswer::kDone) {
         return socket;
       }
-      throw UsageError(fmt::format("{} refuses this process: {}", server_, why));
+      throw UsageError(fmt::format("{} rejects this process: {}", server_, why));
     }
     // The server may have dropped this connection in favour of newer ones that are not admitted yet.
     if (std::chrono::steady_clock::now() + kPollInterval > last) {
-      throw CommError(fmt::format(
-          "{}: no answer to a greeting within {} s; does another program listen there? (--timeout waits longer)",
-          server_, timeout_.count()));
+      throw CommError(
+          fmt::format("{}: no answer to the handshake within {} s; check that no other program is listening there, or "
+                      "raise --timeout",
+                      server_, timeout_.count()));
     }
     std::this_thread::sleep_for(kPollInterval);
   }
@@ -74,41 +75,42 @@ void TcpStore::lost(const std::string& what) const {
   std::string why;
   if (receive_answer(socket_, TcpDeadline::min(), head, why) == Outcome::done &&
       head.outcome == TcpStoreAnswer::kRefused) {
-    throw CommError(fmt::format("{}: {} has ended the connection: {}", what, server_, why));
+    throw CommError(fmt::format("{}: {} has closed the connection: {}", what, server_, why));
   }
-  throw CommError(fmt::format("{}: the connection to {} is lost; has that process ended?", what, server_));
+  throw CommError(fmt::format("{}: the connection to {} is lost; check whether that process has ended", what, server_));
 }
 
 void TcpStore::ask(std::int32_t operation, const std::string& key, const std::string& value, std::int64_t number) {
   STAGECOACH_CHECK(key.size() <= kMaxKeyBytes && value.size() <= kMaxBytes,
-                   "store: {} bytes under a key of {} bytes; at most {} under {} can be", value.size(), key.size(),
-                   kMaxBytes, kMaxKeyBytes);
+                   "store: expected a value of at most {2} bytes and a key of at most {3} bytes, got {0} and {1}",
+                   value.size(), key.size(), kMaxBytes, kMaxKeyBytes);
   std::string bytes;
   append_head(bytes, Request{static_cast<Request::Operation>(operation), static_cast<std::uint32_t>(key.size()),
                              static_cast<std::uint32_t>(value.size()), Request::kMagic, number});
   bytes += key;
   bytes += value;
   if (!socket_.send(bytes.data(), bytes.size())) {
-    lost(fmt::format("telling of '{}'", key));
+    lost(fmt::format("sending '{}'", key));
   }
 }
 
 TcpStore::Answer TcpStore::answer(const std::string& key, TcpDeadline deadline) {
-  const auto doing = [&] { return fmt::format("waiting for '{}'", key); };
+  const auto context = [&] { return fmt::format("waiting for '{}'", key); };
   TcpStoreAnswer head{};
   std::string text;
   switch (receive_answer(socket_, deadline, head, text)) {
     case Outcome::lost:
-      lost(doing());
+      lost(context());
     case Outcome::late:
       socket_.shut_down();  // a late answer would be taken for the answer to the next request
       throw CommError(
-          fmt::format("{} from {}: nothing within {} s (--timeout waits longer)", doing(), server_, timeout_.count()));
+          fmt::format("{} from {}: no answer within {} s; check that all ranks are running, or raise --timeout",
+                      context(), server_, timeout_.count()));
     case Outcome::done:
       break;
   }
   if (head.outcome != TcpStoreAnswer::kDone) {
-    throw CommError(fmt::format("{}: {} refuses: {}", doing(), server_, text));
+    throw CommError(fmt::format("{}: {} rejects the request: {}", context(), server_, text));
   }
   return {head.number, std::move(text)};
 }

@@ -69,9 +69,9 @@ class TcpStore {
   static constexpr std::size_t kMaxBytes = 1 << 20;     ///< maximum size of a value
   static constexpr std::size_t kMaxKeyBytes = 1 << 10;  ///< maximum size of a key
 
-  /// Connects, and retries until the timeout while nobody listens. `server` is the name of the other side in errors,
-  /// such as "rank 0". A `name` that is not empty, such as "rank 1", can be used by only one client in the server's
-  /// lifetime. Throws CommError, or UsageError if the server refuses the token or the name, or is full.
+  /// Connects, and retries until the timeout while no server is listening. `server` is the name of the other side in
+  /// errors, such as "rank 0". A `name` that is not empty, such as "rank 1", can be used by only one client in the
+  /// server's lifetime. Throws CommError, or UsageError if the server refuses the token or the name, or is full.
   TcpStore(const TcpStoreAddress& address, const std::string& server, Seconds timeout, const std::string& name = "");
 
   void set(const std::string& key, const std::string& value);

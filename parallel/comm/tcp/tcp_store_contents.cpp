@@ -21,7 +21,7 @@ void ByteBudget::take(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > limit_ - held_) {
     throw TcpStoreRefusal(
-        fmt::format("{} can keep at most {} bytes: it has {}, and {} more were to come", owner_, limit_, held_, bytes));
+        fmt::format("{} can store at most {} bytes: it has {}, and {} more were sent", owner_, limit_, held_, bytes));
   }
   if (shared_ != nullptr) {
     shared_->take(beyond_reserve(held_ + bytes) - beyond_reserve(held_));
@@ -63,7 +63,7 @@ std::int64_t TcpStoreContents::add(const std::string& key, std::int64_t number,
   if (std::int64_t next = 0; !__builtin_add_overflow(sum, number, &next)) {
     return sum = next;
   }
-  throw TcpStoreRefusal(fmt::format("'{}' is {}: adding {} does not fit into 64 bits", key, sum, number));
+  throw TcpStoreRefusal(fmt::format("'{}' is {}: adding {} overflows 64 bits", key, sum, number));
 }
 
 void TcpStoreContents::push(const std::string& key, StoredTextPtr value) {
@@ -95,7 +95,7 @@ void TcpStoreContents::wake(const std::string& key) const {
 
 TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key)
     : contents_(contents), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  STAGECOACH_CHECK(descriptor() >= 0, "store: no event descriptor: {}", std::strerror(errno));
+  STAGECOACH_CHECK(descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
   const std::lock_guard lock(contents_.mutex_);
   entry_ = contents_.watches_.emplace(key, descriptor());
 }

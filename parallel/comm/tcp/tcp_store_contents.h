@@ -25,7 +25,7 @@ class ByteBudget {
              std::shared_ptr<ByteBudget> shared = nullptr)
       : owner_(std::move(owner)), limit_(limit), reserve_(reserve), shared_(std::move(shared)) {}
 
-  /// Counts `bytes`. Throws TcpStoreRefusal beyond the limit, and counts nothing then.
+  /// Counts `bytes`. Throws TcpStoreRefusal, and counts nothing, if that would exceed the limit.
   void take(std::size_t bytes);
   void release(std::size_t bytes) noexcept;
 
@@ -44,7 +44,7 @@ class ByteBudget {
 /// Bytes charged to a budget, released on destruction.
 class ByteCharge {
  public:
-  /// Throws TcpStoreRefusal beyond the budget.
+  /// Throws TcpStoreRefusal if that would exceed the budget.
   ByteCharge(std::shared_ptr<ByteBudget> budget, std::size_t bytes) : budget_(std::move(budget)), bytes_(bytes) {
     budget_->take(bytes_);
   }
@@ -59,7 +59,7 @@ class ByteCharge {
 
 /// A text that a client sent. It and its key are charged to that client's budget.
 struct StoredText {
-  /// Throws TcpStoreRefusal beyond the budget. `text` has `bytes` zeros at first.
+  /// Throws TcpStoreRefusal if that would exceed the budget. `text` initially has `bytes` zeros.
   StoredText(std::size_t key_bytes, std::size_t bytes, std::shared_ptr<ByteBudget> budget);
 
   ByteCharge charge;  ///< declared first, so that a text beyond the budget takes no memory

@@ -49,8 +49,8 @@ class TcpStoreServer::Service {
         ending_(::eventfd(0, EFD_CLOEXEC)),
         state_{.address = {{address.at.host, port_of(listening_)}, address.token}, .limits = limits},
         report_(std::move(report)) {
-    STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: no event descriptor: {}", std::strerror(errno));
-    thread_ = start_thread("the thread that serves the store", [this] { run(); });
+    STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
+    thread_ = start_thread("the store's thread", [this] { run(); });
   }
   ~Service() { ::eventfd_write(ending_.descriptor(), 1); }
 
@@ -83,7 +83,7 @@ void TcpStoreServer::Service::run() {
   } catch (const std::exception& error) {  // usually out of memory; the clients see that the store is gone
     clients_.clear();
     listening_ = TcpSocket();
-    report_(fmt::format("store at {}: ended: {}", to_string(state_.address.at), error.what()));
+    report_(fmt::format("store at {}: stopped: {}", to_string(state_.address.at), error.what()));
   }
 }
 
@@ -91,7 +91,8 @@ void TcpStoreServer::Service::accept_client() {
   TcpSocket socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.descriptor() < 0) {
     const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    if (lacks_room && !dismiss_oldest_unknown("no descriptors are left for more connections")) {
+    if (lacks_room &&
+        !dismiss_oldest_unknown("the process has run out of file descriptors; raise the limit (ulimit -n)")) {
       pollfd query{ending_.descriptor(), POLLIN, 0};
       ::poll(&query, 1, kWithoutDescriptors);
     }
@@ -101,11 +102,11 @@ void TcpStoreServer::Service::accept_client() {
   static_cast<void>(::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)));
   if (std::count_if(clients_.begin(), clients_.end(), [](Client& client) { return client.session.is_unknown(); }) >=
       state_.limits.handshakes) {
-    dismiss_oldest_unknown("others have come since, and it has not said its token");
+    dismiss_oldest_unknown("it has not sent its token, and other clients have connected since");
   }
   Client& client = clients_.emplace_back(state_, std::move(socket));
   try {
-    client.thread = start_thread("the thread for a client of the store", [this, &client] { serve(client); });
+    client.thread = start_thread("a thread for a client of the store", [this, &client] { serve(client); });
   } catch (const Error& error) {
     report(client.session.client(), error.what());
     clients_.pop_back();
@@ -134,8 +135,8 @@ bool TcpStoreServer::Service::dismiss_oldest_unknown(const char* why) {
 void TcpStoreServer::Service::report(const std::string& client, const std::string& why) {
   const std::lock_guard lock(reporting_);
   if (++reports_ <= kMaxReports) {
-    report_(fmt::format("store at {}: sends away {}: {}{}", to_string(state_.address.at), client, why,
-                        reports_ < kMaxReports ? "" : "; further ones are not reported"));
+    report_(fmt::format("store at {}: disconnects {}: {}{}", to_string(state_.address.at), client, why,
+                        reports_ < kMaxReports ? "" : "; further disconnections are not reported"));
   }
 }
 

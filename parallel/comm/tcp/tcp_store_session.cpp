@@ -33,7 +33,7 @@ std::string address_of_other_side(const TcpSocket& socket) {
   sockaddr_in other{};
   socklen_t size = sizeof(other);
   if (::getpeername(socket.descriptor(), reinterpret_cast<sockaddr*>(&other), &size) != 0) {
-    return "a client that is gone";
+    return "a disconnected client";
   }
   std::array<char, INET_ADDRSTRLEN> text{};
   ::inet_ntop(AF_INET, &other.sin_addr, text.data(), text.size());
@@ -117,17 +117,17 @@ void TcpStoreSession::greet() {
   const auto receive_next = [&](void* data, std::size_t bytes) {
     const Outcome outcome = socket_.receive(data, bytes, deadline);
     if (outcome == Outcome::late) {
-      throw TcpStoreRefusal(fmt::format("it has not said its token within {} s", state_.limits.handshake.count()));
+      throw TcpStoreRefusal(fmt::format("it has not sent its token within {} s", state_.limits.handshake.count()));
     }
     require_progress(outcome);
   };
   TcpStoreHello hello{};
   receive_next(&hello, sizeof(hello));
   if (hello.magic != TcpStoreHello::kMagic) {
-    throw TcpStoreRefusal("this is not a client of a store, or one of another version");
+    throw TcpStoreRefusal("expected the hello of a store's client, got other bytes; use the same version on all ranks");
   }
   if (hello.token_bytes > TcpStoreHello::kMaxBytes || hello.name_bytes > TcpStoreHello::kMaxBytes) {
-    throw TcpStoreRefusal(fmt::format("a token of {} bytes and a name of {}: expected at most {} each",
+    throw TcpStoreRefusal(fmt::format("expected a token and a name of at most {2} bytes each, got {0} and {1}",
                                       hello.token_bytes, hello.name_bytes, TcpStoreHello::kMaxBytes));
   }
   std::string token(hello.token_bytes, '\0');
@@ -146,21 +146,20 @@ void TcpStoreSession::admit(const std::string& token, const std::string& name) {
   progress_ = Progress::refused;  // until it is admitted; it uses the protocol, so it can be told why
   if (!is_same_secret(token, state_.address.token)) {
     throw TcpStoreRefusal(
-        "its token is not rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "
+        "its token differs from rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "
         "(docs/clusters.md)");
   }
   const auto has_room = [&] { return state_.admitted < state_.limits.clients; };
   if (!state_.client_left.wait_for(lock, kClosing, has_room)) {
-    throw TcpStoreRefusal(fmt::format("{} connections are all that this store expects; does another run use {}?",
+    throw TcpStoreRefusal(fmt::format("this store expects at most {} connections; check that no other run uses {}",
                                       state_.admitted, to_string(state_.address.at)));
   }
   if (!name.empty()) {
     const auto taken = state_.names.find(name);
     if (taken != state_.names.end()) {
-      throw TcpStoreRefusal(
-          fmt::format("two processes say that they are {}, this one and one that came from {}; look at RANK, or for "
-                      "another run at {}",
-                      name, taken->second->text, to_string(state_.address.at)));
+      throw TcpStoreRefusal(fmt::format(
+          "two processes claim to be {}, this one and one from {}; check RANK, and that no other run uses {}", name,
+          taken->second->text, to_string(state_.address.at)));
     }
     const auto address = std::make_shared<StoredText>(name.size(), client_.size(), budget_);
     address->text = client_;
@@ -172,17 +171,19 @@ void TcpStoreSession::admit(const std::string& token, const std::string& name) {
 }
 
 TcpStoreSession::Command TcpStoreSession::receive_command() {
+  pollfd query{socket_.descriptor(), POLLIN, 0};
+  while (::poll(&query, 1, -1) < 0) {  // until the next request begins; a signal may come before that
+  }
   Request head{};
-  auto* bytes = reinterpret_cast<std::byte*>(&head);
-  require_progress(socket_.receive(bytes, 1, TcpDeadline::max()));
-  receive(bytes + 1, sizeof(head) - 1);
+  receive(&head, sizeof(head));
   if (head.magic != Request::kMagic || head.operation < Request::kSet || head.operation > Request::kLeave) {
-    throw TcpStoreRefusal("this is not a request to a store");
+    throw TcpStoreRefusal("expected a request, got other bytes");
   }
   const std::size_t most = stores_value(head.operation) ? TcpStore::kMaxBytes : 0;
   if (head.key_bytes > TcpStore::kMaxKeyBytes || head.value_bytes > most) {
-    throw TcpStoreRefusal(fmt::format("a value of {} bytes under a key of {}: expected at most {} under {}",
-                                      head.value_bytes, head.key_bytes, most, TcpStore::kMaxKeyBytes));
+    throw TcpStoreRefusal(
+        fmt::format("expected a value of at most {2} bytes and a key of at most {3} bytes, got {0} and {1}",
+                    head.value_bytes, head.key_bytes, most, TcpStore::kMaxKeyBytes));
   }
   Command command{head.operation, head.number, std::string(head.key_bytes, '\0'), nullptr};
   receive(command.key.data(), command.key.size());
@@ -235,7 +236,7 @@ StoredTextPtr TcpStoreSession::wait_for(const Command& command) {
     ::poll(queries.data(), queries.size(), -1);
     if (queries[0].revents != 0) {
       throw TcpStoreRefusal(
-          fmt::format("it asks for '{}' while it waits for '{}'", receive_command().key, command.key));
+          fmt::format("it requests '{}' while it is waiting for '{}'", receive_command().key, command.key));
     }
     watch.reset();
   }
@@ -281,7 +282,7 @@ void TcpStoreSession::require_progress(Outcome outcome) const {
   }
   if (outcome == Outcome::late) {
     throw TcpStoreRefusal(
-        fmt::format("for {} s it has left a request unfinished or an answer untaken", state_.limits.stall.count()));
+        fmt::format("it has not finished a request or read an answer for {} s", state_.limits.stall.count()));
   }
 }
 

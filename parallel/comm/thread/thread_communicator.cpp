@@ -31,7 +31,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
     Waiting waiting(clock());
     waiting.until(world_->wait_completed(member(rank()), *sent, wait_policy_, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
-      return doing("send", "to", to, tag);
+      return error_context("send", "to", to, tag);
     }));
     if (sent->copied.recorded()) {
       sent->copied.wait({device(), Stream::kCompute});  // later work may write to the tensor
@@ -47,24 +47,9 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
           }};
 }
 
-/// A posted receive. The destructor withdraws it if nobody has waited for it.
-class ThreadCommunicator::Receive {
- public:
-  Receive(std::shared_ptr<ThreadWorld> world, std::shared_ptr<ThreadWorld::Posted> posted)
-      : world_(std::move(world)), posted_(std::move(posted)) {}
-  ~Receive() { world_->cancel(posted_); }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
-  ThreadWorld::Posted& posted() { return *posted_; }
-
- private:
-  std::shared_ptr<ThreadWorld> world_;
-  std::shared_ptr<ThreadWorld::Posted> posted_;
-};
-
-std::shared_ptr<ThreadCommunicator::Receive> ThreadCommunicator::post(int from, int tag, const Tensor& room) {
-  return std::make_shared<Receive>(world_,
-                                   world_->post(address_of(from, rank(), tag), room, clock().now(), clock().link()));
+std::shared_ptr<ThreadWorld::Posted> ThreadCommunicator::post(int from, int tag, const Tensor& room) {
+  const auto posted = world_->post(address_of(from, rank(), tag), room, clock().now(), clock().link());
+  return {posted.get(), [world = world_, posted](ThreadWorld::Posted*) { world->cancel(posted); }};
 }
 
 PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
@@ -73,15 +58,15 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   const auto receive = post(from, tag, is_copied ? Tensor::empty(shape, dtype, device()) : Tensor{});
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const auto context = [&] { return doing_receive(from, tag, work); };
-    const Tensor tensor = wait_for(receive->posted(), context);
+    const auto context = [&] { return receive_context(from, tag, work); };
+    const Tensor tensor = wait_for(*receive, context);
     if (tensor.shape() != shape || tensor.dtype() != dtype) {
       throw unexpected(context(), type_of(shape, dtype), type_of(tensor));
     }
     if (device().type == DeviceType::cuda) {
-      receive->posted().ready.wait({device(), Stream::kCompute});
+      receive->ready.wait({device(), Stream::kCompute});
     }
-    return PendingReceive::Arrived{here(tensor), receive->posted().arrival};
+    return PendingReceive::Arrived{here(tensor), receive->arrival};
   });
 }
 
@@ -103,8 +88,8 @@ void ThreadCommunicator::send_number(double number, int to, int tag) {
 double ThreadCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto context = [&] { return doing("receive_number", "from", from, tag); };
-  const Tensor tensor = wait_for(post(from, tag, {})->posted(), context);
+  const auto context = [&] { return error_context("receive_number", "from", from, tag); };
+  const Tensor tensor = wait_for(*post(from, tag, {}), context);
   if (tensor.shape() != Shape{1} || tensor.dtype() != DType::float64) {
     throw unexpected(context(), "a number", type_of(tensor));
   }
@@ -123,7 +108,7 @@ std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mi
   const double now = clock().now();
   Waiting waiting(clock());
   const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy_,
-                                          [&] { return doing(operation); });
+                                          [&] { return error_context(operation); });
   std::vector<T> all;
   for (int r = 0; r < size(); ++r) {
     const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);

@@ -33,12 +33,11 @@ class ThreadCommunicator final : public GroupCommunicator {
   void abort() override;
 
  private:
-  class Receive;
-
   /// `from` and `to` are ranks of this group.
   ThreadWorld::Address address_of(int from, int to, int tag) const;
-  /// Posts a receive, into `room` if that is defined.
-  std::shared_ptr<Receive> post(int from, int tag, const Tensor& room);
+  /// Posts a receive, into `room` if that is defined. It is withdrawn with the last copy of the result, unless its
+  /// message has come.
+  std::shared_ptr<ThreadWorld::Posted> post(int from, int tag, const Tensor& room);
   /// Waits for the message of `posted` and returns it: the sender's own tensor, or a copy on this device.
   Tensor wait_for(ThreadWorld::Posted& posted, const ThreadWorld::ErrorContext& context);
   /// Passes `mine` to the group's next rendezvous and returns the values of all ranks. By a virtual clock, this takes

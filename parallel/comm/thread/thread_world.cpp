@@ -35,7 +35,7 @@ void ThreadWorld::poll(int rank, std::unique_lock<std::mutex>& lock) const {
 
 template <class Done>
 void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const WaitPolicy& policy,
-                       const ErrorContext& doing) {
+                       const ErrorContext& context) {
   const auto has_ended = [&] { return !failure_.empty() || policy.stop.stop_requested() || done(); };
   const auto deadline = deadline_after(timeout_);
   const auto poll_until = std::min(deadline, std::chrono::steady_clock::now() + kLongestPoll);
@@ -51,12 +51,12 @@ void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done&
     return;  // a completed wait succeeds even if a rank has failed since
   }
   if (!failure_.empty()) {
-    throw stopped(doing(), failure_);
+    throw stopped(context(), failure_);
   }
   if (policy.stop.stop_requested()) {
-    throw aborted(doing());
+    throw aborted(context());
   }
-  throw no_answer(doing(), timeout_);
+  throw no_answer(context(), timeout_);
 }
 
 std::shared_ptr<ThreadWorld::Sent> ThreadWorld::send(const Address& address, const Tensor& tensor, double now,
@@ -69,10 +69,10 @@ std::shared_ptr<ThreadWorld::Sent> ThreadWorld::send(const Address& address, con
   return sent;
 }
 
-double ThreadWorld::wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& doing) {
+double ThreadWorld::wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& context) {
   std::unique_lock lock(mutex_);
   wait(
-      rank, lock, [&] { return sent.completed; }, policy, doing);
+      rank, lock, [&] { return sent.completed; }, policy, context);
   return sent.completed_at;
 }
 
@@ -91,10 +91,10 @@ std::shared_ptr<ThreadWorld::Posted> ThreadWorld::post(const Address& address, c
   return posted;
 }
 
-void ThreadWorld::wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& doing) {
+void ThreadWorld::wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& context) {
   std::unique_lock lock(mutex_);
   wait(
-      posted.address.to, lock, [&] { return posted.matched; }, policy, doing);
+      posted.address.to, lock, [&] { return posted.matched; }, policy, context);
 }
 
 void ThreadWorld::cancel(const std::shared_ptr<Posted>& posted) noexcept {
@@ -103,7 +103,7 @@ void ThreadWorld::cancel(const std::shared_ptr<Posted>& posted) noexcept {
 }
 
 std::vector<std::any> ThreadWorld::rendezvous(const std::string& name, int rank, const std::vector<int>& members,
-                                              std::any mine, const WaitPolicy& policy, const ErrorContext& doing) {
+                                              std::any mine, const WaitPolicy& policy, const ErrorContext& context) {
   const int size = static_cast<int>(members.size());
   std::unique_lock lock(mutex_);
   Rendezvous& here = rendezvous_[name];
@@ -121,7 +121,7 @@ std::vector<std::any> ThreadWorld::rendezvous(const std::string& name, int rank,
             absent += fmt::format("{}{}", absent.empty() ? "" : ", ", members[static_cast<std::size_t>(r)]);
           }
         }
-        return fmt::format("{} (not yet there: rank {})", doing(), absent);
+        return fmt::format("{} (still missing: rank {})", context(), absent);
       });
   std::vector<std::any> all = here.brought;
   if (++here.left == size) {

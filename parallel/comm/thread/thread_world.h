@@ -33,22 +33,22 @@ class ThreadWorld {
 
   /// Sends a message at time `now`, by the sender's clock; the result records when it completes.
   std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, double now, const Link& link);
-  /// Waits until `sent`, which rank `rank` sent, has been received, and returns the time. `doing` describes the call in
-  /// errors.
-  double wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& doing);
+  /// Waits until `sent`, which rank `rank` sent, has been received, and returns the time. `context` describes the call
+  /// in errors.
+  double wait_completed(int rank, const Sent& sent, const WaitPolicy& policy, const ErrorContext& context);
   bool is_completed(const Sent& sent);
   /// Posts a receive at time `now`, by the receiver's clock. A copy between GPUs is written to `room`, if that is
   /// defined.
   std::shared_ptr<Posted> post(const Address& address, const Tensor& room, double now, const Link& link);
   /// Waits for the message of `posted`.
-  void wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& doing);
+  void wait_matched(const Posted& posted, const WaitPolicy& policy, const ErrorContext& context);
   /// Withdraws a receive. A message that has already arrived for it is lost; later messages are not.
   void cancel(const std::shared_ptr<Posted>& posted) noexcept;
 
   /// Waits until all `members` have called it, and returns the values that they passed as `mine`, in member order.
   /// `rank` is this rank's index in `members`; `name` must be unique.
   std::vector<std::any> rendezvous(const std::string& name, int rank, const std::vector<int>& members, std::any mine,
-                                   const WaitPolicy& policy, const ErrorContext& doing);
+                                   const WaitPolicy& policy, const ErrorContext& context);
 
   /// Tells all ranks, including those that are waiting, that `who` has failed. Only the first call has an effect.
   /// Allocates no memory.
@@ -65,7 +65,7 @@ class ThreadWorld {
   /// Makes rank `rank` wait until `done` holds. Throws CommError after the timeout, or when a rank has failed.
   template <class Done>
   void wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const WaitPolicy& policy,
-            const ErrorContext& doing);
+            const ErrorContext& context);
   /// Signals that there is news for rank `rank`.
   void wake(int rank);
   void poll(int rank, std::unique_lock<std::mutex>& lock) const;

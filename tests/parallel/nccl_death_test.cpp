@@ -21,11 +21,11 @@ constexpr double kTimeout = 20;  // seconds; the news of a death is faster
 
 TcpStoreAddress at(int port) { return {{"127.0.0.1", port}, "a token of tests"}; }
 
-class WiredDeath : public ::testing::TestWithParam<test::Wait> {};
-INSTANTIATE_TEST_SUITE_P(Waiting, WiredDeath, ::testing::ValuesIn(test::kWaits),
+class NcclDeath : public ::testing::TestWithParam<test::Wait> {};
+INSTANTIATE_TEST_SUITE_P(Waiting, NcclDeath, ::testing::ValuesIn(test::kWaits),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST_P(WiredDeath, OfARankEndsTheWaitsOfOthers) {
+TEST_P(NcclDeath, OfARankEndsTheWaitsOfOthers) {
   const std::chrono::duration<double> timeout(kTimeout);
   const int port = TcpStoreServer(at(0)).address().at.port;  // free again
   const pid_t zero = ::fork();
@@ -54,7 +54,7 @@ TEST_P(WiredDeath, OfARankEndsTheWaitsOfOthers) {
     GetParam().run(rank);
   };
   EXPECT_TRUE(fails_with<CommError>({"rank 1: ", GetParam().name, "in the backward of stage 3, micro-batch 9",
-                                     "stopped, as the process of rank 0 has died"},
+                                     "stopped because the process of rank 0 has died"},
                                     body));
   EXPECT_LT(std::chrono::steady_clock::now() - start, timeout);
   int status = 0;
