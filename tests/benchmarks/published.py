@@ -225,7 +225,7 @@ def rpc_rows(found):
     rows = []
     for number, seconds in RPC_TUTORIAL.items():
         readings = [("{} split{}", RESNET_BATCH // number, RESNET_BATCH), ("splits of {} image{}", number, 1)]
-        for what, size, base in readings:
+        for what, size, base in readings if number > 1 else readings[:1]:
             figure, first = what.format(number, "s" * (number > 1)), what.format(1, "")
             rows.append(Row(f"ResNet-50 by remote calls, {figure}: speed over {first}", "li2020rpc",
                             RPC_TUTORIAL[1] / seconds, found.predicted[size] / found.predicted[base],
