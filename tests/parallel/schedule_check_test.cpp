@@ -51,7 +51,7 @@ TEST(Check, NamesTheCircle) {
   EXPECT_EQ(problem("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1"),
             "deadlock: rank 0 waits at 0B0 for 1B0 of rank 1; rank 1 waits at 1F1 for 0F1 of rank 0");
   EXPECT_EQ(problem("0B0,0F0"), "deadlock: rank 0 waits at 0B0 for 0F0 of the same rank, which runs it later");
-  EXPECT_NE(problem("0F0,0W0,0I0").find("0W0 for 0I0 of its own"), std::string::npos);
+  EXPECT_NE(problem("0F0,0W0,0I0").find("0W0 for 0I0 of the same rank"), std::string::npos);
 }
 
 TEST(Check, LeavesOutWhatOnlyLeadsToTheCircle) {
