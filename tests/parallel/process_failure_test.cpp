@@ -69,8 +69,8 @@ TEST_F(ProcessFailure, OfTensorsOfAllNamesBothShapes) {
     rank.comm.all_reduce(tensor);
   };
   const auto run = [&] { launch(test::world_of(2), body); };
-  EXPECT_TRUE(is_rank(0) ? fails_with<CommError>({"float32[2] here, float32[3] on rank 1"}, run)
-                         : fails_with<CommError>({"float32[3] here, float32[2] on rank 0"}, run));
+  EXPECT_TRUE(is_rank(0) ? fails_with<CommError>({"float32[2] here and float32[3] on rank 1"}, run)
+                         : fails_with<CommError>({"float32[3] here and float32[2] on rank 0"}, run));
 }
 
 TEST_F(ProcessFailure, ThatIsThrownIsToldToTheOther) {
