@@ -29,17 +29,6 @@ namespace {
 constexpr int kMaxReports = 20;           // so that unknown clients cannot fill a log
 constexpr int kWithoutDescriptors = 100;  // milliseconds before accepting is retried
 
-struct Client {
-  Client(TcpStoreState& state, TcpSocket socket) : session(state, std::move(socket)) {}
-  ~Client() { session.shut_down(); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  TcpStoreSession session;
-  std::atomic<bool> has_ended = false;
-  std::jthread thread;
-};
-
 }  // namespace
 
 class TcpStoreServer::Service {
@@ -57,6 +46,17 @@ class TcpStoreServer::Service {
   const TcpStoreState& state() const { return state_; }
 
  private:
+  struct Client {
+    Client(TcpStoreState& state, TcpSocket socket) : session(state, std::move(socket)) {}
+    ~Client() { session.shut_down(); }
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    TcpStoreSession session;
+    std::atomic<bool> has_ended = false;
+    std::jthread thread;
+  };
+
   void run();
   void accept_client();
   void serve(Client& client);
