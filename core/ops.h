@@ -59,8 +59,8 @@ Tensor log_softmax(const Tensor& x);
 
 /// Returns softmax(q k^T / sqrt(D)) v [N, T, W] for each head: qkv [N, T, 3 W] holds q, k and v [N, T, W] side by side,
 /// and each of `heads` equal parts of W, D = W / heads wide, is a head. Saves qkv only: the backward computes the
-/// probabilities again. On a CPU both passes hold those of 64 queries of a head at a time, on a GPU those of all heads
-/// until the pass is done; no [T, T] matrix is kept for the backward.
+/// probabilities again. On a CPU both passes hold those of at most 64 queries of a head at a time, on a GPU those of
+/// all heads until the pass is done, and the backward their gradients too; no [T, T] matrix is kept for the backward.
 /// Source: Vaswani et al., "Attention is all you need", 2017, section 3.2, without the projections and without a mask.
 Tensor attention(const Tensor& qkv, std::int64_t heads);
 

@@ -17,8 +17,8 @@
 /// last layer norm, and a linear head on the mean over the tokens, which replaces the class token (Beyer et al.,
 /// "Better plain ViT baselines for ImageNet-1k", 2022). There is no dropout.
 ///
-/// `mlp` shrinks the images to 8 x 8 by max pooling, so that its first layer costs about as much as the 8 equal hidden
-/// layers after it, each 256 wide with relu.
+/// `mlp` shrinks the images to 8 x 8 by max pooling, so that its first layer costs about as much as each of the 8
+/// equal hidden layers after it, 256 wide with relu.
 
 #include <memory>
 #include <string>

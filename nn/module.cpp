@@ -1,9 +1,12 @@
 #include "nn/module.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "core/error.h"
+#include "core/memory_limits.h"
 #include "core/random.h"
 
 namespace stagecoach {
@@ -11,6 +14,18 @@ namespace {
 
 void require_memory(const Tensor& tensor, const std::string& name) {
   STAGECOACH_CHECK(tensor.defined(), "module: '{}' has no memory yet; call materialize(seed) on the model first", name);
+}
+
+/// Throws Error if the memory of this machine cannot hold `count` values. Systems that promise any amount of memory
+/// would kill the process later.
+void require_memory_for_weights(std::int64_t count, DType dtype) {
+  const std::uint64_t needed = static_cast<std::uint64_t>(count) * size_of(dtype);
+  if (const std::uint64_t available = available_memory(); needed > available) {
+    throw Error(
+        fmt::format("module: its weights need {} bytes, {} are available; use a smaller model, or more ranks on "
+                    "more machines",
+                    needed, available));
+  }
 }
 
 }  // namespace
@@ -33,6 +48,9 @@ Tensor Init::make(const Shape& shape, DType dtype, std::uint64_t seed, const std
 void Module::materialize(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
   // Checked before anything is allocated, so that an error changes nothing.
   STAGECOACH_CHECK(!has_memory(), "module: part of '{}' already has memory; create a new model instead", prefix);
+  if (device.type == DeviceType::cpu) {
+    require_memory_for_weights(parameter_count(*this), dtype);
+  }
   allocate(seed, device, dtype, prefix);
 }
 

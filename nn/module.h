@@ -48,7 +48,8 @@ class Module {
   /// Allocates and initialises all parameters and buffers. Parameters then require gradients.
   /// @param prefix the name of this module in the whole model, followed by a dot; empty for the root and
   ///               for slices of a root Sequential, whose layers keep their names.
-  /// Throws Error if any part has memory already: optimizers may hold its tensors.
+  /// Throws Error if any part has memory already: optimizers may hold its tensors; and, on a CPU, before anything is
+  /// allocated if the parameters do not fit in the available memory.
   void materialize(std::uint64_t seed, Device device = {}, DType dtype = DType::float32,
                    const std::string& prefix = "");
 

@@ -2,7 +2,7 @@
 /// @file
 /// The parts of a vision transformer (Dosovitskiy et al., "An image is worth 16x16 words", 2021): images become tokens,
 /// and blocks of attention and perceptrons transform them. A block is a single layer of a model, so a pipeline never
-/// splits it. The names of the parameters are those of the library timm.
+/// splits it. The parameters of a block have the names of the library timm.
 
 #include "nn/module.h"
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <cstdint>
 #include <numeric>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "chapters/common/bounds.h"
 #include "chapters/common/micro_batches.h"
@@ -23,6 +25,14 @@ constexpr std::string_view kWorkspace = "workspace_bytes";  // missing in older 
 
 std::int64_t microbatch_of(const Settings& settings) {
   return micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
+}
+
+/// Returns what determines the sizes of a model's layers, by flag. Older plans do not have them.
+std::array<std::pair<const char*, std::int64_t>, 4> sizes_in(const TrainingSettings& training) {
+  return {{{"image-size", training.image_size},
+           {"depth", training.depth},
+           {"width", training.width},
+           {"heads", training.heads}}};
 }
 
 /// Calls visit(key, value) for each measurement of a layer.
@@ -65,6 +75,12 @@ LayerProfile layer_of(const Json& json, const std::string& path) {
 void require_model(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
   const auto& layers = json.at("layers");
   const auto of = json.at("model").get<std::string>();
+  for (const auto& [flag, size] : sizes_in(settings.training)) {
+    throw_if<UsageError>(of == settings.training.model && json.contains(flag) && json.at(flag) != size,
+                         "--plan {0}: the layers were measured with --{1} {2}, the run has {3}; give --{1} {2}, or "
+                         "make another plan with --save-plan",
+                         path, flag, json.value(flag, Json()).dump(), size);
+  }
   bool same = of == settings.training.model && static_cast<int>(layers.size()) == model.size();
   for (int i = 0; same && i < model.size(); ++i) {
     same = layers[static_cast<std::size_t>(i)].at("name").get<std::string>() == model.name(i);
@@ -127,12 +143,15 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
   for (int i = 0; i < model.size(); ++i) {
     layers.push_back(json_of(model.name(i), plan.layers[static_cast<std::size_t>(i)]));
   }
-  const Json json{
+  Json json{
       {"model", settings.training.model},
       {"microbatch", microbatch_of(settings)},
       {"device", settings.world.device.text()},
       {"layers", layers},
       {"stages", {{"split", plan.stages.split}, {"replicas", plan.stages.replicas}, {"seconds", plan.stages.seconds}}}};
+  for (const auto& [flag, size] : sizes_in(settings.training)) {
+    json[flag] = size;
+  }
   write_text(path, json.dump(2) + "\n");
 }
 

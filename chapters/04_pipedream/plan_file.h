@@ -22,7 +22,8 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
 
 /// Reads a plan for `model`; its stages only with --balance plan, the default if --plan is given without --split or
 /// --replicas. Throws DataError if the file is damaged. Throws UsageError if it was measured on another device, for
-/// another model or for micro-batches of another size, or if its stages are used and are for another number of ranks.
+/// another model or sizes of it, or for micro-batches of another size, or if its stages are used and are for another
+/// number of ranks.
 PlanFile read_plan(const std::string& path, const Settings& settings, const Sequential& model);
 
 }  // namespace stagecoach

@@ -86,7 +86,7 @@ void run_on_threads(const World& world,
       } catch (const std::bad_alloc&) {
         why = "out of memory";  // short enough to need no allocation
       }
-      tell(r, why.value_or("an unknown error"));
+      tell(r, why.value_or("it was interrupted"));
       if (recorder != nullptr && why) {
         recorder->leave(r);
       }
@@ -94,6 +94,7 @@ void run_on_threads(const World& world,
   };
   {
     std::vector<std::jthread> threads;
+    threads.reserve(static_cast<std::size_t>(world.ranks));
     try {
       for (int r = 0; r < world.ranks; ++r) {
         threads.push_back(

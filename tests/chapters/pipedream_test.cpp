@@ -118,6 +118,7 @@ TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
                 .exit_code,
             0);
   refuse(with({"--plan", "plan.json", "--model", "resnet18"}), {"for model convnet with 12 layers", "--save-plan"});
+  refuse(with({"--plan", "plan.json", "--image-size", "40"}), {"measured with --image-size 32", "the run has 40"});
   refuse({"--data", "data", "--batch-size", "32", "--plan", "plan.json", "--ranks", "4"},
          {"for 3 ranks, the run has 4", "--ranks 3"});
   refuse({"--data", "data", "--batch-size", "64", "--plan", "plan.json", "--ranks", "3"},

@@ -68,7 +68,7 @@ TEST(Models, NameResidualBlocksAsLayers) {
   EXPECT_EQ(large->name(19), "layer4.2");
 }
 
-// So that stages can be equal, and so that a model of PyTorch or timm can load the weights.
+// So that stages can be equal, and so that a model of PyTorch can load the weights; those of a block also one of timm.
 TEST(Models, HaveEqualLayersOfTheChosenSizes) {
   const auto vit = make_model("vit", {.image_size = 16, .sizes = {.depth = 3, .width = 12, .heads = 2}});
   EXPECT_EQ(vit->size(), 1 + 3 + 3);

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "nn/layers.h"
+#include "nn/models.h"
 #include "nn/sequential.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
@@ -83,6 +84,12 @@ TEST(Module, RefusesToBeMaterializedTwice) {
   model->layer(2)->materialize(1, {}, DType::float32, "fc.");
   EXPECT_TRUE(fails_with<Error>({"already has memory"}, [&] { model->materialize(1); }));
   EXPECT_THROW(model->layer(0)->named_parameters(), Error);  // the refusal allocated nothing
+}
+
+TEST(Module, SaysBeforeItAllocatesThatItsWeightsDoNotFit) {
+  const auto vit = make_model("vit", {.sizes = {.depth = 256, .width = 8192}});
+  EXPECT_TRUE(
+      fails_with<Error>({"its weights need 8", "are available", "smaller model"}, [&] { vit->materialize(1); }));
 }
 
 TEST(Module, RefusesANameGivenTwiceAndAnEmptyOne) {

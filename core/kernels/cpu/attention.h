@@ -2,8 +2,8 @@
 /// @file
 /// Attention, softmax(q k^T / sqrt(D)) v for each head of D features, in teaching order: `plain` reads like the formula
 /// and takes one query at a time; `fast` takes a block of queries at a time and computes matrix products in register
-/// tiles (matrix_product.h). Neither holds the [T, T] probabilities of a head as a whole: the backward computes them
-/// again (as in Dao et al., "FlashAttention", 2022, section 3.1, though there in blocks of keys too).
+/// tiles (matrix_product.h). Neither holds more than 64 rows of a head's [T, T] probabilities: the backward computes
+/// them again (as in Dao et al., "FlashAttention", 2022, section 3.1, though there in blocks of keys too).
 ///
 /// qkv [N, T, 3 W], where W = heads * D; y [N, T, W].
 

@@ -1,6 +1,6 @@
 /// @file
-/// Attention as products of matrices with a softmax between them. The [T, T] probabilities of all heads are in working
-/// memory during a call, and nowhere between the forward and the backward, which computes them again.
+/// Attention as products of matrices with a softmax between them. The [T, T] probabilities of all heads, and in the
+/// backward their gradients, are in working memory during a call. The backward computes them again.
 
 #include <cmath>
 

@@ -162,8 +162,8 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
       is_virtual() ? direction(directions_out_, to).send(bytes_of(tensor), clock().now()) : LinkDirection::Send{};
   const MpiWorld::ErrorContext context = [&] { return error_context(operation, "to", to, tag); };
   // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
-  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor, MPI_Issend,
-                      sent->requests, context);
+  sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor,
+                      bytes_of(tensor) > kEagerBytes ? MPI_Issend : MPI_Isend, sent->requests, context);
   sent->moving = keep_moving(tensor);
   if (is_virtual()) {  // the receiver answers with the time of receipt
     MpiWorld::check(MPI_Irecv(&sent->completed_at, 1, MPI_DOUBLE, to, mpi_tag(tag, kCompleted), comm_,

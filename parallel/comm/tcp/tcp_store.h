@@ -38,7 +38,8 @@ struct TcpStoreLimits {
 /// A server that runs on its own thread until it is destroyed.
 class TcpStoreServer {
  public:
-  /// Called on the server's thread for each refused client, with the reason; only for the first few if there are many.
+  /// Called for each refused client, on threads of the server, one call at a time, with the reason; only for the first
+  /// few if there are many.
   using Report = std::function<void(const std::string&)>;
   static void report_on_stderr(const std::string& line);
 

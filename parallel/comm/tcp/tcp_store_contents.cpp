@@ -75,7 +75,7 @@ void TcpStoreContents::push(const std::string& key, StoredTextPtr value) {
 StoredTextPtr TcpStoreContents::pop(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const auto found = queues_.find(key);
-  if (found == queues_.end()) {
+  if (found == queues_.end() || found->second.empty()) {
     return nullptr;
   }
   StoredTextPtr oldest = std::move(found->second.front());
@@ -93,21 +93,14 @@ void TcpStoreContents::wake(const std::string& key) const {
   }
 }
 
-TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key)
-    : contents_(contents), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  STAGECOACH_CHECK(descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
+TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key, int event) : contents_(contents) {
   const std::lock_guard lock(contents_.mutex_);
-  entry_ = contents_.watches_.emplace(key, descriptor());
+  entry_ = contents_.watches_.emplace(key, event);
 }
 
 TcpStoreContents::Watch::~Watch() {
   const std::lock_guard lock(contents_.mutex_);
   contents_.watches_.erase(entry_);
-}
-
-void TcpStoreContents::Watch::reset() const {
-  eventfd_t count = 0;
-  ::eventfd_read(descriptor(), &count);
 }
 
 }  // namespace stagecoach

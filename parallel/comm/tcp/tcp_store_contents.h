@@ -79,20 +79,16 @@ class TcpStoreContents {
   /// Removes and returns the oldest text of a queue, or returns null if it is empty.
   StoredTextPtr pop(const std::string& key);
 
-  /// Has a descriptor that becomes readable when a value or a text comes under `key`.
+  /// While it exists, `event`, an event's descriptor, becomes readable when a value or a text comes under `key`.
   class Watch {
    public:
-    Watch(TcpStoreContents& contents, const std::string& key);
+    Watch(TcpStoreContents& contents, const std::string& key, int event);
     ~Watch();
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
-    int descriptor() const { return event_.descriptor(); }
-    /// Makes the descriptor unreadable until something else comes.
-    void reset() const;
 
    private:
     TcpStoreContents& contents_;
-    TcpSocket event_;
     std::multimap<std::string, int>::iterator entry_;
   };
 

@@ -28,6 +28,8 @@ namespace {
 
 constexpr int kMaxReports = 20;           // so that unknown clients cannot fill a log
 constexpr int kWithoutDescriptors = 100;  // milliseconds before accepting is retried
+constexpr int kForUnread = 1;             // milliseconds in which sessions read what has come
+constexpr const char* kNoDescriptors = "the process has run out of file descriptors; raise the limit (ulimit -n)";
 
 }  // namespace
 
@@ -41,7 +43,10 @@ class TcpStoreServer::Service {
     STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
     thread_ = start_thread("the store's thread", [this] { run(); });
   }
-  ~Service() { ::eventfd_write(ending_.descriptor(), 1); }
+  ~Service() {
+    state_.is_stopping = true;
+    ::eventfd_write(ending_.descriptor(), 1);
+  }
 
   const TcpStoreState& state() const { return state_; }
 
@@ -59,6 +64,7 @@ class TcpStoreServer::Service {
 
   void run();
   void accept_client();
+  bool ends_within(int milliseconds);
   void serve(Client& client);
   bool dismiss_oldest_unknown(const char* why);
   void report(const std::string& client, const std::string& why);
@@ -81,6 +87,7 @@ void TcpStoreServer::Service::run() {
       accept_client();
     }
   } catch (const std::exception& error) {  // usually out of memory; the clients see that the store is gone
+    state_.is_stopping = true;
     clients_.clear();
     listening_ = TcpSocket();
     report_(fmt::format("store at {}: stopped: {}", to_string(state_.address.at), error.what()));
@@ -91,31 +98,47 @@ void TcpStoreServer::Service::accept_client() {
   TcpSocket socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.descriptor() < 0) {
     const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    if (lacks_room &&
-        !dismiss_oldest_unknown("the process has run out of file descriptors; raise the limit (ulimit -n)")) {
-      pollfd query{ending_.descriptor(), POLLIN, 0};
-      ::poll(&query, 1, kWithoutDescriptors);
+    if (lacks_room && !dismiss_oldest_unknown(kNoDescriptors)) {
+      ends_within(kWithoutDescriptors);
     }
     return;
   }
   const int on = 1;
   static_cast<void>(::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)));
-  if (std::count_if(clients_.begin(), clients_.end(), [](Client& client) { return client.session.is_unknown(); }) >=
-      state_.limits.handshakes) {
-    dismiss_oldest_unknown("it has not sent its token, and other clients have connected since");
+  const auto is_unknown = [](Client& client) { return client.session.is_unknown(); };
+  while (std::count_if(clients_.begin(), clients_.end(), is_unknown) >= state_.limits.handshakes) {
+    // One that has sent its token is admitted once its thread runs.
+    if (!dismiss_oldest_unknown("it has not sent its token, and other clients have connected since") &&
+        ends_within(kForUnread)) {
+      return;
+    }
   }
-  Client& client = clients_.emplace_back(state_, std::move(socket));
   try {
+    Client& client = clients_.emplace_back(state_, std::move(socket));
     client.thread = start_thread("a thread for a client of the store", [this, &client] { serve(client); });
   } catch (const Error& error) {
-    report(client.session.client(), error.what());
-    clients_.pop_back();
+    const bool has_session = !clients_.empty() && !clients_.back().thread.joinable();
+    report(has_session ? clients_.back().session.client() : "a client", error.what());
+    if (has_session) {
+      clients_.pop_back();
+    } else {
+      dismiss_oldest_unknown(kNoDescriptors);
+    }
   }
 }
 
+/// Returns whether the server is to end, which it waits for.
+bool TcpStoreServer::Service::ends_within(int milliseconds) {
+  pollfd query{ending_.descriptor(), POLLIN, 0};
+  return ::poll(&query, 1, milliseconds) > 0;
+}
+
 void TcpStoreServer::Service::serve(Client& client) {
-  if (const std::string why = client.session.serve(); !why.empty()) {
-    report(client.session.client(), why);
+  try {
+    if (const std::string why = client.session.serve(); !why.empty()) {
+      report(client.session.client(), why);
+    }
+  } catch (const std::bad_alloc&) {  // no memory for the report
   }
   client.has_ended = true;
 }

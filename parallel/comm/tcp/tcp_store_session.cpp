@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <new>
 #include <string_view>
 
 #include "parallel/comm/wait_policy.h"
@@ -59,9 +62,12 @@ bool stores_value(Request::Operation operation) {
 TcpStoreSession::TcpStoreSession(TcpStoreState& state, TcpSocket socket)
     : state_(state),
       socket_(std::move(socket)),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       client_(address_of_other_side(socket_)),
       budget_(std::make_shared<ByteBudget>("a client of this store", state.limits.bytes_per_client, kReserve,
-                                           state.budget)) {}
+                                           state.budget)) {
+  STAGECOACH_CHECK(event_.descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
+}
 
 std::string TcpStoreSession::serve() {
   std::string why;
@@ -72,9 +78,12 @@ std::string TcpStoreSession::serve() {
     }
   } catch (const ConnectionLost&) {
   } catch (const std::exception& refusal) {  // including std::bad_alloc
-    why = refusal.what();
-    if (!is_unknown()) {  // an unknown client may not use the protocol
-      refuse(why);
+    try {
+      why = refusal.what();
+      if (!is_unknown()) {  // an unknown client may not use the protocol
+        refuse(why);
+      }
+    } catch (const std::bad_alloc&) {  // it is disconnected without a word
     }
   }
   end();
@@ -82,8 +91,13 @@ std::string TcpStoreSession::serve() {
 }
 
 void TcpStoreSession::end() {
-  for (auto& [key, text] : when_lost_) {
-    state_.contents.push(key, std::move(text));
+  try {
+    for (auto& [key, text] : when_lost_) {
+      if (!state_.is_stopping) {
+        state_.contents.push(key, std::move(text));
+      }
+    }
+  } catch (const std::bad_alloc&) {  // others notice at their deadlines
   }
   const std::lock_guard lock(state_.mutex);
   state_.admitted -= progress_ == Progress::admitted ? 1 : 0;
@@ -94,7 +108,9 @@ void TcpStoreSession::end() {
 
 bool TcpStoreSession::dismiss() {
   const std::lock_guard lock(state_.mutex);
-  if (progress_ != Progress::unknown) {
+  char next = 0;
+  const bool has_unread = ::recv(socket_.descriptor(), &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  if (progress_ != Progress::unknown || has_unread) {
     return false;
   }
   progress_ = Progress::ended;
@@ -203,11 +219,7 @@ void TcpStoreSession::follow(const Command& command) {
     case Request::kPush:
       return state_.contents.push(command.key, command.value);
     case Request::kAdd:
-      try {
-        return answer(state_.contents.add(command.key, command.number, budget_));
-      } catch (const TcpStoreRefusal& why) {
-        return refuse(why.what());
-      }
+      return add(command);
     case Request::kGet:
     case Request::kPop:
       return answer(0, wait_for(command)->text);
@@ -220,6 +232,16 @@ void TcpStoreSession::follow(const Command& command) {
   }
 }
 
+void TcpStoreSession::add(const Command& command) {
+  std::int64_t sum = 0;
+  try {
+    sum = state_.contents.add(command.key, command.number, budget_);
+  } catch (const TcpStoreRefusal& why) {
+    return refuse(why.what());
+  }
+  answer(sum);
+}
+
 StoredTextPtr TcpStoreSession::wait_for(const Command& command) {
   const auto look = [&] {
     return command.operation == Request::kGet ? state_.contents.get(command.key) : state_.contents.pop(command.key);
@@ -227,18 +249,19 @@ StoredTextPtr TcpStoreSession::wait_for(const Command& command) {
   if (StoredTextPtr found = look()) {
     return found;
   }
-  const TcpStoreContents::Watch watch(state_.contents, command.key);
+  const TcpStoreContents::Watch watch(state_.contents, command.key, event_.descriptor());
   for (;;) {
     if (StoredTextPtr found = look()) {
       return found;
     }
-    std::array<pollfd, 2> queries{{{socket_.descriptor(), POLLIN, 0}, {watch.descriptor(), POLLIN, 0}}};
+    std::array<pollfd, 2> queries{{{socket_.descriptor(), POLLIN, 0}, {event_.descriptor(), POLLIN, 0}}};
     ::poll(queries.data(), queries.size(), -1);
     if (queries[0].revents != 0) {
       throw TcpStoreRefusal(
           fmt::format("it requests '{}' while it is waiting for '{}'", receive_command().key, command.key));
     }
-    watch.reset();
+    eventfd_t count = 0;
+    ::eventfd_read(event_.descriptor(), &count);
   }
 }
 

@@ -25,6 +25,7 @@ namespace stagecoach {
 struct TcpStoreState {
   const TcpStoreAddress address;
   const TcpStoreLimits limits;
+  std::atomic<bool> is_stopping = false;  ///< the server ends all sessions; no client has died
   const std::shared_ptr<ByteBudget> budget = std::make_shared<ByteBudget>("the store", limits.bytes_in_all);
   TcpStoreContents contents = {};
   std::atomic<std::int64_t> requests = 0;  ///< of all clients so far
@@ -36,12 +37,13 @@ struct TcpStoreState {
 
 class TcpStoreSession {
  public:
-  /// `socket` must be non-blocking.
+  /// `socket` must be non-blocking. Throws Error if there is no descriptor left for the session.
   TcpStoreSession(TcpStoreState& state, TcpSocket socket);
 
   /// Serves the client until the connection ends. Returns why it was refused, or "".
   std::string serve();
-  /// If the client is neither admitted nor refused yet, ends the connection. Returns whether it did.
+  /// If the client is neither admitted nor refused yet, and everything that it has sent is read, ends the connection.
+  /// Returns whether it did.
   bool dismiss();
   bool is_unknown();
   /// Ends the connection, and with it serve(). Any thread may call it.
@@ -62,6 +64,7 @@ class TcpStoreSession {
   void admit(const std::string& token, const std::string& name);
   Command receive_command();
   void follow(const Command& command);
+  void add(const Command& command);
   StoredTextPtr wait_for(const Command& command);
   void answer(std::int64_t number, const std::string& value = "") const;
   void refuse(const std::string& why) const;
@@ -73,6 +76,7 @@ class TcpStoreSession {
 
   TcpStoreState& state_;
   TcpSocket socket_;
+  TcpSocket event_;  // readable when what the client waits for may have come
   std::string client_;
   std::shared_ptr<ByteBudget> budget_;
   Progress progress_ = Progress::unknown;
