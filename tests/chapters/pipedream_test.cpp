@@ -118,7 +118,9 @@ TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
                 .exit_code,
             0);
   refuse(with({"--plan", "plan.json", "--model", "resnet18"}), {"for model convnet with 12 layers", "--save-plan"});
-  refuse(with({"--plan", "plan.json", "--image-size", "40"}), {"measured with --image-size 32", "the run has 40"});
+  const Flags mlp{"--data", "data", "--batch-size", "32", "--ranks", "2", "--model", "mlp", "--depth", "2", "--width"};
+  ASSERT_EQ(run(kPipedream, joined(mlp, {"32", "--save-plan", "narrow.json", "--explain"})).exit_code, 0);
+  refuse(joined(mlp, {"64", "--plan", "narrow.json"}), {"measured with --width 32", "the run has 64"});
   refuse({"--data", "data", "--batch-size", "32", "--plan", "plan.json", "--ranks", "4"},
          {"for 3 ranks, the run has 4", "--ranks 3"});
   refuse({"--data", "data", "--batch-size", "64", "--plan", "plan.json", "--ranks", "3"},

@@ -29,7 +29,6 @@ namespace {
 constexpr int kMaxReports = 20;           // so that unknown clients cannot fill a log
 constexpr int kWithoutDescriptors = 100;  // milliseconds before accepting is retried
 constexpr int kForUnread = 1;             // milliseconds in which sessions read what has come
-constexpr const char* kNoDescriptors = "the process has run out of file descriptors; raise the limit (ulimit -n)";
 
 }  // namespace
 
@@ -98,7 +97,8 @@ void TcpStoreServer::Service::accept_client() {
   TcpSocket socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.descriptor() < 0) {
     const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    if (lacks_room && !dismiss_oldest_unknown(kNoDescriptors)) {
+    if (lacks_room &&
+        !dismiss_oldest_unknown("the process has run out of file descriptors; raise the limit (ulimit -n)")) {
       ends_within(kWithoutDescriptors);
     }
     return;
@@ -113,17 +113,12 @@ void TcpStoreServer::Service::accept_client() {
       return;
     }
   }
+  Client& client = clients_.emplace_back(state_, std::move(socket));
   try {
-    Client& client = clients_.emplace_back(state_, std::move(socket));
     client.thread = start_thread("a thread for a client of the store", [this, &client] { serve(client); });
   } catch (const Error& error) {
-    const bool has_session = !clients_.empty() && !clients_.back().thread.joinable();
-    report(has_session ? clients_.back().session.client() : "a client", error.what());
-    if (has_session) {
-      clients_.pop_back();
-    } else {
-      dismiss_oldest_unknown(kNoDescriptors);
-    }
+    report(client.session.client(), error.what());
+    clients_.pop_back();
   }
 }
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <string_view>
 
@@ -24,6 +23,7 @@ using Outcome = TcpSocket::Outcome;
 
 constexpr std::size_t kPart = 32 << 10;             // bytes within which a client must make progress
 constexpr std::size_t kReserve = 32 << 10;          // bytes that each client can always use
+constexpr int kWithoutEvent = 20;                   // milliseconds between looks, if no descriptor is left for an event
 constexpr std::chrono::milliseconds kClosing(200);  // time in which a client that has closed its connection is noticed
 
 /// Thrown to end a session whose client is gone.
@@ -62,12 +62,9 @@ bool stores_value(Request::Operation operation) {
 TcpStoreSession::TcpStoreSession(TcpStoreState& state, TcpSocket socket)
     : state_(state),
       socket_(std::move(socket)),
-      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       client_(address_of_other_side(socket_)),
       budget_(std::make_shared<ByteBudget>("a client of this store", state.limits.bytes_per_client, kReserve,
-                                           state.budget)) {
-  STAGECOACH_CHECK(event_.descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
-}
+                                           state.budget)) {}
 
 std::string TcpStoreSession::serve() {
   std::string why;
@@ -249,13 +246,17 @@ StoredTextPtr TcpStoreSession::wait_for(const Command& command) {
   if (StoredTextPtr found = look()) {
     return found;
   }
+  if (event_.descriptor() < 0) {
+    event_ = TcpSocket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  }
+  const int until_next_look = event_.descriptor() < 0 ? kWithoutEvent : -1;
   const TcpStoreContents::Watch watch(state_.contents, command.key, event_.descriptor());
   for (;;) {
     if (StoredTextPtr found = look()) {
       return found;
     }
     std::array<pollfd, 2> queries{{{socket_.descriptor(), POLLIN, 0}, {event_.descriptor(), POLLIN, 0}}};
-    ::poll(queries.data(), queries.size(), -1);
+    ::poll(queries.data(), queries.size(), until_next_look);
     if (queries[0].revents != 0) {
       throw TcpStoreRefusal(
           fmt::format("it requests '{}' while it is waiting for '{}'", receive_command().key, command.key));

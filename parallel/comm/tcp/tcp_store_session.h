@@ -37,7 +37,7 @@ struct TcpStoreState {
 
 class TcpStoreSession {
  public:
-  /// `socket` must be non-blocking. Throws Error if there is no descriptor left for the session.
+  /// `socket` must be non-blocking.
   TcpStoreSession(TcpStoreState& state, TcpSocket socket);
 
   /// Serves the client until the connection ends. Returns why it was refused, or "".
@@ -76,7 +76,7 @@ class TcpStoreSession {
 
   TcpStoreState& state_;
   TcpSocket socket_;
-  TcpSocket event_;  // readable when what the client waits for may have come
+  TcpSocket event_;  // readable when what the client waits for may have come; made when it first waits
   std::string client_;
   std::shared_ptr<ByteBudget> budget_;
   Progress progress_ = Progress::unknown;
