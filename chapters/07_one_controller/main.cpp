@@ -14,6 +14,7 @@
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/07_one_controller/explain.h"
 #include "chapters/07_one_controller/placed_model.h"
+#include "chapters/07_one_controller/step_timeline.h"
 #include "chapters/07_one_controller/toy.h"
 #include "chapters/common/console.h"
 #include "chapters/common/micro_batches.h"
@@ -94,6 +95,17 @@ void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader) {
   model.whole->train(true);
 }
 
+/// Prints who did what when in a step, as it was measured (--explain --profile).
+void show_timeline(const Settings& settings, PlacedModel& model, const Dataset& data) {
+  place(model, settings.training.seed);
+  const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
+  Loader loader = make_loader(settings.training, settings.world, data, LoaderFor::training);
+  loader.start_epoch(1);
+  const auto batch = loader.next();
+  EpochSums sums(model.devices.back());
+  print_text(step_timeline(model, [&] { train_step(settings, model, *batch, *optimizer, sums); }));
+}
+
 /// Makes the run's CPU devices asynchronous, unless --synchronous is given. (GPUs are asynchronous anyway.)
 void make_asynchronous(const Settings& settings, const std::vector<Device>& devices,
                        std::optional<AsynchronousDevices>& asynchronous) {
@@ -113,10 +125,11 @@ void train_on_devices(const Settings& settings) {
   }
   const TrainTest data = open_data(settings);
   PlacedModel model = split_over_devices(settings, data.train, devices);
-  if (settings.run.explain) {
-    return explain(settings, model);  // prints the devices of the layers and the clock ticks, and does not train
-  }
   make_asynchronous(settings, devices, asynchronous);
+  if (settings.run.explain) {
+    explain(settings, model);  // prints the devices of the layers and the clock ticks, and does not train
+    return settings.run.profile ? show_timeline(settings, model, data.train) : void();
+  }
 
   Run run(settings, devices.back());  // prints, measures and saves; losses are summed on the last device
   place(model, settings.training.seed);
