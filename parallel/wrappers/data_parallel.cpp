@@ -9,6 +9,7 @@
 #include "datasets/shares.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/same_model.h"
+#include "parallel/wrappers/require_batch.h"
 
 namespace stagecoach {
 

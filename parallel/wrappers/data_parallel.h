@@ -7,8 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "nn/make_optimizer.h"
 #include "nn/module.h"
-#include "parallel/wrappers/wrapper_settings.h"
+#include "parallel/launch/rank_pool.h"
 
 namespace stagecoach {
 

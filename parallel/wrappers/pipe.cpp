@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
+#include "core/ops.h"
 #include "core/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
+#include "parallel/wrappers/require_batch.h"
 
 namespace stagecoach {
 namespace {
@@ -35,18 +37,6 @@ Split measured_split(Sequential& model, const Shape& images, int stages, DeviceT
     seconds.push_back(layer.seconds());
   }
   return split_by_costs(seconds, stages);
-}
-
-/// Returns one CPU tensor with the rows of all `parts`, in order.
-Tensor concatenated(const std::vector<Tensor>& parts, std::int64_t rows) {
-  const NoGrad no_grad;
-  const Tensor whole = Tensor::empty(parts[0].shape().with(0, rows), parts[0].dtype());
-  std::int64_t first = 0;
-  for (const Tensor& part : parts) {
-    whole.narrow(first, part.size(0)).copy_from(part);
-    first += part.size(0);
-  }
-  return whole;
 }
 
 }  // namespace
@@ -102,7 +92,7 @@ void Pipe::run(const Schedule& schedule, const Tensor& images, const Tensor& lab
   const std::vector<std::int64_t> samples = micro_batch_sizes(images.size(0), settings_.chunks);
   const auto count = static_cast<int>(samples.size());
   const Schedule step = count < schedule.microbatches ? with_fewer_microbatches(schedule, count) : schedule;
-  const NoGrad no_grad;  // of this thread: the parts of the batch are no part of a graph
+  const NoGrad no_grad;  // of this thread: the micro-batches are views without history
   const std::vector<Tensor> inputs = micro_batches(images, count);
   const std::vector<Tensor> targets = labels.defined() ? micro_batches(labels, count) : std::vector<Tensor>{};
   ranks_.run([&](Rank& rank) {
@@ -149,7 +139,7 @@ Tensor Pipe::forward(const Tensor& x) {
                    parts[static_cast<std::size_t>(i)] = logits;
                  }});
     if (parts[0].defined()) {  // only on the rank of the last stage
-      output = concatenated(parts, x.size(0));
+      output = cat(parts).to(Device{});
     }
   });
   return output;

@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "nn/make_optimizer.h"
 #include "nn/sequential.h"
+#include "parallel/launch/rank_pool.h"
 #include "parallel/pipeline/pipeline.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/wrappers/wrapper_settings.h"
 
 namespace stagecoach {
 

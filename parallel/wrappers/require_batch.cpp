@@ -1,4 +1,4 @@
-#include "parallel/wrappers/wrapper_settings.h"
+#include "parallel/wrappers/require_batch.h"
 
 #include "core/throw_if.h"
 
