@@ -33,7 +33,7 @@ namespace {
 /// The naive forward: the whole batch, through one device after another. While one works, the others have nothing to
 /// do, since each needs the output of the one before it.
 Tensor naive_forward(const PlacedModel& model, const Tensor& images) {
-  Tensor x = normalize(images.to(model.devices.front()));  // bytes to floats from -1 to 1
+  Tensor x = images;
   for (int stage = 0; stage < model.size(); ++stage) {
     const Span span("forward", "action", [&] { return fmt::format("{}F0", stage); });  // for trace.json
     x = model.forward(stage, x);                                                       // moves x to the stage's device
@@ -44,10 +44,7 @@ Tensor naive_forward(const PlacedModel& model, const Tensor& images) {
 /// The pipelined forward: at each clock tick every device is given one micro-batch, the deepest stage first. Stage s
 /// works on micro-batch i while stage s + 1 works on micro-batch i - 1. Returns the outputs of the whole batch.
 Tensor pipelined_forward(const PlacedModel& model, const Tensor& images, std::int64_t microbatch_count) {
-  std::vector<Tensor> x;  // of each micro-batch: what its last stage so far has returned
-  for (const Tensor& part : micro_batches(images, microbatch_count)) {
-    x.push_back(normalize(part.to(model.devices.front())));
-  }
+  std::vector<Tensor> x = micro_batches(images, microbatch_count);  // then what the last stage so far has returned
   const auto m = static_cast<int>(x.size());
   for (int tick = 0; tick < tick_count(model.size(), m); ++tick) {
     for (const auto [stage, i] : forwards_of_tick(tick, model.size(), m)) {

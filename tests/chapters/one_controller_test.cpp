@@ -51,7 +51,7 @@ TEST_F(OneController, TrainsPipelinedWhatOneDeviceTrainsWithTheSameMicroBatches)
 TEST_F(OneController, TrainsAResidualNetwork) {
   make_data(8, 4);
   for (const char* form : {"naive", "pipelined"}) {
-    Flags flags{"--model", "resnet18", "--form", form, "--batch-size", "8"};
+    Flags flags{"--model", "resnet18", "--form", form};
     if (form == std::string("pipelined")) {
       flags = joined(flags, {"--microbatches", "3"});
     }
