@@ -37,6 +37,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"pipeline", {"comm", "schedule"}},
     {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
     {"wrappers", {"comm", "launch", "schedule", "pipeline", "data_parallel"}},
+    {"rpc", {"comm", "launch"}},
     {".", {"launch", "wrappers"}},
 };
 
