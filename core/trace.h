@@ -4,7 +4,6 @@
 /// messages that it carried, and an arrow from each send to the use of its message.
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -36,13 +35,16 @@ class Trace {
   };
   /// The send of a message, or its use by the receiver, within a span on the track of that rank.
   struct MessageEnd {
-    std::uint64_t id;  ///< the same at both ends
+    std::string channel;  ///< the same at both ends, without blanks; its messages are used in the order of the sends
     bool is_send;
     int track;
     double time;             ///< seconds since the trace was made
     double arrival;          ///< at the use: when the message arrived
-    std::string label = {};  ///< at the send: the message's name, without blanks
+    std::string label = {};  ///< at the send: the message's name
   };
+  /// Returns the trace that the calling thread is attached to, or null, and its track there.
+  static Trace* current();
+  static int current_track();
 
   explicit Trace(Process process = Process::measured);
   /// Records the spans of the calling thread on `track` until detach(), timed by `clock` (seconds) if it is given.
@@ -82,15 +84,14 @@ class Trace {
   std::vector<MessageEnd> message_ends_;
 };
 
-/// Records activity concurrent with this thread's work, on a separate track of this thread's trace, if it has one.
-void record_beside(const char* name, const char* category, double start, double seconds);
-
 /// record_send and record_use record in this thread's trace, if it has one, that a message is sent or used within the
-/// current span. `number` identifies the message within a group of ranks, and `rank` is this rank's number in that
-/// group; the ranks of a group have consecutive tracks. `arrival` is the arrival time of the message by the thread's
-/// clock.
-void record_send(std::uint64_t number, int rank, const std::string& label);
-void record_use(std::uint64_t number, int rank, double arrival);
+/// current span, after which the message is named. `channel` is as in MessageEnd. `arrival` is the arrival time of the
+/// message by the thread's clock.
+void record_send(const std::string& channel);
+void record_use(const std::string& channel, double arrival);
+
+/// Returns whether this thread is within a span of the trace that it is attached to.
+bool is_in_span();
 
 /// Records its scope as a span in this thread's trace; costs one branch if there is none.
 class Span {
@@ -108,9 +109,12 @@ class Span {
   Span& operator=(const Span&) = delete;
 
  private:
+  friend void record_send(const std::string& channel);
+  friend bool is_in_span();
   const char* name_;
   const char* category_;
-  Trace* trace_;  // the trace attached when the scope began, or null
+  Trace* trace_;                 // the trace attached when the scope began, or null
+  const Span* outer_ = nullptr;  // the innermost span of this trace when the scope began
   double start_ = 0;
   std::string label_;
 };
