@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
 #include <utility>
 
+#include "core/asynchronous.h"
 #include "core/stream.h"
 
 namespace stagecoach {
@@ -33,7 +35,14 @@ std::string name_line(const char* what, int process, Track track, const std::str
                      name);
 }
 
-std::string track_name(int track) {
+std::string track_name(int track, bool has_streams) {
+  if (track >= Trace::kStreams) {
+    const auto [device, stream] = std::div(track - Trace::kStreams, 2);
+    return fmt::format("cpu:{}{}", device, stream == Stream::kCopies ? " copies" : "");
+  }
+  if (has_streams) {
+    return "host";
+  }
   return track < Trace::kBeside ? fmt::format("rank {}", track) : fmt::format("beside rank {}", track - Trace::kBeside);
 }
 
@@ -76,17 +85,19 @@ std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std:
 
 }  // namespace
 
-static_assert(Trace::kBeside >= kMaxDevices);
+static_assert(Trace::kBeside >= kMaxDevices && Trace::kStreams >= Trace::kBeside + kMaxDevices);
 
 Trace::Trace(Process process) : process_(process), start_(std::chrono::steady_clock::now()) {}
 
 void Trace::attach(int track, std::function<double()> clock) { attached = {this, track, std::move(clock)}; }
 
+Trace::~Trace() { finish_queued_calls(); }
+
 void Trace::detach() { attached = {}; }
 
-Trace* Trace::current() { return attached.trace; }
+Trace* Trace::of_this_thread() { return attached.trace; }
 
-int Trace::current_track() { return attached.track; }
+int Trace::track_of_this_thread() { return attached.track; }
 
 std::vector<Trace::Event> Trace::events() const {
   const std::lock_guard lock(mutex_);
@@ -125,13 +136,15 @@ std::string Trace::events_json() const {
     lines.push_back(name_line("process_name", static_cast<int>(Process::measured), 0, "measured"));
     lines.push_back(name_line("process_name", process, 0, "predicted"));
   }
+  const bool has_streams =
+      std::any_of(events_.begin(), events_.end(), [](const Event& event) { return event.track >= Trace::kStreams; });
   std::set<int> named;
   for (const Event& event : events_) {
     const bool is_labelled = !event.label.empty();
     lines.push_back(span_line(is_labelled ? event.label : event.name, event.category, process, event.track, event.start,
                               event.seconds, is_labelled ? event.name : ""));
     if (named.insert(event.track).second) {
-      lines.push_back(name_line("thread_name", process, event.track, track_name(event.track)));
+      lines.push_back(name_line("thread_name", process, event.track, track_name(event.track, has_streams)));
     }
   }
   return fmt::format("{}", fmt::join(lines, ",\n"));
@@ -200,6 +213,14 @@ void record_send(const std::string& channel) {
                                                          : innermost->label_;
     trace->add(Trace::MessageEnd{channel, true, attached.track, trace->now(), 0, name});
   }
+}
+
+std::string Trace::label_of_this_thread() {
+  const Span* span = innermost;
+  while (span != nullptr && span->label_.empty()) {
+    span = span->outer_;
+  }
+  return span == nullptr ? "" : span->label_;
 }
 
 bool is_in_span() { return attached.trace != nullptr && innermost != nullptr && innermost->trace_ == attached.trace; }

@@ -72,13 +72,13 @@ std::string GroupCommunicator::channel(int from, int to, int tag) const {
 }
 
 void GroupCommunicator::trace_send(int to, int tag) const {
-  if (Trace::current() != nullptr) {
+  if (Trace::of_this_thread() != nullptr) {
     record_send(channel(rank(), to, tag));
   }
 }
 
 void GroupCommunicator::trace_use(int from, int tag, double arrival) const {
-  if (Trace::current() != nullptr) {
+  if (Trace::of_this_thread() != nullptr) {
     record_use(channel(from, rank(), tag), arrival);
   }
 }
