@@ -73,7 +73,9 @@ std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std:
   for (const auto& [name, channel] : channels) {
     for (std::size_t i = 0; i < std::min(channel.sends.size(), channel.uses.size()); ++i) {
       const Message message{channel.sends[i], channel.uses[i]};
-      links[{message.send->track % Trace::kBeside, message.use->track % Trace::kBeside}].push_back(message);
+      if (!message.send->label.empty()) {
+        links[{message.send->track % Trace::kBeside, message.use->track % Trace::kBeside}].push_back(message);
+      }
     }
   }
   for (auto& [ranks, of_link] : links) {
@@ -208,9 +210,10 @@ std::string trace_json(const std::vector<std::string>& parts) {
 
 void record_send(const std::string& channel) {
   if (Trace* trace = attached.trace) {
-    const std::string name = !is_in_span()               ? "message"
-                             : innermost->label_.empty() ? innermost->name_
-                                                         : innermost->label_;
+    std::string name;
+    if (is_in_span()) {
+      name = innermost->label_.empty() ? innermost->name_ : innermost->label_;
+    }
     trace->add(Trace::MessageEnd{channel, true, attached.track, trace->now(), 0, name});
   }
 }

@@ -42,7 +42,7 @@ class Trace {
     int track;
     double time;             ///< seconds since the trace was made
     double arrival;          ///< at the use: when the message arrived
-    std::string label = {};  ///< at the send: the message's name
+    std::string label = {};  ///< at the send: the message's name; a message without one is not shown
   };
 
   explicit Trace(Process process = Process::measured);
@@ -93,7 +93,8 @@ class Trace {
 };
 
 /// record_send and record_use record in this thread's trace, if it has one, that a message is sent or used within the
-/// current span, after which the message is named. `channel` is as in MessageEnd. `arrival` is the arrival time of the
+/// current span, after which the message is named. One that is sent outside of any span belongs to no step, and is not
+/// shown. `channel` is as in MessageEnd. `arrival` is the arrival time of the
 /// message by the thread's clock.
 void record_send(const std::string& channel);
 void record_use(const std::string& channel, double arrival);

@@ -58,7 +58,7 @@ std::vector<std::string> calls_in(const Schedule& schedule, std::size_t rank) {
 
 // Written by torch.distributed.pipelining 2.15 for its ScheduleInterleaved1F1B: 2 ranks, 2 chunks, 4 micro-batches.
 TEST_F(ScheduleTables, RunATableOfPyTorch) {
-  make_data(105, 40);
+  make_ragged_data();
   write("torch.csv",
         "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\r\n"
         ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\r\n");
@@ -70,7 +70,7 @@ TEST_F(ScheduleTables, RunATableOfPyTorch) {
 
 // Its backwards run from the last micro-batch to the first, and gradients are added from the first to the last.
 TEST_F(ScheduleTables, RunALoopedBreadthFirstTableOfPyTorch) {
-  make_data(105, 40);
+  make_ragged_data();
   write("bfs.csv",
         "0F0,0F1,0F2,0F3,2F0,2F1,2F2,2F3,,,2B3,2B2,2B1,2B0,0B3,0B2,0B1,0B0\r\n"
         ",1F0,1F1,1F2,1F3,3F0,3F1,3F2,3F3,3B3,3B2,3B1,3B0,1B3,1B2,1B1,1B0\r\n");
@@ -92,7 +92,7 @@ TEST_F(ScheduleTables, RunALoopedBreadthFirstTableOfPyTorch) {
 
 // Those of DualPipeV hold pairs that PyTorch overlaps; those with communication more than this program reads.
 TEST_F(ScheduleTables, RunOtherTablesOfPyTorch) {
-  make_data(105, 40);
+  make_ragged_data();
   write("dual.csv",
         "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,"
         "0I3,0W3\r\n"
@@ -143,7 +143,9 @@ TEST_F(ScheduleTables, MakeTheCallsOfTheLoweredTableByHandToo) {
 TEST_F(ScheduleTables, WriteTheInterleavedOrderOfTheLibraryByHand) {
   make_data(32, 8);
   int compared = 0;
-  for (const auto& [p, v] : {std::pair(1, 2), {1, 5}, {2, 1}, {2, 2}, {2, 6}, {3, 2}, {3, 4}, {4, 1}, {4, 3}, {6, 2}}) {
+  using Sizes = std::vector<std::pair<int, int>>;
+  const Sizes all{{1, 2}, {1, 5}, {2, 1}, {2, 2}, {2, 6}, {3, 2}, {3, 4}, {4, 1}, {4, 3}, {6, 2}};
+  for (const auto& [p, v] : unless_sanitized(all, {{1, 2}, {3, 2}})) {
     for (const int m : {1, p, 2 * p, 2 * p + 1, 3 * p + 2}) {
       for (const int group : {0, p + 1, 2 * p, m}) {
         Schedule library;
@@ -162,7 +164,7 @@ TEST_F(ScheduleTables, WriteTheInterleavedOrderOfTheLibraryByHand) {
       }
     }
   }
-  EXPECT_GT(compared, 90);
+  EXPECT_GT(compared, unless_sanitized(90, 15));
 }
 
 TEST_F(ScheduleTables, MalformedSchedulesAreRefusedWithLineAndColumn) {

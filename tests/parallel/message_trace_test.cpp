@@ -89,13 +89,14 @@ TEST(MessageTrace, HasEverySendAndTheWaitsOfBothSides) {
 TEST(MessageTrace, NamesLinksByTheRanksOfTheWorld) {
   const Traced traced = trace_of(4, [](Rank& rank) {
     const auto part = rank.comm.split(rank.index % 2, rank.index);
+    const Span span("exchange", "action");
     if (part->rank() == 0) {
       part->send(value(rank), 1, 0);
     } else {
       part->receive({8}, DType::float32, 0, 0);
     }
   });
-  EXPECT_EQ(traced.links, (std::map<std::string, Names>{{"link 0 -> 2", {"message"}}, {"link 1 -> 3", {"message"}}}));
+  EXPECT_EQ(traced.links, (std::map<std::string, Names>{{"link 0 -> 2", {"exchange"}}, {"link 1 -> 3", {"exchange"}}}));
 }
 
 TEST(MessageTrace, ShowsTheLinksThatCollectivesTake) {

@@ -14,12 +14,13 @@
 #include "parallel/pipeline/split.h"
 #include "parallel/pipeline/stage.h"
 #include "parallel/schedule/versions.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach::test {
 
 inline constexpr std::int64_t kWidth = 12;
 inline constexpr std::int64_t kSamples = 3;  ///< of a micro-batch
-inline constexpr int kUpdates = 40;
+inline constexpr int kUpdates = kSanitized ? 12 : 40;
 
 struct PipedreamTraining {
   Versions versions = Versions::stash;
