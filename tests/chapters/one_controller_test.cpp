@@ -49,7 +49,7 @@ TEST_F(OneController, TrainsPipelinedWhatOneDeviceTrainsWithTheSameMicroBatches)
 }
 
 TEST_F(OneController, TrainsAResidualNetwork) {
-  make_data(8, 4);
+  make_data(4, 1);
   for (const char* form : {"naive", "pipelined"}) {
     Flags flags{"--model", "resnet18", "--form", form};
     if (form == std::string("pipelined")) {
