@@ -14,6 +14,7 @@
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/07_one_controller/explain.h"
 #include "chapters/07_one_controller/placed_model.h"
+#include "chapters/07_one_controller/remote.h"
 #include "chapters/07_one_controller/toy.h"
 #include "chapters/common/console.h"
 #include "chapters/common/micro_batches.h"
@@ -136,7 +137,12 @@ void train_on_devices(const Settings& settings) {
   }
 }
 
-void train(const Settings& settings) { train_on_devices(settings); }
+void train(const Settings& settings) {
+  if (settings.pipeline.form == ControllerForm::remote) {
+    return train_remotely(settings);  // a master and workers, by remote calls (remote.cpp)
+  }
+  train_on_devices(settings);
+}
 
 const Chapter kChapter{
     .number = 7,
