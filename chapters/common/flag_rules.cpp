@@ -313,6 +313,8 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
     throw_if<UsageError>(chapter.number == 7 && s.world.transport != Transport::thread,
                          "--form {} is one program; start it without mpirun or another launcher",
                          name_of(s.pipeline.form));
+    refuse_if(chapter.number == 7 && s.world.timeout != WorldSettings{}.timeout, "timeout",
+              "only --form remote has ranks that wait for each other; leave out the flag");
   }
   require_consistent_schedule(s.pipeline, chapter);
   require_consistent_world(s.world, chapter);

@@ -187,7 +187,7 @@ std::vector<Flag> ranks_and_machine() {
        only_in<6>("no gradients are summed over ranks here; reductions belong to chapter 6 (ch06_ddp)")},
       {"timeout", "Ranks", real(&WorldSettings::timeout, 1e-6, kLongestTimeout), Scope::run,
        "Seconds that a rank waits for another before all ranks give up",
-       only_in<2, 3, 4, 5, 6>(
+       only_in<2, 3, 4, 5, 6, 7>(
            "this chapter trains on one device and waits for no other rank; ranks begin in chapter 2")},
       {"device", "Machine", parsed(&WorldSettings::device), Scope::run,
        "cpu, cuda, or either with an index, such as cuda:1"},
