@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/ops.h"
 #include "core/random.h"
 #include "nn/layers.h"
 #include "parallel/parallel.h"
@@ -35,5 +36,8 @@ int main() {
       std::printf("step %d: loss %.3f\n", step, loss);
     }
   }
-  return pipe.forward(x).size(0) == 256 ? 0 : 1;  // [256, 2]
+  Tensor correct = Tensor::zeros({}, DType::int32);
+  count_correct(pipe.forward(x), labels, correct);  // of logits [256, 2]
+  std::printf("correct: %.0f of 256\n", correct.item());
+  return 0;
 }
