@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 #include "core/allocator.h"
@@ -131,6 +132,20 @@ std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, s
   return std::max<std::int64_t>(workspace, 0);
 }
 
+/// Gives a layer memory while it is measured, also if the measurement throws.
+class Materialized {
+ public:
+  Materialized(Module& layer, Device device, const std::string& prefix) : layer_(layer) {
+    layer.materialize(0, device, DType::float32, prefix);
+  }
+  ~Materialized() { layer_.deallocate(); }
+  Materialized(const Materialized&) = delete;
+  Materialized& operator=(const Materialized&) = delete;
+
+ private:
+  Module& layer_;
+};
+
 }  // namespace
 
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats) {
@@ -142,16 +157,17 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
     const bool first = i == 0;
     LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
     Module& layer = *model.layer(i);
-    layer.materialize(0, device, DType::float32, model.name(i) + ".");
-    profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(sizeof(float));
     {
-      const Tensor numbers = Init::uniform(1).make(shape, DType::float32, 0, "input").to(device);
-      measure_times(layer, numbers, first, kLongest / model.size(), repeats, profile);
+      const Materialized memory(layer, device, model.name(i) + ".");
+      profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(sizeof(float));
+      const auto zeros = [&] { return Tensor::zeros(shape, DType::float32, device); };
+      {
+        const Tensor numbers = Init::uniform(1).make(shape, DType::float32, 0, "input").to(device);
+        measure_times(layer, numbers, first, kLongest / model.size(), repeats, profile);
+      }
+      input_is_kept = measure_memory(layer, zeros(), first, input_is_kept, profile);
+      profile.workspace_bytes = measure_workspace(layer, zeros(), first, profile.kept_bytes);
     }
-    input_is_kept = measure_memory(layer, Tensor::zeros(shape, DType::float32, device), first, input_is_kept, profile);
-    profile.workspace_bytes =
-        measure_workspace(layer, Tensor::zeros(shape, DType::float32, device), first, profile.kept_bytes);
-    layer.deallocate();
     allocator(device).empty_cache();
     shape = layer.output_shape(shape);
   }

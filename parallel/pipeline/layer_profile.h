@@ -27,7 +27,8 @@ struct LayerProfile {
 
 /// Runs each layer of `model` on `device` for a micro-batch of shape `input` [n, …]: `repeats` times, or fewer times if
 /// that takes more than a few seconds. Times are medians. Layers are materialized one at a time and run on made-up
-/// inputs. Throws Error if the model has memory already; it has none afterwards either.
+/// inputs. Throws Error if the model has memory already, and what a layer throws. The model has no memory
+/// afterwards, also if a layer throws.
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5);
 
 /// Converts a profile to bytes, [layers, n] uint8, for sending, and back.
