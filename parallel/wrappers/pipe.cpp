@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
@@ -30,10 +31,12 @@ Schedule make_step(const PipeSettings& settings, int layers) {
   return lower(computations, {.sends_wait = find_schedule(settings.schedule)->sends_wait});
 }
 
-/// Returns the split whose slowest stage is as fast as possible for a micro-batch of shape `images`.
+/// Returns the split whose slowest stage is as fast as possible for a micro-batch of shape `images`. Measures at least
+/// two images, because batch norm in training needs more than one value per channel.
 Split measured_split(Sequential& model, const Shape& images, int stages, DeviceType device) {
+  const Shape measured = images.with(0, std::max<std::int64_t>(images[0], 2));
   std::vector<double> seconds;
-  for (const LayerProfile& layer : profile_layers(model, images, Device{device})) {
+  for (const LayerProfile& layer : profile_layers(model, measured, Device{device})) {
     seconds.push_back(layer.seconds());
   }
   return split_by_costs(seconds, stages);
@@ -44,6 +47,7 @@ Split measured_split(Sequential& model, const Shape& images, int stages, DeviceT
 Pipe::Pipe(std::shared_ptr<Sequential> model, PipeSettings settings)
     : model_(require_layers(std::move(model))),
       settings_(std::move(settings)),
+      learning_rate_(settings_.optimizer({})->learning_rate()),  // throws for wrong settings before a rank runs
       schedule_(make_step(settings_, model_->size())),
       optimizers_(static_cast<std::size_t>(settings_.ranks)),
       ranks_({.ranks = settings_.ranks, .device = settings_.device, .timeout = settings_.timeout}) {
@@ -80,14 +84,25 @@ void Pipe::place(const Shape& images) {
     for (const auto& [number, stage] : stages) {
       stage->materialize(settings_.seed, rank.device);
     }
-    optimizers_[static_cast<std::size_t>(rank.index)] = settings_.optimizer(joined(stages)->named_parameters());
+    auto optimizer = settings_.optimizer(joined(stages)->named_parameters());
+    optimizer->set_learning_rate(learning_rate_);
+    optimizers_[static_cast<std::size_t>(rank.index)] = std::move(optimizer);
   });
   shapes_ = shapes_entering(*model_, split_, sample);
 }
 
+void Pipe::set_learning_rate(double rate) {
+  settings_.optimizer({})->set_learning_rate(rate);  // throws before anything changes
+  learning_rate_ = rate;
+  for (const auto& optimizer : optimizers_) {
+    if (optimizer != nullptr) {
+      optimizer->set_learning_rate(rate);
+    }
+  }
+}
+
 /// Calls `body` on each rank, with its pipeline, and with the schedule and the data of the batch.
-void Pipe::run(const Schedule& schedule, const Tensor& images, const Tensor& labels, bool trains,
-               const std::function<void(Pipeline&, const Schedule&, const StepData&)>& body) {
+void Pipe::run(const Schedule& schedule, const Tensor& images, const Tensor& labels, bool trains, const Body& body) {
   place(images.shape());
   const std::vector<std::int64_t> samples = micro_batch_sizes(images.size(0), settings_.chunks);
   const auto count = static_cast<int>(samples.size());
@@ -109,20 +124,21 @@ void Pipe::run(const Schedule& schedule, const Tensor& images, const Tensor& lab
     if (labels.defined()) {
       data.labels = [&](int i) { return targets[static_cast<std::size_t>(i)].to(rank.device); };
     }
-    body(pipeline, step, data);
+    body(rank, pipeline, step, data);
   });
 }
 
 double Pipe::train_step(const Tensor& images, const Tensor& labels) {
   require_batch("Pipe", images, labels);
   double loss_sum = 0;
-  run(schedule_, images, labels, true, [&](Pipeline& pipeline, const Schedule& step, const StepData& data) {
+  run(schedule_, images, labels, true, [&](Rank& rank, Pipeline& pipeline, const Schedule& step, const StepData& data) {
     std::vector<Tensor> losses;
     pipeline.run(step, data, {.see_logits = [&](int, const Tensor& loss, const Tensor&) { losses.push_back(loss); }});
     for (const Tensor& loss : losses) {  // only on the rank of the last stage
       loss_sum += loss.item();
     }
-    Optimizer& optimizer = *optimizers_[static_cast<std::size_t>(pipeline.rank())];
+    rank.comm.barrier();  // no rank makes the step if another's backward has failed
+    Optimizer& optimizer = *optimizers_[static_cast<std::size_t>(rank.index)];
     optimizer.step();
     optimizer.zero_grad();
   });
@@ -132,7 +148,7 @@ double Pipe::train_step(const Tensor& images, const Tensor& labels) {
 Tensor Pipe::forward(const Tensor& x) {
   require_images("Pipe", x);
   Tensor output;
-  run(forwards_of(schedule_), x, {}, false, [&](Pipeline& pipeline, const Schedule& step, const StepData& data) {
+  run(forwards_of(schedule_), x, {}, false, [&](Rank&, Pipeline& pipeline, const Schedule& step, const StepData& data) {
     const NoGrad no_grad;
     std::vector<Tensor> parts(data.samples.size());
     pipeline.run(step, data, {.see_logits = [&](int i, const Tensor&, const Tensor& logits) {

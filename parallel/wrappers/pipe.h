@@ -50,7 +50,8 @@ struct PipeSettings {
 class Pipe {
  public:
   /// `model` must have no memory: each rank allocates its own stages. Throws UsageError for a model without layers, for
-  /// sizes that the schedule does not accept, for more stages than layers, and for a split that does not fit.
+  /// sizes that the schedule does not accept, for more stages than layers, for a split that does not fit, and for
+  /// settings that the optimizer refuses.
   explicit Pipe(std::shared_ptr<Sequential> model, PipeSettings settings = {});
 
   /// Gives the layers memory: measures them for images of this shape [N, …], splits them into stages, and initialises
@@ -66,23 +67,29 @@ class Pipe {
   /// Returns the model's output for `x`, float32 [N, …], in evaluation mode, on the CPU: [N, …].
   Tensor forward(const Tensor& x);
 
+  /// Sets the learning rate of all layers from the next step on. Throws UsageError for a rate that the optimizer
+  /// refuses.
+  void set_learning_rate(double rate);
+  double learning_rate() const { return learning_rate_; }
+
   /// Returns the layers per stage; empty before place().
   const Split& split() const { return split_; }
   /// Returns what each rank does in a training step.
   const Schedule& schedule() const { return schedule_; }
 
  private:
-  void run(const Schedule& schedule, const Tensor& images, const Tensor& labels, bool trains,
-           const std::function<void(Pipeline& pipeline, const Schedule& schedule, const StepData& data)>& body);
+  using Body = std::function<void(Rank& rank, Pipeline& pipeline, const Schedule& schedule, const StepData& data)>;
+  void run(const Schedule& schedule, const Tensor& images, const Tensor& labels, bool trains, const Body& body);
   std::map<int, std::shared_ptr<Sequential>> stages_of_rank(int rank) const;
 
   std::shared_ptr<Sequential> model_;
   PipeSettings settings_;
+  double learning_rate_;
   Schedule schedule_;
   Split split_;
   std::vector<Shape> shapes_;                           // of each stage's input, for one image; empty before place()
   std::vector<std::shared_ptr<Sequential>> stages_;     // share the layers of model_
-  std::vector<std::unique_ptr<Optimizer>> optimizers_;  // one per rank
+  std::vector<std::unique_ptr<Optimizer>> optimizers_;  // one per rank; null before place()
   RankPool ranks_;                                      // destroyed first: its threads work on the stages
 };
 
