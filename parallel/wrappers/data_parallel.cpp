@@ -1,5 +1,7 @@
 #include "parallel/wrappers/data_parallel.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "core/autograd/backward.h"
@@ -15,10 +17,15 @@ namespace stagecoach {
 
 DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_model, DataParallelSettings settings)
     : ranks_({.ranks = settings.ranks, .device = settings.device, .timeout = settings.timeout}) {
+  static_cast<void>(settings.optimizer({}));  // throws for wrong settings before a rank runs
   for (int r = 0; r < settings.ranks; ++r) {
-    models_.push_back(make_model());
-    throw_if<UsageError>(models_.back() == nullptr,
+    std::shared_ptr<Module> model = make_model();
+    throw_if<UsageError>(model == nullptr,
                          "DataParallel: expected a function that returns a new model, got a null pointer from it");
+    throw_if<UsageError>(std::find(models_.begin(), models_.end(), model) != models_.end(),
+                         "DataParallel: expected a function that returns a new model, got the same one twice; make the "
+                         "model inside the function");
+    models_.push_back(std::move(model));
   }
   ranks_.run([&](Rank& rank) {
     Module& model = *models_[static_cast<std::size_t>(rank.index)];
@@ -31,6 +38,7 @@ DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_
 
 double DataParallel::train_step(const Tensor& images, const Tensor& labels) {
   require_batch("DataParallel", images, labels);
+  copy_requires_grad();
   const std::int64_t batch = images.size(0);
   double loss_sum = 0;
   ranks_.run([&](Rank& rank) {
@@ -58,16 +66,38 @@ double DataParallel::train_step(const Tensor& images, const Tensor& labels) {
   return loss_sum / static_cast<double>(batch);
 }
 
-/// Replaces the gradients of rank 0 by their sums over all ranks. A missing gradient counts as zero.
+/// Freezes on all ranks the parameters that are frozen on rank 0.
+void DataParallel::copy_requires_grad() {
+  const NamedTensors first = models_[0]->named_parameters();
+  for (std::size_t r = 1; r < models_.size(); ++r) {
+    const NamedTensors parameters = models_[r]->named_parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      Tensor(parameters[i].second).set_requires_grad(first.at(i).second.requires_grad());
+    }
+  }
+}
+
+/// Replaces the gradients of rank 0 by their sums over all ranks. If some ranks have a gradient of a parameter, those
+/// of the others count as zeros; if none has, there is still none, so that the optimizer leaves the parameter as it is.
 void DataParallel::reduce_gradients(Rank& rank) {
-  const NamedTensors parameters = models_[static_cast<std::size_t>(rank.index)]->named_parameters();
+  const NamedTensors all_parameters = models_[static_cast<std::size_t>(rank.index)]->named_parameters();
+  std::vector<double> uses;
+  for (const auto& [name, parameter] : all_parameters) {
+    uses.push_back(parameter.grad().defined() ? 1 : 0);
+  }
+  uses = rank.comm.sum_numbers(uses);
+  NamedTensors parameters;
+  for (std::size_t i = 0; i < all_parameters.size(); ++i) {
+    if (uses[i] == 0) {
+      continue;
+    }
+    Tensor parameter = parameters.emplace_back(all_parameters[i]).second;
+    if (!parameter.grad().defined()) {
+      parameter.set_grad(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
+    }
+  }
   if (parameters.empty()) {
     return;
-  }
-  for (const auto& [name, parameter] : parameters) {
-    if (!parameter.grad().defined()) {
-      Tensor(parameter).set_grad(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
-    }
   }
   Tensor all = flattened(gradients_of(parameters));
   rank.comm.reduce(all, 0);

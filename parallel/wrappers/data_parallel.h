@@ -27,13 +27,17 @@ struct DataParallelSettings {
 /// gradients of the shares as micro-batches. (DistributedDataParallel keeps the weights on all ranks and sums gradients
 /// during the backward: faster, but each rank then holds an optimizer, and the program is written as one rank.)
 ///
+/// Parameters that are frozen in rank 0's model (set_requires_grad) are frozen on all ranks. Parameters that no rank
+/// used for a batch keep their values, as on one device.
+///
 /// Batch norm normalises each share by itself; its running statistics are those of rank 0's shares. For use by one
 /// thread. If a rank fails, its error is thrown to the caller, and later calls throw Error.
 /// Source of the interface: torch.nn.DataParallel.
 class DataParallel {
  public:
   /// Calls `make_model` once per rank, as each rank needs a model of its own; it returns a new one, without memory.
-  /// Throws UsageError for fewer than one rank.
+  /// Throws UsageError for fewer than one rank, for a model that was returned before, and for settings that the
+  /// optimizer refuses.
   explicit DataParallel(const std::function<std::shared_ptr<Module>()>& make_model, DataParallelSettings settings = {});
 
   /// Trains on a batch. Returns the mean loss (cross-entropy) over the N images: float32 [N, …], with labels int32 [N],
@@ -42,10 +46,15 @@ class DataParallel {
   /// Returns the model's output for `x`, float32 [N, …], in evaluation mode, computed by rank 0: [N, …] on its device.
   Tensor forward(const Tensor& x);
 
-  /// Returns the model of rank 0, whose weights may be read, saved and replaced between calls.
+  /// Returns the model of rank 0, whose weights may be read, saved, replaced and frozen between calls.
   Module& model() { return *models_[0]; }
 
+  /// Sets the learning rate from the next step on. Throws UsageError for a rate that the optimizer refuses.
+  void set_learning_rate(double rate) { optimizer_->set_learning_rate(rate); }
+  double learning_rate() const { return optimizer_->learning_rate(); }
+
  private:
+  void copy_requires_grad();
   void reduce_gradients(Rank& rank);
 
   std::vector<std::shared_ptr<Module>> models_;  // one per rank
