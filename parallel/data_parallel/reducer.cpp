@@ -74,13 +74,14 @@ void Reducer::start(Sync sync) {
   STAGECOACH_CHECK(running_ != Sync::yes && !buckets_.is_reducing(),
                    "reducer: begin() was called during a step; call finish() first");
   const NoGrad no_grad;
-  if (std::exchange(reduced_, false)) {
+  if (reduced_) {
     for (const auto& [name, parameter] : parameters_) {
       STAGECOACH_CHECK(!parameter.grad().defined(),
                        "reducer: '{}' still has the last step's gradient, which would be summed over the ranks again; "
                        "call zero_grad() after the optimizer's step",
                        name);
     }
+    reduced_ = false;
   }
   if (std::exchange(begun_, true) && !rebuilt_) {
     rebuild();

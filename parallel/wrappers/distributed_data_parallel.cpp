@@ -15,8 +15,13 @@ NamedTensors broadcast_parameters(const Module& model, Communicator& comm) {
   return model.named_parameters();
 }
 
-/// Returns the gradient of a summed loss for which the mean over `samples` is trained.
+/// Returns the gradient of a summed loss for which the mean over `samples` is trained. Throws Error for a loss that has
+/// no backward.
 Tensor share_of_mean(const Tensor& loss, std::int64_t samples) {
+  STAGECOACH_CHECK(loss.defined() && loss.grad_node() && loss.dims() == 0,
+                   "DistributedDataParallel: expected a loss [] computed from the model's output, got {}; compute it "
+                   "with Reduction::sum, without NoGrad",
+                   describe(loss));
   STAGECOACH_CHECK(samples >= 1, "DistributedDataParallel: expected at least 1 sample on all ranks, got {}", samples);
   return Tensor::full({}, 1.0 / static_cast<double>(samples), loss.dtype(), loss.device());
 }
@@ -26,14 +31,24 @@ Tensor share_of_mean(const Tensor& loss, std::int64_t samples) {
 DistributedDataParallel::DistributedDataParallel(Module& model, Communicator& comm, ReducerSettings settings)
     : model_(model), reducer_(broadcast_parameters(model, comm), comm, std::move(settings)) {}
 
+void DistributedDataParallel::require_working() const {
+  STAGECOACH_CHECK(!has_failed_,
+                   "DistributedDataParallel: an earlier backward failed, so the gradients of the ranks differ; end the "
+                   "program and resume from a checkpoint");
+}
+
 void DistributedDataParallel::backward(const Tensor& loss, std::int64_t samples) {
+  require_working();
   const Tensor share = share_of_mean(loss, samples);
   reducer_.begin(Reducer::Sync::yes, {&loss, 1});
+  has_failed_ = true;  // unless all of the following is done
   stagecoach::backward(loss, share);
   reducer_.finish();
+  has_failed_ = false;
 }
 
 void DistributedDataParallel::accumulate(const Tensor& loss, std::int64_t samples) {
+  require_working();
   const Tensor share = share_of_mean(loss, samples);
   reducer_.begin(Reducer::Sync::no);
   stagecoach::backward(loss, share);

@@ -31,7 +31,7 @@ class DistributedDataParallel {
  public:
   /// Copies the parameters and buffers of rank 0 to all ranks. All ranks of `comm` construct it together. `model` must
   /// have memory; `model` and `comm` must outlive this object. Throws Error unless the ranks' models have the same
-  /// tensors.
+  /// tensors. Later, buffers are each rank's own: the running statistics of batch norm are those of the rank's images.
   DistributedDataParallel(Module& model, Communicator& comm, ReducerSettings settings = {});
 
   /// Returns the model's output.
@@ -39,15 +39,20 @@ class DistributedDataParallel {
 
   /// Runs the backward of `loss` [], the sum over this rank's samples, and waits until the gradients of all parameters
   /// are the sums over all ranks. `samples` is the number of samples of the step on all ranks: the loss that is trained
-  /// is the mean over them. Throws Error for fewer than one sample, and if the last step's gradients were not cleared;
-  /// CommError if another rank fails.
+  /// is the mean over them. All ranks call it, once per step; a rank without images of its own passes the loss of some
+  /// image times 0. Throws Error for fewer than one sample, for a loss without a graph, and if the last step's
+  /// gradients were not cleared: these change nothing. Throws Error if a parameter gets no gradient or a layer's
+  /// backward throws, CommError if another rank fails: then the ranks' gradients differ, and later calls throw Error.
   void backward(const Tensor& loss, std::int64_t samples);
   /// Runs the backward of a micro-batch that is not the last of its step: gradients are accumulated on this rank only.
   void accumulate(const Tensor& loss, std::int64_t samples);
 
  private:
+  void require_working() const;
+
   Module& model_;
   Reducer reducer_;
+  bool has_failed_ = false;  // a backward threw when reductions may have begun
 };
 
 }  // namespace stagecoach

@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/autograd/backward.h"
+#include "core/autograd/node.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "nn/layers.h"
@@ -215,6 +218,8 @@ TEST(Pipe, RefusesWhatCannotRun) {
                                      [] { Pipe pipe(small_model(), {.ranks = 3}); }));
   EXPECT_TRUE(
       fails_with<UsageError>({"unknown schedule", "1f1b"}, [] { Pipe pipe(small_model(), {.schedule = "fast"}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"learning rate", "got -1"},
+                                     [] { Pipe pipe(small_model(), {.optimizer = adam({.learning_rate = -1})}); }));
   EXPECT_TRUE(fails_with<UsageError>({"Pipe: expected a split into 2 stages", "got 1"},
                                      [] { Pipe pipe(small_model(), {.ranks = 2, .split = {2}}); }));
   const auto full = small_model();
@@ -287,10 +292,158 @@ TEST(DataParallel, TakesBatchesWithFewerImagesThanRanks) {
   EXPECT_GT(parallel.train_step(x, random_labels(2, 3)), 0);
 }
 
+/// Has a second layer that is not used.
+class HalfUsed final : public Module {
+ public:
+  HalfUsed() {
+    add_child("used", used_);
+    add_child("unused", std::make_shared<Linear>(4, 3));
+  }
+  Tensor forward(const Tensor& x) override { return used_->forward(x); }
+  Shape output_shape(const Shape& input) const override { return used_->output_shape(input); }
+
+ private:
+  std::shared_ptr<Module> used_ = std::make_shared<Linear>(4, 3);
+};
+
+/// Returns the names of the parameters that a step changes.
+std::vector<std::string> changed_by_a_step(DataParallel& parallel) {
+  const NamedTensors parameters = parallel.model().named_parameters();
+  std::vector<Tensor> before;
+  for (const auto& [name, tensor] : parameters) {
+    before.push_back(tensor.clone());
+  }
+  parallel.train_step(random_tensor({4, 4}, "points", DType::float32), random_labels(4, 3));
+  std::vector<std::string> changed;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!same_bytes(before[i], parameters[i].second)) {
+      changed.push_back(parameters[i].first);
+    }
+  }
+  return changed;
+}
+
+TEST(DataParallel, DoesNotTrainUnusedParameters) {
+  DataParallel parallel([] { return std::make_shared<HalfUsed>(); }, {.optimizer = sgd({.weight_decay = 0.1})});
+  EXPECT_EQ(changed_by_a_step(parallel), (std::vector<std::string>{"used.weight", "used.bias"}));
+}
+
+TEST(DataParallel, DoesNotTrainFrozenParameters) {
+  DataParallel parallel(small_model, {.optimizer = sgd({.weight_decay = 0.1})});
+  for (auto& [name, tensor] : parallel.model().named_parameters()) {
+    Tensor(tensor).set_requires_grad(name.starts_with("fc2"));
+  }
+  EXPECT_EQ(changed_by_a_step(parallel), (std::vector<std::string>{"fc2.weight", "fc2.bias"}));
+}
+
 TEST(DataParallel, RefusesWhatCannotRun) {
+  const auto model = small_model();
+  EXPECT_TRUE(fails_with<UsageError>({"returns a new model, got the same one twice"},
+                                     [&] { DataParallel parallel([&] { return model; }); }));
+  EXPECT_TRUE(fails_with<UsageError>({"learning rate", "got -1"}, [] {
+    DataParallel parallel(small_model, {.optimizer = adam({.learning_rate = -1})});
+  }));
   EXPECT_TRUE(fails_with<UsageError>({"ranks, got 0"}, [] { DataParallel parallel(small_model, {.ranks = 0}); }));
   EXPECT_TRUE(fails_with<UsageError>({"DataParallel: expected a function that returns a new model"},
                                      [] { DataParallel parallel([] { return std::shared_ptr<Module>(); }); }));
+}
+
+template <class Wrapper>
+void expect_learning_rate_is_followed(Wrapper& wrapper, const Module& model) {
+  const Tensor x = random_tensor({4, 4}, "points", DType::float32);
+  wrapper.train_step(x, random_labels(4, 3));
+  EXPECT_TRUE(fails_with<UsageError>({"learning rate", "got -1"}, [&] { wrapper.set_learning_rate(-1); }));
+  EXPECT_EQ(wrapper.learning_rate(), 0.5);
+  wrapper.set_learning_rate(0);
+  EXPECT_EQ(wrapper.learning_rate(), 0);
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const Tensor before = tensor.clone();
+    wrapper.train_step(x, random_labels(4, 3));
+    EXPECT_TRUE(same_bytes(before, tensor)) << name;
+  }
+}
+
+TEST(Pipe, ChangesTheLearningRate) {
+  const auto model = small_model();
+  Pipe pipe(model, {.optimizer = sgd({.learning_rate = 0.5})});
+  expect_learning_rate_is_followed(pipe, *model);
+
+  const auto unplaced = small_model();
+  Pipe later(unplaced, {.optimizer = sgd({.learning_rate = 0.1})});
+  later.set_learning_rate(0.5);  // before the first batch
+  expect_learning_rate_is_followed(later, *unplaced);
+}
+
+TEST(DataParallel, ChangesTheLearningRate) {
+  DataParallel parallel(small_model, {.optimizer = sgd({.learning_rate = 0.5})});
+  expect_learning_rate_is_followed(parallel, parallel.model());
+}
+
+/// A layer whose backward takes a while and then fails.
+class LateFailure final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override {
+    Tensor y = x.detach();
+    y.set_grad_node(std::make_shared<FailingNode>(x));
+    return y;
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  class FailingNode final : public Node {
+   public:
+    explicit FailingNode(const Tensor& x) : Node("late failure", {x}) {}
+    Gradients backward(const Tensor&, const NeedsInputGrad&) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      throw Error("the backward has failed");
+    }
+  };
+};
+
+std::shared_ptr<Sequential> model_with_late_failure() {
+  auto model = std::make_shared<Sequential>();
+  model->add("fc1", std::make_shared<Linear>(4, 8)).add("failure", std::make_shared<LateFailure>());
+  model->add("fc2", std::make_shared<Linear>(8, 3));
+  return model;
+}
+
+TEST(Pipe, MakesNoStepIfABackwardFails) {
+  const auto model = model_with_late_failure();
+  Pipe pipe(model, {.chunks = 1, .ranks = 2, .split = {2, 1}});
+  pipe.place({4, 4});
+  const Tensor weight = model->layer(2)->named_parameters()[0].second;  // of rank 1, whose backward succeeds
+  const Tensor before = weight.clone();
+  EXPECT_TRUE(fails_with<Error>({"the backward has failed"}, [&] {
+    pipe.train_step(random_tensor({4, 4}, "points", DType::float32), random_labels(4, 3));
+  }));
+  EXPECT_TRUE(same_bytes(before, weight));
+}
+
+TEST(Pipe, MeasuresAModelWhoseBatchNormNeedsTwoImages) {
+  Pipe pipe(make_model("resnet18"), {.ranks = 2});
+  EXPECT_EQ(pipe.forward(Tensor::zeros({1, 3, 8, 8})).shape(), (Shape{1, 10}));
+}
+
+TEST(Pipe, GoesOnAfterAFailedMeasurement) {
+  Pipe pipe(model_with_late_failure(), {.ranks = 2});
+  const auto place = [&] { pipe.place({4, 4}); };
+  EXPECT_TRUE(fails_with<Error>({"the backward has failed"}, place));
+  EXPECT_TRUE(fails_with<Error>({"the backward has failed"}, place)) << "and not that a layer has memory already";
+}
+
+TEST(DistributedDataParallel, SaysThatAnEarlierBackwardFailed) {
+  const auto model = model_with_late_failure();
+  model->materialize(1);
+  launch({.ranks = 1}, [&](Rank& rank) {
+    DistributedDataParallel parallel(*model, rank.comm);
+    const auto step = [&] {
+      const Tensor logits = parallel.forward(Tensor::full({4, 4}, 1));
+      parallel.backward(cross_entropy(logits, random_labels(4, 3), Reduction::sum), 4);
+    };
+    EXPECT_TRUE(fails_with<Error>({"expected a loss []"}, [&] { parallel.backward(Tensor::full({}, 1), 4); }));
+    EXPECT_TRUE(fails_with<Error>({"the backward has failed"}, step)) << "the refused loss has changed nothing";
+    EXPECT_TRUE(fails_with<Error>({"an earlier backward failed", "resume"}, step));
+  });
 }
 
 TEST(DistributedDataParallel, AccumulatesMicroBatches) {
@@ -310,6 +463,7 @@ TEST(DistributedDataParallel, AccumulatesMicroBatches) {
     parallel.backward(loss(), 8);  // four equal shares of 1/16 are two of 1/8
     EXPECT_TRUE(test::close(model->named_parameters()[0].second.grad(), twice, 1e-6, 1e-5));
     EXPECT_TRUE(fails_with<Error>({"zero_grad"}, [&] { parallel.backward(loss(), 8); }));
+    EXPECT_TRUE(fails_with<Error>({"zero_grad"}, [&] { parallel.backward(loss(), 8); })) << "as before: still there";
     EXPECT_TRUE(fails_with<Error>({"at least 1 sample"}, [&] { parallel.accumulate(loss(), 0); }));
   });
 }
