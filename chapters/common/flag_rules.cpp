@@ -281,6 +281,9 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   throw_if<UsageError>(s.run.lowered && !s.run.explain,
                        "--lowered without --explain: it only extends the output of --explain; give --explain too, or "
                        "leave out --lowered");
+  throw_if<UsageError>(s.run.summary && s.run.explain,
+                       "--summary with --explain: nothing is trained, so there is nothing to sum up; leave out one of "
+                       "them");
   require_consistent_schedule(s.pipeline, chapter);
   require_consistent_world(s.world, chapter);
 }

@@ -101,6 +101,7 @@ struct RunSettings {
   bool lowered = false;
   bool ledger = false;
   bool profile = false;
+  bool summary = false;
 };
 
 struct Settings {

@@ -25,6 +25,7 @@ Tensor ThreadCommunicator::here(const Tensor& tensor) const {
 PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
+  count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
   const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), clock().link());
   const auto wait = [this, sent, number, to, tag, work = current_work()] {
@@ -152,6 +153,7 @@ Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64
 
 void ThreadCommunicator::all_reduce(Tensor& tensor) {
   const Recorded recorded(*group().recorder, event("all_reduce", tensor));
+  count_ring(2 * (size() - 1), bytes_of(tensor) / size());
   // Each rank sums its part of the elements over all ranks; then all ranks gather the parts. So each element is read
   // `size` times in all, instead of `size` times by every rank.
   const std::vector<Tensor> tensors =
@@ -172,6 +174,9 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
 void ThreadCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
   const Recorded recorded(*group().recorder, event("reduce", tensor));
+  if (rank() != root) {
+    count_message(root, bytes_of(tensor));
+  }
   const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() == root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
@@ -183,6 +188,7 @@ void ThreadCommunicator::reduce(Tensor& tensor, int root) {
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const Recorded recorded(*group().recorder, event("broadcast", tensor));
+  count_broadcast(root, bytes_of(tensor));
   const auto tensors =
       rendezvous_with("broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() != root) {
@@ -194,6 +200,7 @@ void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
 
 std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
   const Recorded recorded(*group().recorder, event("all_gather", tensor));
+  count_ring(size() - 1, bytes_of(tensor));
   std::vector<Tensor> gathered;
   const double seconds = ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor));
   for (const Tensor& theirs : rendezvous_with("all_gather", tensor, seconds)) {
@@ -207,6 +214,7 @@ std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
 Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
   const Recorded recorded(*group().recorder, event("reduce_scatter", tensor));
+  count_ring(size() - 1, bytes_of(tensor) / size());
   const auto tensors =
       rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
