@@ -4,10 +4,11 @@
 /// records a node (core/autograd); otherwise it only computes. All inputs of a call are on one device and, except for
 /// labels and images, have one type, float32 or float64. Mismatched shapes throw Error.
 ///
-/// reshape and narrow are members of Tensor.
+/// reshape, narrow and to (another device) are members of Tensor.
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "core/kernels/kernels.h"
 #include "core/tensor.h"
@@ -46,6 +47,11 @@ Tensor max_pool2d(const Tensor& x, const Window& window);
 Tensor global_average_pool(const Tensor& x);
 /// Reshapes [N, …] to [N, the product of the rest].
 Tensor flatten(const Tensor& x);
+
+/// Returns x [N, …] in parts of `rows` rows each, such as micro-batches; the last one may be smaller. Views of x.
+std::vector<Tensor> split(const Tensor& x, std::int64_t rows);
+/// Returns the rows of all `parts` [n, …] (at least one part), one part after another.
+Tensor cat(const std::vector<Tensor>& parts);
 
 /// Exchanges the last two dimensions: […, R, C] to […, C, R].
 Tensor transpose(const Tensor& x);

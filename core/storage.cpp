@@ -7,13 +7,25 @@
 
 namespace stagecoach {
 
+Block::Block(std::shared_ptr<Allocator> memory, std::size_t bytes)
+    : allocator(std::move(memory)), data(allocator->allocate(bytes)) {}
+
+Block::~Block() {
+  if (!is_abandoned) {
+    allocator->release(data);
+  }
+}
+
 Storage::Storage(std::size_t bytes, Device device) : Storage(bytes, device, allocator_for_tensors(device)) {}
 
 Storage::Storage(std::size_t bytes, Device device, std::shared_ptr<Allocator> memory)
-    : memory_(std::move(memory)), data_(memory_->allocate(bytes)), bytes_(bytes), device_(device) {}
+    : block_(std::make_shared<Block>(std::move(memory), bytes)), bytes_(bytes), device_(device) {}
 
 Storage::Storage(std::shared_ptr<Storage> owner, Device device)
-    : owner_(std::move(owner)), data_(owner_->data_), bytes_(owner_->bytes_), device_(device) {}
+    : owner_(std::move(owner)), block_(owner_->block_), bytes_(owner_->bytes_), device_(device) {}
+
+Storage::Storage(std::shared_ptr<Block> block, std::size_t bytes, Device device)
+    : block_(std::move(block)), bytes_(bytes), device_(device) {}
 
 void Storage::note_use(const Event& done) {
   const std::lock_guard lock(mutex_);
@@ -27,11 +39,8 @@ Storage::~Storage() {
     try {
       use.wait({device_, Stream::kCompute});  // the next owner's work comes later on that stream
     } catch (const std::exception&) {
-      return;  // the device has failed, as the next call will report; the memory is not reused
+      block_->is_abandoned = true;  // the device has failed, as the next call will report
     }
-  }
-  if (memory_ != nullptr) {
-    memory_->release(data_);
   }
 }
 

@@ -14,6 +14,30 @@
 namespace stagecoach {
 
 class Allocator;
+class CallQueue;
+
+/// A call on an asynchronous CPU device that uses a block of memory (core/stream_order.h).
+struct Use {
+  CallQueue* queue;
+  std::uint64_t ticket;
+  const char* name;  ///< of the operation
+  bool writes;
+  bool is_ordered;  ///< the library lets later calls on other streams wait for it
+};
+
+/// Memory from an allocator, returned when neither a storage nor a queued call has a handle to it any more. So the
+/// memory of a tensor that is freed while a queued call still uses it is not reused before that call has run.
+struct Block {
+  Block(std::shared_ptr<Allocator> memory, std::size_t bytes);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  std::shared_ptr<Allocator> allocator;
+  void* data;
+  std::vector<Use> uses;      // guarded by the mutex of stream_order.cpp
+  bool is_abandoned = false;  // never returned: the device has failed while it used the memory
+};
 
 /// A block of a device's memory, shared by a tensor and its views, and freed with the last of them. The version counts
 /// the writes: autograd uses it to reject a backward pass that needs overwritten values.
@@ -24,11 +48,14 @@ class Storage {
   Storage(std::size_t bytes, Device device, std::shared_ptr<Allocator> memory);
   /// Shares the memory of `owner` on another CPU device; see Tensor::seen_from.
   Storage(std::shared_ptr<Storage> owner, Device device);
+  /// Uses the same memory, with versions of its own, for the arguments of a queued call.
+  explicit Storage(std::shared_ptr<Block> block, std::size_t bytes, Device device);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  void* data() const { return data_; }
+  void* data() const { return block_->data; }
+  const std::shared_ptr<Block>& block() const { return block_; }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   std::uint64_t version() const { return version_; }
@@ -38,9 +65,8 @@ class Storage {
   void note_use(const Event& done);
 
  private:
-  std::shared_ptr<Storage> owner_;     // the owner of shared memory, or null
-  std::shared_ptr<Allocator> memory_;  // where `data_` was allocated, or null
-  void* data_;
+  std::shared_ptr<Storage> owner_;  // the owner of shared memory, or null
+  std::shared_ptr<Block> block_;
   std::size_t bytes_;
   Device device_;
   std::uint64_t version_ = 0;

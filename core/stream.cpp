@@ -1,14 +1,18 @@
 #include "core/stream.h"
 
+#include "core/asynchronous.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/stream_order.h"
 
 namespace stagecoach {
 
 void synchronize(const Stream& stream) {
   require_device(stream.device);
   if (stream.device.type == DeviceType::cuda) {
-    cuda::synchronize(stream);  // a CPU stream is always empty
+    cuda::synchronize(stream);
+  } else if (is_asynchronous(stream.device)) {
+    wait_for_point(*mark_point(stream, false));
   }
 }
 
@@ -22,6 +26,7 @@ void Event::record(const Stream& stream, bool timed) {
   stream_ = stream;
   time_ = std::chrono::steady_clock::now();
   mark_ = stream.device.type == DeviceType::cuda ? cuda::mark(stream, timed) : nullptr;
+  point_ = is_asynchronous(stream.device) ? mark_point(stream, timed) : nullptr;
   recorded_ = true;
   timed_ = timed;
 }
@@ -31,6 +36,8 @@ void Event::wait(const Stream& stream) const {
                    to_string(stream.device));
   if (mark_ != nullptr && stream.device.type == DeviceType::cuda) {
     cuda::wait(*mark_, stream);
+  } else if (point_ != nullptr && is_asynchronous(stream.device)) {
+    wait_in_stream(*point_, stream);
   } else {
     synchronize();
   }
@@ -40,6 +47,8 @@ void Event::synchronize() const {
   STAGECOACH_CHECK(recorded_, "event: cannot synchronize with an event that was never recorded; call record() first");
   if (mark_ != nullptr) {
     cuda::synchronize(*mark_);
+  } else if (point_ != nullptr) {
+    wait_for_point(*point_);
   }
 }
 
@@ -48,7 +57,11 @@ double Event::seconds_between(const Event& start, const Event& end) {
   if (start.mark_ != nullptr && end.mark_ != nullptr) {
     return cuda::seconds_between(*start.mark_, *end.mark_);
   }
-  return std::chrono::duration<double>(end.time_ - start.time_).count();
+  const auto time_of = [](const Event& event) {
+    event.synchronize();
+    return event.point_ == nullptr ? event.time_ : event.point_->reached;
+  };
+  return std::chrono::duration<double>(time_of(end) - time_of(start)).count();
 }
 
 }  // namespace stagecoach

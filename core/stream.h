@@ -1,7 +1,8 @@
 #pragma once
 /// @file
 /// Streams order work on a device; events mark points in it. A CPU device runs every operation immediately, in the
-/// calling thread, so its streams are always empty; the same program therefore works on a GPU too.
+/// calling thread, so its streams are always empty, unless it was made asynchronous (core/asynchronous.h); the same
+/// program works on all three kinds of devices.
 
 #include <chrono>
 #include <memory>
@@ -13,6 +14,7 @@ namespace stagecoach {
 namespace cuda {
 class Mark;
 }
+struct QueuePoint;
 
 /// A queue of work on one device: work on one stream runs in the order in which it was given.
 struct Stream {
@@ -34,7 +36,8 @@ class Event {
   void record(const Stream& stream);
   /// Marks the point and its time, for seconds_between. Costs more on a GPU than record.
   void record_time(const Stream& stream);
-  /// Makes later work on `stream` wait for the marked point. Blocks the caller only if `stream` belongs to a CPU.
+  /// Makes later work on `stream` wait for the marked point. Blocks the caller only if `stream` belongs to a
+  /// synchronous CPU, or to another kind of device than the event.
   void wait(const Stream& stream) const;
   /// Waits until the marked point is reached. Throws Error if the event was never recorded.
   void synchronize() const;
@@ -53,7 +56,9 @@ class Event {
   bool recorded_ = false;
   bool timed_ = false;
   std::chrono::steady_clock::time_point time_;
-  std::shared_ptr<cuda::Mark> mark_;  // on a GPU; a copied event is the same point
+  // A copied event is the same point.
+  std::shared_ptr<cuda::Mark> mark_;         // on a GPU
+  std::shared_ptr<const QueuePoint> point_;  // on an asynchronous CPU device
 };
 
 }  // namespace stagecoach

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "core/asynchronous.h"
 #include "core/autograd/node.h"
 #include "core/kernels/kernels.h"
+#include "core/stream_order.h"
 
 namespace stagecoach {
 
@@ -17,12 +19,23 @@ struct Tensor::Impl {
   Tensor grad;
   std::shared_ptr<Node> grad_node;
   std::function<void(Tensor&)> hook;
+
+  void* address() const {
+    return static_cast<char*>(storage->data()) + static_cast<std::size_t>(offset) * size_of(dtype);
+  }
 };
 
 namespace {
 
 std::size_t bytes_of(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+}
+
+/// Waits for the queued calls that write the elements, before they are read; before they are written, for all.
+void wait_for_calls(const Tensor& tensor, bool before_write) {
+  if (is_asynchronous(tensor.device())) {
+    wait_for_uses(*tensor.storage()->block(), before_write);
+  }
 }
 
 }  // namespace
@@ -71,13 +84,14 @@ DType Tensor::dtype() const { return impl().dtype; }
 Device Tensor::device() const { return impl().storage->device(); }
 
 const void* Tensor::raw_data() const {
-  const Impl& self = impl();
-  return static_cast<const char*>(self.storage->data()) + static_cast<std::size_t>(self.offset) * size_of(self.dtype);
+  wait_for_calls(*this, false);
+  return impl().address();
 }
 
 void* Tensor::raw_mutable_data() {
+  wait_for_calls(*this, true);
   impl().storage->bump_version();
-  return const_cast<void*>(raw_data());
+  return impl().address();
 }
 
 template <class T>
@@ -96,7 +110,7 @@ T* Tensor::mutable_data() {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor here = to(Device{});
+  const Tensor here = detach().to(Device{});
   const T* values = here.data<T>();
   return {values, values + numel()};
 }
@@ -126,18 +140,17 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
-Tensor Tensor::to(Device device) const {
-  if (device == this->device()) {
-    return *this;
-  }
-  Tensor moved = empty(shape(), dtype(), device);
-  moved.copy_from(*this);
-  return moved;
+Tensor Tensor::borrowed() const {
+  const Storage& mine = *storage();
+  Tensor same = on(std::make_shared<Storage>(mine.block(), mine.bytes(), mine.device()), shape(), dtype());
+  same.impl().offset = offset();
+  return same;
 }
 
 Tensor Tensor::seen_from(Device device) const {
   STAGECOACH_CHECK(this->device().type == DeviceType::cpu && device.type == DeviceType::cpu,
                    "seen_from: expected two CPUs, got {} from {}", describe(*this), to_string(device));
+  wait_for_calls(*this, true);
   Tensor seen = on(std::make_shared<Storage>(storage(), device), shape(), dtype());
   seen.impl().offset = offset();
   return seen;
@@ -146,8 +159,9 @@ Tensor Tensor::seen_from(Device device) const {
 void Tensor::copy_from(const Tensor& source) {
   STAGECOACH_CHECK(shape() == source.shape() && dtype() == source.dtype(),
                    "copy: expected equal shapes and types, got {} to {}", describe(source), describe(*this));
-  const Device mover = device().type == DeviceType::cuda ? device() : source.device();
-  kernels(mover).copy(source, *this);
+  const bool moves_here =
+      device().type == DeviceType::cuda || (is_asynchronous(device()) && source.device().type != DeviceType::cuda);
+  kernels(moves_here ? device() : source.device()).copy(source, *this);
 }
 
 void Tensor::fill(double value) { kernels(device()).fill(value, *this); }

@@ -74,13 +74,18 @@ class Tensor {
   /// Returns the same elements without history: a new leaf. Used where a graph is cut at a stage boundary.
   Tensor detach() const;
 
+  /// Returns this tensor if it is already on `device`, otherwise a copy there. Recorded like any operation: the
+  /// gradient goes back to this tensor's device, so one backward can run through layers on several devices.
+  Tensor to(Device device) const;
+
   // Copies and in-place writes; no gradient flows through them.
   Tensor clone() const;
-  /// Returns this tensor if it is already on `device`, otherwise a copy there.
-  Tensor to(Device device) const;
   /// Returns the same elements without history, as a tensor of another CPU device: for a rank that hands its memory
   /// over to another rank and no longer writes to it. Throws Error unless both devices are CPUs.
   Tensor seen_from(Device device) const;
+  /// Returns the same elements without history, for a queued call to use after this tensor may be gone. Its reads and
+  /// writes neither wait nor count as versions of this tensor.
+  Tensor borrowed() const;
   /// Copies the elements of `source`, from any device. Throws Error unless shapes and types are equal.
   void copy_from(const Tensor& source);
   void fill(double value);

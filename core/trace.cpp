@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
 #include <utility>
 
+#include "core/asynchronous.h"
 #include "core/stream.h"
 
 namespace stagecoach {
@@ -17,6 +19,8 @@ namespace {
 thread_local Trace* current = nullptr;
 thread_local int current_track = 0;
 thread_local std::function<double()> current_clock;
+const std::string kNoLabel;
+thread_local const std::string* current_label = &kNoLabel;
 
 /// The id of a track in the file.
 using Track = std::int64_t;
@@ -27,7 +31,14 @@ std::string name_line(const char* what, int process, Track track, const std::str
                      name);
 }
 
-std::string track_name(int track) {
+std::string track_name(int track, bool has_streams) {
+  if (track >= Trace::kStreams) {
+    const auto [device, stream] = std::div(track - Trace::kStreams, 2);
+    return fmt::format("cpu:{}{}", device, stream == Stream::kCopies ? " copies" : "");
+  }
+  if (has_streams) {
+    return "host";
+  }
   return track < Trace::kBeside ? fmt::format("rank {}", track) : fmt::format("beside rank {}", track - Trace::kBeside);
 }
 
@@ -66,7 +77,7 @@ std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std:
 
 }  // namespace
 
-static_assert(Trace::kBeside >= kMaxDevices);
+static_assert(Trace::kBeside >= kMaxDevices && Trace::kStreams >= Trace::kBeside + kMaxDevices);
 
 Trace::Trace(Process process) : process_(process), start_(std::chrono::steady_clock::now()) {}
 
@@ -75,6 +86,11 @@ void Trace::attach(int track, std::function<double()> clock) {
   current_track = track;
   current_clock = std::move(clock);
 }
+
+Trace::~Trace() { finish_queued_calls(); }
+
+Trace* Trace::of_this_thread() { return current; }
+const std::string& Trace::label_of_this_thread() { return *current_label; }
 
 void Trace::detach() {
   current = nullptr;
@@ -118,13 +134,15 @@ std::string Trace::events_json() const {
     lines.push_back(name_line("process_name", static_cast<int>(Process::measured), 0, "measured"));
     lines.push_back(name_line("process_name", process, 0, "predicted"));
   }
+  const bool has_streams =
+      std::any_of(events_.begin(), events_.end(), [](const Event& event) { return event.track >= Trace::kStreams; });
   std::set<int> named;
   for (const Event& event : events_) {
     const bool is_labelled = !event.label.empty();
     lines.push_back(span_line(is_labelled ? event.label : event.name, event.category, process, event.track, event.start,
                               event.seconds, is_labelled ? event.name : ""));
     if (named.insert(event.track).second) {
-      lines.push_back(name_line("thread_name", process, event.track, track_name(event.track)));
+      lines.push_back(name_line("thread_name", process, event.track, track_name(event.track, has_streams)));
     }
   }
   return fmt::format("{}", fmt::join(lines, ",\n"));
@@ -216,7 +234,12 @@ Span::Span(const char* name, const char* category) : name_(name), category_(cate
   }
 }
 
+void Span::show_label() { outer_label_ = std::exchange(current_label, &label_); }
+
 Span::~Span() {
+  if (outer_label_ != nullptr) {
+    current_label = outer_label_;
+  }
   if (trace_ != nullptr && trace_ == current) {
     trace_->wait();
     trace_->add(Trace::Event{name_, category_, current_track, start_, trace_->now() - start_, std::move(label_)});

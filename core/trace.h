@@ -25,12 +25,14 @@ class Trace {
   /// A file can show both a run and its prediction, each as a group of tracks.
   enum class Process { measured, predicted };
 
-  static constexpr int kBeside = 1000;  ///< greater than any rank
+  static constexpr int kBeside = 1000;   ///< greater than any rank
+  static constexpr int kStreams = 2000;  ///< greater than any track beside a rank
   struct Event {
     const char* name;      ///< a string literal: an operation, "forward", …
     const char* category;  ///< a string literal
-    int track;             ///< the rank, or kBeside + the rank for activity concurrent with the rank's own work
-    double start;          ///< seconds since the trace was made
+    int track;     ///< the rank; kBeside + the rank for activity concurrent with the rank's own work; or kStreams +
+                   ///< 2 i + s for stream s of the asynchronous device cpu:i, where the rank's track shows its caller
+    double start;  ///< seconds since the trace was made
     double seconds;
     std::string label = {};  ///< distinguishes spans of one name, such as "1F3"; may be empty
   };
@@ -45,9 +47,16 @@ class Trace {
   };
 
   explicit Trace(Process process = Process::measured);
+  /// Waits for queued calls, which may still add to the trace.
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
   /// Records the spans of the calling thread on `track` until detach(), timed by `clock` (seconds) if it is given.
   void attach(int track, std::function<double()> clock = {});
   static void detach();
+  /// Returns the trace attached to the calling thread, or null, and the label of its innermost labelled span.
+  static Trace* of_this_thread();
+  static const std::string& label_of_this_thread();
   /// Makes each later span wait at its end for the work submitted to `device`, so that the span shows how long the work
   /// took rather than how long its launch took.
   void wait_for(Device device) { awaited_ = device; }
@@ -101,6 +110,7 @@ class Span {
   Span(const char* name, const char* category, const Label& label) : Span(name, category) {
     if (trace_ != nullptr) {
       label_ = label();
+      show_label();
     }
   }
   ~Span();
@@ -108,11 +118,14 @@ class Span {
   Span& operator=(const Span&) = delete;
 
  private:
+  void show_label();
+
   const char* name_;
   const char* category_;
   Trace* trace_;  // the trace attached when the scope began, or null
   double start_ = 0;
   std::string label_;
+  const std::string* outer_label_ = nullptr;
 };
 
 }  // namespace stagecoach

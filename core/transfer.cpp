@@ -1,7 +1,9 @@
 #include "core/transfer.h"
 
+#include "core/asynchronous.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/kernels/queued.h"
 
 namespace stagecoach {
 
@@ -30,6 +32,14 @@ Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Ev
                    "copy_async: expected equal shapes and types, got {} to {}", describe(source), describe(out));
   const Device mover = out.device().type == DeviceType::cuda ? out.device() : source.device();
   Event done;
+  if (mover.type == DeviceType::cpu && (is_asynchronous(mover) || is_asynchronous(out.device()))) {
+    const Stream copies{is_asynchronous(mover) ? mover : out.device(), Stream::kCopies};
+    ready.wait(copies);
+    room.wait(copies);
+    queue_copy(source, out, copies);
+    done.record(copies);
+    return done;
+  }
   if (mover.type == DeviceType::cpu) {
     out.copy_from(source);
     done.record({mover, Stream::kCopies});

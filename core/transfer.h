@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// Copies between the CPU and a GPU that overlap with the GPU's work. On CPU devices the same calls copy immediately.
+/// Copies between the CPU and a GPU, or between asynchronous CPU devices, that overlap with the devices' work. On other
+/// CPU devices the same calls copy immediately.
 
 #include "core/stream.h"
 #include "core/tensor.h"
@@ -10,9 +11,10 @@ namespace stagecoach {
 /// Returns an uninitialised CPU tensor from which `device` can copy while the CPU continues (pinned memory, for a GPU).
 Tensor staging_tensor(const Shape& shape, DType dtype, Device device);
 
-/// Copies `source` to `out` (same shape and type) on the copy stream of the GPU involved, after all work submitted to
-/// that GPU so far; the caller does not wait. Work that reads `out`, and a CPU that overwrites `source`, must wait for
-/// the returned event. Throws Error while work is being recorded (core/replay.h).
+/// Copies `source` to `out` (same shape and type) on the copy stream of the GPU involved, or of the asynchronous device
+/// that is copied from (else to), after all work submitted to both devices so far; the caller does not wait. Work that
+/// reads `out`, and a CPU that overwrites `source`, must wait for the returned event. Throws Error while work is being
+/// recorded (core/replay.h).
 Event copy_async(const Tensor& source, Tensor& out);
 
 /// Copies after `ready`, when the source has its elements, and `room`, when the memory of `out` is free, instead of

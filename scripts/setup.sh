@@ -97,6 +97,7 @@ look() {
   need libjpeg-dev "libjpeg-turbo (jpeglib.h)" has_header jpeglib.h
   need libstb-dev "stb (stb_image.h)" has_stb
   need libgtest-dev "GoogleTest" has_header gtest/gtest.h
+  need python3 "Python 3, for tests of the scripts and the texts" has_command python3
   if $for_mpi; then
     need libopenmpi-dev "the headers of an MPI" has_command mpicc
     need openmpi-bin "mpirun" has_command mpirun
@@ -113,7 +114,6 @@ look() {
     need clang-19 "clang 19, the second compiler" has_command clang++-19
     need libclang-rt-19-dev "clang 19's sanitizers" has_clang_sanitizers
     need doxygen "doxygen" has_command doxygen
-    need python3 "Python 3" has_command python3
     need python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
     need python3-pil "Pillow for /usr/bin/python3" has_python_module PIL
     need xz-utils "xz" has_command xz

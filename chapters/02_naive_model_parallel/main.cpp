@@ -45,7 +45,7 @@ struct StageWorker {
 /// put its images on the first rank's device and its labels on the last one's.
 void forward(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
   const int me = worker.rank.index;  // the number of this rank, and of its stage
-  const ActionLog::Scope timed(worker.log, {Operation::forward, me, kWholeBatch});  // excludes waits for messages
+  const ActionLog::Scope timed(worker.log, {Operation::forward, me, kWholeBatch});  // less what comm waited
   Communicator& comm = worker.rank.comm;
 
   // Images enter at the first rank, and need no gradient. The others receive the activations of the rank before them.
@@ -82,7 +82,7 @@ void backward(StageWorker& worker, const MicroBatches& batch) {
   }
 }
 
-/// Tests the model, with forwards only. No gradient comes back, so a rank goes on with the next batch at once.
+/// Tests the model, with forwards only. No gradient comes back: a rank goes on once the next one has its output.
 void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
   const NoGrad no_grad;  // nothing is kept for a backward
   worker.stage.layers().train(false);
@@ -94,15 +94,15 @@ void evaluate(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loader) {
 
 /// Trains on one rank. The plan says which layers the rank holds.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
-  // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role of a rank says which
-  // layers it saves, and that the last rank has the losses.
+  // Prints, measures and saves; on SIGINT all ranks finish the same step, save and exit. The role, the same on all
+  // ranks, says which layers each rank saves, and that the last rank has the losses.
   Run run(settings, rank.comm, role_of(plan));
-  const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: only those of this rank
+  const auto stages = make_stages(settings.training, plan, data.train, rank);  // layers by stage; only this rank's
   const auto layers = stages.at(rank.index);
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(*layers, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
-  StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};
-  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  StageWorker worker{rank, plan, Stage(layers), ActionLog(rank.comm, rank.world)};  // a stage per rank
+  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return predicted_timeline(plan, worker.log.mean_costs()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
@@ -129,8 +129,8 @@ void train(const Settings& settings) {
     return show_toy(settings);
   }
   const TrainTest data = open_data(settings);
-  // Splits the layers over the ranks. Only --explain and the predictions read the plan's schedule: the order of forward
-  // and backward above, under its name.
+  // Splits the layers over the ranks. Only --explain and the predictions read the plan's schedule, "naive": the order
+  // of forward and backward above.
   const Plan plan = make_plan(settings, data.train, settings.pipeline.schedule);
   if (settings.run.explain) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train

@@ -45,7 +45,7 @@ void forward_backward_by_hand(Pipeline& pipeline, const Plan& plan, const MicroB
   // The stage keeps each micro-batch's graph under its number, for the backward. normalize() makes floats from -1 to 1
   // out of the bytes of images.
   for (int i = 0; i < m; ++i) {
-    const ActionLog::Scope timed(pipeline.log(), {Operation::forward, me, i});  // excludes waits for messages
+    const ActionLog::Scope timed(pipeline.log(), {Operation::forward, me, i});  // less what comm waited
     const auto number = static_cast<std::size_t>(i);
     const Tensor x =
         first ? normalize(batch.images[number]) : comm.receive(shape(me, i), DType::float32, me - 1, forward_tag(i));
@@ -86,7 +86,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(*layers, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
   Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm);  // the stages, and what runs tables
-  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
@@ -109,7 +109,8 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  // The order by hand is that of the table "gpipe", which is then used for --explain, the predictions and evaluate().
+  // The order by hand is that of the table "gpipe" with --receives at-use, which then serves --explain, the predictions
+  // and evaluate().
   const Plan plan =
       make_plan(settings, data.train, is_by_hand(settings.pipeline) ? "gpipe" : settings.pipeline.schedule);
   if (settings.run.explain) {

@@ -10,7 +10,7 @@
 /// one a forward, and later its backward, uses:
 ///   stash     the newest of the stage (the default)
 ///   vertical  the newest that stage 0 had when the micro-batch entered
-///   2bw       on all stages the one before the update from the previous batch
+///   2bw       of batch b: the one before the update from batch b - 1, on all stages
 ///   flush     the only one: the table drains before each update
 ///   none      the newest, and the backward the newest then: autograd refuses that, unless --no-version-check is given
 /// With --replicas a stage is on several ranks, which take micro-batches round-robin and average their gradients.
@@ -50,7 +50,7 @@ void forward_backward_by_hand(StageWorker& worker, const MicroBatches& batch, Ep
     return worker.plan.shapes[static_cast<std::size_t>(entered)].with(0, batch.sizes[static_cast<std::size_t>(i)]);
   };
   const auto forward = [&](int i) {
-    const ActionLog::Scope timed(log, {Operation::forward, r, i});  // excludes waits for messages
+    const ActionLog::Scope timed(log, {Operation::forward, r, i});  // less what comm waited
     const auto number = static_cast<std::size_t>(i);
     const Tensor x = r == 0 ? normalize(batch.images[number]) : comm.receive(shape(r, i), DType::float32, r - 1, 2 * i);
     if (r == p - 1) {
@@ -105,7 +105,7 @@ void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loade
   const NamedTensors parameters = worker.layers->named_parameters();
   // The ledger lists which version of the weights each action of the table uses, or makes, by the rule of --versions.
   WeightVersions weights(parameters, schedule, make_ledger(schedule, plan.versions), worker.rank.index);
-  DrainControl drain(schedule, epoch);  // after SIGINT: which batches still run
+  DrainControl drain(schedule, epoch);  // after SIGINT: which batches still run, the same on all ranks
   MicrobatchIterator microbatches([&] { return epoch.next_batch(loader); }, plan.microbatches_per_batch);
   const auto see_logits = [&](int microbatch, const Tensor& loss_sum, const Tensor& logits) {
     epoch.train_sums().add(loss_sum, logits, microbatches.labels(microbatch));
@@ -121,12 +121,12 @@ void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loade
     }
     if (action.operation == Operation::reduce_grad) {
       const ActionLog::Scope timed(pipeline.log(), action);
-      // The sum over the replicas, divided by the number of batches: each added the gradient of its own mean loss.
+      // The sum over the replicas, divided by the number of batches: each batch added the gradient of its mean loss.
       average_gradients(parameters, static_cast<int>(end - first), *worker.replicas);
     } else if (action.operation == Operation::update) {
       {
         const ActionLog::Scope timed(pipeline.log(), action);
-        weights.choose(i);             // the next version: a copy if a later action needs the old one, else in place
+        weights.choose(i);             // the next version: a copy of the newest if that is needed later, else in place
         update(worker, epoch, first);  // optimizer step, zero_grad
       }
       for (std::int64_t batch = first; batch < end; ++batch) {
@@ -134,7 +134,7 @@ void train_from_table(StageWorker& worker, Epoch& epoch, MicroBatchLoader& loade
       }
     } else {
       weights.choose(i);         // points the parameters at the version of the ledger, without a copy
-      pipeline.perform(action);  // computes, sends, or posts a receive
+      pipeline.perform(action);  // computes, sends, or posts a receive; logs the time
     }
     weights.free_unneeded(i);  // versions that no later action uses
   }
@@ -148,19 +148,19 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
   Run run(settings, rank.comm, role_of(plan, rank.index));  // prints, measures, saves; role_of says which layers
   StageWorker worker = make_stage_worker(settings, plan, data.train, rank);
   run.set_up_checkpoints(*worker.layers, *worker.optimizer);  // --resume: loads both; epochs() saves both to --out
-  // Called on all ranks when trace.json is written: the predicted timeline of its steps, to show beside the measured.
+  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of its steps.
   run.show_in_trace([&] { return predicted_timeline(plan, worker.pipeline.log()); });
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
   MicroBatchLoader test_loader = make_micro_batch_loader(settings, plan, data.test, rank, LoaderFor::testing);
 
   for (Epoch& epoch : run.epochs()) {
     worker.pipeline.log().clear();        // drops the times of the last epoch and of its test
-    if (is_by_hand(settings.pipeline)) {  // --schedule by-hand
+    if (is_by_hand(settings.pipeline)) {  // --schedule by-hand, which needs --versions flush
       for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
         forward_backward_by_hand(worker, batch, epoch.train_sums());
-        const auto number = static_cast<int>(epoch.steps_done());
-        const ActionLog::Scope timed(worker.pipeline.log(), {Operation::update, worker.stage, number});
-        update(worker, epoch, number);  // optimizer step, zero_grad; the learning rate may depend on the number
+        const auto batch_number = static_cast<int>(epoch.steps_done());
+        const ActionLog::Scope timed(worker.pipeline.log(), {Operation::update, worker.stage, batch_number});
+        update(worker, epoch, batch_number);  // optimizer step, zero_grad; the learning rate may depend on it
       }
     } else {
       train_from_table(worker, epoch, train_loader, data.train.size());
@@ -174,7 +174,7 @@ void train_rank(const Settings& settings, const StreamPlan& plan, const TrainTes
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const StreamPlan plan = make_stream_plan(settings, data.train);
+  const StreamPlan plan = make_stream_plan(settings, data.train);  // chooses the stages, unless --split does
   if (settings.run.explain) {
     return explain_stream(settings, plan);  // prints the beginning of the table, and does not train
   }

@@ -81,13 +81,13 @@ Schedule interleaved_by_hand(const ScheduleSizes& sizes, const Schedule& library
 /// Trains on one rank, as in chapter 3; new is that a rank may hold several stages.
 void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
   Run run(settings, rank.comm, role_of(plan));  // prints, measures, saves; on SIGINT all ranks stop after the same step
-  run.print_notes(plan.notes);  // such as what a table costs that runs backwards out of order: gradients wait
+  run.print_notes(plan.notes);                  // such as the memory it costs if a table runs backwards out of order
   const auto stages = make_stages(settings.training, plan, data.train, rank);  // by number: this rank's chunks
   const auto layers = joined(stages);                                          // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   run.set_up_checkpoints(*layers, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
   Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, rank.comm);  // the stages, and what runs tables
-  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return predicted_timeline(plan, pipeline.log().mean_costs()); });
   // Images on the rank of the first stage, labels on the rank of the last one, and the sizes of batches on all.
   MicroBatchLoader train_loader = make_micro_batch_loader(settings, plan, data.train, rank, LoaderFor::training);
@@ -128,8 +128,8 @@ void train(const Settings& settings) {
 /// Returns the names of all schedules. The first is the default: interleaved.
 std::vector<std::string> schedules() {
   std::vector<std::string> names = schedule_names();
-  const auto standard = std::find(names.begin(), names.end(), "interleaved");
-  std::rotate(names.begin(), standard, standard + 1);
+  const auto interleaved = std::find(names.begin(), names.end(), "interleaved");
+  std::rotate(names.begin(), interleaved, interleaved + 1);
   return names;
 }
 

@@ -35,7 +35,7 @@ class SingleAllReduce final : public Replica {
     // A sum, not a mean: each image's loss already counts 1 / N, where N is the size of the whole batch on all ranks.
     const std::vector<Tensor> gradients = gradients_of(parameters_);
     Tensor all = flattened(gradients);                               // [all parameters]
-    communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });  // waits for it; its time and name go to trace.json
+    communicate("all_reduce", [&] { rank_.comm.all_reduce(all); });  // waits, and records the time
     unflatten_into(all, gradients);                                  // copies the sums back into each gradient
     update();                                                        // the optimizer's step, then zero_grad
   }
@@ -146,7 +146,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
   // With --resume loads all three; epochs() saves them to --out after each epoch.
   run.set_up_checkpoints(strategy->model(), strategy->optimizer(), strategy->compression_memory());
   strategy->broadcast_weights();  // from rank 0, or from the first pipeline to the others
-  // Called on all ranks when trace.json is written: the predicted timeline of a step, to show beside the measured ones.
+  // Called on all ranks, after the first epoch's training, for trace.json: the predicted timeline of a step.
   run.show_in_trace([&] { return strategy->predicted_timeline(); });
   // This rank's shard of each batch; if rank 0 owns the data (--mode replicate), the whole batch there.
   MicroBatchLoader train_loader = strategy->loader(LoaderFor::training);
@@ -159,7 +159,7 @@ void train_rank(const Settings& settings, const Topology& topology, const TrainT
     strategy->sync_replicas();  // throws unless their weights are equal; copies rank 0's batch norm statistics
     // How long the epoch should have taken, given the measured times of all ranks (a collective); for metrics.jsonl.
     epoch.set_predicted_time(strategy->predicted_time(train_loader.batch_count()));
-    strategy->evaluate(epoch, test_loader);  // forwards only: each rank counts correct predictions in its shard
+    strategy->evaluate(epoch, test_loader);  // forwards of this rank's shard; then all ranks' counts are added
   }
 }
 

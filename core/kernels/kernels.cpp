@@ -4,9 +4,11 @@
 #include <array>
 #include <bit>
 
+#include "core/asynchronous.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "core/kernels/groups.h"
+#include "core/kernels/queued.h"
 
 namespace stagecoach {
 
@@ -30,7 +32,10 @@ const Kernels& kernels(Device device) {
   static const Kernels table =
       make_table("cpu", {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
                          add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens});
-  return device.type == DeviceType::cpu ? table : cuda::kernels();
+  if (device.type == DeviceType::cuda) {
+    return cuda::kernels();
+  }
+  return is_asynchronous(device) ? queued_kernels(table) : table;
 }
 
 }  // namespace stagecoach

@@ -1,0 +1,78 @@
+#include "core/asynchronous.h"
+
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "core/error.h"
+
+namespace stagecoach {
+namespace {
+
+/// The streams of one device. They are never destroyed, since events and the uses of memory refer to them.
+struct Streams {
+  explicit Streams(Device device) : compute({device, Stream::kCompute}), copies({device, Stream::kCopies}) {}
+  CallQueue compute;
+  CallQueue copies;
+};
+
+std::array<std::atomic<bool>, kMaxDevices> are_on{};
+std::array<Streams*, kMaxDevices> streams{};
+std::atomic<int> stream_of_copies{Stream::kCopies};
+
+Streams& streams_of(Device device) { return *streams[static_cast<std::size_t>(device.index)]; }
+
+}  // namespace
+
+AsynchronousDevices::AsynchronousDevices(std::vector<Device> devices, int copy_stream)
+    : devices_(std::move(devices)), copy_stream_before_(stream_of_copies.exchange(copy_stream)) {
+  for (const Device device : devices_) {
+    require_device(device);
+    STAGECOACH_CHECK(device.type == DeviceType::cpu && !is_asynchronous(device),
+                     "asynchronous devices: expected CPU devices that are synchronous so far, got {}",
+                     to_string(device));
+    Streams*& made = streams[static_cast<std::size_t>(device.index)];
+    if (made == nullptr) {
+      made = new Streams(device);
+    }
+    made->compute.start();
+    made->copies.start();
+    are_on[static_cast<std::size_t>(device.index)] = true;
+  }
+}
+
+AsynchronousDevices::~AsynchronousDevices() {
+  finish_queued_calls();  // of all devices first, since the calls of one may wait for those of another
+  for (const Device device : devices_) {
+    are_on[static_cast<std::size_t>(device.index)] = false;
+    streams_of(device).compute.stop();
+    streams_of(device).copies.stop();
+  }
+  stream_of_copies = copy_stream_before_;
+}
+
+bool is_asynchronous(Device device) {
+  const auto index = static_cast<std::size_t>(device.index);
+  return device.type == DeviceType::cpu && index < are_on.size() && are_on[index] && !CallQueue::is_running_call();
+}
+
+int copy_stream() { return stream_of_copies; }
+
+CallQueue& call_queue(const Stream& stream) {
+  STAGECOACH_CHECK(stream.id == Stream::kCompute || stream.id == Stream::kCopies,
+                   "stream {} of {} does not exist: expected {} (compute) or {} (copies)", stream.id,
+                   to_string(stream.device), Stream::kCompute, Stream::kCopies);
+  Streams& found = streams_of(stream.device);
+  return stream.id == Stream::kCompute ? found.compute : found.copies;
+}
+
+void finish_queued_calls() {
+  for (std::size_t i = 0; i < are_on.size(); ++i) {
+    if (are_on[i]) {
+      streams[i]->compute.finish();
+      streams[i]->copies.finish();
+    }
+  }
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,124 @@
+#include "core/call_queue.h"
+
+#include "core/error.h"
+#include "core/start_thread.h"
+#include "core/trace.h"
+
+namespace stagecoach {
+namespace {
+
+thread_local bool is_queue_thread = false;
+
+/// The failure of a call, with the operation and the device in its text.
+class CallFailed final : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace
+
+bool CallQueue::is_running_call() { return is_queue_thread; }
+
+void CallQueue::start() {
+  stop_ = false;
+  thread_ = start_thread("stream of " + to_string(stream_.device), [this] { work(); });
+}
+
+void CallQueue::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  arrived_.notify_one();
+  thread_ = {};  // joins
+  failure_ = nullptr;
+}
+
+Ticket CallQueue::push(const char* name, std::function<void()> call) {
+  Trace* trace = name == nullptr ? nullptr : Trace::of_this_thread();
+  std::unique_lock lock(mutex_);
+  if (pushed_ >= kMaxAhead) {
+    wait_until(pushed_ + 1 - kMaxAhead, lock);
+  }
+  calls_.push_back({name, std::move(call), trace, trace == nullptr ? "" : Trace::label_of_this_thread()});
+  const Ticket ticket = ++pushed_;
+  lock.unlock();
+  arrived_.notify_one();
+  return ticket;
+}
+
+Ticket CallQueue::last() const {
+  const std::lock_guard lock(mutex_);
+  return pushed_;
+}
+
+void CallQueue::wait_until(Ticket ticket, std::unique_lock<std::mutex>& lock) {
+  done_.wait(lock, [&] { return completed_ >= ticket; });
+}
+
+void CallQueue::wait(Ticket ticket) {
+  std::unique_lock lock(mutex_);
+  wait_until(ticket, lock);
+  if (has_failed_by(ticket)) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+}
+
+void CallQueue::finish() {
+  std::unique_lock lock(mutex_);
+  wait_until(pushed_, lock);
+}
+
+void CallQueue::wait_in_queue(Ticket ticket) {
+  std::unique_lock lock(mutex_);
+  wait_until(ticket, lock);
+  if (has_failed_by(ticket)) {
+    std::rethrow_exception(failure_);
+  }
+}
+
+void CallQueue::work() {
+  is_queue_thread = true;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    arrived_.wait(lock, [&] { return !calls_.empty() || stop_; });
+    if (calls_.empty()) {
+      return;
+    }
+    Call call = std::move(calls_.front());
+    calls_.pop_front();
+    const bool skipped = failure_ != nullptr;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      if (!skipped) {
+        run(call);
+      }
+    } catch (const CallFailed&) {  // in another queue, for which this one waited
+      failure = std::current_exception();
+    } catch (const std::exception& error) {
+      failure = std::make_exception_ptr(CallFailed(fmt::format(
+          "{} on {}: {}", call.name == nullptr ? "event" : call.name, to_string(stream_.device), error.what())));
+    }
+    call = {};  // frees its tensors before anyone learns that it has run
+    lock.lock();
+    ++completed_;
+    if (failure != nullptr) {
+      failure_ = failure;
+      failed_at_ = completed_;
+    }
+    done_.notify_all();
+  }
+}
+
+void CallQueue::run(Call& call) {
+  if (call.trace == nullptr) {
+    return call.run();
+  }
+  const double start = call.trace->now();
+  call.run();
+  const int track = Trace::kStreams + 2 * stream_.device.index + stream_.id;
+  call.trace->add(Trace::Event{call.name, "device", track, start, call.trace->now() - start, std::move(call.label)});
+}
+
+}  // namespace stagecoach

@@ -1,0 +1,81 @@
+#pragma once
+/// @file
+/// The streams of an asynchronous CPU device: each is a queue of calls, and a thread that runs them in order.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/stream.h"
+
+namespace stagecoach {
+
+class Trace;
+
+/// The number of a call in its queue, from 1.
+using Ticket = std::uint64_t;
+
+class CallQueue {
+ public:
+  /// The caller waits when it is this many calls ahead of the queue's thread.
+  static constexpr Ticket kMaxAhead = 4096;
+
+  explicit CallQueue(const Stream& stream) : stream_(stream) {}
+  CallQueue(const CallQueue&) = delete;
+  CallQueue& operator=(const CallQueue&) = delete;
+
+  void start();
+  /// Runs the calls that are left, and ends the thread.
+  void stop();
+  const Stream& stream() const { return stream_; }
+
+  /// Appends a call of the operation `name` (a string literal) and returns its number. The trace of the calling thread
+  /// shows when it ran; null leaves it out of traces.
+  Ticket push(const char* name, std::function<void()> call);
+  /// Returns the number of the last call so far.
+  Ticket last() const;
+  /// Waits until call `ticket` has run. If it or an earlier one has failed, throws Error that names the operation. The
+  /// calls after a failed one are skipped until it is reported here.
+  void wait(Ticket ticket);
+  /// Waits until all calls so far have run, and reports nothing.
+  void finish();
+  /// Does what wait() does, within a call of another queue. The failure is thrown there too, and remains to be reported
+  /// here.
+  void wait_in_queue(Ticket ticket);
+
+  /// Returns whether this thread is running a call of some queue; there, everything is synchronous.
+  static bool is_running_call();
+
+ private:
+  struct Call {
+    const char* name;
+    std::function<void()> run;
+    Trace* trace;
+    std::string label;
+  };
+  void work();
+  void run(Call& call);
+  void wait_until(Ticket ticket, std::unique_lock<std::mutex>& lock);
+  bool has_failed_by(Ticket ticket) const { return failure_ != nullptr && failed_at_ <= ticket; }
+
+  Stream stream_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;  // a call, or the end
+  std::condition_variable done_;     // a call
+  std::deque<Call> calls_;
+  Ticket pushed_ = 0;
+  Ticket completed_ = 0;
+  bool stop_ = false;
+  std::exception_ptr failure_;  // of call failed_at_
+  Ticket failed_at_ = 0;
+  std::jthread thread_;
+};
+
+}  // namespace stagecoach
