@@ -1,6 +1,7 @@
 #include "nn/optimizer.h"
 
 #include <cmath>
+#include <map>
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
@@ -34,8 +35,7 @@ Tensor counter(Device device) { return Tensor::zeros({}, DType::int32, device); 
 }  // namespace
 
 Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters)), states_(parameters_.size()) {
-  const Device device = parameters_.empty() ? Device{} : parameters_.front().second.device();
-  steps_done_ = counter(device);
+  steps_done_ = counter(parameters_.empty() ? Device{} : parameters_.front().second.device());
   std::unordered_set<const void*> seen;
   std::unordered_set<std::string> names;
   for (const auto& [name, tensor] : parameters_) {
@@ -43,26 +43,27 @@ Optimizer::Optimizer(NamedTensors parameters) : parameters_(std::move(parameters
                      "optimizer: expected leaves that require a gradient, got '{}'", name);
     STAGECOACH_CHECK(seen.insert(tensor.id()).second && names.insert(name).second,
                      "optimizer: expected each parameter once, got '{}' twice", name);
-    STAGECOACH_CHECK(tensor.device() == device,
-                     "optimizer: expected all parameters on one device, got '{}' on {} and the first on {}", name,
-                     to_string(tensor.device()), to_string(device));
-    updates_.push_back(counter(device));
+    updates_.push_back(counter(tensor.device()));
   }
 }
 
 void Optimizer::step() {
   const NoGrad no_grad;
-  std::vector<ParameterUpdate> updates;
-  std::vector<Tensor> counters{steps_done_};
+  std::map<Device, std::vector<ParameterUpdate>> updates;  // of each device that has gradients
+  std::map<Device, std::vector<Tensor>> counters{{steps_done_.device(), {steps_done_}}};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
     if (const Tensor grad = parameter.grad(); grad.defined()) {
-      updates.push_back({grad, parameter, states_[i], updates_[i]});
-      counters.push_back(updates_[i]);
+      updates[parameter.device()].push_back({grad, parameter, states_[i], updates_[i]});
+      counters[parameter.device()].push_back(updates_[i]);
     }
   }
-  kernels(device()).increment(counters);
-  update(updates);
+  for (auto& [device, of_device] : counters) {
+    kernels(device).increment(of_device);
+  }
+  for (auto& [device, of_device] : updates) {
+    update(device, of_device);
+  }
 }
 
 void Optimizer::zero_grad() {
@@ -110,7 +111,7 @@ void Sgd::set_learning_rate(double rate) {
   settings_.learning_rate = rate;
 }
 
-void Sgd::update(std::span<ParameterUpdate> updates) { kernels(device()).sgd_step(updates, settings_); }
+void Sgd::update(Device device, std::span<ParameterUpdate> updates) { kernels(device).sgd_step(updates, settings_); }
 
 Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
     : Optimizer(std::move(parameters)), settings_(settings) {
@@ -129,7 +130,7 @@ void Adam::set_learning_rate(double rate) {
   settings_.learning_rate = rate;
 }
 
-void Adam::update(std::span<ParameterUpdate> updates) { kernels(device()).adam_step(updates, settings_); }
+void Adam::update(Device device, std::span<ParameterUpdate> updates) { kernels(device).adam_step(updates, settings_); }
 
 std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors parameters, double learning_rate,
                                           double momentum, double weight_decay) {

@@ -14,7 +14,7 @@ namespace stagecoach {
 
 class Optimizer {
  public:
-  /// Every parameter must be a leaf that requires a gradient and must appear once. All must be on one device.
+  /// Every parameter must be a leaf that requires a gradient and must appear once. They may be on several devices.
   explicit Optimizer(NamedTensors parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
@@ -43,10 +43,9 @@ class Optimizer {
   /// Adds a zero-filled state tensor of each parameter's shape, named "<parameter>.<part>". Call it only in
   /// constructors.
   void add_state(const std::string& part);
-  /// Updates the parameters that have a gradient. The state tensors of each are in the order of the calls of add_state.
-  virtual void update(std::span<ParameterUpdate> updates) = 0;
-  /// Returns the device of the parameters.
-  Device device() const { return steps_done_.device(); }
+  /// Updates the parameters of `device` that have a gradient (at least one). The state tensors of each are in the order
+  /// of the calls of add_state.
+  virtual void update(Device device, std::span<ParameterUpdate> updates) = 0;
 
  private:
   NamedTensors parameters_;
@@ -64,7 +63,7 @@ class Sgd final : public Optimizer {
   void set_learning_rate(double rate) override;
 
  private:
-  void update(std::span<ParameterUpdate> updates) override;
+  void update(Device device, std::span<ParameterUpdate> updates) override;
   SgdSettings settings_;
 };
 
@@ -76,7 +75,7 @@ class Adam final : public Optimizer {
   void set_learning_rate(double rate) override;
 
  private:
-  void update(std::span<ParameterUpdate> updates) override;
+  void update(Device device, std::span<ParameterUpdate> updates) override;
   AdamSettings settings_;
 };
 

@@ -52,6 +52,9 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (!s.pipeline.plan.empty() && !was_given("balance") && !was_given("split") && !was_given("replicas")) {
     s.pipeline.balance = Balance::plan;
   }
+  if (s.pipeline.form == ControllerForm::naive && !was_given("microbatches")) {
+    s.training.microbatches = 1;
+  }
   if (!was_given("microbatches")) {
     s.training.microbatches = std::min(s.training.microbatches, s.training.batch_size);
   }
@@ -284,6 +287,16 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   throw_if<UsageError>(s.run.summary && s.run.explain,
                        "--summary with --explain: nothing is trained, so there is nothing to sum up; leave out one of "
                        "them");
+  throw_if<UsageError>(s.pipeline.form == ControllerForm::naive && training.microbatches > 1,
+                       "--microbatches {}: --form naive does not divide its batches; leave out --microbatches, or use "
+                       "--form pipelined",
+                       training.microbatches);
+  throw_if<UsageError>(chapter.number == 7 && s.world.clock == ClockKind::virtual_time,
+                       "--clock virtual: the devices of one program share the real clock; leave out --clock, or use a "
+                       "chapter with ranks");
+  throw_if<UsageError>(chapter.number == 7 && s.world.transport != Transport::thread,
+                       "--form {} is one program; start it without mpirun or another launcher",
+                       name_of(s.pipeline.form));
   require_consistent_schedule(s.pipeline, chapter);
   require_consistent_world(s.world, chapter);
 }

@@ -56,7 +56,7 @@ std::vector<Flag> training() {
        "Images per optimizer step"},
       {"microbatches", "Training", whole(&TrainingSettings::microbatches, 1, 1 << 16), Scope::training,
        "Micro-batches per batch; their gradients are added",
-       only_in<1, 3, 4, 5, 6>("this chapter does not divide its batches; chapters 1 and 3 to 6 do")},
+       only_in<1, 3, 4, 5, 6, 7>("this chapter does not divide its batches; chapters 1 and 3 to 7 do")},
       {"optimizer", "Training", word(&TrainingSettings::optimizer), Scope::training, "Optimizer"},
       {"lr", "Training", real(&TrainingSettings::lr, kLeastRate, kMaxRate, kOrZero), Scope::training,
        "Learning rate (0: 0.01 for sgd, 0.001 for adam)"},
@@ -72,8 +72,8 @@ std::vector<Flag> training() {
       {"seed", "Training", whole(&TrainingSettings::seed, 0, std::numeric_limits<std::uint64_t>::max()),
        Scope::training, "Seed of the initial weights, the order of the data, and the augmentation"},
       {"ranks", "Pipeline", whole(&WorldSettings::ranks, 1, kMaxDevices), Scope::rank_dependent_training,
-       "Number of ranks, each with a device of its own",
-       only_in<2, 3, 4, 5, 6>("this chapter trains on one device; ranks begin in chapter 2")},
+       "Number of ranks, each with a device of its own; in chapter 7, of devices of one program",
+       only_in<2, 3, 4, 5, 6, 7>("this chapter trains on one device; ranks begin in chapter 2")},
   };
 }
 
@@ -111,6 +111,8 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
     balances.resize(3);
   }
   const std::string one_device = "this chapter trains on one device; models are split from chapter 2 on";
+  const std::string ranks =
+      "ranks run their own devices here; one controller belongs to chapter 7 (ch07_one_controller)";
   return {
       {"versions", "Pipeline", word(&PipelineSettings::versions), Scope::training,
        "Which version of the weights a micro-batch uses: " + list(version_names()),
@@ -135,11 +137,11 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
        "Micro-batches that run through a chunk before the next chunk's turn (0: as many as ranks)",
        only_in<5, 6>("this chapter gives each rank one stage; groups belong to chapter 5 (ch05_interleaved)")},
       {"split", "Pipeline", parsed(&PipelineSettings::split), Scope::asynchronous_training,
-       "Layers per stage, such as 5,4,3 (none: chosen by --balance)", only_in<2, 3, 4, 5, 6>(one_device)},
+       "Layers per stage, such as 5,4,3 (none: chosen by --balance)", only_in<2, 3, 4, 5, 6, 7>(one_device)},
       {"balance", "Pipeline", word(&PipelineSettings::balance, balances), Scope::run,
        std::string("Balance the stages by layers, parameters, or measured time") +
            (has_replicas ? "; 'pipedream' chooses stages and replicas for the link" : ""),
-       only_in<2, 3, 4, 5, 6>(one_device)},
+       only_in<2, 3, 4, 5, 6, 7>(one_device)},
       {"plan", "Pipeline", any_text(&PipelineSettings::plan), Scope::command,
        "File written by --save-plan: use its measured layers, and its stages unless --balance is given",
        only_in<4>("this chapter measures its layers itself; plans belong to chapter 4 (ch04_pipedream)")},
@@ -149,6 +151,13 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
       {"recompute", "Pipeline", on_off(&PipelineSettings::recompute), Scope::run,
        "Keep only the stages' inputs, and run the forward again before the backward (activation checkpointing)",
        only_in<3, 4, 5, 6>("this chapter keeps only one micro-batch at a time; pipelines begin in chapter 3")},
+      {"form", "Pipeline", word(&PipelineSettings::form), Scope::training,
+       "'naive': each batch whole through one device after another; 'pipelined': micro-batches by clock ticks",
+       only_in<7>(ranks)},
+      {"copy-stream", "Pipeline", word(&PipelineSettings::copy_stream), Scope::run,
+       "Stream for copies between devices: the one that computes, or its own beside it", only_in<7>(ranks)},
+      {"synchronous", "Pipeline", on_off(&PipelineSettings::synchronous), Scope::run,
+       "Run every call on a CPU device at once, in the program's thread", only_in<7>(ranks)},
       {"receives", "Pipeline", parsed(&PipelineSettings::receives), Scope::run,
        "When to post receives: 'at-use', 'ahead' (at most 4 unused ones per rank; more if sends wait for their "
        "receivers), or the maximum number of unused ones",

@@ -64,6 +64,9 @@ struct PipelineSettings {
   std::string save_plan = "";  ///< file to write them to
   bool recompute = false;
   Parsed<receives_from_text> receives = "ahead";
+  ControllerForm form = ControllerForm::pipelined;
+  CopyStream copy_stream = CopyStream::own;
+  bool synchronous = false;
 };
 
 /// How ranks share batches, and sum their gradients.

@@ -1,0 +1,65 @@
+#include "chapters/07_one_controller/placed_model.h"
+
+#include <fmt/format.h>
+
+#include "chapters/common/open.h"
+#include "chapters/common/plan.h"
+#include "core/trace.h"
+
+namespace stagecoach {
+
+Tensor PlacedModel::forward(int stage, const Tensor& x) const {
+  const auto s = static_cast<std::size_t>(stage);
+  return stages[s]->forward(x.to(devices[s]));
+}
+
+std::vector<Device> open_devices(const WorldSettings& settings) {
+  const World world = open_world(settings);
+  std::vector<Device> devices;
+  for (int i = 0; i < world.ranks; ++i) {
+    const bool is_cpu = world.device == DeviceType::cpu;
+    devices.push_back(is_cpu ? Device{DeviceType::cpu, i + 1} : device_of(world, i));
+    require_device(devices.back());
+    if (is_cpu) {
+      set_threads(devices.back(), world.threads);
+    }
+  }
+  return devices;
+}
+
+PlacedModel split_over_devices(const Settings& settings, const Dataset& data, const std::vector<Device>& devices) {
+  const auto model = make_model_of(settings.training, data);
+  const auto stages = static_cast<int>(devices.size());
+  const PipelineSettings& pipeline = settings.pipeline;
+  if (settings.training.model == "convnet" && settings.training.head == Head::logits && stages == 4 &&
+      pipeline.split.empty()) {
+    return {model, stages_of(*model, {3, 3, 5, 1}), devices};
+  }
+  std::vector<LayerProfile> profile;
+  if (pipeline.split.empty() && pipeline.balance == Balance::time) {
+    profile = measure_layers(settings.training, open_world(settings.world), data, *model);
+  }
+  return {model, stages_of(*model, split_of(pipeline, *model, stages, profile)), devices};
+}
+
+void place(PlacedModel& model, std::uint64_t seed) {
+  for (std::size_t s = 0; s < model.stages.size(); ++s) {
+    model.stages[s]->materialize(seed, model.devices[s]);
+  }
+}
+
+std::string layer_table(const PlacedModel& model, const Shape& sample) {
+  std::string table = fmt::format("  {:<14} {:<8} {:<20} {:>11}\n", "layer", "device", "output", "parameters");
+  Shape shape = sample;
+  for (std::size_t s = 0; s < model.stages.size(); ++s) {
+    const Sequential& stage = *model.stages[s];
+    for (int i = 0; i < stage.size(); ++i) {
+      shape = stage.layer(i)->output_shape(shape);
+      table += fmt::format("  {:<14} {:<8} {:<20} {:>11}\n", stage.name(i), to_string(model.devices[s]),
+                           to_string(shape), parameter_count(*stage.layer(i)));
+    }
+  }
+  return table;
+}
+
+}  // namespace stagecoach
