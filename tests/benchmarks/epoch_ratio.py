@@ -42,7 +42,7 @@ def images_per_second(command, threads):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
-    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
+    parser.add_argument("--model", choices=["convnet", "mlp", "resnet18", "vit"], default="convnet")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=2, help="per round; the last one counts")
@@ -52,7 +52,7 @@ def main():
     common = ["--data", flags.data, "--model", flags.model, "--threads", str(flags.threads), "--epochs",
               str(flags.epochs), "--batch-size", "64", "--optimizer", "adam", "--lr", "0.001"]  # fmt: skip
     ways = {"Stagecoach": [flags.program, *common], "PyTorch": [*TORCH_EPOCH, *common]}
-    if flags.model != "vit":  # which has one convolution only
+    if flags.model in ("convnet", "resnet18"):  # the others have one convolution or none
         ways["PyTorch, channels last"] = [*TORCH_EPOCH, *common, "--channels-last"]
     if flags.compile:
         ways |= {f"{name}, compiled": [*way, "--compile"] for name, way in ways.items() if name != "Stagecoach"}

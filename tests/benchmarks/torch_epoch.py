@@ -3,9 +3,10 @@
     torch_epoch.py --data FOLDER --threads N --epochs E [--model convnet] [--batch-size 64] [--optimizer adam]
                    [--lr 0.001] [--channels-last] [--compile] [--count]
 
-With --count it does not train, but prints the GFLOP that a training step takes per image. Else it prints one line per epoch in the form of the chapter programs, so that `epoch_ratio.py` reads both alike. The data
-lie in memory as bytes and are normalised batch by batch, exactly as in Stagecoach; there is no loader process to wait
-for. The loss is summed without reading it back, so nothing stops between steps.
+Prints one line per epoch in the form of the chapter programs, so that `epoch_ratio.py` reads both alike. The data are in
+memory as bytes and are normalised batch by batch, exactly as in Stagecoach; there is no loader process to wait for. The
+loss is summed without reading it back, so nothing stops between steps. With --count it does not train, but prints the
+GFLOP that a training step takes per image.
 """
 
 import argparse
@@ -39,6 +40,13 @@ def convnet():
     )  # fmt: skip
 
 
+def mlp(depth=8, width=256):
+    layers = [nn.MaxPool2d(4), nn.Flatten(), nn.Linear(192, width), nn.ReLU()]
+    for _ in range(depth):
+        layers += [nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(width, 10))
+
+
 def make_model(name):
     if name == "resnet18":
         from torch_cuda_epoch import resnet18
@@ -49,7 +57,7 @@ def make_model(name):
         from golden_vit import Vit
 
         return Vit()
-    return convnet()
+    return mlp() if name == "mlp" else convnet()
 
 
 def count_gflop(model):
@@ -66,7 +74,7 @@ def count_gflop(model):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, type=pathlib.Path)
-    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
+    parser.add_argument("--model", choices=["convnet", "mlp", "resnet18", "vit"], default="convnet")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
