@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-DEPTH, BATCH, IMAGES, EPOCHS = 16, 256, 768, 3
+DEPTH, WIDTH, BATCH, IMAGES, EPOCHS = 16, 128, 128, 384, 3
 # The name of a run: the chunks per rank, and its flags. Chunks are cut between blocks, see split().
 SCHEDULES = {
     "naive": (1, ["--schedule", "naive"]),
@@ -44,7 +44,7 @@ def train(programs, data, ranks, microbatches, name, *more):
     """The epochs of a run except the first."""
     chunks, flags = SCHEDULES[name]
     with tempfile.TemporaryDirectory() as out:
-        command = [programs / "ch05_interleaved", "--data", data, "--model", "vit", "--depth", DEPTH, "--ranks", ranks,
+        command = [programs / "ch05_interleaved", "--data", data, "--model", "vit", "--depth", DEPTH, "--width", WIDTH, "--ranks", ranks,
                    "--batch-size", BATCH, "--microbatches", microbatches, "--chunks", chunks, "--split",
                    split(ranks * chunks), "--epochs", EPOCHS, "--out", out, *flags, *more]  # fmt: skip
         subprocess.run([*map(str, command)], check=True, capture_output=True)
@@ -84,12 +84,12 @@ def main():
                 epochs += train(flags.programs, data, 4, 8, name, "--clock", "virtual")
             for name, epochs in wall.items():
                 epochs += train(flags.programs, data, 2, 4, name)
-    what = f"`vit` with {DEPTH} blocks, batch {BATCH}, generated images, medians of {flags.rounds} rounds in turn"
+    what = f"`vit` with {DEPTH} blocks {WIDTH} wide, batch {BATCH}, medians of {flags.rounds} rounds in turn"
     if virtual:
         print(f"Four ranks, 8 micro-batches, virtual clock: {what}.\n")
         table(virtual)
     if wall:
-        print(f"\nTwo ranks on two cores, 4 micro-batches, wall clock:\n")
+        print(f"\nTwo ranks on two cores, 4 micro-batches, wall clock: {what}.\n")
         table(wall)
 
 
