@@ -6,7 +6,7 @@
 /// concerns.
 ///
 /// Each stream is a queue with a thread (core/call_queue.h). One wrapper around the table of kernels enqueues
-/// (core/kernels/queued.cpp). Memory returns to its allocator when neither a tensor nor a queued call uses it
+/// (core/kernels/cpu/tables.h). Memory returns to its allocator when neither a tensor nor a queued call uses it
 /// (core/storage.h). Copies between two devices wait for what they need, and let later calls wait for them; a
 /// copy_async (core/transfer.h) leaves that to the caller's events, and a call without the event it needs is refused
 /// (core/stream_order.h).

@@ -3,7 +3,7 @@
 #include "core/asynchronous.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
-#include "core/kernels/queued.h"
+#include "core/kernels/queued_copy.h"
 
 namespace stagecoach {
 

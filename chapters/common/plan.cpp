@@ -200,16 +200,6 @@ std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& t
   return mine;
 }
 
-std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages) {
-  auto all = std::make_shared<Sequential>();
-  for (const auto& [number, stage] : stages) {
-    for (int i = 0; i < stage->size(); ++i) {
-      all->add(stage->name(i), stage->layer(i));
-    }
-  }
-  return all;
-}
-
 MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& plan, const Dataset& data,
                                          const Rank& rank, LoaderFor purpose, const Shard& shard) {
   using Needs = MicroBatchLoader::Needs;

@@ -74,8 +74,6 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch);
 /// Returns the stages of a rank, by number, with their initial weights on its device.
 std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
                                                        const Dataset& data, const Rank& rank);
-/// Returns the layers of `stages` as one module, which the rank's optimizer updates and a checkpoint saves.
-std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages);
 
 /// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
 /// the last one.

@@ -9,19 +9,22 @@
 
 namespace stagecoach {
 
-using AddRows = void(Kernels& table);
-
 namespace cpu {
+struct Tables;
+using AddRows = void(Tables& tables);
 AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
     add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
+/// Returns the tables that `groups` fill.
+Tables make_tables(std::initializer_list<AddRows*> groups);
 }  // namespace cpu
 
 namespace cuda {
+using AddRows = void(Kernels& table);
 AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
     add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
 }  // namespace cuda
 
-/// Returns the table that `groups` fill. Throws Error that names `backend` if they leave a row empty.
-Kernels make_table(const char* backend, std::initializer_list<AddRows*> groups);
+/// Throws Error that names `backend` if a row of its table is empty.
+void require_rows(const char* backend, const Kernels& table);
 
 }  // namespace stagecoach

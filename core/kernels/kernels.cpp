@@ -7,16 +7,12 @@
 #include "core/asynchronous.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
-#include "core/kernels/queued.h"
 
 namespace stagecoach {
 
-Kernels make_table(const char* backend, std::initializer_list<AddRows*> groups) {
-  Kernels table{};
-  for (AddRows* add_rows : groups) {
-    add_rows(table);
-  }
+void require_rows(const char* backend, const Kernels& table) {
   using Row = void (*)();
   const auto rows = std::bit_cast<std::array<Row, sizeof(Kernels) / sizeof(Row)>>(table);
   const auto empty = std::find(rows.begin(), rows.end(), nullptr);
@@ -24,18 +20,17 @@ Kernels make_table(const char* backend, std::initializer_list<AddRows*> groups) 
                    "kernel table of {0}: expected a function in every row, got none in row {1} of {2} (see "
                    "core/kernels/kernels.h); add it in core/kernels/{0}",
                    backend, empty - rows.begin() + 1, rows.size());
-  return table;
 }
 
 const Kernels& kernels(Device device) {
   using namespace cpu;
-  static const Kernels table =
-      make_table("cpu", {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
-                         add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens});
+  static const Tables tables =
+      make_tables({add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear,
+                   add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens});
   if (device.type == DeviceType::cuda) {
     return cuda::kernels();
   }
-  return is_asynchronous(device) ? queued_kernels(table) : table;
+  return is_asynchronous(device) ? tables.queued : tables.kernels;
 }
 
 }  // namespace stagecoach

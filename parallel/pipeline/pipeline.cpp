@@ -132,8 +132,13 @@ void Pipeline::forward(const Action& action) {
       give(stage.forward(microbatch, x, !is_first), number + 1, microbatch, Direction::forward);
       return;
     }
+    Tensor loss;
     Tensor logits;
-    const Tensor loss = stage.forward_with_loss(microbatch, x, data_.labels(microbatch), !is_first, &logits);
+    if (data_.labels) {
+      loss = stage.forward_with_loss(microbatch, x, data_.labels(microbatch), !is_first, &logits);
+    } else {
+      logits = stage.forward(microbatch, x, !is_first);
+    }
     if (hooks_.see_logits) {
       hooks_.see_logits(microbatch, loss, logits);
     }

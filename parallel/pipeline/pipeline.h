@@ -20,7 +20,7 @@
 namespace stagecoach {
 
 /// The data of a run, micro-batch by micro-batch. `input` is called on the ranks of the first stage and `labels` on
-/// those of the last; both return tensors on the rank's device.
+/// those of the last; both return tensors on the rank's device. Without `labels`, the schedule must list forwards only.
 struct StepData {
   std::function<Tensor(int microbatch)> input;   ///< [n, …]
   std::function<Tensor(int microbatch)> labels;  ///< [n] int32
@@ -32,7 +32,8 @@ struct StepData {
 
 /// Callbacks of a program during a run. Each may be empty.
 struct Hooks {
-  /// Called on the rank of the last stage with a micro-batch's summed loss [] and its output.
+  /// Called on the rank of the last stage with a micro-batch's summed loss [] and its output. Without labels the loss
+  /// is undefined.
   std::function<void(int microbatch, const Tensor& loss, const Tensor& logits)> see_logits = {};
   /// Performs a reduction. Without it gradients are those of this pipeline alone.
   std::function<void(const Action& reduction)> reduce = {};

@@ -148,4 +148,14 @@ std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, cons
   return stages;
 }
 
+std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages) {
+  auto all = std::make_shared<Sequential>();
+  for (const auto& [number, stage] : stages) {
+    for (int i = 0; i < stage->size(); ++i) {
+      all->add(stage->name(i), stage->layer(i));
+    }
+  }
+  return all;
+}
+
 }  // namespace stagecoach

@@ -2,6 +2,7 @@
 /// @file
 /// Splits a model's layers into stages.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,5 +42,8 @@ std::vector<Shape> shapes_entering(const Sequential& model, const Split& split, 
 /// Returns the stages of `model`, each a slice that shares its layers. Throws UsageError, naming the sums, unless every
 /// layer is in exactly one stage and every stage has one.
 std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split);
+
+/// Returns the layers of the stages of one rank, by number, as one module: the rank's optimizer updates it.
+std::shared_ptr<Sequential> joined(const std::map<int, std::shared_ptr<Sequential>>& stages);
 
 }  // namespace stagecoach

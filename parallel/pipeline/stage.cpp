@@ -14,6 +14,9 @@ Tensor take_gradient(Tensor& leaf) {
   return gradient;
 }
 
+/// Returns whether there is anything to compute in the backward: not in a first stage without parameters.
+bool has_gradients(const Tensor& x, const Tensor& output) { return x.requires_grad() || !output.is_leaf(); }
+
 }  // namespace
 
 Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute)
@@ -94,7 +97,9 @@ Tensor Stage::backward(int microbatch, const Tensor& grad) {
     return gradient;
   }
   Flight& in_flight = flight(microbatch, "backward");
-  stagecoach::backward(in_flight.output, grad);
+  if (has_gradients(in_flight.x, in_flight.output)) {
+    stagecoach::backward(in_flight.output, grad);
+  }
   const Tensor gradient = take_gradient(in_flight.x);
   alive_.erase(microbatch);
   advance();
@@ -104,7 +109,9 @@ Tensor Stage::backward(int microbatch, const Tensor& grad) {
 Tensor Stage::backward_input(int microbatch, const Tensor& grad) {
   Flight& in_flight = flight(microbatch, "backward_input");
   const std::vector<Tensor> inputs{in_flight.x};
-  in_flight.weights = stagecoach::backward_inputs(in_flight.output, grad, inputs);
+  in_flight.weights = has_gradients(in_flight.x, in_flight.output)
+                          ? stagecoach::backward_inputs(in_flight.output, grad, inputs)
+                          : DeferredGradients();
   in_flight.output = {};
   return take_gradient(in_flight.x);
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
@@ -19,7 +20,7 @@ TEST(Kernels, FillEveryRow) {
 
 TEST(Kernels, AnEmptyRowIsRefused) {
   EXPECT_TRUE(test::fails_with({"kernel table of cpu", "expected a function in every row", "core/kernels/cpu"}, [] {
-    make_table("cpu", {cpu::add_pool, cpu::add_softmax});
+    cpu::make_tables({cpu::add_pool, cpu::add_softmax});
   }));
 }
 

@@ -36,6 +36,9 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"schedule", {"drawing"}},
     {"pipeline", {"comm", "schedule"}},
     {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
+    {"wrappers", {"comm", "launch", "schedule", "pipeline", "data_parallel"}},
+    {"rpc", {"comm", "launch"}},
+    {".", {"launch", "wrappers"}},
 };
 
 /// "core" of "core/autograd/node.h"

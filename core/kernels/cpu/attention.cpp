@@ -5,6 +5,7 @@
 
 #include "core/kernels/cpu/lanes.h"
 #include "core/kernels/cpu/matrix_product.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/cpu/transpose.h"
 #include "core/kernels/cpu/vec_exp.h"
 #include "core/kernels/cpu/workspace.h"
@@ -218,9 +219,9 @@ void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads,
 
 }  // namespace
 
-void add_attention(Kernels& table) {
-  table.attention = attention;
-  table.attention_grad = attention_grad;
+void add_attention(Tables& tables) {
+  tables.add<&Kernels::attention>("attention", attention);
+  tables.add<&Kernels::attention_grad>("attention_grad", attention_grad);
 }
 
 }  // namespace stagecoach::cpu

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/kernels/cpu/channels.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
@@ -170,16 +171,17 @@ void channel_sums(const Tensor& x, Tensor& out) {
   });
 }
 
-void add_batch_norm(Kernels& table) {
-  table.channel_sums = channel_sums;
-  table.batch_statistics = batch_statistics;
-  table.squared_deviations = squared_deviations;
-  table.update_running_statistics = update_running_statistics;
-  table.rstd = rstd;
-  table.batch_norm = batch_norm;
-  table.batch_norm_grad_weight = batch_norm_grad_weight;
-  table.batch_norm_grad_input = batch_norm_grad_input;
-  table.batch_norm_grad_input_of_batch = batch_norm_grad_input_of_batch;
+void add_batch_norm(Tables& tables) {
+  tables.add<&Kernels::channel_sums>("channel_sums", channel_sums);
+  tables.add<&Kernels::batch_statistics>("batch_statistics", batch_statistics);
+  tables.add<&Kernels::squared_deviations>("squared_deviations", squared_deviations);
+  tables.add<&Kernels::update_running_statistics>("update_running_statistics", update_running_statistics);
+  tables.add<&Kernels::rstd>("rstd", rstd);
+  tables.add<&Kernels::batch_norm>("batch_norm", batch_norm);
+  tables.add<&Kernels::batch_norm_grad_weight>("batch_norm_grad_weight", batch_norm_grad_weight);
+  tables.add<&Kernels::batch_norm_grad_input>("batch_norm_grad_input", batch_norm_grad_input);
+  tables.add<&Kernels::batch_norm_grad_input_of_batch>("batch_norm_grad_input_of_batch",
+                                                       batch_norm_grad_input_of_batch);
 }
 
 }  // namespace stagecoach::cpu

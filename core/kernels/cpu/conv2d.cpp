@@ -4,6 +4,7 @@
 #include "core/kernels/cpu/dot_tile.h"
 #include "core/kernels/cpu/padded_images.h"
 #include "core/kernels/cpu/phase.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/cpu/tile.h"
 #include "core/kernels/cpu/wide_conv2d.h"
 #include "core/kernels/cpu/workspace.h"
@@ -206,10 +207,10 @@ void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& win
 
 }  // namespace
 
-void add_conv2d(Kernels& table) {
-  table.conv2d = conv2d;
-  table.conv2d_grad_input = conv2d_grad_input;
-  table.conv2d_grad_weight = conv2d_grad_weight;
+void add_conv2d(Tables& tables) {
+  tables.add<&Kernels::conv2d>("conv2d", conv2d);
+  tables.add<&Kernels::conv2d_grad_input>("conv2d_grad_input", conv2d_grad_input);
+  tables.add<&Kernels::conv2d_grad_weight>("conv2d_grad_weight", conv2d_grad_weight);
 }
 
 }  // namespace stagecoach::cpu

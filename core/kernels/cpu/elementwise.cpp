@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/kernels/cpu/gelu.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cpu {
@@ -130,19 +131,19 @@ void gelu_grad(const Tensor& grad_y, const Tensor& x, GeluForm form, Tensor& out
 
 }  // namespace
 
-void add_elementwise(Kernels& table) {
-  table.fill = fill;
-  table.copy = copy;
-  table.convert = convert;
-  table.add = add;
-  table.add_scaled = add_scaled;
-  table.scale = scale;
-  table.accumulate = accumulate;
-  table.increment = increment;
-  table.relu = relu;
-  table.relu_grad = relu_grad;
-  table.gelu = gelu;
-  table.gelu_grad = gelu_grad;
+void add_elementwise(Tables& tables) {
+  tables.add<&Kernels::fill>("fill", fill);
+  tables.add<&Kernels::copy>("copy", copy);
+  tables.add<&Kernels::convert>("convert", convert);
+  tables.add<&Kernels::add>("add", add);
+  tables.add<&Kernels::add_scaled>("add_scaled", add_scaled);
+  tables.add<&Kernels::scale>("scale", scale);
+  tables.add<&Kernels::accumulate>("accumulate", accumulate);
+  tables.add<&Kernels::increment>("increment", increment);
+  tables.add<&Kernels::relu>("relu", relu);
+  tables.add<&Kernels::relu_grad>("relu_grad", relu_grad);
+  tables.add<&Kernels::gelu>("gelu", gelu);
+  tables.add<&Kernels::gelu_grad>("gelu_grad", gelu_grad);
 }
 
 }  // namespace stagecoach::cpu

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
@@ -39,9 +40,9 @@ void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
 
 }  // namespace
 
-void add_images(Kernels& table) {
-  table.normalize = normalize;
-  table.count_correct = count_correct;
+void add_images(Tables& tables) {
+  tables.add<&Kernels::normalize>("normalize", normalize);
+  tables.add<&Kernels::count_correct>("count_correct", count_correct);
 }
 
 }  // namespace stagecoach::cpu

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/kernels/cpu/channels.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
@@ -81,10 +82,10 @@ void layer_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor&
 
 }  // namespace
 
-void add_layer_norm(Kernels& table) {
-  table.layer_norm = layer_norm;
-  table.layer_norm_grad_input = layer_norm_grad_input;
-  table.layer_norm_grad_weight = layer_norm_grad_weight;
+void add_layer_norm(Tables& tables) {
+  tables.add<&Kernels::layer_norm>("layer_norm", layer_norm);
+  tables.add<&Kernels::layer_norm_grad_input>("layer_norm_grad_input", layer_norm_grad_input);
+  tables.add<&Kernels::layer_norm_grad_weight>("layer_norm_grad_weight", layer_norm_grad_weight);
 }
 
 }  // namespace stagecoach::cpu

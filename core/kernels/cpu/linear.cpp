@@ -3,6 +3,7 @@
 #include "core/kernels/cpu/channels.h"
 #include "core/kernels/cpu/lanes.h"
 #include "core/kernels/cpu/matrix_product.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/cpu/tile.h"
 #include "core/kernels/cpu/workspace.h"
 #include "core/kernels/groups.h"
@@ -95,10 +96,10 @@ void linear_grad_weight(const Tensor& grad_y, const Tensor& x, Tensor& grad_weig
 
 }  // namespace
 
-void add_linear(Kernels& table) {
-  table.linear = linear;
-  table.linear_grad_input = linear_grad_input;
-  table.linear_grad_weight = linear_grad_weight;
+void add_linear(Tables& tables) {
+  tables.add<&Kernels::linear>("linear", linear);
+  tables.add<&Kernels::linear_grad_input>("linear_grad_input", linear_grad_input);
+  tables.add<&Kernels::linear_grad_weight>("linear_grad_weight", linear_grad_weight);
 }
 
 }  // namespace stagecoach::cpu

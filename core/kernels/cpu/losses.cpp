@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/kernels/cpu/rows.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cpu {
@@ -70,11 +71,11 @@ void squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& 
 
 }  // namespace
 
-void add_losses(Kernels& table) {
-  table.cross_entropy = cross_entropy;
-  table.cross_entropy_grad = cross_entropy_grad;
-  table.squared_error = squared_error;
-  table.squared_error_grad = squared_error_grad;
+void add_losses(Tables& tables) {
+  tables.add<&Kernels::cross_entropy>("cross_entropy", cross_entropy);
+  tables.add<&Kernels::cross_entropy_grad>("cross_entropy_grad", cross_entropy_grad);
+  tables.add<&Kernels::squared_error>("squared_error", squared_error);
+  tables.add<&Kernels::squared_error_grad>("squared_error_grad", squared_error_grad);
 }
 
 }  // namespace stagecoach::cpu

@@ -1,6 +1,7 @@
 #include "core/kernels/cpu/matmul.h"
 
 #include "core/kernels/cpu/matrix_product.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/cpu/transpose.h"
 #include "core/kernels/cpu/workspace.h"
 #include "core/kernels/groups.h"
@@ -40,6 +41,6 @@ void matmul(const Tensor& a, const Tensor& b, const Transposed& transposed, Tens
 
 }  // namespace
 
-void add_matmul(Kernels& table) { table.matmul = matmul; }
+void add_matmul(Tables& tables) { tables.add<&Kernels::matmul>("matmul", matmul); }
 
 }  // namespace stagecoach::cpu

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cpu {
@@ -65,9 +66,9 @@ void adam_step(std::span<ParameterUpdate> updates, const AdamSettings& settings)
 
 }  // namespace
 
-void add_optimizer_steps(Kernels& table) {
-  table.sgd_step = sgd_step;
-  table.adam_step = adam_step;
+void add_optimizer_steps(Tables& tables) {
+  tables.add<&Kernels::sgd_step>("sgd_step", sgd_step);
+  tables.add<&Kernels::adam_step>("adam_step", adam_step);
 }
 
 }  // namespace stagecoach::cpu

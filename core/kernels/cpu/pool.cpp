@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/kernels/cpu/pool_2x2.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 #include "core/parallel_for.h"
 
@@ -153,11 +154,11 @@ void global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) {
 
 }  // namespace
 
-void add_pool(Kernels& table) {
-  table.max_pool2d = max_pool2d;
-  table.max_pool2d_grad = max_pool2d_grad;
-  table.global_average_pool = global_average_pool;
-  table.global_average_pool_grad = global_average_pool_grad;
+void add_pool(Tables& tables) {
+  tables.add<&Kernels::max_pool2d>("max_pool2d", max_pool2d);
+  tables.add<&Kernels::max_pool2d_grad>("max_pool2d_grad", max_pool2d_grad);
+  tables.add<&Kernels::global_average_pool>("global_average_pool", global_average_pool);
+  tables.add<&Kernels::global_average_pool_grad>("global_average_pool_grad", global_average_pool_grad);
 }
 
 }  // namespace stagecoach::cpu

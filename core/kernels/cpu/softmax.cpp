@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/kernels/cpu/rows.h"
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cpu {
@@ -68,11 +69,11 @@ void log_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
 
 }  // namespace
 
-void add_softmax(Kernels& table) {
-  table.softmax = softmax;
-  table.softmax_grad = softmax_grad;
-  table.log_softmax = log_softmax;
-  table.log_softmax_grad = log_softmax_grad;
+void add_softmax(Tables& tables) {
+  tables.add<&Kernels::softmax>("softmax", softmax);
+  tables.add<&Kernels::softmax_grad>("softmax_grad", softmax_grad);
+  tables.add<&Kernels::log_softmax>("log_softmax", log_softmax);
+  tables.add<&Kernels::log_softmax_grad>("log_softmax_grad", log_softmax_grad);
 }
 
 }  // namespace stagecoach::cpu

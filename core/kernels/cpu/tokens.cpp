@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/cpu/transpose.h"
 #include "core/kernels/groups.h"
 #include "core/parallel_for.h"
@@ -73,11 +74,11 @@ void token_mean_grad(const Tensor& grad_y, Tensor& grad_x) {
 
 }  // namespace
 
-void add_tokens(Kernels& table) {
-  table.transpose = transpose;
-  table.add_broadcast = add_broadcast;
-  table.token_mean = token_mean;
-  table.token_mean_grad = token_mean_grad;
+void add_tokens(Tables& tables) {
+  tables.add<&Kernels::transpose>("transpose", transpose);
+  tables.add<&Kernels::add_broadcast>("add_broadcast", add_broadcast);
+  tables.add<&Kernels::token_mean>("token_mean", token_mean);
+  tables.add<&Kernels::token_mean_grad>("token_mean_grad", token_mean_grad);
 }
 
 }  // namespace stagecoach::cpu

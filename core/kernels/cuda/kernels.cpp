@@ -21,9 +21,16 @@ int kernel_of(const Window& window) {
 }
 
 const Kernels& kernels() {
-  static const Kernels table =
-      make_table("cuda", {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm,
-                          add_linear, add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens});
+  static const Kernels table = [] {
+    Kernels filled{};
+    for (AddRows* add_rows :
+         {add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear,
+          add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens}) {
+      add_rows(filled);
+    }
+    require_rows("cuda", filled);
+    return filled;
+  }();
   return table;
 }
 

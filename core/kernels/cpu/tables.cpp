@@ -1,0 +1,52 @@
+#include "core/kernels/cpu/tables.h"
+
+#include "core/kernels/groups.h"
+#include "core/kernels/queued_copy.h"
+
+namespace stagecoach::cpu {
+
+Tensor Accesses::write(const Tensor& tensor) {
+  if (tensor.defined()) {
+    tensor.storage()->bump_version();
+  }
+  return keep(tensor, true);
+}
+
+Tensor Accesses::keep(const Tensor& tensor, bool writes) {
+  if (!tensor.defined()) {
+    return {};
+  }
+  device = tensor.device();
+  all.push_back({tensor.storage()->block().get(), writes});
+  return tensor.borrowed();
+}
+
+std::vector<Tensor> Kept<std::span<Tensor>>::of(std::span<Tensor> tensors, Accesses& accesses) {
+  std::vector<Tensor> kept;
+  for (const Tensor& tensor : tensors) {
+    kept.push_back(accesses.write(tensor));
+  }
+  return kept;
+}
+
+std::vector<ParameterUpdate> Kept<std::span<ParameterUpdate>>::of(std::span<ParameterUpdate> updates,
+                                                                  Accesses& accesses) {
+  std::vector<ParameterUpdate> kept;
+  for (ParameterUpdate& update : updates) {
+    kept.push_back({accesses.read(update.grad), accesses.write(update.parameter),
+                    Kept<std::span<Tensor>>::of(update.state, accesses), accesses.read(update.count)});
+  }
+  return kept;
+}
+
+Tables make_tables(std::initializer_list<AddRows*> groups) {
+  Tables tables{};
+  for (AddRows* add_rows : groups) {
+    add_rows(tables);
+  }
+  tables.queued.copy = queued_copy;  // it may be between two devices
+  require_rows("cpu", tables.kernels);
+  return tables;
+}
+
+}  // namespace stagecoach::cpu

@@ -1,0 +1,92 @@
+#include "parallel/launch/rank_pool.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/cuda_backend.h"
+#include "core/error.h"
+#include "core/start_thread.h"
+
+namespace stagecoach {
+
+RankPool::RankPool(World world) : world_(std::move(world)) {
+  if (world_.transport == Transport::mpi) {
+    throw UsageError("a pool of ranks needs threads: expected --transport thread or nccl, got mpi; use launch()");
+  }
+  if (world_.device == DeviceType::cuda) {
+    world_.gpus = cuda::gpu_count();
+  }
+  thread_ = start_thread("the thread that starts the ranks", [this] {
+    std::exception_ptr failure;
+    try {
+      launch(world_, [this](Rank& rank) { serve(rank); });
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const std::scoped_lock lock(mutex_);
+    failure_ = failure;
+    ended_ = true;
+    changed_.notify_all();
+  });
+  run([](Rank&) {});  // so that a world that cannot start fails here
+}
+
+RankPool::~RankPool() {
+  const std::scoped_lock lock(mutex_);
+  ending_ = true;
+  changed_.notify_all();
+}
+
+void RankPool::run(const std::function<void(Rank& rank)>& body) {
+  std::unique_lock lock(mutex_);
+  body_ = &body;
+  finished_ = 0;
+  ++runs_;
+  changed_.notify_all();
+  // A world of no ranks has not finished: launch() throws.
+  changed_.wait(lock, [this] { return (finished_ > 0 && finished_ == world_.ranks) || ended_; });
+  if (ended_) {
+    rethrow_failure();
+  }
+}
+
+/// Throws what launch() threw, and later an Error with its text.
+void RankPool::rethrow_failure() {
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const std::exception& error) {
+    if (!std::exchange(is_reported_, true)) {
+      throw;
+    }
+    throw Error(fmt::format("the ranks have ended after an earlier error ({}); start new ones", error.what()));
+  }
+}
+
+/// Waits for work and does it until the pool ends.
+void RankPool::serve(Rank& rank) {
+  for (int done = 0;; ++done) {
+    const std::function<void(Rank & rank)>* body = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return runs_ > done || ending_; });
+      if (ending_) {
+        return;
+      }
+      body = body_;
+    }
+    try {
+      (*body)(rank);
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      ending_ = true;  // the ranks that have finished this run wait for no further one
+      changed_.notify_all();
+      throw;  // launch() ends the waits of the others
+    }
+    const std::scoped_lock lock(mutex_);
+    ++finished_;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace stagecoach

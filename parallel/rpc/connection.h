@@ -1,0 +1,55 @@
+#pragma once
+/// @file
+/// The master's side of the messages to its workers.
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "parallel/rpc/message.h"
+
+namespace stagecoach::rpc {
+
+/// The answer of a worker, once it has come. A worker's answers come in the order of its commands.
+using Answer = std::shared_ptr<std::optional<Value>>;
+
+/// Shared by the master and all that refers to its workers.
+class Connection {
+ public:
+  explicit Connection(Communicator& comm)
+      : comm_(comm), outbox_(comm), expected_(static_cast<std::size_t>(comm.size())), later_(expected_.size()) {}
+
+  int workers() const { return comm_.size() - 1; }
+  /// Throws UsageError unless `rank` is that of a worker; and Error after shut_down().
+  void require_worker(int rank) const;
+  /// Returns the first of `count` new numbers.
+  Id new_ids(Id count = 1) { return std::exchange(next_, next_ + count); }
+
+  void tell(int rank, const Command& command);
+  /// Sends the command before the next one to this rank: for destructors, which must not fail.
+  void tell_later(int rank, const Command& command) { later_[static_cast<std::size_t>(rank)].push_back(command); }
+  /// Sends a command whose answer is then to be waited for.
+  Answer ask(int rank, const Command& command);
+  /// Sends a value after a command to receive it.
+  void send(int rank, const Value& value) { outbox_.send(value, rank); }
+  /// Waits for the answer of rank `rank`. Throws RemoteError if it is an error; CommError after the timeout of the
+  /// world, or if a rank has failed.
+  Tensor wait(int rank, const Answer& answer);
+
+  /// Ends the workers after all earlier commands.
+  void shut_down();
+
+ private:
+  const Value& value(int rank, const Answer& answer);
+
+  Communicator& comm_;
+  Outbox outbox_;
+  std::vector<std::deque<Answer>> expected_;  // by rank
+  std::vector<std::vector<Command>> later_;   // by rank
+  Id next_ = 1;
+  bool is_open_ = true;
+};
+
+}  // namespace stagecoach::rpc

@@ -1,0 +1,222 @@
+#include "parallel/rpc/worker.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "core/autograd/backward.h"
+#include "core/autograd/grad_mode.h"
+#include "core/error.h"
+#include "core/throw_if.h"
+#include "parallel/comm/activity.h"
+
+namespace stagecoach::rpc {
+namespace {
+
+constexpr int kMaster = 0;
+
+/// An error of an earlier command, whose text already says where it happened.
+class Failed : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Returns the value that `compute` returns or, if it throws, the error with its place. Failures of communication are
+/// not errors of a call: they end the worker.
+template <class Compute>
+Value value_or_error(int rank, const std::string& what, const Compute& compute) {
+  try {
+    return compute();
+  } catch (const CommError&) {
+    throw;
+  } catch (const Failed& error) {
+    return {.error = error.what()};
+  } catch (const std::exception& error) {
+    return {.error = fmt::format("rank {}: {}: {}", rank, what, error.what())};
+  }
+}
+
+/// Returns the entry `name` of one of the table's maps. Throws Error that lists those that exist.
+template <class Entries>
+const auto& entry(const Entries& entries, const char* kind, const std::string& name) {
+  const auto found = entries.find(name);
+  if (found == entries.end()) {
+    std::vector<std::string> names;
+    for (const auto& [each, value] : entries) {
+      names.push_back(each);
+    }
+    throw Error(fmt::format("no {} is named '{}': expected one of [{}]; add it to the table that all ranks build", kind,
+                            name, fmt::join(names, ", ")));
+  }
+  return found->second;
+}
+
+}  // namespace
+
+const Worker::Do Worker::kDo[] = {
+    &Worker::make_module, &Worker::parameters, &Worker::make_optimizer, &Worker::call,
+    &Worker::forward,     &Worker::backward,   &Worker::step,           &Worker::check,
+    &Worker::send,        &Worker::receive,    &Worker::drop,           &Worker::end_context,
+};
+
+void Worker::serve() {
+  const Activity activity("service of remote calls");
+  static_assert(std::size(kDo) == static_cast<std::size_t>(Task::shut_down));
+  for (;;) {
+    const Command command = receive_command(comm_, kMaster);
+    if (command.task == Task::shut_down) {
+      return outbox_.wait();
+    }
+    (this->*kDo[static_cast<std::size_t>(command.task)])(command);
+  }
+}
+
+template <class Compute>
+void Worker::keep(const Command& command, const std::string& what, const Compute& compute) {
+  Kept kept;
+  kept.value = value_or_error(comm_.rank(), what, [&] { return Value{.tensor = compute(kept)}; });
+  if (command.context != 0) {
+    if (std::string& first = contexts_[command.context].error; first.empty()) {
+      first = kept.value.error;
+    }
+  }
+  kept_[command.result] = std::move(kept);
+}
+
+template <class Compute>
+void Worker::answer(const std::string& what, const Compute& compute) {
+  outbox_.send(value_or_error(comm_.rank(), what, compute), kMaster);
+}
+
+const Tensor& Worker::tensor(Id id) const {
+  const Value& value = kept_.at(id).value;
+  throw_if<Failed>(!value.error.empty(), "{}", value.error);
+  return value.tensor;
+}
+
+std::vector<Tensor> Worker::tensors(const std::vector<Id>& ids) const {
+  std::vector<Tensor> found;
+  for (const Id id : ids) {
+    found.push_back(tensor(id));
+  }
+  return found;
+}
+
+void Worker::make_module(const Command& command) {
+  answer(fmt::format("making module '{}'", command.name), [&]() -> Value {
+    auto module = entry(table_.modules, "module", command.name)(comm_.device());
+    NamedTensors parameters = module->named_parameters();
+    modules_[command.result] = {std::move(module), command.name, std::move(parameters)};
+    return {};
+  });
+}
+
+void Worker::parameters(const Command& command) {
+  answer("listing parameters", [&]() -> Value {
+    const NamedTensors& parameters = modules_.at(command.of).parameters;
+    std::string names;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (command.result != 0) {
+        kept_[command.result + static_cast<Id>(i)] = {.value = {.tensor = parameters[i].second}};
+      }
+      names += parameters[i].first + '\n';
+    }
+    return {.tensor = names.empty() ? Tensor() : tensor_of(names, comm_.device())};
+  });
+}
+
+void Worker::make_optimizer(const Command& command) {
+  answer(fmt::format("making optimizer '{}'", command.name), [&]() -> Value {
+    NamedTensors parameters;
+    for (const Id id : command.arguments) {
+      parameters.emplace_back(fmt::format("parameter {}", id), tensor(id));
+    }
+    optimizers_[command.result] = entry(table_.optimizers, "optimizer", command.name)(std::move(parameters));
+    return {};
+  });
+}
+
+void Worker::call(const Command& command) {
+  keep(command, fmt::format("function '{}'", command.name),
+       [&](Kept&) { return entry(table_.functions, "function", command.name)(tensors(command.arguments)); });
+}
+
+void Worker::forward(const Command& command) {
+  KeptModule& called = modules_.at(command.of);
+  keep(command, fmt::format("forward of '{}'", called.name), [&](Kept& kept) {
+    kept.input = tensor(command.arguments[0]).detach();  // the graph begins here
+    if (command.context == 0) {
+      const NoGrad no_grad;
+      return called.module->forward(kept.input);
+    }
+    kept.input.set_requires_grad(command.needs_input_grad);
+    kept.parameters = &called.parameters;
+    return called.module->forward(kept.input);
+  });
+}
+
+/// Runs `body` while the gradients of `parameters` are those of the context.
+template <class Body>
+void Worker::with_gradients(Context& context, const NamedTensors& parameters, const Body& body) {
+  for (auto [name, parameter] : parameters) {
+    parameter.set_grad(context.gradients[parameter.id()]);
+  }
+  const auto collect = [&] {
+    for (auto [name, parameter] : parameters) {
+      context.gradients[parameter.id()] = parameter.grad();
+      parameter.zero_grad();
+    }
+  };
+  try {
+    body();
+  } catch (...) {
+    collect();
+    throw;
+  }
+  collect();
+}
+
+void Worker::backward(const Command& command) {
+  keep(command, "backward", [&](Kept&) {
+    const Tensor& output = tensor(command.of);
+    const Tensor& gradient = tensor(command.arguments[0]);
+    Kept& of = kept_.at(command.of);
+    const bool is_recorded =
+        of.input.requires_grad() || !output.is_leaf();  // not for a first module without parameters
+    if (is_recorded) {
+      with_gradients(contexts_[command.context], *of.parameters, [&] { stagecoach::backward(output, gradient); });
+    }
+    of.value.tensor = output.detach();  // the graph is used up
+    return std::exchange(of.input, {}).grad();
+  });
+}
+
+void Worker::step(const Command& command) {
+  answer("step of an optimizer", [&]() -> Value {
+    Context& context = contexts_[command.context];
+    throw_if<Failed>(!context.error.empty(), "{}", context.error);
+    Optimizer& optimizer = *optimizers_.at(command.of);
+    with_gradients(context, optimizer.parameters(), [&] { optimizer.step(); });
+    return {};
+  });
+}
+
+void Worker::check(const Command& command) { outbox_.send(Value{.error = contexts_[command.context].error}, kMaster); }
+
+void Worker::send(const Command& command) {
+  Value value = kept_.at(command.of).value;
+  if (value.tensor.defined()) {
+    const NoGrad no_grad;
+    value.tensor = value.tensor.clone();  // it belongs to the receiver, and this rank may write to its own
+  }
+  outbox_.send(value, command.peer);
+}
+
+void Worker::receive(const Command& command) { kept_[command.result] = {.value = receive_value(comm_, command.peer)}; }
+
+void Worker::drop(const Command& command) { kept_.erase(command.of); }
+
+void Worker::end_context(const Command& command) { contexts_.erase(command.context); }
+
+}  // namespace stagecoach::rpc

@@ -1,0 +1,92 @@
+#include "parallel/wrappers/data_parallel.h"
+
+#include <utility>
+
+#include "core/autograd/backward.h"
+#include "core/autograd/grad_mode.h"
+#include "core/ops.h"
+#include "core/throw_if.h"
+#include "datasets/shares.h"
+#include "parallel/data_parallel/flat.h"
+#include "parallel/data_parallel/same_model.h"
+#include "parallel/wrappers/require_batch.h"
+
+namespace stagecoach {
+
+DataParallel::DataParallel(const std::function<std::shared_ptr<Module>()>& make_model, DataParallelSettings settings)
+    : ranks_({.ranks = settings.ranks, .device = settings.device, .timeout = settings.timeout}) {
+  for (int r = 0; r < settings.ranks; ++r) {
+    models_.push_back(make_model());
+    throw_if<UsageError>(models_.back() == nullptr,
+                         "DataParallel: expected a function that returns a new model, got a null pointer from it");
+  }
+  ranks_.run([&](Rank& rank) {
+    Module& model = *models_[static_cast<std::size_t>(rank.index)];
+    model.materialize(settings.seed, rank.device);
+    if (rank.index == 0) {
+      optimizer_ = settings.optimizer(model.named_parameters());
+    }
+  });
+}
+
+double DataParallel::train_step(const Tensor& images, const Tensor& labels) {
+  require_batch("DataParallel", images, labels);
+  const std::int64_t batch = images.size(0);
+  double loss_sum = 0;
+  ranks_.run([&](Rank& rank) {
+    Module& model = *models_[static_cast<std::size_t>(rank.index)];
+    model.train(true);
+    broadcast_tensors(model.named_parameters(), rank.comm);  // rank 0 has updated them since the last batch
+
+    Tensor loss = Tensor::zeros({}, DType::float32, rank.device);
+    if (const Share share = share_of(batch, rank.index, rank.world); share.count > 0) {
+      const Tensor x = images.detach().narrow(share.first, share.count).to(rank.device);
+      const Tensor logits = model.forward(x);
+      loss = cross_entropy(logits, labels.narrow(share.first, share.count).to(rank.device), Reduction::sum);
+      backward(loss, Tensor::full({}, 1.0 / static_cast<double>(batch), DType::float32, rank.device));
+    }
+    reduce_gradients(rank);
+    const double sum = rank.comm.sum_numbers({loss.item()})[0];
+    if (rank.index == 0) {
+      loss_sum = sum;
+      optimizer_->step();
+    }
+    for (auto& [name, parameter] : model.named_parameters()) {
+      Tensor(parameter).zero_grad();
+    }
+  });
+  return loss_sum / static_cast<double>(batch);
+}
+
+/// Replaces the gradients of rank 0 by their sums over all ranks. A missing gradient counts as zero.
+void DataParallel::reduce_gradients(Rank& rank) {
+  const NamedTensors parameters = models_[static_cast<std::size_t>(rank.index)]->named_parameters();
+  if (parameters.empty()) {
+    return;
+  }
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.grad().defined()) {
+      Tensor(parameter).set_grad(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
+    }
+  }
+  Tensor all = flattened(gradients_of(parameters));
+  rank.comm.reduce(all, 0);
+  if (rank.index == 0) {
+    unflatten_into(all, gradients_of(parameters));
+  }
+}
+
+Tensor DataParallel::forward(const Tensor& x) {
+  require_images("DataParallel", x);
+  Tensor output;
+  ranks_.run([&](Rank& rank) {
+    if (rank.index == 0) {
+      const NoGrad no_grad;
+      models_[0]->train(false);
+      output = models_[0]->forward(x.to(rank.device));
+    }
+  });
+  return output;
+}
+
+}  // namespace stagecoach
