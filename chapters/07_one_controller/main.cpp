@@ -14,6 +14,7 @@
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/07_one_controller/explain.h"
 #include "chapters/07_one_controller/placed_model.h"
+#include "chapters/07_one_controller/step_timeline.h"
 #include "chapters/07_one_controller/toy.h"
 #include "chapters/common/console.h"
 #include "chapters/common/micro_batches.h"
@@ -32,7 +33,7 @@ namespace {
 /// The naive forward: the whole batch, through one device after another. While one works, the others have nothing to
 /// do, since each needs the output of the one before it.
 Tensor naive_forward(const PlacedModel& model, const Tensor& images) {
-  Tensor x = normalize(images.to(model.devices.front()));  // bytes to floats from -1 to 1
+  Tensor x = images;
   for (int stage = 0; stage < model.size(); ++stage) {
     const Span span("forward", "action", [&] { return fmt::format("{}F0", stage); });  // for trace.json
     x = model.forward(stage, x);                                                       // moves x to the stage's device
@@ -43,10 +44,7 @@ Tensor naive_forward(const PlacedModel& model, const Tensor& images) {
 /// The pipelined forward: at each clock tick every device is given one micro-batch, the deepest stage first. Stage s
 /// works on micro-batch i while stage s + 1 works on micro-batch i - 1. Returns the outputs of the whole batch.
 Tensor pipelined_forward(const PlacedModel& model, const Tensor& images, std::int64_t microbatch_count) {
-  std::vector<Tensor> x;  // of each micro-batch: what its last stage so far has returned
-  for (const Tensor& part : micro_batches(images, microbatch_count)) {
-    x.push_back(normalize(part.to(model.devices.front())));
-  }
+  std::vector<Tensor> x = micro_batches(images, microbatch_count);  // then what the last stage so far has returned
   const auto m = static_cast<int>(x.size());
   for (int tick = 0; tick < tick_count(model.size(), m); ++tick) {
     for (const auto [stage, i] : forwards_of_tick(tick, model.size(), m)) {
@@ -94,6 +92,17 @@ void evaluate(const PlacedModel& model, Epoch& epoch, DeviceLoader& loader) {
   model.whole->train(true);
 }
 
+/// Prints who did what when in a step, as it was measured (--explain --profile).
+void show_timeline(const Settings& settings, PlacedModel& model, const Dataset& data) {
+  place(model, settings.training.seed);
+  const auto optimizer = make_optimizer(settings.training, model.whole->named_parameters());
+  Loader loader = make_loader(settings.training, settings.world, data, LoaderFor::training);
+  loader.start_epoch(1);
+  const auto batch = loader.next();
+  EpochSums sums(model.devices.back());
+  print_text(step_timeline(model, [&] { train_step(settings, model, *batch, *optimizer, sums); }));
+}
+
 /// Makes the run's CPU devices asynchronous, unless --synchronous is given. (GPUs are asynchronous anyway.)
 void make_asynchronous(const Settings& settings, const std::vector<Device>& devices,
                        std::optional<AsynchronousDevices>& asynchronous) {
@@ -113,10 +122,11 @@ void train_on_devices(const Settings& settings) {
   }
   const TrainTest data = open_data(settings);
   PlacedModel model = split_over_devices(settings, data.train, devices);
-  if (settings.run.explain) {
-    return explain(settings, model);  // prints the devices of the layers and the clock ticks, and does not train
-  }
   make_asynchronous(settings, devices, asynchronous);
+  if (settings.run.explain) {
+    explain(settings, model);  // prints the devices of the layers and the clock ticks, and does not train
+    return settings.run.profile ? show_timeline(settings, model, data.train) : void();
+  }
 
   Run run(settings, devices.back());  // prints, measures and saves; losses are summed on the last device
   place(model, settings.training.seed);

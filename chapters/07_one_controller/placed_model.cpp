@@ -4,13 +4,14 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
-#include "core/trace.h"
+#include "core/ops.h"
 
 namespace stagecoach {
 
 Tensor PlacedModel::forward(int stage, const Tensor& x) const {
   const auto s = static_cast<std::size_t>(stage);
-  return stages[s]->forward(x.to(devices[s]));
+  const Tensor here = x.to(devices[s]);
+  return stages[s]->forward(here.dtype() == DType::uint8 ? normalize(here) : here);
 }
 
 std::vector<Device> open_devices(const WorldSettings& settings) {

@@ -19,7 +19,8 @@ struct PlacedModel {
   std::vector<Device> devices;
 
   int size() const { return static_cast<int>(stages.size()); }
-  /// Moves x to a stage's device and runs the stage there. On asynchronous devices this only appends calls.
+  /// Moves x to a stage's device and runs the stage there; images as bytes become floats from -1 to 1 first. On
+  /// asynchronous devices this only appends calls.
   Tensor forward(int stage, const Tensor& x) const;
 };
 

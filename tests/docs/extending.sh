@@ -18,9 +18,9 @@ git apply "$patches"/*.patch
 
 options=(-DSTAGECOACH_CUDA=EMULATED ${CI:+-DSTAGECOACH_WERROR=ON})  # as CI builds the rest: ccache has no other objects
 scripts/build.sh release --target test_extending "${options[@]}"
-scripts/build.sh release --target ch07_linear_probe "${options[@]}"
+scripts/build.sh release --target ch08_linear_probe "${options[@]}"
 programs=build/release/bin
 $programs/test_extending --gtest_brief=1 --gtest_filter='*LeakyRelu*'
 $programs/test_extending --gtest_brief=1 --gtest_filter='ScheduleKinds*'
 $programs/test_extending --gtest_brief=1 --gtest_filter='Models*'
-$programs/ch07_linear_probe --smoke --model perceptron
+$programs/ch08_linear_probe --smoke --model perceptron

@@ -98,6 +98,12 @@ PROGRAMS = {
         "schedule": ["1f1b", "gpipe", "zb-h1", "naive", "good.csv"],
         "find-unused": None, "sync-batch-norm": None,
     },
+    "ch07_one_controller": {
+        **COMMON, **MICROBATCHES, **{flag: RANKS[flag] for flag in ("ranks", "split", "balance", "clock")},
+        "form": ["naive", "pipelined"],
+        "copy-stream": ["compute", "own"],
+        "synchronous": None,
+    },
 }
 GENERATED = {"train": ["10", "40", "1000001"], "test": ["10", "20", "1000001"], "seed": COMMON["seed"]}
 COMPARED = ["run", "run/metrics.jsonl", "log.txt", "nowhere", "tiny", "huge_plan.json", "run/../run", ""]

@@ -12,7 +12,7 @@ template <class T>
 class Workspace {
  public:
   Workspace(Device device, std::int64_t count)
-      : allocator_(allocator(device)),
+      : allocator_(stagecoach::allocator(device)),
         data_(static_cast<T*>(allocator_.allocate(static_cast<std::size_t>(count) * sizeof(T)))) {}
   ~Workspace() { allocator_.release(data_); }
   Workspace(const Workspace&) = delete;

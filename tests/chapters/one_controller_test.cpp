@@ -1,0 +1,112 @@
+/// @file
+/// Chapter 7 as its users run it: however many devices and however asynchronous, the weights of one device.
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/chapters/pipelines.h"
+
+namespace stagecoach::test {
+namespace {
+
+class OneController : public PipelineTest {
+ protected:
+  /// Checks that runs with `flags` on 1 to 4 asynchronous devices equal a run on one synchronous device.
+  void expect_same_on_any_devices(const std::string& name, const Flags& flags, const std::string& epochs = "1") {
+    const std::string one = name + "-one";
+    const Outcome synchronous = train(kCh07, one, joined(flags, {"--ranks", "1", "--synchronous"}), epochs);
+    ASSERT_EQ(synchronous.exit_code, 0) << synchronous.err;
+    for (const char* devices : {"1", "2", "3", "4"}) {
+      const std::string out = fmt::format("{}-{}", name, devices);
+      const Outcome outcome = train(kCh07, out, joined(flags, {"--ranks", devices, "--balance", "layers"}), epochs);
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      expect_same_training(out, one);
+    }
+  }
+};
+
+// A whole batch at a time: what chapter 1 trains.
+TEST_F(OneController, TrainsNaivelyWhatOneDeviceTrains) {
+  make_data(105, 40);  // batches of 32, the last one of 9
+  for (const Flags& optimizer : {Flags{"--optimizer", "sgd"}, Flags{"--optimizer", "adam"}}) {
+    const std::string name = "naive-" + optimizer.back();
+    expect_same_on_any_devices(name, joined(optimizer, {"--form", "naive"}), "2");
+    ASSERT_EQ(train(kCh01, name + "-chapter-1", optimizer).exit_code, 0);
+    expect_same_training(name + "-one", name + "-chapter-1");
+  }
+}
+
+// Micro-batches, concatenated before one loss: what one device trains that does the same.
+TEST_F(OneController, TrainsPipelinedWhatOneDeviceTrainsWithTheSameMicroBatches) {
+  make_data(105, 40);
+  for (const char* optimizer : {"sgd", "adam"}) {
+    expect_same_on_any_devices(fmt::format("pipelined-{}", optimizer), {"--optimizer", optimizer}, "2");
+  }
+  ASSERT_EQ(train(kCh07, "copies", {"--copy-stream", "compute"}).exit_code, 0);
+  expect_same_training("copies", "pipelined-sgd-one");
+}
+
+TEST_F(OneController, TrainsAResidualNetwork) {
+  make_data(4, 1);
+  for (const char* form : {"naive", "pipelined"}) {
+    Flags flags{"--model", "resnet18", "--form", form};
+    if (form == std::string("pipelined")) {
+      flags = joined(flags, {"--microbatches", "3"});
+    }
+    expect_same_on_any_devices(form, flags);
+  }
+}
+
+TEST_F(OneController, ContinuesWhereItStopped) {
+  make_data(96, 16);
+  ASSERT_EQ(train(kCh07, "whole", {"--optimizer", "adam"}, "2").exit_code, 0);
+  ASSERT_EQ(train(kCh07, "parts", {"--optimizer", "adam"}, "1").exit_code, 0);
+  const Outcome resumed = run(kCh07, {"--resume", "parts", "--epochs", "2", "--ranks", "2"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  expect_same_training("parts", "whole");
+}
+
+// 8 micro-batches on four devices take 8 + 4 - 1 ticks.
+TEST_F(OneController, ExplainsElevenClockTicks) {
+  const Outcome outcome = run(kCh07, {"--smoke", "--explain"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const std::string& line :
+       {std::string("64 images in 8 micro-batch(es): 11 clock ticks\n"),
+        std::string("  tick   cpu:1   cpu:2   cpu:3   cpu:4\n     1     0F0       .       .       .\n"),
+        std::string("     4     0F3     1F2     2F1     3F0\n"),
+        std::string("    11       .       .       .     3F7\n"),
+        std::string("  conv2          cpu:2    [64, 16, 10, 10]            2416\n")}) {
+    EXPECT_NE(outcome.out.find(line), std::string::npos) << line << " is not in " << outcome.out;
+  }
+}
+
+TEST_F(OneController, ShowsTheToyModelOnTwoDevices) {
+  const Outcome outcome = run(kCh07, {"--model", "toy"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("fc2.weight   cpu:2    cpu:2"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("one device gets the same weights"), std::string::npos) << outcome.out;
+}
+
+// The host and each device have a track of their own.
+TEST_F(OneController, TracesTheHostAndTheDevices) {
+  make_data(64, 16);
+  ASSERT_EQ(train(kCh07, "traced", {}, "1").exit_code, 0);
+  const std::string trace = bytes("traced/trace.json");
+  for (const char* track : {R"("name":"host")", R"("name":"cpu:1")", R"("name":"cpu:4")", R"("name":"cpu:3 copies")"}) {
+    EXPECT_NE(trace.find(track), std::string::npos) << track;
+  }
+  EXPECT_NE(trace.find(R"("name":"3F7","cat":"device")"), std::string::npos);
+}
+
+TEST_F(OneController, RefusesWhatItCannotDo) {
+  expect_refused(kCh07, {"--smoke", "--form", "naive", "--microbatches", "4"}, {"--form naive", "--form pipelined"});
+  expect_refused(kCh07, {"--smoke", "--clock", "virtual"}, {"--clock virtual", "real clock"});
+  expect_refused(kCh07, {"--model", "toy", "--ranks", "1"}, {"two devices"});
+  expect_refused(kCh07, {"--smoke", "--split", "6,6"}, {"--split 6,6", "expected 4 stages"});
+  expect_refused(kCh03, {"--smoke", "--form", "naive"}, {"--form is not a flag of ch03_gpipe", "chapter 7"});
+}
+
+}  // namespace
+}  // namespace stagecoach::test
