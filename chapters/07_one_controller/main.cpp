@@ -9,7 +9,10 @@
 /// runs ahead of the devices. If the forward of one micro-batch does not need that of another, the devices work on both
 /// at the same time: a pipeline, from nothing but the order in which calls were appended (--form pipelined).
 
+#include <fmt/format.h>
+
 #include <optional>
+#include <vector>
 
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/07_one_controller/explain.h"
@@ -24,7 +27,6 @@
 #include "core/asynchronous.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
-#include "core/throw_if.h"
 #include "datasets/device_loader.h"
 
 namespace stagecoach {

@@ -1,7 +1,9 @@
 #include "chapters/07_one_controller/step_timeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "core/asynchronous.h"
 #include "core/trace.h"

@@ -283,6 +283,31 @@ TEST_P(Optimizers, ContinueFromTheirSavedStateBitForBit) {
   }
 }
 
+/// Each parameter is updated on its own device, as if all were on one.
+TEST(Optimizer, UpdatesParametersOnSeveralDevices) {
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+    NamedTensors together, spread;
+    for (const char* name : {"a", "b", "c"}) {
+      together.emplace_back(name, make_parameter());
+      spread.emplace_back(name, make_parameter(test::fresh_device()));
+    }
+    const auto expected = make_optimizer(kind, together, 0.1);
+    const auto optimizer = make_optimizer(kind, spread, 0.1);
+    for (int step = 0; step < kSteps; ++step) {
+      for (std::size_t i = 0; i < spread.size(); ++i) {
+        together[i].second.set_grad(gradient(step));
+        spread[i].second.set_grad(gradient(step, spread[i].second.device()));
+      }
+      expected->step();
+      optimizer->step();
+    }
+    for (std::size_t i = 0; i < spread.size(); ++i) {
+      EXPECT_TRUE(same_bytes(spread[i].second, together[i].second));
+    }
+    EXPECT_EQ(optimizer->steps_done(), kSteps);
+  }
+}
+
 TEST(Optimizer, RefusesTheStateOfAnotherOptimizer) {
   const NamedTensors parameters{{"p", make_parameter()}};
   Adam adam(parameters);
