@@ -17,6 +17,7 @@
 #include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/07_one_controller/explain.h"
 #include "chapters/07_one_controller/placed_model.h"
+#include "chapters/07_one_controller/remote.h"
 #include "chapters/07_one_controller/step_timeline.h"
 #include "chapters/07_one_controller/toy.h"
 #include "chapters/common/console.h"
@@ -148,7 +149,12 @@ void train_on_devices(const Settings& settings) {
   }
 }
 
-void train(const Settings& settings) { train_on_devices(settings); }
+void train(const Settings& settings) {
+  if (settings.pipeline.form == ControllerForm::remote) {
+    return train_remotely(settings);  // a master and workers, by remote calls (remote.cpp)
+  }
+  train_on_devices(settings);
+}
 
 const Chapter kChapter{
     .number = 7,

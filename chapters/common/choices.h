@@ -23,8 +23,8 @@ enum class Head { logits, softmax };
 /// replicas that the partitioner chooses for the link, and those from a file.
 enum class Balance { layers, params, time, pipedream, plan };
 
-/// How the one controller of chapter 7 runs its devices.
-enum class ControllerForm { naive, pipelined };
+/// How the one controller of chapter 7 runs its devices; `remote`: by calls to workers.
+enum class ControllerForm { naive, pipelined, remote };
 
 /// The stream for copies between devices: the one that computes, or its own.
 enum class CopyStream { compute, own };
@@ -32,7 +32,7 @@ enum class CopyStream { compute, own };
 /// Returns the words for a type, in the order of its values.
 inline std::vector<std::string> names_of(Head) { return {"logits", "softmax"}; }
 inline std::vector<std::string> names_of(Balance) { return {"layers", "params", "time", "pipedream", "plan"}; }
-inline std::vector<std::string> names_of(ControllerForm) { return {"naive", "pipelined"}; }
+inline std::vector<std::string> names_of(ControllerForm) { return {"naive", "pipelined", "remote"}; }
 inline std::vector<std::string> names_of(CopyStream) { return {"compute", "own"}; }
 inline std::vector<std::string> names_of(OptimizerKind) { return {"sgd", "adam"}; }
 inline std::vector<std::string> names_of(Versions) { return version_names(); }

@@ -52,8 +52,11 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (!s.pipeline.plan.empty() && !was_given("balance") && !was_given("split") && !was_given("replicas")) {
     s.pipeline.balance = Balance::plan;
   }
-  if (s.pipeline.form == ControllerForm::naive && !was_given("microbatches")) {
+  if (s.pipeline.form != ControllerForm::pipelined && !was_given("microbatches")) {
     s.training.microbatches = 1;
+  }
+  if (s.pipeline.form == ControllerForm::remote && s.world.transport == Transport::thread && !was_given("ranks")) {
+    s.world.ranks = 3;  // a master and two workers
   }
   if (!was_given("microbatches")) {
     s.training.microbatches = std::min(s.training.microbatches, s.training.batch_size);
@@ -100,6 +103,19 @@ void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bo
 
 void refuse_if(bool is_wrong, const char* flag, const std::string& why) {
   throw_if<UsageError>(is_wrong, "--{}: {}", flag, why);
+}
+
+/// Throws UsageError for settings that a master with workers does not have.
+void require_consistent_remote(const Settings& s) {
+  refuse_if(s.training.microbatches > 1, "microbatches", "--form remote takes its micro-batches from --splits");
+  refuse_if(!s.run.out.empty() || !s.run.resume.empty(), "out",
+            "--form remote only measures and writes no files; leave out --out and --resume");
+  refuse_if(s.run.explain, "explain", "--form remote has no schedule to show; leave out the flag");
+  const int most = *std::max_element(s.pipeline.splits->begin(), s.pipeline.splits->end());
+  refuse_if(most > s.training.batch_size, "splits",
+            fmt::format("a batch of {0} images has at most {0} micro-batches, got {1}; use a larger --batch-size",
+                        s.training.batch_size, most));
+  refuse_if(s.world.ranks < 2, "ranks", "--form remote needs a master and at least one worker; give 2 or more");
 }
 
 /// Throws UsageError for settings that only pipelines have.
@@ -294,9 +310,15 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   throw_if<UsageError>(chapter.number == 7 && s.world.clock == ClockKind::virtual_time,
                        "--clock virtual: the devices of one program share the real clock; leave out --clock, or use a "
                        "chapter with ranks");
-  throw_if<UsageError>(chapter.number == 7 && s.world.transport != Transport::thread,
-                       "--form {} is one program; start it without mpirun or another launcher",
-                       name_of(s.pipeline.form));
+  if (s.pipeline.form == ControllerForm::remote) {
+    require_consistent_remote(s);
+  } else {
+    throw_if<UsageError>(chapter.number == 7 && s.world.transport != Transport::thread,
+                         "--form {} is one program; start it without mpirun or another launcher",
+                         name_of(s.pipeline.form));
+    refuse_if(chapter.number == 7 && s.world.timeout != WorldSettings{}.timeout, "timeout",
+              "only --form remote has ranks that wait for each other; leave out the flag");
+  }
   require_consistent_schedule(s.pipeline, chapter);
   require_consistent_world(s.world, chapter);
 }

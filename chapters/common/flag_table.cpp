@@ -152,8 +152,11 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
        "Keep only the stages' inputs, and run the forward again before the backward (activation checkpointing)",
        only_in<3, 4, 5, 6>("this chapter keeps only one micro-batch at a time; pipelines begin in chapter 3")},
       {"form", "Pipeline", word(&PipelineSettings::form), Scope::training,
-       "'naive': each batch whole through one device after another; 'pipelined': micro-batches by clock ticks",
+       "'naive': each batch whole through one device after another; 'pipelined': micro-batches by clock ticks; "
+       "'remote': a master calls stages on workers",
        only_in<7>(ranks)},
+      {"splits", "Pipeline", parsed(&PipelineSettings::splits), Scope::run,
+       "Numbers of micro-batches that --form remote trains with, one after another", only_in<7>(ranks)},
       {"copy-stream", "Pipeline", word(&PipelineSettings::copy_stream), Scope::run,
        "Stream for copies between devices: the one that computes, or its own beside it", only_in<7>(ranks)},
       {"synchronous", "Pipeline", on_off(&PipelineSettings::synchronous), Scope::run,
@@ -184,7 +187,7 @@ std::vector<Flag> ranks_and_machine() {
        only_in<6>("no gradients are summed over ranks here; reductions belong to chapter 6 (ch06_ddp)")},
       {"timeout", "Ranks", real(&WorldSettings::timeout, 1e-6, kLongestTimeout), Scope::run,
        "Seconds that a rank waits for another before all ranks give up",
-       only_in<2, 3, 4, 5, 6>(
+       only_in<2, 3, 4, 5, 6, 7>(
            "this chapter trains on one device and waits for no other rank; ranks begin in chapter 2")},
       {"device", "Machine", parsed(&WorldSettings::device), Scope::run,
        "cpu, cuda, or either with an index, such as cuda:1"},

@@ -67,6 +67,7 @@ struct PipelineSettings {
   ControllerForm form = ControllerForm::pipelined;
   CopyStream copy_stream = CopyStream::own;
   bool synchronous = false;
+  Parsed<splits_from_text> splits = "1,2,4,8";  ///< micro-batches per batch, one after another
 };
 
 /// How ranks share batches, and sum their gradients.

@@ -1,5 +1,8 @@
 // Trains a model and data of one's own as a pipeline of four ranks.
+#include <cstdint>
 #include <cstdio>
+#include <memory>
+#include <vector>
 
 #include "core/random.h"
 #include "nn/layers.h"

@@ -99,6 +99,10 @@ std::vector<int> numbers_from_text(const std::string& text, const char* what) {
 
 Split split_from_text(const std::string& text) { return numbers_from_text(text, "layers per stage, such as 5,4,3"); }
 
+std::vector<int> splits_from_text(const std::string& text) {
+  return numbers_from_text(text, "numbers of micro-batches, such as 1,2,4,8");
+}
+
 std::vector<int> replicas_from_text(const std::string& text) {
   std::vector<int> replicas = numbers_from_text(text, "ranks per stage, such as 2,1,1");
   std::int64_t ranks = 0;

@@ -28,6 +28,8 @@ std::vector<double> parameter_costs(const Sequential& model);
 
 /// Parses "5,4,3". Throws UsageError for anything but a list of positive numbers.
 Split split_from_text(const std::string& text);
+/// Parses numbers of micro-batches to try one after another, such as "1,2,4,8". Throws likewise.
+std::vector<int> splits_from_text(const std::string& text);
 /// Parses the number of ranks of each stage, such as "2,1,1". Throws likewise.
 std::vector<int> replicas_from_text(const std::string& text);
 

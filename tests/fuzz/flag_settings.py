@@ -99,8 +99,9 @@ PROGRAMS = {
         "find-unused": None, "sync-batch-norm": None,
     },
     "ch07_one_controller": {
-        **COMMON, **MICROBATCHES, **{flag: RANKS[flag] for flag in ("ranks", "split", "balance", "clock")},
-        "form": ["naive", "pipelined"],
+        **COMMON, **MICROBATCHES, **{flag: RANKS[flag] for flag in ("ranks", "split", "balance", "clock", "timeout")},
+        "form": ["naive", "pipelined", "remote"],
+        "splits": ["1", "1,2", "4,1", "0", "1,x", "65"],
         "copy-stream": ["compute", "own"],
         "synchronous": None,
     },

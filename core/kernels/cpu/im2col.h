@@ -8,6 +8,7 @@
 /// memory form a run, which is copied at once.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -117,14 +118,22 @@ class Im2col {
   /// last position.
   void gather(std::int64_t position, std::int64_t k, std::int64_t rows, T* panel) const {
     runs_.visit(position, [&](const std::int64_t* starts, std::int64_t count, auto length) {
-      if (count * length < kPanel<T>) {
-        std::fill_n(panel, rows * kPanel<T>, T(0));
-      }
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t shift = shifts_.data()[k + r];
-        for (std::int64_t i = 0; i < count; ++i) {
-          std::memcpy(panel + r * kPanel<T> + i * length, source_ + (starts[i] + shift), length * sizeof(T));
+      constexpr std::int64_t kRuns = kPanel<T> / decltype(length)::value;
+      std::array<const T*, kRuns> sources{};  // local, so that the compiler can keep them in registers
+      std::transform(starts, starts + count, sources.begin(), [&](std::int64_t start) { return source_ + start; });
+      const auto copy_rows = [&](auto runs) {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const std::int64_t shift = shifts_.data()[k + r];
+          for (std::int64_t i = 0; i < runs; ++i) {
+            std::memcpy(panel + r * kPanel<T> + i * length, sources[i] + shift, length * sizeof(T));
+          }
         }
+      };
+      if (count == kRuns) {
+        copy_rows(std::integral_constant<std::int64_t, kRuns>());
+      } else {
+        std::fill_n(panel, rows * kPanel<T>, T(0));
+        copy_rows(count);
       }
     });
   }

@@ -1,0 +1,117 @@
+// How long a remote call takes: 1,000 calls one after the other, and 1,000 that are all on their way at once, between
+// threads by itself and between processes under mpirun, there beside a round trip of MPI itself. Prints a Markdown
+// table.
+//
+//   build/benchmarks/bin/rpc_benchmark
+//   mpirun -np 2 build/benchmarks/bin/rpc_benchmark
+//
+// A call sends a tensor float32 [n] to a function that returns it, and gets it back. The raw round trip sends the same
+// bytes by MPI_Send and MPI_Recv, with nothing else.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "parallel/launch/launch_environment.h"
+#include "parallel/rpc/master.h"
+#ifdef STAGECOACH_HAS_MPI
+#include <mpi.h>
+#endif
+
+namespace stagecoach {
+namespace {
+
+constexpr int kCalls = 1000;
+constexpr int kRounds = 5;
+constexpr std::int64_t kSizes[] = {1, 1024, 65536};  // elements
+
+/// Returns the microseconds of one of kCalls calls: the median of kRounds rounds, after one that does not count.
+double microseconds(const std::function<void()>& thousand_calls) {
+  std::vector<double> rounds;
+  for (int round = 0; round <= kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    thousand_calls();
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    rounds.push_back(took.count() / kCalls);
+  }
+  std::sort(rounds.begin() + 1, rounds.end());
+  return rounds[1 + kRounds / 2];
+}
+
+#ifdef STAGECOACH_HAS_MPI
+/// kCalls round trips of MPI itself. All ranks call it; those from 2 on do nothing.
+void raw_round_trips(int rank, std::int64_t elements) {
+  std::vector<float> values(static_cast<std::size_t>(elements));
+  const int count = static_cast<int>(elements);
+  for (int i = 0; i < kCalls && rank < 2; ++i) {
+    if (rank == 0) {
+      MPI_Send(values.data(), count, MPI_FLOAT, 1, 0, MPI_COMM_WORLD);
+    }
+    MPI_Recv(values.data(), count, MPI_FLOAT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1) {
+      MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, MPI_COMM_WORLD);
+    }
+  }
+}
+
+std::vector<double> measure_raw(const World& world) {
+  std::vector<double> raw;
+  launch(world, [&](Rank& rank) {
+    for (const std::int64_t elements : kSizes) {
+      raw.push_back(microseconds([&] { raw_round_trips(rank.index, elements); }));
+    }
+  });
+  return raw;
+}
+#else
+std::vector<double> measure_raw(const World&) { return {}; }
+#endif
+
+void run() {
+  const bool processes = launch_environment().has_value();
+  const World world{.ranks = processes ? launch_environment()->size : 2,
+                    .transport = processes ? Transport::mpi : Transport::thread};
+  const std::vector<double> raw = processes ? measure_raw(world) : std::vector<double>{};
+  const RemoteTable table{.functions = {{"echo", [](const std::vector<Tensor>& x) { return x.at(0); }}}};
+  run_with_master(world, table, [&](Master& master) {
+    fmt::print("| elements | call, us | calls at once, calls/s |{}\n|---|---|---|{}\n",
+               raw.empty() ? "" : " MPI round trip, us | more, us |", raw.empty() ? "" : "---|---|");
+    for (std::size_t i = 0; i < std::size(kSizes); ++i) {
+      const Tensor x = Tensor::zeros({kSizes[i]});
+      const double one = microseconds([&] {
+        for (int call = 0; call < kCalls; ++call) {
+          static_cast<void>(master.rpc_sync(1, "echo", {x}));
+        }
+      });
+      const double each = microseconds([&] {
+        std::vector<Future> futures;
+        for (int call = 0; call < kCalls; ++call) {
+          futures.push_back(master.rpc_async(1, "echo", {x}));
+        }
+        for (Future& future : futures) {
+          static_cast<void>(future.wait());
+        }
+      });
+      fmt::print("| {} | {:.1f} | {:.0f} |", kSizes[i], one, 1e6 / each);
+      if (!raw.empty()) {
+        fmt::print(" {:.1f} | {:+.1f} |", raw[i], one - raw[i]);
+      }
+      fmt::print("\n");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace stagecoach
+
+int main() {
+  try {
+    stagecoach::run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rpc_benchmark: {}\n", error.what());
+    return 1;
+  }
+}
