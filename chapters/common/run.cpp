@@ -9,6 +9,7 @@
 #include "chapters/common/program.h"
 #include "chapters/common/summary.h"
 #include "chapters/common/training_state.h"
+#include "core/asynchronous.h"
 #include "core/ops.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
@@ -169,6 +170,7 @@ void Epoch::stop_if_asked() {
 }
 
 void Epoch::finish_training() {
+  finish_queued_calls();  // of asynchronous devices: the sums wait for one of them only
   read_sums();
   run_.comm_.barrier();
   run_.meter_.add_time();

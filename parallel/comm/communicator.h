@@ -45,17 +45,12 @@ class PendingSend {
 /// cannot withdraw a receive: the next receive from that rank takes it over.)
 class PendingReceive {
  public:
-  struct Arrived {
-    Tensor tensor;
-    double time;  ///< arrival time by this rank's clock; between processes by the wall clock, the end of the wait
-  };
-  explicit PendingReceive(std::function<Arrived()> wait) : wait_(std::move(wait)) {}
-  /// Waits for the tensor and returns it. Call either wait() or wait_for_arrival(), once.
-  Tensor wait() const { return wait_().tensor; }
-  Arrived wait_for_arrival() const { return wait_(); }
+  explicit PendingReceive(std::function<Tensor()> wait) : wait_(std::move(wait)) {}
+  /// Waits for the tensor and returns it. Call it once.
+  Tensor wait() const { return wait_(); }
 
  private:
-  std::function<Arrived()> wait_;
+  std::function<Tensor()> wait_;
 };
 
 /// How all_reduce computes its sum.

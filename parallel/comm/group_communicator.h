@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/trace.h"
 #include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/flight_recorder.h"
@@ -74,6 +75,22 @@ class GroupCommunicator : public Communicator {
   /// call.
   static CommError unexpected(const std::string& context, const std::string& wanted, const std::string& came);
 
+  // For the trace of the calling thread, if it has one.
+  /// Records that this rank sends a message.
+  void trace_send(int to, int tag) const;
+  /// Records that this rank uses a message from now on. `arrival` is when the message arrived, by this rank's clock;
+  /// between processes by the wall clock, that is the end of the wait.
+  void trace_use(int from, int tag, double arrival) const;
+
+  /// The links that the data of a collective takes, as its cost is modelled (link.h).
+  enum class Route {
+    none,
+    ring,       ///< from each rank to the next one
+    to_root,    ///< from each other rank to the root
+    from_root,  ///< down a tree from the root
+  };
+  class CollectiveScope;
+
   /// Returns the flight record's event for a message.
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;
   /// Returns the flight record's event for a collective.
@@ -91,9 +108,38 @@ class GroupCommunicator : public Communicator {
   Group duplicated();
 
  private:
+  /// The ranks to which this rank sends in a collective, and those from which it receives.
+  struct Links {
+    std::vector<int> to;
+    std::vector<int> from;
+  };
+  Links links(Route route, int root) const;
+  /// Returns the channel in the trace of the messages with this tag from one rank of the group to another.
+  std::string channel(int from, int to, int tag) const;
+
   Group group_;
   int splits_ = 0;
   int duplicates_ = 0;
+};
+
+/// Marks the rank as being in a collective until the end of the scope, for the flight record and the trace. Only a
+/// collective within another span, as part of a step, is on the tracks of the links.
+class GroupCommunicator::CollectiveScope {
+ public:
+  CollectiveScope(GroupCommunicator& comm, const FlightRecorder::Event& event, Route route, int root = 0);
+  CollectiveScope(GroupCommunicator& comm, const char* operation, const Tensor& tensor, Route route, int root = 0)
+      : CollectiveScope(comm, comm.event(operation, tensor), route, root) {}
+  ~CollectiveScope();
+  CollectiveScope(const CollectiveScope&) = delete;
+  CollectiveScope& operator=(const CollectiveScope&) = delete;
+
+ private:
+  static constexpr int kTag = -1;  // in the trace
+
+  GroupCommunicator& comm_;
+  const Links links_;  // before span_
+  const Recorded recorded_;
+  const Span span_;
 };
 
 /// Returns text such as "float32[2, 3]".
