@@ -124,7 +124,8 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const ActionSeconds seconds = log.seconds();
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
-                        .versions = peak_versions(plan.schedule, ledger)};
+                        .versions = peak_versions(plan.schedule, ledger),
+                        .delays = largest_delays(plan.schedule, ledger)};
   if (measures_actions(plan) && !seconds.front().empty()) {  // otherwise the run was resumed after the last batch
     prediction.predicted_idle = predicted.idle;
     prediction.predicted_seconds = predicted.seconds;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -122,6 +123,11 @@ class Communicator {
   /// Returns the group of the ranks that passed the same `colour`, ordered by `key` and then by rank in this group. All
   /// ranks call it.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+
+  /// Returns the bytes that this rank has sent so far, by receiving rank of the world, with all its communicators.
+  /// Messages count as they are. Collectives count as what the algorithms of link.h send, whatever the transport does
+  /// (threads share memory). Numbers and barriers do not count.
+  virtual std::map<int, double> bytes_sent() const = 0;
 
   // Communicators for a second thread of a rank, records and aborts.
   /// Returns another communicator of this group for the calling thread, with its own clock. Messages of the two

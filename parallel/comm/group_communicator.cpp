@@ -11,6 +11,21 @@ std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}"
 
 std::string type_of(const Tensor& tensor) { return type_of(tensor.shape(), tensor.dtype()); }
 
+void GroupCommunicator::count_ring(int messages, double bytes) const {
+  if (size() > 1) {
+    count_message((rank() + 1) % size(), messages * bytes);
+  }
+}
+
+void GroupCommunicator::count_broadcast(int root, double bytes) const {
+  const int relative_rank = (rank() - root + size()) % size();  // 0 for the root
+  for (int have = 1; have < size(); have *= 2) {                // the ranks that have the tensor pass it on
+    if (relative_rank < have && relative_rank + have < size()) {
+      count_message((rank() + have) % size(), bytes);
+    }
+  }
+}
+
 std::string GroupCommunicator::error_context(const char* operation, const std::string& details) const {
   const std::string activity = current_activity();
   return fmt::format("rank {}: {}{}{}{}", member(rank()), operation, details, activity.empty() ? "" : ", in the ",

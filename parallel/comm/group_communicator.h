@@ -3,6 +3,7 @@
 /// What the communicators of all transports have in common: the group, the context of errors, and the flight record.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/flight_recorder.h"
+#include "parallel/comm/sent_bytes.h"
 
 namespace stagecoach {
 
@@ -23,6 +25,7 @@ struct Group {
   std::shared_ptr<Clock> clock;  ///< clock of the thread that uses the communicator
   std::shared_ptr<FlightRecorder> recorder;
   ReduceKind reduce = ReduceKind::ordered;
+  std::shared_ptr<SentBytes> sent = std::make_shared<SentBytes>();  ///< of the rank; groups made from this one share it
 };
 
 class GroupCommunicator : public Communicator {
@@ -33,12 +36,21 @@ class GroupCommunicator : public Communicator {
   int size() const override { return static_cast<int>(group_.members.size()); }
   Device device() const override { return group_.device; }
   Clock& clock() override { return *group_.clock; }
+  std::map<int, double> bytes_sent() const override { return group_.sent->by_receiver(); }
   void leave_record_in(const std::filesystem::path& folder) override { group_.recorder->leave_in(folder); }
 
  protected:
   const Group& group() const { return group_; }
   /// Returns the world rank of rank `rank` of the group.
   int member(int rank) const { return group_.members[static_cast<std::size_t>(rank)]; }
+
+  // Counting for bytes_sent().
+  /// Counts a message to rank `to` of the group.
+  void count_message(int to, double bytes) const { group_.sent->add(member(to), bytes); }
+  /// Counts a ring in which this rank sends `messages` messages of `bytes` each to the next rank.
+  void count_ring(int messages, double bytes) const;
+  /// Counts this rank's part in a broadcast by a tree.
+  void count_broadcast(int root, double bytes) const;
 
   /// Throws Error unless `peer` is another rank of the group and `tag` is valid.
   void require_peer(const char* operation, int peer, int tag) const;

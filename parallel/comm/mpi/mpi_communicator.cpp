@@ -177,6 +177,7 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
 PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
+  count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
   trace_send(to, tag);
   const auto sent = start_send("send", tensor.detach(), to, tag);

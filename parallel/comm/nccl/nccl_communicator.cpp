@@ -99,6 +99,7 @@ NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Dir
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
+  count_message(to, bytes_of(tensor));
   const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
   trace_send(to, tag);
   const auto sent =

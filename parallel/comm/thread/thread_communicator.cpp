@@ -25,6 +25,7 @@ Tensor ThreadCommunicator::here(const Tensor& tensor) const {
 PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
+  count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
   trace_send(to, tag);
   const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), clock().link());
@@ -154,6 +155,7 @@ Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64
 
 void ThreadCommunicator::all_reduce(Tensor& tensor) {
   const CollectiveScope scope(*this, "all_reduce", tensor, Route::ring);
+  count_ring(2 * (size() - 1), bytes_of(tensor) / size());
   // Each rank sums its part of the elements over all ranks; then all ranks gather the parts. So each element is read
   // `size` times in all, instead of `size` times by every rank.
   const std::vector<Tensor> tensors =
@@ -174,6 +176,9 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
 void ThreadCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
   const CollectiveScope scope(*this, "reduce", tensor, Route::to_root, root);
+  if (rank() != root) {
+    count_message(root, bytes_of(tensor));
+  }
   const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() == root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
@@ -185,6 +190,7 @@ void ThreadCommunicator::reduce(Tensor& tensor, int root) {
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
   const CollectiveScope scope(*this, "broadcast", tensor, Route::from_root, root);
+  count_broadcast(root, bytes_of(tensor));
   const auto tensors =
       rendezvous_with("broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() != root) {
@@ -196,6 +202,7 @@ void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
 
 std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
   const CollectiveScope scope(*this, "all_gather", tensor, Route::ring);
+  count_ring(size() - 1, bytes_of(tensor));
   std::vector<Tensor> gathered;
   const double seconds = ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor));
   for (const Tensor& theirs : rendezvous_with("all_gather", tensor, seconds)) {
@@ -209,6 +216,7 @@ std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
 Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
   const CollectiveScope scope(*this, "reduce_scatter", tensor, Route::ring);
+  count_ring(size() - 1, bytes_of(tensor) / size());
   const auto tensors =
       rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
