@@ -1,13 +1,18 @@
-# stagecoach_test(NAME [CUDA] [WATCHED] SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds])
+# stagecoach_test(NAME [CUDA] [WATCHED] SOURCES … [ONE_THREAD …] LIBRARIES … [LABELS …] [TIMEOUT seconds])
 # One test program per floor. CTest runs every test of it by itself, in any order; with sanitizers, whose programs take
 # longer to start than most tests take to run, several per process and in random order. CUDA: some tests run on a GPU
-# too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources too.
+# too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources too. ONE_THREAD: sources whose
+# tests start no second thread without a GPU or MPI, or only in programs that other tests run too. The thread sanitizer
+# can find nothing there, and goes without them.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 set(STAGECOACH_SLOW_COST 1000)  # slow tests begin first, so that none of them runs alone at the end
 
 function(stagecoach_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "TIMEOUT" "SOURCES;ONE_THREAD;LIBRARIES;LABELS")
+  if(NOT STAGECOACH_SANITIZE MATCHES thread)
+    list(APPEND arg_SOURCES ${arg_ONE_THREAD})
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)  # against hangs only; no test measures time
   endif()

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <utility>
 
 #include "core/error.h"
 
@@ -24,9 +23,10 @@ Streams& streams_of(Device device) { return *streams[static_cast<std::size_t>(de
 
 }  // namespace
 
-AsynchronousDevices::AsynchronousDevices(std::vector<Device> devices, int copy_stream)
-    : devices_(std::move(devices)), copy_stream_before_(stream_of_copies.exchange(copy_stream)) {
-  for (const Device device : devices_) {
+// An object exists once the private constructor is done, so the destructor undoes what was done before an exception.
+AsynchronousDevices::AsynchronousDevices(const std::vector<Device>& devices, int copy_stream) : AsynchronousDevices() {
+  copy_stream_before_ = stream_of_copies.exchange(copy_stream);
+  for (const Device device : devices) {
     require_device(device);
     STAGECOACH_CHECK(device.type == DeviceType::cpu && !is_asynchronous(device),
                      "asynchronous devices: expected CPU devices that are synchronous so far, got {}",
@@ -35,6 +35,7 @@ AsynchronousDevices::AsynchronousDevices(std::vector<Device> devices, int copy_s
     if (made == nullptr) {
       made = new Streams(device);
     }
+    devices_.push_back(device);
     made->compute.start();
     made->copies.start();
     are_on[static_cast<std::size_t>(device.index)] = true;

@@ -3,7 +3,7 @@
 /// Asynchronous CPU devices. An operation on one only appends a call to its stream, as on a GPU, and returns: the
 /// caller runs ahead, and several devices work at the same time. Reading a value (`item`, `data`, `to_vector`) waits
 /// for the calls that write it, and so does changing one. An error in a call is thrown by the next wait that it
-/// concerns.
+/// concerns. As on a GPU the device then computes nothing more, and later waits throw the same error.
 ///
 /// Each stream is a queue with a thread (core/call_queue.h). One wrapper around the table of kernels enqueues
 /// (core/kernels/cpu/tables.h). Memory returns to its allocator when neither a tensor nor a queued call uses it
@@ -25,14 +25,17 @@ class AsynchronousDevices {
  public:
   /// Copies between devices run on the stream `copy_stream` of the device that they copy from (of the other one for
   /// copies from a synchronous device): Stream::kCopies, beside its computations, or Stream::kCompute, among them.
-  explicit AsynchronousDevices(std::vector<Device> devices, int copy_stream = Stream::kCopies);
+  /// Throws Error for a device that is asynchronous already, or whose threads cannot start; then none has changed.
+  explicit AsynchronousDevices(const std::vector<Device>& devices, int copy_stream = Stream::kCopies);
   ~AsynchronousDevices();
   AsynchronousDevices(const AsynchronousDevices&) = delete;
   AsynchronousDevices& operator=(const AsynchronousDevices&) = delete;
 
  private:
+  AsynchronousDevices() = default;
+
   std::vector<Device> devices_;
-  int copy_stream_before_;
+  int copy_stream_before_ = Stream::kCopies;
 };
 
 /// Returns whether operations of this thread on `device` are queued. Within a queued call nothing is.

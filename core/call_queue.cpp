@@ -59,22 +59,14 @@ void CallQueue::wait_until(Ticket ticket, std::unique_lock<std::mutex>& lock) {
 void CallQueue::wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   wait_until(ticket, lock);
-  if (has_failed_by(ticket)) {
-    std::rethrow_exception(std::exchange(failure_, nullptr));
+  if (failure_ != nullptr && failed_at_ <= ticket) {
+    std::rethrow_exception(failure_);
   }
 }
 
 void CallQueue::finish() {
   std::unique_lock lock(mutex_);
   wait_until(pushed_, lock);
-}
-
-void CallQueue::wait_in_queue(Ticket ticket) {
-  std::unique_lock lock(mutex_);
-  wait_until(ticket, lock);
-  if (has_failed_by(ticket)) {
-    std::rethrow_exception(failure_);
-  }
 }
 
 void CallQueue::work() {
@@ -94,11 +86,8 @@ void CallQueue::work() {
       if (!skipped) {
         run(call);
       }
-    } catch (const CallFailed&) {  // in another queue, for which this one waited
+    } catch (...) {
       failure = std::current_exception();
-    } catch (const std::exception& error) {
-      failure = std::make_exception_ptr(CallFailed(fmt::format(
-          "{} on {}: {}", call.name == nullptr ? "event" : call.name, to_string(stream_.device), error.what())));
     }
     call = {};  // frees its tensors before anyone learns that it has run
     lock.lock();
@@ -111,7 +100,7 @@ void CallQueue::work() {
   }
 }
 
-void CallQueue::run(Call& call) {
+void CallQueue::run(Call& call) try {
   if (call.trace == nullptr) {
     return call.run();
   }
@@ -119,6 +108,11 @@ void CallQueue::run(Call& call) {
   call.run();
   const int track = Trace::kStreams + 2 * stream_.device.index + stream_.id;
   call.trace->add(Trace::Event{call.name, "device", track, start, call.trace->now() - start, std::move(call.label)});
+} catch (const CallFailed&) {
+  throw;  // in another queue, for which this one waited
+} catch (const std::exception& error) {
+  throw CallFailed(
+      fmt::format("{} on {}: {}", call.name == nullptr ? "event" : call.name, to_string(stream_.device), error.what()));
 }
 
 }  // namespace stagecoach

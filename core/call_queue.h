@@ -41,14 +41,11 @@ class CallQueue {
   Ticket push(const char* name, std::function<void()> call);
   /// Returns the number of the last call so far.
   Ticket last() const;
-  /// Waits until call `ticket` has run. If it or an earlier one has failed, throws Error that names the operation. The
-  /// calls after a failed one are skipped until it is reported here.
+  /// Waits until call `ticket` has run. Throws Error that names the operation if it or an earlier one has failed: after
+  /// a failure all calls are skipped until stop(), as what they would read was not computed.
   void wait(Ticket ticket);
   /// Waits until all calls so far have run, and reports nothing.
   void finish();
-  /// Does what wait() does, within a call of another queue. The failure is thrown there too, and remains to be reported
-  /// here.
-  void wait_in_queue(Ticket ticket);
 
   /// Returns whether this thread is running a call of some queue; there, everything is synchronous.
   static bool is_running_call();
@@ -63,7 +60,6 @@ class CallQueue {
   void work();
   void run(Call& call);
   void wait_until(Ticket ticket, std::unique_lock<std::mutex>& lock);
-  bool has_failed_by(Ticket ticket) const { return failure_ != nullptr && failed_at_ <= ticket; }
 
   Stream stream_;
   mutable std::mutex mutex_;
@@ -73,7 +69,7 @@ class CallQueue {
   Ticket pushed_ = 0;
   Ticket completed_ = 0;
   bool stop_ = false;
-  std::exception_ptr failure_;  // of call failed_at_
+  std::exception_ptr failure_;  // of call failed_at_, the first that failed
   Ticket failed_at_ = 0;
   std::jthread thread_;
 };

@@ -29,7 +29,7 @@ std::string name_of(const Stream& stream) {
 
 /// Lets `queue` wait for call `ticket` of another queue.
 void push_wait(CallQueue& queue, CallQueue* other, Ticket ticket) {
-  queue.push(nullptr, [other, ticket] { other->wait_in_queue(ticket); });
+  queue.push(nullptr, [other, ticket] { other->wait(ticket); });
 }
 
 bool conflict(const Use& earlier, const Access& now) { return earlier.writes || now.writes; }
@@ -93,6 +93,9 @@ void enqueue(const Stream& stream, const char* name, std::span<const Access> acc
         order_after(earlier, name, queue, clock, ordered_by);
       }
     }
+  }
+  for (const Access& access : accesses) {
+    access.block->uses.reserve(access.block->uses.size() + 1);  // a call without a note of its uses would race
   }
   const Ticket ticket = queue.push(name, std::move(call));
   for (const Access& access : accesses) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -16,11 +17,14 @@
 namespace stagecoach {
 namespace {
 
-thread_local Trace* current = nullptr;
-thread_local int current_track = 0;
-thread_local std::function<double()> current_clock;
-const std::string kNoLabel;
-thread_local const std::string* current_label = &kNoLabel;
+/// What the calling thread records.
+struct Attachment {
+  Trace* trace = nullptr;
+  int track = 0;
+  std::function<double()> clock = {};
+};
+thread_local Attachment attached;
+thread_local const Span* innermost = nullptr;
 
 /// The id of a track in the file.
 using Track = std::int64_t;
@@ -53,19 +57,25 @@ std::string span_line(const std::string& name, const char* category, int process
 struct Message {
   const Trace::MessageEnd* send = nullptr;
   const Trace::MessageEnd* use = nullptr;
-  bool is_whole() const { return send != nullptr && use != nullptr; }
 };
 
 /// Returns the messages of each link direction that have both ends, by sender and receiver, in order of arrival.
 std::map<std::pair<int, int>, std::vector<Message>> messages_of_links(const std::vector<Trace::MessageEnd>& ends) {
-  std::map<std::uint64_t, Message> messages;
+  struct Channel {
+    std::vector<const Trace::MessageEnd*> sends;
+    std::vector<const Trace::MessageEnd*> uses;
+  };
+  std::map<std::string, Channel> channels;
   for (const Trace::MessageEnd& end : ends) {
-    (end.is_send ? messages[end.id].send : messages[end.id].use) = &end;
+    (end.is_send ? channels[end.channel].sends : channels[end.channel].uses).push_back(&end);
   }
   std::map<std::pair<int, int>, std::vector<Message>> links;
-  for (const auto& [id, message] : messages) {
-    if (message.is_whole()) {
-      links[{message.send->track, message.use->track}].push_back(message);
+  for (const auto& [name, channel] : channels) {
+    for (std::size_t i = 0; i < std::min(channel.sends.size(), channel.uses.size()); ++i) {
+      const Message message{channel.sends[i], channel.uses[i]};
+      if (!message.send->label.empty()) {
+        links[{message.send->track % Trace::kBeside, message.use->track % Trace::kBeside}].push_back(message);
+      }
     }
   }
   for (auto& [ranks, of_link] : links) {
@@ -81,21 +91,15 @@ static_assert(Trace::kBeside >= kMaxDevices && Trace::kStreams >= Trace::kBeside
 
 Trace::Trace(Process process) : process_(process), start_(std::chrono::steady_clock::now()) {}
 
-void Trace::attach(int track, std::function<double()> clock) {
-  current = this;
-  current_track = track;
-  current_clock = std::move(clock);
-}
+void Trace::attach(int track, std::function<double()> clock) { attached = {this, track, std::move(clock)}; }
 
 Trace::~Trace() { finish_queued_calls(); }
 
-Trace* Trace::of_this_thread() { return current; }
-const std::string& Trace::label_of_this_thread() { return *current_label; }
+void Trace::detach() { attached = {}; }
 
-void Trace::detach() {
-  current = nullptr;
-  current_clock = {};
-}
+Trace* Trace::of_this_thread() { return attached.trace; }
+
+int Trace::track_of_this_thread() { return attached.track; }
 
 std::vector<Trace::Event> Trace::events() const {
   const std::lock_guard lock(mutex_);
@@ -110,8 +114,8 @@ void Trace::wait() const noexcept try {
 }
 
 double Trace::now() const {
-  if (current == this && current_clock) {
-    return current_clock();
+  if (attached.trace == this && attached.clock) {
+    return attached.clock();
   }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
@@ -154,6 +158,7 @@ std::string Trace::messages_json() const {
   // Viewers match the two ends of an arrow by category and id, whatever the process.
   const char* category = process_ == Process::measured ? "message" : "predicted message";
   std::vector<std::string> lines;
+  std::uint64_t id = 0;
   for (const auto& [ranks, messages] : messages_of_links(message_ends_)) {
     const Track link = kLinks + Track{ranks.first} * kBeside + ranks.second;
     lines.push_back(name_line("thread_name", process, link, fmt::format("link {} -> {}", ranks.first, ranks.second)));
@@ -165,8 +170,9 @@ std::string Trace::messages_json() const {
       for (const MessageEnd* at : {send, use}) {
         lines.push_back(fmt::format(
             R"({{"name":"message","cat":"{}","ph":"{}",{}"id":{},"pid":{},"tid":{},"ts":{:.3f}}})", category,
-            at->is_send ? "s" : "f", at->is_send ? "" : R"("bp":"e",)", at->id, process, at->track, at->time * 1e6));
+            at->is_send ? "s" : "f", at->is_send ? "" : R"("bp":"e",)", id, process, at->track, at->time * 1e6));
       }
+      ++id;
     }
   }
   return fmt::format("{}", fmt::join(lines, ",\n"));
@@ -175,16 +181,17 @@ std::string Trace::messages_json() const {
 std::string Trace::message_ends_text() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  for (const auto& [id, is_send, track, time, arrival, label] : message_ends_) {
-    fmt::format_to(std::back_inserter(text), "{} {:d} {} {} {} {}\n", id, is_send, track, time, arrival,
-                   label.empty() ? "-" : label);
+  for (const auto& [channel, is_send, track, time, arrival, label] : message_ends_) {
+    fmt::format_to(std::back_inserter(text), "{} {:d} {} {} {} {}\n", channel, is_send, track, time, arrival, label);
   }
   return text;
 }
 
 void Trace::add_message_ends(const std::string& text) {
   std::istringstream in(text);
-  for (MessageEnd end{}; in >> end.id >> end.is_send >> end.track >> end.time >> end.arrival >> end.label;) {
+  for (MessageEnd end{}; in >> end.channel >> end.is_send >> end.track >> end.time >> end.arrival;) {
+    in.get();  // the blank before the label
+    std::getline(in, end.label);
     add(end);
   }
 }
@@ -201,48 +208,47 @@ std::string trace_json(const std::vector<std::string>& parts) {
   return text + "\n]}\n";
 }
 
-void record_beside(const char* name, const char* category, double start, double seconds) {
-  if (current != nullptr) {
-    current->add(Trace::Event{name, category, current_track + Trace::kBeside, start, seconds});
+void record_send(const std::string& channel) {
+  if (Trace* trace = attached.trace) {
+    std::string name;
+    if (is_in_span()) {
+      name = innermost->label_.empty() ? innermost->name_ : innermost->label_;
+    }
+    trace->add(Trace::MessageEnd{channel, true, attached.track, trace->now(), 0, name});
   }
 }
 
-namespace {
-
-/// Returns an id that differs between messages with the same number in different groups.
-std::uint64_t message_id(std::uint64_t number, int rank) {
-  return number * Trace::kBeside + static_cast<std::uint64_t>(current_track - rank);
+std::string Trace::label_of_this_thread() {
+  const Span* span = innermost;
+  while (span != nullptr && span->label_.empty()) {
+    span = span->outer_;
+  }
+  return span == nullptr ? "" : span->label_;
 }
 
-}  // namespace
+bool is_in_span() { return attached.trace != nullptr && innermost != nullptr && innermost->trace_ == attached.trace; }
 
-void record_send(std::uint64_t number, int rank, const std::string& label) {
-  if (current != nullptr) {
-    current->add(Trace::MessageEnd{message_id(number, rank), true, current_track, current->now(), 0, label});
+void record_use(const std::string& channel, double arrival) {
+  if (Trace* trace = attached.trace) {
+    trace->add(Trace::MessageEnd{channel, false, attached.track, trace->now(), arrival});
   }
 }
 
-void record_use(std::uint64_t number, int rank, double arrival) {
-  if (current != nullptr) {
-    current->add(Trace::MessageEnd{message_id(number, rank), false, current_track, current->now(), arrival});
-  }
-}
-
-Span::Span(const char* name, const char* category) : name_(name), category_(category), trace_(current) {
+Span::Span(const char* name, const char* category) : name_(name), category_(category), trace_(attached.trace) {
   if (trace_ != nullptr) {
     start_ = trace_->now();
+    outer_ = std::exchange(innermost, this);
   }
 }
 
-void Span::show_label() { outer_label_ = std::exchange(current_label, &label_); }
-
 Span::~Span() {
-  if (outer_label_ != nullptr) {
-    current_label = outer_label_;
+  if (trace_ == nullptr) {
+    return;
   }
-  if (trace_ != nullptr && trace_ == current) {
+  innermost = outer_;
+  if (trace_ == attached.trace) {
     trace_->wait();
-    trace_->add(Trace::Event{name_, category_, current_track, start_, trace_->now() - start_, std::move(label_)});
+    trace_->add(Trace::Event{name_, category_, attached.track, start_, trace_->now() - start_, std::move(label_)});
   }
 }
 

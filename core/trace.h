@@ -4,7 +4,6 @@
 /// messages that it carried, and an arrow from each send to the use of its message.
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -38,12 +37,12 @@ class Trace {
   };
   /// The send of a message, or its use by the receiver, within a span on the track of that rank.
   struct MessageEnd {
-    std::uint64_t id;  ///< the same at both ends
+    std::string channel;  ///< the same at both ends, without blanks; its messages are used in the order of the sends
     bool is_send;
     int track;
     double time;             ///< seconds since the trace was made
     double arrival;          ///< at the use: when the message arrived
-    std::string label = {};  ///< at the send: the message's name, without blanks
+    std::string label = {};  ///< at the send: the message's name; a message without one is not shown
   };
 
   explicit Trace(Process process = Process::measured);
@@ -54,9 +53,11 @@ class Trace {
   /// Records the spans of the calling thread on `track` until detach(), timed by `clock` (seconds) if it is given.
   void attach(int track, std::function<double()> clock = {});
   static void detach();
-  /// Returns the trace attached to the calling thread, or null, and the label of its innermost labelled span.
+  /// Returns the trace attached to the calling thread, or null, its track there, and the label of the thread's
+  /// innermost labelled span.
   static Trace* of_this_thread();
-  static const std::string& label_of_this_thread();
+  static int track_of_this_thread();
+  static std::string label_of_this_thread();
   /// Makes each later span wait at its end for the work submitted to `device`, so that the span shows how long the work
   /// took rather than how long its launch took.
   void wait_for(Device device) { awaited_ = device; }
@@ -91,15 +92,15 @@ class Trace {
   std::vector<MessageEnd> message_ends_;
 };
 
-/// Records activity concurrent with this thread's work, on a separate track of this thread's trace, if it has one.
-void record_beside(const char* name, const char* category, double start, double seconds);
-
 /// record_send and record_use record in this thread's trace, if it has one, that a message is sent or used within the
-/// current span. `number` identifies the message within a group of ranks, and `rank` is this rank's number in that
-/// group; the ranks of a group have consecutive tracks. `arrival` is the arrival time of the message by the thread's
-/// clock.
-void record_send(std::uint64_t number, int rank, const std::string& label);
-void record_use(std::uint64_t number, int rank, double arrival);
+/// current span, after which the message is named. One that is sent outside of any span belongs to no step, and is not
+/// shown. `channel` is as in MessageEnd. `arrival` is the arrival time of the
+/// message by the thread's clock.
+void record_send(const std::string& channel);
+void record_use(const std::string& channel, double arrival);
+
+/// Returns whether this thread is within a span of the trace that it is attached to.
+bool is_in_span();
 
 /// Records its scope as a span in this thread's trace; costs one branch if there is none.
 class Span {
@@ -110,7 +111,6 @@ class Span {
   Span(const char* name, const char* category, const Label& label) : Span(name, category) {
     if (trace_ != nullptr) {
       label_ = label();
-      show_label();
     }
   }
   ~Span();
@@ -118,14 +118,16 @@ class Span {
   Span& operator=(const Span&) = delete;
 
  private:
-  void show_label();
+  friend void record_send(const std::string& channel);
+  friend bool is_in_span();
+  friend class Trace;
 
   const char* name_;
   const char* category_;
-  Trace* trace_;  // the trace attached when the scope began, or null
+  Trace* trace_;                 // the trace attached when the scope began, or null
+  const Span* outer_ = nullptr;  // the innermost span of this trace when the scope began
   double start_ = 0;
   std::string label_;
-  const std::string* outer_label_ = nullptr;
 };
 
 }  // namespace stagecoach

@@ -32,11 +32,12 @@ Event copy_async(const Tensor& source, Tensor& out, const Event& ready, const Ev
                    "copy_async: expected equal shapes and types, got {} to {}", describe(source), describe(out));
   const Device mover = out.device().type == DeviceType::cuda ? out.device() : source.device();
   Event done;
-  if (mover.type == DeviceType::cpu && (is_asynchronous(mover) || is_asynchronous(out.device()))) {
-    const Stream copies{is_asynchronous(mover) ? mover : out.device(), Stream::kCopies};
+  if (is_asynchronous(out.device())) {
+    const bool from_queue = is_asynchronous(source.device());
+    const Stream copies{from_queue ? source.device() : out.device(), Stream::kCopies};
     ready.wait(copies);
     room.wait(copies);
-    queue_copy(source, out, copies);
+    queue_copy(from_queue ? source : source.clone(), out, copies);
     done.record(copies);
     return done;
   }

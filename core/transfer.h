@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Copies between the CPU and a GPU, or between asynchronous CPU devices, that overlap with the devices' work. On other
-/// CPU devices the same calls copy immediately.
+/// Copies between the CPU and a GPU, or between asynchronous CPU devices, that overlap with the devices' work. A copy
+/// to any other CPU device is done when the call returns; from one, the caller may overwrite the source at once.
 
 #include "core/stream.h"
 #include "core/tensor.h"

@@ -35,7 +35,7 @@ done
 echo "measuring: modes and bucket sizes beside their prediction"
 {
   printf '\n## Modes and bucket sizes, and what latency and bandwidth predict\n\n`tests/benchmarks/ddp_virtual.py`: eight '
-  printf 'ranks, `convnet`, batch 64, ethernet100, virtual clock.\n\n'
+  printf 'ranks, `vit` (8 blocks 128 wide, images of 16 x 16 pixels), 2 images per rank, ethernet100, virtual clock.\n\n'
   python3 tests/benchmarks/ddp_virtual.py --programs "$programs" --svg docs/figures/ch06_buckets.svg
 } >> "$page"
 

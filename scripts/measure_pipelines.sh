@@ -28,6 +28,14 @@ train zb_h1 ch05_interleaved --ranks 4 --microbatches 8 --schedule zb-h1
   epochs_of gpipe
 } >> "$page"
 
+echo "measuring: equal stages"
+{
+  printf '\n## Equal stages\n\n`tests/benchmarks/equal_stages.py`, generated images. `theory` is the speed-up over 1F1B if all '
+  printf 'stages, and the halves of a backward, took equally long; `predicted` is what `simulate` returns for the costs that '
+  printf 'the run measured.\n\n'
+  python3 tests/benchmarks/equal_stages.py --programs "$programs"
+} >> "$page"
+
 echo "measuring: two ranks on two cores, wall clock"
 {
   printf '\n## Two ranks on two cores, wall clock (last row: four, virtual clock)\n\n'

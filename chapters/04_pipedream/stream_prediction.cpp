@@ -124,7 +124,8 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const ActionSeconds seconds = log.seconds();
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
-                        .versions = peak_versions(plan.schedule, ledger)};
+                        .versions = peak_versions(plan.schedule, ledger),
+                        .delays = largest_delays(plan.schedule, ledger)};
   if (measures_actions(plan) && !seconds.front().empty()) {  // otherwise the run was resumed after the last batch
     prediction.predicted_idle = predicted.idle;
     prediction.predicted_seconds = predicted.seconds;
@@ -136,16 +137,15 @@ Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   return prediction;
 }
 
-std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const ActionLog& log) {
+std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const ActionLog& log, std::int64_t batches) {
   Costs costs = log.mean_costs();
   if (!measures_actions(plan)) {
     return std::nullopt;
   }
   costs.average = plan.averaging;
-  const std::int64_t traced =
-      std::min<std::int64_t>(StepTrace::kSteps * plan.microbatches_per_batch, plan.schedule.microbatches);
+  const std::int64_t traced = std::min<std::int64_t>(batches * plan.microbatches_per_batch, plan.schedule.microbatches);
   const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
-  return PredictedStep{schedule, simulate(schedule, costs)};
+  return prediction_of(schedule, simulate(schedule, costs));
 }
 
 void introduce(const Settings& settings, const StreamPlan& plan) {

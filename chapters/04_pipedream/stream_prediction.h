@@ -2,6 +2,7 @@
 /// @file
 /// Predictions for an asynchronous pipeline: shown by --explain, and printed beside the measurements.
 
+#include <cstdint>
 #include <optional>
 
 #include "chapters/04_pipedream/stream_plan.h"
@@ -15,9 +16,9 @@ namespace stagecoach {
 /// time of each action. All ranks call it together.
 Prediction predicted_time(const StreamPlan& plan, const ActionLog& log);
 
-/// Returns the predicted timeline of the traced beginning of an epoch, from the costs measured so far. All ranks call
-/// it together.
-std::optional<PredictedStep> predicted_timeline(const StreamPlan& plan, const ActionLog& log);
+/// Returns the predicted timeline of the first `batches` batches of an epoch, or of all if there are fewer, from the
+/// costs measured so far. All ranks call it together.
+std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const ActionLog& log, std::int64_t batches);
 
 /// Prints remarks before a training: a warning for --versions none, and with --ledger the version that each action uses
 /// and the delays, for the first micro-batches of an epoch.

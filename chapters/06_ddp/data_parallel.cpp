@@ -8,6 +8,7 @@
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/flat.h"
+#include "parallel/schedule/schedule.h"
 
 namespace stagecoach {
 namespace {
@@ -33,10 +34,13 @@ class DataParallel final : public WeightOwner {
   void train_step(const MicroBatches& batch, EpochSums& sums) override {
     times_.begin_step();
     copy_model();
-    const Tensor logits = model_->forward(normalize(part_of_images(batch)));  // [N, classes]
+    const Tensor logits = forward(part_of_images(batch));  // [N, classes]
     const Tensor gradient = gradient_of_logits(logits, batch, sums);
     times_.begin_backward();
-    backward(logits, gradient);
+    {
+      const Span span("backward", "action", [] { return to_string(Action{Operation::backward, 0, 0}); });
+      backward(logits, gradient);
+    }
     times_.end_backward();
 
     const Tensor gradients = reduce_gradients();
@@ -70,8 +74,14 @@ class DataParallel final : public WeightOwner {
     }
   }
 
+  Tensor forward(const Tensor& images) {
+    const Span span("forward", "action", [] { return to_string(Action{Operation::forward, 0, 0}); });
+    return model_->forward(normalize(images));
+  }
+
   /// Returns this rank's part [n, 3, H, W] of the images. The owner sends the other ranks their parts.
   Tensor part_of_images(const MicroBatches& batch) {
+    const Span span("scatter images", "communication");
     const auto part = [&](int r) { return share_of(batch.global_size, r, rank_.world); };
     const std::int64_t size = settings_.training.image_size;
     if (!owns()) {
@@ -86,6 +96,7 @@ class DataParallel final : public WeightOwner {
   /// Returns the gradient of this rank's logits [N, classes]: the owner gathers all logits, and computes it from the
   /// loss.
   Tensor gradient_of_logits(const Tensor& mine, const MicroBatches& batch, EpochSums& sums) {
+    const Span span("logits and their gradients", "communication");
     if (!owns()) {
       sent_.push_back(rank_.comm.send_async(mine, kOwner, kLogits));
       return rank_.comm.receive(mine.shape(), mine.dtype(), kOwner, kGradient);

@@ -73,7 +73,7 @@ class Pipelines final : public Strategy {
     return prediction;
   }
 
-  std::optional<PredictedStep> predicted_timeline() override {
+  std::optional<TracePrediction> predicted_timeline() override {
     return stagecoach::predicted_timeline(*topology_.pipeline, measured_costs());
   }
 

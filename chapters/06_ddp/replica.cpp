@@ -7,6 +7,8 @@
 #include "parallel/data_parallel/average_gradients.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
+#include "parallel/data_parallel/timeline_trace.h"
+#include "parallel/schedule/schedule.h"
 
 namespace stagecoach {
 
@@ -43,9 +45,15 @@ void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
   times_.begin_step();
   const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(batch.global_size), DType::float32, rank_.device);
   for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
-    const Tensor logits = model_->forward(normalize(batch.images[i]));           // [N, classes]
-    const Tensor loss = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
-    sums.add(loss, logits, batch.labels[i]);
+    const auto number = static_cast<int>(i);
+    const auto compute_loss = [&] {
+      const Span span("forward", "action", [&] { return to_string(Action{Operation::forward, 0, number}); });
+      const Tensor logits = model_->forward(normalize(batch.images[i]));          // [N, classes]
+      const Tensor sum = cross_entropy(logits, batch.labels[i], Reduction::sum);  // []
+      sums.add(sum, logits, batch.labels[i]);
+      return sum;
+    };
+    const Tensor loss = compute_loss();
     const bool is_last = i + 1 == batch.sizes.size();
     if (is_last) {
       times_.begin_backward();
@@ -53,18 +61,18 @@ void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
     if (before_backward) {
       before_backward(is_last, loss);
     }
-    const Span span("backward", "action");
+    const Span span("backward", "action", [&] { return to_string(Action{Operation::backward, 0, number}); });
     backward(loss, share);
   }
   times_.end_backward();
 }
 
 void Replica::communicate(const char* name, const std::function<void()>& collective) {
+  const Span span(name, "communication");
   Clock& clock = rank_.comm.clock();
   const double begin = clock.now();
   collective();
   const double end = clock.now();
-  record_beside(name, "communication", begin, end - begin);
   times_.end_reductions({{begin, end}});
 }
 
@@ -86,14 +94,31 @@ Prediction Replica::predicted_time(std::int64_t steps) {
   const StepCosts costs = times_.mean();
   times_.clear();
   Prediction prediction{.overlap = costs.overlap};
-  const Timeline step = timeline_of(*settings_.data_parallel.mode, step_of(settings_, topology_, parameters_, costs));
-  // An epoch that was resumed at its end has no measurements. The sizes of PowerSGD's messages depend on each matrix,
-  // so there is no prediction for them.
-  if (costs.backward > 0 && settings_.data_parallel.compress != CompressionKind::powersgd) {
-    prediction.predicted_idle = step.idle();
-    prediction.predicted_seconds = step.seconds * static_cast<double>(steps);
+  if (const auto step = predicted_step(costs)) {
+    prediction.predicted_idle = step->idle();
+    prediction.predicted_seconds = step->seconds * static_cast<double>(steps);
   }
   return prediction;
+}
+
+std::optional<TracePrediction> Replica::predicted_timeline() {
+  const auto step = predicted_step(times_.mean());
+  if (!step) {
+    return std::nullopt;
+  }
+  return TracePrediction{.ranks = 1,  // all ranks begin a step together
+                         .events = [step = *step, ranks = rank_.world](const std::vector<double>& starts) {
+                           return predicted_events(step, ranks, starts);
+                         }};
+}
+
+std::optional<Timeline> Replica::predicted_step(const StepCosts& costs) const {
+  // An epoch that was resumed at its end has no measurements. The sizes of PowerSGD's messages depend on each matrix,
+  // so there is no prediction for them.
+  if (costs.backward == 0 || settings_.data_parallel.compress == CompressionKind::powersgd) {
+    return std::nullopt;
+  }
+  return timeline_of(*settings_.data_parallel.mode, step_of(settings_, topology_, parameters_, costs));
 }
 
 void Replica::evaluate(Epoch& epoch, MicroBatchLoader& loader) {

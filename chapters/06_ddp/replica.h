@@ -17,6 +17,7 @@ class Replica : public Strategy {
   void broadcast_weights() override;
   void sync_replicas() override;
   Prediction predicted_time(std::int64_t steps) override;
+  std::optional<TracePrediction> predicted_timeline() override;
   void evaluate(Epoch& epoch, MicroBatchLoader& loader) override;
 
  protected:
@@ -26,8 +27,10 @@ class Replica : public Strategy {
   /// loss that it starts from.
   void forward_backward(const MicroBatches& batch, EpochSums& sums,
                         const std::function<void(bool is_last, const Tensor& loss)>& before_backward = {});
-  /// Calls `collective`, which blocks, and records it in the trace beside the rank's own work.
+  /// Calls `collective`, which blocks, and records it in the trace and in the step's times.
   void communicate(const char* name, const std::function<void()>& collective);
+  /// Returns the predicted step with these measured costs; nothing if it cannot be predicted.
+  std::optional<Timeline> predicted_step(const StepCosts& costs) const;
   /// Runs the optimizer's step, then zero_grad. Called when the gradients are those of the whole batch.
   void update();
 

@@ -49,8 +49,8 @@ class Strategy {
   virtual void sync_replicas() = 0;
   /// Returns how long the `steps` steps of an epoch should have taken, given the times measured since the last call.
   virtual Prediction predicted_time(std::int64_t steps) = 0;
-  /// Returns the predicted timeline of a step, for the trace; nothing without a pipeline.
-  virtual std::optional<PredictedStep> predicted_timeline() { return std::nullopt; }
+  /// Returns the predicted timeline of a step, for the trace; nothing if it cannot be predicted.
+  virtual std::optional<TracePrediction> predicted_timeline() = 0;
   /// Tests the model: each rank counts correct predictions for its shard of the test batches.
   virtual void evaluate(Epoch& epoch, MicroBatchLoader& loader) = 0;
 };

@@ -22,6 +22,14 @@ struct Prediction {
   /// For data-parallel training: the share of the reductions' time that overlaps with backwards.
   std::optional<double> overlap = {};
   std::vector<int> versions = {};  ///< largest number of weight versions at once on each rank, from the ledger
+  std::vector<int> delays = {};    ///< largest number of updates by which gradients are late, per stage, likewise
+};
+
+/// The traffic of one step from one rank to another.
+struct LinkBytes {
+  int from = 0;
+  int to = 0;
+  double bytes = 0;
 };
 
 struct EpochResult {
@@ -35,6 +43,8 @@ struct EpochResult {
   double idle = 0;                       ///< share of the time in which the ranks waited, 0 … 1
   std::vector<std::int64_t> peak_bytes;  ///< per rank
   Prediction prediction = {};
+  std::int64_t steps = 0;
+  LinkBytes busiest_link = {};  ///< of training; no bytes if nothing was sent
 };
 
 /// Returns "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s, test acc: 0.48, 27310 img/s, idle 21.4% (ideal 20.0%)";

@@ -42,6 +42,8 @@ void EpochMeter::start_epoch() {
   allocator(comm_.device()).reset_peak();
   train_sums_.loss.fill(progress_.loss_sum);
   train_sums_.correct.fill(static_cast<double>(progress_.correct));
+  first_step_ = progress_.step;
+  sent_ = comm_.bytes_sent();
   start_test();
 }
 
@@ -67,6 +69,13 @@ void EpochMeter::add_load_wait(double seconds) {
 void EpochMeter::add_step(std::int64_t images) {
   progress_.seen += images;
   ++progress_.step;
+}
+
+void EpochMeter::stop_counting_bytes() {
+  const std::map<int, double> before = std::exchange(sent_, comm_.bytes_sent());
+  for (const auto& [receiver, bytes] : before) {
+    sent_[receiver] -= bytes;
+  }
 }
 
 void EpochMeter::read_sums() {
@@ -100,6 +109,25 @@ void EpochMeter::combine_ranks() {
   bytes[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(std::max(peak, before));
   bytes = comm_.sum_numbers(bytes);
   progress_.peak_bytes.assign(bytes.begin(), bytes.end());
+  find_busiest_link();
+}
+
+void EpochMeter::find_busiest_link() {
+  const auto more = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto mine = std::max_element(sent_.begin(), sent_.end(), more);
+  const auto ranks = static_cast<std::size_t>(comm_.size());
+  std::vector<double> links(2 * ranks);  // each rank's busiest one: its receiver and its bytes
+  if (mine != sent_.end()) {
+    links[static_cast<std::size_t>(comm_.rank())] = mine->first;
+    links[ranks + static_cast<std::size_t>(comm_.rank())] = mine->second;
+  }
+  links = comm_.sum_numbers(links);
+  const auto from =
+      static_cast<std::size_t>(std::max_element(links.begin() + static_cast<std::ptrdiff_t>(ranks), links.end()) -
+                               links.begin()) -
+      ranks;
+  const auto steps = static_cast<double>(std::max<std::int64_t>(progress_.step - first_step_, 1));
+  busiest_link_ = {static_cast<int>(from), static_cast<int>(links[from]), links[ranks + from] / steps};
 }
 
 EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {
@@ -114,7 +142,9 @@ EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {
           .images_per_second = images / done.seconds,
           .idle = done.waited / done.rank_seconds,
           .peak_bytes = done.peak_bytes,
-          .prediction = prediction};
+          .prediction = prediction,
+          .steps = done.step,
+          .busiest_link = busiest_link_};
 }
 
 }  // namespace stagecoach

@@ -3,6 +3,7 @@
 /// What a rank measures in an epoch: losses and correct predictions, time, waits and memory.
 
 #include <cstdint>
+#include <map>
 
 #include "chapters/common/checkpoints.h"
 #include "chapters/common/epoch_log.h"
@@ -48,6 +49,8 @@ class EpochMeter {
   /// Adds a wait for data, unless the clock is virtual: that clock does not advance during the wait.
   void add_load_wait(double seconds);
   void add_step(std::int64_t images);
+  /// Ends the count of sent bytes, which began with the epoch: what follows is no training.
+  void stop_counting_bytes();
   /// Reads the training sums from the device, which waits for the device.
   void read_sums();
   bool loss_is_finite() const;
@@ -56,22 +59,27 @@ class EpochMeter {
   void start_test();
   void add_test_images(std::int64_t images) { test_images_ += images; }
 
-  /// Sums what the ranks have measured, and records their peak memory. Afterwards progress() is that of all ranks, with
-  /// the seconds of rank 0. All ranks call it.
+  /// Sums what the ranks have measured, and records their peak memory and the busiest link. Afterwards progress() is
+  /// that of all ranks, with the seconds of rank 0. All ranks call it.
   void combine_ranks();
   /// Returns the results of the epoch; called after combine_ranks(). Afterwards progress() is that of the next epoch.
   EpochResult finish_epoch(const Prediction& prediction);
 
  private:
+  void find_busiest_link();
+
   Communicator& comm_;
   Progress progress_;
   EpochSums train_sums_;
   EpochSums test_sums_;
   std::int64_t test_images_ = 0;
-  double test_accuracy_ = 0;  // over all ranks
-  std::int64_t held_before_;  // bytes allocated before the run
-  double time_mark_ = 0;      // time up to here is in progress_.seconds
-  double waited_mark_ = 0;    // waits up to here are in progress_.waited
+  double test_accuracy_ = 0;     // over all ranks
+  std::int64_t held_before_;     // bytes allocated before the run
+  double time_mark_ = 0;         // time up to here is in progress_.seconds
+  double waited_mark_ = 0;       // waits up to here are in progress_.waited
+  std::int64_t first_step_ = 0;  // of the epoch in this run
+  std::map<int, double> sent_;   // bytes by receiver: until the training ends, those sent before the epoch
+  LinkBytes busiest_link_;
 };
 
 }  // namespace stagecoach

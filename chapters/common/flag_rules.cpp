@@ -300,6 +300,9 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   throw_if<UsageError>(s.run.lowered && !s.run.explain,
                        "--lowered without --explain: it only extends the output of --explain; give --explain too, or "
                        "leave out --lowered");
+  throw_if<UsageError>(s.run.summary && s.run.explain,
+                       "--summary with --explain: nothing is trained, so there is nothing to sum up; leave out one of "
+                       "them");
   throw_if<UsageError>(s.pipeline.form == ControllerForm::naive && training.microbatches > 1,
                        "--microbatches {}: --form naive does not divide its batches; leave out --microbatches, or use "
                        "--form pipelined",

@@ -198,8 +198,8 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t 
   return prediction;
 }
 
-std::optional<PredictedStep> predicted_timeline(const Plan& plan, const Costs& costs) {
-  return measures_actions(plan) ? std::optional(PredictedStep{plan.schedule, simulate(plan.schedule, costs)})
+std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs) {
+  return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, simulate(plan.schedule, costs)))
                                 : std::nullopt;
 }
 

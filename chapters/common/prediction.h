@@ -26,7 +26,7 @@ bool measures_actions(const Plan& plan);
 Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps);
 
 /// Returns the timeline of one step that `costs` predict, for the trace; nothing if costs cannot be measured.
-std::optional<PredictedStep> predicted_timeline(const Plan& plan, const Costs& costs);
+std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs);
 
 /// Writes schedule.csv (the computations), schedule_lowered.csv, schedule_trace.json and prediction.json.
 void write_prediction(const std::filesystem::path& folder, const Schedule& schedule, const Simulation& simulation);

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "chapters/common/program.h"
+#include "chapters/common/summary.h"
 #include "chapters/common/training_state.h"
+#include "core/asynchronous.h"
 #include "core/ops.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
@@ -124,8 +126,13 @@ Epoch* Run::next_epoch() {
   }
   if (meter_.progress().epoch <= settings_.training.epochs) {
     epoch_ = std::make_unique<Epoch>(*this);
-  } else if (folder_.writes() && prints()) {
-    print_line("Results: " + printable(folder_.path().string()));
+  } else if (prints()) {
+    if (folder_.writes()) {
+      print_line("Results: " + printable(folder_.path().string()));
+    }
+    if (settings_.run.summary) {
+      print_text(summary(results_));
+    }
   }
   return epoch_.get();
 }
@@ -163,9 +170,11 @@ void Epoch::stop_if_asked() {
 }
 
 void Epoch::finish_training() {
+  finish_queued_calls();  // of asynchronous devices: the sums wait for one of them only
   read_sums();
   run_.comm_.barrier();
   run_.meter_.add_time();
+  run_.meter_.stop_counting_bytes();
   run_.stop_.restart();
   bar_.reset();
   run_.trace_.finish(run_.folder_);
@@ -223,6 +232,7 @@ void Epoch::finish() {
   if (run_.prints()) {
     print_line(epoch_line(result));
   }
+  run_.results_.push_back(result);
 }
 
 }  // namespace stagecoach

@@ -88,7 +88,8 @@ class Run {
   Module* model_ = nullptr;
   Optimizer* optimizer_ = nullptr;
   CompressionMemory* memory_ = nullptr;
-  std::unique_ptr<Epoch> epoch_;  // the one in progress
+  std::vector<EpochResult> results_;  // of the epochs that this run has finished, for --summary
+  std::unique_ptr<Epoch> epoch_;      // the one in progress
 };
 
 /// The epoch in progress: its batches and its sums.

@@ -105,6 +105,7 @@ struct RunSettings {
   bool lowered = false;
   bool ledger = false;
   bool profile = false;
+  bool summary = false;
 };
 
 struct Settings {

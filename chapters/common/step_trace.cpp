@@ -28,9 +28,10 @@ std::string profile_table(const Trace& trace, std::int64_t steps) {
   std::map<std::pair<std::string, std::string>, Row> rows;
   double total = 0;
   for (const Trace::Event& event : trace.events()) {
-    if (std::string_view(event.category) == "action" || event.track >= Trace::kBeside) {
-      continue;  // a stage's whole forward or backward, whose operations have rows of their own; or a span beside the
-                 // thread's own work
+    const std::string_view category = event.category;
+    if (category == "action" || category == "communication" || event.track >= Trace::kBeside) {
+      continue;  // a stage's whole forward or backward, or a collective, whose operations and waits have rows of their
+                 // own; or a span beside the thread's own work
     }
     Row& row = rows[{event.name, event.category}];
     row.seconds += event.seconds;

@@ -19,7 +19,7 @@ class StepTrace {
  public:
   static constexpr std::int64_t kSteps = 100;  ///< of the first epoch of this run
   /// Returns the predicted timeline of the traced steps. All ranks call it together.
-  using Predict = std::function<std::optional<PredictedStep>()>;
+  using Predict = std::function<std::optional<TracePrediction>()>;
 
   /// Starts recording the calling thread. With `profile`, each span waits until the device's work has ended.
   StepTrace(Communicator& comm, bool profile);

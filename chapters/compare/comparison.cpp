@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "chapters/common/median.h"
 #include "chapters/compare/run_names.h"
 #include "core/printable.h"
 
@@ -15,16 +16,6 @@ namespace stagecoach {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Returns the median: for an even number of values, the mean of the middle two; for no values, nothing.
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) {
-    return std::nullopt;
-  }
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 /// Returns "wall", "virtual", or "mixed" if the run changed its clock.
 std::string clock_of(const RunRecord& run) {

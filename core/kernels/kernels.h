@@ -2,7 +2,8 @@
 /// @file
 /// Everything that a device must be able to compute, as a table of functions. Each backend fills one table, one group
 /// of rows per file: core/kernels/cpu/*.cpp and core/kernels/cuda/*.cu have corresponding names. The operations of
-/// `core/ops.h` choose shapes, check them, record gradients, and call a row. Kernels are independent of autograd.
+/// `core/ops.h` choose shapes, check them, record gradients, and call a row. Kernels are independent of autograd. They
+/// take the addresses of their tensors on the thread that calls them.
 ///
 /// Comments state the shapes of arguments. Unless stated otherwise, all floating-point tensors of a call have one type,
 /// float32 or float64, and outputs (the last arguments) are allocated by the caller and entirely overwritten.

@@ -15,7 +15,7 @@ void queue_copy(const Tensor& source, Tensor& out, const Stream& stream, Ordered
   Tensor from = accesses.read(source);
   Tensor to = accesses.write(out);
   enqueue(stream, "copy", accesses.all, ordered_by,
-          [from = std::move(from), to = std::move(to)]() mutable { QueuedCopy::kernel(from, to); });
+          [from = std::move(from), to = std::move(to)]() mutable { kernels(to.device()).copy(from, to); });
 }
 
 }  // namespace

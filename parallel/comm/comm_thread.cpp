@@ -17,7 +17,6 @@ CommThread::Span CommThread::Pending::wait() const {
   comm_thread_->own_->set_spinning(false);
   const Span span = span_.get();
   waiting.until(span.end);
-  record_beside(name_, "communication", span.begin, span.end - span.begin);
   return span;
 }
 
@@ -51,8 +50,13 @@ CommThread::~CommThread() {
 }
 
 CommThread::Pending CommThread::submit(const char* name, std::function<void(Communicator&)> job) {
-  Job given{name, std::move(job), current_work(), comm_.clock().now()};
-  Pending pending(*this, name, given.span.get_future());
+  Job given{name,
+            std::move(job),
+            current_work(),
+            Trace::of_this_thread(),
+            Trace::track_of_this_thread(),
+            comm_.clock().now()};
+  Pending pending(*this, given.span.get_future());
   const std::lock_guard lock(mutex_);
   jobs_.push_back(std::move(given));
   changed_.notify_all();
@@ -73,6 +77,25 @@ std::optional<CommThread::Job> CommThread::next(Clock& clock) {
   return job;
 }
 
+/// Records the job until the end of the scope, in the trace of the thread that submitted it and beside that thread's
+/// work.
+class CommThread::TracedJob {
+ public:
+  TracedJob(const Job& job, Clock& clock) : attachment_(job, clock), span_(job.name, "communication") {}
+
+ private:
+  struct Attachment {
+    Attachment(const Job& job, Clock& clock) {
+      if (job.trace != nullptr) {
+        job.trace->attach(job.track + Trace::kBeside, [&clock] { return clock.now(); });
+      }
+    }
+    ~Attachment() { Trace::detach(); }
+  };
+  const Attachment attachment_;
+  const stagecoach::Span span_;
+};
+
 void CommThread::work(Communicator& comm) {
   const NoGrad no_grad;
   const SingleThreaded single;  // the device's threads belong to the rank's own thread
@@ -81,6 +104,7 @@ void CommThread::work(Communicator& comm) {
     const double begin = comm.clock().now();
     if (failure == nullptr) {
       try {
+        const TracedJob traced(*job, comm.clock());
         const Activity activity(job->name, job->given_in.stage, job->given_in.microbatch);
         job->work(comm);
       } catch (...) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/trace.h"
 #include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 
@@ -30,16 +31,14 @@ class CommThread {
   /// A job that was submitted. It must not outlive its CommThread.
   class Pending {
    public:
-    /// Waits until the job has ended, and records it in the trace; meanwhile the second thread may use the rank's core.
+    /// Waits until the job has ended; meanwhile the second thread may use the rank's core.
     /// Throws what the job threw. Jobs that follow a failed one do not run, and their wait throws the same exception.
     Span wait() const;
 
    private:
     friend class CommThread;
-    Pending(CommThread& comm_thread, const char* name, std::future<Span> span)
-        : comm_thread_(&comm_thread), name_(name), span_(std::move(span)) {}
+    Pending(CommThread& comm_thread, std::future<Span> span) : comm_thread_(&comm_thread), span_(std::move(span)) {}
     CommThread* comm_thread_;
-    const char* name_;
     std::shared_future<Span> span_;
   };
 
@@ -51,7 +50,8 @@ class CommThread {
   CommThread& operator=(const CommThread&) = delete;
 
   /// Submits `job`, which gets its own communicator of the group. Tensors that the job uses belong to it until it has
-  /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's.
+  /// ended. `name` (a string literal) is the job's name in errors and in the trace, on a track beside the rank's. A
+  /// trace that this thread is attached to must outlive the job.
   Pending submit(const char* name, std::function<void(Communicator& comm)> job);
 
  private:
@@ -59,9 +59,12 @@ class CommThread {
     const char* name;
     std::function<void(Communicator&)> work;
     Activity::Work given_in;  // what the rank was working on
-    double given;             // when it was submitted, by the rank's clock
+    Trace* trace;             // that the rank was attached to, or null, and its track there
+    int track;
+    double given;  // when it was submitted, by the rank's clock
     std::promise<Span> span = {};
   };
+  class TracedJob;
   void work(Communicator& comm);
   std::optional<Job> next(Clock& clock);
 

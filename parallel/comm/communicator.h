@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -44,17 +45,12 @@ class PendingSend {
 /// cannot withdraw a receive: the next receive from that rank takes it over.)
 class PendingReceive {
  public:
-  struct Arrived {
-    Tensor tensor;
-    double time;  ///< arrival time by this rank's clock; between processes by the wall clock, the end of the wait
-  };
-  explicit PendingReceive(std::function<Arrived()> wait) : wait_(std::move(wait)) {}
-  /// Waits for the tensor and returns it. Call either wait() or wait_for_arrival(), once.
-  Tensor wait() const { return wait_().tensor; }
-  Arrived wait_for_arrival() const { return wait_(); }
+  explicit PendingReceive(std::function<Tensor()> wait) : wait_(std::move(wait)) {}
+  /// Waits for the tensor and returns it. Call it once.
+  Tensor wait() const { return wait_(); }
 
  private:
-  std::function<Arrived()> wait_;
+  std::function<Tensor()> wait_;
 };
 
 /// How all_reduce computes its sum.
@@ -127,6 +123,11 @@ class Communicator {
   /// Returns the group of the ranks that passed the same `colour`, ordered by `key` and then by rank in this group. All
   /// ranks call it.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+
+  /// Returns the bytes that this rank has sent so far, by receiving rank of the world, with all its communicators.
+  /// Messages count as they are. Collectives count as what the algorithms of link.h send, whatever the transport does
+  /// (threads share memory). Numbers and barriers do not count.
+  virtual std::map<int, double> bytes_sent() const = 0;
 
   // Communicators for a second thread of a rank, records and aborts.
   /// Returns another communicator of this group for the calling thread, with its own clock. Messages of the two

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/trace.h"
 #include "parallel/comm/ordered_sum.h"
 
 namespace stagecoach {
@@ -20,21 +19,18 @@ Tensor row(const Tensor& tensor, std::int64_t start, std::int64_t end) {
 
 }  // namespace
 
-/// Marks the rank as being in a collective until the end of the scope, for the clock, the flight record and the trace.
-/// By a virtual clock, the operation takes `seconds` from the time when the last rank arrives.
-class ExchangeCommunicator::CollectiveScope {
+/// A collective also has a time by a virtual clock: it takes `seconds` from the time when the last rank arrives.
+class ExchangeCommunicator::TimedScope {
  public:
-  CollectiveScope(ExchangeCommunicator& comm, const char* operation, const Tensor& tensor, double seconds)
-      : recorded_(*comm.group().recorder, comm.event(operation, tensor)),
-        span_(operation, "wait"),
-        waiting_(comm.clock()) {
+  TimedScope(ExchangeCommunicator& comm, const char* operation, const Tensor& tensor, double seconds, Route route,
+             int root = 0)
+      : scope_(comm, operation, tensor, route, root), waiting_(comm.clock()) {
     comm.require_here(operation, tensor);
     waiting_.until(comm.latest_time(operation, tensor) + seconds);
   }
 
  private:
-  const Recorded recorded_;
-  const Span span_;
+  const CollectiveScope scope_;
   Waiting waiting_;
 };
 
@@ -81,8 +77,9 @@ void ExchangeCommunicator::sum_into(const Tensor& mine, const ExchangeBuffers& b
 }
 
 void ExchangeCommunicator::all_reduce(Tensor& tensor) {
-  const CollectiveScope scope(*this, "all_reduce", tensor,
-                              ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  const TimedScope scope(*this, "all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)),
+                         Route::ring);
+  count_ring(2 * (size() - 1), bytes_of(tensor) / size());
   const bool native = group().reduce == ReduceKind::native && tensor.numel() > 0;
   if (size() > 1 && !(native && sum_natively(tensor))) {
     const std::size_t others = static_cast<std::size_t>(size()) - 1;
@@ -123,10 +120,12 @@ void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
 
 void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
-  const CollectiveScope scope(*this, "reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  const TimedScope scope(*this, "reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)),
+                         Route::to_root, root);
   if (rank() != root) {
     ExchangeBuffers buffers = nothing();
     with(buffers, root).out = tensor;
+    count_message(root, bytes_of(tensor));
     return exchange("reduce", tensor, buffers);
   }
   ExchangeBuffers buffers = for_each_peer([&](int) { return PeerBuffers{{}, room_for(tensor)}; });
@@ -137,8 +136,9 @@ void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
 /// Broadcasts by a tree: in each round, the ranks that have the tensor pass it on.
 void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
-  const CollectiveScope scope(*this, "broadcast", tensor,
-                              tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
+  const TimedScope scope(*this, "broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)),
+                         Route::from_root, root);
+  count_broadcast(root, bytes_of(tensor));
   const int relative_rank = (rank() - root + size()) % size();  // 0 for the root
   for (int have = 1; have < size(); have *= 2) {
     ExchangeBuffers buffers = nothing();
@@ -154,8 +154,9 @@ void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
 std::vector<Tensor> ExchangeCommunicator::all_gather(const Tensor& tensor) { return gather("all_gather", tensor); }
 
 std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Tensor& tensor) {
-  const CollectiveScope scope(*this, operation, tensor,
-                              ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)));
+  const TimedScope scope(*this, operation, tensor, ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)),
+                         Route::ring);
+  count_ring(size() - 1, bytes_of(tensor));
   ExchangeBuffers buffers = nothing();
   std::vector<Tensor> gathered;
   for (int r = 0; r < size(); ++r) {
@@ -168,8 +169,9 @@ std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Te
 
 Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
-  const CollectiveScope scope(*this, "reduce_scatter", tensor,
-                              ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
+  const TimedScope scope(*this, "reduce_scatter", tensor,
+                         ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)), Route::ring);
+  count_ring(size() - 1, bytes_of(tensor) / size());
   const std::int64_t length = tensor.numel() / size();
   const auto part_of = [&](int r) { return row(tensor, r * length, (r + 1) * length); };
   const Tensor mine = part_of(rank()).clone();
@@ -182,7 +184,7 @@ Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
 /// A dissemination barrier: after each round, a rank knows of twice as many others.
 void ExchangeCommunicator::barrier() {
   const Tensor word = Tensor::zeros({1}, DType::uint8, device());  // some transports skip empty tensors
-  const CollectiveScope scope(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0));
+  const TimedScope scope(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0), Route::none);
   for (int heard = 1; heard < size(); heard *= 2) {
     ExchangeBuffers buffers = nothing();
     with(buffers, (rank() + heard) % size()).out = word;

@@ -43,7 +43,7 @@ class ExchangeCommunicator : public GroupCommunicator {
   std::vector<Choice> gather_choices(int colour, int key);
 
  private:
-  class CollectiveScope;
+  class TimedScope;
 
   /// Gathers the tensors of all ranks; errors and the flight record name `operation`.
   std::vector<Tensor> gather(const char* operation, const Tensor& tensor);

@@ -11,6 +11,21 @@ std::string type_of(const Shape& shape, DType dtype) { return fmt::format("{}{}"
 
 std::string type_of(const Tensor& tensor) { return type_of(tensor.shape(), tensor.dtype()); }
 
+void GroupCommunicator::count_ring(int messages, double bytes) const {
+  if (size() > 1) {
+    count_message((rank() + 1) % size(), messages * bytes);
+  }
+}
+
+void GroupCommunicator::count_broadcast(int root, double bytes) const {
+  const int relative_rank = (rank() - root + size()) % size();  // 0 for the root
+  for (int have = 1; have < size(); have *= 2) {                // the ranks that have the tensor pass it on
+    if (relative_rank < have && relative_rank + have < size()) {
+      count_message((rank() + have) % size(), bytes);
+    }
+  }
+}
+
 std::string GroupCommunicator::error_context(const char* operation, const std::string& details) const {
   const std::string activity = current_activity();
   return fmt::format("rank {}: {}{}{}{}", member(rank()), operation, details, activity.empty() ? "" : ", in the ",
@@ -65,6 +80,63 @@ CommError GroupCommunicator::other_type(const char* operation, const Tensor& min
 CommError GroupCommunicator::unexpected(const std::string& context, const std::string& wanted,
                                         const std::string& came) {
   return CommError(fmt::format("{}: expected {}, got {}", context, wanted, came));
+}
+
+std::string GroupCommunicator::channel(int from, int to, int tag) const {
+  return fmt::format("{}/{}/{}/{}", group_.name, member(from), member(to), tag);
+}
+
+void GroupCommunicator::trace_send(int to, int tag) const {
+  if (Trace::of_this_thread() != nullptr) {
+    record_send(channel(rank(), to, tag));
+  }
+}
+
+void GroupCommunicator::trace_use(int from, int tag, double arrival) const {
+  if (Trace::of_this_thread() != nullptr) {
+    record_use(channel(from, rank(), tag), arrival);
+  }
+}
+
+GroupCommunicator::Links GroupCommunicator::links(Route route, int root) const {
+  const int above = (rank() - root + size()) % size();  // this rank's number, counted from the root
+  const auto counted_from_root = [&](int number) { return (root + number) % size(); };
+  Links links;
+  if (route == Route::ring && size() > 1) {
+    links = {.to = {(rank() + 1) % size()}, .from = {(rank() + size() - 1) % size()}};
+  } else if (route == Route::to_root && above > 0) {
+    links.to = {root};
+  } else if (route == Route::to_root) {
+    for (int other = 1; other < size(); ++other) {
+      links.from.push_back(counted_from_root(other));
+    }
+  } else if (route == Route::from_root) {
+    for (int have = 1; have < size(); have *= 2) {  // in each round, the ranks that have the data pass it on
+      if (above < have && above + have < size()) {
+        links.to.push_back(counted_from_root(above + have));
+      } else if (above >= have && above < 2 * have) {
+        links.from.push_back(counted_from_root(above - have));
+      }
+    }
+  }
+  return links;
+}
+
+GroupCommunicator::CollectiveScope::CollectiveScope(GroupCommunicator& comm, const FlightRecorder::Event& event,
+                                                    Route route, int root)
+    : comm_(comm),
+      links_(is_in_span() ? comm.links(route, root) : Links{}),
+      recorded_(*comm.group_.recorder, event),
+      span_(event.operation, "wait") {
+  for (const int to : links_.to) {
+    comm.trace_send(to, kTag);
+  }
+}
+
+GroupCommunicator::CollectiveScope::~CollectiveScope() {
+  for (const int from : links_.from) {
+    comm_.trace_use(from, kTag, comm_.clock().now());
+  }
 }
 
 FlightRecorder::Event GroupCommunicator::message_event(const char* operation, int peer, int tag, DType dtype,

@@ -3,13 +3,16 @@
 /// What the communicators of all transports have in common: the group, the context of errors, and the flight record.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/trace.h"
 #include "parallel/comm/activity.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/flight_recorder.h"
+#include "parallel/comm/sent_bytes.h"
 
 namespace stagecoach {
 
@@ -22,6 +25,7 @@ struct Group {
   std::shared_ptr<Clock> clock;  ///< clock of the thread that uses the communicator
   std::shared_ptr<FlightRecorder> recorder;
   ReduceKind reduce = ReduceKind::ordered;
+  std::shared_ptr<SentBytes> sent = std::make_shared<SentBytes>();  ///< of the rank; groups made from this one share it
 };
 
 class GroupCommunicator : public Communicator {
@@ -32,12 +36,21 @@ class GroupCommunicator : public Communicator {
   int size() const override { return static_cast<int>(group_.members.size()); }
   Device device() const override { return group_.device; }
   Clock& clock() override { return *group_.clock; }
+  std::map<int, double> bytes_sent() const override { return group_.sent->by_receiver(); }
   void leave_record_in(const std::filesystem::path& folder) override { group_.recorder->leave_in(folder); }
 
  protected:
   const Group& group() const { return group_; }
   /// Returns the world rank of rank `rank` of the group.
   int member(int rank) const { return group_.members[static_cast<std::size_t>(rank)]; }
+
+  // Counting for bytes_sent().
+  /// Counts a message to rank `to` of the group.
+  void count_message(int to, double bytes) const { group_.sent->add(member(to), bytes); }
+  /// Counts a ring in which this rank sends `messages` messages of `bytes` each to the next rank.
+  void count_ring(int messages, double bytes) const;
+  /// Counts this rank's part in a broadcast by a tree.
+  void count_broadcast(int root, double bytes) const;
 
   /// Throws Error unless `peer` is another rank of the group and `tag` is valid.
   void require_peer(const char* operation, int peer, int tag) const;
@@ -62,6 +75,22 @@ class GroupCommunicator : public Communicator {
   /// call.
   static CommError unexpected(const std::string& context, const std::string& wanted, const std::string& came);
 
+  // For the trace of the calling thread, if it has one.
+  /// Records that this rank sends a message.
+  void trace_send(int to, int tag) const;
+  /// Records that this rank uses a message from now on. `arrival` is when the message arrived, by this rank's clock;
+  /// between processes by the wall clock, that is the end of the wait.
+  void trace_use(int from, int tag, double arrival) const;
+
+  /// The links that the data of a collective takes, as its cost is modelled (link.h).
+  enum class Route {
+    none,
+    ring,       ///< from each rank to the next one
+    to_root,    ///< from each other rank to the root
+    from_root,  ///< down a tree from the root
+  };
+  class CollectiveScope;
+
   /// Returns the flight record's event for a message.
   FlightRecorder::Event message_event(const char* operation, int peer, int tag, DType dtype, const Shape& shape) const;
   /// Returns the flight record's event for a collective.
@@ -79,9 +108,38 @@ class GroupCommunicator : public Communicator {
   Group duplicated();
 
  private:
+  /// The ranks to which this rank sends in a collective, and those from which it receives.
+  struct Links {
+    std::vector<int> to;
+    std::vector<int> from;
+  };
+  Links links(Route route, int root) const;
+  /// Returns the channel in the trace of the messages with this tag from one rank of the group to another.
+  std::string channel(int from, int to, int tag) const;
+
   Group group_;
   int splits_ = 0;
   int duplicates_ = 0;
+};
+
+/// Marks the rank as being in a collective until the end of the scope, for the flight record and the trace. Only a
+/// collective within another span, as part of a step, is on the tracks of the links.
+class GroupCommunicator::CollectiveScope {
+ public:
+  CollectiveScope(GroupCommunicator& comm, const FlightRecorder::Event& event, Route route, int root = 0);
+  CollectiveScope(GroupCommunicator& comm, const char* operation, const Tensor& tensor, Route route, int root = 0)
+      : CollectiveScope(comm, comm.event(operation, tensor), route, root) {}
+  ~CollectiveScope();
+  CollectiveScope(const CollectiveScope&) = delete;
+  CollectiveScope& operator=(const CollectiveScope&) = delete;
+
+ private:
+  static constexpr int kTag = -1;  // in the trace
+
+  GroupCommunicator& comm_;
+  const Links links_;  // before span_
+  const Recorded recorded_;
+  const Span span_;
 };
 
 /// Returns text such as "float32[2, 3]".

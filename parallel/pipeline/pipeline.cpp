@@ -80,7 +80,6 @@ void Pipeline::begin(const Schedule& schedule, StepData data, Hooks hooks) {
   sends_wait_ = schedule.sends_wait;
   peak_ = 0;
   peak_waiting_ = 0;
-  ++runs_;
   const auto& actions = schedule.ranks[static_cast<std::size_t>(comm_.rank())];
   for (auto& [number, stage] : stages_) {
     stage.add_gradients_in_order(gradient_order(actions, number));
@@ -189,7 +188,6 @@ void Pipeline::send(const Action& action) {
   if (goes_forward) {
     log_.note_message(action.stage, result.mapped().bytes());
   }
-  record_send(message_number(label), comm_.rank(), to_string(action));
   sends_.push_back(comm_.send_async(result.mapped(), placement_.rank_of(receive.stage, receive.microbatch), label));
   if (sends_wait_) {
     sends_.back().wait();
@@ -233,9 +231,7 @@ void Pipeline::give(Tensor tensor, int number, int microbatch, Direction directi
 Tensor Pipeline::take(int number, int microbatch, Direction direction) {
   const int label = tag(number, microbatch, direction);
   if (auto receive = receives_.extract(label)) {
-    const auto [tensor, arrival] = receive.mapped().wait_for_arrival();
-    record_use(message_number(label), comm_.rank(), arrival);
-    return tensor;
+    return receive.mapped().wait();
   }
   auto result = results_.extract(label);
   STAGECOACH_CHECK(

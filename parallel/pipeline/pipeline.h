@@ -90,10 +90,6 @@ class Pipeline {
   void give(Tensor tensor, int stage, int microbatch, Direction direction);
   void note_peaks();
   int tag(int stage, int microbatch, Direction direction) const;
-  /// Returns a message's number in the trace, unique over all runs; tags repeat in each run.
-  std::uint64_t message_number(int tag) const {
-    return runs_ * (std::uint64_t{kMaxTag} + 1) + static_cast<std::uint64_t>(tag);
-  }
   bool is_last(int stage) const { return stage + 1 == placement_.stage_count(); }
 
   std::map<int, Stage> stages_;
@@ -108,7 +104,6 @@ class Pipeline {
   std::map<int, Tensor> results_;           // outputs of stages until they are used here or sent, by tag
   std::map<int, PendingReceive> receives_;  // posted and not yet used, by tag
   std::deque<PendingSend> sends_;
-  std::uint64_t runs_ = 0;
   std::size_t peak_ = 0;
   std::size_t peak_waiting_ = 0;
 };

@@ -28,7 +28,13 @@ std::string step_starts_text(const Trace& trace) {
 
 }  // namespace
 
-std::string gather_trace(Communicator& comm, const Trace& mine, const std::optional<PredictedStep>& predicted) {
+TracePrediction prediction_of(const Schedule& schedule, const Simulation& simulation) {
+  return {.ranks = schedule.rank_count(), .events = [schedule, simulation](const std::vector<double>& starts) {
+            return predicted_events(schedule, simulation, starts);
+          }};
+}
+
+std::string gather_trace(Communicator& comm, const Trace& mine, const std::optional<TracePrediction>& predicted) {
   std::vector<std::string> parts = gather_texts(comm, mine.events_json());
   const std::vector<std::string> message_ends = gather_texts(comm, mine.message_ends_text());
   const std::vector<std::string> step_starts = gather_texts(comm, step_starts_text(mine));
@@ -42,11 +48,11 @@ std::string gather_trace(Communicator& comm, const Trace& mine, const std::optio
   parts.push_back(messages.messages_json());
   if (predicted) {
     std::vector<double> starts;
-    for (int rank = 0; rank < predicted->schedule.rank_count(); ++rank) {
+    for (int rank = 0; rank < predicted->ranks; ++rank) {
       std::istringstream in(step_starts[static_cast<std::size_t>(rank)]);
       std::copy(std::istream_iterator<double>(in), {}, std::back_inserter(starts));
     }
-    const auto events = predicted_events(predicted->schedule, predicted->simulation, starts);
+    const std::vector<std::string> events = predicted->events(starts);
     parts.insert(parts.end(), events.begin(), events.end());
   }
   return trace_json(parts);

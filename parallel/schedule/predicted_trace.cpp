@@ -1,7 +1,8 @@
 #include "parallel/schedule/predicted_trace.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 
 #include "core/trace.h"
@@ -60,21 +61,15 @@ class StepWriter {
              times, to_string(action));
     const double start = start_ + times.start;
     if (is_send(action.operation)) {
-      trace_.add(Trace::MessageEnd{message_id(receive_of(action)), true, rank, start, 0, to_string(action)});
+      trace_.add(Trace::MessageEnd{channel(receive_of(action)), true, rank, start, 0, to_string(action)});
     } else if (const auto receive =
                    is_computation(action.operation) ? receive_before(schedule_, action) : std::nullopt) {
-      trace_.add(Trace::MessageEnd{message_id(*receive), false, rank, start, start_ + arrivals_.at(*receive)});
+      trace_.add(Trace::MessageEnd{channel(*receive), false, rank, start, start_ + arrivals_.at(*receive)});
     }
   }
 
-  /// Returns the id of a message, which is the same at both of its ends.
-  std::uint64_t message_id(const Action& receive) const {
-    const auto microbatches = static_cast<std::uint64_t>(schedule_.microbatches);
-    const std::uint64_t stages = step_ * static_cast<std::uint64_t>(schedule_.stage_count());
-    const std::uint64_t pair = (stages + static_cast<std::uint64_t>(receive.stage)) * microbatches +
-                               static_cast<std::uint64_t>(receive.microbatch);
-    return 2 * pair + (receive.operation == Operation::receive_backward ? 1 : 0);
-  }
+  /// Returns the channel of one message of the step.
+  std::string channel(const Action& receive) const { return fmt::format("{}/{}", step_, to_string(receive)); }
 
   const Schedule& schedule_;
   const Simulation& simulation_;

@@ -3,9 +3,10 @@
 
     ddp_virtual.py [--ranks 8] [--link ethernet100] [--rounds 5] [--programs build/release/bin] [--svg FILE]
 
-Trains `convnet` on generated images, 64 in a batch. The runs alternate; what is shown are medians over all epochs except
-the first of every run. `predicted` is what the program's arithmetic says with the times that it measured in the same
-epochs: forward, backward, when each gradient came, and update. Prints Markdown; --svg draws the bucket sizes.
+Trains a vision transformer on generated images, two per rank in a batch. The runs alternate; what is shown are medians
+over all epochs except the first of every run. `predicted` is what the program's arithmetic says with the times that it
+measured in the same epochs: forward, backward, when each gradient came, and update. Prints Markdown; --svg draws the bucket
+sizes.
 """
 
 import argparse
@@ -18,9 +19,10 @@ import tempfile
 import line_chart
 
 HERE = pathlib.Path(__file__).resolve().parent
-EPOCHS, IMAGES, BATCH = 4, 6400, 64
+EPOCHS, IMAGES = 4, 256
+MODEL = ["--model", "vit", "--width", 128, "--image-size", 16]  # 6.1 MiB of gradients
 MODES = ("single", "parameter", "buckets", "central", "replicate")
-KIB = (1, 4, 16, 64, 256)
+KIB = (64, 256, 512, 1024, 2048, 4096, 8192)  # the last one takes everything
 
 
 def main():
@@ -34,6 +36,7 @@ def main():
     runs = {mode: ["--mode", mode] for mode in MODES}
     runs |= {size: ["--first-bucket-size", f"{size}KiB", "--bucket-size", f"{size}KiB"] for size in KIB}
     epochs = {name: [] for name in runs}
+    batch = 2 * flags.ranks
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "data"
         make = [flags.programs / "make_generated_data", "--train", IMAGES, "--test", 64, data]
@@ -41,13 +44,13 @@ def main():
         for turn in range(flags.rounds):
             for name, more in runs.items():
                 out = pathlib.Path(folder) / f"{name}-{turn}"
-                command = [flags.programs / "ch06_ddp", "--data", data, "--ranks", flags.ranks, "--batch-size", BATCH,
+                command = [flags.programs / "ch06_ddp", "--data", data, *MODEL, "--ranks", flags.ranks, "--batch-size", batch,
                            "--epochs", EPOCHS, "--clock", "virtual", "--link", flags.link, "--out", out, *more]  # fmt: skip
                 subprocess.run([*map(str, command)], check=True, capture_output=True)
                 lines = (out / "metrics.jsonl").read_text().splitlines()[1:]
                 epochs[name] += [json.loads(line) for line in lines]
 
-    steps = IMAGES / BATCH
+    steps = IMAGES / batch
     figure = lambda name, key: statistics.median(epoch[key] for epoch in epochs[name])
     step = lambda name, key: 1e6 * figure(name, key) / steps  # microseconds
     measured = {name: step(name, "seconds") for name in runs}
@@ -65,6 +68,10 @@ def main():
 
     show(MODES, "mode")
     show(KIB, "bucket size, KiB")
+    gains = [times["parameter"] / min(times[size] for size in KIB) for times in (measured, predicted)]
+    everything = [times[KIB[-1]] / min(times[size] for size in KIB) for times in (measured, predicted)]
+    print("The best size is {:.2f} times as fast as one message per parameter, and {:.2f} times as fast as one bucket of "
+          "everything; predicted {:.2f} and {:.2f}.\n".format(gains[0], everything[0], gains[1], everything[1]))
     if flags.svg:
         title = f"microseconds per step: {flags.ranks} ranks, {flags.link}, virtual clock"
         curves = {"measured": [(size, measured[size]) for size in KIB], "predicted": [(size, predicted[size]) for size in KIB]}

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <vector>
 
@@ -100,6 +101,7 @@ void run() {
         fmt::print(" {:.1f} | {:+.1f} |", raw[i], one - raw[i]);
       }
       fmt::print("\n");
+      std::fflush(stdout);
     }
   });
 }

@@ -42,8 +42,8 @@ class Ddp : public PipelineTest {
 
 // One device takes the shards as micro-batches. The last batch has nine images: some ranks get two, some one.
 TEST_F(Ddp, EveryModeEqualsOneDeviceByteForByte) {
-  make_data(105, 40);
-  for (const std::string ranks : {"1", "2", "3", "4", "8"}) {
+  make_ragged_data();
+  for (const std::string& ranks : unless_sanitized<Flags>({"1", "2", "3", "4", "8"}, {"1", "3"})) {
     const std::string one = "one-" + ranks;
     ASSERT_EQ(train(kCh01, one, {"--microbatches", ranks}).exit_code, 0);
     for (const std::string& mode : kModes) {
@@ -55,7 +55,7 @@ TEST_F(Ddp, EveryModeEqualsOneDeviceByteForByte) {
 }
 
 TEST_F(Ddp, BucketsOfAnySizeTrainTheSame) {
-  make_data(105, 40);
+  make_ragged_data();
   ddp("single", {"--mode", "single"});
   for (const std::string size : {"1", "64KiB", "25MiB", "1TiB"}) {
     ddp("bucket-" + size, {"--first-bucket-size", size, "--bucket-size", size, "--find-unused"});
@@ -88,7 +88,7 @@ TEST_F(Ddp, BatchNormNeedsImagesOnEachRank) {
 // An epoch is one step here, and the program compares the replicas' weights after each: --epochs is the count of steps.
 TEST_F(Ddp, ReplicasAreEqualAfterEveryStep) {
   make_data(30, 10);
-  for (const std::string ranks : {"2", "3", "8"}) {
+  for (const std::string& ranks : unless_sanitized<Flags>({"2", "3", "8"}, {"3"})) {
     for (const std::string& mode : kModes) {
       const std::string out = mode + ranks;
       ASSERT_EQ(train(kDdp, out, joined(flags_of(mode), {"--ranks", ranks}), "5").exit_code, 0);
@@ -110,7 +110,7 @@ TEST_F(Ddp, RanksWithoutImagesTakePart) {
 }
 
 TEST_F(Ddp, PipelinesSideBySideEqualReplicas) {
-  make_data(105, 40);
+  make_ragged_data();
   ASSERT_EQ(train(kCh01, "one", {"--microbatches", "3"}).exit_code, 0);
   ddp("row", {"--mesh", "dp=1,pp=4", "--microbatches", "3"});
   expect_same_weights("row", "one");
@@ -142,14 +142,15 @@ TEST_F(Ddp, GoesOnExactly) {
   for (const std::string& mode : kModes) {
     runs.push_back(flags_of(mode));
   }
+  const std::string epochs = unless_sanitized("4", "2");
   for (std::size_t i = 0; i < runs.size(); ++i) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(runs[i], " ")));
     const std::string whole = fmt::format("whole-{}", i);
     const std::string part = fmt::format("part-{}", i);
     const Flags flags = joined(runs[i], {"--optimizer", "adam"});
-    ASSERT_EQ(train(kDdp, whole, flags, "4").exit_code, 0);
-    ASSERT_EQ(train(kDdp, part, flags, "2").exit_code, 0);
-    const Outcome more = run(kDdp, {"--resume", part, "--epochs", "4"});
+    ASSERT_EQ(train(kDdp, whole, flags, epochs).exit_code, 0);
+    ASSERT_EQ(train(kDdp, part, flags, unless_sanitized("2", "1")).exit_code, 0);
+    const Outcome more = run(kDdp, {"--resume", part, "--epochs", epochs});
     ASSERT_EQ(more.exit_code, 0) << more.err;
     expect_same_weights(part, whole);
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/chapters/program.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach::test {
 
@@ -32,6 +33,8 @@ class PipelineTest : public ProgramTest {
                 const std::string& epochs = "2") {
     return run(program, joined({"--data", "data", "--batch-size", "32", "--epochs", epochs, "--out", out}, more));
   }
+  /// Makes a data set of a few batches of 32 images and a last one of 9.
+  void make_ragged_data() { make_data(unless_sanitized(105, 41), unless_sanitized(40, 12)); }
   /// Starts `program`, interrupts it when it has printed `text`, and waits for its end.
   Outcome interrupt(const std::string& program, const Flags& flags, const std::string& text = "Epoch: 1,") {
     Running running(program, flags, folder());

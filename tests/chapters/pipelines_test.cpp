@@ -5,17 +5,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <map>
-#include <set>
-#include <sstream>
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
-#include "parallel/schedule/text.h"
 
 namespace stagecoach::test {
 namespace {
@@ -29,7 +23,7 @@ const std::string& kInterleaved = kCh05;
 class Pipelines : public PipelineTest {};
 
 TEST_F(Pipelines, EqualOneDeviceByteForByte) {
-  make_data(105, 40);  // batches of 32, the last one of 9
+  make_ragged_data();
   struct Variant {
     std::string program;
     Flags flags;
@@ -114,57 +108,6 @@ TEST_F(Pipelines, WriteTheFilesOfTheContract) {
   EXPECT_LT(lines[1]["idle"], 1);
 }
 
-/// What a process of a trace shows, by its number.
-struct TraceContents {
-  std::set<std::string> tracks;
-  std::set<std::string> names;  // with their categories
-  std::vector<double> steps;    // when each began, in microseconds
-  std::multiset<std::uint64_t> begun;
-  std::multiset<std::uint64_t> ended;
-};
-
-std::map<int, TraceContents> contents_of(const Json& trace) {
-  std::map<int, TraceContents> processes;
-  for (const Json& event : trace["traceEvents"]) {
-    TraceContents& process = processes[event["pid"].get<int>()];
-    if (event["name"] == "thread_name") {
-      process.tracks.insert(event["args"]["name"].get<std::string>());
-    } else if (event["ph"] == "X") {
-      process.names.insert(event["name"].get<std::string>() + " " + event["cat"].get<std::string>());
-      if (event["name"] == "0F0") {
-        process.steps.push_back(event["ts"].get<double>());
-      }
-    } else if (event["ph"] == "s" || event["ph"] == "f") {
-      (event["ph"] == "s" ? process.begun : process.ended).insert(event["id"].get<std::uint64_t>());
-    }
-  }
-  return processes;
-}
-
-TEST_F(Pipelines, TheTraceShowsTheRunAndItsPrediction) {
-  make_data(128, 16);
-  ASSERT_EQ(run(kInterleaved, {"--data", "data", "--out", "run", "--batch-size", "32", "--epochs", "1", "--chunks", "2",
-                               "--microbatches", "4", "--clock", "virtual", "--link", "ethernet100"})
-                .exit_code,
-            0);
-  const auto processes = contents_of(Json::parse(bytes("run/trace.json")));
-  ASSERT_EQ(processes.size(), 2U) << "measured and predicted";
-  for (const auto& [number, process] : processes) {
-    EXPECT_EQ(process.tracks, (std::set<std::string>{"rank 0", "rank 1", "link 0 -> 1", "link 1 -> 0"}));
-    EXPECT_EQ(process.steps.size(), 4U);
-    EXPECT_EQ(process.begun, process.ended) << "each arrow goes from a send to the use of its message";
-    EXPECT_EQ(process.begun.size(), 4U * 4 * 3 * 2) << "steps, micro-batches, borders and directions";
-    for (const char* name : {"0F0 action", "3B0 action", "0SEND_F0 message", "0SEND_F0 link"}) {
-      EXPECT_TRUE(process.names.contains(name)) << name;
-    }
-  }
-  EXPECT_EQ(processes.at(0).steps, processes.at(1).steps) << "a predicted step begins when the measured one began";
-  for (const char* name : {"receive wait", "optimizer update", "conv2d forward"}) {
-    EXPECT_TRUE(processes.at(0).names.contains(name)) << name;
-  }
-  EXPECT_TRUE(processes.at(1).names.contains("wait for 1F0 wait"));
-}
-
 TEST_F(Pipelines, ExplainPredictsAndTrainsNothing) {
   const Outcome outcome = run(kInterleaved, {"--explain", "--smoke", "--ranks", "4", "--microbatches", "8", "--balance",
                                              "layers", "--out", "plan"});
@@ -185,149 +128,6 @@ TEST_F(Pipelines, ExplainPredictsAndTrainsNothing) {
                                            "plan/schedule.csv", "--balance", "layers", "--out", "again"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(bytes("again/prediction.json"), bytes("plan/prediction.json"));
-}
-
-// Written by torch.distributed.pipelining 2.15 for its ScheduleInterleaved1F1B: 2 ranks, 2 chunks, 4 micro-batches.
-TEST_F(Pipelines, RunATableOfPyTorch) {
-  make_data(105, 40);
-  write("torch.csv",
-        "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\r\n"
-        ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\r\n");
-  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
-  const Outcome outcome = train(kInterleaved, "torch", {"--schedule", "torch.csv", "--microbatches", "4"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  expect_same_training("torch", "one");
-}
-
-// Its backwards run from the last micro-batch to the first, and gradients are added from the first to the last.
-TEST_F(Pipelines, RunALoopedBreadthFirstTableOfPyTorch) {
-  make_data(105, 40);
-  write("bfs.csv",
-        "0F0,0F1,0F2,0F3,2F0,2F1,2F2,2F3,,,2B3,2B2,2B1,2B0,0B3,0B2,0B1,0B0\r\n"
-        ",1F0,1F1,1F2,1F3,3F0,3F1,3F2,3F3,3B3,3B2,3B1,3B0,1B3,1B2,1B1,1B0\r\n");
-  const char* const note = "note: The backwards are not in the order of the micro-batches";
-  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
-  const Flags flags{"--schedule", "bfs.csv", "--microbatches", "4"};
-  const Outcome outcome = train(kInterleaved, "bfs", flags);
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find(note), std::string::npos) << outcome.out;
-  expect_same_training("bfs", "one");
-
-  const Outcome explained =
-      run(kInterleaved, joined({"--smoke", "--explain", "--profile", "--balance", "layers"}, flags));
-  ASSERT_EQ(explained.exit_code, 0) << explained.err;
-  EXPECT_NE(explained.out.find(note), std::string::npos) << explained.out;
-  EXPECT_NE(explained.out.find("at most 3, 3 sets"), std::string::npos) << explained.out;
-  EXPECT_NE(explained.out.find("MiB of gradients that wait for their turn"), std::string::npos) << explained.out;
-}
-
-// Those of DualPipeV hold pairs that PyTorch overlaps; those with communication more than this program reads.
-TEST_F(Pipelines, RunOtherTablesOfPyTorch) {
-  make_data(105, 40);
-  write("dual.csv",
-        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,"
-        "0I3,0W3\r\n"
-        "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,"
-        "1W3\r\n");
-  ASSERT_EQ(train(kCh01, "four", {"--microbatches", "4"}).exit_code, 0);
-  const Outcome dual = train(kInterleaved, "dual", {"--schedule", "dual.csv", "--microbatches", "4"});
-  ASSERT_EQ(dual.exit_code, 0) << dual.err;
-  expect_same_training("dual", "four");
-
-  write("comms.csv",
-        "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
-        "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n");
-  ASSERT_EQ(train(kCh01, "two", {"--microbatches", "2"}).exit_code, 0);
-  const Outcome comms = train(kInterleaved, "comms", {"--schedule", "comms.csv", "--microbatches", "2"});
-  ASSERT_EQ(comms.exit_code, 0) << comms.err;
-  EXPECT_NE(comms.out.find("note: 4 actions of comms.csv (waits, UNSHARD, RESHARD) are ignored"), std::string::npos)
-      << comms.out;
-  expect_same_training("comms", "two");
-}
-
-/// "send to 1, forward of micro-batch 2": the messages of `rank` in its first step, out of the record that a run leaves
-/// which fails.
-std::vector<std::string> calls_in(const std::string& record, std::size_t count, int tags_per_microbatch) {
-  std::vector<std::string> calls;
-  std::istringstream lines(record);
-  for (std::string line; std::getline(lines, line) && calls.size() < count;) {
-    const Json event = Json::parse(line);
-    const auto operation = event["operation"].get<std::string>();
-    const bool is_message = operation == "send" || operation == "receive";
-    if (is_message && event["in"].get<std::string>().find("micro-batch") != std::string::npos) {
-      const int tag = event["tag"].get<int>();
-      calls.push_back(fmt::format("{} {}, {} of micro-batch {}", operation, event["peer"].get<int>(),
-                                  tag % 2 == 0 ? "forward" : "backward", tag / tags_per_microbatch));
-    }
-  }
-  return calls;
-}
-
-/// The same as a lowered table has them.
-std::vector<std::string> calls_in(const Schedule& schedule, std::size_t rank) {
-  std::vector<std::string> calls;
-  for (const Action& action : schedule.ranks[rank]) {
-    if (is_message(action.operation)) {
-      const Action other = is_send(action.operation) ? receive_of(action) : send_of(action);
-      const bool goes_forward =
-          action.operation == Operation::send_forward || action.operation == Operation::receive_forward;
-      calls.push_back(fmt::format("{} {}, {} of micro-batch {}", is_send(action.operation) ? "send" : "receive",
-                                  schedule.rank_of(other.stage, other.microbatch),
-                                  goes_forward ? "forward" : "backward", action.microbatch));
-    }
-  }
-  return calls;
-}
-
-// Chapters 3 and 4 write their sends and receives by hand, and have them as a table too.
-TEST_F(Pipelines, MakeTheCallsOfTheLoweredTableByHandToo) {
-  make_data(60, 20);
-  constexpr int kRanks = 3;
-  const auto expect_calls = [&](const std::string& program, const std::string& name, const Flags& flags,
-                                const Schedule& schedule, int tags_per_microbatch) {
-    // Weights that grow without bound end the second step, and a run that fails leaves its record.
-    const Outcome outcome =
-        train(program, name, joined({"--ranks", "3", "--microbatches", "4", "--lr", "1e30"}, flags));
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
-    for (std::size_t rank = 0; rank < kRanks; ++rank) {
-      const auto wanted = calls_in(schedule, rank);
-      EXPECT_EQ(calls_in(bytes(fmt::format("{}/flight_{}.jsonl", name, rank)), wanted.size(), tags_per_microbatch),
-                wanted)
-          << name << ", rank " << rank;
-    }
-  };
-  const Schedule gpipe = make_schedule("gpipe", kRanks, 4);
-  expect_calls(kCh03, "by-hand", {"--schedule", "by-hand"}, lower(gpipe, {.receives = 0}), 2);
-  expect_calls(kCh03, "at-use", {"--schedule", "gpipe", "--receives", "at-use"}, lower(gpipe, {.receives = 0}),
-               2 * kRanks);
-  expect_calls(kCh04, "1f1b", {"--schedule", "by-hand", "--versions", "flush"},
-               lower(make_schedule("1f1b", kRanks, 4), {.receives = 0}), 2);
-}
-
-// Chapter 5 writes the interleaved order by hand, and what it prints and runs is that table.
-TEST_F(Pipelines, WriteTheInterleavedOrderOfTheLibraryByHand) {
-  make_data(32, 8);
-  int compared = 0;
-  for (const auto& [p, v] : {std::pair(1, 2), {1, 5}, {2, 1}, {2, 2}, {2, 6}, {3, 2}, {3, 4}, {4, 1}, {4, 3}, {6, 2}}) {
-    for (const int m : {1, p, 2 * p, 2 * p + 1, 3 * p + 2}) {
-      for (const int group : {0, p + 1, 2 * p, m}) {
-        Schedule library;
-        try {
-          library = make_schedule("interleaved", p, m, v, group);
-        } catch (const UsageError&) {
-          continue;  // not a legal group
-        }
-        const Outcome outcome =
-            run(kInterleaved, {"--data", "data", "--batch-size", "32", "--balance", "layers", "--explain", "--out",
-                               "plan", "--ranks", std::to_string(p), "--chunks", std::to_string(v), "--microbatches",
-                               std::to_string(m), "--group", std::to_string(group)});
-        ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-        ASSERT_EQ(bytes("plan/schedule.csv"), to_text(library)) << p << " " << m << " " << v << " " << group;
-        ++compared;
-      }
-    }
-  }
-  EXPECT_GT(compared, 90);
 }
 
 // With fewer micro-batches than ranks a step of looped breadth-first is idle for longer than the formula says.
@@ -390,21 +190,6 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kGpipe, with({"--tf32"}), {"--tf32"});
   expect_refused(kNaive, {"--model", "toy", "--ranks", "3"}, {"toy", "two ranks"});
   expect_refused(kGpipe, with({"--transport", "pigeon"}), {"pigeon"});
-}
-
-TEST_F(Pipelines, MalformedSchedulesAreRefusedWithLineAndColumn) {
-  write("typo.csv", "0F0,0F1,0B0,0B1\n1F0,1X0,1F1,1B1\n");
-  write("circle.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
-  write("short.csv", "0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n");
-  const auto flags = [](const std::string& file) {
-    return Flags{"--smoke", "--microbatches", "2", "--schedule", file};
-  };
-  expect_refused(kInterleaved, flags("typo.csv"), {"typo.csv", "line 2, column 5"});
-  expect_refused(kInterleaved, flags("circle.csv"), {"circle.csv", "wait"});
-  expect_refused(kInterleaved, flags("short.csv"), {"short.csv", "0B1"});
-  write("good.csv", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
-  expect_refused(kInterleaved, {"--smoke", "--microbatches", "4", "--schedule", "good.csv"},
-                 {"2 ranks and 2 micro-batches", "--ranks 2 --microbatches 2"});
 }
 
 TEST_F(Pipelines, ARankThatWaitsTooLongEndsTheRun) {

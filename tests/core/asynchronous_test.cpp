@@ -92,7 +92,35 @@ TEST_F(Asynchronous, ReportsAnErrorAtTheNextWait) {
   const std::string where = "cross_entropy on " + to_string(one_);
   const Tensor later = scale(loss, 2);
   EXPECT_TRUE(fails_with({where.c_str(), "got 77 for sample 1"}, [&] { loss.item(); }));
-  EXPECT_EQ(full(one_, 3).narrow(0, 1).item(), 3) << "the device goes on after the report";
+  EXPECT_TRUE(fails_with({where.c_str()}, [&] { later.item(); })) << "it was not computed";
+  EXPECT_TRUE(fails_with({where.c_str()}, [&] { full(one_, 3).to_vector<float>(); })) << "nor is anything else";
+  EXPECT_EQ(full(two_, 3).narrow(0, 1).item(), 3) << "other devices go on";
+}
+
+TEST_F(Asynchronous, StaysSynchronousIfOneOfTheDevicesIsRefused) {
+  const Device three = fresh_device();
+  EXPECT_TRUE(fails_with({"expected CPU devices that are synchronous so far"}, [&] {
+    const AsynchronousDevices twice({three, three}, Stream::kCompute);
+  }));
+  EXPECT_FALSE(is_asynchronous(three));
+  EXPECT_EQ(copy_stream(), Stream::kCopies);
+  const AsynchronousDevices again({three});
+  EXPECT_EQ(full(three, 3).narrow(0, 1).item(), 3);
+}
+
+// The host's memory has no queue that an event could order.
+TEST_F(Asynchronous, CopiesToTheCallersMemoryBeforeItReturns) {
+  const Tensor there = full(one_, 3);
+  Tensor here = Tensor::zeros({1009});
+  copy_async(there, here);
+  EXPECT_EQ(here.to_vector<float>(), std::vector<float>(1009, 3.0F));
+  hold(one_);
+  Tensor back = full(one_, 0);
+  const Event done = copy_async(here, back);
+  here.fill(4);
+  release();
+  done.wait(compute_);
+  EXPECT_EQ(scale(back, 2).to_vector<float>(), std::vector<float>(1009, 6.0F));
 }
 
 TEST_F(Asynchronous, ReportsAnErrorOfAnotherDevice) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -149,8 +148,8 @@ TEST_F(TraceTest, OperationsAreSpans) {
 TEST_F(TraceTest, JsonIsChromesFormat) {
   trace_.add(Trace::Event{"conv2d", "forward", 0, 0.001, 0.0000025});
   trace_.add(Trace::Event{"forward", "action", 12, 1.5, 0, "1F3"});
-  trace_.add(Trace::MessageEnd{7, true, 0, 0.001, 0, "0SEND_F3"});
-  trace_.add(Trace::MessageEnd{7, false, 12, 1.5, 0.5});
+  trace_.add(Trace::MessageEnd{"a/0/1/7", true, 0, 0.001, 0, "0SEND_F3"});
+  trace_.add(Trace::MessageEnd{"a/0/1/7", false, 12, 1.5, 0.5});
   EXPECT_EQ(
       trace_.to_json(),
       "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
@@ -162,18 +161,19 @@ TEST_F(TraceTest, JsonIsChromesFormat) {
       "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":1000012,\"args\":{\"name\":\"link 0 -> 12\"}},\n"
       "{\"name\":\"0SEND_F3\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000012,\"ts\":1000.000,"
       "\"dur\":499000.000},\n"
-      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"s\",\"id\":7,\"pid\":0,\"tid\":0,\"ts\":1000.000},\n"
-      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"f\",\"bp\":\"e\",\"id\":7,\"pid\":0,\"tid\":12,\"ts\":"
+      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"s\",\"id\":0,\"pid\":0,\"tid\":0,\"ts\":1000.000},\n"
+      "{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"f\",\"bp\":\"e\",\"id\":0,\"pid\":0,\"tid\":12,\"ts\":"
       "1500000.000}\n"
       "]}\n");
 }
 
 TEST_F(TraceTest, MessagesOfOneLinkFollowEachOther) {
-  for (const std::uint64_t id : {0U, 1U}) {  // both are sent at 1 s; they arrive after 2 s and 3 s
-    trace_.add(Trace::MessageEnd{id, true, 0, 1, 0, "0SEND_F" + std::to_string(id)});
-    trace_.add(Trace::MessageEnd{id, false, 1, 9, 3 - static_cast<double>(id)});
+  for (const int i : {0, 1}) {  // both are sent at 1 s; they arrive after 2 s and 3 s
+    const std::string channel = std::to_string(i);
+    trace_.add(Trace::MessageEnd{channel, true, 0, 1, 0, "0SEND_F" + channel});
+    trace_.add(Trace::MessageEnd{channel, false, 1, 9, 3.0 - i});
   }
-  trace_.add(Trace::MessageEnd{2, true, 0, 1, 0, "0SEND_F2"});  // not used: neither an arrow nor a span
+  trace_.add(Trace::MessageEnd{"c", true, 0, 1, 0, "0SEND_F2"});  // not used: neither an arrow nor a span
   const std::string json = trace_.messages_json();
   EXPECT_NE(json.find("\"0SEND_F1\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000001,\"ts\":1000000.000,"
                       "\"dur\":1000000.000}"),
@@ -186,18 +186,57 @@ TEST_F(TraceTest, MessagesOfOneLinkFollowEachOther) {
 
 // So traces of processes are brought together.
 TEST_F(TraceTest, EndsOfMessagesSurviveAsText) {
-  trace_.add(Trace::MessageEnd{7, true, 0, 0.1, 0, "0SEND_F3"});
-  trace_.add(Trace::MessageEnd{7, false, 2, 1.0 / 3, 0.25});
+  trace_.add(Trace::MessageEnd{"a/0/1/7", true, 0, 0.1, 0, "0SEND_F3"});
+  trace_.add(Trace::MessageEnd{"a/0/1/7", false, 2, 1.0 / 3, 0.25});
   Trace other;
   other.add_message_ends(trace_.message_ends_text());
   EXPECT_EQ(other.messages_json(), trace_.messages_json());
 }
 
+TEST_F(TraceTest, MessagesOfOneChannelAreUsedInTheOrderOfTheSends) {
+  for (const double arrival : {2, 3}) {
+    trace_.add(Trace::MessageEnd{"a", true, 0, arrival - 1, 0, "to be used"});
+    trace_.add(Trace::MessageEnd{"a", false, 1, arrival, arrival});
+  }
+  trace_.add(Trace::MessageEnd{"a", true, 0, 4, 0, "not used"});
+  const std::string json = trace_.messages_json();
+  for (const char* part : {"\"to be used\",\"cat\":\"link\",\"ph\":\"X\",\"pid\":0,\"tid\":1000001,\"ts\":1000000.000,"
+                           "\"dur\":1000000.000}",
+                           "\"ts\":2000000.000,\"dur\":1000000.000}", "\"id\":0,", "\"id\":1,"}) {
+    EXPECT_NE(json.find(part), std::string::npos) << part << " is not in: " << json;
+  }
+  EXPECT_EQ(json.find("not used"), std::string::npos);
+  EXPECT_EQ(json.find("\"id\":2,"), std::string::npos);
+}
+
+TEST_F(TraceTest, AMessageHasTheNameOfTheSpanThatSendsIt) {
+  record_send("nobody records");
+  trace_.attach(0);
+  record_send("a");
+  {
+    const Span outer("forward", "action", [] { return std::string("0F1"); });
+    { const Span inner("relu", "forward"); }
+    record_send("b");
+    const Span inner("scatter images", "communication");
+    record_send("c");
+  }
+  trace_.attach(1);
+  for (const char* channel : {"a", "b", "c", "nobody records"}) {
+    record_use(channel, 0);
+  }
+  Trace::detach();
+  const std::string json = trace_.messages_json();
+  for (const char* name : {"\"0F1\",\"cat\":\"link\"", "\"scatter images\",\"cat\":\"link\""}) {
+    EXPECT_NE(json.find(name), std::string::npos) << name << " is not in: " << json;
+  }
+  EXPECT_EQ(json.find("\"id\":2,"), std::string::npos) << "one outside of any span is not shown";
+}
+
 TEST_F(TraceTest, APredictionIsAProcessOfItsOwn) {
   Trace predicted(Trace::Process::predicted);
   predicted.add(Trace::Event{"forward", "action", 0, 0, 1, "0F0"});
-  predicted.add(Trace::MessageEnd{7, true, 0, 1, 0, "0SEND_F0"});
-  predicted.add(Trace::MessageEnd{7, false, 1, 2, 2});
+  predicted.add(Trace::MessageEnd{"a/0/1/7", true, 0, 1, 0, "0SEND_F0"});
+  predicted.add(Trace::MessageEnd{"a/0/1/7", false, 1, 2, 2});
   const std::string json = predicted.to_json();
   EXPECT_NE(json.find("\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,\"args\":{\"name\":\"predicted\"}"),
             std::string::npos)

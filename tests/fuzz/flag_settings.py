@@ -50,6 +50,7 @@ COMMON = {
     "augment": None,
     "tf32": None,
     "profile": None,
+    "summary": None,
 }
 MICROBATCHES = {"microbatches": ["1", "2", "4", "16", "32", "65536", "65537"]}
 RANKS = {

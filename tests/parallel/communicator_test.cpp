@@ -157,6 +157,38 @@ TEST_P(Ranks, BroadcastGatherAndScatter) {
   });
 }
 
+TEST_P(Ranks, BytesSentAreThoseOfMessagesAndOfTheAlgorithmsOfLink) {
+  const int p = GetParam();
+  launch(world_of(p), [p](Rank& rank) {
+    const int next = (rank.index + 1) % p;
+    const Shape shape{p, 25};
+    const double bytes = 100 * p;
+    const auto sent_in = [&](const auto& call) {
+      auto before = rank.comm.bytes_sent();
+      Tensor tensor = Tensor::zeros(shape, DType::float32, rank.device);
+      call(tensor);
+      auto after = rank.comm.bytes_sent();
+      return after[next] - before[next];
+    };
+    EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.all_reduce(x); }), 2 * (p - 1) * bytes / p);
+    EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.reduce_scatter(x); }), (p - 1) * bytes / p);
+    EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.all_gather(x); }), (p - 1) * bytes);
+    EXPECT_EQ(sent_in([&](Tensor&) { rank.comm.barrier(); }), 0);
+    if (p > 1) {
+      EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.reduce(x, 0); }), next == 0 ? bytes : 0);
+      EXPECT_EQ(sent_in([&](Tensor& x) { rank.comm.broadcast(x, 0); }), rank.index == 0 ? bytes : 0);
+      const double message = sent_in([&](Tensor& x) {
+        const PendingSend sent = rank.comm.send_async(x, next, 0);
+        rank.comm.receive(shape, DType::float32, (rank.index + p - 1) % p, 0);
+        sent.wait();
+      });
+      EXPECT_EQ(message, bytes);
+      const auto group = rank.comm.split(0, 0);
+      EXPECT_EQ(group->duplicate()->bytes_sent(), rank.comm.bytes_sent()) << "one count per rank";
+    }
+  });
+}
+
 TEST_P(Ranks, BarriersHoldAll) {
   STAGECOACH_NEEDS_THREADS();
   std::atomic<int> arrived{0};

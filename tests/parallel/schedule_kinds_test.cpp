@@ -13,12 +13,14 @@
 #include "parallel/schedule/simulate.h"
 #include "tests/parallel/legal_schedule.h"
 #include "tests/support/errors.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach {
 namespace {
 
 using test::fails_with;
 using test::schedule_if_legal;
+using test::unless_sanitized;
 
 Simulation simulated(const Schedule& schedule, const PassTimes& times = {}) {
   const double chunks = static_cast<double>(schedule.stage_count()) / schedule.rank_count();
@@ -38,13 +40,15 @@ double most_idle_in_span(const Simulation& simulation) {
   return most;
 }
 
-/// Calls see(row, sizes, schedule) for every legal case of 1 to 8 ranks, 1 to 24 micro-batches, 1 to 4 chunks.
+constexpr int kMicrobatches = test::kSanitized ? 8 : 24;
+
+/// Calls see(row, sizes, schedule) for every legal case of 1 to 8 ranks, 1 to kMicrobatches, 1 to 4 chunks.
 template <class See>
 void for_each_case(const See& see) {
   for (const ScheduleKind& kind : schedule_kinds()) {
     for (int v = kind.least_chunks; v <= std::min(kind.most_chunks, 4); ++v) {
       for (int p = 1; p <= 8; ++p) {
-        for (int m = 1; m <= 24; ++m) {
+        for (int m = 1; m <= kMicrobatches; ++m) {
           if (const auto schedule = schedule_if_legal(kind.name, p, m, v)) {
             SCOPED_TRACE(fmt::format("{}: p = {}, m = {}, v = {}", kind.name, p, m, v));
             see(kind, ScheduleSizes{p, m, v}, *schedule);
@@ -65,7 +69,7 @@ TEST(ScheduleKinds, AreLegalWithTheirPeaks) {
       ASSERT_EQ(peaks[static_cast<std::size_t>(r)], kind.peak_activations(sizes, r)) << "rank " << r;
     }
   });
-  EXPECT_GT(cases, 3300);
+  EXPECT_GT(cases, unless_sanitized(3300, 300));
 }
 
 TEST(ScheduleKinds, AreIdleForAsLongAsTheirFormulasSay) {
@@ -83,7 +87,7 @@ TEST(ScheduleKinds, AreIdleForAsLongAsTheirFormulasSay) {
       }
     }
   });
-  EXPECT_GT(held, 13'600);
+  EXPECT_GT(held, unless_sanitized(13'600, 600));
   EXPECT_LT(without, 3'200);
 }
 
@@ -96,7 +100,7 @@ TEST(ScheduleKinds, GiveTheIdleShareOfAStep) {
       ASSERT_NEAR(*formula->share, simulated(schedule).idle, 1e-12);
     }
   });
-  EXPECT_GT(held, 2'900);
+  EXPECT_GT(held, unless_sanitized(2'900, 200));
 }
 
 // The texts of the formulas, in numbers.

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -155,6 +156,22 @@ TEST(TcpStoreUnderLoad, AReaderThatNeverReadsIsSentAway) {
   store.expect_service();
 }
 
+TEST(TcpStoreUnderLoad, ACounterThatNeverReadsIsSentAway) {
+  Served store({.stall = kShort});
+  const Insider slow(store.server);
+  std::string many;
+  for (int i = 0; i < 10'000; ++i) {
+    many += request(Request::kAdd, "counted", "", 1);
+  }
+  int blocks = 0;
+  while (blocks < 1000 && slow.say(many)) {  // until its answers fill the sockets
+    ++blocks;
+  }
+  EXPECT_LT(blocks, 1000);
+  EXPECT_TRUE(store.reports.have("has not finished a request or read an answer"));
+  store.expect_service();
+}
+
 TEST(TcpStoreUnderLoad, ARequestThatNeverEndsIsSentAway) {
   Served store({.stall = kShort});
   const Insider slow(store.server);
@@ -252,6 +269,20 @@ TEST(TcpStoreUnderLoad, TheOldestOfThoseThatSayNothingMakesRoom) {
   EXPECT_TRUE(first.is_sent_away());
   ASSERT_TRUE(second.say(hello(store.server.address().token)));
   EXPECT_EQ(second.hear(), "+");
+}
+
+// Its session may not have run yet when others connect.
+TEST(TcpStoreUnderLoad, OneThatHasSentItsTokenIsNotPushedOut) {
+  Served store({.handshakes = 2});
+  const std::string greeting = hello(store.server.address().token);
+  std::vector<Stranger> clients;
+  for (int i = 0; i < 32; ++i) {
+    ASSERT_TRUE(clients.emplace_back(store.server).say(greeting));
+  }
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    EXPECT_EQ(clients[i].hear(), "+") << "client " << i;
+  }
+  EXPECT_EQ(store.reports.count(), 0U);
 }
 
 TEST(TcpStoreUnderLoad, ThoseThatSayNothingAreSentAway) {
@@ -356,6 +387,22 @@ TEST(TcpStoreUnderLoad, WhatOneThatIsSentAwayLeftIsPushed) {
   const Insider client(store.server);
   ASSERT_TRUE(client.say(request(Request::kPushWhenLost, "news", "it is lost") + std::string(64, 'x')));
   EXPECT_EQ(store.rank.pop("news"), "it is lost");
+}
+
+// The sessions end one after the other; a client whose session is still there must not hear that the others are lost.
+TEST(TcpStoreUnderLoad, AServerThatStopsReportsNoDeaths) {
+  auto store = std::make_unique<Served>();
+  const Insider first(store->server);
+  ASSERT_TRUE(first.say(request(Request::kPushWhenLost, "news", "it is lost")));
+  std::vector<Insider> between;
+  for (int i = 0; i < 32; ++i) {
+    between.emplace_back(store->server);
+  }
+  const Insider last(store->server);
+  ASSERT_TRUE(last.say(request(Request::kPop, "news")));
+  store->expect_service();  // the requests above were received meanwhile
+  store.reset();
+  EXPECT_EQ(last.hear(), "");
 }
 
 }  // namespace

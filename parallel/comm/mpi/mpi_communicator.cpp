@@ -177,13 +177,16 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
 PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
+  count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
+  trace_send(to, tag);
   const auto sent = start_send("send", tensor.detach(), to, tag);
   const auto end = [this, sent, number] {
     sent->end();
     group().recorder->end(number);
   };
   const auto wait_completed = [this, sent, to, tag, work = current_work(), end] {
+    const Span span("send", "wait");
     Waiting waiting(clock());
     wait(sent->requests, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
@@ -268,7 +271,8 @@ PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, i
   return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
     const Tensor tensor = wait_for(*receive, [&] { return receive_context(from, tag, work); });
-    return PendingReceive::Arrived{tensor, is_virtual() ? receive->arrival() : clock().now()};
+    trace_use(from, tag, is_virtual() ? receive->arrival() : clock().now());
+    return tensor;
   });
 }
 

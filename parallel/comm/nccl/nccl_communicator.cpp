@@ -99,11 +99,14 @@ NcclCommunicator::Message NcclCommunicator::start(PointToPointBackend::Move::Dir
 PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
+  count_message(to, bytes_of(tensor));
   const auto event = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
+  trace_send(to, tag);
   const auto sent =
       std::make_shared<Message>(start(PointToPointBackend::Move::Direction::out, tensor.detach(), to, tag));
   outbox_.push_back(sent);
   const auto wait_completed = [this, sent, event, to, tag, type = type_of(tensor), work = current_work()] {
+    const Span span("send", "wait");
     const Waiting waiting(clock());
     wait([&] { return sent->is_done(); },
          [&] {
@@ -154,7 +157,8 @@ PendingReceive NcclCommunicator::receive_async(const Shape& shape, DType dtype, 
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
     const Tensor tensor =
         wait_for(*receive, [&] { return with_type(receive_context(from, tag, work), type_of(shape, dtype)); });
-    return PendingReceive::Arrived{tensor, clock().now()};
+    trace_use(from, tag, clock().now());
+    return tensor;
   });
 }
 

@@ -176,10 +176,15 @@ TcpSocket::Outcome TcpSocket::receive(void* data, std::size_t bytes, TcpDeadline
     if (SteadyClock::now() >= deadline) {
       return Outcome::late;
     }
-    pollfd query{.fd = descriptor_, .events = POLLIN, .revents = 0};
-    static_cast<void>(::poll(&query, 1, milliseconds_until(deadline)));
+    wait_readable(deadline);
   }
   return Outcome::done;
+}
+
+void TcpSocket::wait_readable(TcpDeadline deadline) const {
+  pollfd query{.fd = descriptor_, .events = POLLIN, .revents = 0};
+  while (::poll(&query, 1, milliseconds_until(deadline)) < 0 && errno == EINTR) {
+  }
 }
 
 TcpSocket listen_at(const TcpAddress& address) {

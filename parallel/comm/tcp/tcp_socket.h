@@ -45,6 +45,8 @@ class TcpSocket {
   enum class Outcome { done, lost, late };
   /// Waits for all of `bytes`.
   Outcome receive(void* data, std::size_t bytes, TcpDeadline deadline) const;
+  /// Waits until receive() would not wait for a byte, or until the deadline.
+  void wait_readable(TcpDeadline deadline) const;
 
  private:
   int descriptor_;

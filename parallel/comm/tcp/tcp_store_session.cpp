@@ -143,20 +143,28 @@ void TcpStoreSession::greet() {
     throw TcpStoreRefusal(fmt::format("expected a token and a name of at most {2} bytes each, got {0} and {1}",
                                       hello.token_bytes, hello.name_bytes, TcpStoreHello::kMaxBytes));
   }
-  std::string token(hello.token_bytes, '\0');
-  std::string name(hello.name_bytes, '\0');
-  receive_next(token.data(), token.size());
-  receive_next(name.data(), name.size());
-  admit(token, name);
+  std::string texts(hello.token_bytes + hello.name_bytes, '\0');
+  if (!texts.empty()) {
+    receive_next(texts.data(), texts.size() - 1);
+    socket_.wait_readable(deadline);
+  }
+  {
+    // The last byte is read under the lock, so that dismiss() sees either that byte or the new progress.
+    const std::lock_guard lock(state_.mutex);
+    if (!texts.empty()) {
+      receive_next(&texts.back(), 1);
+    }
+    if (progress_ == Progress::ended) {
+      throw ConnectionLost();
+    }
+    progress_ = Progress::refused;  // until it is admitted; it uses the protocol, so it can be told why
+  }
+  admit(texts.substr(0, hello.token_bytes), texts.substr(hello.token_bytes));
   answer(0);
 }
 
 void TcpStoreSession::admit(const std::string& token, const std::string& name) {
   std::unique_lock lock(state_.mutex);
-  if (progress_ == Progress::ended) {
-    throw ConnectionLost();
-  }
-  progress_ = Progress::refused;  // until it is admitted; it uses the protocol, so it can be told why
   if (!is_same_secret(token, state_.address.token)) {
     throw TcpStoreRefusal(
         "its token differs from rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "

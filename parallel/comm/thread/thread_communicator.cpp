@@ -25,9 +25,12 @@ Tensor ThreadCommunicator::here(const Tensor& tensor) const {
 PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   require_peer("send", to, tag);
   require_here("send", tensor);
+  count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
+  trace_send(to, tag);
   const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), clock().link());
   const auto wait = [this, sent, number, to, tag, work = current_work()] {
+    const Span span("send", "wait");
     Waiting waiting(clock());
     waiting.until(world_->wait_completed(member(rank()), *sent, wait_policy_, [&] {
       const Activity then(work.operation, work.stage, work.microbatch);
@@ -66,7 +69,8 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
     if (device().type == DeviceType::cuda) {
       receive->ready.wait({device(), Stream::kCompute});
     }
-    return PendingReceive::Arrived{here(tensor), receive->arrival};
+    trace_use(from, tag, receive->arrival);
+    return here(tensor);
   });
 }
 
@@ -104,7 +108,6 @@ std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mi
     double time;
   };
   const std::string name = fmt::format("{}/{}", group().name, rendezvous_count_++);
-  const Span span(operation, "wait");
   const double now = clock().now();
   Waiting waiting(clock());
   const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy_,
@@ -151,7 +154,8 @@ Tensor ThreadCommunicator::sum_of(const std::vector<Tensor>& tensors, std::int64
 }
 
 void ThreadCommunicator::all_reduce(Tensor& tensor) {
-  const Recorded recorded(*group().recorder, event("all_reduce", tensor));
+  const CollectiveScope scope(*this, "all_reduce", tensor, Route::ring);
+  count_ring(2 * (size() - 1), bytes_of(tensor) / size());
   // Each rank sums its part of the elements over all ranks; then all ranks gather the parts. So each element is read
   // `size` times in all, instead of `size` times by every rank.
   const std::vector<Tensor> tensors =
@@ -171,7 +175,10 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
 
 void ThreadCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
-  const Recorded recorded(*group().recorder, event("reduce", tensor));
+  const CollectiveScope scope(*this, "reduce", tensor, Route::to_root, root);
+  if (rank() != root) {
+    count_message(root, bytes_of(tensor));
+  }
   const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() == root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
@@ -182,7 +189,8 @@ void ThreadCommunicator::reduce(Tensor& tensor, int root) {
 
 void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
-  const Recorded recorded(*group().recorder, event("broadcast", tensor));
+  const CollectiveScope scope(*this, "broadcast", tensor, Route::from_root, root);
+  count_broadcast(root, bytes_of(tensor));
   const auto tensors =
       rendezvous_with("broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
   if (rank() != root) {
@@ -193,7 +201,8 @@ void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
 }
 
 std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
-  const Recorded recorded(*group().recorder, event("all_gather", tensor));
+  const CollectiveScope scope(*this, "all_gather", tensor, Route::ring);
+  count_ring(size() - 1, bytes_of(tensor));
   std::vector<Tensor> gathered;
   const double seconds = ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor));
   for (const Tensor& theirs : rendezvous_with("all_gather", tensor, seconds)) {
@@ -206,7 +215,8 @@ std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
 
 Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
-  const Recorded recorded(*group().recorder, event("reduce_scatter", tensor));
+  const CollectiveScope scope(*this, "reduce_scatter", tensor, Route::ring);
+  count_ring(size() - 1, bytes_of(tensor) / size());
   const auto tensors =
       rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
@@ -217,13 +227,13 @@ Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
 }
 
 void ThreadCommunicator::barrier() {
-  const Recorded recorded(*group().recorder, {.operation = "barrier", .group = group().name});
+  const CollectiveScope scope(*this, {.operation = "barrier", .group = group().name}, Route::none);
   synchronize({device(), Stream::kCompute});
   rendezvous("barrier", 0, tree_broadcast_seconds(clock().link(), size(), 0));
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
-  const Recorded recorded(*group().recorder, {.operation = "split", .group = group().name});
+  const CollectiveScope scope(*this, {.operation = "split", .group = group().name}, Route::none);
   Group part = chosen_from(rendezvous("split", Choice{colour, key, rank()}));
   return std::make_unique<ThreadCommunicator>(world_, std::move(part), wait_policy_.mode, wait_policy_.may_spin);
 }
