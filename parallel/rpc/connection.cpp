@@ -42,6 +42,9 @@ Tensor Connection::wait(int rank, const Answer& answer) {
 }
 
 void Connection::shut_down() {
+  if (!is_open_) {
+    return;
+  }
   for (int rank = 1; rank <= workers(); ++rank) {
     while (!expected_[static_cast<std::size_t>(rank)].empty()) {
       static_cast<void>(value(rank, expected_[static_cast<std::size_t>(rank)].back()));

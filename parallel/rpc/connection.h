@@ -21,6 +21,7 @@ class Connection {
   explicit Connection(Communicator& comm)
       : comm_(comm), outbox_(comm), expected_(static_cast<std::size_t>(comm.size())), later_(expected_.size()) {}
 
+  Device device() const { return comm_.device(); }
   int workers() const { return comm_.size() - 1; }
   /// Throws UsageError unless `rank` is that of a worker; and Error after shut_down().
   void require_worker(int rank) const;
@@ -38,7 +39,7 @@ class Connection {
   /// world, or if a rank has failed.
   Tensor wait(int rank, const Answer& answer);
 
-  /// Ends the workers after all earlier commands.
+  /// Ends the workers after all earlier commands. A second call does nothing.
   void shut_down();
 
  private:

@@ -48,26 +48,48 @@ void DistributedContext::note_fetched(rpc::Id id, Tensor& tensor) {
   }
 }
 
+const DistributedContext::Call* DistributedContext::producer_of(const Call& call) const {
+  return call.producer < 0 ? nullptr : &calls_[static_cast<std::size_t>(call.producer)];
+}
+
+void DistributedContext::require_used_once(const Call& last) const {
+  STAGECOACH_CHECK(last.consumers == 0,
+                   "distributed autograd: an output that the loss depends on was also used by {} other module(s); use "
+                   "each output once",
+                   last.consumers);
+  for (const Call* call = &last; call != nullptr; call = producer_of(*call)) {
+    STAGECOACH_CHECK(call->consumers <= 1,
+                     "distributed autograd: the output of a module was used by {} other modules; use each output once",
+                     call->consumers);
+  }
+}
+
+void DistributedContext::check() const {
+  rpc::Connection& connection = *master_.connection_;
+  std::vector<std::pair<int, Answer>> answers;
+  for (const int rank : ranks_) {
+    answers.emplace_back(rank, connection.ask(rank, {.task = Task::check, .context = id_}));
+  }
+  for (const auto& [rank, answer] : answers) {
+    connection.wait(rank, answer);
+  }
+}
+
 void DistributedContext::backward(const Tensor& loss, const Tensor& grad) {
   stagecoach::backward(loss, grad);
+  for (const Call& last : calls_) {  // before the first worker begins
+    if (has_gradient(last)) {
+      require_used_once(last);
+    }
+  }
   rpc::Connection& connection = *master_.connection_;
   std::vector<RRef> gradients;  // kept until the workers have used them
   for (const Call& last : calls_) {
-    if (!last.fetched.defined() || !last.fetched.grad().defined()) {
+    if (!has_gradient(last)) {
       continue;
     }
-    STAGECOACH_CHECK(
-        last.consumers == 0,
-        "distributed autograd: an output that the loss depends on was also used by {} other module(s); use "
-        "each output once",
-        last.consumers);
     RRef gradient = master_.put(last.output.rank(), last.fetched.grad());
-    for (const Call* call = &last; call != nullptr;
-         call = call->producer < 0 ? nullptr : &calls_[static_cast<std::size_t>(call->producer)]) {
-      STAGECOACH_CHECK(call->consumers <= 1,
-                       "distributed autograd: the output of a module was used by {} other modules; use each output "
-                       "once",
-                       call->consumers);
+    for (const Call* call = &last; call != nullptr; call = producer_of(*call)) {
       const int rank = call->output.rank();
       gradients.push_back(master_.at(rank, gradient));
       gradient = RRef(master_, rank, connection.new_ids());
@@ -78,13 +100,8 @@ void DistributedContext::backward(const Tensor& loss, const Tensor& grad) {
                              .arguments = {gradients.back().id()}});
     }
   }
-  std::vector<std::pair<int, Answer>> answers;
-  for (const int rank : ranks_) {
-    answers.emplace_back(rank, connection.ask(rank, {.task = Task::check, .context = id_}));
-  }
-  for (const auto& [rank, answer] : answers) {
-    connection.wait(rank, answer);
-  }
+  check();
+  has_gradients_ = true;
 }
 
 DistributedOptimizer::DistributedOptimizer(Master& master, const std::string& factory,
@@ -105,6 +122,9 @@ DistributedOptimizer::DistributedOptimizer(Master& master, const std::string& fa
 }
 
 void DistributedOptimizer::step(const DistributedContext& context) {
+  context.check();  // a worker knows only its own errors
+  STAGECOACH_CHECK(context.has_gradients_,
+                   "step of a distributed optimizer: the context has no gradients; call its backward() first");
   rpc::Connection& connection = *master_.connection_;
   std::vector<std::pair<int, Answer>> answers;
   for (const auto& [rank, id] : optimizers_) {

@@ -41,6 +41,7 @@ class DistributedContext {
 
  private:
   friend class Future;
+  friend class Master;
   friend class RemoteModule;
   friend class DistributedOptimizer;
   struct Call {
@@ -56,11 +57,18 @@ class DistributedContext {
   /// Makes a fetched output a leaf that collects a gradient.
   void note_fetched(rpc::Id id, Tensor& tensor);
   int call_of(rpc::Id output) const;
+  const Call* producer_of(const Call& call) const;
+  bool has_gradient(const Call& call) const { return call.fetched.defined() && call.fetched.grad().defined(); }
+  /// Throws Error unless each output on the way from `last` to the first module was used once.
+  void require_used_once(const Call& last) const;
+  /// Waits until the workers have done all calls. Throws RemoteError if one threw.
+  void check() const;
 
   Master& master_;
   rpc::Id id_;
   std::vector<Call> calls_;
   std::set<int> ranks_;  // workers that take part
+  bool has_gradients_ = false;
 };
 
 /// Optimizers on the workers, each of the parameters that are there.
@@ -70,7 +78,8 @@ class DistributedOptimizer {
   /// Waits for the workers. Throws RemoteError if there is no such factory, or if it throws.
   DistributedOptimizer(Master& master, const std::string& factory, const std::vector<RRef>& parameters);
   /// Makes a step on all workers at the same time, with the gradients of `context`, and waits for them. Throws
-  /// RemoteError if a call of the context threw.
+  /// RemoteError if a call of the context threw on any worker, and Error if its backward has not been done: then no
+  /// worker makes a step.
   void step(const DistributedContext& context);
 
  private:

@@ -1,6 +1,7 @@
 #include "parallel/rpc/master.h"
 
 #include "core/autograd/grad_mode.h"
+#include "core/error.h"
 #include "core/parse.h"
 #include "core/throw_if.h"
 #include "parallel/rpc/distributed_autograd.h"
@@ -10,22 +11,26 @@ namespace stagecoach {
 
 using rpc::Task;
 
+Future::Future(Master& master, int rank, rpc::Id id, rpc::Answer answer)
+    : master_(&master), rank_(rank), id_(id), answer_(std::move(answer)), context_(master.context_id()) {}
+
 Tensor Future::wait() {
-  Tensor tensor = connection_->wait(rank_, answer_);
-  if (context_ != nullptr) {
-    context_->note_fetched(id_, tensor);
+  Tensor tensor = master_->connection_->wait(rank_, answer_);
+  if (context_ != 0 && context_ == master_->context_id()) {
+    master_->context_->note_fetched(id_, tensor);
   }
   return tensor;
 }
 
-RRef::Owner::Owner(Master& of, int rank_, rpc::Id id_) : master(of), connection(of.connection_), rank(rank_), id(id_) {}
+RRef::Owner::Owner(Master& of, int rank_, rpc::Id id_) : master(of), connection(of.connection_), rank(rank_), id(id_) {
+  connection->require_worker(rank);
+}
 
 RRef::Owner::~Owner() { connection->tell_later(rank, {.task = Task::drop, .of = id}); }
 
 Future RRef::fetch() const {
-  rpc::Connection& connection = *owner_->connection;
-  return {owner_->connection, rank(), id(), connection.ask(rank(), {.task = Task::send, .of = id(), .peer = 0}),
-          owner_->master.context_};
+  const rpc::Answer answer = owner_->connection->ask(rank(), {.task = Task::send, .of = id(), .peer = 0});
+  return {owner_->master, rank(), id(), answer};
 }
 
 RRef RemoteModule::forward(const RRef& x) const {
@@ -36,7 +41,7 @@ RRef RemoteModule::forward(const RRef& x) const {
   master_->connection_->tell(rank_, {.task = Task::forward,
                                      .result = output.id(),
                                      .of = id_,
-                                     .context = context == nullptr ? 0 : context->id_,
+                                     .context = master_->context_id(),
                                      .needs_input_grad = needs_input_grad,
                                      .arguments = {input.id()}});
   return output;
@@ -85,11 +90,16 @@ Future Master::rpc_async(int rank, const std::string& function, const std::vecto
   return result.fetch();
 }
 
+rpc::Id Master::context_id() const { return context_ == nullptr ? 0 : context_->id_; }
+
 RRef Master::put(int rank, const Tensor& tensor) {
+  STAGECOACH_CHECK(tensor.defined(), "remote call to rank {}: expected a tensor, got an undefined one", rank);
   RRef there(*this, rank, connection_->new_ids());
-  connection_->tell(rank, {.task = Task::receive, .result = there.id(), .peer = 0});
   const NoGrad no_grad;
-  connection_->send(rank, {.tensor = tensor.clone()});  // the sender may write to its own
+  // All that may throw comes first: once told to receive, the worker waits. The sender may write to its own.
+  const Tensor copy = tensor.clone().to(connection_->device());
+  connection_->tell(rank, {.task = Task::receive, .result = there.id(), .peer = 0});
+  connection_->send(rank, {.tensor = copy});
   return there;
 }
 

@@ -52,21 +52,19 @@ class RemoteError : public CommError {
 /// A tensor that a worker sends to the master. For use within the master's program.
 class Future {
  public:
-  /// Waits for the tensor, and returns it on the master's device. In a DistributedContext, the output of a module is
-  /// a leaf that collects a gradient. Throws RemoteError if a call on which the tensor depends threw; CommError after
-  /// the timeout, or if a rank has failed.
+  /// Waits for the tensor, and returns it on the master's device. In the DistributedContext in which it was asked for,
+  /// the output of a module is a leaf that collects a gradient. Throws RemoteError if a call on which the tensor
+  /// depends threw; CommError after the timeout, or if a rank has failed.
   Tensor wait();
 
  private:
   friend class RRef;
-  Future(std::shared_ptr<rpc::Connection> connection, int rank, rpc::Id id, rpc::Answer answer,
-         DistributedContext* context)
-      : connection_(std::move(connection)), rank_(rank), id_(id), answer_(std::move(answer)), context_(context) {}
-  std::shared_ptr<rpc::Connection> connection_;
+  Future(Master& master, int rank, rpc::Id id, rpc::Answer answer);
+  Master* master_;
   int rank_;
   rpc::Id id_;
   rpc::Answer answer_;
-  DistributedContext* context_;
+  rpc::Id context_;  // 0: none. The context may end before the wait.
 };
 
 /// A reference to a tensor on a worker. The worker keeps the tensor until the last copy of the reference is gone.
@@ -84,7 +82,7 @@ class RRef {
   friend class RemoteModule;
   friend class DistributedContext;
   friend class DistributedOptimizer;
-  /// Tells the worker to drop the tensor.
+  /// Tells the worker to drop the tensor. Its constructor throws UsageError for a rank that is no worker.
   struct Owner {
     Owner(Master& master, int rank, rpc::Id id);
     ~Owner();
@@ -133,22 +131,27 @@ class Master {
   /// Makes a module on rank `rank` by the factory of this name in the table, and waits until it is there. Throws
   /// UsageError for a rank that is no worker; RemoteError if there is no such factory, or if it throws.
   RemoteModule remote(int rank, const std::string& factory);
-  /// Calls the function of this name in the table on rank `rank`, with these arguments, without waiting.
+  /// Calls the function of this name in the table on rank `rank`, with these arguments, without waiting. Throws as
+  /// put() does.
   Future rpc_async(int rank, const std::string& function, const std::vector<Tensor>& arguments = {});
   /// Does the same, and waits for the result. Throws as Future::wait does.
   Tensor rpc_sync(int rank, const std::string& function, const std::vector<Tensor>& arguments = {}) {
     return rpc_async(rank, function, arguments).wait();
   }
-  /// Sends a copy of `tensor` to rank `rank`.
+  /// Sends a copy of `tensor` to rank `rank`. Throws UsageError for a rank that is no worker; Error for an undefined
+  /// tensor.
   RRef put(int rank, const Tensor& tensor);
-  /// Lets the workers end, after all that they were told before. Called by run_with_master.
+  /// Lets the workers end, after all that they were told before. Called by run_with_master. A second call does nothing.
   void shut_down() { connection_->shut_down(); }
 
  private:
+  friend class Future;
   friend class RRef;
   friend class RemoteModule;
   friend class DistributedContext;
   friend class DistributedOptimizer;
+  /// Returns the number of the current context, or 0.
+  rpc::Id context_id() const;
   /// Returns a reference to the same values on rank `rank`; the workers exchange them if necessary.
   RRef at(int rank, const RRef& value);
 

@@ -52,6 +52,13 @@ const auto& entry(const Entries& entries, const char* kind, const std::string& n
   return found->second;
 }
 
+/// Throws Error unless a tensor that the table's code has made is on `device`: it is sent from there.
+void require_on(Device device, const std::string& what, const Tensor& tensor) {
+  STAGECOACH_CHECK(!tensor.defined() || tensor.device() == device,
+                   "{} is on {}: expected the worker's device, {}; make it there", what, to_string(tensor.device()),
+                   to_string(device));
+}
+
 }  // namespace
 
 const Worker::Do Worker::kDo[] = {
@@ -75,7 +82,11 @@ void Worker::serve() {
 template <class Compute>
 void Worker::keep(const Command& command, const std::string& what, const Compute& compute) {
   Kept kept;
-  kept.value = value_or_error(comm_.rank(), what, [&] { return Value{.tensor = compute(kept)}; });
+  kept.value = value_or_error(comm_.rank(), what, [&] {
+    const Tensor result = compute(kept);
+    require_on(comm_.device(), "the result", result);
+    return Value{.tensor = result};
+  });
   if (command.context != 0) {
     if (std::string& first = contexts_[command.context].error; first.empty()) {
       first = kept.value.error;
@@ -106,7 +117,11 @@ std::vector<Tensor> Worker::tensors(const std::vector<Id>& ids) const {
 void Worker::make_module(const Command& command) {
   answer(fmt::format("making module '{}'", command.name), [&]() -> Value {
     auto module = entry(table_.modules, "module", command.name)(comm_.device());
+    STAGECOACH_CHECK(module != nullptr, "the factory returned null: expected a module");
     NamedTensors parameters = module->named_parameters();
+    for (const auto& [name, parameter] : parameters) {
+      require_on(comm_.device(), fmt::format("parameter '{}'", name), parameter);
+    }
     modules_[command.result] = {std::move(module), command.name, std::move(parameters)};
     return {};
   });
@@ -132,7 +147,9 @@ void Worker::make_optimizer(const Command& command) {
     for (const Id id : command.arguments) {
       parameters.emplace_back(fmt::format("parameter {}", id), tensor(id));
     }
-    optimizers_[command.result] = entry(table_.optimizers, "optimizer", command.name)(std::move(parameters));
+    auto optimizer = entry(table_.optimizers, "optimizer", command.name)(std::move(parameters));
+    STAGECOACH_CHECK(optimizer != nullptr, "the factory returned null: expected an optimizer");
+    optimizers_[command.result] = std::move(optimizer);
     return {};
   });
 }
@@ -194,7 +211,9 @@ void Worker::backward(const Command& command) {
 
 void Worker::step(const Command& command) {
   answer("step of an optimizer", [&]() -> Value {
-    Context& context = contexts_[command.context];
+    Context none;  // of a worker that takes no part in the context: nothing is kept there, for nobody would end it
+    const auto found = contexts_.find(command.context);
+    Context& context = found == contexts_.end() ? none : found->second;
     throw_if<Failed>(!context.error.empty(), "{}", context.error);
     Optimizer& optimizer = *optimizers_.at(command.of);
     with_gradients(context, optimizer.parameters(), [&] { optimizer.step(); });

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -145,11 +146,20 @@ RemoteTable small_table() {
                          module->materialize(kSeed, device);
                          return module;
                        }},
-                      {"broken", [](Device) -> std::shared_ptr<Module> { throw Error("it cannot be made"); }}},
-          .optimizers = {{"sgd", sgd()}},
-          .functions = {{"sum", [](const std::vector<Tensor>& x) { return add(x.at(0), x.at(1)); }},
-                        {"fail", [](const std::vector<Tensor>&) -> Tensor { throw Error("the function has failed"); }},
-                        {"nothing", [](const std::vector<Tensor>&) { return Tensor(); }}}};
+                      {"broken", [](Device) -> std::shared_ptr<Module> { throw Error("it cannot be made"); }},
+                      {"null", [](Device) -> std::shared_ptr<Module> { return nullptr; }},
+                      {"elsewhere",
+                       [](Device) {
+                         auto module = std::make_shared<Linear>(4, 4);
+                         module->materialize(kSeed, Device{DeviceType::cpu, 0});
+                         return module;
+                       }}},
+          .optimizers = {{"sgd", sgd()}, {"null", [](NamedTensors) { return std::unique_ptr<Optimizer>(); }}},
+          .functions = {
+              {"sum", [](const std::vector<Tensor>& x) { return add(x.at(0), x.at(1)); }},
+              {"fail", [](const std::vector<Tensor>&) -> Tensor { throw Error("the function has failed"); }},
+              {"elsewhere", [](const std::vector<Tensor>&) { return Tensor::zeros({2}, DType::float32, Device{}); }},
+              {"nothing", [](const std::vector<Tensor>&) { return Tensor(); }}}};
 }
 
 /// Runs `body` as the master of two workers, or of the other processes.
@@ -184,9 +194,9 @@ TEST(RpcCalls, ThatFailLeaveTheWorkerAlive) {
     const std::string rank = fmt::format("rank {}: ", last);
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "function 'fail': the function has failed"},
                                         [&] { master.rpc_sync(last, "fail"); }));
-    EXPECT_TRUE(
-        fails_with<RemoteError>({rank.c_str(), "no function is named 'none': expected one of [fail, nothing, sum]"},
-                                [&] { master.rpc_sync(last, "none"); }));
+    EXPECT_TRUE(fails_with<RemoteError>(
+        {rank.c_str(), "no function is named 'none': expected one of [elsewhere, fail, nothing, sum]"},
+        [&] { master.rpc_sync(last, "none"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "making module 'broken': it cannot be made"},
                                         [&] { master.remote(last, "broken"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "no module is named"}, [&] { master.remote(last, "none"); }));
@@ -205,6 +215,90 @@ TEST(RpcCalls, ThatFailLeaveTheWorkerAlive) {
     EXPECT_TRUE(
         fails_with<RemoteError>({rank.c_str(), "forward of 'linear'"}, [&] { other.forward(failed).to_here(); }));
     EXPECT_EQ(linear.forward(x).to_here().shape(), (Shape{2, 4}));
+  });
+}
+
+TEST(RpcCalls, OfARankThatIsNoWorkerAreRefused) {
+  with_workers([](Master& master) {
+    const Tensor x = Tensor::zeros({2, 4});
+    for (const int rank : {-1, 0, 9}) {
+      const auto refuses = [&](const auto& call) { return fails_with<UsageError>({"expected a worker"}, call); };
+      EXPECT_TRUE(refuses([&] { master.put(rank, x); }));
+      EXPECT_TRUE(refuses([&] { master.rpc_sync(rank, "sum", {x, x}); }));
+      EXPECT_TRUE(refuses([&] { master.rpc_async(rank, "nothing"); }));
+    }
+    EXPECT_TRUE(same_bytes(master.rpc_sync(1, "sum", {x, x}), x));
+  });
+}
+
+TEST(RpcCalls, AnUndefinedTensorIsRefusedBeforeTheWorkerWaitsForIt) {
+  with_workers([](Master& master) {
+    EXPECT_TRUE(fails_with<Error>({"remote call to rank 1: expected a tensor"}, [&] { master.put(1, Tensor()); }));
+    const Tensor x = Tensor::full({2, 4}, 1);
+    EXPECT_TRUE(fails_with<Error>({"expected a tensor"}, [&] { master.rpc_sync(1, "sum", {x, Tensor()}); }));
+    EXPECT_TRUE(same_bytes(master.rpc_sync(1, "sum", {x, x}), add(x, x)));
+  });
+}
+
+TEST(RpcCalls, ThatReturnWhatCannotBeSentLeaveTheWorkerAlive) {
+  with_workers([](Master& master) {
+    EXPECT_TRUE(
+        fails_with<RemoteError>({"rank 1: function 'elsewhere': the result is on", "expected the worker's device"},
+                                [&] { master.rpc_sync(1, "elsewhere"); }));
+    EXPECT_TRUE(fails_with<RemoteError>({"rank 1: making module 'elsewhere': parameter 'weight' is on"},
+                                        [&] { master.remote(1, "elsewhere"); }));
+    EXPECT_TRUE(fails_with<RemoteError>({"rank 1: making module 'null': the factory returned null"},
+                                        [&] { master.remote(1, "null"); }));
+    const RemoteModule linear = master.remote(1, "linear");
+    EXPECT_TRUE(fails_with<RemoteError>({"rank 1: making optimizer 'null': the factory returned null"},
+                                        [&] { DistributedOptimizer(master, "null", linear.parameters()); }));
+    EXPECT_EQ(linear.forward(Tensor::zeros({2, 4})).to_here().shape(), (Shape{2, 4}));
+  });
+}
+
+TEST(RpcCalls, EndAfterShutDownWhichMayBeCalledTwice) {
+  with_workers([](Master& master) {
+    master.shut_down();
+    EXPECT_TRUE(fails_with<Error>({"the workers have been shut down"}, [&] { master.put(1, Tensor::zeros({2})); }));
+    master.shut_down();
+  });
+}
+
+TEST(RpcAutograd, AFutureMayOutliveItsContext) {
+  with_workers([](Master& master) {
+    const RemoteModule linear = master.remote(1, "linear");
+    std::vector<Future> futures;
+    {
+      auto context = std::make_unique<DistributedContext>(master);
+      futures.push_back(linear.forward(Tensor::zeros({2, 4})).fetch());
+    }
+    EXPECT_FALSE(futures[0].wait().requires_grad());
+    const DistributedContext next(master);
+    EXPECT_FALSE(futures[0].wait().requires_grad());
+    EXPECT_TRUE(linear.forward(Tensor::zeros({2, 4})).to_here().requires_grad());
+  });
+}
+
+TEST(RpcAutograd, AnErrorOnOneWorkerStepsNone) {
+  with_workers([](Master& master) {
+    const int last = master.workers();
+    const RemoteModule front = master.remote(1, "linear");
+    const RemoteModule back = master.remote(last, "linear");
+    std::vector<RRef> parameters = front.parameters();
+    const std::vector<RRef> more = back.parameters();
+    parameters.insert(parameters.end(), more.begin(), more.end());
+    DistributedOptimizer optimizer(master, "sgd", parameters);
+    const Tensor before = parameters[0].to_here();
+    const Tensor x = Tensor::full({2, 4}, 1);
+    const std::string rank = fmt::format("rank {}: forward of 'linear'", last);
+    {
+      DistributedContext context(master);
+      const Tensor y = back.forward(front.forward(x)).to_here();
+      const RRef failed = back.forward(Tensor::zeros({2, 5}));
+      EXPECT_TRUE(fails_with<RemoteError>({rank.c_str()}, [&] { context.backward(loss_of(y)); }));
+      EXPECT_TRUE(fails_with<RemoteError>({rank.c_str()}, [&] { optimizer.step(context); }));
+    }
+    EXPECT_TRUE(same_bytes(parameters[0].to_here(), before));
   });
 }
 
@@ -240,6 +334,8 @@ TEST(RpcAutograd, RefusesAnOutputThatIsUsedTwice) {
     const Tensor a = linear.forward(y).to_here();
     const Tensor b = linear.forward(y).to_here();
     EXPECT_TRUE(fails_with<Error>({"used by 2 other modules"}, [&] { context.backward(loss_of(add(a, b))); }));
+    DistributedOptimizer optimizer(master, "sgd", linear.parameters());
+    EXPECT_TRUE(fails_with<Error>({"the context has no gradients"}, [&] { optimizer.step(context); }));
   });
 }
 
