@@ -425,7 +425,9 @@ TEST(Pipe, MeasuresAModelWhoseBatchNormNeedsTwoImages) {
 }
 
 TEST(Pipe, GoesOnAfterAFailedMeasurement) {
-  Pipe pipe(model_with_late_failure(), {.ranks = 2});
+  auto model = std::make_shared<Sequential>();
+  model->add("block", model_with_late_failure()).add("fc", std::make_shared<Linear>(3, 3));  // the block has weights
+  Pipe pipe(model, {.ranks = 2});
   const auto place = [&] { pipe.place({4, 4}); };
   EXPECT_TRUE(fails_with<Error>({"the backward has failed"}, place));
   EXPECT_TRUE(fails_with<Error>({"the backward has failed"}, place)) << "and not that a layer has memory already";
