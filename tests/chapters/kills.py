@@ -31,7 +31,7 @@ import threading
 import time
 
 EPOCHS = 6
-TIMEOUT = 2  # seconds that a rank waits for another
+TIMEOUT = 5  # seconds that a rank waits for another, also when its process starts on a busy machine
 HANG = 120  # seconds after which a run counts as hanging; no run takes a tenth of it
 SIGNALS = ("KILL", "TERM", "INT", "STOP", "XFSZ")
 ASK_TO_SAVE = ("TERM", "INT")
