@@ -15,7 +15,8 @@ What a script or a command with --explain prints is computed: every character mu
 measured (with --profile or --balance time, --explain measures too). There, numbers with a unit of time or rate,
 percentages except for ideal ones, and columns titled as times, shares of time or speed-ups are masked. Peak memory, which
 depends on when messages arrive and on which rank that is, must be within 15% or 0.3 MiB in the mean of the ranks. All
-else must be equal: losses, accuracies, bytes, counts, errors. (Losses are those of one kind of processor: another one may round their last digits differently.)
+else must be equal: losses, accuracies, bytes, counts, errors. (Losses are those of one kind of processor: another one may
+round their last digits differently.)
 
 --write puts the new output and images in place where they differ, --write-times also where only masked digits do.
 Without pages: README.md, the chapters' texts and those of docs/. Exits with 1 if anything differs. Needs only Python.
