@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "chapters/common/open.h"
@@ -187,7 +188,8 @@ void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter
   }
   const bool is_known = std::find(known.begin(), known.end(), schedule) != known.end();
   const bool takes_files = !pipeline.versions;  // a file holds one batch
-  const bool is_file = takes_files && std::filesystem::is_regular_file(schedule);
+  std::error_code unreadable;                   // such as a name that is too long
+  const bool is_file = takes_files && std::filesystem::is_regular_file(schedule, unreadable);
   throw_if<UsageError>(!known.empty() && !schedule.empty() && !is_known && !is_file,
                        "--schedule {}: unknown schedule: expected one of {}{} for {}", schedule, fmt::join(known, ", "),
                        takes_files ? ", or a file with a table of actions," : "", chapter.program);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "chapters/common/micro_batches.h"
@@ -52,7 +53,7 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
       throw UsageError(fmt::format("--schedule {}", error.what()));
     }
   }
-  if (std::filesystem::is_regular_file(name)) {
+  if (std::error_code unreadable; std::filesystem::is_regular_file(name, unreadable)) {
     return schedule_from_file(settings, name, notes);
   }
   throw UsageError(fmt::format("--schedule {}: unknown schedule: expected one of {}, or a file with a table of actions",

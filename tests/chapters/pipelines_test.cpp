@@ -178,6 +178,7 @@ TEST_F(Pipelines, BadSettingsAreRefusedWithWhatCanBe) {
   expect_refused(kInterleaved, with({"--schedule", "dualpipev", "--group", "4"}), {"dualpipev", "no groups"});
   expect_refused(kInterleaved, with({"--schedule", "dreampipe"}),
                  {"dreampipe", "unknown schedule", "zb-h1", "or a file"});
+  expect_refused(kInterleaved, with({"--schedule", std::string(300, 'x')}), {"xxx", "unknown schedule", "or a file"});
   expect_refused(kGpipe, {"--smoke", "--split", "5,6"}, {"5,6", "12 layers in all, got 11"});
   expect_refused(kGpipe, {"--smoke", "--split", "4,4,4"}, {"4,4,4", "expected 2 stages", "got 3"});
   expect_refused(kGpipe, with({"--link", "pcie4"}), {"--link pcie4", "--clock virtual"});
