@@ -5,6 +5,11 @@
 #include "parallel/rpc/master.h"
 
 namespace stagecoach::rpc {
+namespace {
+
+constexpr std::size_t kMaxUnread = 128;  // answers of a worker
+
+}  // namespace
 
 void Connection::require_worker(int rank) const {
   throw_if<UsageError>(rank < 1 || rank > workers(),
@@ -15,20 +20,38 @@ void Connection::require_worker(int rank) const {
 
 void Connection::tell(int rank, const Command& command) {
   require_worker(rank);
-  for (const Command& earlier : std::exchange(later_[static_cast<std::size_t>(rank)], {})) {
+  for (const Command& earlier : std::exchange(to(rank).later, {})) {
     outbox_.send(earlier, rank);
   }
   outbox_.send(command, rank);
+  to(rank).told = std::chrono::steady_clock::now();
+  keep_alive();
+}
+
+void Connection::keep_alive() {
+  const auto now = std::chrono::steady_clock::now();
+  for (int rank = 1; rank <= workers(); ++rank) {
+    if (now - to(rank).told > silence_) {
+      outbox_.send(Command{.task = Task::keep_alive}, rank);
+      to(rank).told = now;
+    }
+  }
 }
 
 Answer Connection::ask(int rank, const Command& command) {
   tell(rank, command);
-  return expected_[static_cast<std::size_t>(rank)].emplace_back(std::make_shared<std::optional<Value>>());
+  auto& expected = to(rank).expected;
+  const Answer answer = expected.emplace_back(std::make_shared<std::optional<Value>>());
+  if (expected.size() > kMaxUnread) {
+    static_cast<void>(value(rank, Answer(expected.front())));
+  }
+  return answer;
 }
 
 const Value& Connection::value(int rank, const Answer& answer) {
-  auto& expected = expected_[static_cast<std::size_t>(rank)];
+  auto& expected = to(rank).expected;
   while (!answer->has_value()) {
+    keep_alive();
     *expected.front() = receive_value(comm_, rank);
     expected.pop_front();
   }
@@ -46,9 +69,15 @@ void Connection::shut_down() {
     return;
   }
   for (int rank = 1; rank <= workers(); ++rank) {
-    while (!expected_[static_cast<std::size_t>(rank)].empty()) {
-      static_cast<void>(value(rank, expected_[static_cast<std::size_t>(rank)].back()));
+    while (!to(rank).expected.empty()) {
+      static_cast<void>(value(rank, Answer(to(rank).expected.back())));
     }
+  }
+  while (!outbox_.empty()) {  // command by command, so that the deadline is that of one, not of all that are queued
+    keep_alive();
+    outbox_.wait_for_first();
+  }
+  for (int rank = 1; rank <= workers(); ++rank) {
     tell(rank, {.task = Task::shut_down});
   }
   outbox_.wait();

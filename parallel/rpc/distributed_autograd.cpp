@@ -83,6 +83,7 @@ void DistributedContext::backward(const Tensor& loss, const Tensor& grad) {
     }
   }
   rpc::Connection& connection = *master_.connection_;
+  std::vector<std::pair<int, Answer>> answers;
   std::vector<RRef> gradients;  // kept until the workers have used them
   for (const Call& last : calls_) {
     if (!has_gradient(last)) {
@@ -98,7 +99,11 @@ void DistributedContext::backward(const Tensor& loss, const Tensor& grad) {
                              .of = call->output.id(),
                              .context = id_,
                              .arguments = {gradients.back().id()}});
+      answers.emplace_back(rank, connection.ask(rank, {.task = Task::check, .context = id_}));
     }
+  }
+  for (const auto& [rank, answer] : answers) {  // one by one: the deadline is that of one backward, not of all
+    connection.wait(rank, answer);
   }
   check();
   has_gradients_ = true;

@@ -120,7 +120,7 @@ void run_with_master(const World& world, const RemoteTable& table, const std::fu
                        world.ranks);
   launch(world, [&](Rank& rank) {
     if (rank.index == 0) {
-      Master master(rank.comm);
+      Master master(rank.comm, world.timeout);
       body(master);
       master.shut_down();
     } else {

@@ -24,7 +24,8 @@
 ///
 /// Errors: what a call throws on a worker is kept in place of its result, and thrown as RemoteError where a value is
 /// waited for; the worker goes on. A rank that dies, or is silent for longer than the timeout of the world, ends all
-/// ranks with CommError. That holds for the master too: if it has nothing to call for so long, give the world a longer
+/// ranks with CommError. So one command may not take so long, but many together may, also while other workers have
+/// nothing to do. That holds for the master's own program too: if it calls nothing for so long, give the world a longer
 /// timeout.
 /// Source of the interface: torch.distributed.rpc.
 
@@ -123,7 +124,8 @@ class RemoteModule {
 /// The master's end of remote calls. References, futures, modules and contexts must not be used after it is gone.
 class Master {
  public:
-  explicit Master(Communicator& comm) : connection_(std::make_shared<rpc::Connection>(comm)) {}
+  /// `timeout` is that of the world, in seconds.
+  Master(Communicator& comm, double timeout) : connection_(std::make_shared<rpc::Connection>(comm, timeout)) {}
   Master(const Master&) = delete;
   Master& operator=(const Master&) = delete;
 

@@ -100,11 +100,15 @@ void Outbox::send(const Value& value, int to) {
   }
 }
 
+void Outbox::wait_for_first() {
+  sends_.front().wait();
+  sends_.pop_front();
+}
+
 void Outbox::wait() {
-  for (const PendingSend& send : sends_) {
-    send.wait();
+  while (!sends_.empty()) {
+    wait_for_first();
   }
-  sends_.clear();
 }
 
 Command receive_command(Communicator& comm, int from) {

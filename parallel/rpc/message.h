@@ -31,6 +31,7 @@ enum class Task : std::int32_t {
   receive,      ///< receives value `result` from rank `peer`
   drop,         ///< forgets value `of`
   end_context,  ///< forgets the gradients of `context`
+  keep_alive,   ///< does nothing: the master is busy with others
   shut_down,    ///< ends the worker; must be the last
 };
 
@@ -57,6 +58,9 @@ class Outbox {
   explicit Outbox(Communicator& comm) : comm_(comm) {}
   void send(const Command& command, int to);
   void send(const Value& value, int to);
+  bool empty() const { return sends_.empty(); }
+  /// Waits until the earliest message has been received.
+  void wait_for_first();
   /// Waits until all messages have been received.
   void wait();
 

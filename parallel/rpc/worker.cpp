@@ -62,9 +62,9 @@ void require_on(Device device, const std::string& what, const Tensor& tensor) {
 }  // namespace
 
 const Worker::Do Worker::kDo[] = {
-    &Worker::make_module, &Worker::parameters, &Worker::make_optimizer, &Worker::call,
-    &Worker::forward,     &Worker::backward,   &Worker::step,           &Worker::check,
-    &Worker::send,        &Worker::receive,    &Worker::drop,           &Worker::end_context,
+    &Worker::make_module, &Worker::parameters,  &Worker::make_optimizer, &Worker::call, &Worker::forward,
+    &Worker::backward,    &Worker::step,        &Worker::check,          &Worker::send, &Worker::receive,
+    &Worker::drop,        &Worker::end_context, &Worker::keep_alive,
 };
 
 void Worker::serve() {

@@ -56,6 +56,7 @@ class Worker {
   void receive(const Command& command);
   void drop(const Command& command);
   void end_context(const Command& command);
+  void keep_alive(const Command&) {}
 
   /// Keeps the result of `compute`, or the error that it throws, as `command.result`.
   template <class Compute>

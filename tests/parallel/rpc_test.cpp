@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -138,6 +140,8 @@ TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
   }
 }
 
+std::atomic<int> calls_done = 0;  // of the function "sleep"
+
 /// A layer of 4 numbers, functions, and things that fail.
 RemoteTable small_table() {
   return {.modules = {{"linear",
@@ -159,6 +163,12 @@ RemoteTable small_table() {
               {"sum", [](const std::vector<Tensor>& x) { return add(x.at(0), x.at(1)); }},
               {"fail", [](const std::vector<Tensor>&) -> Tensor { throw Error("the function has failed"); }},
               {"elsewhere", [](const std::vector<Tensor>&) { return Tensor::zeros({2}, DType::float32, Device{}); }},
+              {"sleep",
+               [](const std::vector<Tensor>&) {
+                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                 ++calls_done;
+                 return Tensor();
+               }},
               {"nothing", [](const std::vector<Tensor>&) { return Tensor(); }}}};
 }
 
@@ -195,7 +205,7 @@ TEST(RpcCalls, ThatFailLeaveTheWorkerAlive) {
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "function 'fail': the function has failed"},
                                         [&] { master.rpc_sync(last, "fail"); }));
     EXPECT_TRUE(fails_with<RemoteError>(
-        {rank.c_str(), "no function is named 'none': expected one of [elsewhere, fail, nothing, sum]"},
+        {rank.c_str(), "no function is named 'none': expected one of [elsewhere, fail, nothing, sleep, sum]"},
         [&] { master.rpc_sync(last, "none"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "making module 'broken': it cannot be made"},
                                         [&] { master.remote(last, "broken"); }));
@@ -337,6 +347,29 @@ TEST(RpcAutograd, RefusesAnOutputThatIsUsedTwice) {
     DistributedOptimizer optimizer(master, "sgd", linear.parameters());
     EXPECT_TRUE(fails_with<Error>({"the context has no gradients"}, [&] { optimizer.step(context); }));
   });
+}
+
+TEST(RpcCalls, WhoseAnswersNobodyReadsAreBounded) {
+  STAGECOACH_NEEDS_THREADS();
+  calls_done = 0;
+  with_workers([](Master& master) {
+    for (int i = 0; i < 300; ++i) {
+      static_cast<void>(master.rpc_async(1, "sleep"));
+    }
+    EXPECT_GE(calls_done, 300 - 130);  // the master has waited for the earlier ones
+  });
+}
+
+TEST(RpcCalls, OfOneWorkerMayTakeLongerThanTheTimeoutWhileAnotherIsIdle) {
+  STAGECOACH_NEEDS_THREADS();
+  with_workers(
+      [](Master& master) {
+        for (int i = 0; i < 300; ++i) {  // 1.5 s
+          master.rpc_sync(1, "sleep");
+        }
+        EXPECT_FALSE(master.rpc_sync(2, "nothing").defined());
+      },
+      1);
 }
 
 TEST(RpcFailures, OfTheMasterEndTheWorkers) {
