@@ -16,6 +16,7 @@
 
 #include "tests/labs/class_settings.h"
 #include "tests/labs/grading.h"
+#include "tests/labs/wrong/lab2.h"
 #include "tests/labs/wrong/lab3.h"
 
 namespace stagecoach::labs {
@@ -40,6 +41,7 @@ std::vector<Row> rows_of(const std::vector<WrongAnswer<Answer>>& answers,
 }
 
 const std::map<int, std::function<std::vector<Row>()>> kLabs{
+    {2, [] { return rows_of(lab2::wrong_answers(), lab2::criteria); }},
     {3, [] { return rows_of(lab3::wrong_answers(), lab3::criteria); }},
 };
 
