@@ -16,6 +16,7 @@
 
 #include "tests/labs/class_settings.h"
 #include "tests/labs/grading.h"
+#include "tests/labs/wrong/lab1.h"
 #include "tests/labs/wrong/lab2.h"
 #include "tests/labs/wrong/lab3.h"
 
@@ -41,6 +42,7 @@ std::vector<Row> rows_of(const std::vector<WrongAnswer<Answer>>& answers,
 }
 
 const std::map<int, std::function<std::vector<Row>()>> kLabs{
+    {1, [] { return rows_of(lab1::wrong_answers(), lab1::criteria); }},
     {2, [] { return rows_of(lab2::wrong_answers(), lab2::criteria); }},
     {3, [] { return rows_of(lab3::wrong_answers(), lab3::criteria); }},
 };
