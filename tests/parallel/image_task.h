@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Models to train on random images, and what one device makes of them.
+/// Tasks with random images to train on, and what one device makes of them.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
