@@ -8,7 +8,6 @@
 /// clocks, and the ordering of events in a distributed system", 1978; as vectors: Mattern, 1989). The caller has one
 /// too.
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>

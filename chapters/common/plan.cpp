@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"

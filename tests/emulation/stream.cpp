@@ -2,8 +2,6 @@
 
 #include <chrono>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
