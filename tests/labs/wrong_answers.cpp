@@ -17,6 +17,7 @@
 #include "tests/labs/class_settings.h"
 #include "tests/labs/grading.h"
 #include "tests/labs/wrong/lab3.h"
+#include "tests/labs/wrong/lab4.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -41,6 +42,7 @@ std::vector<Row> rows_of(const std::vector<WrongAnswer<Answer>>& answers,
 
 const std::map<int, std::function<std::vector<Row>()>> kLabs{
     {3, [] { return rows_of(lab3::wrong_answers(), lab3::criteria); }},
+    {4, [] { return rows_of(lab4::wrong_answers(), lab4::criteria); }},
 };
 
 /// Returns the points of the criterion that names the mistake; nothing if the lab has no such criterion.
