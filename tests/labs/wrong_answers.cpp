@@ -16,6 +16,8 @@
 
 #include "tests/labs/class_settings.h"
 #include "tests/labs/grading.h"
+#include "tests/labs/wrong/lab1.h"
+#include "tests/labs/wrong/lab2.h"
 #include "tests/labs/wrong/lab3.h"
 #include "tests/labs/wrong/lab4.h"
 
@@ -41,6 +43,8 @@ std::vector<Row> rows_of(const std::vector<WrongAnswer<Answer>>& answers,
 }
 
 const std::map<int, std::function<std::vector<Row>()>> kLabs{
+    {1, [] { return rows_of(lab1::wrong_answers(), lab1::criteria); }},
+    {2, [] { return rows_of(lab2::wrong_answers(), lab2::criteria); }},
     {3, [] { return rows_of(lab3::wrong_answers(), lab3::criteria); }},
     {4, [] { return rows_of(lab4::wrong_answers(), lab4::criteria); }},
 };
