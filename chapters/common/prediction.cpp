@@ -9,6 +9,7 @@
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
+#include "chapters/common/units.h"
 #include "core/printable.h"
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/check.h"
@@ -22,7 +23,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr double kMiB = 1 << 20;
 constexpr double kNoticed = 1.005;  // the least speed-up that is visible with two decimals
 
 /// Returns the formula for the idle share of a step, with its value where it holds.
