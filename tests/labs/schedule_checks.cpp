@@ -91,7 +91,8 @@ std::string drawn(const Schedule& schedule) {
 }
 
 std::string to_string(const ScheduleCase& made_for) {
-  return fmt::format("{} ranks, {} micro-batches{}", made_for.ranks, made_for.microbatches, made_for.more);
+  return fmt::format("{} rank{}, {} micro-batch{}{}", made_for.ranks, made_for.ranks == 1 ? "" : "s",
+                     made_for.microbatches, made_for.microbatches == 1 ? "" : "es", made_for.more);
 }
 
 void require_legal(const Schedule& schedule, const ScheduleCase& made_for, const std::string& look_at) {
