@@ -136,8 +136,13 @@ void require_time(const Schedule& schedule, double most, const ScheduleCase& mad
   constexpr double kRounding = 1e-6;
   const double seconds = simulated(schedule).seconds;
   if (seconds > most + kRounding) {
+    const int stages = made_for.stages_per_rank;
+    const std::string scale =
+        stages == 1
+            ? ""
+            : fmt::format("In the drawing the forward of a stage takes 1, so a step is {} times as long.\n", stages);
     throw failure(fmt::format("a step of at most {:.4g} units", most), fmt::format("{:.4g}", seconds), made_for,
-                  look_at, drawn(schedule));
+                  look_at, scale + drawn(schedule));
   }
 }
 

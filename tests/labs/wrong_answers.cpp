@@ -20,6 +20,7 @@
 #include "tests/labs/wrong/lab2.h"
 #include "tests/labs/wrong/lab3.h"
 #include "tests/labs/wrong/lab4.h"
+#include "tests/labs/wrong/lab5.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -47,6 +48,7 @@ const std::map<int, std::function<std::vector<Row>()>> kLabs{
     {2, [] { return rows_of(lab2::wrong_answers(), lab2::criteria); }},
     {3, [] { return rows_of(lab3::wrong_answers(), lab3::criteria); }},
     {4, [] { return rows_of(lab4::wrong_answers(), lab4::criteria); }},
+    {5, [] { return rows_of(lab5::wrong_answers(), lab5::criteria); }},
 };
 
 /// Returns the points of the criterion that names the mistake; nothing if the lab has no such criterion.
