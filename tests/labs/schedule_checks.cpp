@@ -57,8 +57,8 @@ std::string timeline_of(const Schedule& schedule) {
 }
 
 Failed failure(const std::string& expected, const std::string& got, const ScheduleCase& made_for,
-               const std::string& look_at, const std::string& picture) {
-  return {fmt::format("{}, for {}", expected, to_string(made_for)), got, look_at, picture};
+               const std::string& look_at, const std::string& drawing) {
+  return {fmt::format("{}, for {}", expected, to_string(made_for)), got, look_at, drawing};
 }
 
 void require_sizes(const Schedule& schedule, const ScheduleCase& made_for, const std::string& look_at) {
@@ -91,7 +91,8 @@ std::string drawn(const Schedule& schedule) {
 }
 
 std::string to_string(const ScheduleCase& made_for) {
-  return fmt::format("{} ranks, {} micro-batches{}", made_for.ranks, made_for.microbatches, made_for.more);
+  return fmt::format("{} rank{}, {} micro-batch{}{}", made_for.ranks, made_for.ranks == 1 ? "" : "s",
+                     made_for.microbatches, made_for.microbatches == 1 ? "" : "es", made_for.more);
 }
 
 void require_legal(const Schedule& schedule, const ScheduleCase& made_for, const std::string& look_at) {
@@ -135,8 +136,13 @@ void require_time(const Schedule& schedule, double most, const ScheduleCase& mad
   constexpr double kRounding = 1e-6;
   const double seconds = simulated(schedule).seconds;
   if (seconds > most + kRounding) {
+    const int stages = made_for.stages_per_rank;
+    const std::string scale =
+        stages == 1
+            ? ""
+            : fmt::format("In the drawing the forward of a stage takes 1, so a step is {} times as long.\n", stages);
     throw failure(fmt::format("a step of at most {:.4g} units", most), fmt::format("{:.4g}", seconds), made_for,
-                  look_at, drawn(schedule));
+                  look_at, scale + drawn(schedule));
   }
 }
 

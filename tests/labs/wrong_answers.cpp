@@ -16,7 +16,11 @@
 
 #include "tests/labs/class_settings.h"
 #include "tests/labs/grading.h"
+#include "tests/labs/wrong/lab1.h"
+#include "tests/labs/wrong/lab2.h"
 #include "tests/labs/wrong/lab3.h"
+#include "tests/labs/wrong/lab4.h"
+#include "tests/labs/wrong/lab5.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -40,7 +44,11 @@ std::vector<Row> rows_of(const std::vector<WrongAnswer<Answer>>& answers,
 }
 
 const std::map<int, std::function<std::vector<Row>()>> kLabs{
+    {1, [] { return rows_of(lab1::wrong_answers(), lab1::criteria); }},
+    {2, [] { return rows_of(lab2::wrong_answers(), lab2::criteria); }},
     {3, [] { return rows_of(lab3::wrong_answers(), lab3::criteria); }},
+    {4, [] { return rows_of(lab4::wrong_answers(), lab4::criteria); }},
+    {5, [] { return rows_of(lab5::wrong_answers(), lab5::criteria); }},
 };
 
 /// Returns the points of the criterion that names the mistake; nothing if the lab has no such criterion.
