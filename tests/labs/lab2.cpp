@@ -152,7 +152,7 @@ std::vector<Criterion> criteria(const Answer& answer) {
       {"they use calls that wait, and one message each", 10, with(shifts_with_waiting_calls)},
       {"a batch through stages in order trains what one device trains", 20, with(straight_stages_train)},
       {"the stages may be on any ranks", 15, with(stages_in_any_order_train)},
-      {"a rank may hold several stages", 10, with(several_stages_per_rank_train)},
+      {"one rank may hold several stages", 10, with(several_stages_per_rank_train)},
       {"one rank may hold all stages", 5, with(one_rank_trains)},
       {"nothing is sent that is not needed", 10, with(sends_what_is_needed)},
   };
