@@ -92,6 +92,11 @@ FEW = 8
 assert len(HAND_INS) == 30
 
 
+def has_sandbox():
+    words = ["bwrap", "--ro-bind", "/", "/", "--unshare-net", "--unshare-pid", "true"]
+    return shutil.which("bwrap") is not None and subprocess.run(words, capture_output=True).returncode == 0
+
+
 def fingerprint(folder, without=()):
     """The contents, sizes and rights of all files of a folder."""
     digest = hashlib.sha256()
@@ -153,7 +158,7 @@ if __name__ == "__main__":
     options, rest = parser.parse_known_args()
     if options.all:
         Grade.names = list(HAND_INS)
-    if shutil.which("bwrap") is None:
-        print("skipped: bubblewrap is not installed; scripts/setup.sh --for-labs installs it")
+    if not has_sandbox():
+        print("skipped: bubblewrap is not installed (scripts/setup.sh --for-labs) or may not make namespaces here")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1] + rest)
