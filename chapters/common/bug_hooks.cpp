@@ -150,8 +150,8 @@ bool has_stale_shard(Bug bug, const Communicator& comm) {
 void launch_ranks(const World& world, Bug bug, const std::function<void(Rank&)>& body) {
   launch(world, [&](Rank& rank) {
     const std::unique_ptr<Communicator> buggy = communicator_with(bug, rank.comm);
-    Rank with_bug{rank.index, rank.world, rank.device, buggy ? *buggy : rank.comm};
-    body(with_bug);
+    Rank buggy_rank{rank.index, rank.world, rank.device, buggy ? *buggy : rank.comm};
+    body(buggy_rank);
   });
 }
 

@@ -56,8 +56,9 @@ TEST_F(BugMuseum, EachChapterListsItsOwn) {
 
 TEST_F(BugMuseum, SendOrder) {
   expect_caught("send-order", kCh04,
-                {"--versions", "flush", "--schedule", "by-hand", "--split", "6,6", "--timeout", "1"}, 4,
-                {"rank", "send"});
+                {"--versions", "flush", "--schedule", "by-hand", "--split", "6,6", "--timeout",
+                 unless_sanitized<std::string>("1", "20")},
+                4, {"rank", "send"});
   expect_refused(kCh05,
                  {"--smoke", "--schedule", "1f1b", "--split", "6,6", "--receives", "at-use", "--explain", "--inject",
                   "send-order"},
@@ -104,7 +105,9 @@ TEST_F(BugMuseum, SameShard) { expect_other_weights("same-shard", kCh06, {"--ran
 TEST_F(BugMuseum, OwnSeed) { expect_caught("own-seed", kCh06, {"--ranks", "2"}, 4, {"rank 1", "differ"}); }
 
 TEST_F(BugMuseum, SkippedStep) {
-  expect_caught("skipped-step", kCh06, {"--ranks", "2", "--mode", "single", "--timeout", "1"}, 4, {"rank"});
+  expect_caught("skipped-step", kCh06,
+                {"--ranks", "2", "--mode", "single", "--timeout", unless_sanitized<std::string>("1", "20")}, 4,
+                {"rank"});
 }
 
 TEST_F(BugMuseum, UnstashedWeights) {
@@ -113,7 +116,7 @@ TEST_F(BugMuseum, UnstashedWeights) {
 }
 
 TEST_F(BugMuseum, NormTwice) {
-  make_data(32, 8);
+  make_data(unless_sanitized(32, 8), 8);
   const Flags flags{"--model", "resnet18", "--balance", "layers", "--microbatches", "2", "--recompute"};
   const Outcome healthy = train(kCh03, "healthy", flags, "1");
   const Outcome outcome = train(kCh03, "norm-twice", with("norm-twice", flags), "1");

@@ -16,9 +16,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <random>
 #include <system_error>
+
+#include "core/error.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -115,6 +118,26 @@ void limit(int resource, rlim_t most, rlim_t at_last) {
   ::_exit(0);
 }
 
+/// Ends all that `child`, which has ended, has started and left behind: its process group at once, so that nobody there
+/// can start another process; then what has left the group. What loses its parent becomes a child of this process
+/// (PR_SET_CHILD_SUBREAPER), so killing children until there are none ends all descendants.
+void end_descendants(pid_t child) {
+  ::kill(-child, SIGKILL);
+  const std::string list = fmt::format("/proc/self/task/{}/children", ::getpid());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (::waitpid(-1, nullptr, WNOHANG) >= 0) {  // -1: there are no children
+    std::ifstream children(list);
+    for (pid_t left = 0; children >> left;) {
+      ::kill(left, SIGKILL);
+    }
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw Error(
+          "a check has started processes that do not end: expected none after it, got some; the rest of the lab "
+          "is not graded");
+    }
+  }
+}
+
 std::string description_of(int status, bool is_late, const Limits& limits) {
   const auto ended = [](const std::string& how) { return "expected: the call returns\ngot:      " + how; };
   if (is_late) {
@@ -133,6 +156,7 @@ std::string description_of(int status, bool is_late, const Limits& limits) {
 }  // namespace
 
 Ended run_in_child(const Limits& limits, const std::function<std::string()>& body) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   Pipe reported;
   Pipe printed;
   std::cout.flush();
@@ -160,11 +184,11 @@ Ended run_in_child(const Limits& limits, const std::function<std::string()>& bod
     printed.drain(ended.printed, kMostPrinted);
     is_running = ::waitpid(child, &status, WNOHANG) == 0;
   }
-  ::kill(-child, SIGKILL);  // also what the child started
   if (is_running) {
-    ::kill(child, SIGKILL);  // in case it left its group
+    ::kill(child, SIGKILL);
     ::waitpid(child, &status, 0);
   }
+  end_descendants(child);
   reported.drain(ended.reported, kMostReported);
   printed.drain(ended.printed, kMostPrinted);
   ended.how = description_of(status, is_running, limits);

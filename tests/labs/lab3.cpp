@@ -195,7 +195,7 @@ std::vector<Criterion> criteria(const Answer& answer) {
       {"the generator's table is legal", 15, with(is_legal)},
       {"each rank runs all forwards first, in ascending order", 10, with(forwards_come_first)},
       {"the backwards run in the reverse order", 10, with(backwards_descend)},
-      {"a rank may hold several stages", 10, with(takes_several_stages)},
+      {"one rank may hold several stages", 10, with(takes_several_stages)},
       {"a step takes the time of the formula", 5, with(takes_the_time_of_the_formula)},
       {"the loop trains what one device trains", 15, with(two_ranks_equal_one_device)},
       {"a smaller last micro-batch weighs what it should", 10, with(uneven_sizes_weigh_right)},

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -63,6 +64,10 @@ int run_lab(int argc, char** argv, int lab, const std::function<std::vector<Crit
   if (flags->is_signed) {
     for (const Result& result : results) {
       fmt::print("{}\t{}\t{}\t{}\n", word, result.points, result.of, result.criterion);
+      std::istringstream notes(result.note);
+      for (std::string line; std::getline(notes, line);) {
+        fmt::print("{}\tnote\t{}\n", word, line);
+      }
     }
   }
   return points_of(results) == most_points_of(results) ? 0 : 1;

@@ -15,8 +15,8 @@ namespace stagecoach::labs {
 ///     --points       the last line only
 ///     --seed SEED    as another class
 ///     --signed       for tests/labs/grade.py: reads a word from standard input, and prints a line for each criterion
-///                    that begins with it, "WORD <tab> points <tab> of <tab> name", which the answer cannot forge
-///                    without it
+///                    that begins with it, "WORD <tab> points <tab> of <tab> name" (notes: "WORD <tab> note <tab>
+///                    text"), which the answer cannot forge without it
 int run_lab(int argc, char** argv, int lab, const std::function<std::vector<Criterion>()>& criteria);
 
 }  // namespace stagecoach::labs

@@ -57,8 +57,8 @@ std::string timeline_of(const Schedule& schedule) {
 }
 
 Failed failure(const std::string& expected, const std::string& got, const ScheduleCase& made_for,
-               const std::string& look_at, const std::string& picture) {
-  return {fmt::format("{}, for {}", expected, to_string(made_for)), got, look_at, picture};
+               const std::string& look_at, const std::string& drawing) {
+  return {fmt::format("{}, for {}", expected, to_string(made_for)), got, look_at, drawing};
 }
 
 void require_sizes(const Schedule& schedule, const ScheduleCase& made_for, const std::string& look_at) {

@@ -13,7 +13,7 @@ namespace stagecoach::lab {
 /// What one rank knows of a training step.
 struct BatchStep {
   Communicator& comm;  ///< comm.rank() is this rank
-  /// The rank of each stage. Neighbouring stages may be on any ranks, also on the same one; a rank may hold several
+  /// The rank of each stage. Neighbouring stages may be on any ranks, also on the same; each rank may hold several
   /// stages, or none next to each other: {1, 0}, {0, 0, 1}, {0, 1, 2, 0}.
   const std::vector<int>& stage_to_rank;
   std::map<int, Stage>& stages;  ///< the stages of this rank, by number

@@ -194,7 +194,7 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
   const char* const waiting = "they use calls that wait, and one message each";
   const char* const in_order = "a batch through stages in order trains what one device trains";
   const char* const any_rank = "the stages may be on any ranks";
-  const char* const several = "a rank may hold several stages";
+  const char* const several = "one rank may hold several stages";
   shifts("all_send_first", "All ranks send first, so none receives.", by_one, all_send_first);
   shifts("all_receive_first", "All ranks receive first, so none sends.", by_one, all_receive_first);
   shifts("other_direction", "The tensors move down instead of up.", by_one, other_direction);

@@ -217,10 +217,10 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
   generates("one_backward_too_early", "A backward runs before the last forward.",
             "each rank runs all forwards first, in ascending order", one_backward_too_early);
   generates("microbatch_by_microbatch", "A rank takes each micro-batch through all its stages before the next one.",
-            "a rank may hold several stages", microbatch_by_microbatch);
+            "one rank may hold several stages", microbatch_by_microbatch);
   generates("backwards_from_the_first_stage", "A rank runs the backwards of its first stage first, and waits forever.",
-            "a rank may hold several stages", backwards_from_the_first_stage);
-  generates("holds_one_stage_only", "Each rank runs its first stage only.", "a rank may hold several stages",
+            "one rank may hold several stages", backwards_from_the_first_stage);
+  generates("holds_one_stage_only", "Each rank runs its first stage only.", "one rank may hold several stages",
             holds_one_stage_only);
   runs("sum", "The gradients are those of the sum of the losses, not of their mean.",
        "the loop trains what one device trains", {.sum = true});
