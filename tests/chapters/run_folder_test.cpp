@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "chapters/common/chapter.h"
 #include "core/error.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
