@@ -78,8 +78,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
         peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(
         "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
-        "memory "
-        "{:.3f}\n",
+        "memory {:.3f}\n",
         r, s, weights[s] / kMiB, activations[s] / kMiB, peak / kMiB, process / kMiB);
   }
 }

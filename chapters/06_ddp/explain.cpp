@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <numeric>
 
 #include "chapters/common/micro_batches.h"
@@ -196,8 +195,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
   if (topology.pipeline) {
     fmt::print(
         "{} pipelines of {} ranks, each for its shard of a batch; a stage's gradients are summed when its last "
-        "backward "
-        "is done\n",
+        "backward is done\n",
         topology.mesh.data, topology.mesh.pipeline);
     explain(topology.of_pipeline, *topology.pipeline);
     return print_gradient_sums(settings, topology, data);

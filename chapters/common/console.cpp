@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <vector>
 
 #include "core/cores.h"
 #include "core/cuda_backend.h"

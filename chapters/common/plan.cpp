@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/micro_batches.h"

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <optional>
 
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_files.h"

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <csignal>
-#include <utility>
 
 #include "chapters/common/program.h"
 #include "chapters/common/summary.h"

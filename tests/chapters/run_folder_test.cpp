@@ -16,7 +16,6 @@
 #include <optional>
 #include <string>
 
-#include "chapters/common/flags.h"
 #include "core/error.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"

@@ -62,7 +62,7 @@ HAND_INS = {
     "nothing": ({}, {}),
     "wrong_slope": (changed(1, "(1 - t * t)", "(1 - t)"), {1: 85}),
     "mean_over_rows": (changed(1, "grad.data<double>()[i] * t;", "grad.data<double>()[i] * t / static_cast<double>(rows);"), {1: 85}),
-    "sum_of_losses": (changed(1, "1.0 / static_cast<double>(count), loss", "1.0, loss"), {1: 75}),
+    "sum_of_losses": (changed(1, "1.0 / static_cast<double>(count), loss", "1.0, loss"), {1: 70}),
     "all_send_first": (changed(2, "comm.rank() < std::gcd(p, by)", "comm.rank() < 0"), {2: 60}),
     "rank_zero_first": (changed(2, "comm.rank() < std::gcd(p, by)", "comm.rank() == 0"), {2: 75}),
     "sum_not_mean": (changed(2, "1.0 / static_cast<double>(shape(0)[0])", "1.0"), {2: 40}),
@@ -90,6 +90,11 @@ HAND_INS = {
 }
 FEW = 8
 assert len(HAND_INS) == 30
+
+
+def has_sandbox():
+    words = ["bwrap", "--ro-bind", "/", "/", "--unshare-net", "--unshare-pid", "true"]
+    return shutil.which("bwrap") is not None and subprocess.run(words, capture_output=True).returncode == 0
 
 
 def fingerprint(folder, without=()):
@@ -153,7 +158,7 @@ if __name__ == "__main__":
     options, rest = parser.parse_known_args()
     if options.all:
         Grade.names = list(HAND_INS)
-    if shutil.which("bwrap") is None:
-        print("skipped: bubblewrap is not installed; scripts/setup.sh --for-labs installs it")
+    if not has_sandbox():
+        print("skipped: bubblewrap is not installed (scripts/setup.sh --for-labs) or may not make namespaces here")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1] + rest)

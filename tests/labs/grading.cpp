@@ -27,7 +27,7 @@ std::string indented(const std::string& text, const std::string& margin) {
   std::istringstream lines(text);
   std::string result;
   for (std::string line; std::getline(lines, line);) {
-    result += margin + line + "\n";
+    result += (line.empty() ? "" : margin + line) + "\n";
   }
   return result;
 }

@@ -26,6 +26,7 @@ std::int64_t batch() { return varied("lab 2: batch", 6, 12); }
 /// Calls the answer on p ranks and throws Failed unless each gets the right tensor. Returns the messages.
 std::vector<Message> shift_by(const Answer& answer, int p, int distance, Calls calls) {
   constexpr std::int64_t kLength = 3;
+  const std::string look_at = fmt::format("{}; the case is {} ranks and distance {}", kShift, p, distance);
   std::vector<Tensor> got(static_cast<std::size_t>(p));
   const std::vector<Message> messages = run_watched(
       p,
@@ -33,19 +34,14 @@ std::vector<Message> shift_by(const Answer& answer, int p, int distance, Calls c
         const Tensor mine = Tensor::full({kLength}, comm.rank(), DType::float32, comm.device());
         got[static_cast<std::size_t>(comm.rank())] = answer.shift(comm, mine, distance);
       },
-      kShift, calls);
+      look_at, calls);
   for (int rank = 0; rank < p; ++rank) {
     const int from = ((rank - distance) % p + p) % p;
     const Tensor& mine = got[static_cast<std::size_t>(rank)];
-    const bool is_right = mine.defined() && mine.shape() == Shape{kLength} && mine.dtype() == DType::float32 &&
-                          mine.to_vector<float>()[0] == static_cast<float>(from);
-    if (!is_right) {
-      throw Failed(
-          fmt::format("rank {} gets the tensor of rank {}, with {} ranks and distance {}", rank, from, p, distance),
-          mine.defined() && mine.shape() == Shape{kLength} && mine.dtype() == DType::float32
-              ? fmt::format("that of rank {}", mine.to_vector<float>()[0])
-              : describe(mine),
-          kShift);
+    const bool has_form = mine.defined() && mine.shape() == Shape{kLength} && mine.dtype() == DType::float32;
+    if (!has_form || mine.to_vector<float>()[0] != static_cast<float>(from)) {
+      throw Failed(fmt::format("rank {} gets the tensor of rank {}", rank, from),
+                   has_form ? fmt::format("that of rank {}", mine.to_vector<float>()[0]) : describe(mine), look_at);
     }
   }
   return messages;
