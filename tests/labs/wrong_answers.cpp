@@ -21,6 +21,7 @@
 #include "tests/labs/wrong/lab3.h"
 #include "tests/labs/wrong/lab4.h"
 #include "tests/labs/wrong/lab5.h"
+#include "tests/labs/wrong/lab6.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -49,6 +50,7 @@ const std::map<int, std::function<std::vector<Row>()>> kLabs{
     {3, [] { return rows_of(lab3::wrong_answers(), lab3::criteria); }},
     {4, [] { return rows_of(lab4::wrong_answers(), lab4::criteria); }},
     {5, [] { return rows_of(lab5::wrong_answers(), lab5::criteria); }},
+    {6, [] { return rows_of(lab6::wrong_answers(), lab6::criteria); }},
 };
 
 /// Returns the points of the criterion that names the mistake; nothing if the lab has no such criterion.

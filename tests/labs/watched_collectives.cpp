@@ -1,0 +1,175 @@
+#include "tests/labs/watched_collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "parallel/launch/launch.h"
+#include "tests/labs/grading.h"
+
+namespace stagecoach::labs {
+namespace {
+
+constexpr const char* kAllReduce = "all_reduce";
+constexpr const char* kLookAt = "chapters/06_ddp/README.md, \"3. Buckets\": buckets leave in their order";
+
+/// Records each call, then makes it.
+class WatchedCommunicator final : public Communicator {
+ public:
+  WatchedCommunicator(Communicator& comm, Collectives& collectives) : comm_(comm), collectives_(collectives) {}
+
+  int rank() const override { return comm_.rank(); }
+  int size() const override { return comm_.size(); }
+  Device device() const override { return comm_.device(); }
+  Clock& clock() override { return comm_.clock(); }
+  PendingSend send_async(const Tensor& tensor, int to, int tag) override {
+    collectives_.call(rank(), "send", tensor.numel());
+    return comm_.send_async(tensor, to, tag);
+  }
+  PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override {
+    return comm_.receive_async(shape, dtype, from, tag);
+  }
+  void send_number(double number, int to, int tag) override {
+    collectives_.call(rank(), "send_number", 1);
+    comm_.send_number(number, to, tag);
+  }
+  double receive_number(int from, int tag) override { return comm_.receive_number(from, tag); }
+  void all_reduce(Tensor& tensor) override {
+    collectives_.call(rank(), kAllReduce, tensor.numel());
+    comm_.all_reduce(tensor);
+  }
+  void reduce(Tensor& tensor, int root) override {
+    collectives_.call(rank(), "reduce", tensor.numel());
+    comm_.reduce(tensor, root);
+  }
+  void broadcast(Tensor& tensor, int root) override {
+    collectives_.call(rank(), "broadcast", tensor.numel());
+    comm_.broadcast(tensor, root);
+  }
+  std::vector<Tensor> all_gather(const Tensor& tensor) override {
+    collectives_.call(rank(), "all_gather", tensor.numel());
+    return comm_.all_gather(tensor);
+  }
+  Tensor reduce_scatter(const Tensor& tensor) override {
+    collectives_.call(rank(), "reduce_scatter", tensor.numel());
+    return comm_.reduce_scatter(tensor);
+  }
+  void barrier() override {
+    collectives_.call(rank(), "barrier", 0);
+    comm_.barrier();
+  }
+  std::unique_ptr<Communicator> split(int colour, int key) override { return comm_.split(colour, key); }
+  std::map<int, double> bytes_sent() const override { return comm_.bytes_sent(); }
+  std::unique_ptr<Communicator> duplicate() override { return comm_.duplicate(); }
+  void set_spinning(bool spinning) override { comm_.set_spinning(spinning); }
+  void leave_record_in(const std::filesystem::path& folder) override { comm_.leave_record_in(folder); }
+  void abort() override { comm_.abort(); }
+
+ private:
+  Communicator& comm_;
+  Collectives& collectives_;
+};
+
+std::size_t all_reduces_in(const std::vector<CommunicatorCall>& calls) {
+  return static_cast<std::size_t>(
+      std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.operation == kAllReduce; }));
+}
+
+/// Returns the count of numbers of all-reduce `which`, from 0.
+std::int64_t count_of(const std::vector<CommunicatorCall>& calls, std::size_t which) {
+  for (const CommunicatorCall& call : calls) {
+    if (call.operation == kAllReduce && which-- == 0) {
+      return call.count;
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+void Collectives::call(int rank, const std::string& operation, std::int64_t count) {
+  std::unique_lock lock(mutex_);
+  auto& mine = calls_[static_cast<std::size_t>(rank)];
+  mine.push_back({operation, count, stamps_[static_cast<std::size_t>(rank)]});
+  if (operation != kAllReduce) {
+    return;
+  }
+  const std::size_t number = all_reduces_in(mine) - 1;
+  changed_.notify_all();
+  for (std::size_t other = 0; other < calls_.size(); ++other) {
+    changed_.wait(lock, [&] { return all_reduces_in(calls_[other]) > number || ended_[other]; });
+    if (all_reduces_in(calls_[other]) <= number) {
+      throw Failed(fmt::format("rank {} to sum {} with rank {}", other, name_(count), rank),
+                   fmt::format("rank {} ends after {} all-reduces, and rank {} waits forever", other, number, rank),
+                   kLookAt, drawn_locked());
+    }
+    if (const std::int64_t theirs = count_of(calls_[other], number); theirs != count) {
+      throw Failed(fmt::format("all ranks to sum the same bucket in all-reduce {}", number),
+                   fmt::format("rank {} sums {}, rank {} sums {}", rank, name_(count), other, name_(theirs)), kLookAt,
+                   drawn_locked());
+    }
+  }
+}
+
+void Collectives::end(int rank, const std::exception_ptr& failure) {
+  const std::lock_guard lock(mutex_);
+  if (first_failure_ == nullptr) {
+    first_failure_ = failure;
+  }
+  ended_[static_cast<std::size_t>(rank)] = true;
+  changed_.notify_all();
+}
+
+void Collectives::rethrow_failure() const {
+  if (first_failure_ != nullptr) {
+    std::rethrow_exception(first_failure_);
+  }
+}
+
+void Collectives::stamp(int rank, int value) {
+  const std::lock_guard lock(mutex_);
+  stamps_[static_cast<std::size_t>(rank)] = value;
+}
+
+std::vector<CommunicatorCall> Collectives::calls_of(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return calls_[static_cast<std::size_t>(rank)];
+}
+
+std::string Collectives::drawn() const {
+  const std::lock_guard lock(mutex_);
+  return drawn_locked();
+}
+
+std::string Collectives::drawn_locked() const {
+  std::string text;
+  for (std::size_t rank = 0; rank < calls_.size(); ++rank) {
+    text += fmt::format("rank {} ", rank);
+    for (const auto& [operation, count, stamp] : calls_[rank]) {
+      text += fmt::format(" {}({})", operation, name_(count));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+void run_watched_collectives(int ranks, Collectives& collectives, const std::function<void(Communicator& comm)>& body) {
+  constexpr double kTimeout = 2;  // seconds, for messages; an all-reduce never waits in vain
+  try {
+    launch({.ranks = ranks, .timeout = kTimeout}, [&](Rank& rank) {
+      try {
+        WatchedCommunicator comm(rank.comm, collectives);
+        body(comm);
+        collectives.end(rank.index);
+      } catch (...) {
+        collectives.end(rank.index, std::current_exception());
+        throw;  // so that the other ranks stop waiting
+      }
+    });
+  } catch (...) {
+    collectives.rethrow_failure();  // the first one; launch may have seen one that follows from it
+    throw;
+  }
+}
+
+}  // namespace stagecoach::labs

@@ -1,0 +1,68 @@
+#pragma once
+/// @file
+/// Ranks whose all-reduces are recorded and compared while they run.
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+
+namespace stagecoach::labs {
+
+/// One call of a collective or a message.
+struct CommunicatorCall {
+  std::string operation;  ///< "all_reduce"
+  std::int64_t count;     ///< of numbers
+  int stamp;              ///< what Collectives::stamp was set to on the rank
+  bool operator==(const CommunicatorCall&) const = default;
+};
+
+/// What all ranks have called so far. Ranks that are threads share one.
+class Collectives {
+ public:
+  /// Returns the name of what is summed, for drawings and failures, from its count of numbers: "bucket 1".
+  using Name = std::function<std::string(std::int64_t count)>;
+  Collectives(int ranks, Name name)
+      : calls_(static_cast<std::size_t>(ranks)),
+        stamps_(calls_.size()),
+        ended_(calls_.size()),
+        name_(std::move(name)) {}
+
+  /// Records the call of a rank. For an all-reduce, waits until all ranks have made as many of them. Throws Failed,
+  /// with a drawing, if a rank ends without it, or if the ranks sum different numbers of elements.
+  void call(int rank, const std::string& operation, std::int64_t count);
+  /// Records that a rank calls nothing any more, and why, if it failed. The first failure counts: those of other ranks
+  /// follow from it.
+  void end(int rank, const std::exception_ptr& failure = nullptr);
+  /// Throws the first failure, if there is one.
+  void rethrow_failure() const;
+  /// Sets what the next calls of a rank are marked with.
+  void stamp(int rank, int value);
+
+  std::vector<CommunicatorCall> calls_of(int rank) const;
+  /// Returns one line per rank: what it has called, in order.
+  std::string drawn() const;
+
+ private:
+  std::string drawn_locked() const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::vector<CommunicatorCall>> calls_;
+  std::vector<int> stamps_;
+  std::vector<bool> ended_;
+  std::exception_ptr first_failure_;
+  Name name_;
+};
+
+/// Runs body(comm of the rank) on `ranks` threads; the communicators record in `collectives`. Throws what the first
+/// rank that failed threw.
+void run_watched_collectives(int ranks, Collectives& collectives, const std::function<void(Communicator& comm)>& body);
+
+}  // namespace stagecoach::labs
