@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "core/cpu_backend.h"

@@ -14,7 +14,6 @@
 #include <ctime>
 #include <iterator>
 #include <regex>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 
 #include "core/allocator.h"

@@ -47,11 +47,10 @@ bool uses_tf32(Device device);
 /// Waits until all work submitted to `stream` is done. Throws Error if the GPU has failed meanwhile.
 void synchronize(const Stream& stream);
 
-/// Returns a mark of the point after the work submitted to `stream` so far; `timed` is for seconds_between.
-std::shared_ptr<Mark> mark(const Stream& stream, bool timed);
+/// Returns a mark of the point after the work submitted to `stream` so far.
+std::shared_ptr<Mark> mark(const Stream& stream);
 void wait(const Mark& mark, const Stream& stream);
 void synchronize(const Mark& mark);
-double seconds_between(const Mark& start, const Mark& end);
 
 /// Copies on the copy stream, after the events `after`. Throws Error while work is being recorded.
 void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes,

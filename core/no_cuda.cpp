@@ -25,10 +25,9 @@ const Kernels& kernels() { absent("kernels of cuda"); }
 void allow_tf32(bool) { absent("TF32 on cuda"); }
 bool uses_tf32(Device) { return false; }
 void synchronize(const Stream& stream) { absent("stream of " + to_string(stream.device)); }
-std::shared_ptr<Mark> mark(const Stream& stream, bool) { absent("event on " + to_string(stream.device)); }
+std::shared_ptr<Mark> mark(const Stream& stream) { absent("event on " + to_string(stream.device)); }
 void wait(const Mark&, const Stream& stream) { absent("event on " + to_string(stream.device)); }
 void synchronize(const Mark&) { absent("event of cuda"); }
-double seconds_between(const Mark&, const Mark&) { absent("events of cuda"); }
 void copy_async(void*, Device to_device, const void*, Device, std::size_t, const std::vector<Event>&) {
   absent("copy to " + to_string(to_device));
 }

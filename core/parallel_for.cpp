@@ -23,13 +23,7 @@ void wait_while(const std::atomic<T>& value, T old) {
   value.wait(old, std::memory_order_acquire);
 }
 
-thread_local bool single_threaded = false;
-
 }  // namespace
-
-SingleThreaded::SingleThreaded() : before_(std::exchange(single_threaded, true)) {}
-SingleThreaded::~SingleThreaded() { single_threaded = before_; }
-bool SingleThreaded::is_on() { return single_threaded; }
 
 ThreadPool::~ThreadPool() { resize(1); }
 

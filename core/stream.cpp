@@ -12,23 +12,18 @@ void synchronize(const Stream& stream) {
   if (stream.device.type == DeviceType::cuda) {
     cuda::synchronize(stream);
   } else if (is_asynchronous(stream.device)) {
-    wait_for_point(*mark_point(stream, false));
+    wait_for_point(*mark_point(stream));
   }
 }
 
-void Event::record(const Stream& stream) { record(stream, false); }
-void Event::record_time(const Stream& stream) { record(stream, true); }
-
-void Event::record(const Stream& stream, bool timed) {
+void Event::record(const Stream& stream) {
   if (stream.device.type == DeviceType::cpu) {
     require_device(stream.device);  // on a GPU, the mark checks this
   }
   stream_ = stream;
-  time_ = std::chrono::steady_clock::now();
-  mark_ = stream.device.type == DeviceType::cuda ? cuda::mark(stream, timed) : nullptr;
-  point_ = is_asynchronous(stream.device) ? mark_point(stream, timed) : nullptr;
+  mark_ = stream.device.type == DeviceType::cuda ? cuda::mark(stream) : nullptr;
+  point_ = is_asynchronous(stream.device) ? mark_point(stream) : nullptr;
   recorded_ = true;
-  timed_ = timed;
 }
 
 void Event::wait(const Stream& stream) const {
@@ -50,18 +45,6 @@ void Event::synchronize() const {
   } else if (point_ != nullptr) {
     wait_for_point(*point_);
   }
-}
-
-double Event::seconds_between(const Event& start, const Event& end) {
-  STAGECOACH_CHECK(start.timed_ && end.timed_, "event: seconds_between() needs two events recorded with record_time()");
-  if (start.mark_ != nullptr && end.mark_ != nullptr) {
-    return cuda::seconds_between(*start.mark_, *end.mark_);
-  }
-  const auto time_of = [](const Event& event) {
-    event.synchronize();
-    return event.point_ == nullptr ? event.time_ : event.point_->reached;
-  };
-  return std::chrono::duration<double>(time_of(end) - time_of(start)).count();
 }
 
 }  // namespace stagecoach

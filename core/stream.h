@@ -4,7 +4,6 @@
 /// calling thread, so its streams are always empty, unless it was made asynchronous (core/asynchronous.h); the same
 /// program works on all three kinds of devices.
 
-#include <chrono>
 #include <memory>
 
 #include "core/device.h"
@@ -34,8 +33,6 @@ class Event {
  public:
   /// Marks the point after the work submitted to `stream` so far.
   void record(const Stream& stream);
-  /// Marks the point and its time, for seconds_between. Costs more on a GPU than record.
-  void record_time(const Stream& stream);
   /// Makes later work on `stream` wait for the marked point. Blocks the caller only if `stream` belongs to a
   /// synchronous CPU, or to another kind of device than the event.
   void wait(const Stream& stream) const;
@@ -45,17 +42,9 @@ class Event {
   /// Returns the stream on which the event was last recorded.
   const Stream& stream() const { return stream_; }
 
-  /// Returns the seconds from `start` to `end` by the device's clock. Throws Error unless both were recorded by
-  /// record_time.
-  static double seconds_between(const Event& start, const Event& end);
-
  private:
-  void record(const Stream& stream, bool timed);
-
   Stream stream_;
   bool recorded_ = false;
-  bool timed_ = false;
-  std::chrono::steady_clock::time_point time_;
   // A copied event is the same point.
   std::shared_ptr<cuda::Mark> mark_;         // on a GPU
   std::shared_ptr<const QueuePoint> point_;  // on an asynchronous CPU device

@@ -118,14 +118,11 @@ void wait_for_uses(Block& block, bool also_reads) {
   }
 }
 
-std::shared_ptr<const QueuePoint> mark_point(const Stream& stream, bool timed) {
+std::shared_ptr<const QueuePoint> mark_point(const Stream& stream) {
   CallQueue& queue = call_queue(stream);
   auto point = std::make_shared<QueuePoint>();
   const std::lock_guard lock(order().mutex);
   point->queue = &queue;
-  if (timed) {
-    queue.push(nullptr, [point] { point->reached = std::chrono::steady_clock::now(); });
-  }
   point->ticket = queue.last();
   point->clock = order().clocks[&queue];
   point->clock.include(order().callers);

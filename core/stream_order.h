@@ -8,7 +8,6 @@
 /// clocks, and the ordering of events in a distributed system", 1978; as vectors: Mattern, 1989). The caller has one
 /// too.
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -36,7 +35,6 @@ struct QueuePoint {
   CallQueue* queue;
   Ticket ticket;
   Clock clock;  // of the point
-  std::chrono::steady_clock::time_point reached = {};
 };
 
 /// A use of memory by a call.
@@ -58,7 +56,7 @@ void enqueue(const Stream& stream, const char* name, std::span<const Access> acc
 void wait_for_uses(Block& block, bool also_reads);
 
 /// The events of asynchronous devices.
-std::shared_ptr<const QueuePoint> mark_point(const Stream& stream, bool timed);
+std::shared_ptr<const QueuePoint> mark_point(const Stream& stream);
 void wait_in_stream(const QueuePoint& point, const Stream& stream);
 void wait_for_point(const QueuePoint& point);
 

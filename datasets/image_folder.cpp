@@ -9,7 +9,6 @@
 #include "core/parallel_for.h"
 #include "datasets/budget.h"
 #include "datasets/files.h"
-#include "datasets/image.h"
 
 namespace stagecoach {
 namespace {

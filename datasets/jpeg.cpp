@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <string>
 #include <vector>
 
 // jerror.h needs size_t and FILE to be declared.

@@ -9,10 +9,11 @@ from html import escape
 TOKEN = re.compile(r"\s+|\\text\{[^{}]*\}|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|.", re.DOTALL)
 SYMBOLS = {
     "alpha": "α", "beta": "β", "nabla": "∇", "partial": "∂", "ge": "≥", "le": "≤", "in": "∈", "ldots": "…",
-    "cdot": "·", "times": "×", "lceil": "⌈", "rceil": "⌉", "sum": "∑",
+    "cdot": "·", "times": "×", "lceil": "⌈", "rceil": "⌉", "lfloor": "⌊", "rfloor": "⌋",
+    "sum": "∑",
 }  # fmt: skip
 IDENTIFIERS = {"alpha", "beta"}
-FUNCTIONS = {"log", "max", "min"}
+FUNCTIONS = {"log", "max", "min", "tanh"}
 SPACES = {";": "0.28em", ",": "0.17em", "quad": "1em", "qquad": "2em"}
 
 

@@ -107,7 +107,7 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
   require_planes(x.shape());
   return batch_norm(x, own("weight"), own("bias"), own("running_mean"), own("running_var"),
                     {.training = is_training(),
-                     .update = running_statistics_move(),
+                     .update = !KeepRunningStatistics::is_active(),
                      .momentum = momentum_,
                      .epsilon = epsilon_,
                      .sum_over_ranks = sum_over_ranks_});

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/error.h"
 

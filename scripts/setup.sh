@@ -6,6 +6,7 @@
 #   scripts/setup.sh --for-mpi           also Open MPI: ranks that are processes, on one machine or many
 #   scripts/setup.sh --for-slurm         also a SLURM for scripts/slurm_here.sh
 #   scripts/setup.sh --for-emulation     also what the preset emulated needs: GPU kernels without a GPU
+#   scripts/setup.sh --for-labs          also what grading hand-ins needs (scripts/lab.sh grade)
 #   scripts/setup.sh --for-ci            also what the checks in .ci/run need
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
 set -euo pipefail
@@ -13,17 +14,19 @@ set -euo pipefail
 for_ci=false
 for_benchmarks=false
 for_emulation=false
+for_labs=false
 for_mpi=false
 for_slurm=false
 for argument in "$@"; do
   case $argument in
-    --for-ci) for_ci=true for_emulation=true for_mpi=true ;;
+    --for-ci) for_ci=true for_emulation=true for_labs=true for_mpi=true ;;
+    --for-labs) for_labs=true ;;
     --for-mpi) for_mpi=true ;;
     --for-slurm) for_mpi=true for_slurm=true ;;
     --for-emulation) for_emulation=true ;;
     --for-benchmarks) for_benchmarks=true ;;
     *)
-      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-ci] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-labs] [--for-ci] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -105,6 +108,9 @@ look() {
   if $for_slurm; then
     need slurm-wlm "SLURM" has_command slurmctld
     need munge "munge" has_command munged
+  fi
+  if $for_labs; then
+    need bubblewrap "bubblewrap (bwrap)" has_command bwrap
   fi
   if $for_emulation; then
     need libthrust-dev "Thrust" has_header thrust/version.h

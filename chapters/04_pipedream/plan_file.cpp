@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>

@@ -8,6 +8,7 @@
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
+#include "chapters/common/units.h"
 #include "core/printable.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"
@@ -15,8 +16,6 @@
 
 namespace stagecoach {
 namespace {
-
-constexpr double kMiB = 1 << 20;
 
 /// Returns the costs if all ranks have equal work: a forward takes 1 per rank of its stage, and a backward 2.
 Costs balanced_costs(const StreamPlan& plan) {
@@ -79,8 +78,7 @@ void print_memory(const Settings& settings, const StreamPlan& plan, const Ledger
         peak + optimizer_bytes_per_weight_byte(settings.training) * weights[s] + received[r] + workspace[s];
     fmt::print(
         "  rank {} (stage {}): {:.3f} per version, {:.3f} per micro-batch, at most {:.3f} in all; predicted resident "
-        "memory "
-        "{:.3f}\n",
+        "memory {:.3f}\n",
         r, s, weights[s] / kMiB, activations[s] / kMiB, peak / kMiB, process / kMiB);
   }
 }

@@ -7,8 +7,8 @@
 
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/common/epoch_log.h"
-#include "chapters/common/step_trace.h"
 #include "parallel/pipeline/action_log.h"
+#include "parallel/pipeline/run_trace.h"
 
 namespace stagecoach {
 

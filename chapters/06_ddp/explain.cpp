@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <numeric>
 
 #include "chapters/common/micro_batches.h"
@@ -11,6 +10,7 @@
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
+#include "chapters/common/units.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/printable.h"
@@ -179,7 +179,6 @@ void print_gradient_sums(const Settings& settings, const Topology& topology, con
     gradient_bytes.push_back(std::accumulate(layer, layer + layers, 0.0) * sizeof(float));
     layer += layers;
   }
-  constexpr double kMiB = 1 << 20;
   const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // bytes sent per byte of gradients
   fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
              topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
@@ -196,8 +195,7 @@ void explain_modes(const Settings& settings, const Topology& topology, const Dat
   if (topology.pipeline) {
     fmt::print(
         "{} pipelines of {} ranks, each for its shard of a batch; a stage's gradients are summed when its last "
-        "backward "
-        "is done\n",
+        "backward is done\n",
         topology.mesh.data, topology.mesh.pipeline);
     explain(topology.of_pipeline, *topology.pipeline);
     return print_gradient_sums(settings, topology, data);

@@ -2,7 +2,6 @@
 /// @file
 /// A strategy by which ranks train one model on shared batches.
 
-#include <functional>
 #include <memory>
 #include <optional>
 

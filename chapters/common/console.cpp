@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <vector>
 
 #include "core/cores.h"
 #include "core/cuda_backend.h"
@@ -41,6 +40,9 @@ void print_header(const Settings& settings, Communicator& comm, const std::strin
     header += fmt::format(
         "note: {} ranks share {} cores, so wall-clock times include waiting for a core; --clock virtual excludes it\n",
         comm.size(), usable_cores().size());
+  }
+  if (settings.training.inject != Bug::none) {
+    header += fmt::format("note: this run has the bug '{}' of docs/bugs.md\n", name_of(settings.training.inject));
   }
 
   print_text(header);

@@ -2,7 +2,6 @@
 /// @file
 /// A range for range-based `for` loops over the results of a function that is called repeatedly.
 
-#include <iterator>
 #include <type_traits>
 #include <utility>
 

@@ -8,7 +8,6 @@
 #include <regex>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "chapters/common/console.h"
 #include "chapters/common/run_files.h"

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdint>
 #include <ctime>
-#include <initializer_list>
 #include <utility>
 
 #include "parallel/comm/activity.h"

@@ -2,21 +2,14 @@
 /// @file
 /// Whether operations are recorded for a backward pass.
 
+#include "core/thread_scope.h"
+
 namespace stagecoach {
 
-/// Returns whether operations of this thread are recorded (the default).
-bool grad_enabled();
-
 /// Disables recording in this thread until the end of the scope, for evaluation and optimizer steps.
-class NoGrad {
- public:
-  NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+class NoGrad : public ThreadScope<NoGrad> {};
 
- private:
-  bool before_;
-};
+/// Returns whether operations of this thread are recorded (the default).
+inline bool grad_enabled() { return !NoGrad::is_active(); }
 
 }  // namespace stagecoach

@@ -10,7 +10,6 @@ namespace stagecoach {
 namespace {
 
 std::atomic<std::uint64_t> next_sequence = 0;
-thread_local bool check_versions = true;
 
 }  // namespace
 
@@ -36,7 +35,7 @@ Tensor Node::saved(const char* name) const {
                                   [&](const Saved& entry) { return std::strcmp(entry.name, name) == 0; });
   STAGECOACH_CHECK(found != saved_.end(), "backward of {}: no tensor was saved as '{}'; save it in the forward", name_,
                    name);
-  STAGECOACH_CHECK(!check_versions || found->tensor.version() == found->version,
+  STAGECOACH_CHECK(UncheckedVersions::is_active() || found->tensor.version() == found->version,
                    "backward of {}: the saved tensor '{}' ({}) was modified after the forward: expected version {}, "
                    "got {}; run the backward before the modification, or write the new values to new storage",
                    name_, name, describe(found->tensor), found->version, found->tensor.version());
@@ -52,8 +51,5 @@ bool should_record(std::initializer_list<const Tensor*> inputs) {
   return grad_enabled() && std::any_of(inputs.begin(), inputs.end(),
                                        [](const Tensor* input) { return input->defined() && input->requires_grad(); });
 }
-
-UncheckedVersions::UncheckedVersions() : before_(check_versions) { check_versions = false; }
-UncheckedVersions::~UncheckedVersions() { check_versions = before_; }
 
 }  // namespace stagecoach

@@ -8,6 +8,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/tensor.h"
+#include "core/thread_scope.h"
 
 namespace stagecoach {
 
@@ -69,15 +70,6 @@ bool should_record(std::initializer_list<const Tensor*> inputs);
 
 /// Skips the version check of saved tensors in this thread until the end of the scope. What backward then computes is
 /// in general not a gradient of anything; the class exists to demonstrate that.
-class UncheckedVersions {
- public:
-  UncheckedVersions();
-  ~UncheckedVersions();
-  UncheckedVersions(const UncheckedVersions&) = delete;
-  UncheckedVersions& operator=(const UncheckedVersions&) = delete;
-
- private:
-  bool before_;
-};
+class UncheckedVersions : public ThreadScope<UncheckedVersions> {};
 
 }  // namespace stagecoach

@@ -3,7 +3,6 @@
 #include "core/cuda/memory.h"
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 
 namespace stagecoach::cuda {
 namespace {

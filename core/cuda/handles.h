@@ -44,10 +44,10 @@ inline StreamHandle make_stream() {
   return StreamHandle(raw);
 }
 
-/// Returns a new event. Only a `timed` one works with cudaEventElapsedTime; others are cheaper.
-inline EventHandle make_event(bool timed) {
+/// Returns a new event, without a time, which would cost more.
+inline EventHandle make_event() {
   cudaEvent_t raw = nullptr;
-  STAGECOACH_CUDA(cudaEventCreateWithFlags(&raw, timed ? cudaEventDefault : cudaEventDisableTiming));
+  STAGECOACH_CUDA(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming));
   return EventHandle(raw);
 }
 

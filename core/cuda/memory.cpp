@@ -2,7 +2,6 @@
 
 #include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
-#include "core/error.h"
 
 namespace stagecoach::cuda {
 namespace {

@@ -1,6 +1,5 @@
 #include "core/cuda/queues.h"
 
-#include <array>
 #include <map>
 #include <mutex>
 #include <utility>

@@ -6,9 +6,9 @@ namespace stagecoach::cuda {
 
 class Mark {
  public:
-  explicit Mark(const Stream& stream, bool timed) : device_(stream.device) {
+  explicit Mark(const Stream& stream) : device_(stream.device) {
     const cudaStream_t queue = raw(stream);
-    event_ = make_event(timed);
+    event_ = make_event();
     STAGECOACH_CUDA(cudaEventRecord(event_.get(), queue));
   }
   cudaEvent_t event() const { return event_.get(); }
@@ -21,7 +21,7 @@ class Mark {
 
 void synchronize(const Stream& stream) { STAGECOACH_CUDA(cudaStreamSynchronize(raw(stream))); }
 
-std::shared_ptr<Mark> mark(const Stream& stream, bool timed) { return std::make_shared<Mark>(stream, timed); }
+std::shared_ptr<Mark> mark(const Stream& stream) { return std::make_shared<Mark>(stream); }
 
 void wait(const Mark& mark, const Stream& stream) {
   STAGECOACH_CUDA(cudaStreamWaitEvent(raw(stream), mark.event(), 0));
@@ -30,14 +30,6 @@ void wait(const Mark& mark, const Stream& stream) {
 void synchronize(const Mark& mark) {
   select(mark.device());
   STAGECOACH_CUDA(cudaEventSynchronize(mark.event()));
-}
-
-double seconds_between(const Mark& start, const Mark& end) {
-  synchronize(start);
-  synchronize(end);
-  float milliseconds = 0;
-  STAGECOACH_CUDA(cudaEventElapsedTime(&milliseconds, start.event(), end.event()));
-  return 1e-3 * static_cast<double>(milliseconds);
 }
 
 void copy_async(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes,

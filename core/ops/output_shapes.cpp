@@ -42,8 +42,7 @@ Shape max_pool2d_shape(const Shape& x, const Window& window) {
   STAGECOACH_CHECK(
       window.kernel >= 1 && window.stride >= 1 && window.padding >= 0 && 2 * window.padding <= window.kernel,
       "max_pool2d: expected a kernel and a stride of at least 1 and a padding from 0 to half the kernel, got kernel "
-      "{}, "
-      "stride {} and padding {}",
+      "{}, stride {} and padding {}",
       window.kernel, window.stride, window.padding);
   STAGECOACH_CHECK(
       x[2] + 2 * window.padding >= window.kernel && x[3] + 2 * window.padding >= window.kernel,

@@ -5,7 +5,6 @@
 #include <array>
 #include <exception>
 #include <mutex>
-#include <utility>
 
 #include "core/stream.h"
 

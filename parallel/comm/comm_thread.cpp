@@ -6,7 +6,6 @@
 #include "core/autograd/grad_mode.h"
 #include "core/parallel_for.h"
 #include "core/start_thread.h"
-#include "core/trace.h"
 
 namespace stagecoach {
 

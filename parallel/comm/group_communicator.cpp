@@ -18,11 +18,8 @@ void GroupCommunicator::count_ring(int messages, double bytes) const {
 }
 
 void GroupCommunicator::count_broadcast(int root, double bytes) const {
-  const int relative_rank = (rank() - root + size()) % size();  // 0 for the root
-  for (int have = 1; have < size(); have *= 2) {                // the ranks that have the tensor pass it on
-    if (relative_rank < have && relative_rank + have < size()) {
-      count_message((rank() + have) % size(), bytes);
-    }
+  for (const int to : links(Route::from_root, root).to) {
+    count_message(to, bytes);
   }
 }
 

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <sstream>
 #include <string_view>
-#include <vector>
 
 #include "parallel/pipeline/gather.h"
 #include "parallel/schedule/predicted_trace.h"

@@ -1,7 +1,5 @@
 #include "parallel/wrappers/pipe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 

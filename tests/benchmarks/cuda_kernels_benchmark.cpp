@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/autograd/backward.h"
@@ -414,8 +413,7 @@ void print_machine() {
       "Each operation runs many times in a row on the same tensors, recorded as a CUDA graph; medians of 7. The floor "
       "is the\nlargest of: operations at the product's rate, bytes at the copy's rate (the cache's, where the tensors "
       "fit half of it),\nand a kernel that does nothing. Peers are cuBLAS and the fastest algorithm of cuDNN on NCHW, "
-      "without "
-      "bias; a ratio above 1 means\nthat ours is faster.\n");
+      "without bias; a ratio above 1 means\nthat ours is faster.\n");
 }
 
 }  // namespace

@@ -74,26 +74,9 @@ Work record(const Work& work) {
   return [owner] { check(cudaGraphLaunch(owner.get(), peer_stream()), "cudaGraphLaunch"); };
 }
 
-double seconds(const Work& work) {
-  static const auto events = [] {
-    std::array<cudaEvent_t, 2> made{};
-    for (cudaEvent_t& event : made) {
-      check(cudaEventCreate(&event), "cudaEventCreate");
-    }
-    return made;
-  }();
-  check(cudaEventRecord(events[0], peer_stream()), "cudaEventRecord");
-  work();
-  check(cudaEventRecord(events[1], peer_stream()), "cudaEventRecord");
-  check(cudaEventSynchronize(events[1]), "cudaEventSynchronize");
-  float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, events[0], events[1]), "cudaEventElapsedTime");
-  return milliseconds * 1e-3;
-}
-
 double peer_seconds(const Work& body) {
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // what filled the operands ran on another stream
-  return median_seconds({record, seconds}, body);
+  return median_seconds({record, [](const Work& work) { return seconds_on(peer_stream(), work); }}, body);
 }
 
 /// Scratch memory, kept until the program ends.

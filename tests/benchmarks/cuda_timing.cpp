@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/cuda/handles.h"
+
 namespace stagecoach {
 namespace {
 
@@ -10,6 +12,23 @@ constexpr double kSpan = 2e-3;     // seconds of a recording: the clock of the e
 constexpr int kMostRepeats = 200;  // larger graphs take long to make
 
 }  // namespace
+
+double seconds_on(cudaStream_t stream, const Work& work) {
+  static const auto events = [] {
+    std::array<cudaEvent_t, 2> made{};
+    for (cudaEvent_t& event : made) {
+      STAGECOACH_CUDA(cudaEventCreate(&event));
+    }
+    return made;
+  }();
+  STAGECOACH_CUDA(cudaEventRecord(events[0], stream));
+  work();
+  STAGECOACH_CUDA(cudaEventRecord(events[1], stream));
+  STAGECOACH_CUDA(cudaEventSynchronize(events[1]));
+  float milliseconds = 0;
+  STAGECOACH_CUDA(cudaEventElapsedTime(&milliseconds, events[0], events[1]));
+  return milliseconds * 1e-3;
+}
 
 double median_seconds(const Stopwatch& stopwatch, const Work& body) {
   stopwatch.seconds(body);  // the first run of a kernel loads it

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "core/cuda/queues.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "core/random.h"
@@ -33,17 +34,7 @@ Stopwatch our_stopwatch() {
             const std::shared_ptr<cuda::Graph> graph = cuda::record_graph(kGpu, work);
             return [graph] { graph->launch(); };
           },
-          .seconds =
-              [](const Work& work) {
-                const Stream stream{kGpu, Stream::kCompute};
-                Event start;
-                Event end;
-                start.record_time(stream);
-                work();
-                end.record_time(stream);
-                end.synchronize();
-                return Event::seconds_between(start, end);
-              }};
+          .seconds = [](const Work& work) { return seconds_on(cuda::compute_stream(kGpu), work); }};
 }
 
 double our_seconds(const Work& body) { return median_seconds(our_stopwatch(), body); }

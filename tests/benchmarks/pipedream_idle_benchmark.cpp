@@ -16,7 +16,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include "core/autograd/node.h"

@@ -10,7 +10,6 @@
 #include "nn/layers.h"
 #include "parallel/launch/launch.h"
 #include "parallel/pipeline/pipeline.h"
-#include "parallel/pipeline/split.h"
 #include "parallel/schedule/lower.h"
 #include "parallel/schedule/schedule_kinds.h"
 

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <thread>
 #include <tuple>
-#include <utility>
 
 #include "tests/chapters/program.h"
 

@@ -16,7 +16,7 @@
 #include <optional>
 #include <string>
 
-#include "chapters/common/flags.h"
+#include "chapters/common/chapter.h"
 #include "core/error.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"

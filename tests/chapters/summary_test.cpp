@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <regex>
 #include <string>
-#include <vector>
 
 #include "tests/chapters/pipelines.h"
 

@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "core/kernels/cpu/attention.h"
 #include "core/kernels/cpu/gelu.h"

@@ -1,7 +1,5 @@
 // Fills, copies and elementwise kernels.
 
-#include <algorithm>
-
 #include "tests/core/kernel_twins.h"
 
 namespace stagecoach {

@@ -1,7 +1,5 @@
 // Linear layers and convolutions. The sizes are around the tiles into which GPU kernels divide matrices.
 
-#include <algorithm>
-
 #include "tests/core/kernel_twins.h"
 
 namespace stagecoach {

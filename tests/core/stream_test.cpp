@@ -4,9 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "core/ops.h"
 #include "tests/support/devices.h"
 #include "tests/support/errors.h"
@@ -16,7 +13,6 @@ namespace stagecoach {
 namespace {
 
 using test::fails_with;
-using namespace std::chrono_literals;
 
 TEST(Stream, EqualsByDeviceAndNumber) {
   EXPECT_EQ((Stream{{DeviceType::cpu, 1}, 2}), (Stream{{DeviceType::cpu, 1}, 2}));
@@ -77,14 +73,13 @@ TEST_P(Streams, WaitForEachOther) {
 // A copy is the same point, also after the first has moved on.
 TEST_P(Streams, KnowACopiedEvent) {
   Event first;
-  first.record_time(compute_);
+  first.record(compute_);
   const Event copy = first;
   EXPECT_TRUE(copy.recorded());
   copy.synchronize();
-  first.record_time(copies_);
+  first.record(copies_);
   copy.wait(copies_);
   first.synchronize();
-  EXPECT_GE(Event::seconds_between(copy, first), 0);
 }
 
 TEST_P(Streams, NeedARecordedEvent) {
@@ -94,29 +89,7 @@ TEST_P(Streams, NeedARecordedEvent) {
   EXPECT_TRUE(fails_with({"never recorded"}, [&] { never.wait(compute_); }));
   EXPECT_TRUE(fails_with({"never recorded", "cpu:1"}, [&] { never.wait({{DeviceType::cpu, 1}, 0}); }));
   EXPECT_TRUE(fails_with({"never recorded"}, [&] { never.synchronize(); }));
-  EXPECT_TRUE(fails_with({"two events recorded with record_time"}, [&] { Event::seconds_between(never, once); }));
-  EXPECT_TRUE(fails_with({"two events recorded with record_time"}, [&] { Event::seconds_between(once, never); }));
   EXPECT_TRUE(fails_with<UsageError>({"cpu:200"}, [&] { once.record({{DeviceType::cpu, 200}, 0}); }));
-}
-
-TEST_P(Streams, TimeWhatLiesBetween) {
-  // A GPU counts by a clock of its own, in steps of half a microsecond.
-  const double slack = GetParam().type == DeviceType::cuda ? 1e-5 : 0;
-  Event start, end;
-  const auto before = std::chrono::steady_clock::now();
-  start.record_time(compute_);
-  start.synchronize();  // it is reached, however busy the GPU is
-  std::this_thread::sleep_for(5ms);
-  end.record_time(compute_);
-  end.synchronize();
-  const std::chrono::duration<double> most = std::chrono::steady_clock::now() - before;
-  EXPECT_GE(Event::seconds_between(start, end), 0.005 - slack);
-  EXPECT_LE(Event::seconds_between(start, end), most.count() + slack);
-  EXPECT_EQ(Event::seconds_between(end, start), -Event::seconds_between(start, end));
-  start.record_time(compute_);
-  EXPECT_LE(Event::seconds_between(start, end), 0) << "the last record counts";
-  start.record(compute_);
-  EXPECT_TRUE(fails_with({"two events recorded with record_time"}, [&] { Event::seconds_between(start, end); }));
 }
 
 }  // namespace

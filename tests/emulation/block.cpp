@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <new>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,9 +1,6 @@
 #include "tests/emulation/stream.h"
 
-#include <chrono>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,9 +14,7 @@ struct EmulatedStream {
   bool spoiled = false;          // by a call that a recording forbids
 };
 struct EmulatedEvent {
-  std::chrono::steady_clock::time_point time;
   bool recorded = false;  // in a stream that was
-  bool timed = true;
 };
 struct EmulatedGraph {
   Jobs jobs;
@@ -94,9 +89,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return is_recorded(stream) == event->recorded ? cudaSuccess : cudaErrorStreamCaptureIsolation;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new EmulatedEvent;
-  (*event)->timed = flags != cudaEventDisableTiming;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -104,18 +98,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event->time = std::chrono::steady_clock::now();
   event->recorded = is_recorded(stream);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return event->recorded ? cudaErrorCapturedEvent : cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  if (!start->timed || !end->timed) {
-    return cudaErrorInvalidValue;
-  }
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
-  return cudaSuccess;
-}
 
 // ---- Recordings
 

@@ -3,8 +3,6 @@
 #ifdef STAGECOACH_HAS_ASAN
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 

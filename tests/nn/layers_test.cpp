@@ -1,7 +1,5 @@
 #include "nn/layers.h"
 
-#include <cmath>
-
 #include "core/autograd/grad_mode.h"
 #include "core/error.h"
 #include "tests/support/devices.h"

@@ -1,9 +1,7 @@
 // No call waits forever: a rank that fails, is silent or says something else stops all others, with its name.
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <new>
 #include <stdexcept>
 #include <string>

@@ -1,10 +1,8 @@
 // Two thousand lowered tables that were broken at random: each is refused with a reason, or trains what one device
 // trains.
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -10,15 +10,14 @@
 #include <thread>
 #include <vector>
 
-#include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "nn/layers.h"
-#include "nn/models.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
+#include "tests/parallel/image_task.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
@@ -27,31 +26,19 @@ namespace stagecoach {
 namespace {
 
 using test::fails_with;
-using test::random_labels;
+using test::ImageTask;
 using test::random_tensor;
 using test::same_bytes;
 
-constexpr std::int64_t kImages = 6;
-constexpr std::uint64_t kSeed = 5;
-
-struct Task {
-  const char* name;
-  const char* model;
-  std::int64_t image_size;
-  int front_layers;
-  MakeOptimizer optimizer;
-  Tensor images(int step) const {
-    return random_tensor({kImages, 3, image_size, image_size}, fmt::format("images {}", step), DType::float32);
-  }
-};
-void PrintTo(const Task& task, std::ostream* out) { *out << task.name; }
+constexpr std::uint64_t kSeed = ImageTask::kSeed;
+constexpr int kFrontLayers = 6;  // of each model
 
 /// The two halves of the task's model, and its optimizer.
-RemoteTable table_of(const Task& task) {
+RemoteTable table_of(const ImageTask& task) {
   const auto half = [task](std::size_t which) {
     return [task, which](Device device) -> std::shared_ptr<Module> {
-      const auto model = make_model(task.model);
-      const auto part = stages_of(*model, {task.front_layers, model->size() - task.front_layers})[which];
+      const auto model = task.make();
+      const auto part = stages_of(*model, {kFrontLayers, model->size() - kFrontLayers})[which];
       part->materialize(kSeed, device);
       return part;
     };
@@ -59,27 +46,8 @@ RemoteTable table_of(const Task& task) {
   return {.modules = {{"front", half(0)}, {"back", half(1)}}, .optimizers = {{"optimizer", task.optimizer}}};
 }
 
-constexpr int kSteps = 2;
-
-/// One device that computes the loss of each whole batch from the outputs of `microbatches` micro-batches.
-NamedTensors on_one_device(const Task& task, int microbatches) {
-  const auto model = make_model(task.model);
-  model->materialize(kSeed);
-  const auto optimizer = task.optimizer(model->named_parameters());
-  for (int step = 0; step < kSteps; ++step) {
-    const auto images = micro_batches(task.images(step), microbatches);
-    const auto labels = micro_batches(random_labels(kImages, 10), microbatches);
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      backward(cross_entropy(model->forward(images[i]), labels[i], Reduction::sum), Tensor::full({}, 1.0 / kImages));
-    }
-    optimizer->step();
-    optimizer->zero_grad();
-  }
-  return model->named_parameters();
-}
-
-/// The master's program: the same by remote calls.
-NamedTensors by_remote_calls(const Task& task, int microbatches, Master& master) {
+/// The master's program: trains the task by remote calls.
+NamedTensors by_remote_calls(const ImageTask& task, int microbatches, Master& master) {
   const RemoteModule front = master.remote(1, "front");
   const RemoteModule back = master.remote(master.workers(), "back");
   std::vector<RRef> parameters = front.parameters();
@@ -87,7 +55,7 @@ NamedTensors by_remote_calls(const Task& task, int microbatches, Master& master)
     parameters.push_back(parameter);
   }
   DistributedOptimizer optimizer(master, "optimizer", parameters);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < task.steps; ++step) {
     DistributedContext context(master);
     std::vector<Future> futures;
     for (const Tensor& images : micro_batches(task.images(step), microbatches)) {
@@ -97,8 +65,8 @@ NamedTensors by_remote_calls(const Task& task, int microbatches, Master& master)
     for (Future& future : futures) {
       outputs.push_back(future.wait());
     }
-    const Tensor loss = cross_entropy(cat(outputs), random_labels(kImages, 10), Reduction::sum);
-    context.backward(loss, Tensor::full({}, 1.0 / kImages));
+    const Tensor loss = cross_entropy(cat(outputs), ImageTask::labels(), Reduction::sum);
+    context.backward(loss, Tensor::full({}, 1.0 / ImageTask::kImages));
     optimizer.step(context);
   }
   std::vector<std::string> names = front.parameter_names();
@@ -112,13 +80,8 @@ NamedTensors by_remote_calls(const Task& task, int microbatches, Master& master)
   return trained;
 }
 
-class Rpc : public ::testing::TestWithParam<Task> {};
-INSTANTIATE_TEST_SUITE_P(Models, Rpc,
-                         ::testing::Values(Task{"ConvnetSgd", "convnet", 32, 6, sgd({.momentum = 0.9})},
-                                           Task{"ConvnetAdam", "convnet", 32, 6, adam()},
-                                           Task{"Resnet18Sgd", "resnet18", 16, 6, sgd({.momentum = 0.9})},
-                                           Task{"Resnet18Adam", "resnet18", 16, 6, adam()}),
-                         [](const auto& test) { return std::string(test.param.name); });
+class Rpc : public ::testing::TestWithParam<ImageTask> {};
+INSTANTIATE_TEST_SUITE_P(Models, Rpc, test::image_tasks(), test::name_of_task);
 
 TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
   for (const int ranks : {2, 3}) {  // both halves on one worker, or each on its own
@@ -128,13 +91,8 @@ TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
     for (const int microbatches : test::ranks_are_processes() ? std::vector{3} : std::vector{1, 3}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", ranks, microbatches));
       run_with_master(test::world_of(ranks), table_of(GetParam()), [&](Master& master) {
-        const NamedTensors wanted = on_one_device(GetParam(), microbatches);
-        const NamedTensors got = by_remote_calls(GetParam(), microbatches, master);
-        ASSERT_EQ(wanted.size(), got.size());
-        for (std::size_t i = 0; i < wanted.size(); ++i) {
-          EXPECT_EQ(wanted[i].first, got[i].first);
-          EXPECT_TRUE(same_bytes(wanted[i].second, got[i].second)) << got[i].first;
-        }
+        const test::OneDevice wanted(GetParam(), microbatches);
+        test::expect_equal(wanted.model->named_parameters(), by_remote_calls(GetParam(), microbatches, master));
       });
     }
   }

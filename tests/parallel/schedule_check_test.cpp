@@ -1,6 +1,5 @@
 // What `check` refuses, with the reason.
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

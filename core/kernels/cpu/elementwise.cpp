@@ -1,7 +1,5 @@
 #include "core/kernels/cpu/elementwise.h"
 
-#include <cstring>
-
 #include "core/kernels/cpu/gelu.h"
 #include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"

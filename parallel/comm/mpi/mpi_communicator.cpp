@@ -1,7 +1,5 @@
 #include "parallel/comm/mpi/mpi_communicator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>

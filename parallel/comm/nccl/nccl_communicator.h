@@ -14,8 +14,7 @@
 ///    of the other's tensor, so each names its own in its error; the error of a rank that stops because the other has
 ///    failed names both.
 ///  - A posted receive cannot be withdrawn. If it is never waited for, the next receive posted for the same rank takes
-///  it
-///    over; a receive of another type is then refused. A communicator that is destroyed with such receives left is
+///    it over; a receive of another type is then refused. A communicator that is destroyed with such receives left is
 ///    aborted.
 /// Requests to the store: a constant number per communicator and direction (to connect), two per number (send_number),
 /// and none per tensor. Numbers are control messages, such as whether to stop. Over NCCL they would wait for all work

@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 
 #include "parallel/comm/tcp/tcp_store_message.h"

@@ -9,7 +9,6 @@
 
 #include "core/cuda/device_code.h"
 #include "core/cuda/tensor_core.h"
-#include "core/error.h"
 #include "tests/support/errors.h"
 
 namespace stagecoach::cuda {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 
 #include "core/allocator.h"
 #include "core/cuda/check.h"
