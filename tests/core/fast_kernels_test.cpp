@@ -136,15 +136,15 @@ TEST_P(FastConv2dSamples, AgreeWithPlain) {
   check_conv2d(device, {GetParam(), 1, 4, 4, 1, {1, 3, 0}});
 }
 
-// Many channels: matrix products with gathered panels (wide_conv2d.h). The maps make runs of every length, full and
-// ragged last panels, several tasks, sums longer and shorter than a panel's depth; strides leave inputs out, and
-// borders are wide.
+// Many channels (wide_conv2d.h). Tiles take one position of several images, or part of a row; vectors of channels are
+// full and ragged; sums are added to once and several times; images make several blocks, and the largest several parts
+// of one; strides leave inputs out, and borders are wide.
 const ConvShape kWideShapes[] = {
-    {3, 64, 4, 4, 64, {3, 1, 1}},  {2, 70, 5, 3, 65, {1, 1, 0}},  {2, 64, 8, 8, 96, {3, 2, 1}},
-    {1, 81, 2, 2, 64, {3, 1, 1}},  {5, 64, 1, 1, 64, {1, 1, 0}},  {2, 66, 7, 7, 64, {5, 3, 2}},
-    {1, 64, 3, 16, 64, {3, 1, 1}}, {3, 300, 2, 2, 67, {1, 1, 0}}, {2, 64, 9, 6, 64, {1, 2, 0}},
-    {2, 64, 5, 7, 70, {2, 3, 0}},  {1, 64, 3, 3, 64, {3, 4, 3}},  {7, 65, 3, 5, 64, {4, 2, 3}},
-    {9, 64, 7, 6, 64, {3, 1, 1}}};
+    {3, 64, 4, 4, 64, {3, 1, 1}},  {2, 70, 5, 3, 65, {1, 1, 0}},   {2, 64, 8, 8, 96, {3, 2, 1}},
+    {1, 81, 2, 2, 64, {3, 1, 1}},  {5, 64, 1, 1, 64, {1, 1, 0}},   {2, 66, 7, 7, 64, {5, 3, 2}},
+    {1, 64, 3, 16, 64, {3, 1, 1}}, {3, 300, 2, 2, 67, {1, 1, 0}},  {2, 64, 9, 6, 64, {1, 2, 0}},
+    {2, 64, 5, 7, 70, {2, 3, 0}},  {1, 64, 3, 3, 64, {3, 4, 3}},   {7, 65, 3, 5, 64, {4, 2, 3}},
+    {9, 64, 7, 6, 64, {3, 1, 1}},  {3, 64, 20, 24, 64, {3, 1, 1}}, {1, 64, 23, 24, 80, {3, 2, 1}}};
 
 TEST(FastConv2d, AgreesWithPlainOnWideLayers) {
   const Device device = test::fresh_device();

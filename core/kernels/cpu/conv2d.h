@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Convolutions, in teaching order: `plain` reads like the formula; `fast` puts one image in each vector lane
-/// (lanes.h) and cuts the result into register tiles (tile.h). Layers with many channels are matrix products
+/// (lanes.h) and cuts the result into register tiles (tile.h). Layers with many channels have a channel in each lane
 /// (wide_conv2d.h). Measured speeds: `docs/measurements/cpu_kernels.md`.
 ///
 /// x [N, C, H, W], weight [O, C, K, K], bias [O] or null, y [N, O, P, Q].
