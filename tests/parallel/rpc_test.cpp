@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,6 +21,7 @@
 #include "parallel/pipeline/split.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
+#include "parallel/rpc/worker.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
@@ -38,7 +41,6 @@ struct Task {
   const char* name;
   const char* model;
   std::int64_t image_size;
-  int front_layers;
   MakeOptimizer optimizer;
   Tensor images(int step) const {
     return random_tensor({kImages, 3, image_size, image_size}, fmt::format("images {}", step), DType::float32);
@@ -46,23 +48,32 @@ struct Task {
 };
 void PrintTo(const Task& task, std::ostream* out) { *out << task.name; }
 
-/// The two halves of the task's model, and its optimizer.
-RemoteTable table_of(const Task& task) {
-  const auto half = [task](std::size_t which) {
-    return [task, which](Device device) -> std::shared_ptr<Module> {
+std::string stage_name(int stage) { return fmt::format("stage {}", stage); }
+
+/// The stages of the task's model, and its optimizer.
+RemoteTable table_of(const Task& task, int stages) {
+  RemoteTable table{.optimizers = {{"optimizer", task.optimizer}}};
+  for (int stage = 0; stage < stages; ++stage) {
+    table.modules[stage_name(stage)] = [task, stages, stage](Device device) -> std::shared_ptr<Module> {
       const auto model = make_model(task.model);
-      const auto part = stages_of(*model, {task.front_layers, model->size() - task.front_layers})[which];
+      const auto part = stages_of(*model, split_by_layers(model->size(), stages))[static_cast<std::size_t>(stage)];
       part->materialize(kSeed, device);
       return part;
     };
-  };
-  return {.modules = {{"front", half(0)}, {"back", half(1)}}, .optimizers = {{"optimizer", task.optimizer}}};
+  }
+  return table;
 }
 
 constexpr int kSteps = 2;
 
+/// What a training leaves: parameters and buffers, and the output in evaluation.
+struct Trained {
+  NamedTensors tensors;
+  Tensor output;
+};
+
 /// One device that computes the loss of each whole batch from the outputs of `microbatches` micro-batches.
-NamedTensors on_one_device(const Task& task, int microbatches) {
+Trained on_one_device(const Task& task, int microbatches) {
   const auto model = make_model(task.model);
   model->materialize(kSeed);
   const auto optimizer = task.optimizer(model->named_parameters());
@@ -75,23 +86,75 @@ NamedTensors on_one_device(const Task& task, int microbatches) {
     optimizer->step();
     optimizer->zero_grad();
   }
-  return model->named_parameters();
+  model->train(false);
+  const NoGrad no_grad;
+  Trained trained{model->named_parameters(), model->forward(task.images(0))};
+  for (const auto& buffer : model->named_buffers()) {
+    trained.tensors.push_back(buffer);
+  }
+  return trained;
 }
 
-/// The master's program: the same by remote calls.
-NamedTensors by_remote_calls(const Task& task, int microbatches, Master& master) {
-  const RemoteModule front = master.remote(1, "front");
-  const RemoteModule back = master.remote(master.workers(), "back");
-  std::vector<RRef> parameters = front.parameters();
-  for (const RRef& parameter : back.parameters()) {
-    parameters.push_back(parameter);
+/// The stages on the workers, round-robin.
+class RemoteStages {
+ public:
+  RemoteStages(Master& master, int stages) {
+    for (int stage = 0; stage < stages; ++stage) {
+      stages_.push_back(master.remote(1 + stage % master.workers(), stage_name(stage)));
+    }
   }
-  DistributedOptimizer optimizer(master, "optimizer", parameters);
+  Future forward(const Tensor& images) const {
+    RRef x = stages_[0].forward(images);
+    for (std::size_t stage = 1; stage < stages_.size(); ++stage) {
+      x = stages_[stage].forward(x);
+    }
+    return x.fetch();
+  }
+  void train(bool on) const {
+    for (const RemoteModule& stage : stages_) {
+      stage.train(on);
+    }
+  }
+  std::vector<RRef> parameters() const {
+    return all_of<RRef>([](const RemoteModule& stage) { return stage.parameters(); });
+  }
+  /// Parameters and buffers.
+  NamedTensors tensors() const {
+    NamedTensors fetched;
+    const auto fetch = [&](const std::vector<std::string>& names, const std::vector<RRef>& references) {
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        fetched.emplace_back(names[i], references[i].to_here());
+      }
+    };
+    fetch(all_of<std::string>([](const RemoteModule& stage) { return stage.parameter_names(); }), parameters());
+    fetch(all_of<std::string>([](const RemoteModule& stage) { return stage.buffer_names(); }),
+          all_of<RRef>([](const RemoteModule& stage) { return stage.buffers(); }));
+    return fetched;
+  }
+
+ private:
+  template <class Item, class List>
+  std::vector<Item> all_of(const List& list) const {
+    std::vector<Item> all;
+    for (const RemoteModule& stage : stages_) {
+      for (const Item& item : list(stage)) {
+        all.push_back(item);
+      }
+    }
+    return all;
+  }
+  std::vector<RemoteModule> stages_;
+};
+
+/// The master's program: the same by remote calls.
+Trained by_remote_calls(const Task& task, int microbatches, Master& master, int stages) {
+  const RemoteStages model(master, stages);
+  DistributedOptimizer optimizer(master, "optimizer", model.parameters());
   for (int step = 0; step < kSteps; ++step) {
     DistributedContext context(master);
     std::vector<Future> futures;
     for (const Tensor& images : micro_batches(task.images(step), microbatches)) {
-      futures.push_back(back.forward(front.forward(images)).fetch());
+      futures.push_back(model.forward(images));
     }
     std::vector<Tensor> outputs;
     for (Future& future : futures) {
@@ -101,40 +164,41 @@ NamedTensors by_remote_calls(const Task& task, int microbatches, Master& master)
     context.backward(loss, Tensor::full({}, 1.0 / kImages));
     optimizer.step(context);
   }
-  std::vector<std::string> names = front.parameter_names();
-  for (const std::string& name : back.parameter_names()) {
-    names.push_back(name);
-  }
-  NamedTensors trained;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    trained.emplace_back(names[i], parameters[i].to_here());
-  }
-  return trained;
+  model.train(false);
+  const Tensor output = model.forward(task.images(0)).wait();
+  return {model.tensors(), output};  // evaluation has not moved the buffers
 }
 
 class Rpc : public ::testing::TestWithParam<Task> {};
 INSTANTIATE_TEST_SUITE_P(Models, Rpc,
-                         ::testing::Values(Task{"ConvnetSgd", "convnet", 32, 6, sgd({.momentum = 0.9})},
-                                           Task{"ConvnetAdam", "convnet", 32, 6, adam()},
-                                           Task{"Resnet18Sgd", "resnet18", 16, 6, sgd({.momentum = 0.9})},
-                                           Task{"Resnet18Adam", "resnet18", 16, 6, adam()}),
+                         ::testing::Values(Task{"ConvnetSgd", "convnet", 32, sgd({.momentum = 0.9})},
+                                           Task{"ConvnetAdam", "convnet", 32, adam()},
+                                           Task{"Resnet18Sgd", "resnet18", 16, sgd({.momentum = 0.9})},
+                                           Task{"Resnet18Adam", "resnet18", 16, adam()}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
-  for (const int ranks : {2, 3}) {  // both halves on one worker, or each on its own
-    if (!test::has_ranks(ranks)) {
+  std::map<int, Trained> trained;         // by the number of micro-batches
+  for (const int ranks : {2, 3, 4, 5}) {  // two stages on one worker, or one on each of two, three and four
+    const bool is_slow = std::string(GetParam().model) == "resnet18";
+    if (!test::has_ranks(ranks) || (is_slow && ranks == 4)) {
       continue;
     }
-    for (const int microbatches : test::ranks_are_processes() ? std::vector{3} : std::vector{1, 3}) {
+    const int stages = std::max(2, ranks - 1);
+    for (const int microbatches : test::ranks_are_processes() || ranks > 3 ? std::vector{3} : std::vector{1, 3}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", ranks, microbatches));
-      run_with_master(test::world_of(ranks), table_of(GetParam()), [&](Master& master) {
-        const NamedTensors wanted = on_one_device(GetParam(), microbatches);
-        const NamedTensors got = by_remote_calls(GetParam(), microbatches, master);
-        ASSERT_EQ(wanted.size(), got.size());
-        for (std::size_t i = 0; i < wanted.size(); ++i) {
-          EXPECT_EQ(wanted[i].first, got[i].first);
-          EXPECT_TRUE(same_bytes(wanted[i].second, got[i].second)) << got[i].first;
+      if (!trained.contains(microbatches)) {
+        trained[microbatches] = on_one_device(GetParam(), microbatches);
+      }
+      const Trained& wanted = trained[microbatches];
+      run_with_master(test::world_of(ranks), table_of(GetParam(), stages), [&](Master& master) {
+        const Trained got = by_remote_calls(GetParam(), microbatches, master, stages);
+        ASSERT_EQ(wanted.tensors.size(), got.tensors.size());
+        for (std::size_t i = 0; i < wanted.tensors.size(); ++i) {
+          EXPECT_EQ(wanted.tensors[i].first, got.tensors[i].first);
+          EXPECT_TRUE(same_bytes(wanted.tensors[i].second, got.tensors[i].second)) << got.tensors[i].first;
         }
+        EXPECT_TRUE(same_bytes(wanted.output, got.output));
       });
     }
   }
@@ -168,6 +232,11 @@ RemoteTable small_table() {
                  std::this_thread::sleep_for(std::chrono::milliseconds(5));
                  ++calls_done;
                  return Tensor();
+               }},
+              {"sleep for seconds",
+               [](const std::vector<Tensor>& x) {
+                 std::this_thread::sleep_for(std::chrono::duration<double>(x.at(0).item()));
+                 return x[0];
                }},
               {"nothing", [](const std::vector<Tensor>&) { return Tensor(); }}}};
 }
@@ -205,7 +274,8 @@ TEST(RpcCalls, ThatFailLeaveTheWorkerAlive) {
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "function 'fail': the function has failed"},
                                         [&] { master.rpc_sync(last, "fail"); }));
     EXPECT_TRUE(fails_with<RemoteError>(
-        {rank.c_str(), "no function is named 'none': expected one of [elsewhere, fail, nothing, sleep, sum]"},
+        {rank.c_str(),
+         "no function is named 'none': expected one of [elsewhere, fail, nothing, sleep, sleep for seconds, sum]"},
         [&] { master.rpc_sync(last, "none"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "making module 'broken': it cannot be made"},
                                         [&] { master.remote(last, "broken"); }));
@@ -370,6 +440,66 @@ TEST(RpcCalls, OfOneWorkerMayTakeLongerThanTheTimeoutWhileAnotherIsIdle) {
         EXPECT_FALSE(master.rpc_sync(2, "nothing").defined());
       },
       1);
+}
+
+// While it computes, also other ranks wait: the master for it, worker 2 for its output, or with nothing to do.
+TEST(RpcCalls, MayTakeLongerThanTheTimeout) {
+  const double timeout = test::ranks_are_processes() ? 1 : 0.4;  // processes must start within it
+  const Tensor seconds = Tensor::full({}, 1.5 * timeout);
+  with_workers(
+      [&](Master& master) {
+        EXPECT_EQ(master.rpc_sync(1, "sleep for seconds", {seconds}).item(), seconds.item());
+        std::vector<Future> behind;  // an answer behind calls that take longer together
+        for (int i = 0; i < 3; ++i) {
+          behind.push_back(master.rpc_async(1, "sleep for seconds", {scale(seconds, 0.5)}));
+        }
+        EXPECT_EQ(behind[2].wait().item(), scale(seconds, 0.5).item());
+        EXPECT_FALSE(master.rpc_sync(master.workers(), "nothing").defined());
+        static_cast<void>(master.rpc_async(master.workers(), "sleep for seconds", {seconds}));  // at the end, too
+      },
+      timeout);
+}
+
+TEST(RpcCalls, OfAWorkerMayWaitLongForTheValueOfAnother) {
+  STAGECOACH_NEEDS_THREADS();
+  RemoteTable table = small_table();
+  class Slow : public Module {
+   public:
+    Tensor forward(const Tensor& x) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      return x;
+    }
+    Shape output_shape(const Shape& input) const override { return input; }
+  };
+  table.modules["slow"] = [](Device) { return std::make_shared<Slow>(); };
+  run_with_master({.ranks = 4, .timeout = 0.3}, table, [](Master& master) {
+    const RemoteModule slow = master.remote(1, "slow");
+    const RemoteModule linear = master.remote(2, "linear");
+    EXPECT_EQ(linear.forward(slow.forward(Tensor::zeros({2, 4}))).to_here().shape(), (Shape{2, 4}));
+    EXPECT_FALSE(master.rpc_sync(3, "nothing").defined());
+  });
+}
+
+// Counted in bytes: a short message has kMessageBytes, whatever is in it.
+TEST(RpcCalls, AreOneMessageEachWay) {
+  constexpr int kCalls = 10;
+  const RemoteTable table = small_table();
+  World world = test::world_of(test::ranks_are_processes() ? launch_environment()->size : 2);
+  constexpr double kMessage = rpc::kMessageBytes;
+  launch(world, [&](Rank& rank) {
+    if (rank.index > 0) {
+      rpc::Worker(table, rank.comm, world.timeout).serve();
+      EXPECT_EQ(rank.comm.bytes_sent()[0], rank.index == 1 ? kCalls * kMessage : 0);
+      return;
+    }
+    Master master(rank.comm, world.timeout);
+    const Tensor x = Tensor::full({4}, 1);
+    for (int i = 0; i < kCalls; ++i) {
+      EXPECT_TRUE(same_bytes(master.rpc_sync(1, "sum", {x, x}), add(x, x)));
+    }
+    EXPECT_EQ(rank.comm.bytes_sent()[1], kCalls * kMessage);
+    master.shut_down();
+  });
 }
 
 TEST(RpcFailures, OfTheMasterEndTheWorkers) {
