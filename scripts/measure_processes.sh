@@ -51,6 +51,8 @@ done
   printf 'Two network namespaces, with names of their own, one rank on each (`scripts/two_machines.sh`). '
   printf 'The link has 20 ms and 100 Mbit/s (`tests/benchmarks/two_machines.py`):\n\n'
   tests/benchmarks/two_machines.py --programs "$programs"
+  printf '\n`simulate` lets a message above 4 KiB wait until its receive is posted. MPI over TCP is set here to send messages up to '
+  printf '16 MiB at once (`scripts/two_machines.sh`); `--receives 8` predicts that for 8 micro-batches.\n'
   scripts/two_machines.sh 2 "$PWD/$programs/ch03_gpipe" --data "$runs/data" --epochs 2 --split 3,9 --out "$runs/near" > /dev/null
   "$programs/ch03_gpipe" --data "$runs/data" --epochs 2 --split 3,9 --out "$runs/threads" > /dev/null
   cmp "$runs"/{near,threads}/weights.safetensors

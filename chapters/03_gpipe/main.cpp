@@ -10,6 +10,7 @@
 /// as a table of actions that an executor runs (forward_backward in chapters/common/pipeline_steps.h). Both give
 /// bit-identical weights, and the later chapters run tables.
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
@@ -117,7 +118,7 @@ void train(const Settings& settings) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -22,6 +22,7 @@
 #include "chapters/04_pipedream/stage_worker.h"
 #include "chapters/04_pipedream/stream_plan.h"
 #include "chapters/04_pipedream/stream_prediction.h"
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
@@ -182,7 +183,7 @@ void train(const Settings& settings) {
   introduce(settings, plan);  // warns of --versions none; with --ledger prints the version of each action
   const Settings chosen = with_stages_of(plan, settings);  // saved, as --resume must use the same stages
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch(plan.world, [&](Rank& rank) { train_rank(chosen, plan, data, rank); });
+  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(chosen, plan, data, rank); });
 }
 
 const Chapter kChapter{

@@ -81,7 +81,8 @@ Schedule StreamPlan::schedule_for(std::size_t micro_batches) const {
 StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   StreamPlan plan;
   plan.world = open_world(settings.world);
-  plan.versions = *settings.pipeline.versions;
+  plan.inject = settings.training.inject;
+  plan.versions = plan.inject == Bug::unstashed_weights ? Versions::none : *settings.pipeline.versions;
   plan.batch_size = settings.training.batch_size;
   plan.microbatches_per_batch = static_cast<int>(settings.training.microbatches);
   plan.receives = receives_of(settings.pipeline);

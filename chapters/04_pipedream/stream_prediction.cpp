@@ -8,6 +8,7 @@
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
+#include "chapters/common/units.h"
 #include "core/printable.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"
@@ -15,8 +16,6 @@
 
 namespace stagecoach {
 namespace {
-
-constexpr double kMiB = 1 << 20;
 
 /// Returns the costs if all ranks have equal work: a forward takes 1 per rank of its stage, and a backward 2.
 Costs balanced_costs(const StreamPlan& plan) {

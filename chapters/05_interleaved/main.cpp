@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
@@ -117,12 +118,13 @@ void train(const Settings& settings) {
     // The plan's table lists sends and receives too. Compare the computations only; then lower them, which adds the
     // messages that they need.
     plan.schedule = lower_for(settings.pipeline, interleaved_by_hand(sizes, computations_of(plan.schedule)));
+    put_bug_into(plan.schedule, plan.inject);  // with --inject
   }
   if (settings.run.explain) {
     return explain(settings, plan);  // prints the table and its timeline, and does not train
   }
   // Runs train_rank once per rank, each on a thread of this process; under mpirun, for the one rank of this process.
-  launch(plan.world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  launch_ranks(plan.world, plan.inject, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 /// Returns the names of all schedules. The first is the default: interleaved.

@@ -11,6 +11,7 @@
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
+#include "chapters/common/units.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/printable.h"
@@ -179,7 +180,6 @@ void print_gradient_sums(const Settings& settings, const Topology& topology, con
     gradient_bytes.push_back(std::accumulate(layer, layer + layers, 0.0) * sizeof(float));
     layer += layers;
   }
-  constexpr double kMiB = 1 << 20;
   const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // bytes sent per byte of gradients
   fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
              topology.mesh.data, "rank", "sums", "MiB", "MiB sent");

@@ -13,6 +13,7 @@
 
 #include "chapters/06_ddp/explain.h"
 #include "chapters/06_ddp/replica.h"
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
@@ -91,7 +92,7 @@ class BucketedAllReduce final : public Replica {
         reducer_(parameters_, rank_.comm,
                  {.caps = settings_.data_parallel.caps(),              // bytes at which a bucket is closed
                   .find_unused = settings_.data_parallel.find_unused,  // in each graph: parameters without a gradient
-                  .reduce = compression_.reduce}) {}                   // with --compress none an all-reduce
+                  .reduce = with_bug(compression_.reduce, settings_.training.inject, rank_.index)}) {}
 
   // What compression has left out so far, saved in checkpoints: it is added to the next gradients. Null without any.
   CompressionMemory* compression_memory() override { return compression_.memory.get(); }

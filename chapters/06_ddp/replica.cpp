@@ -1,5 +1,6 @@
 #include "chapters/06_ddp/replica.h"
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
@@ -18,7 +19,7 @@ Replica::Replica(const Context& context)
       train_data_(context.data.train),
       test_data_(context.data.test),
       rank_(context.rank),
-      model_(make_model(settings_.training, train_data_, rank_.device)),
+      model_(make_model(seeded_by_rank(settings_.training, Bug::own_seed, rank_.index), train_data_, rank_.device)),
       optimizer_(make_optimizer(settings_.training, model_->named_parameters())),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
@@ -35,10 +36,14 @@ MicroBatchLoader Replica::loader(LoaderFor purpose) {
           rank_.device,
           MicroBatchLoader::Needs::images_and_labels,
           trains ? settings_.training.microbatches : 1,
-          topology_.shard_of(rank_.index)};
+          topology_.shard_of(settings_.training.inject == Bug::same_shard && trains ? 0 : rank_.index)};
 }
 
-void Replica::broadcast_weights() { broadcast_module(*model_, rank_.comm); }
+void Replica::broadcast_weights() {
+  if (settings_.training.inject != Bug::own_seed) {
+    broadcast_module(*model_, rank_.comm);
+  }
+}
 
 void Replica::forward_backward(const MicroBatches& batch, EpochSums& sums,
                                const std::function<void(bool is_last, const Tensor& loss)>& before_backward) {

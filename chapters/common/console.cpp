@@ -42,6 +42,9 @@ void print_header(const Settings& settings, Communicator& comm, const std::strin
         "note: {} ranks share {} cores, so wall-clock times include waiting for a core; --clock virtual excludes it\n",
         comm.size(), usable_cores().size());
   }
+  if (settings.training.inject != Bug::none) {
+    header += fmt::format("note: this run has the bug '{}' of docs/bugs.md\n", name_of(settings.training.inject));
+  }
 
   print_text(header);
 }

@@ -201,7 +201,15 @@ std::vector<Flag> ranks_and_machine() {
   };
 }
 
-std::vector<Flag> run() {
+/// Returns the value of --inject: the name of a bug that the chapter offers.
+FlagValue bug_of(const Chapter& chapter) {
+  const std::vector<std::string> names = bug_names(chapter.number);
+  return value_of(
+      &TrainingSettings::inject, FlagValue::Kind::text, words_type(names), [](Bug bug) { return name_of(bug); },
+      [names](const std::string& text) { return bug_named(names[index_in(names, text)]); });
+}
+
+std::vector<Flag> run(const Chapter& chapter) {
   return {
       {"out", "Run", any_text(&RunSettings::out), Scope::command,
        "Folder for config, metrics, trace, weights and checkpoints (none: nothing is written)"},
@@ -215,6 +223,9 @@ std::vector<Flag> run() {
       {"profile", "Run", on_off(&RunSettings::profile), Scope::command, "Show where the time went in the first steps"},
       {"summary", "Run", on_off(&RunSettings::summary), Scope::command,
        "At the end, show five numbers: step time, idle share, memory per rank, bytes per link, staleness"},
+      {"inject", "Run", bug_of(chapter), Scope::command,
+       "Train with a known bug, to be found (docs/bugs.md); 'list' lists those of this chapter",
+       only_in<1, 2, 3, 4, 5, 6>("no bug of the museum is in this chapter; chapters 1 to 6 have some")},
       {"smoke", "Run", on_off(&DataSettings::smoke), Scope::training, "A run of a few seconds on generated data"},
   };
 }
@@ -243,7 +254,7 @@ bool Flag::shapes_training(const Settings& settings) const {
 
 std::vector<Flag> flag_table(const Chapter& chapter) {
   std::vector<Flag> all = data_and_model();
-  for (std::vector<Flag> part : {training(), data_parallel(), pipeline(chapter), ranks_and_machine(), run()}) {
+  for (std::vector<Flag> part : {training(), data_parallel(), pipeline(chapter), ranks_and_machine(), run(chapter)}) {
     std::move(part.begin(), part.end(), std::back_inserter(all));
   }
   return all;

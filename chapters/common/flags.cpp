@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
 #include "chapters/common/run_folder.h"
@@ -48,6 +49,10 @@ void add_switch(CLI::App& app, const Flag& flag, Settings& settings) {
 void add_option(CLI::App& app, const Flag& flag, Settings& settings) {
   const std::string name = "--" + flag.name;
   const auto set = [&settings, name, value = flag.value](const std::string& text) {
+    if (name == "--inject" && text == "list") {
+      std::cout << bug_list(settings.chapter);
+      throw HelpShown{};
+    }
     try {
       value.set(settings, text);
     } catch (const UsageError& error) {
@@ -192,6 +197,7 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
                     changed, settings.run.resume));
   }
   require_consistent(chapter, settings);
+  put_bug_into(settings);
   if (settings.run.explain && !is_rank_zero()) {
     settings.run.out.clear();  // rank 0 writes the files
   }

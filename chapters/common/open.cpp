@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "chapters/common/bug_hooks.h"
 #include "core/cores.h"
 #include "core/cuda_backend.h"
 #include "core/throw_if.h"
@@ -91,6 +92,7 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
 
 std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device) {
   auto model = make_model_of(training, data);
+  put_bug_into(*model, training);
   model->materialize(training.seed, device);
   return model;
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "chapters/common/bug_hooks.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 
@@ -32,7 +33,7 @@ Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
   const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
-    running.emplace(number, Stage(layers, recompute));
+    running.emplace(number, Stage(with_bug(layers, plan.inject), recompute));
   }
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }

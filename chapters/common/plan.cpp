@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
@@ -157,6 +158,8 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   if (!plan.schedule.is_lowered) {
     plan.schedule = lower_for(settings.pipeline, plan.schedule);
   }
+  plan.inject = settings.training.inject;
+  put_bug_into(plan.schedule, plan.inject);
   const auto order = notes_on_order(plan.schedule);
   plan.notes.insert(plan.notes.end(), order.begin(), order.end());
   const bool split_by_time = settings.pipeline.balance == Balance::time && settings.pipeline.split.empty();
@@ -194,6 +197,9 @@ std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& t
   for (int s = 0; s < plan.stages(); ++s) {
     if (plan.schedule.holds(rank.index, s)) {
       const auto& part = parts[static_cast<std::size_t>(s)];
+      if (s + 1 == plan.stages()) {
+        put_bug_into(*part, training);
+      }
       part->materialize(training.seed, rank.device);
       mine.emplace(s, part);
     }
@@ -206,7 +212,9 @@ MicroBatchLoader make_micro_batch_loader(const Settings& settings, const Plan& p
   using Needs = MicroBatchLoader::Needs;
   const auto of_last = plan.schedule.holds(rank.index, plan.stages() - 1) ? Needs::labels : Needs::nothing;
   const auto needs = plan.schedule.holds(rank.index, 0) ? Needs::images_and_labels : of_last;
-  return {settings, data, purpose, rank.device, needs, settings.training.microbatches, shard};
+  Settings of_rank = settings;
+  of_rank.training = seeded_by_rank(settings.training, Bug::other_labels, rank.index);
+  return {of_rank, data, purpose, rank.device, needs, settings.training.microbatches, shard};
 }
 
 }  // namespace stagecoach

@@ -28,6 +28,7 @@ struct Plan {
   LayerRanks layers;                  ///< which rank holds which layer
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
   std::vector<std::string> notes;     ///< remarks on the schedule to print: sentences without a full stop
+  Bug inject = Bug::none;             ///< of --inject
 
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }

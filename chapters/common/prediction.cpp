@@ -9,8 +9,10 @@
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
+#include "chapters/common/units.h"
 #include "core/printable.h"
 #include "parallel/schedule/bottleneck.h"
+#include "parallel/schedule/check.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/gradient_order.h"
 #include "parallel/schedule/predicted_trace.h"
@@ -21,7 +23,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr double kMiB = 1 << 20;
 constexpr double kNoticed = 1.005;  // the least speed-up that is visible with two decimals
 
 /// Returns the formula for the idle share of a step, with its value where it holds.
@@ -204,6 +205,10 @@ std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs&
 }
 
 void explain(const Settings& settings, const Plan& plan) {
+  if (plan.inject != Bug::none) {  // the table was checked before the bug entered it
+    require_legal(plan.schedule,
+                  fmt::format("'{}' with the bug '{}'", settings.pipeline.schedule, name_of(plan.inject)));
+  }
   const bool measured = settings.run.profile;
   const std::int64_t largest = micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0];
   const Costs costs = measured ? costs_of(plan, largest) : unit_costs(plan.stages());

@@ -79,7 +79,11 @@ void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMem
 }
 
 void Run::load_checkpoint() {
-  const Checkpoints::Found saved = newest_checkpoint();
+  Checkpoints::Found saved = newest_checkpoint();
+  if (has_stale_shard(settings_.training.inject, comm_)) {
+    const StatePart mine = part_of_rank(role_.layers, layers_of_, role_.shard, comm_.device());
+    saved.state = folder_.resumed().at(saved.progress.epoch - 1, 0, mine).state;
+  }
   take_state(role_.layers, layers_of_, saved.state, *model_, *optimizer_, settings_.run.resume);
   if (memory_ != nullptr) {
     take_memory(role_.layers, layers_of_, role_.shard, saved.state, comm_.device(), *memory_);

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "chapters/common/bug_hooks.h"
 #include "chapters/common/console.h"
 #include "chapters/common/epoch_meter.h"
 #include "chapters/common/pull_range.h"
@@ -167,6 +168,9 @@ class Epoch {
     const Span span("load", "data");
     const double before = loader.waited();
     auto batch = loader.next();
+    if (skips_batch(run_.settings_.training.inject, run_.comm_.rank(), steps_done())) {
+      batch = loader.next();
+    }
     run_.meter_.add_load_wait(loader.waited() - before);
     return batch;
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "chapters/common/bugs.h"
 #include "chapters/common/choices.h"
 #include "chapters/common/parsed.h"
 #include "core/device.h"
@@ -48,6 +49,7 @@ struct TrainingSettings {
   std::int64_t lr_warmup = 0;    ///< batches during which the learning rate rises
   std::int64_t lr_discount = 0;  ///< batches during which the rate of delayed stages is lower
   std::uint64_t seed = 0;
+  Bug inject = Bug::none;  ///< to be found by students (bugs.h)
 };
 
 /// How a model is split into stages, and in which order the stages work.

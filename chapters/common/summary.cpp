@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "chapters/common/median.h"
+#include "chapters/common/units.h"
 
 namespace stagecoach {
 namespace {
-
-constexpr double kBytesPerMiB = 1 << 20;
 
 template <class Number>
 double median_of(const std::vector<EpochResult>& epochs, const Number& number) {
@@ -23,13 +22,13 @@ double median_of(const std::vector<EpochResult>& epochs, const Number& number) {
 std::string memory_text(const EpochResult& epoch) {
   std::vector<double> mib(epoch.peak_bytes.size());
   std::transform(epoch.peak_bytes.begin(), epoch.peak_bytes.end(), mib.begin(),
-                 [](std::int64_t bytes) { return static_cast<double>(bytes) / kBytesPerMiB; });
+                 [](std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; });
   return fmt::format("{:.1f} MiB at most", fmt::join(mib, ", "));
 }
 
 std::string link_text(const LinkBytes& busiest, const char* place) {
-  return busiest.bytes > 0 ? fmt::format("{0:.3f} MiB per step at most, from {3} {1} to {3} {2}",
-                                         busiest.bytes / kBytesPerMiB, busiest.from, busiest.to, place)
+  return busiest.bytes > 0 ? fmt::format("{0:.3f} MiB per step at most, from {3} {1} to {3} {2}", busiest.bytes / kMiB,
+                                         busiest.from, busiest.to, place)
                            : "none: nothing is sent";
 }
 

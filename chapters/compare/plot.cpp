@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 
+#include "chapters/common/units.h"
 #include "chapters/compare/comparison.h"
 #include "parallel/drawing/charts.h"
 #include "parallel/drawing/svg.h"
@@ -91,7 +92,7 @@ class BarPanels {
       const std::vector<std::int64_t>& peaks = comparison_.runs[i].peak_bytes;
       BarGroup group{.label = "-", .colour = colours_[i]};
       for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-        group.values.push_back(static_cast<double>(peaks[rank]) / 1048576);
+        group.values.push_back(static_cast<double>(peaks[rank]) / kMiB);
         group.titles.push_back(fmt::format("rank {}: {:.1f} MiB", rank, group.values.back()));
         group.label = fmt::format("{:.1f}", *std::max_element(group.values.begin(), group.values.end()));
       }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "chapters/common/units.h"
 #include "chapters/compare/comparison.h"
 
 namespace stagecoach {
@@ -35,7 +36,7 @@ std::string percent(const std::optional<double>& share) {
 /// Returns the peak memory of all ranks, in MiB, if they are few; otherwise only the largest.
 std::string peaks(const RunSummary& run) {
   constexpr std::size_t kShort = 4;
-  const auto mebibytes = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1048576); };
+  const auto mebibytes = [](std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB); };
   if (run.peak_bytes.empty()) {
     return kUnknown;
   }

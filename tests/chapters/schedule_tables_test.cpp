@@ -20,7 +20,20 @@ namespace {
 
 const std::string& kInterleaved = kCh05;
 
-class ScheduleTables : public PipelineTest {};
+class ScheduleTables : public PipelineTest {
+ protected:
+  /// Trains with the table NAME.csv, checks that one device with as many micro-batches trains the same, and returns
+  /// what the former printed.
+  std::string output_of_table(const std::string& name, const std::string& microbatches, const std::string& table) {
+    const Outcome one = train(kCh01, name + "-one", {"--microbatches", microbatches});
+    EXPECT_EQ(one.exit_code, 0) << one.err;
+    const Flags flags{"--schedule", write(name + ".csv", table), "--microbatches", microbatches};
+    const Outcome outcome = train(kInterleaved, name, flags);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    expect_same_training(name, name + "-one");
+    return outcome.out;
+  }
+};
 
 /// "send to 1, forward of micro-batch 2": the messages of `rank` in its first step, out of the record that a run leaves
 /// which fails.
@@ -59,31 +72,22 @@ std::vector<std::string> calls_in(const Schedule& schedule, std::size_t rank) {
 // Written by torch.distributed.pipelining 2.15 for its ScheduleInterleaved1F1B: 2 ranks, 2 chunks, 4 micro-batches.
 TEST_F(ScheduleTables, RunATableOfPyTorch) {
   make_ragged_data();
-  write("torch.csv",
-        "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\r\n"
-        ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\r\n");
-  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
-  const Outcome outcome = train(kInterleaved, "torch", {"--schedule", "torch.csv", "--microbatches", "4"});
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  expect_same_training("torch", "one");
+  output_of_table("torch", "4",
+                  "0F0,0F1,2F0,2F1,,,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,,2B2,,2B3,,0B2,,0B3\r\n"
+                  ",1F0,1F1,,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,,1B2,,1B3\r\n");
 }
 
 // Its backwards run from the last micro-batch to the first, and gradients are added from the first to the last.
 TEST_F(ScheduleTables, RunALoopedBreadthFirstTableOfPyTorch) {
   make_ragged_data();
-  write("bfs.csv",
-        "0F0,0F1,0F2,0F3,2F0,2F1,2F2,2F3,,,2B3,2B2,2B1,2B0,0B3,0B2,0B1,0B0\r\n"
-        ",1F0,1F1,1F2,1F3,3F0,3F1,3F2,3F3,3B3,3B2,3B1,3B0,1B3,1B2,1B1,1B0\r\n");
+  const std::string out = output_of_table("bfs", "4",
+                                          "0F0,0F1,0F2,0F3,2F0,2F1,2F2,2F3,,,2B3,2B2,2B1,2B0,0B3,0B2,0B1,0B0\r\n"
+                                          ",1F0,1F1,1F2,1F3,3F0,3F1,3F2,3F3,3B3,3B2,3B1,3B0,1B3,1B2,1B1,1B0\r\n");
   const char* const note = "note: The backwards are not in the order of the micro-batches";
-  ASSERT_EQ(train(kCh01, "one", {"--microbatches", "4"}).exit_code, 0);
-  const Flags flags{"--schedule", "bfs.csv", "--microbatches", "4"};
-  const Outcome outcome = train(kInterleaved, "bfs", flags);
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find(note), std::string::npos) << outcome.out;
-  expect_same_training("bfs", "one");
+  EXPECT_NE(out.find(note), std::string::npos) << out;
 
-  const Outcome explained =
-      run(kInterleaved, joined({"--smoke", "--explain", "--profile", "--balance", "layers"}, flags));
+  const Outcome explained = run(kInterleaved, {"--smoke", "--explain", "--profile", "--balance", "layers", "--schedule",
+                                               "bfs.csv", "--microbatches", "4"});
   ASSERT_EQ(explained.exit_code, 0) << explained.err;
   EXPECT_NE(explained.out.find(note), std::string::npos) << explained.out;
   EXPECT_NE(explained.out.find("at most 3, 3 sets"), std::string::npos) << explained.out;
@@ -93,25 +97,18 @@ TEST_F(ScheduleTables, RunALoopedBreadthFirstTableOfPyTorch) {
 // Those of DualPipeV hold pairs that PyTorch overlaps; those with communication more than this program reads.
 TEST_F(ScheduleTables, RunOtherTablesOfPyTorch) {
   make_ragged_data();
-  write("dual.csv",
-        "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,"
-        "0I3,0W3\r\n"
-        "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,"
-        "1W3\r\n");
-  ASSERT_EQ(train(kCh01, "four", {"--microbatches", "4"}).exit_code, 0);
-  const Outcome dual = train(kInterleaved, "dual", {"--schedule", "dual.csv", "--microbatches", "4"});
-  ASSERT_EQ(dual.exit_code, 0) << dual.err;
-  expect_same_training("dual", "four");
+  output_of_table(
+      "dual", "4",
+      "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,"
+      "0I3,0W3\r\n"
+      "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,"
+      "1W3\r\n");
 
-  write("comms.csv",
-        "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
-        "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n");
-  ASSERT_EQ(train(kCh01, "two", {"--microbatches", "2"}).exit_code, 0);
-  const Outcome comms = train(kInterleaved, "comms", {"--schedule", "comms.csv", "--microbatches", "2"});
-  ASSERT_EQ(comms.exit_code, 0) << comms.err;
-  EXPECT_NE(comms.out.find("note: 4 actions of comms.csv (waits, UNSHARD, RESHARD) are ignored"), std::string::npos)
-      << comms.out;
-  expect_same_training("comms", "two");
+  const std::string out =
+      output_of_table("comms", "2",
+                      "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
+                      "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n");
+  EXPECT_NE(out.find("note: 4 actions of comms.csv (waits, UNSHARD, RESHARD) are ignored"), std::string::npos) << out;
 }
 
 // Chapters 3 and 4 write their sends and receives by hand, and have them as a table too.

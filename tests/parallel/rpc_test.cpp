@@ -12,16 +12,16 @@
 #include <thread>
 #include <vector>
 
-#include "core/autograd/backward.h"
+#include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "nn/layers.h"
-#include "nn/models.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
 #include "parallel/rpc/worker.h"
+#include "tests/parallel/image_task.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
 #include "tests/support/tensors.h"
@@ -30,32 +30,20 @@ namespace stagecoach {
 namespace {
 
 using test::fails_with;
-using test::random_labels;
+using test::ImageTask;
 using test::random_tensor;
 using test::same_bytes;
 
-constexpr std::int64_t kImages = 6;
-constexpr std::uint64_t kSeed = 5;
-
-struct Task {
-  const char* name;
-  const char* model;
-  std::int64_t image_size;
-  MakeOptimizer optimizer;
-  Tensor images(int step) const {
-    return random_tensor({kImages, 3, image_size, image_size}, fmt::format("images {}", step), DType::float32);
-  }
-};
-void PrintTo(const Task& task, std::ostream* out) { *out << task.name; }
+constexpr std::uint64_t kSeed = ImageTask::kSeed;
 
 std::string stage_name(int stage) { return fmt::format("stage {}", stage); }
 
 /// The stages of the task's model, and its optimizer.
-RemoteTable table_of(const Task& task, int stages) {
+RemoteTable table_of(const ImageTask& task, int stages) {
   RemoteTable table{.optimizers = {{"optimizer", task.optimizer}}};
   for (int stage = 0; stage < stages; ++stage) {
     table.modules[stage_name(stage)] = [task, stages, stage](Device device) -> std::shared_ptr<Module> {
-      const auto model = make_model(task.model);
+      const auto model = task.make();
       const auto part = stages_of(*model, split_by_layers(model->size(), stages))[static_cast<std::size_t>(stage)];
       part->materialize(kSeed, device);
       return part;
@@ -64,28 +52,14 @@ RemoteTable table_of(const Task& task, int stages) {
   return table;
 }
 
-constexpr int kSteps = 2;
-
 /// What a training leaves: parameters and buffers, and the output in evaluation.
 struct Trained {
   NamedTensors tensors;
   Tensor output;
 };
 
-/// One device that computes the loss of each whole batch from the outputs of `microbatches` micro-batches.
-Trained on_one_device(const Task& task, int microbatches) {
-  const auto model = make_model(task.model);
-  model->materialize(kSeed);
-  const auto optimizer = task.optimizer(model->named_parameters());
-  for (int step = 0; step < kSteps; ++step) {
-    const auto images = micro_batches(task.images(step), microbatches);
-    const auto labels = micro_batches(random_labels(kImages, 10), microbatches);
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      backward(cross_entropy(model->forward(images[i]), labels[i], Reduction::sum), Tensor::full({}, 1.0 / kImages));
-    }
-    optimizer->step();
-    optimizer->zero_grad();
-  }
+Trained on_one_device(const ImageTask& task, int microbatches) {
+  const auto model = test::OneDevice(task, microbatches).model;
   model->train(false);
   const NoGrad no_grad;
   Trained trained{model->named_parameters(), model->forward(task.images(0))};
@@ -146,11 +120,11 @@ class RemoteStages {
   std::vector<RemoteModule> stages_;
 };
 
-/// The master's program: the same by remote calls.
-Trained by_remote_calls(const Task& task, int microbatches, Master& master, int stages) {
+/// The master's program: trains the task by remote calls.
+Trained by_remote_calls(const ImageTask& task, int microbatches, Master& master, int stages) {
   const RemoteStages model(master, stages);
   DistributedOptimizer optimizer(master, "optimizer", model.parameters());
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < task.steps; ++step) {
     DistributedContext context(master);
     std::vector<Future> futures;
     for (const Tensor& images : micro_batches(task.images(step), microbatches)) {
@@ -160,8 +134,8 @@ Trained by_remote_calls(const Task& task, int microbatches, Master& master, int 
     for (Future& future : futures) {
       outputs.push_back(future.wait());
     }
-    const Tensor loss = cross_entropy(cat(outputs), random_labels(kImages, 10), Reduction::sum);
-    context.backward(loss, Tensor::full({}, 1.0 / kImages));
+    const Tensor loss = cross_entropy(cat(outputs), ImageTask::labels(), Reduction::sum);
+    context.backward(loss, Tensor::full({}, 1.0 / ImageTask::kImages));
     optimizer.step(context);
   }
   model.train(false);
@@ -169,13 +143,8 @@ Trained by_remote_calls(const Task& task, int microbatches, Master& master, int 
   return {model.tensors(), output};  // evaluation has not moved the buffers
 }
 
-class Rpc : public ::testing::TestWithParam<Task> {};
-INSTANTIATE_TEST_SUITE_P(Models, Rpc,
-                         ::testing::Values(Task{"ConvnetSgd", "convnet", 32, sgd({.momentum = 0.9})},
-                                           Task{"ConvnetAdam", "convnet", 32, adam()},
-                                           Task{"Resnet18Sgd", "resnet18", 16, sgd({.momentum = 0.9})},
-                                           Task{"Resnet18Adam", "resnet18", 16, adam()}),
-                         [](const auto& test) { return std::string(test.param.name); });
+class Rpc : public ::testing::TestWithParam<ImageTask> {};
+INSTANTIATE_TEST_SUITE_P(Models, Rpc, test::image_tasks(), test::name_of_task);
 
 TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
   std::map<int, Trained> trained;         // by the number of micro-batches
@@ -193,11 +162,7 @@ TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
       const Trained& wanted = trained[microbatches];
       run_with_master(test::world_of(ranks), table_of(GetParam(), stages), [&](Master& master) {
         const Trained got = by_remote_calls(GetParam(), microbatches, master, stages);
-        ASSERT_EQ(wanted.tensors.size(), got.tensors.size());
-        for (std::size_t i = 0; i < wanted.tensors.size(); ++i) {
-          EXPECT_EQ(wanted.tensors[i].first, got.tensors[i].first);
-          EXPECT_TRUE(same_bytes(wanted.tensors[i].second, got.tensors[i].second)) << got.tensors[i].first;
-        }
+        test::expect_equal(wanted.tensors, got.tensors);
         EXPECT_TRUE(same_bytes(wanted.output, got.output));
       });
     }

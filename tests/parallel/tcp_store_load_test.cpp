@@ -1,5 +1,5 @@
-// The store among strangers, and among clients that misbehave: what the ranks ask for is answered, and what the server
-// holds stays small. tests/benchmarks/store_load_benchmark.cpp measures how long the ranks wait.
+// The store under load, from strangers and from clients that misbehave: what the ranks ask for is answered, and what
+// the server holds stays small. tests/benchmarks/store_load_benchmark.cpp measures how long the ranks wait.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,20 +9,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <limits>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/tcp/control_channel.h"
 #include "parallel/comm/tcp/tcp_store.h"
+#include "tests/parallel/served_store.h"
 #include "tests/parallel/store_stranger.h"
 #include "tests/support/errors.h"
 #include "tests/support/sanitized.h"
@@ -33,68 +29,16 @@ namespace {
 using test::fails_with;
 using test::hello;
 using test::Insider;
+using test::kLong;
 using test::request;
+using test::Served;
 using test::Stranger;
 using Request = TcpStoreRequest;
 
-constexpr std::chrono::seconds kLong(60);
 constexpr TcpStoreLimits::Seconds kShort(0.05);
 constexpr std::size_t kMiB = 1 << 20;
 
 constexpr bool kMemoryIsTheServers = !test::kSanitized;  // sanitizers keep what is freed
-
-/// What the server says of those that it sends away.
-class Reports {
- public:
-  TcpStoreServer::Report to() {
-    return [this](const std::string& line) {
-      const std::lock_guard lock(mutex_);
-      lines_.push_back(line);
-      came_.notify_all();
-    };
-  }
-  /// Waits for one that holds `text`.
-  bool have(const std::string& text) {
-    std::unique_lock lock(mutex_);
-    return came_.wait_for(lock, kLong, [&] {
-      return std::any_of(lines_.begin(), lines_.end(),
-                         [&](const std::string& line) { return line.find(text) != std::string::npos; });
-    });
-  }
-  std::size_t count() {
-    const std::lock_guard lock(mutex_);
-    return lines_.size();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable came_;
-  std::vector<std::string> lines_;
-};
-
-/// A server, and a rank that uses it.
-struct Served {
-  explicit Served(const TcpStoreLimits& limits = {})
-      : server({{"127.0.0.1", 0}, "a token of tests"}, limits, reports.to()), rank(server.address(), "rank 0", kLong) {}
-
-  /// A value under "large", which is there on return.
-  std::string set_large() {
-    rank.set("large", std::string(TcpStore::kMaxBytes, 'x'));
-    return rank.get("large");
-  }
-
-  /// The rank's calls are answered, each with what it asked for.
-  void expect_service(int calls = 200) {
-    const std::int64_t before = rank.add("calls", 0);
-    for (int i = 1; i <= calls; ++i) {
-      ASSERT_EQ(rank.add("calls", 1), before + i);
-    }
-  }
-
-  Reports reports;
-  TcpStoreServer server;
-  TcpStore rank;
-};
 
 std::size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
@@ -318,91 +262,6 @@ TEST(TcpStoreUnderLoad, WithoutDescriptorsStrangersMakeRoom) {
   TcpStoreAnswer welcome{};
   EXPECT_EQ(another.receive(&welcome, sizeof(welcome), test::soon()), TcpSocket::Outcome::done);
   store.expect_service();
-}
-
-TEST(TcpStoreUnderLoad, AWrongTokenIsRefusedAtOnce) {
-  Served store;
-  const std::string token = store.server.address().token;
-  for (const std::string& wrong : {std::string(), token.substr(1), token + "x", std::string(token.size(), 'x')}) {
-    EXPECT_TRUE(fails_with<UsageError>(
-        {"rank 0 (127.0.0.1:", "rejects this process", "its token differs from rank 0's", "STAGECOACH_TOKEN"}, [&] {
-          TcpStore({store.server.address().at, wrong}, "rank 0", kLong);
-        }));
-  }
-  const Stranger stranger(store.server);
-  ASSERT_TRUE(stranger.say(hello("a wrong token") + request(Request::kAdd, "number", "", 1)));
-  EXPECT_EQ(stranger.hear().substr(0, 18), "-its token differs");
-  EXPECT_TRUE(stranger.is_sent_away());
-  EXPECT_EQ(store.rank.add("number", 0), 0) << "what comes after a wrong token is not read";
-}
-
-TEST(TcpStoreUnderLoad, ARankThatIsTakenIsNamed) {
-  Served store;
-  const TcpStore one(store.server.address(), "rank 0", kLong, "rank 1");
-  const std::string name = "two processes claim to be rank 1, this one and one from 127.0.0.1:";
-  EXPECT_TRUE(fails_with<UsageError>({name.c_str(), "RANK"},
-                                     [&] { TcpStore(store.server.address(), "rank 0", kLong, "rank 1"); }));
-  EXPECT_TRUE(store.reports.have("two processes claim to be rank 1"));
-  const ControlChannel mail(store.server.address(), "run", 1, 2, kLong);
-  EXPECT_TRUE(fails_with<UsageError>({"two processes claim to be rank 1 of 'run'"},
-                                     [&] { ControlChannel(store.server.address(), "run", 1, 2, kLong); }));
-}
-
-TEST(TcpStoreUnderLoad, MoreThanTheWorldAreRefused) {
-  Served store({.clients = 2});
-  {
-    const TcpStore second(store.server.address(), "rank 0", kLong);
-    EXPECT_TRUE(fails_with<UsageError>({"this store expects at most 2 connections", "other run"},
-                                       [&] { TcpStore(store.server.address(), "rank 0", kLong); }));
-  }
-  EXPECT_EQ(TcpStore(store.server.address(), "rank 0", kLong).add("one has left", 1), 1);
-}
-
-TEST(TcpStoreUnderLoad, AddDoesNotWrap) {
-  Served store;
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(store.rank.add("large", kMax), kMax);
-  EXPECT_TRUE(fails_with<CommError>({"'large'", "overflows 64 bits"}, [&] { store.rank.add("large", 1); }));
-  EXPECT_EQ(store.rank.add("large", -1), kMax - 1) << "neither the number nor the client has suffered";
-  EXPECT_EQ(store.rank.add("small", -kMax), -kMax);
-  EXPECT_TRUE(fails_with<CommError>({"'small'"}, [&] { store.rank.add("small", -kMax); }));
-}
-
-TEST(TcpStoreUnderLoad, WhatIsNoRequestEndsTheConnection) {
-  Served store;
-  std::string too_large = request(Request::kSet, "key");
-  reinterpret_cast<TcpStoreRequest*>(too_large.data())->value_bytes = 0xffffffff;
-  for (const std::string& bad : {request(static_cast<Request::Operation>(99), "key"), std::string(64, 'x'), too_large,
-                                 request(Request::kPop, "a") + request(Request::kPop, "b")}) {
-    const Insider client(store.server);
-    ASSERT_TRUE(client.say(bad));
-    EXPECT_EQ(client.hear().substr(0, 1), "-");
-    EXPECT_TRUE(client.is_sent_away());
-  }
-  store.expect_service();
-}
-
-TEST(TcpStoreUnderLoad, WhatOneThatIsSentAwayLeftIsPushed) {
-  Served store;
-  const Insider client(store.server);
-  ASSERT_TRUE(client.say(request(Request::kPushWhenLost, "news", "it is lost") + std::string(64, 'x')));
-  EXPECT_EQ(store.rank.pop("news"), "it is lost");
-}
-
-// The sessions end one after the other; a client whose session is still there must not hear that the others are lost.
-TEST(TcpStoreUnderLoad, AServerThatStopsReportsNoDeaths) {
-  auto store = std::make_unique<Served>();
-  const Insider first(store->server);
-  ASSERT_TRUE(first.say(request(Request::kPushWhenLost, "news", "it is lost")));
-  std::vector<Insider> between;
-  for (int i = 0; i < 32; ++i) {
-    between.emplace_back(store->server);
-  }
-  const Insider last(store->server);
-  ASSERT_TRUE(last.say(request(Request::kPop, "news")));
-  store->expect_service();  // the requests above were received meanwhile
-  store.reset();
-  EXPECT_EQ(last.hear(), "");
 }
 
 }  // namespace

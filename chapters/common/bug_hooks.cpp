@@ -1,0 +1,158 @@
+#include "chapters/common/bug_hooks.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "chapters/common/bug_communicators.h"
+#include "core/autograd/grad_mode.h"
+#include "core/ops.h"
+#include "nn/layers.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns its input. Its gradient is `factor` times as large.
+class GradientFactor final : public Module {
+ public:
+  explicit GradientFactor(double factor) : factor_(factor) {}
+  Tensor forward(const Tensor& x) override {
+    return grad_enabled() ? add(scale(x, factor_), scale(x.detach(), 1 - factor_)) : x;
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  double factor_;
+};
+
+/// Returns its input, and clears the gradients of `model`, which must outlive it.
+class GradientWiper final : public Module {
+ public:
+  explicit GradientWiper(const Sequential& model) : model_(model) {}
+  Tensor forward(const Tensor& x) override {
+    if (grad_enabled()) {
+      for (auto& [name, parameter] : model_.named_parameters()) {
+        parameter.zero_grad();
+      }
+    }
+    return x;
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  const Sequential& model_;
+};
+
+/// Has a linear layer, and returns its input.
+class UnusedLayer final : public Module {
+ public:
+  UnusedLayer() { add_child("head", std::make_shared<Linear>(8, 8)); }
+  Tensor forward(const Tensor& x) override { return x; }
+  Shape output_shape(const Shape& input) const override { return input; }
+};
+
+/// Runs layers, and in training without a graph, which is the first forward of a recomputed stage, runs them twice. So
+/// batch norm's statistics move as often as if the second forward, the one with a graph, moved them too.
+class TwiceWithoutGraph final : public Module {
+ public:
+  explicit TwiceWithoutGraph(const std::shared_ptr<Sequential>& layers) : layers_(layers) {
+    add_child("layers", layers);
+  }
+  Tensor forward(const Tensor& x) override {
+    if (is_training() && !grad_enabled()) {
+      layers_->forward(x);
+    }
+    return layers_->forward(x);
+  }
+  Shape output_shape(const Shape& input) const override { return layers_->output_shape(input); }
+
+ private:
+  std::shared_ptr<Sequential> layers_;
+};
+
+/// Swaps the first two receives of gradients in a rank's list of actions.
+void swap_first_receives(std::vector<Action>& actions) {
+  const auto is_wanted = [](const Action& action) { return action.operation == Operation::receive_backward; };
+  const auto first = std::find_if(actions.begin(), actions.end(), is_wanted);
+  if (first == actions.end()) {
+    return;
+  }
+  const auto second = std::find_if(first + 1, actions.end(), is_wanted);
+  if (second != actions.end()) {
+    std::iter_swap(first, second);
+  }
+}
+
+}  // namespace
+
+void put_bug_into(Settings& settings) {
+  if (settings.training.inject == Bug::rate_per_rank) {
+    settings.training.lr *= settings.world.ranks;
+  }
+}
+
+void put_bug_into(Schedule& schedule, Bug bug) {
+  if (bug == Bug::send_order) {
+    schedule.sends_wait = true;
+  } else if (bug == Bug::tag_twice) {
+    swap_first_receives(schedule.ranks.front());
+  }
+}
+
+void put_bug_into(Sequential& model, const TrainingSettings& training) {
+  if (training.inject == Bug::gradient_sum) {
+    model.add("gradient_sum", std::make_shared<GradientFactor>(static_cast<double>(training.microbatches)));
+  } else if (training.inject == Bug::wiped_gradients) {
+    model.add("wiped_gradients", std::make_shared<GradientWiper>(model));
+  } else if (training.inject == Bug::unused_parameter) {
+    model.add("auxiliary", std::make_shared<UnusedLayer>());
+  }
+}
+
+std::shared_ptr<Sequential> with_bug(const std::shared_ptr<Sequential>& layers, Bug bug) {
+  if (bug != Bug::norm_twice) {
+    return layers;
+  }
+  const auto twice = std::make_shared<Sequential>();
+  twice->add("twice", std::make_shared<TwiceWithoutGraph>(layers));
+  return twice;
+}
+
+ReduceBucket with_bug(const ReduceBucket& reduce, Bug bug, int rank) {
+  if (bug != Bug::bucket_order || rank != 1) {
+    return reduce;
+  }
+  return [reduce, late = std::make_shared<Bucket*>(nullptr)](Bucket& bucket, Communicator& comm) {
+    if (bucket.index == 0) {
+      *late = &bucket;
+      return;
+    }
+    reduce(bucket, comm);
+    if (Bucket* first = std::exchange(*late, nullptr)) {
+      reduce(*first, comm);
+    }
+  };
+}
+
+TrainingSettings seeded_by_rank(TrainingSettings training, Bug bug, int rank) {
+  if (training.inject == bug) {
+    training.seed += static_cast<std::uint64_t>(rank);
+  }
+  return training;
+}
+
+bool skips_batch(Bug bug, int rank, std::int64_t step) { return bug == Bug::skipped_step && rank == 1 && step == 2; }
+
+bool has_stale_shard(Bug bug, const Communicator& comm) {
+  return bug == Bug::stale_shard && comm.rank() + 1 == comm.size();
+}
+
+void launch_ranks(const World& world, Bug bug, const std::function<void(Rank&)>& body) {
+  launch(world, [&](Rank& rank) {
+    const std::unique_ptr<Communicator> buggy = communicator_with(bug, rank.comm);
+    Rank with_bug{rank.index, rank.world, rank.device, buggy ? *buggy : rank.comm};
+    body(with_bug);
+  });
+}
+
+}  // namespace stagecoach

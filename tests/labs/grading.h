@@ -1,0 +1,62 @@
+#pragma once
+/// @file
+/// Grades an answer to a lab by criteria, each worth points and each checked in a process of its own: a crash, an
+/// endless loop or a call of exit costs the points of one criterion, never the run.
+
+#include <cstddef>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace stagecoach::labs {
+
+/// Thrown by a check that does not hold.
+class Failed : public std::runtime_error {
+ public:
+  /// `look_at` says where to read on: a section of the chapter, or a header. `drawing` is shown below them; it may have
+  /// several lines.
+  Failed(const std::string& expected, const std::string& got, const std::string& look_at,
+         const std::string& drawing = {});
+};
+
+/// Adds a line that is printed below the criterion whose check calls it, whether the check holds or not.
+void note(const std::string& text);
+
+/// One thing that an answer must do. `check` calls the answer and throws Failed if it does something else.
+struct Criterion {
+  std::string name;
+  int points = 0;
+  std::function<void()> check;
+};
+
+/// What one check may use.
+struct Limits {
+  int processor_seconds = 5;
+  int wall_seconds = 20;                       ///< against waits that never end; checks take milliseconds
+  std::size_t memory = std::size_t{4} << 30U;  ///< bytes of address space
+};
+
+struct Result {
+  std::string criterion;
+  int points = 0;
+  int of = 0;
+  std::string explanation = {};  ///< why points are missing; empty if none are
+  std::string note = {};         ///< the lines of note()
+  std::string printed = {};      ///< what the answer printed, cut off where it becomes too long
+};
+
+/// Returns the results of all criteria, in their order. The calling process must have one thread, and never calls the
+/// answer. A check holds only if its process says so after the check has returned, with a random word that was chosen
+/// for it: an answer that prints points or ends the process gets none.
+std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits = {});
+
+/// Returns the sum of the points.
+int points_of(const std::vector<Result>& results);
+/// Returns the sum of the points that can be had.
+int most_points_of(const std::vector<Result>& results);
+
+/// Returns the report: one line per criterion, "[ 10/15 ] name", with explanations indented below.
+std::string report_of(const std::vector<Result>& results);
+
+}  // namespace stagecoach::labs

@@ -1,0 +1,209 @@
+#include "tests/labs/lab3.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "parallel/schedule/schedule_kinds.h"
+#include "parallel/schedule/text.h"
+#include "tests/labs/class_settings.h"
+#include "tests/labs/schedule_checks.h"
+#include "tests/labs/tiny_training.h"
+
+namespace stagecoach::labs::lab3 {
+namespace {
+
+constexpr const char* kGenerator = "chapters/03_gpipe/lab/descending_gpipe.h; chapter 3, \"The idea\"";
+constexpr const char* kLoop = "chapters/03_gpipe/lab/run_table.h; chapter 3, \"By hand, and as a table\"";
+constexpr const char* kBytes = "chapter 3, \"The same bytes\"; Stage::add_gradients_in_order";
+constexpr const char* kMessages = "chapter 3, \"Messages are actions too\"; parallel/comm/communicator.h";
+
+int ranks() { return varied("lab 3: ranks", 3, 5); }
+int microbatches() { return varied("lab 3: micro-batches", 6, 9); }
+
+// Placements.
+std::vector<int> straight(int p) {
+  std::vector<int> placement(static_cast<std::size_t>(p));
+  std::iota(placement.begin(), placement.end(), 0);
+  return placement;
+}
+std::vector<int> round_robin(int p) { return round_robin_placement(2 * p, p).stage_to_rank; }
+std::vector<int> v_shaped(int p) { return v_placement(p).stage_to_rank; }
+
+// The generator.
+
+/// Returns the schedule of the answer, after a check that it is legal.
+Schedule legal_schedule(const Answer& answer, const std::vector<int>& placement, int m) {
+  const int p = 1 + *std::max_element(placement.begin(), placement.end());
+  Schedule schedule = answer.descending_gpipe(placement, m);
+  const int stages = static_cast<int>(placement.size());
+  require_legal(schedule, {.ranks = p, .microbatches = m, .stages_per_rank = stages / p}, kGenerator);
+  if (schedule.stage_to_rank != placement) {
+    throw Failed(fmt::format("stages on ranks {}", fmt::join(placement, ",")),
+                 fmt::format("{}", fmt::join(schedule.stage_to_rank, ",")), kGenerator);
+  }
+  return schedule;
+}
+
+void is_legal(const Answer& answer) {
+  for (const int p : {1, 2, ranks()}) {
+    for (const int m : {1, 2, microbatches()}) {
+      legal_schedule(answer, straight(p), m);
+    }
+  }
+}
+
+/// Throws Failed unless the forwards of `actions` are in ascending order of stages and then micro-batches, and come
+/// before its backwards.
+void require_ascending_forwards(const std::vector<Action>& actions, std::size_t rank, const Schedule& schedule) {
+  const std::size_t half = actions.size() / 2;
+  for (std::size_t i = 0; i < half; ++i) {
+    const bool is_forward = actions[i].operation == Operation::forward;
+    const bool ascends = i == 0 || std::pair(actions[i - 1].stage, actions[i - 1].microbatch) <
+                                       std::pair(actions[i].stage, actions[i].microbatch);
+    if (!is_forward || !ascends) {
+      const std::string after = i == 0 ? "first" : "after " + to_string(actions[i - 1]);
+      throw Failed(fmt::format("rank {} runs its forwards first, stage by stage and in ascending order", rank),
+                   fmt::format("{} {}", to_string(actions[i]), after), kGenerator, drawn(schedule));
+    }
+  }
+}
+
+void require_reverse_backwards(const std::vector<Action>& actions, std::size_t rank, const Schedule& schedule) {
+  for (std::size_t i = actions.size() / 2; i < actions.size(); ++i) {
+    Action expected = actions[actions.size() - 1 - i];
+    expected.operation = Operation::backward;
+    if (actions[i] != expected) {
+      throw Failed(
+          fmt::format("{} on rank {}: backwards in the reverse order of the forwards", to_string(expected), rank),
+          to_string(actions[i]), kGenerator, drawn(schedule));
+    }
+  }
+}
+
+void forwards_come_first(const Answer& answer) {
+  const Schedule schedule = legal_schedule(answer, straight(ranks()), microbatches());
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    require_ascending_forwards(schedule.ranks[rank], rank, schedule);
+  }
+}
+
+void backwards_descend(const Answer& answer) {
+  const Schedule schedule = legal_schedule(answer, straight(ranks()), microbatches());
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    require_reverse_backwards(schedule.ranks[rank], rank, schedule);
+  }
+}
+
+void takes_several_stages(const Answer& answer) {
+  for (const auto& placement : {round_robin(ranks()), v_shaped(ranks()), round_robin(2)}) {
+    const Schedule schedule = legal_schedule(answer, placement, microbatches());
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+      require_ascending_forwards(schedule.ranks[rank], rank, schedule);
+      require_reverse_backwards(schedule.ranks[rank], rank, schedule);
+    }
+  }
+}
+
+/// GPipe's time does not depend on the order of the backwards.
+void takes_the_time_of_the_formula(const Answer& answer) {
+  for (const int p : {2, ranks()}) {
+    for (const int m : {1, microbatches()}) {
+      const Schedule schedule = legal_schedule(answer, straight(p), m);
+      require_time(schedule, 3.0 * (m + p - 1), {.ranks = p, .microbatches = m},
+                   "chapter 3, \"How long is the bubble?\"");
+    }
+  }
+}
+
+// The loop.
+
+std::vector<Message> train(const Answer& answer, const Schedule& schedule, const std::vector<std::int64_t>& sizes,
+                           const std::string& look_at, int steps = 3) {
+  const auto step = [&](const RankPart& part) {
+    return answer.run_table({.comm = part.comm,
+                             .schedule = schedule,
+                             .stages = part.stages,
+                             .entering = part.entering,
+                             .sizes = sizes,
+                             .images = part.images,
+                             .labels = part.labels});
+  };
+  return require_equal_to_one_device({schedule.stage_to_rank, sizes, steps}, step, look_at);
+}
+
+std::vector<std::int64_t> equal_sizes(int m) { return std::vector<std::int64_t>(static_cast<std::size_t>(m), 4); }
+
+void two_ranks_equal_one_device(const Answer& answer) {
+  const int m = microbatches();
+  train(answer, make_schedule("gpipe", 2, m), equal_sizes(m), kLoop);
+  train(answer, make_schedule("gpipe", ranks(), m), equal_sizes(m), kLoop);
+}
+
+void uneven_sizes_weigh_right(const Answer& answer) {
+  train(answer, make_schedule("gpipe", 2, 4), {5, 5, 5, 2},
+        "chapter 3, \"The same bytes\"; chapter 1, \"Micro-batches\"");
+}
+
+/// All forwards, then the backwards from the last micro-batch to the first.
+Schedule with_descending_backwards(int p, int m) {
+  Schedule schedule = make_schedule("gpipe", p, m);
+  for (std::vector<Action>& actions : schedule.ranks) {
+    std::reverse(actions.begin() + m, actions.end());
+  }
+  return schedule;
+}
+
+void descending_backwards_give_the_same_bytes(const Answer& answer) {
+  const int m = microbatches();
+  train(answer, with_descending_backwards(2, m), equal_sizes(m), kBytes);
+}
+
+/// Two stages on each rank, placed in a V: two of the borders between stages are inside a rank.
+void several_stages_per_rank_run(const Answer& answer) {
+  const Schedule schedule =
+      schedule_from_text("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n", "a table of the grader");
+  const int steps = 1;
+  const std::vector<Message> messages = train(answer, schedule, equal_sizes(2), kLoop, steps);
+  constexpr std::size_t kExpected = 8;  // two borders, two micro-batches, forward and backward
+  if (messages.size() != kExpected) {
+    throw Failed(fmt::format("{} messages in a step: none between stages of one rank", kExpected),
+                 std::to_string(messages.size()), kLoop);
+  }
+}
+
+/// In 1F1B neighbours send to each other at the same time.
+void sends_do_not_wait(const Answer& answer) {
+  const int m = microbatches();
+  train(answer, make_schedule("1f1b", ranks(), m), equal_sizes(m), kMessages);
+}
+
+void ranks_may_take_another_order(const Answer& answer) {
+  const Schedule schedule =
+      schedule_from_text("0F0,0F1,0F2,0B0,0B1,0B2\n1F2,1F0,1F1,1B0,1B1,1B2\n", "a table of the grader");
+  train(answer, schedule, {3, 3, 3}, kMessages);
+}
+
+}  // namespace
+
+std::vector<Criterion> criteria(const Answer& answer) {
+  const auto with = [&answer](void (*check)(const Answer&)) { return [answer, check] { check(answer); }; };
+  return {
+      {"the generator's table is legal", 15, with(is_legal)},
+      {"each rank runs all forwards first, in ascending order", 10, with(forwards_come_first)},
+      {"the backwards run in the reverse order", 10, with(backwards_descend)},
+      {"a rank may hold several stages", 10, with(takes_several_stages)},
+      {"a step takes the time of the formula", 5, with(takes_the_time_of_the_formula)},
+      {"the loop trains what one device trains", 15, with(two_ranks_equal_one_device)},
+      {"a smaller last micro-batch weighs what it should", 10, with(uneven_sizes_weigh_right)},
+      {"descending backwards give the same bytes", 10, with(descending_backwards_give_the_same_bytes)},
+      {"the loop runs several stages per rank", 5, with(several_stages_per_rank_run)},
+      {"sends do not wait", 5, with(sends_do_not_wait)},
+      {"each message has a tag of its own", 5, with(ranks_may_take_another_order)},
+  };
+}
+
+}  // namespace stagecoach::labs::lab3

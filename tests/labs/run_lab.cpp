@@ -1,0 +1,71 @@
+#include "tests/labs/run_lab.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tests/labs/class_settings.h"
+
+namespace stagecoach::labs {
+namespace {
+
+struct Flags {
+  bool points = false;
+  bool is_signed = false;
+};
+
+/// Nothing for flags that there are not.
+std::optional<Flags> read_flags(std::span<char*> arguments) {
+  Flags flags;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--points") {
+      flags.points = true;
+    } else if (argument == "--signed") {
+      flags.is_signed = true;
+    } else if (argument == "--seed" && i + 1 < arguments.size()) {
+      const std::string_view text = arguments[++i];
+      std::uint64_t seed = 0;
+      const auto read = std::from_chars(text.data(), text.data() + text.size(), seed);
+      if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
+        return std::nullopt;
+      }
+      set_class_seed(seed);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return flags;
+}
+
+}  // namespace
+
+int run_lab(int argc, char** argv, int lab, const std::function<std::vector<Criterion>()>& criteria) {
+  const auto flags = read_flags(std::span(argv, static_cast<std::size_t>(argc)));
+  if (!flags) {
+    fmt::print(stderr, "lab_{}: wrong flags: expected [--points] [--seed NUMBER] [--signed]\n", lab);
+    return 2;
+  }
+  std::string word;
+  if (flags->is_signed) {
+    std::getline(std::cin, word);
+  }
+  const std::vector<Result> results = grade(criteria());
+  if (!flags->points) {
+    fmt::print("{}", report_of(results));
+  }
+  fmt::print("lab {}: {} of {} points\n", lab, points_of(results), most_points_of(results));
+  if (flags->is_signed) {
+    for (const Result& result : results) {
+      fmt::print("{}\t{}\t{}\t{}\n", word, result.points, result.of, result.criterion);
+    }
+  }
+  return points_of(results) == most_points_of(results) ? 0 : 1;
+}
+
+}  // namespace stagecoach::labs

@@ -1,0 +1,198 @@
+#include "tests/labs/tiny_training.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "core/ops.h"
+#include "core/random.h"
+#include "nn/layers.h"
+#include "nn/optimizer.h"
+#include "nn/sequential.h"
+#include "parallel/pipeline/split.h"
+#include "tests/labs/class_settings.h"
+#include "tests/labs/grading.h"
+
+namespace stagecoach::labs {
+namespace {
+
+constexpr std::int64_t kFeatures = 5;
+constexpr std::int64_t kClasses = 4;
+constexpr SgdSettings kSgd{.learning_rate = 0.25, .momentum = 0.5};
+
+/// The elements of all weights by name, and the loss, after a step.
+struct Snapshot {
+  std::map<std::string, std::vector<float>> weights;
+  double loss = 0;
+};
+
+/// A linear layer and a relu per stage; the last stage has no relu. No two stages have inputs of the same width, so a
+/// tensor that goes to the wrong stage does not fit.
+std::shared_ptr<Sequential> make_tiny_model(int stages) {
+  auto model = std::make_shared<Sequential>();
+  for (int s = 0; s < stages; ++s) {
+    const bool last = s + 1 == stages;
+    model->add(fmt::format("fc{}", s), std::make_shared<Linear>(kFeatures + s, last ? kClasses : kFeatures + s + 1));
+    if (!last) {
+      model->add(fmt::format("relu{}", s), std::make_shared<ReLU>());
+    }
+  }
+  return model;
+}
+
+Split tiny_split(int stages) {
+  Split split(static_cast<std::size_t>(stages), 2);
+  split.back() = 1;
+  return split;
+}
+
+Tensor images_of(int step, std::int64_t from, std::int64_t count, Device device) {
+  const Philox random(class_seed(), fmt::format("images of step {}", step));
+  std::vector<float> values(static_cast<std::size_t>(count * kFeatures));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(from * kFeatures) + i));
+  }
+  return Tensor::from(values, {count, kFeatures}, device);
+}
+
+Tensor labels_of(int step, std::int64_t from, std::int64_t count, Device device) {
+  const Philox random(class_seed(), fmt::format("labels of step {}", step));
+  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(from) + i, kClasses));
+  }
+  return Tensor::from(values, {count}, device);
+}
+
+/// Calls make(step, first sample, count, device) for each micro-batch.
+template <class Make>
+std::vector<Tensor> microbatches_of(const TinyTraining& training, int step, Device device, const Make& make) {
+  std::vector<Tensor> parts;
+  std::int64_t from = 0;
+  for (const std::int64_t size : training.sizes) {
+    parts.push_back(make(step, from, size, device));
+    from += size;
+  }
+  return parts;
+}
+
+void add_weights(const Module& layers, Snapshot& snapshot) {
+  for (const auto& [name, tensor] : layers.named_parameters()) {
+    snapshot.weights[name] = tensor.to_vector<float>();
+  }
+}
+
+std::vector<Snapshot> train_on_one_device(const TinyTraining& training) {
+  const auto model = make_tiny_model(static_cast<int>(training.stage_to_rank.size()));
+  model->materialize(class_seed());
+  Sgd optimizer(model->named_parameters(), kSgd);
+  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(training.samples()));
+  std::vector<Snapshot> snapshots;
+  for (int step = 0; step < training.steps; ++step) {
+    Snapshot& snapshot = snapshots.emplace_back();
+    const std::vector<Tensor> images = microbatches_of(training, step, {}, images_of);
+    const std::vector<Tensor> labels = microbatches_of(training, step, {}, labels_of);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const Tensor loss = cross_entropy(model->forward(images[i]), labels[i], Reduction::sum);
+      backward(loss, share);
+      snapshot.loss += loss.item();
+    }
+    optimizer.step();
+    optimizer.zero_grad();
+    add_weights(*model, snapshot);
+  }
+  return snapshots;
+}
+
+/// Trains on one rank; returns its part of the weights after each step.
+std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep& step_of, Communicator& comm) {
+  const int stage_count = static_cast<int>(training.stage_to_rank.size());
+  const auto model = make_tiny_model(stage_count);
+  const Split split = tiny_split(stage_count);
+  const std::vector<std::shared_ptr<Sequential>> slices = stages_of(*model, split);
+  std::map<int, std::shared_ptr<Sequential>> mine;
+  std::map<int, Stage> stages;
+  for (int s = 0; s < stage_count; ++s) {
+    if (training.stage_to_rank[static_cast<std::size_t>(s)] == comm.rank()) {
+      mine[s] = slices[static_cast<std::size_t>(s)];
+      mine[s]->materialize(class_seed(), comm.device());
+      stages.emplace(s, Stage(mine[s]));
+    }
+  }
+  const auto layers = joined(mine);
+  Sgd optimizer(layers->named_parameters(), kSgd);
+  const std::vector<Shape> entering = shapes_entering(*model, split, {1, kFeatures});
+  std::vector<Snapshot> snapshots;
+  for (int step = 0; step < training.steps; ++step) {
+    std::vector<Tensor> images;
+    std::vector<Tensor> labels;
+    if (stages.contains(0)) {
+      images = microbatches_of(training, step, comm.device(), images_of);
+    }
+    if (stages.contains(stage_count - 1)) {
+      labels = microbatches_of(training, step, comm.device(), labels_of);
+    }
+    Snapshot& snapshot = snapshots.emplace_back();
+    const double loss = step_of({comm, stages, entering, images, labels});
+    snapshot.loss = labels.empty() ? 0 : loss;
+    optimizer.step();
+    optimizer.zero_grad();
+    add_weights(*layers, snapshot);
+  }
+  return snapshots;
+}
+
+void require_equal(const Snapshot& expected, const Snapshot& got, int step, const std::string& layout,
+                   const std::string& look_at) {
+  if (!(std::abs(got.loss - expected.loss) <= 1e-5 * std::abs(expected.loss))) {
+    throw Failed(fmt::format("a sum of losses of {:.6g} in step {}, {}", expected.loss, step + 1, layout),
+                 fmt::format("{:.6g}", got.loss), look_at);
+  }
+  for (const auto& [name, values] : expected.weights) {
+    const std::vector<float>& mine = got.weights.at(name);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::bit_cast<std::uint32_t>(values[i]) != std::bit_cast<std::uint32_t>(mine[i])) {
+        throw Failed(fmt::format("the weights of one device, bit for bit, {}; {}[{}] is {:.9g} after step {}", layout,
+                                 name, i, values[i], step + 1),
+                     fmt::format("{:.9g}; all weights were equal before that step", mine[i]), look_at);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int TinyTraining::ranks() const { return 1 + *std::max_element(stage_to_rank.begin(), stage_to_rank.end()); }
+
+std::int64_t TinyTraining::samples() const { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
+
+std::vector<Message> require_equal_to_one_device(const TinyTraining& training, const RankStep& step,
+                                                 const std::string& look_at) {
+  std::vector<std::vector<Snapshot>> of_ranks(static_cast<std::size_t>(training.ranks()));
+  const std::vector<Message> messages = run_watched(
+      training.ranks(),
+      [&](Communicator& comm) {
+        of_ranks[static_cast<std::size_t>(comm.rank())] = train_on_rank(training, step, comm);
+      },
+      look_at);
+  const std::string layout = fmt::format("with stages on ranks {} and micro-batches of {}",
+                                         fmt::join(training.stage_to_rank, ","), fmt::join(training.sizes, ","));
+  const std::vector<Snapshot> expected = train_on_one_device(training);
+  for (int i = 0; i < training.steps; ++i) {
+    Snapshot got;
+    for (const std::vector<Snapshot>& rank : of_ranks) {
+      const Snapshot& part = rank[static_cast<std::size_t>(i)];
+      got.weights.insert(part.weights.begin(), part.weights.end());
+      got.loss += part.loss;
+    }
+    require_equal(expected[static_cast<std::size_t>(i)], got, i, layout, look_at);
+  }
+  return messages;
+}
+
+}  // namespace stagecoach::labs
