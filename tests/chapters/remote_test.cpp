@@ -48,11 +48,12 @@ TEST_F(Remote, PrintsATableOfTheSameTraining) {
 // With the running statistics of batch norm, which are on the workers.
 TEST_F(Remote, HasTheLossAndTestAccuracyOfOneDevice) {
   make_data(36, 12);
-  const Flags flags_of_both{"--model",  "resnet18", "--image-size", "16",   "--batch-size", "12",
-                            "--epochs", "2",        "--optimizer",  "adam", "--lr",         "0.003"};
-  ASSERT_EQ(run(kCh01, joined(flags_of_both, {"--data", "data", "--microbatches", "3", "--out", "one"})).exit_code, 0);
+  const Flags both{"--data", "data",        "--model", "resnet18", "--image-size", "16",       "--batch-size",
+                   "12",     "--optimizer", "adam",    "--lr",     "0.003",        "--epochs", "2"};
+  ASSERT_EQ(run(kCh01, joined(both, {"--microbatches", "3", "--out", "one"})).exit_code, 0);
   const Json one = metrics("one").back();
-  const Outcome remote = run(kCh07, joined(flags(flags_of_both), {"--splits", "3", "--summary"}));
+  const Outcome remote =
+      run(kCh07, joined(both, {"--form", "remote", "--balance", "layers", "--splits", "3", "--summary"}));
   ASSERT_EQ(remote.exit_code, 0) << remote.err;
   const std::string row = fmt::format(" {:.4f} {:.6f}\n", one["test_acc"].get<double>(), one["loss"].get<double>());
   EXPECT_NE(remote.out.find(row), std::string::npos) << row << remote.out;
