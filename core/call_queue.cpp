@@ -1,5 +1,8 @@
 #include "core/call_queue.h"
 
+#include <chrono>
+#include <utility>
+
 #include "core/error.h"
 #include "core/start_thread.h"
 #include "core/trace.h"
@@ -34,13 +37,17 @@ void CallQueue::stop() {
   failure_ = nullptr;
 }
 
-Ticket CallQueue::push(const char* name, std::function<void()> call) {
+bool CallQueue::has_room(std::size_t bytes) const {
+  const Ticket ahead = pushed_ - completed_;
+  return ahead == 0 || (ahead < kMaxAhead && bytes_ahead_ + bytes <= kMaxBytesAhead);
+}
+
+Ticket CallQueue::push(const char* name, std::function<void()> call, std::size_t bytes) {
   Trace* trace = name == nullptr ? nullptr : Trace::of_this_thread();
   std::unique_lock lock(mutex_);
-  if (pushed_ >= kMaxAhead) {
-    wait_until(pushed_ + 1 - kMaxAhead, lock);
-  }
-  calls_.push_back({name, std::move(call), trace, trace == nullptr ? "" : Trace::label_of_this_thread()});
+  done_.wait(lock, [&] { return has_room(bytes); });
+  calls_.push_back({name, std::move(call), trace, trace == nullptr ? "" : Trace::label_of_this_thread(), bytes});
+  bytes_ahead_ += bytes;
   const Ticket ticket = ++pushed_;
   lock.unlock();
   arrived_.notify_one();
@@ -64,6 +71,11 @@ void CallQueue::wait(Ticket ticket) {
   }
 }
 
+double CallQueue::busy_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return busy_seconds_;
+}
+
 void CallQueue::finish() {
   std::unique_lock lock(mutex_);
   wait_until(pushed_, lock);
@@ -82,6 +94,8 @@ void CallQueue::work() {
     const bool skipped = failure_ != nullptr;
     lock.unlock();
     std::exception_ptr failure;
+    const bool is_work = call.name != nullptr;
+    const auto began = std::chrono::steady_clock::now();
     try {
       if (!skipped) {
         run(call);
@@ -89,9 +103,12 @@ void CallQueue::work() {
     } catch (...) {
       failure = std::current_exception();
     }
-    call = {};  // frees its tensors before anyone learns that it has run
+    const std::size_t bytes = std::exchange(call, {}).bytes;  // frees its tensors before anyone learns that it has run
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     lock.lock();
+    busy_seconds_ += is_work ? took.count() : 0;
     ++completed_;
+    bytes_ahead_ -= bytes;
     if (failure != nullptr) {
       failure_ = failure;
       failed_at_ = completed_;

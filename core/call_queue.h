@@ -3,6 +3,7 @@
 /// The streams of an asynchronous CPU device: each is a queue of calls, and a thread that runs them in order.
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -22,8 +23,11 @@ using Ticket = std::uint64_t;
 
 class CallQueue {
  public:
-  /// The caller waits when it is this many calls ahead of the queue's thread.
+  // How far the caller may run ahead of the queue's thread before it waits. What a call writes is allocated when the
+  // call is appended, so on each stream a program needs at most kMaxBytesAhead more memory than if it did not run
+  // ahead.
   static constexpr Ticket kMaxAhead = 4096;
+  static constexpr std::size_t kMaxBytesAhead = 256 << 20;  // more only for a single call
 
   explicit CallQueue(const Stream& stream) : stream_(stream) {}
   CallQueue(const CallQueue&) = delete;
@@ -34,9 +38,9 @@ class CallQueue {
   void stop();
   const Stream& stream() const { return stream_; }
 
-  /// Appends a call of the operation `name` (a string literal) and returns its number. The trace of the calling thread
-  /// shows when it ran; null leaves it out of traces.
-  Ticket push(const char* name, std::function<void()> call);
+  /// Appends a call of the operation `name` (a string literal), which writes `bytes` of memory, and returns its number.
+  /// The trace of the calling thread shows when it ran; null leaves it out of traces.
+  Ticket push(const char* name, std::function<void()> call, std::size_t bytes = 0);
   /// Returns the number of the last call so far.
   Ticket last() const;
   /// Waits until call `ticket` has run. Throws Error that names the operation if it or an earlier one has failed: after
@@ -44,6 +48,9 @@ class CallQueue {
   void wait(Ticket ticket);
   /// Waits until all calls so far have run, and reports nothing.
   void finish();
+
+  /// Returns how long the thread has worked so far, in seconds: not the time in which a call waits for another queue.
+  double busy_seconds() const;
 
   /// Returns whether this thread is running a call of some queue; there, everything is synchronous.
   static bool is_running_call();
@@ -54,7 +61,9 @@ class CallQueue {
     std::function<void()> run;
     Trace* trace;
     std::string label;
+    std::size_t bytes;
   };
+  bool has_room(std::size_t bytes) const;
   void work();
   void run(Call& call);
   void wait_until(Ticket ticket, std::unique_lock<std::mutex>& lock);
@@ -66,6 +75,8 @@ class CallQueue {
   std::deque<Call> calls_;
   Ticket pushed_ = 0;
   Ticket completed_ = 0;
+  std::size_t bytes_ahead_ = 0;  // written by calls that have not run
+  double busy_seconds_ = 0;
   bool stop_ = false;
   std::exception_ptr failure_;  // of call failed_at_, the first that failed
   Ticket failed_at_ = 0;

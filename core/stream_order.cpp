@@ -94,10 +94,12 @@ void enqueue(const Stream& stream, const char* name, std::span<const Access> acc
       }
     }
   }
+  std::size_t bytes = 0;
   for (const Access& access : accesses) {
     access.block->uses.reserve(access.block->uses.size() + 1);  // a call without a note of its uses would race
+    bytes += access.writes ? access.bytes : 0;
   }
-  const Ticket ticket = queue.push(name, std::move(call));
+  const Ticket ticket = queue.push(name, std::move(call), bytes);
   for (const Access& access : accesses) {
     note(access.block->uses, {&queue, ticket, name, access.writes, ordered_by == OrderedBy::library});
   }

@@ -8,6 +8,7 @@
 /// clocks, and the ordering of events in a distributed system", 1978; as vectors: Mattern, 1989). The caller has one
 /// too.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -41,6 +42,7 @@ struct QueuePoint {
 struct Access {
   Block* block;
   bool writes;
+  std::size_t bytes;  ///< of the tensor
 };
 
 /// Who orders a call after earlier calls on other streams that use the same memory: the library, which inserts waits

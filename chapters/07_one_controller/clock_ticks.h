@@ -15,6 +15,12 @@ struct StageForward {
 /// Returns the number of clock ticks of a pipelined forward.
 inline int tick_count(int stages, int microbatches) { return microbatches + stages - 1; }
 
+/// Returns the share of the ticks in which a stage has nothing to do, if all stages take equally long: with one
+/// micro-batch, the naive form, all but one wait at any time.
+inline double ideal_idle_share(int stages, int microbatches) {
+  return static_cast<double>(stages - 1) / tick_count(stages, microbatches);
+}
+
 /// Returns the forwards of one clock tick, the deepest stage first: micro-batch i is in stage s at tick i + s. None
 /// needs the result of another of the same tick. Source: Kim et al., "torchgpipe", 2020, section 3.2.1 (deterministic
 /// clock-cycle).

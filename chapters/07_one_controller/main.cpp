@@ -131,7 +131,7 @@ void train_on_devices(const Settings& settings) {
     return settings.run.profile ? show_timeline(settings, model, data.train) : void();
   }
 
-  Run run(settings, devices.back());  // prints, measures and saves; losses are summed on the last device
+  Run run(settings, devices);  // prints, measures and saves; losses are summed on the last device
   place(model, settings.training.seed);
   print_text(layer_table(
       model, {settings.training.batch_size, 3, settings.training.image_size, settings.training.image_size}));
@@ -141,9 +141,15 @@ void train_on_devices(const Settings& settings) {
   DeviceLoader train_loader(make_loader(settings.training, settings.world, data.train, LoaderFor::training), host);
   DeviceLoader test_loader(make_loader(settings.training, settings.world, data.test, LoaderFor::testing), host);
 
+  const auto microbatches = static_cast<int>(settings.training.microbatches);  // 1 in the naive form
   for (Epoch& epoch : run.epochs()) {
+    model.begin_moves();
     for (const Batch& batch : epoch.training_batches(train_loader)) {
       train_step(settings, model, batch, *optimizer, epoch.train_sums());
+    }
+    epoch.set_busiest_link(model.busiest_link());  // for --summary
+    if (asynchronous) {
+      epoch.set_predicted_time({.ideal_idle = ideal_idle_share(model.size(), microbatches)});
     }
     evaluate(model, epoch, test_loader);
   }

@@ -4,6 +4,7 @@
 
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
+#include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 
 namespace stagecoach {
@@ -11,7 +12,20 @@ namespace stagecoach {
 Tensor PlacedModel::forward(int stage, const Tensor& x) const {
   const auto s = static_cast<std::size_t>(stage);
   const Tensor here = x.to(devices[s]);
+  if (s < moved.size() && x.device() != here.device() && grad_enabled()) {
+    moved[s] += static_cast<double>(x.bytes());
+  }
   return stages[s]->forward(here.dtype() == DType::uint8 ? normalize(here) : here);
+}
+
+LinkBytes PlacedModel::busiest_link() const {
+  LinkBytes most;
+  for (std::size_t s = 1; s < moved.size(); ++s) {  // the images that enter stage 0 come from the host
+    if (moved[s] > most.bytes) {
+      most = {devices[s - 1].index, devices[s].index, moved[s]};
+    }
+  }
+  return most;
 }
 
 std::vector<Device> open_devices(const WorldSettings& settings) {

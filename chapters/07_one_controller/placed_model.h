@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "chapters/common/epoch_log.h"
 #include "chapters/common/settings.h"
 #include "datasets/dataset.h"
 #include "nn/sequential.h"
@@ -17,11 +18,17 @@ struct PlacedModel {
   std::shared_ptr<Sequential> whole;                // shares its layers with the stages
   std::vector<std::shared_ptr<Sequential>> stages;  // stage s is on devices[s]
   std::vector<Device> devices;
+  mutable std::vector<double> moved = {};  // bytes that have entered each stage in training since begin_moves()
 
   int size() const { return static_cast<int>(stages.size()); }
   /// Moves x to a stage's device and runs the stage there; images as bytes become floats from -1 to 1 first. On
   /// asynchronous devices this only appends calls.
   Tensor forward(int stage, const Tensor& x) const;
+
+  /// Starts counting what moves between the devices.
+  void begin_moves() const { moved.assign(stages.size(), 0); }
+  /// Returns the most that has moved from one device to the next one. (As much comes back in the backward.)
+  LinkBytes busiest_link() const;
 };
 
 /// Returns the devices of the run: cpu:1, cpu:2, … (cpu:0 is the host's), or GPUs.

@@ -8,10 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "chapters/07_one_controller/clock_ticks.h"
 #include "chapters/common/console.h"
+#include "chapters/common/epoch_log.h"
 #include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
+#include "chapters/common/summary.h"
+#include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 #include "datasets/device_loader.h"
 #include "parallel/rpc/distributed_autograd.h"
@@ -56,6 +60,12 @@ struct RemoteModel {
     }
     return x.fetch();
   }
+  /// Switches all stages to training or to evaluation.
+  void train(bool on) const {
+    for (const RemoteModule& stage : stages) {
+      stage.train(on);
+    }
+  }
   std::vector<RemoteModule> stages;
   std::vector<RRef> parameters;
 };
@@ -79,28 +89,79 @@ double train_step(Master& master, const RemoteModel& model, DistributedOptimizer
   return loss.item();
 }
 
-/// Of the last epoch, as in the first one memory is touched for the first time.
-struct Measured {
-  double seconds = 0;
-  double loss = 0;  // mean
+/// Returns the share of the images that the model classifies correctly, with forwards only.
+double accuracy(const RemoteModel& model, DeviceLoader& loader, std::int64_t images) {
+  const NoGrad no_grad;
+  model.train(false);  // batch norm uses its running statistics, which the workers have
+  Tensor correct = Tensor::zeros({}, DType::int32);
+  loader.start_epoch(1);
+  while (const auto batch = loader.next()) {
+    count_correct(model.forward(batch->images).wait(), batch->labels, correct);
+  }
+  model.train(true);
+  return correct.item() / static_cast<double>(images);
+}
+
+/// The five numbers of an epoch that is in progress, for --summary.
+class Meter {
+ public:
+  explicit Meter(Master& master) : master_(master) {
+    for (int rank = 0; rank <= master.workers(); ++rank) {
+      before_.push_back(master.report(rank));
+    }
+  }
+  /// Completes `result`, which has the seconds and steps, with what the ranks have done meanwhile. The master only
+  /// calls, so the idle share is that of its workers.
+  void finish(EpochResult& result, int splits) const {
+    double waited = 0;
+    for (int rank = 0; rank <= master_.workers(); ++rank) {
+      const rpc::Report& before = before_[static_cast<std::size_t>(rank)];
+      const rpc::Report now = master_.report(rank);
+      waited += rank == 0 ? 0 : now.waited - before.waited;
+      result.peak_bytes.push_back(static_cast<std::int64_t>(now.peak_bytes));
+      for (std::size_t to = 0; to < now.bytes_sent.size(); ++to) {
+        const double bytes = (now.bytes_sent[to] - before.bytes_sent[to]) / static_cast<double>(result.steps);
+        if (bytes > result.busiest_link.bytes) {
+          result.busiest_link = {rank, static_cast<int>(to), bytes};
+        }
+      }
+    }
+    result.idle = waited / (result.seconds * master_.workers());
+    result.prediction.ideal_idle = ideal_idle_share(master_.workers(), splits);
+  }
+
+ private:
+  Master& master_;
+  std::vector<rpc::Report> before_;
 };
 
-Measured train_with(Master& master, const Settings& settings, const Dataset& data, int splits) {
+/// Trains with `splits` micro-batches per batch. Measures the last epoch, as in the first one memory is touched for the
+/// first time.
+EpochResult train_with(Master& master, const Settings& settings, const TrainTest& data, int splits) {
   const RemoteModel model(master);
   DistributedOptimizer optimizer(master, "optimizer", model.parameters);
-  DeviceLoader loader(make_loader(settings.training, settings.world, data, LoaderFor::training), Device{});
-  Measured measured;
-  for (std::int64_t epoch = 0; epoch < settings.training.epochs; ++epoch) {
+  const auto loader_of = [&](const Dataset& part, LoaderFor purpose) {
+    return DeviceLoader(make_loader(settings.training, settings.world, part, purpose), Device{});
+  };
+  DeviceLoader loader = loader_of(data.train, LoaderFor::training);
+  DeviceLoader test_loader = loader_of(data.test, LoaderFor::testing);
+  EpochResult result;
+  for (std::int64_t epoch = 1; epoch <= settings.training.epochs; ++epoch) {
+    const Meter meter(master);
     const auto start = std::chrono::steady_clock::now();
-    measured.loss = 0;
+    result = {.epoch = epoch};
     loader.start_epoch(epoch);
-    while (const auto batch = loader.next()) {
-      measured.loss += train_step(master, model, optimizer, *batch, splits);
+    for (auto batch = loader.next(); batch; batch = loader.next()) {
+      result.loss += train_step(master, model, optimizer, *batch, splits);
+      ++result.steps;
     }
-    measured.loss /= static_cast<double>(data.size());
-    measured.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    result.loss /= static_cast<double>(data.train.size());
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    result.images_per_second = static_cast<double>(data.train.size()) / result.seconds;
+    meter.finish(result, splits);
   }
-  return measured;
+  result.test_accuracy = accuracy(model, test_loader, data.test.size());
+  return result;
 }
 
 }  // namespace
@@ -120,15 +181,18 @@ void train_remotely(const Settings& settings) {
     run_with_master(world, table, [&](Master& master) {
       if (first == 0) {
         print_text(
-            fmt::format("{} as {} remote stage(s) of {} layers, batches of {}\n  {:>6} {:>10} {:>10} {:>8} {:>8}\n",
+            fmt::format("{} as {} remote stage(s) of {} layers, batches of {}\n"
+                        "  {:>6} {:>10} {:>10} {:>8} {:>8} {:>8}\n",
                         settings.training.model, master.workers(), fmt::join(split, ","), settings.training.batch_size,
-                        "splits", "seconds", "img/s", "speed-up", "loss"));
+                        "splits", "seconds", "img/s", "speed-up", "test acc", "loss"));
       }
-      const Measured measured = train_with(master, settings, data.train, splits);
-      first = first > 0 ? first : measured.seconds;
-      const double images = static_cast<double>(data.train.size());
-      print_line(fmt::format("  {:>6} {:>10.2f} {:>10.1f} {:>8.2f} {:>8.6f}", splits, measured.seconds,
-                             images / measured.seconds, first / measured.seconds, measured.loss));
+      const EpochResult result = train_with(master, settings, data, splits);
+      first = first > 0 ? first : result.seconds;
+      print_line(fmt::format("  {:>6} {:>10.2f} {:>10.1f} {:>8.2f} {:>8.4f} {:>8.6f}", splits, result.seconds,
+                             result.images_per_second, first / result.seconds, result.test_accuracy, result.loss));
+      if (settings.run.summary && splits == settings.pipeline.splits->back()) {
+        print_text(summary({result}));
+      }
     });
   }
 }

@@ -1,5 +1,7 @@
 #include "chapters/common/bug_communicators.h"
 
+#include <optional>
+
 namespace stagecoach {
 namespace {
 
@@ -18,6 +20,7 @@ class PassingCommunicator : public Communicator {
   }
   void send_number(double number, int to, int tag) override { comm_.send_number(number, to, tag); }
   double receive_number(int from, int tag) override { return comm_.receive_number(from, tag); }
+  std::optional<double> try_receive_number(int from, int tag) override { return comm_.try_receive_number(from, tag); }
   void all_reduce(Tensor& tensor) override { comm_.all_reduce(tensor); }
   void reduce(Tensor& tensor, int root) override { comm_.reduce(tensor, root); }
   void broadcast(Tensor& tensor, int root) override { comm_.broadcast(tensor, root); }
@@ -29,6 +32,7 @@ class PassingCommunicator : public Communicator {
   std::unique_ptr<Communicator> duplicate() override { return comm_.duplicate(); }
   void set_spinning(bool spinning) override { comm_.set_spinning(spinning); }
   void leave_record_in(const std::filesystem::path& folder) override { comm_.leave_record_in(folder); }
+  void renew_waits() override { comm_.renew_waits(); }
   void abort() override { comm_.abort(); }
 
  private:

@@ -7,27 +7,44 @@
 #include <vector>
 
 #include "core/allocator.h"
+#include "core/asynchronous.h"
 
 namespace stagecoach {
 namespace {
 
-/// Returns the progress at the start of an epoch.
-Progress start_of(std::int64_t epoch, int ranks) {
-  return {.epoch = epoch, .peak_bytes = std::vector<std::int64_t>(static_cast<std::size_t>(ranks))};
+/// Returns the progress at the start of an epoch, with the memory of `places` devices.
+Progress start_of(std::int64_t epoch, std::size_t places) {
+  return {.epoch = epoch, .peak_bytes = std::vector<std::int64_t>(places)};
 }
 
 }  // namespace
 
-EpochMeter::EpochMeter(Communicator& comm)
+EpochMeter::EpochMeter(Communicator& comm, const std::vector<Device>& devices)
     : comm_(comm),
-      progress_(start_of(1, comm.size())),
+      progress_(start_of(1, static_cast<std::size_t>(comm.size()) * devices.size())),
       train_sums_(comm.device()),
-      test_sums_(comm.device()),
-      held_before_(static_cast<std::int64_t>(allocator(comm.device()).stats().current_bytes)) {}
+      test_sums_(comm.device()) {
+  for (const Device device : devices) {
+    devices_.push_back({device, static_cast<std::int64_t>(allocator(device).stats().current_bytes)});
+  }
+}
+
+bool EpochMeter::has_queues() const { return is_asynchronous(devices_.front().device); }
+
+double EpochMeter::idle_seconds() const {
+  if (!has_queues()) {
+    return comm_.clock().waited();
+  }
+  double busy = 0;
+  for (const Watched& watched : devices_) {
+    busy += call_queue({watched.device, Stream::kCompute}).busy_seconds();
+  }
+  return comm_.clock().now() - busy / static_cast<double>(devices_.size());
+}
 
 void EpochMeter::resume(const Progress& saved, int loss_rank) {
   progress_ = saved;
-  progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()));
+  progress_.peak_bytes.resize(static_cast<std::size_t>(comm_.size()) * devices_.size());
   if (comm_.rank() != 0) {
     progress_.rank_seconds = 0;
     progress_.waited = 0;
@@ -39,7 +56,10 @@ void EpochMeter::resume(const Progress& saved, int loss_rank) {
 }
 
 void EpochMeter::start_epoch() {
-  allocator(comm_.device()).reset_peak();
+  for (const Watched& watched : devices_) {
+    allocator(watched.device).reset_peak();
+  }
+  copied_.reset();
   train_sums_.loss.fill(progress_.loss_sum);
   train_sums_.correct.fill(static_cast<double>(progress_.correct));
   first_step_ = progress_.step;
@@ -49,19 +69,19 @@ void EpochMeter::start_epoch() {
 
 void EpochMeter::start_clock() {
   time_mark_ = comm_.clock().now();
-  waited_mark_ = comm_.clock().waited();
+  idle_mark_ = idle_seconds();
 }
 
 void EpochMeter::add_time() {
   const double passed = comm_.clock().now() - time_mark_;
   progress_.seconds += passed;
   progress_.rank_seconds += passed;
-  progress_.waited += comm_.clock().waited() - waited_mark_;
+  progress_.waited += idle_seconds() - idle_mark_;
   start_clock();
 }
 
 void EpochMeter::add_load_wait(double seconds) {
-  if (comm_.clock().kind() == ClockKind::wall) {
+  if (comm_.clock().kind() == ClockKind::wall && !has_queues()) {  // queues are idle meanwhile anyway
     progress_.waited += seconds;
   }
 }
@@ -103,16 +123,24 @@ void EpochMeter::combine_ranks() {
   progress_.seconds = all[4];
   progress_.rank_seconds = all[5];
 
-  const auto peak = static_cast<std::int64_t>(allocator(comm_.device()).stats().peak_bytes) - held_before_;
-  const std::int64_t before = progress_.peak_bytes[static_cast<std::size_t>(comm_.rank())];  // before a resume
-  std::vector<double> bytes(static_cast<std::size_t>(comm_.size()));
-  bytes[static_cast<std::size_t>(comm_.rank())] = static_cast<double>(std::max(peak, before));
+  std::vector<double> bytes(progress_.peak_bytes.size());
+  auto place = static_cast<std::size_t>(comm_.rank()) * devices_.size();
+  for (const Watched& watched : devices_) {
+    const auto peak = static_cast<std::int64_t>(allocator(watched.device).stats().peak_bytes) - watched.held_before;
+    bytes[place] = static_cast<double>(std::max(peak, progress_.peak_bytes[place]));  // the latter before a resume
+    ++place;
+  }
   bytes = comm_.sum_numbers(bytes);
   progress_.peak_bytes.assign(bytes.begin(), bytes.end());
   find_busiest_link();
 }
 
 void EpochMeter::find_busiest_link() {
+  const auto steps = static_cast<double>(std::max<std::int64_t>(progress_.step - first_step_, 1));
+  if (copied_) {
+    busiest_link_ = {copied_->from, copied_->to, copied_->bytes / steps};
+    return;
+  }
   const auto more = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto mine = std::max_element(sent_.begin(), sent_.end(), more);
   const auto ranks = static_cast<std::size_t>(comm_.size());
@@ -126,12 +154,11 @@ void EpochMeter::find_busiest_link() {
       static_cast<std::size_t>(std::max_element(links.begin() + static_cast<std::ptrdiff_t>(ranks), links.end()) -
                                links.begin()) -
       ranks;
-  const auto steps = static_cast<double>(std::max<std::int64_t>(progress_.step - first_step_, 1));
   busiest_link_ = {static_cast<int>(from), static_cast<int>(links[from]), links[ranks + from] / steps};
 }
 
 EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {
-  const Progress done = std::exchange(progress_, start_of(progress_.epoch + 1, comm_.size()));
+  const Progress done = std::exchange(progress_, start_of(progress_.epoch + 1, progress_.peak_bytes.size()));
   const auto images = static_cast<double>(done.seen);
   return {.epoch = done.epoch,
           .loss = done.loss_sum / images,

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "chapters/common/checkpoints.h"
 #include "chapters/common/epoch_log.h"
@@ -31,8 +33,9 @@ struct EpochSums {
 
 class EpochMeter {
  public:
-  /// Must be constructed before the model, since memory that was allocated earlier does not count.
-  explicit EpochMeter(Communicator& comm);
+  /// Measures the memory of `devices`, on which this rank works; if they are asynchronous, the rank is idle when they
+  /// are, on average. Must be constructed before the model, since memory that was allocated earlier does not count.
+  EpochMeter(Communicator& comm, const std::vector<Device>& devices);
 
   const Progress& progress() const { return progress_; }
   /// Returns the sums that the training adds to, on the device. The tensors are the same in all epochs.
@@ -46,7 +49,8 @@ class EpochMeter {
   /// Starts counting time and waits, until the next add_time().
   void start_clock();
   void add_time();
-  /// Adds a wait for data, unless the clock is virtual: that clock does not advance during the wait.
+  /// Adds a wait for data, unless the clock is virtual: that clock does not advance during the wait. That of
+  /// asynchronous devices shows in their own idle time.
   void add_load_wait(double seconds);
   void add_step(std::int64_t images);
   /// Ends the count of sent bytes, which began with the epoch: what follows is no training.
@@ -56,6 +60,8 @@ class EpochMeter {
   bool loss_is_finite() const;
   /// Returns the mean loss of the images seen so far.
   double mean_loss() const { return progress_.loss_sum / static_cast<double>(progress_.seen); }
+  /// Sets the busiest link of a program whose devices exchange tensors without messages: its bytes in the epoch so far.
+  void set_busiest_link(const LinkBytes& of_epoch) { copied_ = of_epoch; }
   void start_test();
   void add_test_images(std::int64_t images) { test_images_ += images; }
 
@@ -67,18 +73,26 @@ class EpochMeter {
 
  private:
   void find_busiest_link();
+  /// Returns the time in which the rank, or its devices, had nothing to do, since an arbitrary moment.
+  double idle_seconds() const;
+  bool has_queues() const;
 
+  struct Watched {
+    Device device;
+    std::int64_t held_before;  // bytes allocated before the run
+  };
   Communicator& comm_;
+  std::vector<Watched> devices_;
   Progress progress_;
   EpochSums train_sums_;
   EpochSums test_sums_;
   std::int64_t test_images_ = 0;
-  double test_accuracy_ = 0;     // over all ranks
-  std::int64_t held_before_;     // bytes allocated before the run
-  double time_mark_ = 0;         // time up to here is in progress_.seconds
-  double waited_mark_ = 0;       // waits up to here are in progress_.waited
-  std::int64_t first_step_ = 0;  // of the epoch in this run
-  std::map<int, double> sent_;   // bytes by receiver: until the training ends, those sent before the epoch
+  double test_accuracy_ = 0;         // over all ranks
+  double time_mark_ = 0;             // time up to here is in progress_.seconds
+  double idle_mark_ = 0;             // idle time up to here is in progress_.waited
+  std::int64_t first_step_ = 0;      // of the epoch in this run
+  std::map<int, double> sent_;       // bytes by receiver: until the training ends, those sent before the epoch
+  std::optional<LinkBytes> copied_;  // see set_busiest_link
   LinkBytes busiest_link_;
 };
 

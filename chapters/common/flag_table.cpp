@@ -222,9 +222,7 @@ std::vector<Flag> run(const Chapter& chapter) {
        only_in<3, 4, 5, 6>("this chapter has no schedule table; schedules begin in chapter 3")},
       {"profile", "Run", on_off(&RunSettings::profile), Scope::command, "Show where the time went in the first steps"},
       {"summary", "Run", on_off(&RunSettings::summary), Scope::command,
-       "At the end, show five numbers: step time, idle share, memory per rank, bytes per link, staleness",
-       only_in<1, 2, 3, 4, 5, 6>(
-           "a controller's copies between its devices are not counted; ranks count what they send (chapters 2 to 6)")},
+       "At the end, show five numbers: step time, idle share, memory per rank, bytes per link, staleness"},
       {"inject", "Run", bug_of(chapter), Scope::command,
        "Train with a known bug, to be found (docs/bugs.md); 'list' lists those of this chapter",
        only_in<1, 2, 3, 4, 5, 6>("no bug of the museum is in this chapter; chapters 1 to 6 have some")},

@@ -6,7 +6,6 @@
 #include <csignal>
 
 #include "chapters/common/program.h"
-#include "chapters/common/summary.h"
 #include "chapters/common/training_state.h"
 #include "core/asynchronous.h"
 #include "core/ops.h"
@@ -16,19 +15,29 @@
 
 namespace stagecoach {
 
-Run::Run(const Settings& settings, Device device) : Run(settings, self_communicator(device, settings.world.clock)) {}
+Run::Run(const Settings& settings, Device device)
+    : Run(settings, self_communicator(device, settings.world.clock), {device}) {}
 
-Run::Run(const Settings& settings, std::unique_ptr<Communicator> self_comm) : Run(settings, *self_comm, {}) {
+Run::Run(const Settings& settings, const std::vector<Device>& devices)
+    : Run(settings, self_communicator(devices.back(), settings.world.clock), devices) {
+  summary_of_ = SummaryOf::devices;
+}
+
+Run::Run(const Settings& settings, std::unique_ptr<Communicator> self_comm, const std::vector<Device>& devices)
+    : Run(settings, *self_comm, {}, devices) {
   self_comm_ = std::move(self_comm);
 }
 
 Run::Run(const Settings& settings, Communicator& comm, const RankRole& role)
+    : Run(settings, comm, role, {comm.device()}) {}
+
+Run::Run(const Settings& settings, Communicator& comm, const RankRole& role, const std::vector<Device>& devices)
     : settings_(settings),
       comm_(comm),
       role_(role),
       layers_of_(role.replica_of.value_or(comm.rank())),
       folder_(settings, comm.rank()),
-      meter_(comm),
+      meter_(comm, devices),
       stop_(comm),
       trace_(comm, settings.run.profile) {
   if (prints() || settings.world.transport != Transport::thread) {
@@ -134,7 +143,7 @@ Epoch* Run::next_epoch() {
       print_line("Results: " + printable(folder_.path().string()));
     }
     if (settings_.run.summary) {
-      print_text(summary(results_));
+      print_text(summary(results_, summary_of_));
     }
   }
   return epoch_.get();

@@ -28,6 +28,7 @@
 #include "chapters/common/run_folder.h"
 #include "chapters/common/step_trace.h"
 #include "chapters/common/stop_protocol.h"
+#include "chapters/common/summary.h"
 #include "core/trace.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
@@ -44,6 +45,8 @@ class Run {
   /// Must be constructed before the model, since memory is counted from here. Prints the settings, creates the --out
   /// folder, installs the signal handlers, and starts the trace of the first steps.
   Run(const Settings& settings, Device device);
+  /// For a single program on several devices, which sums losses and correct predictions on the last one.
+  Run(const Settings& settings, const std::vector<Device>& devices);
   Run(const Settings& settings, Communicator& comm, const RankRole& role);
   ~Run();
   Run(const Run&) = delete;
@@ -67,7 +70,8 @@ class Run {
 
  private:
   friend class Epoch;
-  Run(const Settings& settings, std::unique_ptr<Communicator> self_comm);
+  Run(const Settings& settings, std::unique_ptr<Communicator> self_comm, const std::vector<Device>& devices);
+  Run(const Settings& settings, Communicator& comm, const RankRole& role, const std::vector<Device>& devices);
   bool prints() const { return comm_.rank() == 0; }
   Epoch* next_epoch();
   void load_checkpoint();
@@ -90,7 +94,8 @@ class Run {
   Optimizer* optimizer_ = nullptr;
   CompressionMemory* memory_ = nullptr;
   std::vector<EpochResult> results_;  // of the epochs that this run has finished, for --summary
-  std::unique_ptr<Epoch> epoch_;      // the one in progress
+  SummaryOf summary_of_ = SummaryOf::ranks;
+  std::unique_ptr<Epoch> epoch_;  // the one in progress
 };
 
 /// The epoch in progress: its batches and its sums.
@@ -143,6 +148,9 @@ class Epoch {
   EpochSums& test_sums() { return run_.meter_.test_sums(); }
   /// Sets the predicted times and idle shares that the epoch's line of metrics.jsonl shows beside the measured ones.
   void set_predicted_time(const Prediction& prediction) { prediction_ = prediction; }
+  /// Sets the link with the most traffic of a program whose devices exchange tensors without messages, for --summary:
+  /// the devices' indices, and the bytes that the training has copied in this epoch.
+  void set_busiest_link(const LinkBytes& of_epoch) { run_.meter_.set_busiest_link(of_epoch); }
 
   // The parts of training_batches() and test_batches(), for a pipeline that does not drain after each batch (chapter
   // 4).

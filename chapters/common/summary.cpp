@@ -26,9 +26,9 @@ std::string memory_text(const EpochResult& epoch) {
   return fmt::format("{:.1f} MiB at most", fmt::join(mib, ", "));
 }
 
-std::string link_text(const LinkBytes& busiest) {
-  return busiest.bytes > 0 ? fmt::format("{:.3f} MiB per step at most, from rank {} to rank {}", busiest.bytes / kMiB,
-                                         busiest.from, busiest.to)
+std::string link_text(const LinkBytes& busiest, const char* place) {
+  return busiest.bytes > 0 ? fmt::format("{0:.3f} MiB per step at most, from {3} {1} to {3} {2}", busiest.bytes / kMiB,
+                                         busiest.from, busiest.to, place)
                            : "none: nothing is sent";
 }
 
@@ -40,7 +40,8 @@ std::string staleness_text(const std::vector<int>& delays) {
 
 }  // namespace
 
-std::string summary(const std::vector<EpochResult>& epochs) {
+std::string summary(const std::vector<EpochResult>& epochs, SummaryOf of_whom) {
+  const char* place = of_whom == SummaryOf::ranks ? "rank" : "device";
   const bool has_more = epochs.size() > 1;
   const std::vector<EpochResult> shown(epochs.begin() + (has_more ? 1 : 0), epochs.end());
   const EpochResult& last = shown.back();
@@ -48,11 +49,18 @@ std::string summary(const std::vector<EpochResult>& epochs) {
                                           : fmt::format("epoch {}", last.epoch);
   const double step = median_of(shown, [](const EpochResult& e) { return e.seconds / static_cast<double>(e.steps); });
   const double idle = median_of(shown, [](const EpochResult& e) { return e.idle; });
-  return fmt::format(
-      "Summary, {}\n  step time        {:.3f} ms, {} clock\n  idle share       {:.1f}% (ideal {:.1f}%)\n"
-      "  memory per rank  {}\n  bytes per link   {}\n  staleness        {}\n",
-      of, 1e3 * step, last.clock, 100 * idle, 100 * last.prediction.ideal_idle, memory_text(last),
-      link_text(last.busiest_link), staleness_text(last.prediction.delays));
+  const std::string memory = fmt::format("memory per {}", place);
+  const std::size_t width = memory.size() + 2;
+  std::string table = fmt::format("Summary, {}\n", of);
+  const auto row = [&](const std::string& name, const std::string& value) {
+    table += fmt::format("  {:<{}}{}\n", name, width, value);
+  };
+  row("step time", fmt::format("{:.3f} ms, {} clock", 1e3 * step, last.clock));
+  row("idle share", fmt::format("{:.1f}% (ideal {:.1f}%)", 100 * idle, 100 * last.prediction.ideal_idle));
+  row(memory, memory_text(last));
+  row("bytes per link", link_text(last.busiest_link, place));
+  row("staleness", staleness_text(last.prediction.delays));
+  return table;
 }
 
 }  // namespace stagecoach

@@ -9,9 +9,12 @@
 
 namespace stagecoach {
 
+/// Whose memory and links the table has.
+enum class SummaryOf { ranks, devices };
+
 /// Returns a table of the step time, the idle share, the memory per rank, the bytes per link and direction, and the
 /// staleness of the gradients. Times and shares are medians without the first epoch, in which caches and buffers are
 /// still cold, unless it is the only one. There must be at least one epoch.
-std::string summary(const std::vector<EpochResult>& epochs);
+std::string summary(const std::vector<EpochResult>& epochs, SummaryOf of = SummaryOf::ranks);
 
 }  // namespace stagecoach

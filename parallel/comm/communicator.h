@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/error.h"
@@ -96,6 +97,8 @@ class Communicator {
   /// Sends a number that controls the program, such as whether to stop, without waiting for a device or the receiver.
   virtual void send_number(double number, int to, int tag) = 0;
   virtual double receive_number(int from, int tag) = 0;
+  /// Returns a number that has arrived already, or nothing. Does not wait.
+  virtual std::optional<double> try_receive_number(int from, int tag) = 0;
 
   // Collectives. All ranks of the group call them in the same order, with tensors of one shape and type; otherwise all
   // ranks get a CommError (with NCCL, which does not compare shapes and types, ranks that wait get it at the deadline).
@@ -141,6 +144,9 @@ class Communicator {
   /// If this rank fails from now on, a record of its last communication is written to `folder`
   /// (FlightRecorder::leave_in).
   virtual void leave_record_in(const std::filesystem::path& folder) = 0;
+  /// Restarts the deadline of the current wait of this communicator, because the rank that it waits for is busy but
+  /// alive. Any thread may call it.
+  virtual void renew_waits() = 0;
   /// Ends all current and later waits of this communicator with CommError. Any thread may call it.
   virtual void abort() = 0;
 };

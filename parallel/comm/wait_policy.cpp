@@ -6,11 +6,10 @@
 
 namespace stagecoach {
 
-std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<double> timeout) {
-  using Clock = std::chrono::steady_clock;
+SteadyTime deadline_after(std::chrono::duration<double> timeout, SteadyTime began) {
   constexpr std::chrono::duration<double> kLongest(1e9);
   const bool is_short = timeout < kLongest;  // false for NaN
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(is_short ? std::max(timeout, -kLongest) : kLongest);
+  return began + std::chrono::duration_cast<SteadyTime::duration>(is_short ? std::max(timeout, -kLongest) : kLongest);
 }
 
 CommError stopped(const std::string& context, const std::string& who) {

@@ -2,6 +2,7 @@
 /// @file
 /// How a rank waits for others, over any transport, and the errors of waits that fail.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <stop_token>
@@ -16,18 +17,26 @@ namespace stagecoach {
 enum class WaitMode { sleeping, polling };
 inline constexpr std::chrono::milliseconds kLongestPoll(20);
 
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// Returns when a wait of `timeout` that begins at `began` ends. The clock counts nanoseconds and overflows after 292
+/// years, so timeouts above thirty years, infinity and NaN count as thirty years.
+SteadyTime deadline_after(std::chrono::duration<double> timeout, SteadyTime began = std::chrono::steady_clock::now());
+
 /// How a thread waits, and what can end its waits early.
 struct WaitPolicy {
   WaitMode mode = WaitMode::sleeping;
   std::stop_token stop = {};
   std::atomic<bool> may_spin = true;  ///< false while another thread of the rank needs the core
+  std::atomic<SteadyTime> renewed =
+      {};  ///< when the other rank last showed that it is alive (Communicator::renew_waits)
 
   bool polls() const { return mode == WaitMode::polling && may_spin; }
+  /// Returns when a wait that began at `began` ends, unless it is renewed.
+  SteadyTime deadline(SteadyTime began, std::chrono::duration<double> timeout) const {
+    return deadline_after(timeout, std::max(began, renewed.load()));
+  }
 };
-
-/// Returns when a wait of `timeout` that begins now ends. The clock counts nanoseconds and overflows after 292 years,
-/// so timeouts above thirty years, infinity and NaN count as thirty years.
-std::chrono::steady_clock::time_point deadline_after(std::chrono::duration<double> timeout);
 
 // Errors for waits that fail; `context` names the rank and its call.
 /// Returns the error for a wait that ended because another rank failed. `who` names that rank and the

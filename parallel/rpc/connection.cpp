@@ -1,5 +1,7 @@
 #include "parallel/rpc/connection.h"
 
+#include <iterator>
+
 #include "core/error.h"
 #include "core/throw_if.h"
 #include "parallel/rpc/master.h"
@@ -18,28 +20,15 @@ void Connection::require_worker(int rank) const {
   throw_if<Error>(!is_open_, "remote call to rank {}: the workers have been shut down; call them before", rank);
 }
 
-void Connection::tell(int rank, const Command& command) {
+void Connection::tell(int rank, std::vector<Command> commands) {
   require_worker(rank);
-  for (const Command& earlier : std::exchange(to(rank).later, {})) {
-    outbox_.send(earlier, rank);
-  }
-  outbox_.send(command, rank);
-  to(rank).told = std::chrono::steady_clock::now();
-  keep_alive();
+  std::vector<Command> all = std::exchange(to(rank).later, {});
+  all.insert(all.end(), std::make_move_iterator(commands.begin()), std::make_move_iterator(commands.end()));
+  endpoint_.send(all, rank);
 }
 
-void Connection::keep_alive() {
-  const auto now = std::chrono::steady_clock::now();
-  for (int rank = 1; rank <= workers(); ++rank) {
-    if (now - to(rank).told > silence_) {
-      outbox_.send(Command{.task = Task::keep_alive}, rank);
-      to(rank).told = now;
-    }
-  }
-}
-
-Answer Connection::ask(int rank, const Command& command) {
-  tell(rank, command);
+Answer Connection::ask(int rank, std::vector<Command> commands) {
+  tell(rank, std::move(commands));
   auto& expected = to(rank).expected;
   const Answer answer = expected.emplace_back(std::make_shared<std::optional<Value>>());
   if (expected.size() > kMaxUnread) {
@@ -51,8 +40,7 @@ Answer Connection::ask(int rank, const Command& command) {
 const Value& Connection::value(int rank, const Answer& answer) {
   auto& expected = to(rank).expected;
   while (!answer->has_value()) {
-    keep_alive();
-    *expected.front() = receive_value(comm_, rank);
+    *expected.front() = endpoint_.receive_value(rank);
     expected.pop_front();
   }
   return **answer;
@@ -64,6 +52,10 @@ Tensor Connection::wait(int rank, const Answer& answer) {
   return come.tensor;
 }
 
+Report Connection::report(int rank) {
+  return rank == 0 ? endpoint_.report() : Report::from(wait(rank, ask(rank, {.task = Task::report})));
+}
+
 void Connection::shut_down() {
   if (!is_open_) {
     return;
@@ -73,14 +65,10 @@ void Connection::shut_down() {
       static_cast<void>(value(rank, Answer(to(rank).expected.back())));
     }
   }
-  while (!outbox_.empty()) {  // command by command, so that the deadline is that of one, not of all that are queued
-    keep_alive();
-    outbox_.wait_for_first();
-  }
   for (int rank = 1; rank <= workers(); ++rank) {
     tell(rank, {.task = Task::shut_down});
   }
-  outbox_.wait();
+  endpoint_.end();
   is_open_ = false;
 }
 

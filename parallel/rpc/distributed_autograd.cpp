@@ -94,15 +94,16 @@ void DistributedContext::backward(const Tensor& loss, const Tensor& grad) {
       const int rank = call->output.rank();
       gradients.push_back(master_.at(rank, gradient));
       gradient = RRef(master_, rank, connection.new_ids());
-      connection.tell(rank, {.task = Task::backward,
+      const rpc::Command run{.task = Task::backward,
                              .result = gradient.id(),
                              .of = call->output.id(),
                              .context = id_,
-                             .arguments = {gradients.back().id()}});
-      answers.emplace_back(rank, connection.ask(rank, {.task = Task::check, .context = id_}));
+                             .arguments = {gradients.back().id()}};
+      const rpc::Command check{.task = Task::check, .context = id_};
+      answers.emplace_back(rank, connection.ask(rank, std::vector{run, check}));
     }
   }
-  for (const auto& [rank, answer] : answers) {  // one by one: the deadline is that of one backward, not of all
+  for (const auto& [rank, answer] : answers) {
     connection.wait(rank, answer);
   }
   check();

@@ -33,38 +33,47 @@ Future RRef::fetch() const {
   return {owner_->master, rank(), id(), answer};
 }
 
-RRef RemoteModule::forward(const RRef& x) const {
-  const RRef input = master_->at(rank_, x);
+RRef RemoteModule::forward(const RRef& x) const { return forward(x, master_->at(rank_, x), {}); }
+
+RRef RemoteModule::forward(const Tensor& x) const {
+  const RRef input(*master_, rank_, master_->connection_->new_ids());
+  return forward(input, input, {master_->keep(input, x)});
+}
+
+RRef RemoteModule::forward(const RRef& x, const RRef& input, std::vector<rpc::Command> before) const {
   const RRef output(*master_, rank_, master_->connection_->new_ids());
   DistributedContext* context = master_->context_;
   const bool needs_input_grad = context != nullptr && context->record(output, input, x);
-  master_->connection_->tell(rank_, {.task = Task::forward,
-                                     .result = output.id(),
-                                     .of = id_,
-                                     .context = master_->context_id(),
-                                     .needs_input_grad = needs_input_grad,
-                                     .arguments = {input.id()}});
+  before.push_back({.task = Task::forward,
+                    .result = output.id(),
+                    .of = id_,
+                    .context = master_->context_id(),
+                    .needs_input_grad = needs_input_grad,
+                    .arguments = {input.id()}});
+  master_->connection_->tell(rank_, std::move(before));
   return output;
 }
 
-RRef RemoteModule::forward(const Tensor& x) const { return forward(master_->put(rank_, x)); }
+void RemoteModule::train(bool on) const {
+  master_->connection_->tell(rank_, {.task = Task::train, .of = id_, .is_on = on});
+}
 
-std::vector<std::string> RemoteModule::parameter_names() const {
+std::vector<std::string> RemoteModule::names(Task list) const {
   rpc::Connection& connection = *master_->connection_;
-  const Tensor text = connection.wait(rank_, connection.ask(rank_, {.task = Task::parameters, .of = id_}));
+  const Tensor text = connection.wait(rank_, connection.ask(rank_, {.task = list, .of = id_}));
   if (!text.defined()) {
     return {};
   }
-  const std::string list = rpc::text_of(text);
-  const auto lines = split_text(list, '\n');
+  const std::string joined = rpc::text_of(text);
+  const auto lines = split_text(joined, '\n');
   return {lines.begin(), lines.end() - 1};  // each name ends with a newline
 }
 
-std::vector<RRef> RemoteModule::parameters() const {
+std::vector<RRef> RemoteModule::references(Task list) const {
   rpc::Connection& connection = *master_->connection_;
-  const auto count = static_cast<rpc::Id>(parameter_names().size());
+  const auto count = static_cast<rpc::Id>(names(list).size());
   const rpc::Id first = connection.new_ids(count);
-  connection.wait(rank_, connection.ask(rank_, {.task = Task::parameters, .result = first, .of = id_}));
+  connection.wait(rank_, connection.ask(rank_, {.task = list, .result = first, .of = id_}));
   std::vector<RRef> references;
   for (rpc::Id i = 0; i < count; ++i) {
     references.push_back(RRef(*master_, rank_, first + i));
@@ -79,27 +88,31 @@ RemoteModule Master::remote(int rank, const std::string& factory) {
 }
 
 Future Master::rpc_async(int rank, const std::string& function, const std::vector<Tensor>& arguments) {
-  std::vector<RRef> sent;
+  // All in one message, so that the call takes one each way. The worker forgets the values as soon as it can.
+  std::vector<rpc::Command> commands;
   std::vector<rpc::Id> ids;
   for (const Tensor& argument : arguments) {
-    sent.push_back(put(rank, argument));
-    ids.push_back(sent.back().id());
+    const RRef there(*this, rank, connection_->new_ids());
+    commands.push_back(keep(there, argument));
+    ids.push_back(there.id());
   }
   const RRef result(*this, rank, connection_->new_ids());
-  connection_->tell(rank, {.task = Task::call, .result = result.id(), .name = function, .arguments = std::move(ids)});
-  return result.fetch();
+  commands.push_back({.task = Task::call, .result = result.id(), .name = function, .arguments = std::move(ids)});
+  commands.push_back({.task = Task::send, .of = result.id(), .peer = 0});
+  return {*this, rank, result.id(), connection_->ask(rank, std::move(commands))};
 }
 
 rpc::Id Master::context_id() const { return context_ == nullptr ? 0 : context_->id_; }
 
-RRef Master::put(int rank, const Tensor& tensor) {
-  STAGECOACH_CHECK(tensor.defined(), "remote call to rank {}: expected a tensor, got an undefined one", rank);
-  RRef there(*this, rank, connection_->new_ids());
+rpc::Command Master::keep(const RRef& as, const Tensor& tensor) const {
+  STAGECOACH_CHECK(tensor.defined(), "remote call to rank {}: expected a tensor, got an undefined one", as.rank());
   const NoGrad no_grad;
-  // All that may throw comes first: once told to receive, the worker waits. The sender may write to its own.
-  const Tensor copy = tensor.clone().to(connection_->device());
-  connection_->tell(rank, {.task = Task::receive, .result = there.id(), .peer = 0});
-  connection_->send(rank, {.tensor = copy});
+  return {.task = Task::keep, .result = as.id(), .value = {.tensor = tensor.clone().to(connection_->device())}};
+}
+
+RRef Master::put(int rank, const Tensor& tensor) {
+  RRef there(*this, rank, connection_->new_ids());
+  connection_->tell(rank, keep(there, tensor));
   return there;
 }
 
@@ -124,7 +137,7 @@ void run_with_master(const World& world, const RemoteTable& table, const std::fu
       body(master);
       master.shut_down();
     } else {
-      rpc::Worker(table, rank.comm).serve();
+      rpc::Worker(table, rank.comm, world.timeout).serve();
     }
   });
 }

@@ -23,11 +23,11 @@
 /// several micro-batches form a pipeline. A value that one worker needs from another goes there directly.
 ///
 /// Errors: what a call throws on a worker is kept in place of its result, and thrown as RemoteError where a value is
-/// waited for; the worker goes on. A rank that dies, or is silent for longer than the timeout of the world, ends all
-/// ranks with CommError. So one command may not take so long, but many together may, also while other workers have
-/// nothing to do. That holds for the master's own program too: if it calls nothing for so long, give the world a longer
-/// timeout.
-/// Source of the interface: torch.distributed.rpc.
+/// waited for; the worker goes on. A rank that dies, or shows no sign of life for the timeout of the world, ends all
+/// ranks with CommError. Workers show signs of life by a thread of their own (heartbeat.h), so a command may take
+/// longer than the timeout, and one that never ends is waited for. The master shows them only while it calls or waits:
+/// if its own program does neither for so long, give the world a longer timeout. Source of the interface:
+/// torch.distributed.rpc.
 
 #include <functional>
 #include <memory>
@@ -55,11 +55,12 @@ class Future {
  public:
   /// Waits for the tensor, and returns it on the master's device. In the DistributedContext in which it was asked for,
   /// the output of a module is a leaf that collects a gradient. Throws RemoteError if a call on which the tensor
-  /// depends threw; CommError after the timeout, or if a rank has failed.
+  /// depends threw; CommError if the worker is silent for the timeout, or if a rank has failed.
   Tensor wait();
 
  private:
   friend class RRef;
+  friend class Master;
   Future(Master& master, int rank, rpc::Id id, rpc::Answer answer);
   Master* master_;
   int rank_;
@@ -107,14 +108,23 @@ class RemoteModule {
   /// backward; a tensor of the master gets no gradient.
   RRef forward(const RRef& x) const;
   RRef forward(const Tensor& x) const;
-  /// Returns references to the module's parameters, in the order of named_parameters(). Waits for the worker.
-  std::vector<RRef> parameters() const;
-  /// Returns their names. Waits for the worker.
-  std::vector<std::string> parameter_names() const;
+  /// Switches the module to training (as it is made) or to evaluation, for the calls from now on. Does not wait.
+  void train(bool on = true) const;
+  /// Return references to the module's parameters, in the order of named_parameters(), and to its buffers, such as the
+  /// running statistics of batch norm. Wait for the worker.
+  std::vector<RRef> parameters() const { return references(rpc::Task::parameters); }
+  std::vector<RRef> buffers() const { return references(rpc::Task::buffers); }
+  /// Return their names. Wait for the worker.
+  std::vector<std::string> parameter_names() const { return names(rpc::Task::parameters); }
+  std::vector<std::string> buffer_names() const { return names(rpc::Task::buffers); }
 
  private:
   friend class Master;
   friend class DistributedContext;
+  /// `input` is the same as `x`, on this worker after the commands `before`.
+  RRef forward(const RRef& x, const RRef& input, std::vector<rpc::Command> before) const;
+  std::vector<std::string> names(rpc::Task list) const;
+  std::vector<RRef> references(rpc::Task list) const;
   RemoteModule(Master& master, int rank, rpc::Id id) : master_(&master), rank_(rank), id_(id) {}
   Master* master_;
   int rank_;
@@ -124,7 +134,7 @@ class RemoteModule {
 /// The master's end of remote calls. References, futures, modules and contexts must not be used after it is gone.
 class Master {
  public:
-  /// `timeout` is that of the world, in seconds.
+  /// Collective over `comm`, as are the workers' constructors. `timeout` is that of the world, in seconds.
   Master(Communicator& comm, double timeout) : connection_(std::make_shared<rpc::Connection>(comm, timeout)) {}
   Master(const Master&) = delete;
   Master& operator=(const Master&) = delete;
@@ -143,6 +153,9 @@ class Master {
   /// Sends a copy of `tensor` to rank `rank`. Throws UsageError for a rank that is no worker; Error for an undefined
   /// tensor.
   RRef put(int rank, const Tensor& tensor);
+  /// Returns how long rank `rank` has waited for others, what it has sent, and the peak of its memory since the last
+  /// report. Rank 0 is the master; waits for a worker. Throws as put() does.
+  rpc::Report report(int rank) { return connection_->report(rank); }
   /// Lets the workers end, after all that they were told before. Called by run_with_master. A second call does nothing.
   void shut_down() { connection_->shut_down(); }
 
@@ -152,6 +165,8 @@ class Master {
   friend class RemoteModule;
   friend class DistributedContext;
   friend class DistributedOptimizer;
+  /// Returns the command to keep a copy of `tensor`, which the caller may write to, as a value of the worker.
+  rpc::Command keep(const RRef& as, const Tensor& tensor) const;
   /// Returns the number of the current context, or 0.
   rpc::Id context_id() const;
   /// Returns a reference to the same values on rank `rank`; the workers exchange them if necessary.

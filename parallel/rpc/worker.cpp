@@ -62,29 +62,32 @@ void require_on(Device device, const std::string& what, const Tensor& tensor) {
 }  // namespace
 
 const Worker::Do Worker::kDo[] = {
-    &Worker::make_module, &Worker::parameters,  &Worker::make_optimizer, &Worker::call, &Worker::forward,
-    &Worker::backward,    &Worker::step,        &Worker::check,          &Worker::send, &Worker::receive,
-    &Worker::drop,        &Worker::end_context, &Worker::keep_alive,
+    &Worker::make_module,    &Worker::parameters, &Worker::buffers, &Worker::train,
+    &Worker::make_optimizer, &Worker::call,       &Worker::forward, &Worker::backward,
+    &Worker::step,           &Worker::check,      &Worker::keep,    &Worker::send,
+    &Worker::receive,        &Worker::report,     &Worker::drop,    &Worker::end_context,
 };
 
 void Worker::serve() {
   const Activity activity("service of remote calls");
   static_assert(std::size(kDo) == static_cast<std::size_t>(Task::shut_down));
-  for (;;) {
-    const Command command = receive_command(comm_, kMaster);
-    if (command.task == Task::shut_down) {
-      return outbox_.wait();
+  for (bool goes_on = true; goes_on;) {
+    for (const Command& command : endpoint_.receive_commands(kMaster)) {
+      goes_on = command.task != Task::shut_down;
+      if (goes_on) {
+        (this->*kDo[static_cast<std::size_t>(command.task)])(command);
+      }
     }
-    (this->*kDo[static_cast<std::size_t>(command.task)])(command);
   }
+  endpoint_.end();
 }
 
 template <class Compute>
-void Worker::keep(const Command& command, const std::string& what, const Compute& compute) {
+void Worker::keep_result(const Command& command, const std::string& what, const Compute& compute) {
   Kept kept;
-  kept.value = value_or_error(comm_.rank(), what, [&] {
+  kept.value = value_or_error(endpoint_.rank(), what, [&] {
     const Tensor result = compute(kept);
-    require_on(comm_.device(), "the result", result);
+    require_on(endpoint_.device(), "the result", result);
     return Value{.tensor = result};
   });
   if (command.context != 0) {
@@ -97,7 +100,7 @@ void Worker::keep(const Command& command, const std::string& what, const Compute
 
 template <class Compute>
 void Worker::answer(const std::string& what, const Compute& compute) {
-  outbox_.send(value_or_error(comm_.rank(), what, compute), kMaster);
+  endpoint_.send(value_or_error(endpoint_.rank(), what, compute), kMaster);
 }
 
 const Tensor& Worker::tensor(Id id) const {
@@ -116,28 +119,31 @@ std::vector<Tensor> Worker::tensors(const std::vector<Id>& ids) const {
 
 void Worker::make_module(const Command& command) {
   answer(fmt::format("making module '{}'", command.name), [&]() -> Value {
-    auto module = entry(table_.modules, "module", command.name)(comm_.device());
+    auto module = entry(table_.modules, "module", command.name)(endpoint_.device());
     STAGECOACH_CHECK(module != nullptr, "the factory returned null: expected a module");
     NamedTensors parameters = module->named_parameters();
+    NamedTensors buffers = module->named_buffers();
     for (const auto& [name, parameter] : parameters) {
-      require_on(comm_.device(), fmt::format("parameter '{}'", name), parameter);
+      require_on(endpoint_.device(), fmt::format("parameter '{}'", name), parameter);
     }
-    modules_[command.result] = {std::move(module), command.name, std::move(parameters)};
+    for (const auto& [name, buffer] : buffers) {
+      require_on(endpoint_.device(), fmt::format("buffer '{}'", name), buffer);
+    }
+    modules_[command.result] = {std::move(module), command.name, std::move(parameters), std::move(buffers)};
     return {};
   });
 }
 
-void Worker::parameters(const Command& command) {
-  answer("listing parameters", [&]() -> Value {
-    const NamedTensors& parameters = modules_.at(command.of).parameters;
+void Worker::list(const Command& command, const NamedTensors& tensors) {
+  answer("listing tensors", [&]() -> Value {
     std::string names;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (command.result != 0) {
-        kept_[command.result + static_cast<Id>(i)] = {.value = {.tensor = parameters[i].second}};
+        kept_[command.result + static_cast<Id>(i)] = {.value = {.tensor = tensors[i].second}};
       }
-      names += parameters[i].first + '\n';
+      names += tensors[i].first + '\n';
     }
-    return {.tensor = names.empty() ? Tensor() : tensor_of(names, comm_.device())};
+    return {.tensor = names.empty() ? Tensor() : tensor_of(names, endpoint_.device())};
   });
 }
 
@@ -155,13 +161,13 @@ void Worker::make_optimizer(const Command& command) {
 }
 
 void Worker::call(const Command& command) {
-  keep(command, fmt::format("function '{}'", command.name),
-       [&](Kept&) { return entry(table_.functions, "function", command.name)(tensors(command.arguments)); });
+  keep_result(command, fmt::format("function '{}'", command.name),
+              [&](Kept&) { return entry(table_.functions, "function", command.name)(tensors(command.arguments)); });
 }
 
 void Worker::forward(const Command& command) {
   KeptModule& called = modules_.at(command.of);
-  keep(command, fmt::format("forward of '{}'", called.name), [&](Kept& kept) {
+  keep_result(command, fmt::format("forward of '{}'", called.name), [&](Kept& kept) {
     kept.input = tensor(command.arguments[0]).detach();  // the graph begins here
     if (command.context == 0) {
       const NoGrad no_grad;
@@ -195,7 +201,7 @@ void Worker::with_gradients(Context& context, const NamedTensors& parameters, co
 }
 
 void Worker::backward(const Command& command) {
-  keep(command, "backward", [&](Kept&) {
+  keep_result(command, "backward", [&](Kept&) {
     const Tensor& output = tensor(command.of);
     const Tensor& gradient = tensor(command.arguments[0]);
     Kept& of = kept_.at(command.of);
@@ -221,7 +227,9 @@ void Worker::step(const Command& command) {
   });
 }
 
-void Worker::check(const Command& command) { outbox_.send(Value{.error = contexts_[command.context].error}, kMaster); }
+void Worker::check(const Command& command) {
+  endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster);
+}
 
 void Worker::send(const Command& command) {
   Value value = kept_.at(command.of).value;
@@ -229,10 +237,16 @@ void Worker::send(const Command& command) {
     const NoGrad no_grad;
     value.tensor = value.tensor.clone();  // it belongs to the receiver, and this rank may write to its own
   }
-  outbox_.send(value, command.peer);
+  endpoint_.send(value, command.peer);
 }
 
-void Worker::receive(const Command& command) { kept_[command.result] = {.value = receive_value(comm_, command.peer)}; }
+void Worker::receive(const Command& command) {
+  kept_[command.result] = {.value = endpoint_.receive_value(command.peer)};
+}
+
+void Worker::report(const Command&) {
+  endpoint_.send(Value{.tensor = endpoint_.report().to_tensor(endpoint_.device())}, kMaster);
+}
 
 void Worker::drop(const Command& command) { kept_.erase(command.of); }
 

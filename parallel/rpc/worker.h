@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/rpc/message.h"
+#include "parallel/rpc/endpoint.h"
 #include "parallel/rpc/remote_table.h"
 
 namespace stagecoach::rpc {
@@ -16,11 +16,12 @@ namespace stagecoach::rpc {
 /// error takes the place of its result, and of all that is computed from it, until someone asks for a value.
 class Worker {
  public:
-  /// `table` and `comm` must outlive the worker.
-  Worker(const RemoteTable& table, Communicator& comm) : table_(table), comm_(comm), outbox_(comm) {}
+  /// Collective over `comm`. `table` and `comm` must outlive the worker; `timeout` is that of the world, in seconds.
+  Worker(const RemoteTable& table, Communicator& comm, double timeout)
+      : table_(table), endpoint_(comm, timeout, Heartbeat::Beats::always) {}
 
-  /// Serves until the master shuts the worker down. Throws CommError if the master has failed, or has been silent for
-  /// longer than the timeout of the world.
+  /// Serves until the master shuts the worker down. Throws CommError if a rank has failed, or if one that this worker
+  /// waits for has been silent for longer than the timeout.
   void serve();
 
  private:
@@ -37,6 +38,7 @@ class Worker {
     std::shared_ptr<Module> module;
     std::string name;
     NamedTensors parameters;
+    NamedTensors buffers;
   };
   /// The state of a distributed autograd context on this worker.
   struct Context {
@@ -45,22 +47,27 @@ class Worker {
   };
 
   void make_module(const Command& command);
-  void parameters(const Command& command);
+  void parameters(const Command& command) { list(command, modules_.at(command.of).parameters); }
+  void buffers(const Command& command) { list(command, modules_.at(command.of).buffers); }
+  void train(const Command& command) { modules_.at(command.of).module->train(command.is_on); }
   void make_optimizer(const Command& command);
   void call(const Command& command);
   void forward(const Command& command);
   void backward(const Command& command);
   void step(const Command& command);
   void check(const Command& command);
+  void keep(const Command& command) { kept_[command.result] = {.value = command.value}; }
   void send(const Command& command);
   void receive(const Command& command);
+  void report(const Command& command);
   void drop(const Command& command);
   void end_context(const Command& command);
-  void keep_alive(const Command&) {}
 
+  /// Keeps tensors of a module as values, and answers with their names.
+  void list(const Command& command, const NamedTensors& tensors);
   /// Keeps the result of `compute`, or the error that it throws, as `command.result`.
   template <class Compute>
-  void keep(const Command& command, const std::string& what, const Compute& compute);
+  void keep_result(const Command& command, const std::string& what, const Compute& compute);
   /// Sends the master the result of `compute`, or the error that it throws.
   template <class Compute>
   void answer(const std::string& what, const Compute& compute);
@@ -71,8 +78,7 @@ class Worker {
   void with_gradients(Context& context, const NamedTensors& parameters, const Body& body);
 
   const RemoteTable& table_;
-  Communicator& comm_;
-  Outbox outbox_;
+  Endpoint endpoint_;
   std::map<Id, Kept> kept_;
   std::map<Id, KeptModule> modules_;
   std::map<Id, std::unique_ptr<Optimizer>> optimizers_;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ends runs of chapters 1 to 6 at random moments, goes on with them, and compares what they have trained with the bytes
+"""Ends runs of chapters 1 to 7 at random moments, goes on with them, and compares what they have trained with the bytes
 of a run that nobody touched.
 
     tests/chapters/kills.py --bin build/release/bin [--count 200] [--seed N] [--mpirun PATH] [--chapter N]
@@ -36,7 +36,7 @@ HANG = 120  # seconds after which a run counts as hanging; no run takes a tenth 
 SIGNALS = ("KILL", "TERM", "INT", "STOP", "XFSZ")
 ASK_TO_SAVE = ("TERM", "INT")
 
-Case = collections.namedtuple("Case", "chapter program ranks flags signals", defaults=(SIGNALS,))
+Case = collections.namedtuple("Case", "chapter program ranks flags signals processes", defaults=(SIGNALS, True))
 
 CASES = (
     Case(1, "ch01_single_device", 1, ["--microbatches", "2", "--augment"]),
@@ -48,6 +48,8 @@ CASES = (
     Case(5, "ch05_interleaved", 2, ["--split", "3,3,3,3", "--microbatches", "4", "--optimizer", "adam"]),
     Case(6, "ch06_ddp", 2, ["--bucket-size", "64KiB", "--compress", "powersgd"]),
     Case(6, "ch06_ddp", 3, ["--mode", "central", "--batch-size", "48"]),
+    Case(7, "ch07_one_controller", 4, ["--microbatches", "4"], processes=False),
+    Case(7, "ch07_one_controller", 2, ["--form", "naive", "--split", "6,6", "--optimizer", "adam"], processes=False),
 )
 
 # A shell beside each process notes its number and how it has ended. It outlives the process's end by mpirun.
@@ -181,7 +183,7 @@ class Track:
 
     def begin(self, out):
         ranks = [] if self.mpirun or self.case.chapter == 1 else ["--ranks", str(self.case.ranks)]
-        timeout = [] if self.case.chapter == 1 else ["--timeout", str(TIMEOUT)]
+        timeout = ["--timeout", str(TIMEOUT)] if self.case.processes and self.case.chapter > 1 else []
         batch = [] if "--batch-size" in self.case.flags else ["--batch-size", "32"]
         return ["--data", str(self.data), "--epochs", str(EPOCHS), "--out", out, *batch, *ranks, *timeout, *self.case.flags]
 
@@ -337,7 +339,7 @@ def main():
     parser.add_argument("--count", type=int, default=200, help="how many runs to end (200)")
     parser.add_argument("--seed", type=int, default=0, help="other seeds choose other moments (0)")
     parser.add_argument("--mpirun", help="also as processes of this program of Open MPI")
-    parser.add_argument("--chapter", type=int, choices=range(1, 7), help="only runs of this one")
+    parser.add_argument("--chapter", type=int, choices=range(1, 8), help="only runs of this one")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     counts = collections.Counter()
@@ -352,7 +354,7 @@ def main():
             forms = [
                 (case, mpirun)
                 for case in CASES
-                for mpirun in dict.fromkeys((None, arguments.mpirun if case.ranks > 1 else None))
+                for mpirun in dict.fromkeys((None, arguments.mpirun if case.ranks > 1 and case.processes else None))
                 if arguments.chapter in (None, case.chapter)
             ]
 

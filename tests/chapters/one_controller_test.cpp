@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <tuple>
 
 #include "tests/chapters/pipelines.h"
 
@@ -47,14 +48,41 @@ TEST_F(OneController, TrainsPipelinedWhatOneDeviceTrainsWithTheSameMicroBatches)
   expect_same_training("copies", "pipelined-sgd-one");
 }
 
-TEST_F(OneController, TrainsAResidualNetwork) {
+/// A form and an optimizer.
+class OneControllerResidual : public OneController,
+                              public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+INSTANTIATE_TEST_SUITE_P(FormsAndOptimizers, OneControllerResidual,
+                         ::testing::Combine(::testing::Values("naive", "pipelined"), ::testing::Values("sgd", "adam")),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}", std::get<0>(test.param), std::get<1>(test.param));
+                         });
+
+TEST_P(OneControllerResidual, TrainsAResidualNetwork) {
   make_data(4, 1);
-  for (const char* form : {"naive", "pipelined"}) {
-    Flags flags{"--model", "resnet18", "--form", form};
-    if (form == std::string("pipelined")) {
-      flags = joined(flags, {"--microbatches", "3"});
-    }
-    expect_same_on_any_devices(form, flags);
+  const auto& [form, optimizer] = GetParam();
+  Flags flags{"--model", "resnet18", "--form", form, "--optimizer", optimizer};
+  if (form == "pipelined") {
+    flags = joined(flags, {"--microbatches", "3"});
+  }
+  expect_same_on_any_devices("resnet", flags);
+}
+
+TEST_F(OneController, MeasuresAllDevices) {
+  make_data(96, 16);
+  const Outcome outcome = train(kCh07, "four", {"--summary"}, "1");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json epoch = metrics("four").back();
+  ASSERT_EQ(epoch["peak_bytes"].size(), 4U) << epoch;
+  for (const Json& bytes : epoch["peak_bytes"]) {
+    EXPECT_GT(bytes.get<double>(), 0) << epoch;
+  }
+  EXPECT_GT(epoch["idle"].get<double>(), 0);
+  EXPECT_LT(epoch["idle"].get<double>(), 1);
+  // 32 images, [6, 14, 14] after conv1: 32 x 1176 x 4 bytes.
+  for (const char* part : {"Summary, epoch 1\n", "% (ideal 27.3%)\n", "\n  memory per device  ",
+                           "\n  bytes per link     0.144 MiB per step at most, from device 1 to device 2\n",
+                           "\n  staleness          0 updates"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << outcome.out;
   }
 }
 

@@ -1,8 +1,10 @@
 // Chapter 7 by remote calls: the table, the same training by threads and by processes, and what happens when a process
 // dies.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <sstream>
 
@@ -43,6 +45,24 @@ TEST_F(Remote, PrintsATableOfTheSameTraining) {
   EXPECT_EQ(losses(one_worker.out), std::vector<std::string>{wanted[2]});
 }
 
+// With the running statistics of batch norm, which are on the workers.
+TEST_F(Remote, HasTheLossAndTestAccuracyOfOneDevice) {
+  make_data(36, 12);
+  const Flags both{"--data", "data",        "--model", "resnet18", "--image-size", "16",       "--batch-size",
+                   "12",     "--optimizer", "adam",    "--lr",     "0.003",        "--epochs", "2"};
+  ASSERT_EQ(run(kCh01, joined(both, {"--microbatches", "3", "--out", "one"})).exit_code, 0);
+  const Json one = metrics("one").back();
+  const Outcome remote =
+      run(kCh07, joined(both, {"--form", "remote", "--balance", "layers", "--splits", "3", "--summary"}));
+  ASSERT_EQ(remote.exit_code, 0) << remote.err;
+  const std::string row = fmt::format(" {:.4f} {:.6f}\n", one["test_acc"].get<double>(), one["loss"].get<double>());
+  EXPECT_NE(remote.out.find(row), std::string::npos) << row << remote.out;
+  for (const char* part : {"Summary, epoch 2\n", "\n  step time ", "(ideal 25.0%)", "\n  memory per rank ",
+                           "MiB per step at most, from rank ", "training is synchronous\n"}) {
+    EXPECT_NE(remote.out.find(part), std::string::npos) << part << remote.out;
+  }
+}
+
 TEST_F(Remote, AProcessThatDiesEndsTheOthers) {
   make_data(320, 32);
   for (int dead = 0; dead < 3; ++dead) {  // the master, then each worker
@@ -65,6 +85,19 @@ TEST_F(Remote, AMasterThatIsSilentEndsTheWorkers) {
   ASSERT_TRUE(prints(running, "splits"));
   ::kill(process(0), SIGSTOP);
   const Outcome outcome = end(running);
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_NE(outcome.err.find("no answer within 2 s"), std::string::npos) << outcome.err;
+}
+
+// The other worker and the master are alive, and no sign of theirs may stand for one of the stopped worker.
+TEST_F(Remote, AWorkerThatIsSilentEndsTheOthersInTime) {
+  make_data(320, 32);
+  Running running = start(3, kCh07, flags({"--epochs", "1000", "--splits", "2", "--timeout", "2"}));
+  ASSERT_TRUE(prints(running, "splits"));
+  const auto stopped = std::chrono::steady_clock::now();
+  ::kill(process(1), SIGSTOP);
+  const Outcome outcome = end(running);
+  EXPECT_LT(std::chrono::steady_clock::now() - stopped, std::chrono::seconds(4));
   EXPECT_EQ(outcome.exit_code, 4);
   EXPECT_NE(outcome.err.find("no answer within 2 s"), std::string::npos) << outcome.err;
 }

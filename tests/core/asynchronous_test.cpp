@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -64,6 +67,29 @@ TEST_F(Asynchronous, LetsTheCallerRunAhead) {
   release();  // all of the above was only appended
   EXPECT_EQ(there.to_vector<float>(), std::vector<float>(1009, 1024.0F));
   EXPECT_EQ(x.narrow(1000, 1).item(), 1024);
+}
+
+TEST_F(Asynchronous, TheCallerWaitsWhenQueuedCallsWriteTooMuchMemory) {
+  CallQueue& queue = call_queue(compute_);
+  hold(one_);
+  queue.push(
+      "first", [] {}, CallQueue::kMaxBytesAhead / 2);
+  queue.push(
+      "second", [] {}, CallQueue::kMaxBytesAhead / 2);
+  queue.push("none", [] {});
+  std::atomic<bool> is_appended = false;
+  const std::jthread caller([&] {
+    queue.push(
+        "third", [] {}, 1);
+    is_appended = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(is_appended);
+  release();
+  queue.finish();
+  const Ticket large = queue.push(
+      "large", [] {}, 2 * CallQueue::kMaxBytesAhead);  // alone it may be that large
+  queue.wait(large);
 }
 
 TEST_F(Asynchronous, WaitsForAWriteByTheCaller) {

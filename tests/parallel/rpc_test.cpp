@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 #include "datasets/shares.h"
 #include "nn/layers.h"
@@ -17,6 +20,7 @@
 #include "parallel/pipeline/split.h"
 #include "parallel/rpc/distributed_autograd.h"
 #include "parallel/rpc/master.h"
+#include "parallel/rpc/worker.h"
 #include "tests/parallel/image_task.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
@@ -31,35 +35,100 @@ using test::random_tensor;
 using test::same_bytes;
 
 constexpr std::uint64_t kSeed = ImageTask::kSeed;
-constexpr int kFrontLayers = 6;  // of each model
 
-/// The two halves of the task's model, and its optimizer.
-RemoteTable table_of(const ImageTask& task) {
-  const auto half = [task](std::size_t which) {
-    return [task, which](Device device) -> std::shared_ptr<Module> {
+std::string stage_name(int stage) { return fmt::format("stage {}", stage); }
+
+/// The stages of the task's model, and its optimizer.
+RemoteTable table_of(const ImageTask& task, int stages) {
+  RemoteTable table{.optimizers = {{"optimizer", task.optimizer}}};
+  for (int stage = 0; stage < stages; ++stage) {
+    table.modules[stage_name(stage)] = [task, stages, stage](Device device) -> std::shared_ptr<Module> {
       const auto model = task.make();
-      const auto part = stages_of(*model, {kFrontLayers, model->size() - kFrontLayers})[which];
+      const auto part = stages_of(*model, split_by_layers(model->size(), stages))[static_cast<std::size_t>(stage)];
       part->materialize(kSeed, device);
       return part;
     };
-  };
-  return {.modules = {{"front", half(0)}, {"back", half(1)}}, .optimizers = {{"optimizer", task.optimizer}}};
+  }
+  return table;
 }
 
-/// The master's program: trains the task by remote calls.
-NamedTensors by_remote_calls(const ImageTask& task, int microbatches, Master& master) {
-  const RemoteModule front = master.remote(1, "front");
-  const RemoteModule back = master.remote(master.workers(), "back");
-  std::vector<RRef> parameters = front.parameters();
-  for (const RRef& parameter : back.parameters()) {
-    parameters.push_back(parameter);
+/// What a training leaves: parameters and buffers, and the output in evaluation.
+struct Trained {
+  NamedTensors tensors;
+  Tensor output;
+};
+
+Trained on_one_device(const ImageTask& task, int microbatches) {
+  const auto model = test::OneDevice(task, microbatches).model;
+  model->train(false);
+  const NoGrad no_grad;
+  Trained trained{model->named_parameters(), model->forward(task.images(0))};
+  for (const auto& buffer : model->named_buffers()) {
+    trained.tensors.push_back(buffer);
   }
-  DistributedOptimizer optimizer(master, "optimizer", parameters);
+  return trained;
+}
+
+/// The stages on the workers, round-robin.
+class RemoteStages {
+ public:
+  RemoteStages(Master& master, int stages) {
+    for (int stage = 0; stage < stages; ++stage) {
+      stages_.push_back(master.remote(1 + stage % master.workers(), stage_name(stage)));
+    }
+  }
+  Future forward(const Tensor& images) const {
+    RRef x = stages_[0].forward(images);
+    for (std::size_t stage = 1; stage < stages_.size(); ++stage) {
+      x = stages_[stage].forward(x);
+    }
+    return x.fetch();
+  }
+  void train(bool on) const {
+    for (const RemoteModule& stage : stages_) {
+      stage.train(on);
+    }
+  }
+  std::vector<RRef> parameters() const {
+    return all_of<RRef>([](const RemoteModule& stage) { return stage.parameters(); });
+  }
+  /// Parameters and buffers.
+  NamedTensors tensors() const {
+    NamedTensors fetched;
+    const auto fetch = [&](const std::vector<std::string>& names, const std::vector<RRef>& references) {
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        fetched.emplace_back(names[i], references[i].to_here());
+      }
+    };
+    fetch(all_of<std::string>([](const RemoteModule& stage) { return stage.parameter_names(); }), parameters());
+    fetch(all_of<std::string>([](const RemoteModule& stage) { return stage.buffer_names(); }),
+          all_of<RRef>([](const RemoteModule& stage) { return stage.buffers(); }));
+    return fetched;
+  }
+
+ private:
+  template <class Item, class List>
+  std::vector<Item> all_of(const List& list) const {
+    std::vector<Item> all;
+    for (const RemoteModule& stage : stages_) {
+      for (const Item& item : list(stage)) {
+        all.push_back(item);
+      }
+    }
+    return all;
+  }
+  std::vector<RemoteModule> stages_;
+};
+
+/// The master's program: trains the task by remote calls.
+Trained by_remote_calls(const ImageTask& task, int microbatches, Master& master, int stages) {
+  const RemoteStages model(master, stages);
+  DistributedOptimizer optimizer(master, "optimizer", model.parameters());
   for (int step = 0; step < task.steps; ++step) {
     DistributedContext context(master);
     std::vector<Future> futures;
     for (const Tensor& images : micro_batches(task.images(step), microbatches)) {
-      futures.push_back(back.forward(front.forward(images)).fetch());
+      futures.push_back(model.forward(images));
     }
     std::vector<Tensor> outputs;
     for (Future& future : futures) {
@@ -69,30 +138,32 @@ NamedTensors by_remote_calls(const ImageTask& task, int microbatches, Master& ma
     context.backward(loss, Tensor::full({}, 1.0 / ImageTask::kImages));
     optimizer.step(context);
   }
-  std::vector<std::string> names = front.parameter_names();
-  for (const std::string& name : back.parameter_names()) {
-    names.push_back(name);
-  }
-  NamedTensors trained;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    trained.emplace_back(names[i], parameters[i].to_here());
-  }
-  return trained;
+  model.train(false);
+  const Tensor output = model.forward(task.images(0)).wait();
+  return {model.tensors(), output};  // evaluation has not moved the buffers
 }
 
 class Rpc : public ::testing::TestWithParam<ImageTask> {};
 INSTANTIATE_TEST_SUITE_P(Models, Rpc, test::image_tasks(), test::name_of_task);
 
 TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
-  for (const int ranks : {2, 3}) {  // both halves on one worker, or each on its own
-    if (!test::has_ranks(ranks)) {
+  std::map<int, Trained> trained;         // by the number of micro-batches
+  for (const int ranks : {2, 3, 4, 5}) {  // two stages on one worker, or one on each of two, three and four
+    const bool is_slow = std::string(GetParam().model) == "resnet18";
+    if (!test::has_ranks(ranks) || (is_slow && ranks == 4)) {
       continue;
     }
-    for (const int microbatches : test::ranks_are_processes() ? std::vector{3} : std::vector{1, 3}) {
+    const int stages = std::max(2, ranks - 1);
+    for (const int microbatches : test::ranks_are_processes() || ranks > 3 ? std::vector{3} : std::vector{1, 3}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", ranks, microbatches));
-      run_with_master(test::world_of(ranks), table_of(GetParam()), [&](Master& master) {
-        const test::OneDevice wanted(GetParam(), microbatches);
-        test::expect_equal(wanted.model->named_parameters(), by_remote_calls(GetParam(), microbatches, master));
+      if (!trained.contains(microbatches)) {
+        trained[microbatches] = on_one_device(GetParam(), microbatches);
+      }
+      const Trained& wanted = trained[microbatches];
+      run_with_master(test::world_of(ranks), table_of(GetParam(), stages), [&](Master& master) {
+        const Trained got = by_remote_calls(GetParam(), microbatches, master, stages);
+        test::expect_equal(wanted.tensors, got.tensors);
+        EXPECT_TRUE(same_bytes(wanted.output, got.output));
       });
     }
   }
@@ -126,6 +197,11 @@ RemoteTable small_table() {
                  std::this_thread::sleep_for(std::chrono::milliseconds(5));
                  ++calls_done;
                  return Tensor();
+               }},
+              {"sleep for seconds",
+               [](const std::vector<Tensor>& x) {
+                 std::this_thread::sleep_for(std::chrono::duration<double>(x.at(0).item()));
+                 return x[0];
                }},
               {"nothing", [](const std::vector<Tensor>&) { return Tensor(); }}}};
 }
@@ -163,7 +239,8 @@ TEST(RpcCalls, ThatFailLeaveTheWorkerAlive) {
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "function 'fail': the function has failed"},
                                         [&] { master.rpc_sync(last, "fail"); }));
     EXPECT_TRUE(fails_with<RemoteError>(
-        {rank.c_str(), "no function is named 'none': expected one of [elsewhere, fail, nothing, sleep, sum]"},
+        {rank.c_str(),
+         "no function is named 'none': expected one of [elsewhere, fail, nothing, sleep, sleep for seconds, sum]"},
         [&] { master.rpc_sync(last, "none"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "making module 'broken': it cannot be made"},
                                         [&] { master.remote(last, "broken"); }));
@@ -328,6 +405,66 @@ TEST(RpcCalls, OfOneWorkerMayTakeLongerThanTheTimeoutWhileAnotherIsIdle) {
         EXPECT_FALSE(master.rpc_sync(2, "nothing").defined());
       },
       1);
+}
+
+// While it computes, also other ranks wait: the master for it, worker 2 for its output, or with nothing to do.
+TEST(RpcCalls, MayTakeLongerThanTheTimeout) {
+  const double timeout = test::ranks_are_processes() ? 1 : 0.4;  // processes must start within it
+  const Tensor seconds = Tensor::full({}, 1.5 * timeout);
+  with_workers(
+      [&](Master& master) {
+        EXPECT_EQ(master.rpc_sync(1, "sleep for seconds", {seconds}).item(), seconds.item());
+        std::vector<Future> behind;  // an answer behind calls that take longer together
+        for (int i = 0; i < 3; ++i) {
+          behind.push_back(master.rpc_async(1, "sleep for seconds", {scale(seconds, 0.5)}));
+        }
+        EXPECT_EQ(behind[2].wait().item(), scale(seconds, 0.5).item());
+        EXPECT_FALSE(master.rpc_sync(master.workers(), "nothing").defined());
+        static_cast<void>(master.rpc_async(master.workers(), "sleep for seconds", {seconds}));  // at the end, too
+      },
+      timeout);
+}
+
+TEST(RpcCalls, OfAWorkerMayWaitLongForTheValueOfAnother) {
+  STAGECOACH_NEEDS_THREADS();
+  RemoteTable table = small_table();
+  class Slow : public Module {
+   public:
+    Tensor forward(const Tensor& x) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      return x;
+    }
+    Shape output_shape(const Shape& input) const override { return input; }
+  };
+  table.modules["slow"] = [](Device) { return std::make_shared<Slow>(); };
+  run_with_master({.ranks = 4, .timeout = 0.3}, table, [](Master& master) {
+    const RemoteModule slow = master.remote(1, "slow");
+    const RemoteModule linear = master.remote(2, "linear");
+    EXPECT_EQ(linear.forward(slow.forward(Tensor::zeros({2, 4}))).to_here().shape(), (Shape{2, 4}));
+    EXPECT_FALSE(master.rpc_sync(3, "nothing").defined());
+  });
+}
+
+// Counted in bytes: a short message has kMessageBytes, whatever is in it.
+TEST(RpcCalls, AreOneMessageEachWay) {
+  constexpr int kCalls = 10;
+  const RemoteTable table = small_table();
+  World world = test::world_of(test::ranks_are_processes() ? launch_environment()->size : 2);
+  constexpr double kMessage = rpc::kMessageBytes;
+  launch(world, [&](Rank& rank) {
+    if (rank.index > 0) {
+      rpc::Worker(table, rank.comm, world.timeout).serve();
+      EXPECT_EQ(rank.comm.bytes_sent()[0], rank.index == 1 ? kCalls * kMessage : 0);
+      return;
+    }
+    Master master(rank.comm, world.timeout);
+    const Tensor x = Tensor::full({4}, 1);
+    for (int i = 0; i < kCalls; ++i) {
+      EXPECT_TRUE(same_bytes(master.rpc_sync(1, "sum", {x, x}), add(x, x)));
+    }
+    EXPECT_EQ(rank.comm.bytes_sent()[1], kCalls * kMessage);
+    master.shut_down();
+  });
 }
 
 TEST(RpcFailures, OfTheMasterEndTheWorkers) {

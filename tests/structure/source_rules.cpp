@@ -169,6 +169,26 @@ std::vector<std::string> unlisted_sources(const fs::path& root) {
   return unlisted;
 }
 
+std::vector<std::string> threads_without_sanitizer(const fs::path& root) {
+  const std::regex list("ONE_THREAD([^()]*)LIBRARIES");
+  const std::regex starts_threads("#include \"(core/asynchronous|parallel/rpc/\\w+|parallel/wrappers/\\w+).h\"");
+  std::vector<std::string> found;
+  for (const std::string& file : files(root, "tests", {".txt"})) {
+    const std::string text = read(root / file);
+    std::smatch match;
+    std::regex_search(text, match, list);
+    std::istringstream sources(match.str(1));
+    for (std::string source; sources >> source;) {
+      const std::string test = (fs::path(file).parent_path() / source).generic_string();
+      const std::string code = read(root / test);
+      if (std::regex_search(code, match, starts_threads)) {
+        found.push_back(test + ": " + match.str(1) + ".h starts threads; list it before ONE_THREAD");
+      }
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> foreign_random_numbers(const fs::path& root) {
   const std::regex pattern(R"(#\s*include\s*<random>|\bstd::s?rand\b)");
   std::vector<std::string> found;

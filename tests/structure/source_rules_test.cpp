@@ -99,6 +99,16 @@ TEST_F(SourceRules, AcceptASourceListedInAFolderAbove) {
   EXPECT_EQ(unlisted_sources(root_), Lines{});
 }
 
+TEST_F(SourceRules, FindAThreadThatNoSanitizerSees) {
+  write("tests/core/CMakeLists.txt",
+        "stagecoach_test(a SOURCES seen_test.cpp ONE_THREAD hidden_test.cpp b.cpp LIBRARIES c)\n");
+  write("tests/core/seen_test.cpp", "#include \"core/asynchronous.h\"\n");
+  write("tests/core/hidden_test.cpp", "#include \"core/asynchronous.h\"\n");
+  write("tests/core/b.cpp", "#include \"core/tensor.h\"\n");
+  EXPECT_EQ(threads_without_sanitizer(root_), (Lines{"tests/core/hidden_test.cpp: core/asynchronous.h starts threads; "
+                                                     "list it before ONE_THREAD"}));
+}
+
 TEST_F(SourceRules, FindForeignRandomNumbers) {
   write("datasets/loader.cpp", "#include <random>\nint x = std::rand();\nint operand;\n");
   EXPECT_EQ(foreign_random_numbers(root_), (Lines{"datasets/loader.cpp:1: #include <random>, instead of core/random.h",

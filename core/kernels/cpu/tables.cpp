@@ -17,7 +17,7 @@ Tensor Accesses::keep(const Tensor& tensor, bool writes) {
     return {};
   }
   device = tensor.device();
-  all.push_back({tensor.storage()->block().get(), writes});
+  all.push_back({tensor.storage()->block().get(), writes, tensor.bytes()});
   return tensor.borrowed();
 }
 

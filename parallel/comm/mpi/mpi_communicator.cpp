@@ -288,6 +288,14 @@ double MpiCommunicator::receive_number(int from, int tag) {
   return wait_for(receive, context).item();
 }
 
+std::optional<double> MpiCommunicator::try_receive_number(int from, int tag) {
+  require_peer("try_receive_number", from, tag);
+  int has_come = 0;
+  MpiWorld::check(MPI_Iprobe(from, mpi_tag(tag, kMessage), comm_, &has_come, MPI_STATUS_IGNORE),
+                  [&] { return error_context("try_receive_number", "from", from, tag); });
+  return has_come != 0 ? std::optional(receive_number(from, tag)) : std::nullopt;
+}
+
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
   Group part = chosen_from(gather_choices(colour, key));
   MPI_Comm comm = MPI_COMM_NULL;

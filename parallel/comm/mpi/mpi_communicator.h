@@ -5,9 +5,11 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -31,9 +33,11 @@ class MpiCommunicator final : public ExchangeCommunicator {
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
   void send_number(double number, int to, int tag) override;
   double receive_number(int from, int tag) override;
+  std::optional<double> try_receive_number(int from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
   void set_spinning(bool spinning) override { wait_policy_.may_spin = spinning; }
+  void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
   void abort() override { aborted_.request_stop(); }
 
  private:

@@ -219,7 +219,7 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
         }
         throw stopped(context(), failure());
       }
-      if (now - began > timeout_) {
+      if (now > policy.deadline(began, timeout_)) {
         throw no_answer(context(), timeout_);
       }
     }

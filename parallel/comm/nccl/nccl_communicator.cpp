@@ -63,7 +63,7 @@ auto NcclCommunicator::guarded(const Call& call, const ErrorContext& context) {
 
 template <class Done>
 void NcclCommunicator::wait(const Done& done, const ErrorContext& context) {
-  ControlWait control_wait(control_, aborted_.get_token(), context);
+  ControlWait control_wait(control_, aborted_.get_token(), context, &renewed_);
   const auto serve_until_done = [&] {
     for (serve(); !done(); serve()) {
       control_wait.poll();
@@ -172,18 +172,23 @@ Tensor NcclCommunicator::wait_for(Message& message, const ErrorContext& context)
 void NcclCommunicator::send_number(double number, int to, int tag) {
   require_peer("send_number", to, tag);
   const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  control_.post(member(to), key(fmt::format("number/{}/{}", rank(), tag)), fmt::format("{:.17g}", number));
+  control_.post(member(to), number_key(rank(), tag), fmt::format("{:.17g}", number));
 }
 
 double NcclCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
   const Waiting waiting(clock());
-  const std::string wanted = key(fmt::format("number/{}/{}", from, tag));
-  std::optional<std::string> text;
-  wait([&] { return (text = control_.take(wanted)).has_value(); },
+  std::optional<double> number;
+  wait([&] { return (number = try_receive_number(from, tag)).has_value(); },
        [&] { return error_context("receive_number", "from", from, tag); });
-  return std::strtod(text->c_str(), nullptr);
+  return *number;
+}
+
+std::optional<double> NcclCommunicator::try_receive_number(int from, int tag) {
+  require_peer("try_receive_number", from, tag);
+  const std::optional<std::string> text = control_.take(number_key(from, tag));
+  return text ? std::optional(std::strtod(text->c_str(), nullptr)) : std::nullopt;
 }
 
 void NcclCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
@@ -214,7 +219,7 @@ bool NcclCommunicator::sum_natively(Tensor& tensor) {
 
 std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour, int key, const char* operation) {
   const auto context = [&] { return error_context(operation); };
-  ControlWait control_wait(control_, aborted_.get_token(), context);
+  ControlWait control_wait(control_, aborted_.get_token(), context, &renewed_);
   const auto poll = [&] {
     serve();  // a late rank may still need a message before it calls split
     control_wait.poll();

@@ -20,15 +20,21 @@
 /// and none per tensor. Numbers are control messages, such as whether to stop. Over NCCL they would wait for all work
 /// queued on the GPUs, and so would the program.
 
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 
 #include "parallel/comm/exchange_communicator.h"
 #include "parallel/comm/point_to_point_backend.h"
 #include "parallel/comm/tcp/control_channel.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 
@@ -43,9 +49,11 @@ class NcclCommunicator final : public ExchangeCommunicator {
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
   void send_number(double number, int to, int tag) override;
   double receive_number(int from, int tag) override;
+  std::optional<double> try_receive_number(int from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
   void set_spinning(bool /*spinning*/) override {}  // its waits are for the GPU and yield the core
+  void renew_waits() override { renewed_ = std::chrono::steady_clock::now(); }
   void abort() override { aborted_.request_stop(); }
 
  private:
@@ -73,10 +81,12 @@ class NcclCommunicator final : public ExchangeCommunicator {
   void wait(const Done& done, const ErrorContext& context);
   std::unique_ptr<PointToPointBackend> split_backend(int colour, int key, const char* operation);
   std::string key(const std::string& rest) const { return group().name + "/" + rest; }
+  std::string number_key(int from, int tag) const { return key(fmt::format("number/{}/{}", from, tag)); }
 
   ControlChannel& control_;
   std::unique_ptr<PointToPointBackend> backend_;
   std::stop_source aborted_;
+  std::atomic<SteadyTime> renewed_ = {};
   std::deque<std::shared_ptr<Message>> outbox_;
   std::map<int, std::deque<Message>> unwanted_;  // receives that are no longer waited for, by sending rank
   bool broken_ = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/start_thread.h"
@@ -119,11 +120,13 @@ void ControlChannel::back_off() {
   came_.wait_for(lock, kBackOff);
 }
 
-ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context)
+ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context,
+                         const std::atomic<SteadyTime>* renewed)
     : control_(control),
       stop_(std::move(stop)),
       context_(std::move(context)),
-      began_(std::chrono::steady_clock::now()) {}
+      began_(std::chrono::steady_clock::now()),
+      renewed_(renewed) {}
 
 void ControlWait::poll() {
   if (control_.has_failed()) {
@@ -132,11 +135,12 @@ void ControlWait::poll() {
   if (stop_.stop_requested()) {
     throw aborted(context_());
   }
-  const auto waited = std::chrono::steady_clock::now() - began_;
-  if (waited > control_.timeout()) {
+  const auto now = std::chrono::steady_clock::now();
+  const SteadyTime since = renewed_ == nullptr ? began_ : std::max(began_, renewed_->load());
+  if (now > deadline_after(control_.timeout(), since)) {
     throw no_answer(context_(), control_.timeout());
   }
-  if (waited < kYielding) {
+  if (now - began_ < kYielding) {
     ::sched_yield();
   } else {
     control_.back_off();

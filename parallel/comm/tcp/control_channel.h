@@ -73,8 +73,10 @@ class ControlChannel {
 class ControlWait {
  public:
   using ErrorContext = std::function<std::string()>;
-  /// `context` returns the text with which errors begin; a request to `stop` ends the wait.
-  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context);
+  /// `context` returns the text with which errors begin; a request to `stop` ends the wait. `renewed`, if it is given,
+  /// is when the deadline was last renewed, and must outlive the wait.
+  ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context,
+              const std::atomic<std::chrono::steady_clock::time_point>* renewed = nullptr);
   /// Called while the wait is not over: returns after a moment. Throws CommError after the timeout, when a rank has
   /// failed, or when this rank has aborted.
   void poll();
@@ -84,6 +86,7 @@ class ControlWait {
   std::stop_token stop_;
   ErrorContext context_;
   std::chrono::steady_clock::time_point began_;
+  const std::atomic<std::chrono::steady_clock::time_point>* renewed_;
 };
 
 }  // namespace stagecoach

@@ -100,6 +100,13 @@ double ThreadCommunicator::receive_number(int from, int tag) {
   return tensor.to_vector<double>()[0];
 }
 
+std::optional<double> ThreadCommunicator::try_receive_number(int from, int tag) {
+  require_peer("try_receive_number", from, tag);
+  const auto posted = world_->post(address_of(from, rank(), tag), {}, clock().now(), clock().link());
+  world_->cancel(posted);  // has no effect if it was matched, and a receive that was withdrawn is matched no more
+  return posted->matched ? std::optional(posted->tensor.item()) : std::nullopt;
+}
+
 template <class T>
 std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mine, double seconds) {
   struct Brought {

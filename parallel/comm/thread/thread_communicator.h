@@ -2,7 +2,9 @@
 /// @file
 /// The communicator of ranks that are threads of one process.
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <stop_token>
 
 #include "parallel/comm/group_communicator.h"
@@ -21,6 +23,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
   void send_number(double number, int to, int tag) override;
   double receive_number(int from, int tag) override;
+  std::optional<double> try_receive_number(int from, int tag) override;
   void all_reduce(Tensor& tensor) override;
   void reduce(Tensor& tensor, int root) override;
   void broadcast(Tensor& tensor, int root) override;
@@ -30,6 +33,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
   void set_spinning(bool spinning) override;
+  void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
   void abort() override;
 
  private:

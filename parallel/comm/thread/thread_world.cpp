@@ -37,14 +37,18 @@ template <class Done>
 void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const WaitPolicy& policy,
                        const ErrorContext& context) {
   const auto has_ended = [&] { return !failure_.empty() || policy.stop.stop_requested() || done(); };
-  const auto deadline = deadline_after(timeout_);
-  const auto poll_until = std::min(deadline, std::chrono::steady_clock::now() + kLongestPoll);
+  const auto began = std::chrono::steady_clock::now();
+  const auto poll_until = std::min(policy.deadline(began, timeout_), began + kLongestPoll);
   while (!has_ended()) {  // the policy may change meanwhile
-    if (policy.polls() && std::chrono::steady_clock::now() < poll_until) {
-      poll(rank, lock);
-    } else if (mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, deadline) ==
-               std::cv_status::timeout) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto deadline = policy.deadline(began, timeout_);
+    if (now >= deadline) {
       break;
+    }
+    if (policy.polls() && now < poll_until) {
+      poll(rank, lock);
+    } else {
+      mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, deadline);
     }
   }
   if (done()) {
