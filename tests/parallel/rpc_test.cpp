@@ -21,6 +21,7 @@
 #include "parallel/rpc/master.h"
 #include "tests/parallel/worlds.h"
 #include "tests/support/errors.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach {
@@ -30,6 +31,7 @@ using test::fails_with;
 using test::random_labels;
 using test::random_tensor;
 using test::same_bytes;
+using test::unless_sanitized;
 
 constexpr std::int64_t kImages = 6;
 constexpr std::uint64_t kSeed = 5;
@@ -112,12 +114,22 @@ NamedTensors by_remote_calls(const Task& task, int microbatches, Master& master)
   return trained;
 }
 
+std::vector<Task> tasks() {
+  const Task convnet{"ConvnetSgd", "convnet", 32, 6, sgd({.momentum = 0.9})};
+  return unless_sanitized<std::vector<Task>>({convnet,
+                                              {"ConvnetAdam", "convnet", 32, 6, adam()},
+                                              {"Resnet18Sgd", "resnet18", 16, 6, sgd({.momentum = 0.9})},
+                                              {"Resnet18Adam", "resnet18", 16, 6, adam()}},
+                                             {convnet});
+}
+
+/// The numbers of micro-batches.
+std::vector<int> splits() {
+  return test::ranks_are_processes() ? std::vector{3} : unless_sanitized<std::vector<int>>({1, 3}, {3});
+}
+
 class Rpc : public ::testing::TestWithParam<Task> {};
-INSTANTIATE_TEST_SUITE_P(Models, Rpc,
-                         ::testing::Values(Task{"ConvnetSgd", "convnet", 32, 6, sgd({.momentum = 0.9})},
-                                           Task{"ConvnetAdam", "convnet", 32, 6, adam()},
-                                           Task{"Resnet18Sgd", "resnet18", 16, 6, sgd({.momentum = 0.9})},
-                                           Task{"Resnet18Adam", "resnet18", 16, 6, adam()}),
+INSTANTIATE_TEST_SUITE_P(Models, Rpc, ::testing::ValuesIn(tasks()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
@@ -125,7 +137,7 @@ TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
     if (!test::has_ranks(ranks)) {
       continue;
     }
-    for (const int microbatches : test::ranks_are_processes() ? std::vector{3} : std::vector{1, 3}) {
+    for (const int microbatches : splits()) {
       SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches", ranks, microbatches));
       run_with_master(test::world_of(ranks), table_of(GetParam()), [&](Master& master) {
         const NamedTensors wanted = on_one_device(GetParam(), microbatches);

@@ -41,7 +41,7 @@ constexpr std::chrono::seconds kLong(60);
 constexpr TcpStoreLimits::Seconds kShort(0.05);
 constexpr std::size_t kMiB = 1 << 20;
 
-constexpr bool kMemoryIsTheServers = !test::kSanitized;  // sanitizers keep what is freed
+const bool kMemoryIsTheServers = !test::kSanitized;  // sanitizers keep what is freed
 
 /// What the server says of those that it sends away.
 class Reports {
