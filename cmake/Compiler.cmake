@@ -58,6 +58,10 @@ if(STAGECOACH_SANITIZE)
     stagecoach_compile_options($<${watched}:-Wno-maybe-uninitialized>)
   endif()
   target_link_options(stagecoach_flags INTERFACE -fsanitize=${STAGECOACH_SANITIZE})
+  find_program(STAGECOACH_LLD ld.lld)
+  if(STAGECOACH_LLD)
+    target_link_options(stagecoach_flags INTERFACE -fuse-ld=lld)  # the default linker takes several times as long
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND STAGECOACH_SANITIZE MATCHES address)
     target_link_options(stagecoach_flags INTERFACE -static-libasan)  # its calls are shorter: tests take a tenth less
   endif()

@@ -1,7 +1,7 @@
-# stagecoach_test(NAME [CUDA] [WATCHED] SOURCES … [ONE_THREAD …] LIBRARIES … [LABELS …] [TIMEOUT seconds])
+# stagecoach_test(NAME [CUDA] [WATCHED] SOURCES … [ONE_THREAD …] LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS n])
 # One test program per floor. CTest runs every test of it by itself, in any order; with sanitizers, whose programs take
-# longer to start than most tests take to run, several per process and in random order. CUDA: some tests run on a GPU
-# too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources too. ONE_THREAD: sources whose
+# longer to start than most tests take to run, several per process and in random order: in SHARDS processes, or 4.
+# CUDA: some tests run on a GPU too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources too. ONE_THREAD: sources whose
 # tests start no second thread without a GPU or MPI, or only in programs that other tests run too. The thread sanitizer
 # can find nothing there, and goes without them.
 find_package(GTest REQUIRED)
@@ -9,12 +9,15 @@ include(GoogleTest)
 set(STAGECOACH_SLOW_COST 1000)  # slow tests begin first, so that none of them runs alone at the end
 
 function(stagecoach_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "TIMEOUT" "SOURCES;ONE_THREAD;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "TIMEOUT;SHARDS" "SOURCES;ONE_THREAD;LIBRARIES;LABELS")
   if(NOT STAGECOACH_SANITIZE MATCHES thread)
     list(APPEND arg_SOURCES ${arg_ONE_THREAD})
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)  # against hangs only; no test measures time
+  endif()
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 4)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} stagecoach_test_support)
@@ -32,8 +35,7 @@ function(stagecoach_test name)
     target_precompile_headers(${name} REUSE_FROM stagecoach_test_support)
   endif()
   if(STAGECOACH_SANITIZE)
-    target_compile_definitions(${name} PRIVATE STAGECOACH_SANITIZED)  # tests/support/sanitized.h
-    stagecoach_test_shards(${name} "${arg_LABELS}")
+    stagecoach_test_shards(${name} ${arg_SHARDS} "${arg_LABELS}")
   else()
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${cost} LABELS "${arg_LABELS}")
   endif()
@@ -58,13 +60,13 @@ if(STAGECOACH_SANITIZE)
   endforeach()
 endif()
 
-# Runs the tests of a program in several processes, each with its share of them in random order.
-function(stagecoach_test_shards name labels)
-  set(shards 8)
+# Runs the tests of a program in several processes, each with its share of them in random order. Programs with many
+# shares take longest, so they begin first.
+function(stagecoach_test_shards name shards labels)
   math(EXPR last "${shards} - 1")
   foreach(shard RANGE ${last})
     add_test(NAME ${name}/${shard} COMMAND ${name})
-    set_tests_properties(${name}/${shard} PROPERTIES TIMEOUT 1500 LABELS "${labels}"
+    set_tests_properties(${name}/${shard} PROPERTIES TIMEOUT 1500 COST ${shards} LABELS "${labels}"
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${shard};GTEST_SHUFFLE=1;GTEST_BRIEF=1")
   endforeach()
 endfunction()

@@ -4,21 +4,24 @@
 #   scripts/build.sh                            the preset release, into build/release
 #   scripts/build.sh asan                       another preset
 #   scripts/build.sh release -DNAME=VALUE …     with CMake variables
-#   scripts/build.sh release --target NAME      only this target: programs leaves out the tests
+#   scripts/build.sh release --target NAME …    only these targets: programs leaves out the tests
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-release}
 if [[ $preset == -* ]]; then
-  echo "usage: scripts/build.sh [PRESET [--target NAME] [-DNAME=VALUE …]]; PRESET is one of CMakePresets.json" >&2
+  echo "usage: scripts/build.sh [PRESET [--target NAME …] [-DNAME=VALUE …]]; PRESET is one of CMakePresets.json" >&2
   exit 2
 fi
 targets=()
-variables=("${@:2}")
-if [[ ${2:-} == --target ]]; then
-  targets=(--target "$3")
-  variables=("${@:4}")
-fi
+variables=()
+for argument in "${@:2}"; do
+  if [[ $argument == -D* ]]; then
+    variables+=("$argument")
+  else
+    targets+=("$argument")
+  fi
+done
 log=build/$preset.log
 mkdir -p build
 : > "$log"

@@ -18,7 +18,7 @@ class OneController : public PipelineTest {
     const std::string one = name + "-one";
     const Outcome synchronous = train(kCh07, one, joined(flags, {"--ranks", "1", "--synchronous"}), epochs);
     ASSERT_EQ(synchronous.exit_code, 0) << synchronous.err;
-    for (const char* devices : {"1", "2", "3", "4"}) {
+    for (const std::string& devices : unless_sanitized<Flags>({"1", "2", "3", "4"}, {"1", "3"})) {
       const std::string out = fmt::format("{}-{}", name, devices);
       const Outcome outcome = train(kCh07, out, joined(flags, {"--ranks", devices, "--balance", "layers"}), epochs);
       ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -29,7 +29,7 @@ class OneController : public PipelineTest {
 
 // A whole batch at a time: what chapter 1 trains.
 TEST_F(OneController, TrainsNaivelyWhatOneDeviceTrains) {
-  make_data(105, 40);  // batches of 32, the last one of 9
+  make_ragged_data();
   for (const Flags& optimizer : {Flags{"--optimizer", "sgd"}, Flags{"--optimizer", "adam"}}) {
     const std::string name = "naive-" + optimizer.back();
     expect_same_on_any_devices(name, joined(optimizer, {"--form", "naive"}), "2");
@@ -40,7 +40,7 @@ TEST_F(OneController, TrainsNaivelyWhatOneDeviceTrains) {
 
 // Micro-batches, concatenated before one loss: what one device trains that does the same.
 TEST_F(OneController, TrainsPipelinedWhatOneDeviceTrainsWithTheSameMicroBatches) {
-  make_data(105, 40);
+  make_ragged_data();
   for (const char* optimizer : {"sgd", "adam"}) {
     expect_same_on_any_devices(fmt::format("pipelined-{}", optimizer), {"--optimizer", optimizer}, "2");
   }
@@ -51,11 +51,11 @@ TEST_F(OneController, TrainsPipelinedWhatOneDeviceTrainsWithTheSameMicroBatches)
 /// A form and an optimizer.
 class OneControllerResidual : public OneController,
                               public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
-INSTANTIATE_TEST_SUITE_P(FormsAndOptimizers, OneControllerResidual,
-                         ::testing::Combine(::testing::Values("naive", "pipelined"), ::testing::Values("sgd", "adam")),
-                         [](const auto& test) {
-                           return fmt::format("{}_{}", std::get<0>(test.param), std::get<1>(test.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    FormsAndOptimizers, OneControllerResidual,
+    ::testing::Combine(::testing::ValuesIn(unless_sanitized<Flags>({"naive", "pipelined"}, {"pipelined"})),
+                       ::testing::Values("sgd", "adam")),
+    [](const auto& test) { return fmt::format("{}_{}", std::get<0>(test.param), std::get<1>(test.param)); });
 
 TEST_P(OneControllerResidual, TrainsAResidualNetwork) {
   make_data(4, 1);

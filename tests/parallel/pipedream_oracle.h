@@ -20,7 +20,7 @@ namespace stagecoach::test {
 
 inline constexpr std::int64_t kWidth = 12;
 inline constexpr std::int64_t kSamples = 3;  ///< of a micro-batch
-inline constexpr int kUpdates = kSanitized ? 12 : 40;
+inline const int kUpdates = kSanitized ? 12 : 40;
 
 struct PipedreamTraining {
   Versions versions = Versions::stash;

@@ -40,7 +40,7 @@ double most_idle_in_span(const Simulation& simulation) {
   return most;
 }
 
-constexpr int kMicrobatches = test::kSanitized ? 8 : 24;
+const int kMicrobatches = test::kSanitized ? 8 : 24;
 
 /// Calls see(row, sizes, schedule) for every legal case of 1 to 8 ranks, 1 to kMicrobatches, 1 to 4 chunks.
 template <class See>

@@ -38,7 +38,7 @@ using Request = TcpStoreRequest;
 constexpr TcpStoreLimits::Seconds kShort(0.05);
 constexpr std::size_t kMiB = 1 << 20;
 
-constexpr bool kMemoryIsTheServers = !test::kSanitized;  // sanitizers keep what is freed
+const bool kMemoryIsTheServers = !test::kSanitized;  // sanitizers keep what is freed
 
 std::size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");

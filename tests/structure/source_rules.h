@@ -15,8 +15,8 @@ std::vector<std::string> wrong_includes(const std::filesystem::path& root);
 /// Every .cpp and .cu of the floors and of the tests is named in a CMakeLists.txt, so none is forgotten.
 std::vector<std::string> unlisted_sources(const std::filesystem::path& root);
 
-/// Tests of what starts threads of its own (asynchronous devices, remote calls, wrappers) are not listed after ONE_THREAD
-/// in a CMakeLists.txt, so that the thread sanitizer sees them.
+/// Tests of what starts threads of its own (asynchronous devices, remote calls, wrappers) are not listed after
+/// ONE_THREAD in a CMakeLists.txt, so that the thread sanitizer sees them.
 std::vector<std::string> threads_without_sanitizer(const std::filesystem::path& root);
 
 /// The floors draw their random numbers from core/random.h: those of the standard library differ between machines.

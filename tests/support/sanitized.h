@@ -7,11 +7,8 @@
 
 namespace stagecoach::test {
 
-#ifdef STAGECOACH_SANITIZED
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+/// Not a macro: so a test is the same object with and without the address sanitizer, and is compiled once.
+extern const bool kSanitized;
 
 /// Returns the larger form of a test, or with a sanitizer the smaller one: fewer sizes, shorter trainings. Both must
 /// run the same code. A sanitizer finds mistakes in code, whatever the sizes; that all sizes give the same bytes is for
