@@ -149,7 +149,8 @@ EpochResult train_with(Master& master, const Settings& settings, const TrainTest
   for (std::int64_t epoch = 1; epoch <= settings.training.epochs; ++epoch) {
     const Meter meter(master);
     const auto start = std::chrono::steady_clock::now();
-    result = {.epoch = epoch};
+    result = EpochResult{};
+    result.epoch = epoch;
     loader.start_epoch(epoch);
     for (auto batch = loader.next(); batch; batch = loader.next()) {
       result.loss += train_step(master, model, optimizer, *batch, splits);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/chapters/processes.h"
+#include "tests/support/sanitized.h"
 
 namespace stagecoach::test {
 namespace {
@@ -19,9 +20,9 @@ class ResidentMemory : public ProcessTest {
  protected:
   void SetUp() override {
     ProcessTest::SetUp();
-#ifdef STAGECOACH_SANITIZED
-    GTEST_SKIP() << "sanitizers take memory of their own";
-#endif
+    if (kSanitized) {
+      GTEST_SKIP() << "sanitizers take memory of their own";
+    }
   }
   /// The peak of the process that left `file`, in MiB.
   double peak(const std::string& file) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "parallel/comm/passing_communicator.h"
 #include "parallel/launch/launch.h"
 #include "tests/labs/grading.h"
 
@@ -14,59 +15,45 @@ constexpr const char* kAllReduce = "all_reduce";
 constexpr const char* kLookAt = "chapters/06_ddp/README.md, \"3. Buckets\": buckets leave in their order";
 
 /// Records each call, then makes it.
-class WatchedCommunicator final : public Communicator {
+class WatchedCommunicator final : public PassingCommunicator {
  public:
-  WatchedCommunicator(Communicator& comm, Collectives& collectives) : comm_(comm), collectives_(collectives) {}
+  WatchedCommunicator(Communicator& comm, Collectives& collectives)
+      : PassingCommunicator(comm), collectives_(collectives) {}
 
-  int rank() const override { return comm_.rank(); }
-  int size() const override { return comm_.size(); }
-  Device device() const override { return comm_.device(); }
-  Clock& clock() override { return comm_.clock(); }
   PendingSend send_async(const Tensor& tensor, int to, int tag) override {
     collectives_.call(rank(), "send", tensor.numel());
-    return comm_.send_async(tensor, to, tag);
-  }
-  PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override {
-    return comm_.receive_async(shape, dtype, from, tag);
+    return PassingCommunicator::send_async(tensor, to, tag);
   }
   void send_number(double number, int to, int tag) override {
     collectives_.call(rank(), "send_number", 1);
-    comm_.send_number(number, to, tag);
+    PassingCommunicator::send_number(number, to, tag);
   }
-  double receive_number(int from, int tag) override { return comm_.receive_number(from, tag); }
   void all_reduce(Tensor& tensor) override {
     collectives_.call(rank(), kAllReduce, tensor.numel());
-    comm_.all_reduce(tensor);
+    PassingCommunicator::all_reduce(tensor);
   }
   void reduce(Tensor& tensor, int root) override {
     collectives_.call(rank(), "reduce", tensor.numel());
-    comm_.reduce(tensor, root);
+    PassingCommunicator::reduce(tensor, root);
   }
   void broadcast(Tensor& tensor, int root) override {
     collectives_.call(rank(), "broadcast", tensor.numel());
-    comm_.broadcast(tensor, root);
+    PassingCommunicator::broadcast(tensor, root);
   }
   std::vector<Tensor> all_gather(const Tensor& tensor) override {
     collectives_.call(rank(), "all_gather", tensor.numel());
-    return comm_.all_gather(tensor);
+    return PassingCommunicator::all_gather(tensor);
   }
   Tensor reduce_scatter(const Tensor& tensor) override {
     collectives_.call(rank(), "reduce_scatter", tensor.numel());
-    return comm_.reduce_scatter(tensor);
+    return PassingCommunicator::reduce_scatter(tensor);
   }
   void barrier() override {
     collectives_.call(rank(), "barrier", 0);
-    comm_.barrier();
+    PassingCommunicator::barrier();
   }
-  std::unique_ptr<Communicator> split(int colour, int key) override { return comm_.split(colour, key); }
-  std::map<int, double> bytes_sent() const override { return comm_.bytes_sent(); }
-  std::unique_ptr<Communicator> duplicate() override { return comm_.duplicate(); }
-  void set_spinning(bool spinning) override { comm_.set_spinning(spinning); }
-  void leave_record_in(const std::filesystem::path& folder) override { comm_.leave_record_in(folder); }
-  void abort() override { comm_.abort(); }
 
  private:
-  Communicator& comm_;
   Collectives& collectives_;
 };
 

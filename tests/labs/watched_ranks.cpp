@@ -223,6 +223,7 @@ class WatchedCommunicator final : public Communicator {
 
   void send_number(double, int, int) override { refuse("send_number"); }
   double receive_number(int, int) override { refuse("receive_number"); }
+  std::optional<double> try_receive_number(int, int) override { refuse("try_receive_number"); }
   void all_reduce(Tensor&) override { refuse("all_reduce"); }
   void reduce(Tensor&, int) override { refuse("reduce"); }
   void broadcast(Tensor&, int) override { refuse("broadcast"); }
@@ -234,6 +235,7 @@ class WatchedCommunicator final : public Communicator {
   std::map<int, double> bytes_sent() const override { return {}; }
   void set_spinning(bool) override {}
   void leave_record_in(const std::filesystem::path&) override {}
+  void renew_waits() override {}
   void abort() override { exchange_.stop(); }
 
  private:
