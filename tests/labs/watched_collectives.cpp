@@ -141,7 +141,7 @@ std::string Collectives::drawn_locked() const {
 }
 
 void run_watched_collectives(int ranks, Collectives& collectives, const std::function<void(Communicator& comm)>& body) {
-  constexpr double kTimeout = 2;  // seconds, for messages; an all-reduce never waits in vain
+  constexpr double kTimeout = 2;  // seconds, for messages; an all-reduce always gets its answer
   try {
     launch({.ranks = ranks, .timeout = kTimeout}, [&](Rank& rank) {
       try {
