@@ -88,7 +88,7 @@ class NcclChannel {
    public:
     Transfer(NcclChannel& channel, Calls calls, std::vector<Tensor> tensors)
         : channel_(channel), calls_(std::move(calls)), tensors_(std::move(tensors)) {
-      ready_ = cuda::make_event(false);
+      ready_ = cuda::make_event();
       STAGECOACH_CUDA(cudaEventRecord(ready_.get(), cuda::compute_stream(channel_.device_)));
     }
     bool is_done() override;
@@ -102,7 +102,7 @@ class NcclChannel {
     }
     /// Records that NCCL has enqueued the transfer on the stream.
     void mark() {
-      done_ = cuda::make_event(false);
+      done_ = cuda::make_event();
       STAGECOACH_CUDA(cudaEventRecord(done_.get(), channel_.stream_.get()));
       state_ = State::running;
     }
