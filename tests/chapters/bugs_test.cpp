@@ -15,7 +15,7 @@ constexpr double kKnowsNothing = 2.302585;  // ln(10): the loss of a network tha
 
 class BugMuseum : public PipelineTest {
  protected:
-  void SetUp() override { make_data(unless_sanitized(192, 64), 16); }
+  void SetUp() override { make_data(192, 16); }
 
   static Flags with(const std::string& bug, const Flags& flags) { return joined({"--inject", bug}, flags); }
 
