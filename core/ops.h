@@ -53,6 +53,11 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t rows);
 /// Returns the rows of all `parts` [n, …] (at least one part), one part after another.
 Tensor cat(const std::vector<Tensor>& parts);
 
+/// Returns elements start … start+length-1 of the last dimension of x […, C]: […, length].
+Tensor narrow_columns(const Tensor& x, std::int64_t start, std::int64_t length);
+/// Returns the elements of all `parts` […, c] (at least one part) side by side: […, the sum of all c].
+Tensor cat_columns(const std::vector<Tensor>& parts);
+
 /// Exchanges the last two dimensions: […, R, C] to […, C, R].
 Tensor transpose(const Tensor& x);
 /// Returns the mean over the tokens of each sample: [N, T, C] to [N, C].

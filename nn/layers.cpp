@@ -9,18 +9,16 @@
 namespace stagecoach {
 namespace {
 
-/// PyTorch's default for linear and convolutional layers (which PyTorch writes as Kaiming initialisation with a =
-/// sqrt(5)).
-Init fan_in_init(std::int64_t fan_in, double gain = 1) {
-  return Init::uniform(gain / std::sqrt(static_cast<double>(fan_in)));
-}
-
 /// Requires images, for batch norm; the operation itself accepts [N, C] too.
 void require_planes(const Shape& x) {
   STAGECOACH_CHECK(x.dims() == 4, "batch norm layer: expected input [N, C, H, W], got {}", to_string(x));
 }
 
 }  // namespace
+
+Init fan_in_init(std::int64_t fan_in, double gain) {
+  return Init::uniform(gain / std::sqrt(static_cast<double>(fan_in)));
+}
 
 Linear::Linear(std::int64_t inputs, std::int64_t outputs, Bias bias, double gain) : bias_(bias) {
   STAGECOACH_CHECK(inputs > 0 && outputs > 0, "linear layer: expected positive sizes, got {} inputs and {} outputs",

@@ -14,6 +14,11 @@ namespace stagecoach {
 /// Whether a layer adds a bias. A batch norm after the layer would cancel it.
 enum class Bias { yes, no };
 
+/// Returns the rule for the first weights and biases of a layer in which `fan_in` numbers contribute to each output:
+/// uniform within ±gain / sqrt(fan_in). PyTorch's default for linear and convolutional layers (which PyTorch writes as
+/// Kaiming initialisation with a = sqrt(5)).
+Init fan_in_init(std::int64_t fan_in, double gain = 1);
+
 /// x weight^T + bias: […, inputs] to […, outputs]. Initial values are uniform within ±1 / sqrt(inputs); those of the
 /// weight are multiplied by `gain`.
 class Linear final : public Module {

@@ -48,19 +48,20 @@ Model make_convnet(const ModelSettings& settings) {
   require(settings.image_size == 32,
           fmt::format("model convnet: expected an image size of 32, for which its linear layers are made, got {}",
                       settings.image_size));
+  const LayerFactory& layers = *settings.layers;
   auto model = std::make_shared<Sequential>();
   add<Conv2d>(model, "conv1", 3, 6, 5);  // [N, 6, 28, 28]
   add<ReLU>(model, "relu1");
-  add<MaxPool2d>(model, "pool1", 2);      // [N, 6, 14, 14]
-  add<Conv2d>(model, "conv2", 6, 16, 5);  // [N, 16, 10, 10]
+  add<MaxPool2d>(model, "pool1", 2);                           // [N, 6, 14, 14]
+  model->add("conv2", layers.conv2d(6, 16, 5, Cut::outputs));  // [N, 16, 10, 10]
   add<ReLU>(model, "relu2");
   add<MaxPool2d>(model, "pool2", 2);  // [N, 16, 5, 5]
   add<Flatten>(model, "flatten");     // [N, 400]
-  add<Linear>(model, "fc1", 400, 120);
+  model->add("fc1", layers.linear(400, 120, Cut::inputs));
   add<ReLU>(model, "relu3");
-  add<Linear>(model, "fc2", 120, 84);
+  model->add("fc2", layers.linear(120, 84, Cut::outputs));
   add<ReLU>(model, "relu4");
-  add<Linear>(model, "fc3", 84, settings.classes);
+  model->add("fc3", layers.linear(84, settings.classes, Cut::inputs));
   return model;
 }
 
@@ -114,20 +115,22 @@ Model make_vit(const ModelSettings& settings) {
       fmt::format("model vit: expected an image size that is a multiple of {}, got {}", kPatch, settings.image_size));
   const auto& [depth, width, heads] = settings.sizes;
   auto model = std::make_shared<Sequential>();
-  add<PatchEmbedding>(model, "patch_embed", settings.image_size, kPatch, width);  // [N, T, width]
+  const LayerFactory& layers = *settings.layers;
+  model->add("patch_embed", layers.patch_embedding(settings.image_size, kPatch, width));  // [N, T, width]
   for (std::int64_t block = 0; block < depth; ++block) {
-    add<TransformerBlock>(model, fmt::format("blocks.{}", block), width, heads);
+    add<TransformerBlock>(model, fmt::format("blocks.{}", block), width, heads, layers);
   }
-  add<LayerNorm>(model, "norm", width);
-  add<TokenMean>(model, "pool");  // [N, width]
+  model->add("norm", layers.token_norm(width));
+  model->add("pool", layers.token_mean());  // [N, width]
   add<Linear>(model, "head", width, settings.classes);
   return model;
 }
 
 /// Adds a linear layer with relu. Its first weights keep the size of the activations (He et al., "Delving deep into
 /// rectifiers", 2015): many layers with the default ones would shrink it to nothing.
-void add_linear_relu(const Model& layer, std::int64_t inputs, std::int64_t outputs) {
-  add<Linear>(layer, "fc", inputs, outputs, Bias::yes, std::sqrt(6.0));
+void add_linear_relu(const Model& layer, const LayerFactory& layers, std::int64_t inputs, std::int64_t outputs,
+                     Cut cut) {
+  layer->add("fc", layers.linear(inputs, outputs, cut, 1, std::sqrt(6.0)));
   add<ReLU>(layer, "relu");
 }
 
@@ -139,15 +142,18 @@ Model make_mlp(const ModelSettings& settings) {
   auto input = std::make_shared<Sequential>();
   add<MaxPool2d>(input, "pool", kWindow);  // [N, 3, side, side]
   add<Flatten>(input, "flatten");
-  add_linear_relu(input, 3 * side * side, width);  // [N, width]
+  add_linear_relu(input, *settings.layers, 3 * side * side, width, Cut::outputs);  // [N, width]
   auto model = std::make_shared<Sequential>();
   model->add("input", input);
+  // By outputs, then by inputs: two layers share a sum over the ranks. The head has a partner if the depth is even.
+  const auto cut_of = [](std::int64_t layer) { return layer % 2 == 0 ? Cut::inputs : Cut::outputs; };
   for (std::int64_t i = 0; i < settings.sizes.depth; ++i) {
     auto hidden = std::make_shared<Sequential>();
-    add_linear_relu(hidden, width, width);
+    add_linear_relu(hidden, *settings.layers, width, width, cut_of(i));
     model->add(fmt::format("hidden.{}", i), hidden);
   }
-  add<Linear>(model, "head", width, settings.classes);
+  model->add("head",
+             settings.layers->linear(width, settings.classes, settings.sizes.depth % 2 == 0 ? Cut::inputs : Cut::none));
   return model;
 }
 
@@ -155,16 +161,17 @@ struct ModelEntry {
   const char* name;
   Model (*make)(const ModelSettings&);  // with the sizes filled in
   std::int64_t image_size;
+  bool can_be_cut = false;  // by tensor parallelism
   ModelSizes sizes = {};
 };
 // clang-format off
 constexpr ModelEntry kModels[] = {
     {"toy", make_toy, 32},
-    {"convnet", make_convnet, 32},
+    {"convnet", make_convnet, 32, true},
     {"resnet18", make_resnet18, 32},
     {"resnet50", make_resnet50, 64},
-    {"vit", make_vit, 32, {.depth = 8, .width = 64, .heads = 4}},
-    {"mlp", make_mlp, 32, {.depth = 8, .width = 256}},
+    {"vit", make_vit, 32, true, {.depth = 8, .width = 64, .heads = 4}},
+    {"mlp", make_mlp, 32, true, {.depth = 8, .width = 256}},
 };
 // clang-format on
 
@@ -174,6 +181,16 @@ const ModelEntry& find(const std::string& name) {
   require(found != std::end(kModels),
           fmt::format("unknown model: expected one of {}, got '{}'", fmt::join(model_names(), ", "), name));
   return *found;
+}
+
+std::vector<std::string> names_of_models_to_cut() {
+  std::vector<std::string> names;
+  for (const ModelEntry& entry : kModels) {
+    if (entry.can_be_cut) {
+      names.emplace_back(entry.name);
+    }
+  }
+  return names;
 }
 
 ModelSizes with_defaults(const ModelSizes& sizes, const ModelSizes& defaults) {
@@ -198,6 +215,12 @@ Model make_model(const std::string& name, const ModelSettings& settings) {
   require_sizes(name, settings.sizes);
   ModelSettings filled = settings;
   filled.sizes = with_defaults(settings.sizes, entry.sizes);
+  if (filled.layers == nullptr) {
+    filled.layers = std::make_shared<LayerFactory>();
+  } else {
+    require(entry.can_be_cut, fmt::format("model {} has no layers that tensor parallelism can cut: expected one of {}",
+                                          name, fmt::join(names_of_models_to_cut(), ", ")));
+  }
   const Model model = entry.make(filled);
   if (settings.softmax_head) {
     add<Softmax>(model, "softmax");

@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/layer_factory.h"
 #include "nn/sequential.h"
 
 namespace stagecoach {
@@ -40,6 +41,8 @@ struct ModelSettings {
   std::int64_t classes = 10;     ///< outputs; toy always has two
   std::int64_t image_size = 32;  ///< height and width of the images; toy has none
   ModelSizes sizes = {};
+  /// Makes the layers that tensor parallelism can cut; null makes them whole. resnet18 and resnet50 have none.
+  std::shared_ptr<const LayerFactory> layers = {};
 };
 
 std::vector<std::string> model_names();

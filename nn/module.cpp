@@ -30,15 +30,20 @@ void require_memory_for_weights(std::int64_t count, DType dtype) {
 }  // namespace
 
 Tensor Init::make(const Shape& shape, DType dtype, std::uint64_t seed, const std::string& name) const {
+  return make(TensorSlice{.whole = shape}, dtype, seed, name);
+}
+
+Tensor Init::make(const TensorSlice& slice, DType dtype, std::uint64_t seed, const std::string& name) const {
   if (low_ == high_) {
-    return Tensor::full(shape, low_, dtype);
+    return Tensor::full(slice.shape(), low_, dtype);
   }
-  Tensor tensor = Tensor::empty(shape, dtype);
+  Tensor tensor = Tensor::empty(slice.shape(), dtype);
   const Philox random(seed, name);
   dispatch_floating(dtype, "init", [&]<class T>() {
     T* values = tensor.mutable_data<T>();
-    for (std::int64_t i = 0; i < shape.numel(); ++i) {
-      values[i] = static_cast<T>(low_ + (high_ - low_) * random.uniform(static_cast<std::uint64_t>(i)));
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+      const auto index = static_cast<std::uint64_t>(slice.index_in_whole(i));
+      values[i] = static_cast<T>(low_ + (high_ - low_) * random.uniform(index));
     }
   });
   return tensor;
@@ -88,6 +93,20 @@ NamedTensors Module::named_buffers(const std::string& prefix) const {
   return found;
 }
 
+NamedSlices Module::named_slices(const std::string& prefix) const {
+  NamedSlices found;
+  for (const Slot& slot : slots_) {
+    if (slot.slice) {
+      found.emplace_back(prefix + slot.name, *slot.slice);
+    }
+  }
+  for (const auto& [name, child] : children_) {
+    const NamedSlices of_child = child->named_slices(prefix + name + ".");
+    found.insert(found.end(), of_child.begin(), of_child.end());
+  }
+  return found;
+}
+
 void Module::train(bool on) {
   training_ = on;
   for (const auto& [name, child] : children_) {
@@ -107,11 +126,15 @@ std::int64_t parameter_count(const Module& module) {
 }
 
 void Module::add_parameter(const std::string& name, const Shape& shape, const Init& init) {
-  add_slot({name, Role::parameter, shape, init, {}});
+  add_slot({name, Role::parameter, shape, init});
+}
+
+void Module::add_parameter(const std::string& name, const TensorSlice& slice, const Init& init) {
+  add_slot({name, Role::parameter, slice.shape(), init, slice});
 }
 
 void Module::add_buffer(const std::string& name, const Shape& shape, const Init& init) {
-  add_slot({name, Role::buffer, shape, init, {}});
+  add_slot({name, Role::buffer, shape, init});
 }
 
 void Module::add_child(const std::string& name, std::shared_ptr<Module> child) {
@@ -152,7 +175,8 @@ bool Module::has_memory() const {
 
 void Module::allocate(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
   for (Slot& slot : slots_) {
-    slot.tensor = slot.init.make(slot.shape, dtype, seed, prefix + slot.name).to(device);
+    const TensorSlice slice = slot.slice.value_or(TensorSlice{.whole = slot.shape});
+    slot.tensor = slot.init.make(slice, dtype, seed, prefix + slot.name).to(device);
     slot.tensor.set_requires_grad(slot.role == Role::parameter);
   }
   for (const auto& [name, child] : children_) {

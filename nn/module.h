@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/tensor.h"
 #include "nn/named_tensors.h"
+#include "nn/tensor_slice.h"
 
 namespace stagecoach {
 
@@ -24,6 +26,8 @@ class Init {
   static Init uniform(double bound) { return {-bound, bound}; }
   /// Returns a CPU tensor of float32 or float64 whose elements depend only on (seed, name, index).
   Tensor make(const Shape& shape, DType dtype, std::uint64_t seed, const std::string& name) const;
+  /// Returns the same elements of a slice, without the memory of the whole tensor.
+  Tensor make(const TensorSlice& slice, DType dtype, std::uint64_t seed, const std::string& name) const;
 
  private:
   Init(double low, double high) : low_(low), high_(high) {}
@@ -62,6 +66,10 @@ class Module {
   NamedTensors named_parameters(const std::string& prefix = "") const;
   NamedTensors named_buffers(const std::string& prefix = "") const;
 
+  /// Returns the slices of those parameters of which the module has only a slice, under the same names, with or without
+  /// memory.
+  NamedSlices named_slices(const std::string& prefix = "") const;
+
   /// Returns the shapes of the same parameters in the same order, with or without memory.
   std::vector<Shape> parameter_shapes() const;
 
@@ -78,6 +86,9 @@ class Module {
  protected:
   /// Registers a part under a name that is unique in this module.
   void add_parameter(const std::string& name, const Shape& shape, const Init& init);
+  /// Registers a slice of a parameter whose other slices are on other ranks. It begins with the values that it would
+  /// have on one device.
+  void add_parameter(const std::string& name, const TensorSlice& slice, const Init& init);
   void add_buffer(const std::string& name, const Shape& shape, const Init& init);
   void add_child(const std::string& name, std::shared_ptr<Module> child);
   /// Returns this module's own parameter or buffer. Throws Error while the module has no memory.
@@ -92,7 +103,8 @@ class Module {
     Role role;
     Shape shape;
     Init init;
-    Tensor tensor;  // undefined until materialize
+    std::optional<TensorSlice> slice = {};  // if the tensor is one
+    Tensor tensor = {};                     // undefined until materialize
   };
   void add_slot(Slot slot);
   const Slot& slot(const std::string& name) const;

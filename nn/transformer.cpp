@@ -30,8 +30,10 @@ Shape PatchEmbedding::output_shape(const Shape& input) const {
   return add_broadcast_shape(transpose_shape(joined_planes(proj_->output_shape(input))), own_shape("pos_embed"));
 }
 
-MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads)
-    : heads_(heads), qkv_(std::make_shared<Linear>(width, 3 * width)), proj_(std::make_shared<Linear>(width, width)) {
+MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers)
+    : heads_(layers.heads(heads)),
+      qkv_(layers.linear(width, 3 * width, Cut::outputs, 3)),
+      proj_(layers.linear(width, width, Cut::inputs)) {
   add_child("qkv", qkv_);
   add_child("proj", proj_);
 }
@@ -42,10 +44,10 @@ Shape MultiHeadAttention::output_shape(const Shape& input) const {
   return proj_->output_shape(attention_shape(qkv_->output_shape(input), heads_));
 }
 
-Perceptron::Perceptron(std::int64_t width, std::int64_t hidden)
-    : fc1_(std::make_shared<Linear>(width, hidden)),
+Perceptron::Perceptron(std::int64_t width, std::int64_t hidden, const LayerFactory& layers)
+    : fc1_(layers.linear(width, hidden, Cut::outputs)),
       gelu_(std::make_shared<GELU>(GeluForm::tanh)),
-      fc2_(std::make_shared<Linear>(hidden, width)) {
+      fc2_(layers.linear(hidden, width, Cut::inputs)) {
   add_child("fc1", fc1_);
   add_child("gelu", gelu_);
   add_child("fc2", fc2_);
@@ -57,11 +59,11 @@ Shape Perceptron::output_shape(const Shape& input) const {
   return fc2_->output_shape(gelu_->output_shape(fc1_->output_shape(input)));
 }
 
-TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads)
-    : norm1_(std::make_shared<LayerNorm>(width)),
-      attn_(std::make_shared<MultiHeadAttention>(width, heads)),
-      norm2_(std::make_shared<LayerNorm>(width)),
-      mlp_(std::make_shared<Perceptron>(width, kExpansion * width)) {
+TransformerBlock::TransformerBlock(std::int64_t width, std::int64_t heads, const LayerFactory& layers)
+    : norm1_(layers.token_norm(width)),
+      attn_(std::make_shared<MultiHeadAttention>(width, heads, layers)),
+      norm2_(layers.token_norm(width)),
+      mlp_(std::make_shared<Perceptron>(width, kExpansion * width, layers)) {
   add_child("norm1", norm1_);
   add_child("attn", attn_);
   add_child("norm2", norm2_);

@@ -4,13 +4,14 @@
 /// and blocks of attention and perceptrons transform them. A block is a single layer of a model, so a pipeline never
 /// splits it. The parameters of a block have the names of the library timm.
 
+#include "nn/layer_factory.h"
 #include "nn/module.h"
 
 namespace stagecoach {
 
 /// Cuts images into patches and makes a token of each: a convolution whose stride is the width of its kernel, plus a
 /// learned position embedding. [N, 3, image_size, image_size] to [N, T, width], with T = (image_size / patch)^2.
-class PatchEmbedding final : public Module {
+class PatchEmbedding : public Module {
  public:
   PatchEmbedding(std::int64_t image_size, std::int64_t patch, std::int64_t width);
   Tensor forward(const Tensor& x) override;
@@ -24,7 +25,7 @@ class PatchEmbedding final : public Module {
 /// keys and values, and another one mixes the heads' results (Vaswani et al. 2017, section 3.2.2).
 class MultiHeadAttention final : public Module {
  public:
-  MultiHeadAttention(std::int64_t width, std::int64_t heads);
+  MultiHeadAttention(std::int64_t width, std::int64_t heads, const LayerFactory& layers = {});
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 
@@ -37,7 +38,7 @@ class MultiHeadAttention final : public Module {
 /// […, width].
 class Perceptron final : public Module {
  public:
-  Perceptron(std::int64_t width, std::int64_t hidden);
+  Perceptron(std::int64_t width, std::int64_t hidden, const LayerFactory& layers = {});
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 
@@ -51,7 +52,7 @@ class Perceptron final : public Module {
 class TransformerBlock final : public Module {
  public:
   static constexpr std::int64_t kExpansion = 4;  ///< width of the perceptron's hidden layer over that of a token
-  TransformerBlock(std::int64_t width, std::int64_t heads);
+  TransformerBlock(std::int64_t width, std::int64_t heads, const LayerFactory& layers = {});
   Tensor forward(const Tensor& x) override;
   Shape output_shape(const Shape& input) const override;
 

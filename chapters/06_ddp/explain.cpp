@@ -22,8 +22,6 @@
 namespace stagecoach {
 namespace {
 
-constexpr double kKiB = 1024;
-
 /// Measures a rank's part of a step on this machine, by the CPU time of its thread.
 StepCosts measure_step(const Settings& settings, const Topology& topology, const Dataset& data, Device device) {
   constexpr int kWarmUps = 3;

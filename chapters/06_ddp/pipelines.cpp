@@ -1,13 +1,10 @@
 // Several pipelines, each on its shard of the batches. The function is declared in strategy.h.
 
-#include <algorithm>
-
 #include "chapters/06_ddp/strategy.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/prediction.h"
 #include "parallel/data_parallel/average_gradients.h"
-#include "parallel/data_parallel/flat.h"
 #include "parallel/data_parallel/reducer.h"
 #include "parallel/data_parallel/same_model.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
@@ -84,21 +81,8 @@ class Pipelines final : public Strategy {
  private:
   Costs measured_costs() {
     Costs costs = pipeline_.log().mean_costs();
-    costs.average = reduction_seconds();
+    costs.average = reduction_seconds(stages_, *topology_.pipeline, topology_.mesh.data, rank_.comm);
     return costs;
-  }
-
-  /// Returns the time of each stage's reduction over the link, as a ring over the column: [stages], in seconds.
-  std::vector<double> reduction_seconds() {
-    std::vector<double> bytes(static_cast<std::size_t>(topology_.pipeline->stages()));
-    for (const auto& [number, layers] : stages_) {
-      bytes[static_cast<std::size_t>(number)] = bytes_of(layers->named_parameters());
-    }
-    bytes = rank_.comm.sum_numbers(bytes);  // each stage is on one rank of the row
-    std::transform(bytes.begin(), bytes.end(), bytes.begin(), [&](double size) {
-      return ring_all_reduce_seconds(topology_.world.link, topology_.mesh.data, size);
-    });
-    return bytes;
   }
 
   const Settings& settings_;

@@ -28,12 +28,8 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
   const auto model = make_model_of(settings.training, data);
   require_images_for_all(settings, *model, data, topology.mesh.data);
   if (topology.mesh.pipeline > 1) {
-    Settings& of_one = topology.of_pipeline = settings;
-    of_one.world.ranks = topology.mesh.pipeline;
-    of_one.training.batch_size = share_of(settings.training.batch_size, 0, topology.mesh.data).count;
-    of_one.training.microbatches = std::min(settings.training.microbatches, of_one.training.batch_size);
-    topology.pipeline = make_plan(of_one, data, settings.pipeline.schedule);
-    topology.pipeline->schedule = with_reductions(topology.pipeline->schedule);
+    topology.of_pipeline = settings_of_pipeline(settings, topology.mesh);
+    topology.pipeline = make_pipeline_plan(topology.of_pipeline, data);
     topology.layers = topology.pipeline->layers;
     topology.stages = topology.pipeline->stages_text() + " of each pipeline";
     return topology;

@@ -41,6 +41,9 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
   if (!s.data_parallel.mesh.empty() && !was_given("ranks")) {
     s.world.ranks = s.data_parallel.mesh->ranks();
   }
+  if (s.data_parallel.mesh->tensor > 1 && s.training.tensor_slices == 1) {
+    s.training.tensor_slices = s.data_parallel.mesh->tensor;
+  }
   if (!s.pipeline.replicas.empty() && !was_given("ranks")) {
     s.world.ranks = std::accumulate(s.pipeline.replicas->begin(), s.pipeline.replicas->end(), 0);
   }
@@ -177,6 +180,25 @@ void require_consistent_sharing(const Settings& s) {
       "--mode replicate copies the model once per batch and does not divide the batch further; give --microbatches 1");
 }
 
+/// Throws UsageError for contradictory settings of layers that are cut, or of the ranks of a mesh.
+void require_consistent_slices(const Settings& s, const Chapter& chapter) {
+  const MeshSizes& mesh = *s.data_parallel.mesh;
+  if (chapter.number == 6) {
+    refuse_if(mesh.tensor > 1, "mesh",
+              "layers are whole in this chapter; give dp and pp only, or use chapter 8 (ch08_tensor_parallel)");
+  }
+  if (chapter.number == 8) {
+    throw_if<UsageError>(mesh.ranks() != s.world.ranks,
+                         "--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {1}, or leave out --ranks",
+                         s.data_parallel.mesh.text(), mesh.ranks(), s.world.ranks);
+    throw_if<UsageError>(mesh.tensor != 1 && mesh.tensor != s.training.tensor_slices,
+                         "--mesh {0}: expected 1 or {1} tensor-parallel ranks for --tensor-slices {1}, got {2}",
+                         s.data_parallel.mesh.text(), s.training.tensor_slices, mesh.tensor);
+  }
+  refuse_if(s.training.sequence_parallel && (s.training.model != "vit" || s.training.tensor_slices == 1),
+            "sequence-parallel", "only the tokens of --model vit can be shared, by two or more slices of its layers");
+}
+
 void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter& chapter) {
   const std::vector<std::string>& known = chapter.schedules;
   const std::string& schedule = pipeline.schedule;
@@ -291,6 +313,7 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   if (s.data_parallel.mode) {
     require_consistent_sharing(s);
   }
+  require_consistent_slices(s, chapter);
   const TrainingSettings& training = s.training;
   throw_if<UsageError>(
       training.microbatches > training.batch_size,

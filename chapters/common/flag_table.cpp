@@ -48,6 +48,7 @@ std::vector<Flag> data_and_model() {
 }
 
 std::vector<Flag> training() {
+  const std::string whole_layers = "layers are whole here; they are cut in chapter 8 (ch08_tensor_parallel)";
   const std::string late = "no gradient is delayed here; delays belong to chapter 4 (ch04_pipedream)";
   return {
       {"epochs", "Training", whole(&TrainingSettings::epochs, 1, kMaxSteps), Scope::run,
@@ -56,7 +57,7 @@ std::vector<Flag> training() {
        "Images per optimizer step"},
       {"microbatches", "Training", whole(&TrainingSettings::microbatches, 1, 1 << 16), Scope::training,
        "Micro-batches per batch; their gradients are added",
-       only_in<1, 3, 4, 5, 6, 7>("this chapter does not divide its batches; chapters 1 and 3 to 7 do")},
+       only_in<1, 3, 4, 5, 6, 7, 8>("this chapter does not divide its batches; chapters 1 and 3 to 8 do")},
       {"optimizer", "Training", word(&TrainingSettings::optimizer), Scope::training, "Optimizer"},
       {"lr", "Training", real(&TrainingSettings::lr, kLeastRate, kMaxRate, kOrZero), Scope::training,
        "Learning rate (0: 0.01 for sgd, 0.001 for adam)"},
@@ -71,9 +72,14 @@ std::vector<Flag> training() {
        only_in<4>(late)},
       {"seed", "Training", whole(&TrainingSettings::seed, 0, std::numeric_limits<std::uint64_t>::max()),
        Scope::training, "Seed of the initial weights, the order of the data, and the augmentation"},
+      {"tensor-slices", "Training", whole(&TrainingSettings::tensor_slices, 1, kMaxDevices), Scope::training,
+       "Slices in which layers are computed, on one rank or on as many tensor-parallel ranks, with the same bytes",
+       only_in<1, 8>(whole_layers)},
+      {"sequence-parallel", "Training", on_off(&TrainingSettings::sequence_parallel), Scope::training,
+       "Let the slices share the tokens of vit between the layers that are cut", only_in<1, 8>(whole_layers)},
       {"ranks", "Pipeline", whole(&WorldSettings::ranks, 1, kMaxDevices), Scope::rank_dependent_training,
        "Number of ranks, each with a device of its own; in chapter 7, of devices of one program",
-       only_in<2, 3, 4, 5, 6, 7>("this chapter trains on one device; ranks begin in chapter 2")},
+       only_in<2, 3, 4, 5, 6, 7, 8>("this chapter trains on one device; ranks begin in chapter 2")},
   };
 }
 
@@ -86,13 +92,16 @@ std::vector<Flag> data_parallel() {
        "one by one as they arrive, or several together. With 'central' (a parameter server) one rank owns the weights "
        "and gathers gradients; with 'replicate' one rank owns the weights and sends copies for every batch",
        only_in<6>(no_sharing)},
-      {"mesh", "Data parallel", parsed(&DataParallelSettings::mesh), Scope::training,
-       "Numbers of data-parallel ranks and of pipeline ranks, such as dp=2,pp=2 (none: all ranks are data-parallel)",
-       only_in<6>(no_sharing)},
+      {"mesh", "Data parallel", parsed(&DataParallelSettings::mesh), Scope::data_parallel_training,
+       "Numbers of data-parallel ranks, pipeline ranks and (chapter 8) tensor-parallel ranks, such as dp=2,pp=2",
+       only_in<6, 8>(no_sharing)},
+      {"rank-order", "Data parallel", parsed(&DataParallelSettings::rank_order), Scope::run,
+       "Directions of the mesh, beginning with that of consecutive ranks",
+       only_in<8>("the mesh has a fixed order here; orders to choose from belong to chapter 8 (ch08_tensor_parallel)")},
       {"bucket-size", "Data parallel", bytes(&DataParallelSettings::bucket_size, 1, kMaxBucket), Scope::run,
-       "Bytes at which a bucket of gradients is closed, such as 65536 or 64KiB", only_in<6>(no_reduction)},
+       "Bytes at which a bucket of gradients is closed, such as 65536 or 64KiB", only_in<6, 8>(no_reduction)},
       {"first-bucket-size", "Data parallel", bytes(&DataParallelSettings::first_bucket_size, 1, kMaxBucket), Scope::run,
-       "Bytes at which the first bucket is closed", only_in<6>(no_reduction)},
+       "Bytes at which the first bucket is closed", only_in<6, 8>(no_reduction)},
       {"find-unused", "Data parallel", on_off(&DataParallelSettings::find_unused), Scope::run,
        "Search each graph for parameters that get no gradient", only_in<6>(no_reduction)},
       {"compress", "Data parallel", word(&DataParallelSettings::compress), Scope::training,
@@ -129,19 +138,19 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
        only_in<4>("this chapter gives each stage one rank; replicas belong to chapter 4 (ch04_pipedream)")},
       {"schedule", "Pipeline", any_text(&PipelineSettings::schedule), Scope::run,
        list(chapter.schedules) + (has_replicas ? "" : ", or a file with a table of actions"),
-       only_in<3, 4, 5, 6>("this chapter has a fixed schedule; schedules to choose from begin in chapter 3")},
+       only_in<3, 4, 5, 6, 8>("this chapter has a fixed schedule; schedules to choose from begin in chapter 3")},
       {"chunks", "Pipeline", whole(&PipelineSettings::chunks, 0, 1024), Scope::run,
        "Chunks (virtual stages) per rank (0: two if the schedule allows several)",
-       only_in<5, 6>("this chapter gives each rank one stage; chunks belong to chapter 5 (ch05_interleaved)")},
+       only_in<5, 6, 8>("this chapter gives each rank one stage; chunks belong to chapter 5 (ch05_interleaved)")},
       {"group", "Pipeline", whole(&PipelineSettings::group, 0, 1 << 16), Scope::run,
        "Micro-batches that run through a chunk before the next chunk's turn (0: as many as ranks)",
-       only_in<5, 6>("this chapter gives each rank one stage; groups belong to chapter 5 (ch05_interleaved)")},
+       only_in<5, 6, 8>("this chapter gives each rank one stage; groups belong to chapter 5 (ch05_interleaved)")},
       {"split", "Pipeline", parsed(&PipelineSettings::split), Scope::asynchronous_training,
-       "Layers per stage, such as 5,4,3 (none: chosen by --balance)", only_in<2, 3, 4, 5, 6, 7>(one_device)},
+       "Layers per stage, such as 5,4,3 (none: chosen by --balance)", only_in<2, 3, 4, 5, 6, 7, 8>(one_device)},
       {"balance", "Pipeline", word(&PipelineSettings::balance, balances), Scope::run,
        std::string("Balance the stages by layers, parameters, or measured time") +
            (has_replicas ? "; 'pipedream' chooses stages and replicas for the link" : ""),
-       only_in<2, 3, 4, 5, 6, 7>(one_device)},
+       only_in<2, 3, 4, 5, 6, 7, 8>(one_device)},
       {"plan", "Pipeline", any_text(&PipelineSettings::plan), Scope::command,
        "File written by --save-plan: use its measured layers, and its stages unless --balance is given",
        only_in<4>("this chapter measures its layers itself; plans belong to chapter 4 (ch04_pipedream)")},
@@ -150,7 +159,7 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
        only_in<4>("this chapter has no plan to save; plans belong to chapter 4 (ch04_pipedream)")},
       {"recompute", "Pipeline", on_off(&PipelineSettings::recompute), Scope::run,
        "Keep only the stages' inputs, and run the forward again before the backward (activation checkpointing)",
-       only_in<3, 4, 5, 6>("this chapter keeps only one micro-batch at a time; pipelines begin in chapter 3")},
+       only_in<3, 4, 5, 6, 8>("this chapter keeps only one micro-batch at a time; pipelines begin in chapter 3")},
       {"form", "Pipeline", word(&PipelineSettings::form), Scope::training,
        "'naive': each batch whole through one device after another; 'pipelined': micro-batches by clock ticks; "
        "'remote': a master calls stages on workers",
@@ -164,7 +173,7 @@ std::vector<Flag> pipeline(const Chapter& chapter) {
       {"receives", "Pipeline", parsed(&PipelineSettings::receives), Scope::run,
        "When to post receives: 'at-use', 'ahead' (at most 4 unused ones per rank; more if sends wait for their "
        "receivers), or the maximum number of unused ones",
-       only_in<3, 4, 5, 6>(
+       only_in<3, 4, 5, 6, 8>(
            "this chapter posts each receive where the tensor is used; pipelines with a schedule begin in chapter 3")},
   };
 }
@@ -176,18 +185,18 @@ std::vector<Flag> ranks_and_machine() {
        "'wall', or 'virtual': each rank's own computing time, as if it had a device to itself"},
       {"link", "Ranks", parsed(&WorldSettings::link), Scope::run,
        "Latency and bandwidth of messages on the virtual clock: " + list(link_names()) + ", or LATENCY,BANDWIDTH",
-       only_in<2, 3, 4, 5, 6>(no_messages)},
+       only_in<2, 3, 4, 5, 6, 8>(no_messages)},
       {"transport", "Ranks", word(&WorldSettings::transport), Scope::run,
        "How ranks communicate: 'thread' as threads of one process, 'mpi' as processes of mpirun or srun, 'nccl' with "
        "one GPU each",
-       only_in<2, 3, 4, 5, 6>(no_messages)},
+       only_in<2, 3, 4, 5, 6, 8>(no_messages)},
       {"reduce", "Ranks", word(&WorldSettings::reduce), Scope::training,
        "How gradients are summed: 'ordered' by rank, so that equal runs give equal bytes, or 'native' by the "
        "all-reduce of MPI or NCCL, which agrees within 1e-5",
-       only_in<6>("no gradients are summed over ranks here; reductions belong to chapter 6 (ch06_ddp)")},
+       only_in<6, 8>("no gradients are summed over ranks here; reductions belong to chapter 6 (ch06_ddp)")},
       {"timeout", "Ranks", real(&WorldSettings::timeout, 1e-6, kLongestTimeout), Scope::run,
        "Seconds that a rank waits for another before all ranks give up",
-       only_in<2, 3, 4, 5, 6, 7>(
+       only_in<2, 3, 4, 5, 6, 7, 8>(
            "this chapter trains on one device and waits for no other rank; ranks begin in chapter 2")},
       {"device", "Machine", parsed(&WorldSettings::device), Scope::run,
        "cpu, cuda, or either with an index, such as cuda:1"},
@@ -219,7 +228,7 @@ std::vector<Flag> run(const Chapter& chapter) {
        "Show what a step does and what it keeps in memory, without training"},
       {"lowered", "Run", on_off(&RunSettings::lowered), Scope::command,
        "With --explain: also list sends, receives and reductions in the schedule",
-       only_in<3, 4, 5, 6>("this chapter has no schedule table; schedules begin in chapter 3")},
+       only_in<3, 4, 5, 6, 8>("this chapter has no schedule table; schedules begin in chapter 3")},
       {"profile", "Run", on_off(&RunSettings::profile), Scope::command, "Show where the time went in the first steps"},
       {"summary", "Run", on_off(&RunSettings::summary), Scope::command,
        "At the end, show five numbers: step time, idle share, memory per rank, bytes per link, staleness"},
@@ -247,6 +256,8 @@ bool Flag::shapes_training(const Settings& settings) const {
       return is_asynchronous;
     case Scope::rank_dependent_training:
       return is_asynchronous || settings.data_parallel.mode.has_value();
+    case Scope::data_parallel_training:
+      return settings.data_parallel.mode.has_value();
     default:
       return false;
   }

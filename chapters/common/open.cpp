@@ -10,6 +10,7 @@
 #include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
+#include "parallel/tensor_parallel/sliced_layers.h"
 
 namespace stagecoach {
 
@@ -74,17 +75,26 @@ Loader make_loader(const TrainingSettings& training, const WorldSettings& world,
                        .prefetch = prefetches(world)});
 }
 
+SequenceParallel sequence_of(const TrainingSettings& training) {
+  return training.sequence_parallel ? SequenceParallel::yes : SequenceParallel::no;
+}
+
 ModelSizes sizes_of(const TrainingSettings& training) { return {training.depth, training.width, training.heads}; }
 
-std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data) {
+std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data,
+                                          std::shared_ptr<const LayerFactory> layers) {
   throw_if<UsageError>(
       training.model == "toy",
       "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, vit, mlp or a resnet");
+  if (layers == nullptr && training.tensor_slices > 1) {
+    layers = std::make_shared<SlicedLayers>(static_cast<int>(training.tensor_slices), sequence_of(training));
+  }
   try {
     return make_model(training.model, {.softmax_head = training.head == Head::softmax,
                                        .classes = static_cast<std::int64_t>(data.classes.size()),
                                        .image_size = training.image_size,
-                                       .sizes = sizes_of(training)});
+                                       .sizes = sizes_of(training),
+                                       .layers = std::move(layers)});
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("--image-size {}: {}", training.image_size, error.what()));
   }

@@ -13,6 +13,7 @@
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
 #include "parallel/launch/mesh.h"
+#include "parallel/tensor_parallel/tensor_parallel_layers.h"
 
 namespace stagecoach {
 
@@ -30,10 +31,14 @@ enum class LoaderFor { training, testing };
 /// leave a core for it.
 Loader make_loader(const TrainingSettings& training, const WorldSettings& world, const Dataset& data, LoaderFor purpose,
                    bool images = true, const Shard& shard = {});
+/// Returns whether --sequence-parallel was given.
+SequenceParallel sequence_of(const TrainingSettings& training);
 /// Returns the sizes of --depth, --width and --heads.
 ModelSizes sizes_of(const TrainingSettings& training);
-/// Returns the model of --model, without memory for its parameters.
-std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data);
+/// Returns the model of --model, without memory for its parameters. `layers` makes the layers that can be cut; null:
+/// one device makes them, in the slices of --tensor-slices.
+std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data,
+                                          std::shared_ptr<const LayerFactory> layers = nullptr);
 /// Returns the model of --model on `device`, with its initial weights.
 std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device);
 /// Returns the optimizer of --optimizer for `parameters`.

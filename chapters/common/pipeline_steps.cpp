@@ -58,13 +58,14 @@ void update(ActionLog& log, Optimizer& optimizer) {
   optimizer.zero_grad();
 }
 
-void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader) {
+void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader, EpochSums* sums) {
   const NoGrad no_grad;  // nothing is kept for a backward
   pipeline.train(false);
   const Schedule forwards = forwards_of(plan.schedule);
+  Tensor& correct = sums == nullptr ? epoch.test_sums().correct : sums->correct;
   for (const MicroBatches& batch : epoch.test_batches(loader)) {
     const Hooks hooks{.see_logits = [&](int i, const Tensor&, const Tensor& logits) {
-      count_correct(logits, batch.labels[static_cast<std::size_t>(i)], epoch.test_sums().correct);
+      count_correct(logits, batch.labels[static_cast<std::size_t>(i)], correct);
     }};
     run(pipeline, forwards, batch, hooks);
   }

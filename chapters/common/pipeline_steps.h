@@ -26,8 +26,8 @@ void forward_backward(Pipeline& pipeline, const Plan& plan, const MicroBatches& 
 /// Runs the optimizer's step for the rank's layers, and sets the gradients to zero. `log` records the time.
 void update(ActionLog& log, Optimizer& optimizer);
 
-/// Tests the model: the rank of the last stage counts correct predictions in the epoch's test sums. Micro-batches
-/// follow each other through the stages.
-void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader);
+/// Tests the model: the rank of the last stage counts correct predictions in `sums`; by default, the epoch's test sums.
+/// Micro-batches follow each other through the stages.
+void evaluate(Pipeline& pipeline, const Plan& plan, Epoch& epoch, MicroBatchLoader& loader, EpochSums* sums = nullptr);
 
 }  // namespace stagecoach

@@ -149,10 +149,11 @@ void place_layers(Plan& plan, const TrainingSettings& training, const Sequential
   }
 }
 
-Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule) {
+Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
+               const std::shared_ptr<const LayerFactory>& layers) {
   Plan plan;
   plan.world = open_world(settings.world);
-  const auto model = make_model_of(settings.training, data);
+  const auto model = make_model_of(settings.training, data, layers);
   plan.schedule = schedule_of(settings, schedule, model->size(), plan.notes);
   if (!plan.schedule.is_lowered) {
     plan.schedule = lower_for(settings.pipeline, plan.schedule);
@@ -167,6 +168,21 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   }
   plan.split = split_of(settings.pipeline, *model, plan.schedule.stage_count(), plan.profile);
   place_layers(plan, settings.training, *model);
+  return plan;
+}
+
+Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
+  Settings of_one = settings;
+  of_one.world.ranks = mesh.pipeline;
+  of_one.training.batch_size = share_of(settings.training.batch_size, 0, mesh.data).count;
+  of_one.training.microbatches = std::min(settings.training.microbatches, of_one.training.batch_size);
+  return of_one;
+}
+
+Plan make_pipeline_plan(const Settings& of_pipeline, const Dataset& data,
+                        const std::shared_ptr<const LayerFactory>& layers) {
+  Plan plan = make_plan(of_pipeline, data, of_pipeline.pipeline.schedule, layers);
+  plan.schedule = with_reductions(plan.schedule);
   return plan;
 }
 
@@ -186,12 +202,16 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
     costs.transfer.push_back(plan.world.link.transfer_seconds(bytes));
     costs.is_short.push_back(bytes <= kEagerBytes);
   }
+  if (!plan.reductions.empty()) {
+    costs.average = plan.reductions;
+  }
   return costs;
 }
 
 std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
-                                                       const Dataset& data, const Rank& rank) {
-  const auto parts = stages_of(*make_model_of(training, data), plan.split);
+                                                       const Dataset& data, const Rank& rank,
+                                                       const std::shared_ptr<const LayerFactory>& layers) {
+  const auto parts = stages_of(*make_model_of(training, data, layers), plan.split);
   std::map<int, std::shared_ptr<Sequential>> mine;
   for (int s = 0; s < plan.stages(); ++s) {
     if (plan.schedule.holds(rank.index, s)) {

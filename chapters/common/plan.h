@@ -11,8 +11,10 @@
 #include "chapters/common/settings.h"
 #include "chapters/common/training_state.h"
 #include "datasets/dataset.h"
+#include "nn/layer_factory.h"
 #include "nn/sequential.h"
 #include "parallel/launch/launch.h"
+#include "parallel/launch/mesh.h"
 #include "parallel/pipeline/gather.h"
 #include "parallel/pipeline/layer_profile.h"
 #include "parallel/pipeline/split.h"
@@ -27,6 +29,7 @@ struct Plan {
   std::vector<Shape> shapes;          ///< of each stage's input, for one image: [1, …]
   LayerRanks layers;                  ///< which rank holds which layer
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
+  std::vector<double> reductions;     ///< seconds of each stage's gradient reduction, if they are predicted
   std::vector<std::string> notes;     ///< remarks on the schedule to print: sentences without a full stop
   Bug inject = Bug::none;             ///< of --inject
 
@@ -43,7 +46,15 @@ bool is_by_hand(const PipelineSettings& pipeline);
 
 /// Returns the plan for the flags --ranks, --chunks, --group, --split and --balance. `schedule` is a name that
 /// make_schedule knows, or a file. Throws UsageError, which says what is possible, for an impossible combination.
-Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule);
+/// `layers` makes the layers that the ranks compute, if they are cut.
+Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
+               const std::shared_ptr<const LayerFactory>& layers = nullptr);
+
+/// Returns the settings of each of the pipelines of `mesh`, which share the batches of `settings`.
+Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh);
+/// Returns the plan of such a pipeline. Its schedule lists when each stage's gradients are reduced over the pipelines.
+Plan make_pipeline_plan(const Settings& of_pipeline, const Dataset& data,
+                        const std::shared_ptr<const LayerFactory>& layers = nullptr);
 
 /// Returns the role of every rank of the plan, for Run: who holds which layers, and that the rank of the last stage
 /// sums losses and correct predictions.
@@ -74,7 +85,8 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch);
 
 /// Returns the stages of a rank, by number, with their initial weights on its device.
 std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,
-                                                       const Dataset& data, const Rank& rank);
+                                                       const Dataset& data, const Rank& rank,
+                                                       const std::shared_ptr<const LayerFactory>& layers = nullptr);
 
 /// Returns the rank's loader, with images if the rank holds the first stage, and with labels if it holds the first or
 /// the last one.

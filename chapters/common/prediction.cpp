@@ -10,6 +10,7 @@
 #include "chapters/common/run_folder.h"
 #include "chapters/common/units.h"
 #include "core/printable.h"
+#include "parallel/data_parallel/flat.h"
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/draw.h"
@@ -196,6 +197,18 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t 
     prediction.predicted_seconds = predicted.seconds * static_cast<double>(steps);
   }
   return prediction;
+}
+
+std::vector<double> reduction_seconds(const std::map<int, std::shared_ptr<Sequential>>& stages, const Plan& plan,
+                                      int pipelines, Communicator& comm) {
+  std::vector<double> bytes(static_cast<std::size_t>(plan.stages()));
+  for (const auto& [number, layers] : stages) {
+    bytes[static_cast<std::size_t>(number)] = bytes_of(layers->named_parameters());
+  }
+  bytes = comm.sum_numbers(bytes);  // each stage is on one rank of the pipeline
+  std::transform(bytes.begin(), bytes.end(), bytes.begin(),
+                 [&](double size) { return ring_all_reduce_seconds(plan.world.link, pipelines, size); });
+  return bytes;
 }
 
 std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs) {

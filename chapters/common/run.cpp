@@ -64,7 +64,7 @@ void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMem
   optimizer_ = &optimizer;
   memory_ = memory;
   folder_.lock();
-  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), model, optimizer),
+  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)),
                             memory == nullptr ? "" : std::to_string(role_.shard));
   if (!settings_.run.resume.empty()) {
     load_checkpoint();
@@ -126,7 +126,9 @@ void Run::save(const EpochResult* result) {
   if (memory_ != nullptr) {
     memory = memory_of_shard(role_.shard, *memory_);
   }
-  folder_.save(comm_, role_.layers, meter_.progress(), *model_, *optimizer_, memory, result);
+  if (folder_.writes()) {
+    folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), memory, result);
+  }
 }
 
 Run::~Run() = default;

@@ -15,7 +15,7 @@
 #include "core/memory_limits.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
-#include "nn/weights.h"
+#include "nn/safetensors.h"
 
 namespace stagecoach {
 namespace {
@@ -190,8 +190,8 @@ void RunFolder::hold_folder() {
   }
 }
 
-void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const Module& model,
-                     const Optimizer& optimizer, const std::optional<NamedTensors>& memory, const EpochResult* result) {
+void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
+                     const std::optional<NamedTensors>& memory, const EpochResult* result) {
   if (!writes()) {
     return;
   }
@@ -206,7 +206,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   comm.barrier();
   comm.leave_record_in(folder_);  // the folder may have been replaced
   if (writers.contains(rank_)) {
-    TrainingState part = state_of_rank(layers, rank_, model, optimizer);
+    TrainingState part = state_of_rank(layers, rank_, model);
     part.memory = memory.value_or(NamedTensors{});
     checkpoints().write_shard(next, rank_, part);
   }
@@ -218,9 +218,9 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
     write_text(folder_ / run_files::kMetrics, metrics_);
   }
   if (!layers.empty()) {
-    save_gathered_weights(comm, layers, model, (folder_ / run_files::kWeights).string());
+    save_gathered_weights(comm, layers, model.parameters, model.buffers, (folder_ / run_files::kWeights).string());
   } else if (rank_ == 0) {
-    save_weights((folder_ / run_files::kWeights).string(), model);
+    save_tensors((folder_ / run_files::kWeights).string(), {state_of_rank(layers, rank_, model).weights, {}});
   }
   if (rank_ != 0) {
     return;

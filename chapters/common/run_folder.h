@@ -40,12 +40,12 @@ class RunFolder {
   void begin(const Progress& progress);
 
   /// Saves the run, to be resumed at `next`: the shards of the ranks in `layers`, the weights, the line of metrics
-  /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model and optimizer, and
-  /// with the state of its compression, `memory` (as in TrainingState); if there is such state, all ranks write a
-  /// shard. If the folder was removed or replaced in the meantime, it is created again with all files. Throws DataError
-  /// if another run is writing to the new folder.
-  void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const Module& model,
-            const Optimizer& optimizer, const std::optional<NamedTensors>& memory, const EpochResult* result = nullptr);
+  /// after a finished epoch, and the checkpoint. All ranks call it together, each with its own model, and with the
+  /// state of its compression, `memory` (as in TrainingState); if there is such state, all ranks write a shard. If the
+  /// folder was removed or replaced in the meantime, it is created again with all files. Throws DataError if another
+  /// run is writing to the new folder.
+  void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
+            const std::optional<NamedTensors>& memory, const EpochResult* result = nullptr);
   /// Reads the last checkpoint as --resume would. Throws DataError unless a resumed run would continue at `progress`.
   void require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const;
   void save_trace(const std::string& json);

@@ -49,7 +49,9 @@ struct TrainingSettings {
   std::int64_t lr_warmup = 0;    ///< batches during which the learning rate rises
   std::int64_t lr_discount = 0;  ///< batches during which the rate of delayed stages is lower
   std::uint64_t seed = 0;
-  Bug inject = Bug::none;  ///< to be found by students (bugs.h)
+  std::int64_t tensor_slices = 1;  ///< in which layers are computed: as many as tensor-parallel ranks, or on one device
+  bool sequence_parallel = false;  ///< the slices share the tokens
+  Bug inject = Bug::none;          ///< to be found by students (bugs.h)
 };
 
 /// How a model is split into stages, and in which order the stages work.
@@ -74,8 +76,9 @@ struct PipelineSettings {
 
 /// How ranks share batches, and sum their gradients.
 struct DataParallelSettings {
-  std::optional<DataParallelMode> mode = {};             ///< none: ranks do not share batches
-  Parsed<mesh_from_text> mesh = {};                      ///< empty: all ranks share data
+  std::optional<DataParallelMode> mode = {};  ///< none: ranks do not share batches
+  Parsed<mesh_from_text> mesh = {};           ///< empty: all ranks share data
+  Parsed<rank_order_from_text> rank_order = "tp-dp-pp";
   std::uint64_t bucket_size = BucketCaps{}.rest;         ///< bytes
   std::uint64_t first_bucket_size = BucketCaps{}.first;  ///< bytes
   bool find_unused = false;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "nn/weights.h"
+#include "parallel/tensor_parallel/join_slices.h"
 
 namespace stagecoach {
 namespace {
@@ -89,11 +90,24 @@ StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device dev
   return {is_mine, is_mine_or_of_no_layer, is_mine_of_shard, device.type == DeviceType::cpu ? device : Device{}};
 }
 
-TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer) {
-  TrainingState state{
-      tensors_of_rank(layers, rank, weights_of(model)), tensors_of_rank(layers, rank, optimizer.state()), {}};
+WholeModel whole_model(const RankRole& role, const Module& model, const Optimizer& optimizer) {
+  WholeModel mine{model.named_parameters(), model.named_buffers(), optimizer.state()};
+  if (role.tensor_group == nullptr) {
+    return mine;
+  }
+  const NamedSlices slices = model.named_slices();
+  for (NamedTensors* tensors : {&mine.parameters, &mine.buffers, &mine.optimizer}) {
+    *tensors = join_slices(*tensors, slices, *role.tensor_group);
+  }
+  return mine;
+}
+
+TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeModel& model) {
+  NamedTensors weights = model.parameters;
+  weights.insert(weights.end(), model.buffers.begin(), model.buffers.end());
+  TrainingState state{tensors_of_rank(layers, rank, weights), tensors_of_rank(layers, rank, model.optimizer), {}};
   if (!layers.empty() && rank == 0) {
-    state.optimizer.push_back(optimizer.state().back());  // the count of steps, the same everywhere
+    state.optimizer.push_back(model.optimizer.back());  // the count of steps, the same everywhere
   }
   return state;
 }
@@ -108,8 +122,9 @@ std::set<int> ranks_with_state(const LayerRanks& layers) {
 
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what) {
-  copy_by_name(tensors_of_rank(layers, rank, state.weights), weights_of(model), what);
-  NamedTensors mine = tensors_of_rank(layers, rank, state.optimizer);
+  const NamedSlices slices = model.named_slices();
+  copy_by_name(cut_slices(tensors_of_rank(layers, rank, state.weights), slices), weights_of(model), what);
+  NamedTensors mine = cut_slices(tensors_of_rank(layers, rank, state.optimizer), slices);
   if (!layers.empty()) {  // the count of steps belongs to no layer
     const std::string count = optimizer.state().back().first;
     std::copy_if(state.optimizer.begin(), state.optimizer.end(), std::back_inserter(mine),

@@ -20,10 +20,11 @@ namespace stagecoach {
 struct RankRole {
   LayerRanks layers = {};   ///< which rank holds which layer (the first of its replicas). Empty: all on one rank
   std::string stages = {};  ///< the stages and their ranks, as printed
-  std::optional<int> replica_of = {};  ///< the rank in `layers` with the same layers, if it is another rank
-  int shard = 0;                       ///< the part of each batch that the rank trains on
-  int loss_rank = 0;                   ///< the rank that sums losses and correct predictions
-  bool splits_losses = false;          ///< several ranks sum them: no rank has the total before the end of an epoch
+  std::optional<int> replica_of = {};    ///< the rank in `layers` with the same layers, if it is another rank
+  int shard = 0;                         ///< the part of each batch that the rank trains on
+  int loss_rank = 0;                     ///< the rank that sums losses and correct predictions
+  bool splits_losses = false;            ///< several ranks sum them: no rank has the total before the end of an epoch
+  Communicator* tensor_group = nullptr;  ///< the ranks that hold the slices of these layers; null: they are whole
 };
 
 /// The state of the whole model, as one device would hold it, or a rank's part of that state.
@@ -52,15 +53,26 @@ StatePart no_part();
 /// the rank's own `device`, so that the training can reuse it for gradients and activations.
 StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
 
-/// Returns the weights and optimizer state of rank `rank`, as handles to its tensors. `model` and `optimizer` are the
-/// rank's own. Without `layers`, there is one rank, which holds everything. Tensors without a layer belong to rank 0.
-TrainingState state_of_rank(const LayerRanks& layers, int rank, const Module& model, const Optimizer& optimizer);
+/// A rank's own model, without the slices of tensor parallelism: rank 0 of the tensor group has whole tensors, and the
+/// others have nothing.
+struct WholeModel {
+  NamedTensors parameters;
+  NamedTensors buffers;
+  NamedTensors optimizer;
+};
+/// Returns handles to a rank's tensors or, if the role has a tensor group, whole copies. All ranks of the group call it
+/// together.
+WholeModel whole_model(const RankRole& role, const Module& model, const Optimizer& optimizer);
+
+/// Returns the weights and optimizer state of rank `rank`. `model` is the rank's own. Without `layers`, there is one
+/// rank, which holds everything. Tensors without a layer belong to rank 0.
+TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeModel& model);
 
 /// Returns the ranks that hold a part of the state.
 std::set<int> ranks_with_state(const LayerRanks& layers);
 
-/// Copies a rank's part of `state` into its model and optimizer. Throws DataError, whose text begins with `what`, if
-/// the tensors do not fit.
+/// Copies a rank's part of `state`, or its slices of it, into its model and optimizer. Throws DataError, whose text
+/// begins with `what`, if the tensors do not fit.
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what);
 

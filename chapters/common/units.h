@@ -4,6 +4,7 @@
 
 namespace stagecoach {
 
-inline constexpr double kMiB = 1 << 20;  ///< in bytes
+inline constexpr double kKiB = 1 << 10;  ///< in bytes
+inline constexpr double kMiB = 1 << 20;
 
 }  // namespace stagecoach

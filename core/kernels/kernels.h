@@ -46,6 +46,9 @@ struct Kernels {
   void (*gelu_grad)(const Tensor& grad_y, const Tensor& x, GeluForm form, Tensor& out);
   /// sum ([] float64) += x ([], any floating-point type): for sums over many steps.
   void (*accumulate)(const Tensor& x, Tensor& sum);
+  /// Copies columns from … from+count-1 of `source` [R, S] to columns to … to+count-1 of `out` [R, D]; the other
+  /// columns of `out` keep their elements.
+  void (*copy_columns)(const Tensor& source, std::int64_t from, std::int64_t to, std::int64_t count, Tensor& out);
   /// Adds 1 to each of `counters` ([] int32).
   void (*increment)(std::span<Tensor> counters);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "core/device.h"
@@ -9,44 +10,134 @@
 #include "core/parse.h"
 
 namespace stagecoach {
+namespace {
+
+/// A direction under the name that users know it by.
+struct NamedDirection {
+  std::string_view name;
+  MeshDirection direction;
+  int MeshSizes::*size;
+  int MeshPosition::*position;
+};
+constexpr NamedDirection kDirections[] = {
+    {"dp", MeshDirection::data, &MeshSizes::data, &MeshPosition::data},
+    {"pp", MeshDirection::pipeline, &MeshSizes::pipeline, &MeshPosition::pipeline},
+    {"tp", MeshDirection::tensor, &MeshSizes::tensor, &MeshPosition::tensor},
+};
+
+const NamedDirection* find(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kDirections), std::end(kDirections),
+                                   [&](const NamedDirection& one) { return one.name == name; });
+  return found == std::end(kDirections) ? nullptr : found;
+}
+
+const NamedDirection& named(MeshDirection direction) {
+  return *std::find_if(std::begin(kDirections), std::end(kDirections),
+                       [&](const NamedDirection& one) { return one.direction == direction; });
+}
+
+long long product(const MeshSizes& sizes) { return 1LL * sizes.data * sizes.pipeline * sizes.tensor; }
+
+}  // namespace
 
 MeshSizes mesh_from_text(const std::string& text) {
   MeshSizes sizes;
   const auto refuse = [&] {
     throw UsageError(
-        fmt::format("'{}' is not a mesh: expected the numbers of data-parallel ranks and of pipeline ranks, each from "
-                    "1 to {}, such as dp=2,pp=2",
+        fmt::format("'{}' is not a mesh: expected the numbers of data-parallel, pipeline and tensor-parallel ranks, "
+                    "each from 1 to {}, such as dp=2,pp=2,tp=2",
                     text, kMaxDevices));
   };
   for (const std::string_view part : split_text(text, ',')) {
     const std::string_view name = part.substr(0, part.find('='));
-    int* size = name == "dp" ? &sizes.data : name == "pp" ? &sizes.pipeline : nullptr;
-    if (size == nullptr || name.size() == part.size() || *size != 1) {
+    const NamedDirection* direction = find(name);
+    if (direction == nullptr || name.size() == part.size() || sizes.*direction->size != 1) {
       refuse();
     }
-    *size = number_from<int>(part.substr(name.size() + 1)).value_or(0);
-    if (*size < 1 || *size > kMaxDevices) {
+    int& size = sizes.*direction->size;
+    size = number_from<int>(part.substr(name.size() + 1)).value_or(0);
+    if (size < 1 || size > kMaxDevices) {
       refuse();
     }
   }
-  if (1LL * sizes.data * sizes.pipeline > kMaxDevices) {
-    throw UsageError(fmt::format("mesh '{0}': expected at most {2} ranks, got {1}", text,
-                                 1LL * sizes.data * sizes.pipeline, kMaxDevices));
+  if (product(sizes) > kMaxDevices) {
+    throw UsageError(fmt::format("mesh '{0}': expected at most {2} ranks, got {1}", text, product(sizes), kMaxDevices));
   }
   return sizes;
 }
 
-Mesh::Mesh(Communicator& world, const MeshSizes& sizes) {
-  const auto [d, p] = sizes;
-  if (d < 1 || p < 1 || 1LL * d * p != world.size()) {
-    throw UsageError(
-        fmt::format("a mesh of {} data x {} pipeline ranks does not match the world: expected {} ranks, got {}", d, p,
-                    1LL * d * p, world.size()));
+RankOrder rank_order_from_text(const std::string& text) {
+  RankOrder order;
+  std::size_t count = 0;
+  for (const std::string_view part : split_text(text, '-')) {
+    const NamedDirection* direction = find(part);
+    const auto end = order.directions.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.directions.size()));
+    if (direction == nullptr || count == order.directions.size() ||
+        std::find(order.directions.begin(), end, direction->direction) != end) {
+      count = 0;
+      break;
+    }
+    order.directions[count++] = direction->direction;
   }
-  const int at_pipeline = world.rank() % p;
-  const int at_data = world.rank() / p;
-  data_ = world.split(at_pipeline, at_data);
-  pipeline_ = world.split(at_data, at_pipeline);
+  if (count != order.directions.size()) {
+    throw UsageError(
+        fmt::format("'{}' is not an order of ranks: expected dp, pp and tp once each, such as tp-dp-pp", text));
+  }
+  return order;
+}
+
+MeshPosition position_of(int rank, const MeshSizes& sizes, const RankOrder& order) {
+  MeshPosition position;
+  for (const MeshDirection direction : order.directions) {
+    const NamedDirection& one = named(direction);
+    position.*one.position = rank % (sizes.*one.size);
+    rank /= sizes.*one.size;
+  }
+  return position;
+}
+
+int rank_at(const MeshPosition& position, const MeshSizes& sizes, const RankOrder& order) {
+  int rank = 0;
+  int stride = 1;
+  for (const MeshDirection direction : order.directions) {
+    const NamedDirection& one = named(direction);
+    rank += stride * (position.*one.position);
+    stride *= sizes.*one.size;
+  }
+  return rank;
+}
+
+std::vector<std::vector<int>> mesh_groups(MeshDirection direction, const MeshSizes& sizes, const RankOrder& order) {
+  const NamedDirection& along = named(direction);
+  std::vector<std::vector<int>> groups;
+  for (int rank = 0; rank < sizes.ranks(); ++rank) {
+    MeshPosition position = position_of(rank, sizes, order);
+    if (position.*along.position == 0) {  // the first of its group
+      std::vector<int>& group = groups.emplace_back();
+      for (int& at = position.*along.position; at < sizes.*along.size; ++at) {
+        group.push_back(rank_at(position, sizes, order));
+      }
+    }
+  }
+  return groups;
+}
+
+Mesh::Mesh(Communicator& world, const MeshSizes& sizes, const RankOrder& order) {
+  if (sizes.data < 1 || sizes.pipeline < 1 || sizes.tensor < 1 || product(sizes) != world.size()) {
+    throw UsageError(
+        fmt::format("a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, "
+                    "got {}",
+                    sizes.data, sizes.pipeline, sizes.tensor, product(sizes), world.size()));
+  }
+  const MeshPosition mine = position_of(world.rank(), sizes, order);
+  const auto group = [&](const NamedDirection& along) {
+    MeshPosition first = mine;
+    first.*along.position = 0;
+    return world.split(rank_at(first, sizes, order), mine.*along.position);
+  };
+  data_ = group(named(MeshDirection::data));
+  pipeline_ = group(named(MeshDirection::pipeline));
+  tensor_ = group(named(MeshDirection::tensor));
 }
 
 }  // namespace stagecoach

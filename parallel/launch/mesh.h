@@ -1,9 +1,11 @@
 #pragma once
 /// @file
-/// The ranks of a world as a grid with two dimensions: data parallelism and pipeline parallelism.
+/// The ranks of a world as a grid with three directions: tensor, data and pipeline parallelism.
 
+#include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/communicator.h"
 
@@ -13,27 +15,55 @@ namespace stagecoach {
 struct MeshSizes {
   int data = 1;
   int pipeline = 1;
-  int ranks() const { return data * pipeline; }
+  int tensor = 1;
+  int ranks() const { return data * pipeline * tensor; }
 };
 
-/// Parses the value of --mesh, such as "dp=2,pp=4": the numbers of data-parallel and of pipeline ranks. A direction
-/// that is not named has size 1. Throws UsageError.
+/// Parses the value of --mesh, such as "dp=2,pp=4,tp=2": the numbers of data-parallel, pipeline and tensor-parallel
+/// ranks. A direction that is not named has size 1. Throws UsageError.
 MeshSizes mesh_from_text(const std::string& text);
 
-/// A grid in which the pipeline coordinate varies fastest with the rank. Neighbours in a pipeline are therefore
-/// neighbours in the world, which are close on most machines.
+enum class MeshDirection { tensor, data, pipeline };
+
+/// The directions, beginning with the one in which neighbours have consecutive rank numbers. Ranks with close numbers
+/// are close on most machines, so the direction that sends most comes first.
+struct RankOrder {
+  std::array<MeshDirection, 3> directions = {MeshDirection::tensor, MeshDirection::pipeline, MeshDirection::data};
+  bool operator==(const RankOrder&) const = default;
+};
+
+/// Parses the value of --rank-order, such as "tp-dp-pp": each direction once, that of consecutive ranks first. Throws
+/// UsageError.
+RankOrder rank_order_from_text(const std::string& text);
+
+/// The position of a rank in the grid, from 0 in each direction.
+struct MeshPosition {
+  int data = 0;
+  int pipeline = 0;
+  int tensor = 0;
+};
+MeshPosition position_of(int rank, const MeshSizes& sizes, const RankOrder& order = {});
+/// Returns the rank at a position: the inverse of position_of.
+int rank_at(const MeshPosition& position, const MeshSizes& sizes, const RankOrder& order = {});
+
+/// Returns the groups of ranks that differ only in `direction`, each ordered by its position there. In the order
+/// tp-dp-pp they are those of Megatron-LM's parallel_state (initialize_model_parallel).
+std::vector<std::vector<int>> mesh_groups(MeshDirection direction, const MeshSizes& sizes, const RankOrder& order = {});
+
 class Mesh {
  public:
   /// Collective over `world`. Throws UsageError unless the sizes are positive and their product is the size of `world`.
-  Mesh(Communicator& world, const MeshSizes& sizes);
+  Mesh(Communicator& world, const MeshSizes& sizes, const RankOrder& order = {});
 
-  /// These return the group of the ranks that differ from this one only in that direction, ordered by coordinate.
+  /// These return the group of the ranks that differ from this one only in that direction, ordered by position.
   Communicator& data() { return *data_; }
   Communicator& pipeline() { return *pipeline_; }
+  Communicator& tensor() { return *tensor_; }
 
  private:
   std::unique_ptr<Communicator> data_;
   std::unique_ptr<Communicator> pipeline_;
+  std::unique_ptr<Communicator> tensor_;
 };
 
 }  // namespace stagecoach

@@ -119,9 +119,14 @@ NamedTensors gather_tensors(Communicator& comm, const LayerRanks& layers, const 
 }
 
 void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const Module& model, const std::string& path) {
+  save_gathered_weights(comm, layers, model.named_parameters(), model.named_buffers(), path);
+}
+
+void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const NamedTensors& parameters,
+                           const NamedTensors& buffers, const std::string& path) {
   std::vector<Announced> all;
-  for (const NamedTensors& mine : {model.named_parameters(), model.named_buffers()}) {
-    const auto announced = gather_announced(comm, layers, mine, Checksums::yes);
+  for (const NamedTensors* mine : {&parameters, &buffers}) {
+    const auto announced = gather_announced(comm, layers, *mine, Checksums::yes);
     for (const auto& [layer, owner] : comm.rank() == 0 ? layers : LayerRanks{}) {
       const auto& theirs = announced[static_cast<std::size_t>(owner)];
       std::copy_if(theirs.begin(), theirs.end(), std::back_inserter(all),
@@ -132,8 +137,8 @@ void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const M
   if (comm.rank() == 0) {
     file.emplace(path, all);
   }
-  for (const NamedTensors& mine : {model.named_parameters(), model.named_buffers()}) {
-    gather_each(comm, layers, mine, [&](const std::string&, const Tensor& tensor) { file->add(tensor); });
+  for (const NamedTensors* mine : {&parameters, &buffers}) {
+    gather_each(comm, layers, *mine, [&](const std::string&, const Tensor& tensor) { file->add(tensor); });
   }
   if (file) {
     file->commit();

@@ -112,6 +112,19 @@ TEST_P(Images, BatchNormInInference) { check(batch_norm_of(false), batch_norm_in
 class Rows : public OnShapes {};
 INSTANTIATE_TEST_SUITE_P(Gradients, Rows, ::testing::ValuesIn(test::on_devices(kRows)), printable);
 
+TEST_P(Rows, NarrowColumns) {
+  check([](const Inputs& in) { return narrow_columns(in[0], in[0].size(1) / 2, (in[0].size(1) + 1) / 2); },
+        {random_tensor(shape(), "x")});
+}
+
+TEST_P(Rows, CatColumns) {
+  check(
+      [](const Inputs& in) {
+        return cat_columns({in[0], in[1], in[0]});
+      },
+      {random_tensor(shape(), "a"), random_tensor(shape(), "b")});
+}
+
 TEST_P(Rows, Softmax) {
   check([](const Inputs& in) { return softmax(in[0]); }, {random_tensor(shape(), "x")});
 }

@@ -106,6 +106,15 @@ PROGRAMS = {
         "synchronous": None,
     },
 }
+PROGRAMS["ch08_tensor_parallel"] = {
+    **COMMON, **MICROBATCHES, **RANKS, **RECOMPUTE,
+    "mesh": ["tp=2", "dp=2,tp=2", "pp=2,tp=2", "tp=3", "tp=1", "tp=129", "tp=2,tp=2", "tp=0"],
+    "rank-order": ["tp-dp-pp", "pp-dp-tp", "tp-tp-pp", "tp"],
+    "tensor-slices": ["1", "2", "4", "0", "129"],
+    "sequence-parallel": None,
+    "schedule": ["1f1b", "gpipe", "zb-h1", "naive", "good.csv"],
+    "bucket-size": ["4KiB", "0"],
+}
 GENERATED = {"train": ["10", "40", "1000001"], "test": ["10", "20", "1000001"], "seed": COMMON["seed"]}
 COMPARED = ["run", "run/metrics.jsonl", "log.txt", "nowhere", "tiny", "huge_plan.json", "run/../run", ""]
 ALL_FLAGS = sorted({flag for flags in PROGRAMS.values() for flag in flags})

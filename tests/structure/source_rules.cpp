@@ -36,6 +36,7 @@ const std::map<std::string, std::set<std::string>> kParallelFolders{
     {"schedule", {"drawing"}},
     {"pipeline", {"comm", "schedule"}},
     {"data_parallel", {"drawing", "comm", "schedule", "pipeline"}},
+    {"tensor_parallel", {"comm"}},
     {"wrappers", {"comm", "launch", "schedule", "pipeline", "data_parallel"}},
     {"rpc", {"comm", "launch"}},
     {".", {"launch", "wrappers"}},

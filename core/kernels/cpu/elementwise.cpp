@@ -43,6 +43,17 @@ void convert(const Tensor& source, Tensor& out) {
   }
 }
 
+void copy_columns(const Tensor& source, std::int64_t from, std::int64_t to, std::int64_t count, Tensor& out) {
+  dispatch_floating(out.dtype(), "copy_columns", [&]<class T>() {
+    const T* read = source.data<T>() + from;
+    T* write = out.mutable_data<T>() + to;
+    const std::int64_t source_columns = source.size(1);
+    const std::int64_t out_columns = out.size(1);
+    parallel_for(out.device(), out.size(0),
+                 [=](std::int64_t row) { std::copy_n(read + row * source_columns, count, write + row * out_columns); });
+  });
+}
+
 void add(const Tensor& a, const Tensor& b, Tensor& out) {
   dispatch_floating(out.dtype(), "add", [&]<class T>() {
     const T* left = a.data<T>();
@@ -133,6 +144,7 @@ void add_elementwise(Tables& tables) {
   tables.add<&Kernels::fill>("fill", fill);
   tables.add<&Kernels::copy>("copy", copy);
   tables.add<&Kernels::convert>("convert", convert);
+  tables.add<&Kernels::copy_columns>("copy_columns", copy_columns);
   tables.add<&Kernels::add>("add", add);
   tables.add<&Kernels::add_scaled>("add_scaled", add_scaled);
   tables.add<&Kernels::scale>("scale", scale);

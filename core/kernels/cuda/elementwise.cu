@@ -11,6 +11,8 @@
 #include "core/cuda/device_code.h"
 #include "core/cuda/thrust.h"
 #include "core/kernels/cuda/arguments.h"
+#include "core/kernels/cuda/fast_divmod.cuh"
+#include "core/kernels/cuda/threads.cuh"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
@@ -127,6 +129,18 @@ __global__ void increment_kernel(Counters counters) {
 
 // ---- The rows of the table
 
+/// A thread copies one of `count` elements; `from` and `to` are the first column's first elements.
+template <class T>
+__global__ void copy_columns_kernel(int count, FastDivmod columns, const T* from, int from_columns, T* to,
+                                    int to_columns) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int row = columns.quotient(at);
+    const int column = columns.remainder(at, row);
+    to[row * to_columns + column] = from[row * from_columns + column];
+  }
+}
+
 namespace {
 
 void fill(double value, Tensor& out) {
@@ -178,6 +192,17 @@ void copy(const Tensor& source, Tensor& out) {
     done.record({mover, Stream::kCompute});
     done.wait({from, Stream::kCompute});  // before the source's memory is reused
   }
+}
+
+void copy_columns(const Tensor& source, std::int64_t from, std::int64_t to, std::int64_t columns, Tensor& out) {
+  dispatch_floating(out.dtype(), "copy_columns", [&]<class T>() {
+    to_int(std::max(source.numel(), out.numel()));
+    if (const int count = to_int(out.size(0) * columns); count > 0) {
+      launch(copy_columns_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(out.device()), count,
+             FastDivmod(to_int(columns)), source.data<T>() + from, to_int(source.size(1)), out.mutable_data<T>() + to,
+             to_int(out.size(1)));
+    }
+  });
 }
 
 void convert(const Tensor& source, Tensor& out) {
@@ -243,6 +268,7 @@ void add_elementwise(Kernels& table) {
   table.fill = fill;
   table.copy = copy;
   table.convert = convert;
+  table.copy_columns = copy_columns;
   table.add = add;
   table.add_scaled = add_scaled;
   table.scale = scale;

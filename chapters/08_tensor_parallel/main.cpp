@@ -1,0 +1,140 @@
+/// @file
+/// Chapter 8: tensor parallelism, and all three directions at once.
+///
+/// Chapters 2 to 7 cut a model between its layers, or copy it. Here the layers themselves are cut. Of a pair of linear
+/// layers, the first is cut by outputs: each rank computes a slice of the features. The second is cut by inputs: each
+/// rank takes its slice of the features, and the ranks add up what they get. Nothing has to be exchanged between the
+/// two. A rank holds 1 / tp of the weights of the pair, and computes 1 / tp of it (parallel/tensor_parallel/).
+///
+/// The ranks form a grid, --mesh dp=D,pp=P,tp=T. The model is first split into P stages; the layers of each stage are
+/// cut into T slices; and D such pipelines share each batch. So a rank has three groups of neighbours, and each sends
+/// something else: the tensor group activations, several times per layer; the pipeline activations, once per stage; the
+/// data-parallel group gradients, once per step.
+
+#include "chapters/08_tensor_parallel/explain.h"
+#include "chapters/common/open.h"
+#include "chapters/common/pipeline_steps.h"
+#include "chapters/common/plan.h"
+#include "chapters/common/prediction.h"
+#include "chapters/common/program.h"
+#include "chapters/common/run.h"
+#include "parallel/data_parallel/average_gradients.h"
+#include "parallel/data_parallel/reducer.h"
+#include "parallel/data_parallel/same_model.h"
+#include "parallel/launch/mesh.h"
+#include "parallel/tensor_parallel/tensor_parallel_layers.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns what makes this rank's slices of the layers. With one tensor rank, null: the layers are then whole or, with
+/// --tensor-slices, computed in slices on one device, the oracle of this chapter.
+std::shared_ptr<const LayerFactory> layers_for(const Settings& settings, Communicator& tensor_group) {
+  if (tensor_group.size() == 1) {
+    return nullptr;
+  }
+  return std::make_shared<TensorParallelLayers>(tensor_group, sequence_of(settings.training));
+}
+
+/// Returns the role of a rank: it has the layers of a rank of the first pipeline, whole or a slice of each.
+RankRole role_of(const Settings& settings, const Plan& plan, const MeshPosition& position, Communicator& tensor_group) {
+  const MeshSizes& mesh = *settings.data_parallel.mesh;
+  const RankOrder& order = *settings.data_parallel.rank_order;
+  RankRole role = stagecoach::role_of(plan);
+  for (auto& [layer, rank] : role.layers) {  // so far the position in the pipeline
+    rank = rank_at({.pipeline = rank}, mesh, order);
+  }
+  role.stages += " of each pipeline";
+  role.replica_of = rank_at({.pipeline = position.pipeline}, mesh, order);
+  role.shard = position.data;
+  role.splits_losses = true;
+  role.tensor_group = mesh.tensor > 1 ? &tensor_group : nullptr;
+  return role;
+}
+
+void train_rank(const Settings& settings, const Plan& plan, const TrainTest& data, Rank& rank) {
+  const MeshSizes& sizes = *settings.data_parallel.mesh;
+  const RankOrder& order = *settings.data_parallel.rank_order;
+  const MeshPosition position = position_of(rank.index, sizes, order);
+  Mesh mesh(rank.comm, sizes, order);  // three communicators: the ranks that differ from this one in one direction only
+  const Rank in_pipeline{position.pipeline, sizes.pipeline, rank.device, mesh.pipeline()};
+  const Shard shard{position.data, sizes.data};
+
+  Run run(settings, rank.comm, role_of(settings, plan, position, mesh.tensor()));  // prints, measures and saves
+  run.print_notes(plan.notes);
+  // This rank's stages, by number, with its slices of their layers. They begin with the values of one device's weights.
+  const auto stages =
+      make_stages(settings.training, plan, data.train, in_pipeline, layers_for(settings, mesh.tensor()));
+  const auto layers = joined(stages);  // as one module, for the optimizer
+  const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
+  Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, mesh.pipeline());
+  Reducer reducer(layers->named_parameters(), mesh.data(), {.caps = settings.data_parallel.caps()});
+  // --resume: loads both; epochs() saves both to --out after each epoch, as whole weights: a run can go on with another
+  // mesh.
+  run.set_up_checkpoints(*layers, *optimizer);
+  broadcast_module(*layers, mesh.data());
+  const auto measured_costs = [&] {
+    Costs costs = pipeline.log().mean_costs();
+    costs.average = reduction_seconds(stages, plan, sizes.data, mesh.pipeline());
+    return costs;
+  };
+  run.show_in_trace([&] { return predicted_timeline(plan, measured_costs()); });
+  // All ranks of a tensor group load the same images.
+  MicroBatchLoader train_loader =
+      make_micro_batch_loader(settings, plan, data.train, in_pipeline, LoaderFor::training, shard);
+  MicroBatchLoader test_loader =
+      make_micro_batch_loader(settings, plan, data.test, in_pipeline, LoaderFor::testing, shard);
+  // They also compute the same losses, but only the first of them counts.
+  EpochSums uncounted(rank.device);
+  const bool counts = position.tensor == 0;
+
+  for (Epoch& epoch : run.epochs()) {
+    pipeline.log().clear();
+    for (const MicroBatches& batch : epoch.training_batches(train_loader)) {
+      reducer.begin(Reducer::Sync::no);
+      // The layers exchange what they need in their own forwards and backwards; the table lists the messages between
+      // stages, and when the gradients of a stage are reduced.
+      forward_backward(pipeline, plan, batch, counts ? epoch.train_sums() : uncounted,
+                       [&](int stage) { reducer.reduce_accumulated(stages.at(stage)->named_parameters()); });
+      reducer.finish();
+      update(pipeline.log(), *optimizer);
+    }
+    require_equal_replicas(layers->named_parameters(), mesh.data());  // throws unless their weights are equal
+    epoch.set_predicted_time(predicted_time(plan, measured_costs(), train_loader.batch_count()));
+    evaluate(pipeline, plan, epoch, test_loader, counts ? nullptr : &uncounted);
+  }
+}
+
+void train(const Settings& settings) {
+  const TrainTest data = open_data(settings);
+  const MeshSizes& mesh = *settings.data_parallel.mesh;
+  if (settings.run.explain) {
+    return explain_mesh(settings, data.train);
+  }
+  // The plan is made with layers of a rank that runs alone: stages may end between two layers of a pair, where each
+  // rank has a slice.
+  const auto layers =
+      mesh.tensor == 1 ? nullptr : std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training));
+  const Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), data.train, layers);
+  World world = plan.world;
+  world.ranks = settings.world.ranks;
+  launch(world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+}
+
+const Chapter kChapter{
+    .number = 8,
+    .program = "ch08_tensor_parallel",
+    .title = "Chapter 8: tensor parallelism: layers that are cut over ranks, with pipelines and data parallelism.",
+    .example = "ch08_tensor_parallel --data data/generated --model vit --mesh dp=1,pp=2,tp=2 --microbatches 4",
+    .defaults = {.training = {.model = "vit"},
+                 .pipeline = {.chunks = 0},
+                 .data_parallel = {.mesh = "tp=2"},
+                 .world = {.ranks = 2}},
+    .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
+                  "zb-h2", "zbv", "dualpipev"},
+};
+
+}  // namespace
+}  // namespace stagecoach
+
+int main(int argc, char** argv) { return stagecoach::run_program(argc, argv, stagecoach::kChapter, stagecoach::train); }

@@ -1,0 +1,28 @@
+#include "nn/layer_factory.h"
+
+#include "nn/layers.h"
+#include "nn/transformer.h"
+
+namespace stagecoach {
+
+std::shared_ptr<Module> LayerFactory::linear(std::int64_t inputs, std::int64_t outputs, Cut, int, double gain) const {
+  return std::make_shared<Linear>(inputs, outputs, Bias::yes, gain);
+}
+
+std::shared_ptr<Module> LayerFactory::conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut,
+                                             const Conv2dSettings& settings) const {
+  return std::make_shared<Conv2d>(inputs, outputs, kernel, settings);
+}
+
+std::shared_ptr<Module> LayerFactory::patch_embedding(std::int64_t image_size, std::int64_t patch,
+                                                      std::int64_t width) const {
+  return std::make_shared<PatchEmbedding>(image_size, patch, width);
+}
+
+std::shared_ptr<Module> LayerFactory::token_norm(std::int64_t width) const {
+  return std::make_shared<LayerNorm>(width);
+}
+
+std::shared_ptr<Module> LayerFactory::token_mean() const { return std::make_shared<TokenMean>(); }
+
+}  // namespace stagecoach

@@ -1,0 +1,45 @@
+#pragma once
+/// @file
+/// Makes the layers of a model that tensor parallelism can cut. A model says for each of them along which dimension of
+/// its weight; the factory decides whether it is cut. This one makes whole layers; others are in
+/// parallel/tensor_parallel/.
+
+#include <cstdint>
+#include <memory>
+
+#include "core/ops.h"
+#include "nn/module.h"
+
+namespace stagecoach {
+
+/// How a layer can be cut over ranks. A layer cut by outputs gives each rank a slice of the features (channels, heads);
+/// one cut by inputs takes such slices, and the ranks add what they have computed. So the two come in pairs, with
+/// nothing but elementwise work, pooling or attention between them.
+enum class Cut { none, outputs, inputs };
+
+class LayerFactory {
+ public:
+  LayerFactory() = default;
+  virtual ~LayerFactory() = default;
+  LayerFactory(const LayerFactory&) = default;
+  LayerFactory& operator=(const LayerFactory&) = default;
+
+  /// Returns a linear layer (see Linear). The outputs may be several `sections` side by side, such as queries, keys and
+  /// values: each rank then has a slice of each.
+  virtual std::shared_ptr<Module> linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections = 1,
+                                         double gain = 1) const;
+  /// Returns a convolution with a bias (see Conv2d).
+  virtual std::shared_ptr<Module> conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut cut,
+                                         const Conv2dSettings& settings = {}) const;
+  /// Returns how many of a model's attention heads a layer computes here.
+  virtual std::int64_t heads(std::int64_t all) const { return all; }
+
+  // Layers on tokens [N, T, C]. Where ranks share the tokens (sequence parallelism), each has T / ranks of every sample
+  // from the embedding to the mean.
+  virtual std::shared_ptr<Module> patch_embedding(std::int64_t image_size, std::int64_t patch,
+                                                  std::int64_t width) const;
+  virtual std::shared_ptr<Module> token_norm(std::int64_t width) const;
+  virtual std::shared_ptr<Module> token_mean() const;
+};
+
+}  // namespace stagecoach

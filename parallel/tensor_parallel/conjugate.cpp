@@ -1,0 +1,126 @@
+#include "parallel/tensor_parallel/conjugate.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/ops.h"
+#include "core/ops/record.h"
+
+namespace stagecoach {
+namespace {
+
+using Function = Tensor (*)(const Tensor& x, const TensorGroup& group);
+
+/// A node whose backward is a function of the gradient.
+class ConjugateNode final : public Node {
+ public:
+  ConjugateNode(const char* name, const Tensor& x, const TensorGroup& group, Function conjugate)
+      : Node(name, {x}), group_(group), conjugate_(conjugate) {}
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override { return {conjugate_(grad, group_)}; }
+
+ private:
+  TensorGroup group_;
+  Function conjugate_;
+};
+
+// The functions without history.
+
+Tensor same(const Tensor& x, const TensorGroup&) { return x.alias(x.shape(), x.offset()); }
+
+void all_reduce(Tensor& x, const TensorGroup& group) {
+  if (group.comm != nullptr) {
+    group.comm->all_reduce(x);
+  }
+}
+
+Tensor all_reduced(const Tensor& x, const TensorGroup& group) {
+  Tensor sum = x.clone();
+  all_reduce(sum, group);
+  return sum;
+}
+
+/// Returns x [N, T, C] as a matrix whose columns are the tokens' features, [N, T C].
+Tensor as_samples(const Tensor& x) { return x.alias({x.size(0), x.size(1) * x.size(2)}, x.offset()); }
+
+Tensor tokens_of_rank(const Tensor& x, const TensorGroup& group) {
+  Tensor mine = empty_like(x, own_tokens_shape(x.shape(), group.ranks));
+  Tensor samples = as_samples(mine);
+  kernels(x.device()).copy_columns(as_samples(x), group.rank * samples.size(1), 0, samples.size(1), samples);
+  return mine;
+}
+
+Tensor gathered(const Tensor& x, const TensorGroup& group) {
+  const Shape whole = x.shape().with(1, x.size(1) * group.ranks);
+  Tensor all = empty_like(x, whole);
+  Tensor samples = as_samples(all);
+  const std::int64_t columns = x.size(1) * x.size(2);
+  std::int64_t start = 0;
+  const std::vector<Tensor> of_ranks =
+      group.comm == nullptr ? std::vector<Tensor>(static_cast<std::size_t>(group.ranks), x) : group.comm->all_gather(x);
+  for (const Tensor& of_rank : of_ranks) {
+    kernels(x.device()).copy_columns(as_samples(of_rank), 0, start, columns, samples);
+    start += columns;
+  }
+  return all;
+}
+
+/// Returns this rank's tokens of the sum. reduce_scatter cuts the first dimension, so the tokens of each rank are put
+/// one after another: [ranks N, T / ranks, C].
+Tensor summed_and_scattered(const Tensor& x, const TensorGroup& group) {
+  const Shape part = own_tokens_shape(x.shape(), group.ranks);
+  const std::int64_t columns = part[1] * part[2];
+  const std::int64_t samples = x.size(0);
+  Tensor by_rank = empty_like(x, part.with(0, samples * group.ranks));
+  for (int rank = 0; rank < group.ranks; ++rank) {
+    Tensor of_rank = by_rank.alias({samples, columns}, rank * samples * columns);
+    kernels(x.device()).copy_columns(as_samples(x), rank * columns, 0, columns, of_rank);
+  }
+  return group.comm == nullptr ? by_rank.narrow(0, samples).detach() : group.comm->reduce_scatter(by_rank);
+}
+
+Tensor recorded(const char* name, Tensor y, const Tensor& x, const TensorGroup& group, Function conjugate) {
+  if (should_record({&x})) {
+    y.set_grad_node(std::make_shared<ConjugateNode>(name, x, group, conjugate));
+  }
+  return y;
+}
+
+}  // namespace
+
+Tensor copy_to_ranks(const Tensor& x, const TensorGroup& group) {
+  return recorded("copy_to_ranks", same(x, group), x, group, all_reduced);
+}
+
+Tensor sum_over_ranks(Tensor x, const TensorGroup& group) {
+  if (!x.is_donatable() || (x.is_leaf() && x.requires_grad())) {
+    return recorded("sum_over_ranks", all_reduced(x, group), x, group, same);
+  }
+  Tensor sum = same(x, group);
+  all_reduce(sum, group);
+  return recorded("sum_over_ranks", sum, x, group, same);
+}
+
+Tensor gather_tokens(const Tensor& x, const TensorGroup& group) {
+  return recorded("gather_tokens", gathered(x, group), x, group, summed_and_scattered);
+}
+
+Tensor sum_and_scatter_tokens(const Tensor& x, const TensorGroup& group) {
+  return recorded("sum_and_scatter_tokens", summed_and_scattered(x, group), x, group, gathered);
+}
+
+Tensor own_tokens(const Tensor& x, const TensorGroup& group) {
+  return recorded("own_tokens", tokens_of_rank(x, group), x, group, gathered);
+}
+
+Tensor all_tokens(const Tensor& x, const TensorGroup& group) {
+  return recorded("all_tokens", gathered(x, group), x, group, tokens_of_rank);
+}
+
+Shape own_tokens_shape(const Shape& x, int ranks) {
+  STAGECOACH_CHECK(x.dims() == 3 && x[1] % ranks == 0,
+                   "sequence parallelism: expected [N, T, C] with a number of tokens T that {} ranks can share, got {}",
+                   ranks, to_string(x));
+  return x.with(1, x[1] / ranks);
+}
+
+}  // namespace stagecoach

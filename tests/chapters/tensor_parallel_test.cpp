@@ -1,0 +1,112 @@
+/// @file
+/// Chapter 8 as its users run it: whatever the mesh, ranks train what one device trains that computes the same slices.
+
+#include <fmt/format.h>
+
+#include "tests/chapters/pipelines.h"
+
+namespace stagecoach::test {
+namespace {
+
+const Flags kSmallVit{"--model", "vit", "--depth", "3", "--width", "16", "--image-size", "16"};
+
+class TensorParallelTraining : public PipelineTest {
+ protected:
+  void train_well(const std::string& program, const std::string& out, const Flags& flags) {
+    const Outcome outcome = train(program, out, flags);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  void expect_same_weights(const std::string& out, const std::string& wanted) {
+    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(wanted + "/weights.safetensors")) << out;
+    const auto mine = metrics(out);
+    const auto theirs = metrics(wanted);
+    ASSERT_EQ(mine.size(), theirs.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      EXPECT_NEAR(mine[i]["acc"].get<double>(), theirs[i]["acc"].get<double>(), 1e-12) << out;
+      EXPECT_NEAR(mine[i]["test_acc"].get<double>(), theirs[i]["test_acc"].get<double>(), 1e-12) << out;
+      EXPECT_NEAR(mine[i]["loss"].get<double>(), theirs[i]["loss"].get<double>(), 1e-5) << out;
+    }
+  }
+};
+
+TEST_F(TensorParallelTraining, EqualsOneDeviceThatComputesTheSlices) {
+  make_data(40, 10);
+  for (const Flags& model : {kSmallVit, Flags{"--model", "convnet", "--optimizer", "adam"}, Flags{"--model", "mlp"},
+                             joined(kSmallVit, {"--sequence-parallel"})}) {
+    for (const std::string& slices : unless_sanitized<Flags>({"2", "4"}, {"2"})) {
+      const std::string name = fmt::format("{}{}-{}", model[1], model.size(), slices);
+      train_well(kCh01, name + "-one", joined(model, {"--tensor-slices", slices, "--microbatches", "3"}));
+      train_well(kCh08, name, joined(model, {"--mesh", "tp=" + slices, "--microbatches", "3"}));
+      expect_same_weights(name, name + "-one");
+    }
+  }
+}
+
+TEST_F(TensorParallelTraining, InAllThreeDirectionsEqualsOneDevice) {
+  make_data(48, 10);
+  const Flags slices{"--tensor-slices", "2"};
+  train_well(kCh01, "one-3", joined(kSmallVit, joined(slices, {"--microbatches", "3"})));
+  for (const std::string schedule : {"1f1b", "gpipe", "zb-h1"}) {
+    const std::string out = "tp-pp-" + schedule;
+    train_well(kCh08, out, joined(kSmallVit, {"--mesh", "pp=2,tp=2", "--microbatches", "3", "--schedule", schedule}));
+    expect_same_weights(out, "one-3");
+  }
+  train_well(
+      kCh08, "recompute",
+      joined(kSmallVit, {"--mesh", "pp=2,tp=2", "--microbatches", "3", "--recompute", "--rank-order", "pp-tp-dp"}));
+  expect_same_weights("recompute", "one-3");
+  // Two pipelines: each has half of a batch as one micro-batch, as one device has with two.
+  train_well(kCh01, "one-2", joined(kSmallVit, joined(slices, {"--microbatches", "2"})));
+  for (const std::string mesh : {"dp=2,tp=2", "dp=2,pp=2,tp=2", "dp=2,pp=3,tp=2", "dp=2,pp=3"}) {
+    train_well(kCh08, mesh, joined(kSmallVit, joined(slices, {"--mesh", mesh})));
+    expect_same_weights(mesh, "one-2");
+  }
+  // Stages may end between the two layers of a pair.
+  const Flags convnet{"--model", "convnet", "--microbatches", "2"};
+  train_well(kCh01, "convnet-one", joined(convnet, slices));
+  train_well(kCh08, "convnet", joined(convnet, {"--mesh", "pp=3,tp=2", "--split", "5,5,2"}));
+  expect_same_weights("convnet", "convnet-one");
+}
+
+TEST_F(TensorParallelTraining, GoesOnExactlyWithAnotherMesh) {
+  make_data(40, 10);
+  const Flags flags = joined(kSmallVit, {"--optimizer", "adam"});
+  train_well(kCh08, "whole", joined(flags, {"--mesh", "pp=2,tp=2"}));
+  ASSERT_EQ(train(kCh08, "half", joined(flags, {"--mesh", "tp=2"}), "1").exit_code, 0);
+  int n = 0;
+  for (const std::string mesh : {"tp=2", "pp=2,tp=2", "pp=2", "tp=1"}) {
+    const std::string out = fmt::format("resumed-{}", n++);
+    const Outcome outcome = run(kCh08, {"--resume", "half", "--out", out, "--epochs", "2", "--mesh", mesh});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes("whole/weights.safetensors")) << mesh;
+  }
+}
+
+TEST_F(TensorParallelTraining, ExplainsTheGroupsAndTheWeights) {
+  const Outcome outcome = run(kCh08, {"--smoke", "--explain", "--mesh", "dp=2,pp=4,tp=2", "--microbatches", "4"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* text : {"16 ranks in the order tp-dp-pp", "[0, 1] [2, 3]", "[0, 4, 8, 12] [1, 5, 9, 13]",
+                           "[0, 2] [1, 3] [4, 6]", "407882"}) {
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is not in\n" << outcome.out;
+  }
+}
+
+TEST_F(TensorParallelTraining, RefusesWhatCannotBeShared) {
+  const std::vector<std::pair<Flags, std::vector<std::string>>> cases{
+      {{"--mesh", "tp=3"}, {"heads", "3 ranks", "4"}},
+      {{"--mesh", "tp=3", "--model", "convnet"}, {"channels", "3 ranks", "16"}},
+      {{"--model", "resnet18"}, {"resnet18", "vit"}},
+      {{"--mesh", "dp=2,tp=2", "--ranks", "3"}, {"--mesh dp=2,tp=2", "expected a mesh of 3 rank(s), got 4"}},
+      {{"--mesh", "tp=2", "--tensor-slices", "4"}, {"--tensor-slices 4", "got 2"}},
+      {{"--model", "convnet", "--sequence-parallel"}, {"--sequence-parallel", "vit"}},
+      {{"--rank-order", "tp-pp"}, {"--rank-order", "tp-dp-pp"}},
+  };
+  for (const auto& [flags, texts] : cases) {
+    expect_refused(kCh08, joined({"--smoke"}, flags), texts);
+  }
+  expect_refused(kCh06, {"--smoke", "--mesh", "dp=2,tp=2"}, {"--mesh", "ch08_tensor_parallel"});
+  expect_refused(kCh01, {"--smoke", "--sequence-parallel"}, {"--sequence-parallel", "two or more slices"});
+}
+
+}  // namespace
+}  // namespace stagecoach::test
