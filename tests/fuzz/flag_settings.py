@@ -179,7 +179,7 @@ class Workshop:
 
     def flag_case(self, choice):
         """A random command line. `choice` is the case's own random.Random."""
-        program = choice.choices([*PROGRAMS, "make_generated_data", "compare"], [4, 3, 4, 5, 5, 5, 4, 1, 2])[0]
+        program = choice.choices([*PROGRAMS, "make_generated_data", "compare"], [4, 3, 4, 5, 5, 5, 4, 4, 1, 2])[0]
         if program == "compare":
             command = [program, *choice.choices(COMPARED, k=choice.randint(0, 3))]
             for flag, values in {"baseline": COMPARED, "svg": ["a.svg", "nowhere/a.svg", ""]}.items():
