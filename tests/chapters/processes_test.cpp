@@ -75,6 +75,7 @@ TEST_F(Processes, ShareBatchesAsThreadsDo) {
     expect_threads_bytes(4, kCh06, {"--mode", mode});
   }
   expect_threads_bytes(4, kCh06, {"--mesh", "dp=2,pp=2", "--microbatches", "2"});
+  expect_threads_bytes(4, kCh08, {"--mesh", "dp=1,pp=2,tp=2", "--microbatches", "2", "--depth", "2"});
 }
 
 TEST_F(Processes, SumNativelyWithinThePromise) {
