@@ -59,8 +59,8 @@ void forward(StageWorker& worker, const MicroBatches& batch, EpochSums& sums) {
     sums.add(loss_sum, logits, batch.labels[0]);
   } else {
     const Tensor y = worker.stage.forward(kWholeBatch, x, x_needs_grad);
-    worker.log.note_message(me, y.bytes());  // for the predictions; the gradient that comes back is as large
-    comm.send(y, me + 1, kActivations);      // waits until the next rank has it
+    worker.log.note_message(me, y.bytes(), me + 1);  // for the predictions; the gradient is as large
+    comm.send(y, me + 1, kActivations);              // waits until the next rank has it
   }
 }
 

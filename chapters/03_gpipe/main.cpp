@@ -56,7 +56,7 @@ void forward_backward_by_hand(Pipeline& pipeline, const Plan& plan, const MicroB
       sums.add(loss_sum, logits, batch.labels[number]);
     } else {
       const Tensor y = stage.forward(i, x, x_needs_grad);
-      pipeline.log().note_message(me, y.bytes());  // for the predictions; the gradient that comes back is as large
+      pipeline.log().note_message(me, y.bytes(), me + 1);  // for the predictions; the gradient is as large
       sends.push_back(comm.send_async(y, me + 1, forward_tag(i)));
     }
   }

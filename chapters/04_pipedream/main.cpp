@@ -60,7 +60,7 @@ void forward_backward_by_hand(StageWorker& worker, const MicroBatches& batch, Ep
       sums.add(loss_sum, logits, batch.labels[number]);
     } else {
       const Tensor y = stage.forward(i, x, x_needs_grad);
-      log.note_message(r, y.bytes());
+      log.note_message(r, y.bytes(), r + 1);
       sends.push_back(comm.send_async(y, r + 1, 2 * i));
     }
   };

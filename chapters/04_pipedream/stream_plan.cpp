@@ -21,7 +21,7 @@ namespace {
 Partition choose_stages(const Settings& settings, const Sequential& model, const World& world,
                         const std::vector<LayerProfile>& profile) {
   if (settings.pipeline.balance == Balance::pipedream && settings.pipeline.split.empty()) {
-    return partition(layer_costs(profile), settings.world.ranks, world.link);
+    return partition(layer_costs(profile), settings.world.ranks, world.network.among_first(settings.world.ranks));
   }
   const std::vector<int> replicas = replicas_of(settings);
   return {split_of(settings.pipeline, model, static_cast<int>(replicas.size()), profile, replicas), replicas, 0};
@@ -51,11 +51,14 @@ PlanFile measured_layers(const Settings& settings, const World& world, const Dat
 std::vector<double> averaging_seconds(const StreamPlan& plan, const Sequential& model) {
   std::vector<double> seconds;
   for (const auto& stage : stages_of(model, plan.split)) {
-    const int replicas = plan.schedule.replicas_of(static_cast<int>(seconds.size()));
+    const int number = static_cast<int>(seconds.size());
+    const int replicas = plan.schedule.replicas_of(number);
+    const int first = plan.schedule.rank_of(number, 0);
+    const Link& link = plan.world.network.between(first, first + replicas - 1);
     double sum = 0;
     for (const Shape& parameter : stage->parameter_shapes()) {
       const auto bytes = static_cast<double>(parameter.numel()) * sizeof(float);
-      sum += replicas > 1 ? ring_all_reduce_seconds(plan.world.link, replicas, bytes) : 0;
+      sum += replicas > 1 ? ring_all_reduce_seconds(link, replicas, bytes) : 0;
     }
     seconds.push_back(sum);
   }

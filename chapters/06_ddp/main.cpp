@@ -183,9 +183,7 @@ const Chapter kChapter{
     .defaults = {.pipeline = {.chunks = 0},
                  .data_parallel = {.mode = DataParallelMode::buckets},
                  .world = {.ranks = 2}},
-    // For --mesh with pipelines; the first is the default.
-    .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
-                  "zb-h2", "zbv", "dualpipev"},
+    .schedules = mesh_schedules(),  // for --mesh with pipelines
 };
 
 }  // namespace

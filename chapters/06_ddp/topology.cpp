@@ -29,7 +29,7 @@ Topology make_topology(const Settings& settings, const Dataset& data) {
   require_images_for_all(settings, *model, data, topology.mesh.data);
   if (topology.mesh.pipeline > 1) {
     topology.of_pipeline = settings_of_pipeline(settings, topology.mesh);
-    topology.pipeline = make_pipeline_plan(topology.of_pipeline, data);
+    topology.pipeline = make_pipeline_plan(topology.of_pipeline, topology.mesh, {}, data);
     topology.layers = topology.pipeline->layers;
     topology.stages = topology.pipeline->stages_text() + " of each pipeline";
     return topology;
@@ -57,7 +57,7 @@ StepModel step_of(const Settings& settings, const Topology& topology, const Name
   return {.costs = costs,
           .parameters = parameters,
           .caps = settings.data_parallel.caps(),
-          .link = topology.world.link,
+          .link = topology.world.network.among_first(topology.world.ranks),
           .ranks = topology.world.ranks,
           .compressed = settings.data_parallel.compress == CompressionKind::half ? 0.5 : 1,
           .image_bytes = share * 3 * static_cast<double>(settings.training.image_size * settings.training.image_size),

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "chapters/common/micro_batches.h"
+#include "chapters/08_tensor_parallel/exchanges.h"
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
@@ -33,24 +33,6 @@ void print_groups(const Settings& settings) {
     }
     fmt::print("  {:<9} {}\n            {}\n", name, sends, fmt::join(groups, " "));
   }
-}
-
-/// What the ranks of a tensor group exchange in each layer of a model, for one micro-batch: [layers].
-using Exchanges = std::vector<std::vector<Exchange>>;
-
-Exchanges exchanges_of(const Sequential& model, const Shape& images, std::vector<Exchange>& noted) {
-  Exchanges all;
-  Shape shape = images;
-  for (int i = 0; i < model.size(); ++i) {
-    noted.clear();
-    shape = model.layer(i)->output_shape(shape);
-    all.push_back(noted);
-  }
-  // The images need no gradient.
-  if (!all.front().empty()) {
-    all.front().front().backward = 0;
-  }
-  return all;
 }
 
 /// Prints what a rank holds of each layer, and what it sends to its tensor group for a micro-batch.
@@ -87,9 +69,10 @@ void print_layers(const Settings& settings, const Dataset& data, const Sequentia
   fmt::print("\n");
 }
 
-/// Adds the seconds of all exchanges over the link to the measured layers, and those of the gradients' reductions.
-void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, const Exchanges& exchanges) {
-  const Link& link = plan.world.link;
+/// Adds the seconds of all exchanges over their links to the measured layers, and those of the gradients' reductions.
+void add_seconds(Plan& plan, const Settings& settings, const Sequential& model, const Exchanges& exchanges) {
+  const MeshSizes& mesh = *settings.data_parallel.mesh;
+  const Link& link = tensor_link(settings);
   std::vector<double> bytes = parameter_costs(model);
   plan.reductions.assign(plan.split.size(), 0);
   std::size_t layer = 0;
@@ -103,7 +86,7 @@ void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, con
       }
       gradients += bytes[layer] * sizeof(float);
     }
-    plan.reductions[stage] = ring_all_reduce_seconds(link, mesh.data, gradients);
+    plan.reductions[stage] = ring_all_reduce_seconds(plan.reduction_link, mesh.data, gradients);
   }
 }
 
@@ -112,18 +95,18 @@ void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, con
 void explain_mesh(const Settings& settings, const Dataset& data) {
   const MeshSizes& mesh = *settings.data_parallel.mesh;
   const Settings of_pipeline = settings_of_pipeline(settings, mesh);
-  const auto noted = std::make_shared<std::vector<Exchange>>();
-  const auto layers = std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training), noted);
-  Plan plan = make_pipeline_plan(of_pipeline, data, layers);
+  const auto layers = std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training));
+  Plan plan = make_pipeline_plan(of_pipeline, mesh, *settings.data_parallel.rank_order, data, layers);
   const auto cut = make_model_of(settings.training, data, layers);
-  const std::int64_t images = micro_batch_sizes(of_pipeline.training.batch_size, of_pipeline.training.microbatches)[0];
-  const std::int64_t side = settings.training.image_size;
-  const Exchanges exchanges = exchanges_of(*cut, {images, 3, side, side}, *noted);
+  const Exchanges exchanges = exchanges_of(settings, data);
   if (!plan.profile.empty()) {
-    add_seconds(plan, mesh, *cut, exchanges);
+    add_seconds(plan, settings, *cut, exchanges);
   }
   print_groups(settings);
   print_layers(settings, data, *cut, exchanges);
+  if (const auto warning = warning_of_slow_exchanges(settings, data)) {
+    fmt::print("Warning: {}.\n\n", *warning);
+  }
   explain(of_pipeline, plan);
 }
 

@@ -7,10 +7,11 @@
 /// two. A rank holds 1 / tp of the weights of the pair, and computes 1 / tp of it (parallel/tensor_parallel/).
 ///
 /// The ranks form a grid, --mesh dp=D,pp=P,tp=T. The model is first split into P stages; the layers of each stage are
-/// cut into T slices; and D such pipelines share each batch. So a rank has three groups of neighbours, and each sends
-/// something else: the tensor group activations, several times per layer; the pipeline activations, once per stage; the
+/// cut into T slices; and D such pipelines share each batch. So a rank is in three groups, and each exchanges something
+/// else: the tensor group activations, several times per layer; the pipeline activations, once per stage; the
 /// data-parallel group gradients, once per step.
 
+#include "chapters/08_tensor_parallel/exchanges.h"
 #include "chapters/08_tensor_parallel/explain.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
@@ -115,10 +116,12 @@ void train(const Settings& settings) {
   // rank has a slice.
   const auto layers =
       mesh.tensor == 1 ? nullptr : std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training));
-  const Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), data.train, layers);
-  World world = plan.world;
-  world.ranks = settings.world.ranks;
-  launch(world, [&](Rank& rank) { train_rank(settings, plan, data, rank); });
+  Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), mesh, *settings.data_parallel.rank_order,
+                                 data.train, layers);
+  if (const auto warning = warning_of_slow_exchanges(settings, data.train)) {
+    plan.notes.push_back(*warning);
+  }
+  launch(open_world(settings.world), [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 
 const Chapter kChapter{
@@ -130,8 +133,7 @@ const Chapter kChapter{
                  .pipeline = {.chunks = 0},
                  .data_parallel = {.mesh = "tp=2"},
                  .world = {.ranks = 2}},
-    .schedules = {"1f1b", "gpipe", "zb-h1", "naive", "interleaved", "foldx_aiao", "foldx_fifo", "interleaved-zb",
-                  "zb-h2", "zbv", "dualpipev"},
+    .schedules = mesh_schedules(),
 };
 
 }  // namespace

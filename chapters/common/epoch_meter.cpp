@@ -112,14 +112,13 @@ void EpochMeter::start_test() {
 }
 
 void EpochMeter::combine_ranks() {
-  const double test_share = test_images_ > 0 ? test_sums_.correct.item() / static_cast<double>(test_images_) : 0;
   const double seconds = comm_.rank() == 0 ? progress_.seconds : 0;
   const auto all = comm_.sum_numbers({progress_.loss_sum, static_cast<double>(progress_.correct), progress_.waited,
-                                      test_share, seconds, progress_.rank_seconds});
+                                      test_sums_.correct.item(), seconds, progress_.rank_seconds});
   progress_.loss_sum = all[0];
   progress_.correct = static_cast<std::int64_t>(all[1]);
   progress_.waited = all[2];
-  test_accuracy_ = all[3];
+  test_accuracy_ = test_images_ > 0 ? all[3] / static_cast<double>(test_images_) : 0;
   progress_.seconds = all[4];
   progress_.rank_seconds = all[5];
 

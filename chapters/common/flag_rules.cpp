@@ -225,7 +225,7 @@ bool has_ranks(const Chapter& chapter) {
 }
 
 void require_consistent_world(const WorldSettings& world, const Chapter& chapter) {
-  throw_if<UsageError>(world.clock == ClockKind::wall && *world.link != Link{},
+  throw_if<UsageError>(world.clock == ClockKind::wall && *world.link != Network(),
                        "--link {0} with --clock wall: the wall clock measures the real time of messages; use --clock "
                        "virtual, or leave out --link",
                        world.link.text());

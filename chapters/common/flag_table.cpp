@@ -184,7 +184,8 @@ std::vector<Flag> ranks_and_machine() {
       {"clock", "Ranks", word(&WorldSettings::clock), Scope::run,
        "'wall', or 'virtual': each rank's own computing time, as if it had a device to itself"},
       {"link", "Ranks", parsed(&WorldSettings::link), Scope::run,
-       "Latency and bandwidth of messages on the virtual clock: " + list(link_names()) + ", or LATENCY,BANDWIDTH",
+       "Latency and bandwidth of messages on the virtual clock: " + list(link_names()) +
+           ", or LATENCY,BANDWIDTH; with several nodes inner=LINK,outer=LINK,per-node=RANKS",
        only_in<2, 3, 4, 5, 6, 8>(no_messages)},
       {"transport", "Ranks", word(&WorldSettings::transport), Scope::run,
        "How ranks communicate: 'thread' as threads of one process, 'mpi' as processes of mpirun or srun, 'nccl' with "

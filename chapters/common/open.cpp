@@ -86,18 +86,24 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
   throw_if<UsageError>(
       training.model == "toy",
       "--model toy takes 4 numbers, not images, and is for chapter 2 only; use convnet, vit, mlp or a resnet");
-  if (layers == nullptr && training.tensor_slices > 1) {
-    layers = std::make_shared<SlicedLayers>(static_cast<int>(training.tensor_slices), sequence_of(training));
+  ModelSettings settings{.softmax_head = training.head == Head::softmax,
+                         .classes = static_cast<std::int64_t>(data.classes.size()),
+                         .image_size = training.image_size,
+                         .sizes = sizes_of(training)};
+  const auto make = [&](const std::string& flag) {
+    try {
+      return make_model(training.model, settings);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}: {}", flag, error.what()));
+    }
+  };
+  const auto whole = make(fmt::format("--image-size {}", training.image_size));
+  if (layers == nullptr && training.tensor_slices == 1) {
+    return whole;
   }
-  try {
-    return make_model(training.model, {.softmax_head = training.head == Head::softmax,
-                                       .classes = static_cast<std::int64_t>(data.classes.size()),
-                                       .image_size = training.image_size,
-                                       .sizes = sizes_of(training),
-                                       .layers = std::move(layers)});
-  } catch (const UsageError& error) {
-    throw UsageError(fmt::format("--image-size {}: {}", training.image_size, error.what()));
-  }
+  const int slices = static_cast<int>(training.tensor_slices);
+  settings.layers = layers == nullptr ? std::make_shared<SlicedLayers>(slices, sequence_of(training)) : layers;
+  return make(fmt::format("--tensor-slices {}", slices));
 }
 
 std::shared_ptr<Sequential> make_model(const TrainingSettings& training, const Dataset& data, Device device) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 #include "chapters/common/bug_hooks.h"
@@ -60,6 +61,16 @@ Schedule schedule_of(const Settings& settings, const std::string& name, int laye
                                name, fmt::join(schedule_names(), ", ")));
 }
 
+/// Returns the link between each stage and the next one. `rank_of` maps the ranks of the schedule to those of the
+/// world.
+std::vector<Link> links_between_stages(const Plan& plan, const std::function<int(int rank)>& rank_of) {
+  std::vector<Link> links;
+  for (int s = 1; s < plan.stages(); ++s) {
+    links.push_back(plan.world.network.between(rank_of(plan.first_rank(s - 1)), rank_of(plan.first_rank(s))));
+  }
+  return links;
+}
+
 /// Returns the shape of the first stage's input for `count` images.
 Shape images_shape(const TrainingSettings& training, std::int64_t count) {
   return {count, 3, training.image_size, training.image_size};
@@ -95,7 +106,7 @@ World open_world(const WorldSettings& settings) {
               .threads = settings.threads,
               .timeout = settings.timeout,
               .clock = settings.clock,
-              .link = *settings.link,
+              .network = *settings.link,
               .reduce = settings.reduce};
   for (int r = 0; world.device == DeviceType::cpu && r < world.ranks; ++r) {
     set_threads({DeviceType::cpu, r}, settings.threads);  // set here, so that they are not bound to a rank's core
@@ -168,7 +179,13 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   }
   plan.split = split_of(settings.pipeline, *model, plan.schedule.stage_count(), plan.profile);
   place_layers(plan, settings.training, *model);
+  plan.links = links_between_stages(plan, [](int rank) { return rank; });
   return plan;
+}
+
+std::vector<std::string> mesh_schedules() {
+  return {"1f1b",       "gpipe",          "zb-h1", "naive", "interleaved", "foldx_aiao",
+          "foldx_fifo", "interleaved-zb", "zb-h2", "zbv",   "dualpipev"};
 }
 
 Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
@@ -179,10 +196,12 @@ Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh) {
   return of_one;
 }
 
-Plan make_pipeline_plan(const Settings& of_pipeline, const Dataset& data,
+Plan make_pipeline_plan(const Settings& of_pipeline, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
                         const std::shared_ptr<const LayerFactory>& layers) {
   Plan plan = make_plan(of_pipeline, data, of_pipeline.pipeline.schedule, layers);
   plan.schedule = with_reductions(plan.schedule);
+  plan.links = links_between_stages(plan, [&](int rank) { return rank_at({.pipeline = rank}, mesh, order); });
+  plan.reduction_link = plan.world.network.among_any(mesh_groups(MeshDirection::data, mesh, order));
   return plan;
 }
 
@@ -198,8 +217,9 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
   Costs costs = costs_of_stages(plan.profile, plan.split);
   costs.message.clear();
   for (const double bytes : message_bytes(plan, microbatch)) {
-    costs.message.push_back(plan.world.link.seconds(bytes));
-    costs.transfer.push_back(plan.world.link.transfer_seconds(bytes));
+    const Link& link = plan.links[costs.message.size()];
+    costs.message.push_back(link.seconds(bytes));
+    costs.transfer.push_back(link.transfer_seconds(bytes));
     costs.is_short.push_back(bytes <= kEagerBytes);
   }
   if (!plan.reductions.empty()) {

@@ -30,6 +30,8 @@ struct Plan {
   LayerRanks layers;                  ///< which rank holds which layer
   std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
   std::vector<double> reductions;     ///< seconds of each stage's gradient reduction, if they are predicted
+  std::vector<Link> links;            ///< between each stage and the next one
+  Link reduction_link;                ///< of the gradients' reductions
   std::vector<std::string> notes;     ///< remarks on the schedule to print: sentences without a full stop
   Bug inject = Bug::none;             ///< of --inject
 
@@ -50,10 +52,12 @@ bool is_by_hand(const PipelineSettings& pipeline);
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
                const std::shared_ptr<const LayerFactory>& layers = nullptr);
 
+/// Returns the values of --schedule for the pipelines of a mesh; the first is the default.
+std::vector<std::string> mesh_schedules();
 /// Returns the settings of each of the pipelines of `mesh`, which share the batches of `settings`.
 Settings settings_of_pipeline(const Settings& settings, const MeshSizes& mesh);
 /// Returns the plan of such a pipeline. Its schedule lists when each stage's gradients are reduced over the pipelines.
-Plan make_pipeline_plan(const Settings& of_pipeline, const Dataset& data,
+Plan make_pipeline_plan(const Settings& of_pipeline, const MeshSizes& mesh, const RankOrder& order, const Dataset& data,
                         const std::shared_ptr<const LayerFactory>& layers = nullptr);
 
 /// Returns the role of every rank of the plan, for Run: who holds which layers, and that the rank of the last stage

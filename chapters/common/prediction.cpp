@@ -207,7 +207,7 @@ std::vector<double> reduction_seconds(const std::map<int, std::shared_ptr<Sequen
   }
   bytes = comm.sum_numbers(bytes);  // each stage is on one rank of the pipeline
   std::transform(bytes.begin(), bytes.end(), bytes.begin(),
-                 [&](double size) { return ring_all_reduce_seconds(plan.world.link, pipelines, size); });
+                 [&](double size) { return ring_all_reduce_seconds(plan.reduction_link, pipelines, size); });
   return bytes;
 }
 

@@ -12,7 +12,7 @@
 #include "chapters/common/parsed.h"
 #include "core/device.h"
 #include "datasets/image.h"
-#include "parallel/comm/link.h"
+#include "parallel/comm/network.h"
 #include "parallel/data_parallel/buckets.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/pipeline/split.h"
@@ -92,7 +92,7 @@ struct DataParallelSettings {
 struct WorldSettings {
   int ranks = 1;
   ClockKind clock = ClockKind::wall;
-  Parsed<link_from_text> link = "none";
+  Parsed<network_from_text> link = "none";
   Transport transport = Transport::thread;
   ReduceKind reduce = ReduceKind::ordered;
   double timeout = 30;  ///< seconds

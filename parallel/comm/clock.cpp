@@ -20,7 +20,7 @@ double seconds_since(TimePoint start) {
 
 class WallClock final : public Clock {
  public:
-  explicit WallClock(TimePoint start) : Clock(Link{}), start_(start) {}
+  explicit WallClock(TimePoint start) : Clock(Network()), start_(start) {}
   ClockKind kind() const override { return ClockKind::wall; }
   double now() noexcept override { return seconds_since(start_); }
   std::unique_ptr<Clock> another() const override { return std::make_unique<WallClock>(start_); }
@@ -42,10 +42,10 @@ double thread_seconds() noexcept {
 /// Counts a thread's own processor time, without the work of other threads on the same core.
 class ThreadClock final : public Clock {
  public:
-  explicit ThreadClock(const Link& link) : Clock(link), offset_(-thread_seconds()) {}
+  explicit ThreadClock(const Network& network) : Clock(network), offset_(-thread_seconds()) {}
   ClockKind kind() const override { return ClockKind::virtual_time; }
   double now() noexcept override { return thread_seconds() + offset_; }
-  std::unique_ptr<Clock> another() const override { return std::make_unique<ThreadClock>(link()); }
+  std::unique_ptr<Clock> another() const override { return std::make_unique<ThreadClock>(network()); }
 
  private:
   void stop() override {}
@@ -60,7 +60,9 @@ class ThreadClock final : public Clock {
 /// Counts a GPU's work. Between two waits a rank has the GPU to itself, so the time that passes is its own.
 class GpuClock final : public Clock {
  public:
-  GpuClock(const Link& link, Device device) : Clock(link), device_(device), turn_(turns_of(device)) { begin(0); }
+  GpuClock(const Network& network, Device device) : Clock(network), device_(device), turn_(turns_of(device)) {
+    begin(0);
+  }
   ClockKind kind() const override { return ClockKind::virtual_time; }
   double now() noexcept override {
     try {
@@ -70,7 +72,7 @@ class GpuClock final : public Clock {
     }
     return began_at_ + seconds_since(began_);
   }
-  std::unique_ptr<Clock> another() const override { return std::make_unique<GpuClock>(link(), device_); }
+  std::unique_ptr<Clock> another() const override { return std::make_unique<GpuClock>(network(), device_); }
 
  private:
   static std::mutex& turns_of(Device device) {
@@ -102,14 +104,14 @@ Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(bega
 
 Waiting::~Waiting() { clock_.waited_ += clock_.go_on(until_) - began_; }
 
-std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Link& link, TimePoint start) {
+std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network, TimePoint start) {
   if (kind == ClockKind::wall) {
     return std::make_unique<WallClock>(start);
   }
   if (device.type == DeviceType::cuda) {
-    return std::make_unique<GpuClock>(link, device);
+    return std::make_unique<GpuClock>(network, device);
   }
-  return std::make_unique<ThreadClock>(link);
+  return std::make_unique<ThreadClock>(network);
 }
 
 }  // namespace stagecoach

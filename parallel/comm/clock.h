@@ -11,7 +11,7 @@
 #include <string>
 
 #include "core/device.h"
-#include "parallel/comm/link.h"
+#include "parallel/comm/network.h"
 
 namespace stagecoach {
 
@@ -31,8 +31,8 @@ class Clock {
   virtual ClockKind kind() const = 0;
   /// Returns the seconds since the world began.
   virtual double now() noexcept = 0;
-  /// Returns the link that messages take. For the wall clock, its latency is 0, because real messages take real time.
-  const Link& link() const { return link_; }
+  /// Returns the links that messages take. For the wall clock they take no time, because real messages take real time.
+  const Network& network() const { return network_; }
 
   /// Returns a clock for another thread of this rank; it counts that thread's work. That thread must make the call.
   virtual std::unique_ptr<Clock> another() const = 0;
@@ -41,7 +41,7 @@ class Clock {
   double waited() const { return waited_; }
 
  protected:
-  explicit Clock(const Link& link) : link_(link) {}
+  explicit Clock(const Network& network) : network_(network) {}
 
  private:
   friend class Waiting;
@@ -50,7 +50,7 @@ class Clock {
   /// Ends the wait and returns the time; a virtual clock continues no earlier than at `earliest`.
   virtual double go_on(double earliest) noexcept = 0;
 
-  Link link_;
+  Network network_;
   double waited_ = 0;
 };
 
@@ -74,7 +74,7 @@ class Waiting {
 /// Makes the clock of a rank on `device`. A virtual clock begins at 0, a wall clock at the time since `start`. A
 /// virtual clock counts the processor time of the calling thread. On a GPU, which ranks may share, one rank computes at
 /// a time, and the clock counts the real time that passes meanwhile.
-std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Link& link,
+std::unique_ptr<Clock> make_clock(ClockKind kind, Device device, const Network& network,
                                   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now());
 
 }  // namespace stagecoach

@@ -77,6 +77,8 @@ class Communicator {
   virtual Device device() const = 0;
   /// Returns this rank's clock, which accounts for every wait in the calls below.
   virtual Clock& clock() = 0;
+  /// Returns the link of messages between this rank and another, by a virtual clock.
+  virtual const Link& link_to(int rank) = 0;
 
   // Messages. Messages from one rank to another with the same tag arrive in the order in which they were sent. NCCL has
   // no tags: there, receives from a rank must be posted in the order in which that rank sends.

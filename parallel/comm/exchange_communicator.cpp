@@ -77,7 +77,7 @@ void ExchangeCommunicator::sum_into(const Tensor& mine, const ExchangeBuffers& b
 }
 
 void ExchangeCommunicator::all_reduce(Tensor& tensor) {
-  const TimedScope scope(*this, "all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)),
+  const TimedScope scope(*this, "all_reduce", tensor, ring_all_reduce_seconds(slowest_link(), size(), bytes_of(tensor)),
                          Route::ring);
   count_ring(2 * (size() - 1), bytes_of(tensor) / size());
   const bool native = group().reduce == ReduceKind::native && tensor.numel() > 0;
@@ -120,7 +120,7 @@ void ExchangeCommunicator::sum_in_parts(Tensor& tensor) {
 
 void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
   require_root("reduce", root);
-  const TimedScope scope(*this, "reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)),
+  const TimedScope scope(*this, "reduce", tensor, root_reduce_seconds(slowest_link(), size(), bytes_of(tensor)),
                          Route::to_root, root);
   if (rank() != root) {
     ExchangeBuffers buffers = nothing();
@@ -136,7 +136,7 @@ void ExchangeCommunicator::reduce(Tensor& tensor, int root) {
 /// Broadcasts by a tree: in each round, the ranks that have the tensor pass it on.
 void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
   require_root("broadcast", root);
-  const TimedScope scope(*this, "broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)),
+  const TimedScope scope(*this, "broadcast", tensor, tree_broadcast_seconds(slowest_link(), size(), bytes_of(tensor)),
                          Route::from_root, root);
   count_broadcast(root, bytes_of(tensor));
   const int relative_rank = (rank() - root + size()) % size();  // 0 for the root
@@ -154,7 +154,7 @@ void ExchangeCommunicator::broadcast(Tensor& tensor, int root) {
 std::vector<Tensor> ExchangeCommunicator::all_gather(const Tensor& tensor) { return gather("all_gather", tensor); }
 
 std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Tensor& tensor) {
-  const TimedScope scope(*this, operation, tensor, ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor)),
+  const TimedScope scope(*this, operation, tensor, ring_all_gather_seconds(slowest_link(), size(), bytes_of(tensor)),
                          Route::ring);
   count_ring(size() - 1, bytes_of(tensor));
   ExchangeBuffers buffers = nothing();
@@ -170,7 +170,7 @@ std::vector<Tensor> ExchangeCommunicator::gather(const char* operation, const Te
 Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
   require_parts(tensor);
   const TimedScope scope(*this, "reduce_scatter", tensor,
-                         ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)), Route::ring);
+                         ring_reduce_scatter_seconds(slowest_link(), size(), bytes_of(tensor)), Route::ring);
   count_ring(size() - 1, bytes_of(tensor) / size());
   const std::int64_t length = tensor.numel() / size();
   const auto part_of = [&](int r) { return row(tensor, r * length, (r + 1) * length); };
@@ -184,7 +184,7 @@ Tensor ExchangeCommunicator::reduce_scatter(const Tensor& tensor) {
 /// A dissemination barrier: after each round, a rank knows of twice as many others.
 void ExchangeCommunicator::barrier() {
   const Tensor word = Tensor::zeros({1}, DType::uint8, device());  // some transports skip empty tensors
-  const TimedScope scope(*this, "barrier", word, tree_broadcast_seconds(clock().link(), size(), 0), Route::none);
+  const TimedScope scope(*this, "barrier", word, tree_broadcast_seconds(slowest_link(), size(), 0), Route::none);
   for (int heard = 1; heard < size(); heard *= 2) {
     ExchangeBuffers buffers = nothing();
     with(buffers, (rank() + heard) % size()).out = word;

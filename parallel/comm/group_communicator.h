@@ -36,6 +36,7 @@ class GroupCommunicator : public Communicator {
   int size() const override { return static_cast<int>(group_.members.size()); }
   Device device() const override { return group_.device; }
   Clock& clock() override { return *group_.clock; }
+  const Link& link_to(int rank) override { return clock().network().between(member(group_.rank), member(rank)); }
   std::map<int, double> bytes_sent() const override { return group_.sent->by_receiver(); }
   void leave_record_in(const std::filesystem::path& folder) override { group_.recorder->leave_in(folder); }
 
@@ -43,6 +44,8 @@ class GroupCommunicator : public Communicator {
   const Group& group() const { return group_; }
   /// Returns the world rank of rank `rank` of the group.
   int member(int rank) const { return group_.members[static_cast<std::size_t>(rank)]; }
+  /// Returns the link that decides how long this group's collectives take.
+  const Link& slowest_link() const { return group_.clock->network().among(group_.members); }
 
   // Counting for bytes_sent().
   /// Counts a message to rank `to` of the group.

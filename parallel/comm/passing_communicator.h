@@ -21,6 +21,7 @@ class PassingCommunicator : public Communicator {
   int size() const override { return comm_.size(); }
   Device device() const override { return comm_.device(); }
   Clock& clock() override { return comm_.clock(); }
+  const Link& link_to(int rank) override { return comm_.link_to(rank); }
   PendingSend send_async(const Tensor& tensor, int to, int tag) override { return comm_.send_async(tensor, to, tag); }
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override {
     return comm_.receive_async(shape, dtype, from, tag);

@@ -29,7 +29,7 @@ void launch_threads(const World& world, const std::function<void(Rank&)>& body) 
     const Device device = device_of(world, r);
     require_device(device);
     ThreadCommunicator comm(
-        shared, {"world", r, members, device, make_clock(world.clock, device, world.link, start), recorder}, mode);
+        shared, {"world", r, members, device, make_clock(world.clock, device, world.network, start), recorder}, mode);
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   };
@@ -53,7 +53,7 @@ std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) 
   const World world;
   return std::make_unique<ThreadCommunicator>(
       std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
-      Group{"world", 0, {0}, device, make_clock(clock, device, world.link), std::make_shared<FlightRecorder>()},
+      Group{"world", 0, {0}, device, make_clock(clock, device, world.network), std::make_shared<FlightRecorder>()},
       WaitMode::sleeping);
 }
 

@@ -32,7 +32,7 @@ struct World {
   int threads = 1;      ///< cores used by each rank
   double timeout = 30;  ///< seconds that a rank waits for another before it fails
   ClockKind clock = ClockKind::wall;
-  Link link = {};  ///< between any two ranks, by the virtual clock
+  Network network = {};  ///< the links between ranks, by the virtual clock
   ReduceKind reduce = ReduceKind::ordered;
 };
 

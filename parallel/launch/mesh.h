@@ -25,8 +25,8 @@ MeshSizes mesh_from_text(const std::string& text);
 
 enum class MeshDirection { tensor, data, pipeline };
 
-/// The directions, beginning with the one in which neighbours have consecutive rank numbers. Ranks with close numbers
-/// are close on most machines, so the direction that sends most comes first.
+/// The directions, beginning with the one along which rank numbers are consecutive. Ranks with close numbers are close
+/// on most machines, so the direction that sends most comes first.
 struct RankOrder {
   std::array<MeshDirection, 3> directions = {MeshDirection::tensor, MeshDirection::pipeline, MeshDirection::data};
   bool operator==(const RankOrder&) const = default;

@@ -71,7 +71,7 @@ void run_rank(const World& world, int rank, Device device, ControlChannel& contr
   std::vector<int> members(static_cast<std::size_t>(world.ranks));
   std::iota(members.begin(), members.end(), 0);
   // All ranks return from connect at about the same time, and start their clocks here.
-  auto clock = make_clock(world.clock, device, world.link);
+  auto clock = make_clock(world.clock, device, world.network);
   NcclCommunicator comm(control, std::move(backend),
                         {"world", rank, members, device, std::move(clock), recorder, world.reduce});
   Rank mine{rank, world.ranks, device, comm};

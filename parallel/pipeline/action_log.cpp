@@ -8,24 +8,34 @@ namespace stagecoach {
 namespace {
 
 constexpr std::size_t kComputations = 4;  // forward, backward and its two parts; updates are counted by rank
+constexpr std::size_t kMessages = 3;      // their bytes, seconds, and seconds for which they occupy a link
+constexpr std::size_t kOfStage = kComputations + kMessages;
 
 }  // namespace
 
 ActionLog::ActionLog(Communicator& comm, int stages)
     : comm_(comm),
       stages_(stages),
-      sums_(static_cast<std::size_t>(stages) * (kComputations + 1) + static_cast<std::size_t>(comm.size())) {}
+      sums_(static_cast<std::size_t>(stages) * kOfStage + static_cast<std::size_t>(comm.size())) {}
 
 std::size_t ActionLog::slot_of(const Action& action) const {
   if (!is_computation(action.operation)) {
-    return static_cast<std::size_t>(stages_) * (kComputations + 1) + static_cast<std::size_t>(comm_.rank());
+    return static_cast<std::size_t>(stages_) * kOfStage + static_cast<std::size_t>(comm_.rank());
   }
   return static_cast<std::size_t>(action.stage) * kComputations + static_cast<std::size_t>(action.operation);
 }
 
-void ActionLog::note_message(int stage, std::size_t bytes) {
-  const auto slot = static_cast<std::size_t>(stages_) * kComputations + static_cast<std::size_t>(stage);
-  sums_[slot].add(static_cast<double>(bytes));
+std::size_t ActionLog::slot_of_messages(int stage) const {
+  return static_cast<std::size_t>(stages_) * kComputations + static_cast<std::size_t>(stage) * kMessages;
+}
+
+void ActionLog::note_message(int stage, std::size_t bytes, int to) {
+  const Link& link = comm_.link_to(to);
+  const auto size = static_cast<double>(bytes);
+  std::size_t slot = slot_of_messages(stage);
+  for (const double number : {size, link.seconds(size), link.transfer_seconds(size)}) {
+    sums_[slot++].add(number);
+  }
 }
 
 ActionSeconds ActionLog::seconds() const {
@@ -68,15 +78,14 @@ Costs ActionLog::mean_costs() const {
       of_operation->push_back(mean(slot++));
     }
     if (s + 1 < stages) {
-      const bool travels = flat[2 * (stages * kComputations + s) + 1] > 0;
-      const double bytes = mean(stages * kComputations + s);
-      costs.message.push_back(travels ? comm_.clock().link().seconds(bytes) : 0);
-      costs.transfer.push_back(travels ? comm_.clock().link().transfer_seconds(bytes) : 0);
-      costs.is_short.push_back(bytes <= kEagerBytes);
+      const std::size_t messages = slot_of_messages(static_cast<int>(s));
+      costs.is_short.push_back(mean(messages) <= kEagerBytes);
+      costs.message.push_back(mean(messages + 1));
+      costs.transfer.push_back(mean(messages + 2));
     }
   }
   for (std::size_t r = 0; r < static_cast<std::size_t>(comm_.size()); ++r) {
-    costs.update.push_back(mean(stages * (kComputations + 1) + r));
+    costs.update.push_back(mean(stages * kOfStage + r));
   }
   return costs;
 }

@@ -22,8 +22,9 @@ class ActionLog {
 
   /// Times an action, or the update at the end of a step, until the end of the scope. Errors and the trace name it.
   class Scope;
-  /// Records that the rank sends a micro-batch's activations, `bytes` in size, from stage `stage` to the next.
-  void note_message(int stage, std::size_t bytes);
+  /// Records that the rank sends a micro-batch's activations, `bytes` in size, from stage `stage` to the next, on rank
+  /// `to`.
+  void note_message(int stage, std::size_t bytes, int to);
 
   /// Returns the seconds of each computation, reduction and update of each rank, in that rank's order: [ranks][all
   /// actions except messages]. All ranks call it together and get the same result.
@@ -52,6 +53,7 @@ class ActionLog {
     double waited_;
   };
   std::size_t slot_of(const Action& action) const;
+  std::size_t slot_of_messages(int stage) const;
   void add(Sum& sum, double seconds, double counts) {
     sum.add(seconds, counts);
     seconds_.push_back(seconds);
@@ -60,7 +62,7 @@ class ActionLog {
   Communicator& comm_;
   int stages_;
   std::vector<double> seconds_;  // of all computations, reductions and updates
-  std::vector<Sum> sums_;        // each stage's four operations; each stage's messages, in bytes; each rank's updates
+  std::vector<Sum> sums_;        // each stage's four operations; each stage's messages; each rank's updates
 };
 
 class ActionLog::Scope {

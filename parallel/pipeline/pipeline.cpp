@@ -185,10 +185,11 @@ void Pipeline::send(const Action& action) {
   }
   const Activity activity("send", action.stage, action.microbatch);
   const Span span("send", "message", [&] { return to_string(action); });
+  const int to = placement_.rank_of(receive.stage, receive.microbatch);
   if (goes_forward) {
-    log_.note_message(action.stage, result.mapped().bytes());
+    log_.note_message(action.stage, result.mapped().bytes(), to);
   }
-  sends_.push_back(comm_.send_async(result.mapped(), placement_.rank_of(receive.stage, receive.microbatch), label));
+  sends_.push_back(comm_.send_async(result.mapped(), to, label));
   if (sends_wait_) {
     sends_.back().wait();
     sends_.pop_back();

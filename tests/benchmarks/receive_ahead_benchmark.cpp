@@ -56,7 +56,7 @@ double median(std::vector<double> values) {
 }
 
 void run(const Link& link) {
-  World world{.ranks = 2, .clock = ClockKind::virtual_time, .link = link};
+  World world{.ranks = 2, .clock = ClockKind::virtual_time, .network = link};
   if (launch_environment().has_value()) {
     world = {.ranks = 2, .transport = Transport::mpi};
   }

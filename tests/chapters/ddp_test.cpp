@@ -27,17 +27,6 @@ class Ddp : public PipelineTest {
     const Outcome outcome = train(kDdp, out, flags);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   }
-  void expect_same_weights(const std::string& out, const std::string& wanted) {
-    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(wanted + "/weights.safetensors")) << out;
-    const auto mine = metrics(out);
-    const auto theirs = metrics(wanted);
-    ASSERT_EQ(mine.size(), theirs.size());
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      EXPECT_EQ(mine[i]["acc"], theirs[i]["acc"]) << out;
-      EXPECT_EQ(mine[i]["test_acc"], theirs[i]["test_acc"]) << out;
-      EXPECT_NEAR(mine[i]["loss"].get<double>(), theirs[i]["loss"].get<double>(), 1e-5) << out;  // summed rank by rank
-    }
-  }
 };
 
 // One device takes the shards as micro-batches. The last batch has nine images: some ranks get two, some one.

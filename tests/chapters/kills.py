@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ends runs of chapters 1 to 7 at random moments, goes on with them, and compares what they have trained with the bytes
+"""Ends runs of chapters 1 to 8 at random moments, goes on with them, and compares what they have trained with the bytes
 of a run that nobody touched.
 
     tests/chapters/kills.py --bin build/release/bin [--count 200] [--seed N] [--mpirun PATH] [--chapter N]
@@ -48,6 +48,7 @@ CASES = (
     Case(5, "ch05_interleaved", 2, ["--split", "3,3,3,3", "--microbatches", "4", "--optimizer", "adam"]),
     Case(6, "ch06_ddp", 2, ["--bucket-size", "64KiB", "--compress", "powersgd"]),
     Case(6, "ch06_ddp", 3, ["--mode", "central", "--batch-size", "48"]),
+    Case(8, "ch08_tensor_parallel", 4, ["--mesh", "pp=2,tp=2", "--microbatches", "2"]),
     Case(7, "ch07_one_controller", 4, ["--microbatches", "4"], processes=False),
     Case(7, "ch07_one_controller", 2, ["--form", "naive", "--split", "6,6", "--optimizer", "adam"], processes=False),
 )

@@ -67,6 +67,18 @@ class PipelineTest : public ProgramTest {
       }
     }
   }
+  /// Checks the same of runs whose losses are summed in different orders.
+  void expect_same_weights(const std::string& out, const std::string& wanted) {
+    EXPECT_TRUE(bytes(out + "/weights.safetensors") == bytes(wanted + "/weights.safetensors")) << out;
+    const auto mine = metrics(out);
+    const auto theirs = metrics(wanted);
+    ASSERT_EQ(mine.size(), theirs.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      EXPECT_EQ(mine[i]["acc"], theirs[i]["acc"]) << out;
+      EXPECT_EQ(mine[i]["test_acc"], theirs[i]["test_acc"]) << out;
+      EXPECT_NEAR(mine[i]["loss"].get<double>(), theirs[i]["loss"].get<double>(), 1e-5) << out;  // summed rank by rank
+    }
+  }
   std::vector<Json> metrics(const std::string& run) {
     std::vector<Json> lines;
     std::istringstream text(bytes(run + "/metrics.jsonl"));

@@ -6,7 +6,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "nn/models.h"
-#include "parallel/comm/link.h"
+#include "parallel/comm/network.h"
 #include "parallel/launch/mesh.h"
 #include "parallel/pipeline/split.h"
 #include "tests/fuzz/target.h"
@@ -31,8 +31,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     }
   });
   fuzz::accepts<UsageError>([&] {
-    const double seconds = link_from_text(text).seconds(1 << 20);
-    fuzz::require(seconds >= 0 && std::isfinite(seconds), "a message over this link takes no finite time");
+    const Network network = network_from_text(text);
+    const double inner = network.between(0, 0).seconds(1 << 20);
+    const double outer = network.between(0, kMaxDevices).seconds(1 << 20);
+    fuzz::require(inner >= 0 && inner <= outer && std::isfinite(outer),
+                  "a message over this network takes no finite time");
   });
   return 0;
 }

@@ -203,6 +203,7 @@ class WatchedCommunicator final : public Communicator {
   int size() const override { return size_; }
   Device device() const override { return {DeviceType::cpu, rank_}; }
   Clock& clock() override { return *clock_; }
+  const Link& link_to(int rank) override { return clock_->network().between(rank_, rank); }
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override {
     require_peer("send", to, tag);

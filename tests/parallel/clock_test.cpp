@@ -36,7 +36,7 @@ void rest(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseco
 World virtual_world(int ranks, const Link& link = {}) {
   World world = world_of(ranks);
   world.clock = ClockKind::virtual_time;
-  world.link = link;
+  world.network = link;
   return world;
 }
 

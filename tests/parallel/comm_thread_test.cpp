@@ -57,7 +57,7 @@ TEST(CommThread, RunsItsJobsInTheirOrder) {
 
 TEST(CommThread, TakesTimeBesideThatOfTheRankOnAVirtualClock) {
   const Link link{.latency = 1000};  // beside it what the calls take does not count
-  launch({.ranks = 2, .clock = ClockKind::virtual_time, .link = link}, [](Rank& rank) {
+  launch({.ranks = 2, .clock = ClockKind::virtual_time, .network = link}, [](Rank& rank) {
     CommThread comm_thread(rank.comm);
     Tensor sum = number(1, rank.device);
     const double before = rank.comm.clock().now();

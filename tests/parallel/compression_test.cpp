@@ -342,7 +342,7 @@ TEST(CompressionVolume, IsAsDocumented) {
     for (const double bytes : messages) {
       wanted += ring_all_reduce_seconds(link, 3, bytes);
     }
-    launch({.ranks = 3, .clock = ClockKind::virtual_time, .link = link}, [&](Rank& rank) {
+    launch({.ranks = 3, .clock = ClockKind::virtual_time, .network = link}, [&](Rank& rank) {
       const ReduceBucket hook = make_compression(kind).reduce;
       Bucket bucket = bucket_of(gradients(), rank.device);
       const double before = rank.comm.clock().now();

@@ -105,7 +105,8 @@ TEST(Gather, BringsTextsOfAnyLength) {
 }
 
 TEST(ActionLog, AveragesOverAllRanks) {
-  const World world{.ranks = 2, .clock = ClockKind::virtual_time, .link = {.latency = 1, .bytes_per_second = 100}};
+  const World world{
+      .ranks = 2, .clock = ClockKind::virtual_time, .network = Link{.latency = 1, .bytes_per_second = 100}};
   launch(world, [](Rank& rank) {
     ActionLog log(rank.comm, 2);
     Clock& clock = rank.comm.clock();
@@ -116,7 +117,7 @@ TEST(ActionLog, AveragesOverAllRanks) {
       }
       if (rank.index == 0) {
         rank.comm.send_number(0, 1, 7);
-        log.note_message(0, 300);
+        log.note_message(0, 300, 1);
       } else {
         rank.comm.receive_number(0, 7);  // a wait of a second, which is no work
       }

@@ -28,7 +28,7 @@ struct Traced {
 
 Traced trace_of(int ranks, const std::function<void(Rank&)>& work) {
   Trace trace;
-  launch({.ranks = ranks, .clock = ClockKind::virtual_time, .link = {1e-3, 1e9}}, [&](Rank& rank) {
+  launch({.ranks = ranks, .clock = ClockKind::virtual_time, .network = Link{1e-3, 1e9}}, [&](Rank& rank) {
     trace.attach(rank.index, [&rank] { return rank.comm.clock().now(); });
     work(rank);
     Trace::detach();

@@ -28,9 +28,9 @@ inline void launch_on_test_backend(const World& world, const std::function<void(
     control = std::make_unique<ControlChannel>(server.address(), "test", r, world.ranks,
                                                std::chrono::duration<double>(world.timeout));
     const Device device = device_of(world, r);
-    NcclCommunicator comm(
-        *control, std::make_unique<TestBackend>(hub, "world", r, world.ranks),
-        {"world", r, members, device, make_clock(ClockKind::wall, device, world.link, start), recorder, world.reduce});
+    NcclCommunicator comm(*control, std::make_unique<TestBackend>(hub, "world", r, world.ranks),
+                          {"world", r, members, device, make_clock(ClockKind::wall, device, world.network, start),
+                           recorder, world.reduce});
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   };

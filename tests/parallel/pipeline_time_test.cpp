@@ -31,10 +31,10 @@ namespace {
 /// A virtual clock for which nothing takes time but what says so.
 class ExactClock final : public Clock {
  public:
-  explicit ExactClock(const Link& link) : Clock(link) {}
+  explicit ExactClock(const Network& network) : Clock(network) {}
   ClockKind kind() const override { return ClockKind::virtual_time; }
   double now() noexcept override { return now_; }
-  std::unique_ptr<Clock> another() const override { return std::make_unique<ExactClock>(link()); }
+  std::unique_ptr<Clock> another() const override { return std::make_unique<ExactClock>(network()); }
   void work(double seconds) { now_ += seconds; }
 
  private:

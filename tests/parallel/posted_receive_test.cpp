@@ -28,7 +28,7 @@ const Shape kLong{2000};  // 8000 bytes: longer than what is sent eagerly; 2000 
 World virtual_world() {
   World world = world_of(2);
   world.clock = ClockKind::virtual_time;
-  world.link = kLink;
+  world.network = kLink;
   return world;
 }
 

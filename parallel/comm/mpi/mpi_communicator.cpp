@@ -131,7 +131,7 @@ void MpiCommunicator::wait(std::span<MPI_Request> requests, const MpiWorld::Erro
 }
 
 LinkDirection& MpiCommunicator::direction(std::map<int, LinkDirection>& directions, int peer) {
-  return directions.try_emplace(peer, clock().link()).first->second;
+  return directions.try_emplace(peer, link_to(peer)).first->second;
 }
 
 std::shared_ptr<void> MpiCommunicator::keep_moving(const Tensor& tensor) {

@@ -28,7 +28,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   count_message(to, bytes_of(tensor));
   const auto number = group().recorder->begin(message_event("send", to, tag, tensor.dtype(), tensor.shape()));
   trace_send(to, tag);
-  const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), clock().link());
+  const auto sent = world_->send(address_of(rank(), to, tag), tensor.detach(), clock().now(), link_to(to));
   const auto wait = [this, sent, number, to, tag, work = current_work()] {
     const Span span("send", "wait");
     Waiting waiting(clock());
@@ -51,7 +51,7 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
 }
 
 std::shared_ptr<ThreadWorld::Posted> ThreadCommunicator::post(int from, int tag, const Tensor& room) {
-  const auto posted = world_->post(address_of(from, rank(), tag), room, clock().now(), clock().link());
+  const auto posted = world_->post(address_of(from, rank(), tag), room, clock().now(), link_to(from));
   return {posted.get(), [world = world_, posted](ThreadWorld::Posted*) { world->cancel(posted); }};
 }
 
@@ -86,7 +86,7 @@ Tensor ThreadCommunicator::wait_for(ThreadWorld::Posted& posted, const ThreadWor
 void ThreadCommunicator::send_number(double number, int to, int tag) {
   require_peer("send_number", to, tag);
   const Recorded recorded(*group().recorder, message_event("send_number", to, tag, DType::float64, {1}));
-  world_->send(address_of(rank(), to, tag), Tensor::from(std::vector{number}, {1}), clock().now(), clock().link());
+  world_->send(address_of(rank(), to, tag), Tensor::from(std::vector{number}, {1}), clock().now(), link_to(to));
 }
 
 double ThreadCommunicator::receive_number(int from, int tag) {
@@ -102,7 +102,7 @@ double ThreadCommunicator::receive_number(int from, int tag) {
 
 std::optional<double> ThreadCommunicator::try_receive_number(int from, int tag) {
   require_peer("try_receive_number", from, tag);
-  const auto posted = world_->post(address_of(from, rank(), tag), {}, clock().now(), clock().link());
+  const auto posted = world_->post(address_of(from, rank(), tag), {}, clock().now(), link_to(from));
   world_->cancel(posted);  // has no effect if it was matched, and a receive that was withdrawn is matched no more
   return posted->matched ? std::optional(posted->tensor.item()) : std::nullopt;
 }
@@ -166,7 +166,7 @@ void ThreadCommunicator::all_reduce(Tensor& tensor) {
   // Each rank sums its part of the elements over all ranks; then all ranks gather the parts. So each element is read
   // `size` times in all, instead of `size` times by every rank.
   const std::vector<Tensor> tensors =
-      rendezvous_with("all_reduce", tensor, ring_all_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+      rendezvous_with("all_reduce", tensor, ring_all_reduce_seconds(slowest_link(), size(), bytes_of(tensor)));
   const std::int64_t count = tensor.numel();
   const std::int64_t start = part_start(count, rank(), size());
   const Tensor mine = sum_of(tensors, start, part_start(count, rank() + 1, size()) - start);
@@ -186,7 +186,7 @@ void ThreadCommunicator::reduce(Tensor& tensor, int root) {
   if (rank() != root) {
     count_message(root, bytes_of(tensor));
   }
-  const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(clock().link(), size(), bytes_of(tensor)));
+  const auto tensors = rendezvous_with("reduce", tensor, root_reduce_seconds(slowest_link(), size(), bytes_of(tensor)));
   if (rank() == root) {
     tensor.copy_from(sum_of(tensors, 0, tensor.numel()).reshape(tensor.shape()));
   }
@@ -199,7 +199,7 @@ void ThreadCommunicator::broadcast(Tensor& tensor, int root) {
   const CollectiveScope scope(*this, "broadcast", tensor, Route::from_root, root);
   count_broadcast(root, bytes_of(tensor));
   const auto tensors =
-      rendezvous_with("broadcast", tensor, tree_broadcast_seconds(clock().link(), size(), bytes_of(tensor)));
+      rendezvous_with("broadcast", tensor, tree_broadcast_seconds(slowest_link(), size(), bytes_of(tensor)));
   if (rank() != root) {
     tensor.copy_from(here(tensors[static_cast<std::size_t>(root)]));
   }
@@ -211,7 +211,7 @@ std::vector<Tensor> ThreadCommunicator::all_gather(const Tensor& tensor) {
   const CollectiveScope scope(*this, "all_gather", tensor, Route::ring);
   count_ring(size() - 1, bytes_of(tensor));
   std::vector<Tensor> gathered;
-  const double seconds = ring_all_gather_seconds(clock().link(), size(), bytes_of(tensor));
+  const double seconds = ring_all_gather_seconds(slowest_link(), size(), bytes_of(tensor));
   for (const Tensor& theirs : rendezvous_with("all_gather", tensor, seconds)) {
     gathered.push_back(here(theirs).clone());
   }
@@ -225,7 +225,7 @@ Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
   const CollectiveScope scope(*this, "reduce_scatter", tensor, Route::ring);
   count_ring(size() - 1, bytes_of(tensor) / size());
   const auto tensors =
-      rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(clock().link(), size(), bytes_of(tensor)));
+      rendezvous_with("reduce_scatter", tensor, ring_reduce_scatter_seconds(slowest_link(), size(), bytes_of(tensor)));
   const std::int64_t length = tensor.numel() / size();
   const Tensor sum = sum_of(tensors, rank() * length, length);
   synchronize({device(), Stream::kCompute});
@@ -236,7 +236,7 @@ Tensor ThreadCommunicator::reduce_scatter(const Tensor& tensor) {
 void ThreadCommunicator::barrier() {
   const CollectiveScope scope(*this, {.operation = "barrier", .group = group().name}, Route::none);
   synchronize({device(), Stream::kCompute});
-  rendezvous("barrier", 0, tree_broadcast_seconds(clock().link(), size(), 0));
+  rendezvous("barrier", 0, tree_broadcast_seconds(slowest_link(), size(), 0));
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
