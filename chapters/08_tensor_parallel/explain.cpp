@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "chapters/08_tensor_parallel/exchanges.h"
+#include "chapters/08_tensor_parallel/mesh_plan.h"
 #include "chapters/common/open.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
@@ -69,45 +69,13 @@ void print_layers(const Settings& settings, const Dataset& data, const Sequentia
   fmt::print("\n");
 }
 
-/// Adds the seconds of all exchanges over their links to the measured layers, and those of the gradients' reductions.
-void add_seconds(Plan& plan, const Settings& settings, const Sequential& model, const Exchanges& exchanges) {
-  const MeshSizes& mesh = *settings.data_parallel.mesh;
-  const Link& link = tensor_link(settings);
-  std::vector<double> bytes = parameter_costs(model);
-  plan.reductions.assign(plan.split.size(), 0);
-  std::size_t layer = 0;
-  for (std::size_t stage = 0; stage < plan.split.size(); ++stage) {
-    double gradients = 0;
-    for (int i = 0; i < plan.split[stage]; ++i, ++layer) {
-      for (const Exchange& exchange : exchanges[layer]) {
-        const double seconds = ring_seconds(exchange, link, mesh.tensor);
-        plan.profile[layer].forward += exchange.forward * seconds;
-        plan.profile[layer].backward_input += exchange.backward * seconds;
-      }
-      gradients += bytes[layer] * sizeof(float);
-    }
-    plan.reductions[stage] = ring_all_reduce_seconds(plan.reduction_link, mesh.data, gradients);
-  }
-}
-
 }  // namespace
 
 void explain_mesh(const Settings& settings, const Dataset& data) {
-  const MeshSizes& mesh = *settings.data_parallel.mesh;
-  const Settings of_pipeline = settings_of_pipeline(settings, mesh);
-  const auto layers = std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training));
-  Plan plan = make_pipeline_plan(of_pipeline, mesh, *settings.data_parallel.rank_order, data, layers);
-  const auto cut = make_model_of(settings.training, data, layers);
-  const Exchanges exchanges = exchanges_of(settings, data);
-  if (!plan.profile.empty()) {
-    add_seconds(plan, settings, *cut, exchanges);
-  }
+  const Plan plan = make_mesh_plan(settings, data);
   print_groups(settings);
-  print_layers(settings, data, *cut, exchanges);
-  if (const auto warning = warning_of_slow_exchanges(settings, data)) {
-    fmt::print("Warning: {}.\n\n", *warning);
-  }
-  explain(of_pipeline, plan);
+  print_layers(settings, data, *model_of_rank(settings, data), exchanges_of(settings, data));
+  explain(settings_of_pipeline(settings, *settings.data_parallel.mesh), plan);
 }
 
 }  // namespace stagecoach

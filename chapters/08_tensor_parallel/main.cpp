@@ -11,14 +11,17 @@
 /// else: the tensor group activations, several times per layer; the pipeline activations, once per stage; the
 /// data-parallel group gradients, once per step.
 
-#include "chapters/08_tensor_parallel/exchanges.h"
+#include <optional>
+
 #include "chapters/08_tensor_parallel/explain.h"
+#include "chapters/08_tensor_parallel/mesh_plan.h"
 #include "chapters/common/open.h"
 #include "chapters/common/pipeline_steps.h"
 #include "chapters/common/plan.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
+#include "parallel/comm/comm_thread.h"
 #include "parallel/data_parallel/average_gradients.h"
 #include "parallel/data_parallel/reducer.h"
 #include "parallel/data_parallel/same_model.h"
@@ -30,11 +33,12 @@ namespace {
 
 /// Returns what makes this rank's slices of the layers. With one tensor rank, null: the layers are then whole or, with
 /// --tensor-slices, computed in slices on one device, the oracle of this chapter.
-std::shared_ptr<const LayerFactory> layers_for(const Settings& settings, Communicator& tensor_group) {
+std::shared_ptr<const LayerFactory> layers_for(const Settings& settings, Communicator& tensor_group,
+                                               CommThread* comm_thread) {
   if (tensor_group.size() == 1) {
     return nullptr;
   }
-  return std::make_shared<TensorParallelLayers>(tensor_group, sequence_of(settings.training));
+  return std::make_shared<TensorParallelLayers>(tensor_group, sequence_of(settings.training), comm_thread);
 }
 
 /// Returns the role of a rank: it has the layers of a rank of the first pipeline, whole or a slice of each.
@@ -63,9 +67,14 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
   Run run(settings, rank.comm, role_of(settings, plan, position, mesh.tensor()));  // prints, measures and saves
   run.print_notes(plan.notes);
+  // With --overlap, a second thread of this rank sums gradients of activations while the rank computes others.
+  std::optional<CommThread> comm_thread;
+  if (settings.data_parallel.overlap) {
+    comm_thread.emplace(mesh.tensor());
+  }
   // This rank's stages, by number, with its slices of their layers. They begin with the values of one device's weights.
-  const auto stages =
-      make_stages(settings.training, plan, data.train, in_pipeline, layers_for(settings, mesh.tensor()));
+  const auto stages = make_stages(settings.training, plan, data.train, in_pipeline,
+                                  layers_for(settings, mesh.tensor(), comm_thread ? &*comm_thread : nullptr));
   const auto layers = joined(stages);  // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
   Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, mesh.pipeline());
@@ -76,7 +85,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   broadcast_module(*layers, mesh.data());
   const auto measured_costs = [&] {
     Costs costs = pipeline.log().mean_costs();
-    costs.average = reduction_seconds(stages, plan, sizes.data, mesh.pipeline());
+    add_collectives(plan, costs);  // whose waits are not part of the measured times
     return costs;
   };
   run.show_in_trace([&] { return predicted_timeline(plan, measured_costs()); });
@@ -108,19 +117,10 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
 
 void train(const Settings& settings) {
   const TrainTest data = open_data(settings);
-  const MeshSizes& mesh = *settings.data_parallel.mesh;
   if (settings.run.explain) {
     return explain_mesh(settings, data.train);
   }
-  // The plan is made with layers of a rank that runs alone: stages may end between two layers of a pair, where each
-  // rank has a slice.
-  const auto layers =
-      mesh.tensor == 1 ? nullptr : std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training));
-  Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), mesh, *settings.data_parallel.rank_order,
-                                 data.train, layers);
-  if (const auto warning = warning_of_slow_exchanges(settings, data.train)) {
-    plan.notes.push_back(*warning);
-  }
+  const Plan plan = make_mesh_plan(settings, data.train);
   launch(open_world(settings.world), [&](Rank& rank) { train_rank(settings, plan, data, rank); });
 }
 

@@ -195,6 +195,8 @@ void require_consistent_slices(const Settings& s, const Chapter& chapter) {
                          "--mesh {0}: expected 1 or {1} tensor-parallel ranks for --tensor-slices {1}, got {2}",
                          s.data_parallel.mesh.text(), s.training.tensor_slices, mesh.tensor);
   }
+  refuse_if(s.data_parallel.overlap && (mesh.tensor == 1 || s.training.sequence_parallel), "overlap",
+            "only the sums of tensor parallelism without --sequence-parallel are overlapped; leave out one of them");
   refuse_if(s.training.sequence_parallel && (s.training.model != "vit" || s.training.tensor_slices == 1),
             "sequence-parallel", "only the tokens of --model vit can be shared, by two or more slices of its layers");
 }

@@ -121,7 +121,7 @@ std::vector<LayerProfile> measure_layers(const TrainingSettings& training, const
                                          Sequential& model) {
   const std::int64_t batch = std::min(training.batch_size, data.size());
   const std::int64_t largest = micro_batch_sizes(batch, training.microbatches)[0];
-  const auto layers = profile_layers(model, images_shape(training, largest), Device{world.device});
+  const auto layers = profile_layers(model, images_shape(training, largest), Device{world.device}, 5, world.clock);
   Tensor bytes = to_bytes(layers);
   broadcast_from_rank_zero(world, bytes);
   return layers_from(bytes);
@@ -222,10 +222,19 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
     costs.transfer.push_back(link.transfer_seconds(bytes));
     costs.is_short.push_back(bytes <= kEagerBytes);
   }
+  add_collectives(plan, costs);
+  return costs;
+}
+
+void add_collectives(const Plan& plan, Costs& costs) {
+  for (std::size_t stage = 0; stage < plan.exchanges.size(); ++stage) {
+    costs.forward[stage] += plan.exchanges[stage].forward;
+    costs.backward[stage] += plan.exchanges[stage].backward;
+    costs.backward_input[stage] += plan.exchanges[stage].backward;
+  }
   if (!plan.reductions.empty()) {
     costs.average = plan.reductions;
   }
-  return costs;
 }
 
 std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,

@@ -22,18 +22,25 @@
 
 namespace stagecoach {
 
+/// The seconds that collectives add to a forward and a backward of a micro-batch.
+struct CollectiveSeconds {
+  double forward = 0;
+  double backward = 0;
+};
+
 struct Plan {
   World world;
-  Schedule schedule;                  ///< of a step with all its micro-batches; lowered and legal
-  Split split;                        ///< layers per stage
-  std::vector<Shape> shapes;          ///< of each stage's input, for one image: [1, …]
-  LayerRanks layers;                  ///< which rank holds which layer
-  std::vector<LayerProfile> profile;  ///< of each layer, if it was measured
-  std::vector<double> reductions;     ///< seconds of each stage's gradient reduction, if they are predicted
-  std::vector<Link> links;            ///< between each stage and the next one
-  Link reduction_link;                ///< of the gradients' reductions
-  std::vector<std::string> notes;     ///< remarks on the schedule to print: sentences without a full stop
-  Bug inject = Bug::none;             ///< of --inject
+  Schedule schedule;                         ///< of a step with all its micro-batches; lowered and legal
+  Split split;                               ///< layers per stage
+  std::vector<Shape> shapes;                 ///< of each stage's input, for one image: [1, …]
+  LayerRanks layers;                         ///< which rank holds which layer
+  std::vector<LayerProfile> profile;         ///< of each layer, if it was measured
+  std::vector<CollectiveSeconds> exchanges;  ///< of each stage with its tensor-parallel group, if they are predicted
+  std::vector<double> reductions;            ///< seconds of each stage's gradient reduction, if they are predicted
+  std::vector<Link> links;                   ///< between each stage and the next one
+  Link reduction_link;                       ///< of the gradients' reductions
+  std::vector<std::string> notes;            ///< remarks on the schedule to print: sentences without a full stop
+  Bug inject = Bug::none;                    ///< of --inject
 
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }
@@ -86,6 +93,8 @@ void place_layers(Plan& plan, const TrainingSettings& training, const Sequential
 std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
 /// Returns what the plan's stages cost according to its profile, with messages of `microbatch` images.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);
+/// Adds the seconds of the exchanges and of the reductions that the plan has to the costs of their stages.
+void add_collectives(const Plan& plan, Costs& costs);
 
 /// Returns the stages of a rank, by number, with their initial weights on its device.
 std::map<int, std::shared_ptr<Sequential>> make_stages(const TrainingSettings& training, const Plan& plan,

@@ -79,6 +79,7 @@ struct DataParallelSettings {
   std::optional<DataParallelMode> mode = {};  ///< none: ranks do not share batches
   Parsed<mesh_from_text> mesh = {};           ///< empty: all ranks share data
   Parsed<rank_order_from_text> rank_order = "tp-dp-pp";
+  bool overlap = false;                                  ///< of sums of tensor-parallel ranks with their computation
   std::uint64_t bucket_size = BucketCaps{}.rest;         ///< bytes
   std::uint64_t first_bucket_size = BucketCaps{}.first;  ///< bytes
   bool find_unused = false;

@@ -28,6 +28,11 @@ Node::Node(const char* name, std::vector<Tensor> inputs)
   }
 }
 
+Node::Node(InPlaceOf replaced)
+    : name_(replaced.other.name_),
+      sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      edges_(replaced.other.edges_) {}
+
 void Node::save(const char* name, const Tensor& tensor) { saved_.push_back({name, tensor.detach(), tensor.version()}); }
 
 Tensor Node::saved(const char* name) const {

@@ -54,8 +54,15 @@ class Node {
   /// Returns the tensor saved under `name`. Throws Error if its storage has since been written to.
   Tensor saved(const char* name) const;
   /// Frees the saved tensors; the node cannot run any more.
-  void release();
+  virtual void release();
   bool released() const { return released_; }
+
+ protected:
+  /// Makes a node that takes the place of another, with its name and edges.
+  struct InPlaceOf {
+    const Node& other;
+  };
+  explicit Node(InPlaceOf replaced);
 
  private:
   const char* name_;

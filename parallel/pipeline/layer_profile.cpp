@@ -19,11 +19,11 @@ namespace {
 
 constexpr std::chrono::seconds kLongest(2);
 
-double seconds_of(Device device, const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+double seconds_of(Clock& clock, Device device, const std::function<void()>& work) {
+  const double start = clock.now();
   work();
   synchronize({device, Stream::kCompute});
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return clock.now() - start;
 }
 
 double median(std::vector<double> values) {
@@ -39,10 +39,10 @@ struct Measured {
 };
 
 /// Times one forward and backward of a layer.
-void time_layer(Module& layer, const Tensor& x, Measured& times) {
+void time_layer(Module& layer, const Tensor& x, Clock& clock, Measured& times) {
   const Device device = x.device();
   Tensor y;
-  times.forward.push_back(seconds_of(device, [&] { y = layer.forward(x); }));
+  times.forward.push_back(seconds_of(clock, device, [&] { y = layer.forward(x); }));
   if (!y.requires_grad()) {
     return;  // the first layer, without weights: no gradient is needed
   }
@@ -52,16 +52,16 @@ void time_layer(Module& layer, const Tensor& x, Measured& times) {
   if (x.requires_grad()) {
     inputs.push_back(x);
   }
-  times.backward_input.push_back(seconds_of(device, [&] { weights = backward_inputs(y, grad, inputs); }));
-  times.backward_weight.push_back(seconds_of(device, [&] { weights.run(); }));
+  times.backward_input.push_back(seconds_of(clock, device, [&] { weights = backward_inputs(y, grad, inputs); }));
+  times.backward_weight.push_back(seconds_of(clock, device, [&] { weights.run(); }));
   for (auto [name, parameter] : layer.named_parameters()) {
     parameter.zero_grad();
   }
 }
 
 /// Measures the median times of a layer for inputs such as `input`.
-void measure_times(Module& layer, const Tensor& input, bool first, std::chrono::steady_clock::duration longest,
-                   int repeats, LayerProfile& profile) {
+void measure_times(Module& layer, const Tensor& input, bool first, Clock& clock,
+                   std::chrono::steady_clock::duration longest, int repeats, LayerProfile& profile) {
   Measured times;
   const auto start = std::chrono::steady_clock::now();
   for (int repeat = 0; repeat <= repeats; ++repeat) {
@@ -73,7 +73,7 @@ void measure_times(Module& layer, const Tensor& input, bool first, std::chrono::
     }
     Tensor x = input.detach();
     x.set_requires_grad(!first);
-    time_layer(layer, x, times);
+    time_layer(layer, x, clock, times);
   }
   profile.forward = median(times.forward);
   if (!times.backward_weight.empty()) {
@@ -148,11 +148,13 @@ class Materialized {
 
 }  // namespace
 
-std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats) {
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
+                                         ClockKind kind) {
   STAGECOACH_CHECK(repeats >= 1, "profile: expected at least 1 repeat, got {}", repeats);
   std::vector<LayerProfile> profiles(static_cast<std::size_t>(model.size()));
   Shape shape = input;
   bool input_is_kept = true;  // by the owner of the micro-batch
+  const std::unique_ptr<Clock> clock = make_clock(kind, device, {});
   for (int i = 0; i < model.size(); ++i) {
     const bool first = i == 0;
     LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
@@ -163,7 +165,7 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
       const auto zeros = [&] { return Tensor::zeros(shape, DType::float32, device); };
       {
         const Tensor numbers = Init::uniform(1).make(shape, DType::float32, 0, "input").to(device);
-        measure_times(layer, numbers, first, kLongest / model.size(), repeats, profile);
+        measure_times(layer, numbers, first, *clock, kLongest / model.size(), repeats, profile);
       }
       input_is_kept = measure_memory(layer, zeros(), first, input_is_kept, profile);
       profile.workspace_bytes = measure_workspace(layer, zeros(), first, profile.kept_bytes);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/sequential.h"
+#include "parallel/comm/clock.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/pipeline/stage.h"
 #include "parallel/schedule/simulate.h"
@@ -26,10 +27,11 @@ struct LayerProfile {
 };
 
 /// Runs each layer of `model` on `device` for a micro-batch of shape `input` [n, …]: `repeats` times, or fewer times if
-/// that takes more than a few seconds. Times are medians. Layers are materialized one at a time and run on made-up
-/// inputs. Throws Error if the model has memory already, and what a layer throws. The model has no memory
-/// afterwards, also if a layer throws.
-std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5);
+/// that takes more than a few seconds. Times are medians; those of a virtual clock do not count the work of other
+/// threads on the same core. Layers are materialized one at a time and run on made-up inputs. Throws Error if the model
+/// has memory already, and what a layer throws. The model has no memory afterwards, also if a layer throws.
+std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats = 5,
+                                         ClockKind clock = ClockKind::wall);
 
 /// Converts a profile to bytes, [layers, n] uint8, for sending, and back.
 Tensor to_bytes(const std::vector<LayerProfile>& layers);

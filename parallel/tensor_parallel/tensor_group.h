@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/comm/comm_thread.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/link.h"
 
@@ -30,6 +31,7 @@ struct TensorGroup {
   int rank = 0;
   Communicator* comm = nullptr;  ///< null: this rank runs alone, for a plan, and exchanges nothing
   std::shared_ptr<std::vector<Exchange>> exchanges = nullptr;  ///< see TensorParallelLayers
+  CommThread* comm_thread = nullptr;  ///< for sums in the backward that overlap with other work; null: none do
 };
 
 }  // namespace stagecoach

@@ -1,11 +1,14 @@
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 
+#include <functional>
+
 #include "core/ops.h"
 #include "core/ops/output_shapes.h"
 #include "nn/layers.h"
 #include "nn/transformer.h"
 #include "parallel/tensor_parallel/add_bias.h"
 #include "parallel/tensor_parallel/conjugate.h"
+#include "parallel/tensor_parallel/overlap.h"
 #include "parallel/tensor_parallel/require_divisible.h"
 
 namespace stagecoach {
@@ -31,8 +34,14 @@ class ParallelModule : public Module {
   TensorSlice slice(const Shape& whole, int dim, int sections = 1) const {
     return {.whole = whole, .dim = dim, .parts = group_.ranks, .index = group_.rank, .sections = sections};
   }
-  /// Returns x for a layer that each rank computes a part of.
-  Tensor enter(const Tensor& x) const { return shares_tokens_ ? gather_tokens(x, group_) : copy_to_ranks(x, group_); }
+  /// Returns this rank's part of a layer that is cut by outputs, which `compute` computes from the x of all ranks.
+  Tensor compute_part(const Tensor& x, const std::function<Tensor(const Tensor& x)>& compute) const {
+    if (shares_tokens_) {
+      return compute(gather_tokens(x, group_));
+    }
+    return group_.comm_thread == nullptr ? compute(copy_to_ranks(x, group_))
+                                         : with_overlapped_sum(compute(x), *group_.comm_thread);
+  }
   /// Returns the sum of what the ranks have computed.
   Tensor leave(Tensor x) const {
     return shares_tokens_ ? sum_and_scatter_tokens(x, group_) : sum_over_ranks(std::move(x), group_);
@@ -65,7 +74,9 @@ class LinearByOutputs final : public ParallelModule {
     add_parameter("bias", slice({outputs}, 0, sections), fan_in_init(inputs));
   }
   /// […, inputs] to […, outputs / ranks]
-  Tensor forward(const Tensor& x) override { return linear(enter(x), own("weight"), own("bias")); }
+  Tensor forward(const Tensor& x) override {
+    return compute_part(x, [&](const Tensor& all) { return linear(all, own("weight"), own("bias")); });
+  }
   Shape output_shape(const Shape& input) const override { return linear_shape(entering(input), own_shape("weight")); }
 };
 
@@ -106,7 +117,9 @@ class Conv2dByOutputs final : public ParallelModule {
     add_parameter("bias", slice({outputs}, 0), init);
   }
   /// [N, inputs, H, W] to [N, outputs / ranks, P, Q]
-  Tensor forward(const Tensor& x) override { return conv2d(enter(x), own("weight"), own("bias"), settings_); }
+  Tensor forward(const Tensor& x) override {
+    return compute_part(x, [&](const Tensor& all) { return conv2d(all, own("weight"), own("bias"), settings_); });
+  }
   Shape output_shape(const Shape& input) const override {
     return conv2d_shape(entering(input), own_shape("weight"), settings_);
   }

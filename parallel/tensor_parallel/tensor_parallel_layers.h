@@ -26,9 +26,13 @@ enum class SequenceParallel { no, yes };
 /// Makes this rank's slices of the layers. They begin with the values that they would have on one device.
 class TensorParallelLayers final : public LayerFactory {
  public:
-  /// `comm` must outlive the layers. All ranks of the group run their layers together, forward and backward.
-  explicit TensorParallelLayers(Communicator& comm, SequenceParallel sequence = SequenceParallel::no)
-      : group_{comm.size(), comm.rank(), &comm}, sequence_(sequence) {}
+  /// `comm` must outlive the layers. All ranks of the group run their layers together, forward and backward. A
+  /// `comm_thread` of the same ranks sums the gradients of inputs while the weights' are computed (see overlap.h); with
+  /// sequence parallelism it has nothing to do.
+  explicit TensorParallelLayers(Communicator& comm, SequenceParallel sequence = SequenceParallel::no,
+                                CommThread* comm_thread = nullptr)
+      : group_{.ranks = comm.size(), .rank = comm.rank(), .comm = &comm, .comm_thread = comm_thread},
+        sequence_(sequence) {}
   /// For plans: makes layers of rank 0 of `ranks`, which run alone (see conjugate.h). While they compute their output
   /// shapes, they add to `exchanges` what they would exchange; null: nothing.
   explicit TensorParallelLayers(int ranks, SequenceParallel sequence = SequenceParallel::no,

@@ -1,0 +1,127 @@
+#include "chapters/08_tensor_parallel/mesh_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "chapters/common/micro_batches.h"
+#include "chapters/common/open.h"
+#include "parallel/pipeline/split.h"
+#include "parallel/tensor_parallel/tensor_parallel_layers.h"
+
+namespace stagecoach {
+namespace {
+
+/// Returns what makes the layers of one rank of a tensor-parallel group; null: whole layers.
+std::shared_ptr<const LayerFactory> layers_of_rank(const Settings& settings,
+                                                   std::shared_ptr<std::vector<Exchange>> exchanges = nullptr) {
+  const int ranks = settings.data_parallel.mesh->tensor;
+  return ranks == 1
+             ? nullptr
+             : std::make_shared<TensorParallelLayers>(ranks, sequence_of(settings.training), std::move(exchanges));
+}
+
+std::vector<std::vector<int>> tensor_groups(const Settings& settings) {
+  return mesh_groups(MeshDirection::tensor, *settings.data_parallel.mesh, *settings.data_parallel.rank_order);
+}
+
+/// Returns the seconds that `exchanges` add to a forward and a backward.
+CollectiveSeconds seconds_of(const std::vector<Exchange>& exchanges, const Link& link, int ranks) {
+  CollectiveSeconds sum;
+  for (const Exchange& exchange : exchanges) {
+    const double ring = ring_seconds(exchange, link, ranks);
+    sum.forward += exchange.forward * ring;
+    sum.backward += exchange.backward * ring;
+  }
+  return sum;
+}
+
+/// Sets the seconds of each stage's exchanges and of its gradients' reduction.
+void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, const Exchanges& exchanges,
+                 const Link& link) {
+  const std::vector<double> numbers = parameter_costs(model);
+  std::size_t layer = 0;
+  for (const int layers : plan.split) {
+    CollectiveSeconds of_stage;
+    double gradients = 0;  // bytes
+    for (int i = 0; i < layers; ++i, ++layer) {
+      const CollectiveSeconds of_layer = seconds_of(exchanges[layer], link, mesh.tensor);
+      of_stage.forward += of_layer.forward;
+      of_stage.backward += of_layer.backward;
+      gradients += numbers[layer] * sizeof(float);
+    }
+    plan.exchanges.push_back(of_stage);
+    plan.reductions.push_back(ring_all_reduce_seconds(plan.reduction_link, mesh.data, gradients));
+  }
+}
+
+/// Returns a warning, with what it costs, if a tensor-parallel group has ranks on several nodes.
+std::optional<std::string> warning_of_slow_exchanges(const Settings& settings, const Plan& plan,
+                                                     const Exchanges& exchanges) {
+  const Network& network = *settings.world.link;
+  const auto groups = tensor_groups(settings);
+  const Link& within = network.between(0, 0);
+  const auto slow = std::find_if(groups.begin(), groups.end(),
+                                 [&](const std::vector<int>& group) { return network.among(group) != within; });
+  if (slow == groups.end()) {
+    return std::nullopt;
+  }
+  const auto milliseconds = [&](const Link& link) {
+    double seconds = 0;
+    for (const std::vector<Exchange>& of_layer : exchanges) {
+      const auto sum = seconds_of(of_layer, link, settings.data_parallel.mesh->tensor);
+      seconds += plan.schedule.microbatches * (sum.forward + sum.backward);
+    }
+    return 1e3 * seconds;
+  };
+  return fmt::format(
+      "the tensor-parallel ranks [{}] are not on one node: their exchanges in a step take {:.3g} ms, and within a node "
+      "they would take {:.3g} ms; put tp first in --rank-order, and choose tp so that it divides the ranks per node",
+      fmt::join(*slow, ", "), milliseconds(network.among(*slow)), milliseconds(within));
+}
+
+}  // namespace
+
+std::shared_ptr<Sequential> model_of_rank(const Settings& settings, const Dataset& data,
+                                          std::shared_ptr<std::vector<Exchange>> exchanges) {
+  return make_model_of(settings.training, data, layers_of_rank(settings, std::move(exchanges)));
+}
+
+Exchanges exchanges_of(const Settings& settings, const Dataset& data) {
+  const auto noted = std::make_shared<std::vector<Exchange>>();
+  const auto model = model_of_rank(settings, data, noted);
+  const TrainingSettings of_pipeline = settings_of_pipeline(settings, *settings.data_parallel.mesh).training;
+  const std::int64_t images = micro_batch_sizes(of_pipeline.batch_size, of_pipeline.microbatches)[0];
+  Shape shape{images, 3, of_pipeline.image_size, of_pipeline.image_size};
+  Exchanges all;
+  for (int i = 0; i < model->size(); ++i) {
+    noted->clear();
+    shape = model->layer(i)->output_shape(shape);
+    all.push_back(*noted);
+  }
+  // The images need no gradient.
+  if (!all.front().empty()) {
+    all.front().front().backward = 0;
+  }
+  return all;
+}
+
+Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
+  const MeshSizes& mesh = *settings.data_parallel.mesh;
+  // The plan is made with layers of a rank that runs alone: stages may end between two layers of a pair, where each
+  // rank has a slice.
+  Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), mesh, *settings.data_parallel.rank_order, data,
+                                 layers_of_rank(settings));
+  const Exchanges exchanges = exchanges_of(settings, data);
+  const Link& link = settings.world.link->among_any(tensor_groups(settings));
+  add_seconds(plan, mesh, *model_of_rank(settings, data), exchanges, link);
+  if (const auto warning = warning_of_slow_exchanges(settings, plan, exchanges)) {
+    plan.notes.push_back(*warning);
+  }
+  return plan;
+}
+
+}  // namespace stagecoach
