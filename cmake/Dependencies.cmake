@@ -4,13 +4,19 @@ if(STAGECOACH_STATIC)
   add_link_options(-static-libstdc++ -static-libgcc)
 endif()
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
+if(NOT TARGET fmt::fmt)  # a project that this one is part of may have it already
+  find_package(fmt REQUIRED)
+endif()
 set(STAGECOACH_FMT $<IF:$<BOOL:${STAGECOACH_STATIC}>,fmt::fmt-header-only,fmt::fmt>)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
+if(NOT TARGET nlohmann_json::nlohmann_json)
+  find_package(nlohmann_json REQUIRED)
+endif()
+if(STAGECOACH_PROGRAMS)
+  find_package(CLI11 REQUIRED)
+endif()
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)  # libjpeg-turbo
-find_path(STB_INCLUDE_DIR stb_image.h PATH_SUFFIXES stb REQUIRED)
+find_path(STAGECOACH_STB_INCLUDE_DIR stb_image.h PATH_SUFFIXES stb REQUIRED)
 
 # MPI's C interface is all that is used; its old one for C++ would only take time to compile.
 set(STAGECOACH_HAS_MPI OFF)
