@@ -9,6 +9,7 @@ if(NOT STAGECOACH_INSTALL)
   return()
 endif()
 
+string(COMPARE EQUAL ${STAGECOACH_CUDA_KIND} gpu STAGECOACH_HAS_CUDA)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Stagecoach)
@@ -29,6 +30,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/StagecoachConfig.cmake
   ${PROJECT_BINARY_DIR}/StagecoachConfig.cmake INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/StagecoachConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/StagecoachConfig.cmake ${PROJECT_BINARY_DIR}/StagecoachConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
   DESTINATION ${config_dir} COMPONENT development)
 
 # The packages: one archive, and two for Debian.
