@@ -1,14 +1,15 @@
-# Flags that every target shares, as one interface target.
-set(CMAKE_CXX_STANDARD 20)
-set(CMAKE_CXX_STANDARD_REQUIRED ON)
+# Flags that every target shares, as one interface target. No project that uses one of the libraries gets them.
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
-
-find_program(CCACHE ccache)
-if(CCACHE)
-  # Paths are relative for it, so that a copy of the project has the objects of this one.
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
+if(PROJECT_IS_TOP_LEVEL)  # as a part of another project, what that one has set
+  set(CMAKE_CXX_STANDARD 20)
+  set(CMAKE_CXX_STANDARD_REQUIRED ON)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  find_program(CCACHE ccache)
+  if(CCACHE)
+    # Paths are relative for it, so that a copy of the project has the objects of this one.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
+  endif()
 endif()
 
 add_library(stagecoach_flags INTERFACE)

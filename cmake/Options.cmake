@@ -1,14 +1,24 @@
-# What a user may choose; the presets set these.
-option(STAGECOACH_TESTS "Build the tests" ON)
+# What a user may choose; the presets set these. As a part of another project (add_subdirectory, FetchContent) Stagecoach
+# is its libraries only, for the CPU, and that project chooses the flags.
+if(PROJECT_IS_TOP_LEVEL)
+  set(arch native)
+  set(cuda AUTO)
+else()
+  set(arch "")
+  set(cuda OFF)
+endif()
+option(STAGECOACH_PROGRAMS "Build the programs of the chapters (needs CLI11)" ${PROJECT_IS_TOP_LEVEL})
+option(STAGECOACH_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(STAGECOACH_INSTALL "Add Stagecoach to what 'cmake --install' installs" ${PROJECT_IS_TOP_LEVEL})
 option(STAGECOACH_BENCHMARKS "Build the benchmarks (needs Google Benchmark and OpenBLAS)" OFF)
 option(STAGECOACH_DOCS "Add the target 'docs' (needs Doxygen)" OFF)
 option(STAGECOACH_WERROR "Treat warnings as errors" OFF)
-set(STAGECOACH_ARCH native CACHE STRING
-    "The processor to build for (-march): native, or x86-64-v3 for binaries that run on another machine")
+set(STAGECOACH_ARCH "${arch}" CACHE STRING
+    "The processor to build for (-march): native, or x86-64-v3 for binaries that run on another machine; nothing leaves it to the compiler")
 option(STAGECOACH_STATIC "Link all libraries but those of the system statically, to run programs on another machine" OFF)
 option(STAGECOACH_FUZZ "Link the fuzz targets of tests/fuzz with libFuzzer (needs clang)" OFF)
 set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")
-set(STAGECOACH_CUDA AUTO CACHE STRING
+set(STAGECOACH_CUDA ${cuda} CACHE STRING
     "CUDA: AUTO builds for GPUs where nvcc and a GPU are found, ON always, OFF never, EMULATED runs the kernels on the CPU")
 set_property(CACHE STAGECOACH_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(STAGECOACH_MPI AUTO CACHE STRING "MPI, for ranks that are processes: AUTO where it is found, ON always, OFF never")
@@ -17,6 +27,6 @@ set(STAGECOACH_NCCL AUTO CACHE STRING
     "NCCL, for ranks that have a GPU each: AUTO where it is found and CUDA is built, ON always, OFF never")
 set_property(CACHE STAGECOACH_NCCL PROPERTY STRINGS AUTO ON OFF)
 
-if(NOT CMAKE_BUILD_TYPE)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)
 endif()

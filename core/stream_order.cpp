@@ -14,8 +14,8 @@ namespace {
 /// call is taken to tell the others.)
 struct Order {
   std::mutex mutex;
-  std::map<const CallQueue*, Clock> clocks;
-  Clock callers;
+  std::map<const CallQueue*, VectorClock> clocks;
+  VectorClock callers;
 };
 
 Order& order() {
@@ -35,7 +35,7 @@ void push_wait(CallQueue& queue, CallQueue* other, Ticket ticket) {
 bool conflict(const Use& earlier, const Access& now) { return earlier.writes || now.writes; }
 
 /// Called with the mutex held.
-void order_after(const Use& earlier, const char* name, CallQueue& queue, Clock& clock, OrderedBy ordered_by) {
+void order_after(const Use& earlier, const char* name, CallQueue& queue, VectorClock& clock, OrderedBy ordered_by) {
   if (clock.of(earlier.queue) >= earlier.ticket) {
     return;
   }
@@ -60,12 +60,12 @@ void note(std::vector<Use>& uses, const Use& use) {
 
 }  // namespace
 
-Ticket Clock::of(const CallQueue* queue) const {
+Ticket VectorClock::of(const CallQueue* queue) const {
   const auto found = std::find_if(last_.begin(), last_.end(), [&](const auto& entry) { return entry.first == queue; });
   return found == last_.end() ? 0 : found->second;
 }
 
-void Clock::include(CallQueue* queue, Ticket ticket) {
+void VectorClock::include(CallQueue* queue, Ticket ticket) {
   for (auto& [known, last] : last_) {
     if (known == queue) {
       last = std::max(last, ticket);
@@ -75,7 +75,7 @@ void Clock::include(CallQueue* queue, Ticket ticket) {
   last_.emplace_back(queue, ticket);
 }
 
-void Clock::include(const Clock& other) {
+void VectorClock::include(const VectorClock& other) {
   for (const auto& [queue, ticket] : other.last_) {
     include(queue, ticket);
   }
@@ -85,7 +85,7 @@ void enqueue(const Stream& stream, const char* name, std::span<const Access> acc
              std::function<void()> call) {
   CallQueue& queue = call_queue(stream);
   const std::lock_guard lock(order().mutex);
-  Clock& clock = order().clocks[&queue];
+  VectorClock& clock = order().clocks[&queue];
   clock.include(order().callers);
   for (const Access& access : accesses) {
     for (const Use& earlier : access.block->uses) {

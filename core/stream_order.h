@@ -21,11 +21,11 @@
 namespace stagecoach {
 
 /// For each queue, the last of its calls that are certain to have run.
-class Clock {
+class VectorClock {
  public:
   Ticket of(const CallQueue* queue) const;
   void include(CallQueue* queue, Ticket ticket);
-  void include(const Clock& other);
+  void include(const VectorClock& other);
 
  private:
   std::vector<std::pair<CallQueue*, Ticket>> last_;
@@ -35,7 +35,7 @@ class Clock {
 struct QueuePoint {
   CallQueue* queue;
   Ticket ticket;
-  Clock clock;  // of the point
+  VectorClock clock;  // of the point
 };
 
 /// A use of memory by a call.

@@ -7,6 +7,7 @@
 #   scripts/setup.sh --for-slurm         also a SLURM for scripts/slurm_here.sh
 #   scripts/setup.sh --for-emulation     also what the preset emulated needs: GPU kernels without a GPU
 #   scripts/setup.sh --for-labs          also what grading hand-ins needs (scripts/lab.sh grade)
+#   scripts/setup.sh --for-packages      also what 'cpack --preset package' needs
 #   scripts/setup.sh --for-ci            also what the checks in .ci/run need
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
 set -euo pipefail
@@ -16,17 +17,19 @@ for_benchmarks=false
 for_emulation=false
 for_labs=false
 for_mpi=false
+for_packages=false
 for_slurm=false
 for argument in "$@"; do
   case $argument in
-    --for-ci) for_ci=true for_emulation=true for_labs=true for_mpi=true ;;
+    --for-ci) for_ci=true for_emulation=true for_labs=true for_mpi=true for_packages=true ;;
     --for-labs) for_labs=true ;;
     --for-mpi) for_mpi=true ;;
     --for-slurm) for_mpi=true for_slurm=true ;;
+    --for-packages) for_packages=true ;;
     --for-emulation) for_emulation=true ;;
     --for-benchmarks) for_benchmarks=true ;;
     *)
-      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-labs] [--for-ci] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-ci] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -115,7 +118,12 @@ look() {
   if $for_emulation; then
     need libthrust-dev "Thrust" has_header thrust/version.h
   fi
+  if $for_packages; then
+    need dpkg-dev "dpkg-shlibdeps" has_command dpkg-shlibdeps
+    need file "file" has_command file
+  fi
   if $for_ci; then
+    need git "git" has_command git
     need clang-format-14 "clang-format-14 (other versions format otherwise)" has_command clang-format-14
     need clang-19 "clang 19, the second compiler" has_command clang++-19
     need libclang-rt-19-dev "clang 19's sanitizers" has_clang_sanitizers

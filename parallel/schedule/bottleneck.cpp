@@ -48,7 +48,7 @@ int slowest_stage(const Schedule& schedule, const Costs& costs, std::size_t rank
 
 }  // namespace
 
-std::optional<Bottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs) {
+std::optional<StageBottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs) {
   const Simulation simulation = simulate(schedule, costs);
   const auto busiest = std::max_element(simulation.busy.begin(), simulation.busy.end());
   const double mean = sum(simulation.busy) / static_cast<double>(simulation.busy.size());
@@ -57,11 +57,11 @@ std::optional<Bottleneck> find_bottleneck(const Schedule& schedule, const Costs&
     return std::nullopt;
   }
   const auto rank = static_cast<std::size_t>(busiest - simulation.busy.begin());
-  return Bottleneck{.rank = static_cast<int>(rank),
-                    .stage = slowest_stage(schedule, costs, rank),
-                    .busy = *busiest,
-                    .excess = *busiest / mean,
-                    .speedup = simulation.seconds / simulate(schedule, balanced(schedule, costs)).seconds};
+  return StageBottleneck{.rank = static_cast<int>(rank),
+                         .stage = slowest_stage(schedule, costs, rank),
+                         .busy = *busiest,
+                         .excess = *busiest / mean,
+                         .speedup = simulation.seconds / simulate(schedule, balanced(schedule, costs)).seconds};
 }
 
 }  // namespace stagecoach

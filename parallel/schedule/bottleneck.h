@@ -9,7 +9,7 @@
 
 namespace stagecoach {
 
-struct Bottleneck {
+struct StageBottleneck {
   int rank = 0;        ///< the rank that works longest in a step
   int stage = 0;       ///< the stage on which that rank works longest
   double busy = 0;     ///< seconds that the rank works in a step
@@ -19,6 +19,6 @@ struct Bottleneck {
 
 /// Returns the bottleneck of `schedule`, which must be lowered and legal; nothing if all ranks work equally long, to
 /// within a millionth. Throws Error unless there are costs for every stage.
-std::optional<Bottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs);
+std::optional<StageBottleneck> find_bottleneck(const Schedule& schedule, const Costs& costs);
 
 }  // namespace stagecoach
