@@ -151,6 +151,27 @@ TEST_F(Processes, OneThatIsKilledStopsTheOthersAndNothingIsLost) {
   }
 }
 
+TEST_F(Processes, ATensorParallelOneThatIsKilledStopsTheOthersAndNothingIsLost) {
+  make_data(320, 32);
+  const Flags vit{"--model", "vit", "--depth", "2", "--width", "16", "--image-size", "16"};
+  const Flags more = joined(vit, {"--mesh", "pp=2,tp=2", "--microbatches", "2"});
+  ASSERT_EQ(run(kCh08, flags("whole", "8", more)).exit_code, 0);
+  for (const int dead : {0, 3}) {
+    {
+      Running running = start(4, kCh08, flags("run", "8", more));
+      ASSERT_TRUE(prints(running, "Epoch: 2,"));
+      ::kill(process(dead), SIGKILL);
+      const Outcome outcome = end(running);
+      EXPECT_NE(outcome.exit_code, 0);
+      expect_others_tell(outcome, 4, dead, "the process of rank " + std::to_string(dead) + " has died");
+    }
+    const Outcome resumed = run(kCh08, {"--resume", "run", "--mesh", dead == 0 ? "pp=2,tp=2" : "tp=2"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_TRUE(bytes("run/weights.safetensors") == bytes("whole/weights.safetensors")) << dead;
+    std::filesystem::remove_all(folder() / "run");
+  }
+}
+
 TEST_F(Processes, OneThatStandsStillIsGivenUp) {
   make_data(320, 32);
   Running running =

@@ -41,6 +41,9 @@ TEST_F(TensorParallelTraining, InAllThreeDirectionsEqualsOneDevice) {
     const std::string out = "tp-pp-" + schedule;
     train_well(kCh08, out, joined(kSmallVit, {"--mesh", "pp=2,tp=2", "--microbatches", "3", "--schedule", schedule}));
     expect_same_weights(out, "one-3");
+    train_well(kCh08, out + "-overlap",
+               joined(kSmallVit, {"--mesh", "pp=2,tp=2", "--microbatches", "3", "--schedule", schedule, "--overlap"}));
+    expect_same_weights(out + "-overlap", "one-3");
   }
   train_well(
       kCh08, "recompute",
@@ -97,6 +100,17 @@ TEST_F(TensorParallelTraining, PredictsAStepWithItsExchanges) {
   EXPECT_LT(milliseconds("none"), 64e3);
 }
 
+TEST_F(TensorParallelTraining, WarnsOfGroupsThatAreNotOnOneNode) {
+  const Flags flags{"--smoke", "--explain", "--mesh", "dp=2,tp=2", "--clock", "virtual", "--link",
+                    "inner=nvlink4,outer=ethernet100,per-node=2"};
+  const std::string warning = "tensor-parallel ranks [0, 2] are not on one node";
+  const Outcome slow = run(kCh08, joined(flags, {"--rank-order", "dp-tp-pp"}));
+  EXPECT_NE(slow.out.find(warning), std::string::npos) << slow.out;
+  const Outcome fast = run(kCh08, joined(flags, {"--rank-order", "tp-dp-pp"}));
+  EXPECT_EQ(fast.exit_code, 0) << fast.err;
+  EXPECT_EQ(fast.out.find("not on one node"), std::string::npos) << fast.out;
+}
+
 TEST_F(TensorParallelTraining, RefusesWhatCannotBeShared) {
   const std::vector<std::pair<Flags, std::vector<std::string>>> cases{
       {{"--mesh", "tp=3"}, {"--tensor-slices 3", "heads", "3 ranks", "4"}},
@@ -106,6 +120,11 @@ TEST_F(TensorParallelTraining, RefusesWhatCannotBeShared) {
       {{"--mesh", "tp=2", "--tensor-slices", "4"}, {"--tensor-slices 4", "got 2"}},
       {{"--model", "convnet", "--sequence-parallel"}, {"--sequence-parallel", "vit"}},
       {{"--rank-order", "tp-pp"}, {"--rank-order", "tp-dp-pp"}},
+      {{"--overlap", "--mesh", "tp=1"}, {"--overlap", "tensor parallelism"}},
+      {{"--overlap", "--sequence-parallel"}, {"--overlap", "--sequence-parallel"}},
+      {{"--clock", "virtual", "--link", "inner=nvlink4,outer=ethernet100"}, {"--link", "per-node=RANKS"}},
+      {{"--clock", "virtual", "--link", "inner=ethernet10,outer=nvlink4,per-node=2"}, {"--link", "exchange inner"}},
+      {{"--clock", "virtual", "--link", "inner=nvlink4,outer=ethernet100,per-node=0"}, {"--link", "per node", "0"}},
   };
   for (const auto& [flags, texts] : cases) {
     expect_refused(kCh08, joined({"--smoke"}, flags), texts);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -39,11 +40,15 @@ constexpr std::int64_t kClasses = 10;
 struct Case {
   const char* model;
   SequenceParallel sequence = SequenceParallel::no;
+  bool overlaps = false;
 };
 const Case kCases[] = {{"convnet"}, {"mlp"}, {"vit"}, {"vit", SequenceParallel::yes}};
+const Case kRankCases[] = {{"convnet"}, {"convnet", SequenceParallel::no, true}, {"mlp"},
+                           {"vit"},     {"vit", SequenceParallel::yes},          {"vit", SequenceParallel::no, true}};
 
 std::string name_of(const Case& tested) {
-  return std::string(tested.model) + (tested.sequence == SequenceParallel::yes ? "_sequence" : "");
+  return std::string(tested.model) + (tested.sequence == SequenceParallel::yes ? "_sequence" : "") +
+         (tested.overlaps ? "_overlap" : "");
 }
 
 std::shared_ptr<Sequential> model_of(const Case& tested, std::shared_ptr<const LayerFactory> layers) {
@@ -101,7 +106,7 @@ class TensorParallel : public ::testing::TestWithParam<std::tuple<Case, int, Opt
   static OptimizerKind kind() { return std::get<2>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallel,
-                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Values(1, 2, 4),
+                         ::testing::Combine(::testing::ValuesIn(kRankCases), ::testing::Values(1, 2, 4),
                                             ::testing::Values(OptimizerKind::sgd, OptimizerKind::adam)),
                          [](const auto& instance) {
                            const OptimizerKind kind = std::get<2>(instance.param);
@@ -116,7 +121,12 @@ TEST_P(TensorParallel, HasTheBytesOfOneDeviceThatComputesTheSlices) {
   one->materialize(3);
   const test::Record wanted = train(*one, kind(), steps, image_size_of(tested()), {});
   launch(test::world_of(ranks()), [&](Rank& rank) {
-    const auto model = model_of(tested(), std::make_shared<TensorParallelLayers>(rank.comm, tested().sequence));
+    std::optional<CommThread> comm_thread;
+    if (tested().overlaps) {
+      comm_thread.emplace(rank.comm);
+    }
+    const auto model = model_of(tested(), std::make_shared<TensorParallelLayers>(
+                                              rank.comm, tested().sequence, comm_thread ? &*comm_thread : nullptr));
     model->materialize(3, rank.device);
     const test::Record got = train(*model, kind(), steps, image_size_of(tested()), rank.device);
     const NamedSlices slices = model->named_slices();
