@@ -34,9 +34,9 @@ double seconds_of(const Exchanges& exchanges, const Link& link, int ranks) {
 Exchanges exchanges_of(const Settings& settings, const Dataset& data) {
   const MeshSizes& mesh = *settings.data_parallel.mesh;
   const auto noted = std::make_shared<std::vector<Exchange>>();
-  const auto model =
-      make_model_of(settings.training, data,
-                    std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training), noted));
+  const auto model = make_model_of(settings.training, data,
+                                   std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training),
+                                                                          classes_of(settings.training), noted));
   const TrainingSettings of_pipeline = settings_of_pipeline(settings, mesh).training;
   const std::int64_t images = micro_batch_sizes(of_pipeline.batch_size, of_pipeline.microbatches)[0];
   Shape shape{images, 3, of_pipeline.image_size, of_pipeline.image_size};

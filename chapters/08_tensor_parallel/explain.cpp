@@ -95,7 +95,8 @@ void add_seconds(Plan& plan, const Settings& settings, const Sequential& model, 
 void explain_mesh(const Settings& settings, const Dataset& data) {
   const MeshSizes& mesh = *settings.data_parallel.mesh;
   const Settings of_pipeline = settings_of_pipeline(settings, mesh);
-  const auto layers = std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training));
+  const auto layers = std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training),
+                                                             classes_of(settings.training));
   Plan plan = make_pipeline_plan(of_pipeline, mesh, *settings.data_parallel.rank_order, data, layers);
   const auto cut = make_model_of(settings.training, data, layers);
   const Exchanges exchanges = exchanges_of(settings, data);

@@ -34,7 +34,8 @@ std::shared_ptr<const LayerFactory> layers_for(const Settings& settings, Communi
   if (tensor_group.size() == 1) {
     return nullptr;
   }
-  return std::make_shared<TensorParallelLayers>(tensor_group, sequence_of(settings.training));
+  return std::make_shared<TensorParallelLayers>(tensor_group, sequence_of(settings.training),
+                                                classes_of(settings.training));
 }
 
 /// Returns the role of a rank: it has the layers of a rank of the first pipeline, whole or a slice of each.
@@ -68,7 +69,8 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
       make_stages(settings.training, plan, data.train, in_pipeline, layers_for(settings, mesh.tensor()));
   const auto layers = joined(stages);  // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
-  Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, mesh.pipeline());
+  Pipeline pipeline =
+      make_pipeline(settings.pipeline, plan, stages, mesh.pipeline(), loss_of(settings.training, &mesh.tensor()));
   Reducer reducer(layers->named_parameters(), mesh.data(), {.caps = settings.data_parallel.caps()});
   // --resume: loads both; epochs() saves both to --out after each epoch, as whole weights: a run can go on with another
   // mesh.
@@ -114,8 +116,10 @@ void train(const Settings& settings) {
   }
   // The plan is made with layers of a rank that runs alone: stages may end between two layers of a pair, where each
   // rank has a slice.
-  const auto layers =
-      mesh.tensor == 1 ? nullptr : std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training));
+  const auto layers = mesh.tensor == 1
+                          ? nullptr
+                          : std::make_shared<TensorParallelLayers>(mesh.tensor, sequence_of(settings.training),
+                                                                   classes_of(settings.training));
   Plan plan = make_pipeline_plan(settings_of_pipeline(settings, mesh), mesh, *settings.data_parallel.rank_order,
                                  data.train, layers);
   if (const auto warning = warning_of_slow_exchanges(settings, data.train)) {
