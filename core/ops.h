@@ -108,8 +108,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 
 /// Converts images [N, 3, H, W] from uint8 to float32, scaled to 0 … 1 and normalised. No gradient.
 Tensor normalize(const Tensor& images, const Normalization& normalization = {});
-/// Adds to `count` ([] int32) the number of rows of logits [N, C] whose largest value is at the label. No gradient.
-void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count);
+/// Adds to `count` ([] int32) the number of correct predictions: rows of logits [N, C] whose largest value is at the
+/// label, or classes [N] int32 that equal the label. No gradient.
+void count_correct(const Tensor& predictions, const Tensor& labels, Tensor& count);
 /// Computes sum ([] float64) += x ([]). No gradient. Accumulates losses on their device, without waiting for it.
 void accumulate(const Tensor& x, Tensor& sum);
 

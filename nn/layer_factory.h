@@ -31,6 +31,14 @@ class LayerFactory {
   /// Returns a convolution with a bias (see Conv2d).
   virtual std::shared_ptr<Module> conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut cut,
                                          const Conv2dSettings& settings = {}) const;
+  /// Returns the last layer of a classifier, a linear one: cut by classes, where the ranks then have slices of the
+  /// logits, if this factory does so (cuts_classes); otherwise cut as `otherwise` says.
+  std::shared_ptr<Module> classifier(std::int64_t inputs, std::int64_t classes, Cut otherwise) const {
+    return cuts_classes() ? linear_by_classes(inputs, classes) : linear(inputs, classes, otherwise);
+  }
+  /// Returns whether the last layer is cut by classes. It then needs whole inputs: the layer before it is not the first
+  /// of a pair. The loss is that of class_parallel_loss.h.
+  virtual bool cuts_classes() const { return false; }
   /// Returns how many of a model's attention heads a layer computes here.
   virtual std::int64_t heads(std::int64_t all) const { return all; }
 
@@ -40,6 +48,11 @@ class LayerFactory {
                                                   std::int64_t width) const;
   virtual std::shared_ptr<Module> token_norm(std::int64_t width) const;
   virtual std::shared_ptr<Module> token_mean() const;
+
+ private:
+  virtual std::shared_ptr<Module> linear_by_classes(std::int64_t inputs, std::int64_t classes) const {
+    return linear(inputs, classes, Cut::outputs);
+  }
 };
 
 }  // namespace stagecoach

@@ -59,9 +59,9 @@ Model make_convnet(const ModelSettings& settings) {
   add<Flatten>(model, "flatten");     // [N, 400]
   model->add("fc1", layers.linear(400, 120, Cut::inputs));
   add<ReLU>(model, "relu3");
-  model->add("fc2", layers.linear(120, 84, Cut::outputs));
+  model->add("fc2", layers.linear(120, 84, layers.cuts_classes() ? Cut::none : Cut::outputs));
   add<ReLU>(model, "relu4");
-  model->add("fc3", layers.linear(84, settings.classes, Cut::inputs));
+  model->add("fc3", layers.classifier(84, settings.classes, Cut::inputs));
   return model;
 }
 
@@ -122,7 +122,7 @@ Model make_vit(const ModelSettings& settings) {
   }
   model->add("norm", layers.token_norm(width));
   model->add("pool", layers.token_mean());  // [N, width]
-  add<Linear>(model, "head", width, settings.classes);
+  model->add("head", layers.classifier(width, settings.classes, Cut::none));
   return model;
 }
 
@@ -145,15 +145,20 @@ Model make_mlp(const ModelSettings& settings) {
   add_linear_relu(input, *settings.layers, 3 * side * side, width, Cut::outputs);  // [N, width]
   auto model = std::make_shared<Sequential>();
   model->add("input", input);
-  // By outputs, then by inputs: two layers share a sum over the ranks. The head has a partner if the depth is even.
-  const auto cut_of = [](std::int64_t layer) { return layer % 2 == 0 ? Cut::inputs : Cut::outputs; };
-  for (std::int64_t i = 0; i < settings.sizes.depth; ++i) {
+  // By outputs, then by inputs: two layers share a sum over the ranks. If the depth is even, the last hidden layer has
+  // a partner only in a head that is not cut by classes.
+  const std::int64_t depth = settings.sizes.depth;
+  const Cut last = settings.layers->cuts_classes() ? Cut::none : Cut::outputs;
+  const auto cut_of = [&](std::int64_t layer) {
+    const Cut second = layer + 1 == depth ? last : Cut::outputs;
+    return layer % 2 == 0 ? Cut::inputs : second;
+  };
+  for (std::int64_t i = 0; i < depth; ++i) {
     auto hidden = std::make_shared<Sequential>();
     add_linear_relu(hidden, *settings.layers, width, width, cut_of(i));
     model->add(fmt::format("hidden.{}", i), hidden);
   }
-  model->add("head",
-             settings.layers->linear(width, settings.classes, settings.sizes.depth % 2 == 0 ? Cut::inputs : Cut::none));
+  model->add("head", settings.layers->classifier(width, settings.classes, depth % 2 == 0 ? Cut::inputs : Cut::none));
   return model;
 }
 
@@ -221,6 +226,10 @@ Model make_model(const std::string& name, const ModelSettings& settings) {
     require(entry.can_be_cut, fmt::format("model {} has no layers that tensor parallelism can cut: expected one of {}",
                                           name, fmt::join(names_of_models_to_cut(), ", ")));
   }
+  require(!settings.softmax_head || !filled.layers->cuts_classes(),
+          fmt::format("model {}: a softmax needs all logits of an image, but its last layer is cut by classes; use "
+                      "--head logits, or leave out --class-parallel",
+                      name));
   const Model model = entry.make(filled);
   if (settings.softmax_head) {
     add<Softmax>(model, "softmax");

@@ -69,7 +69,7 @@ void explain(const Settings& settings, const TrainTest& data, Device device) {
       timeline(std::min<std::int64_t>(count, 8)));
 
   const Tensor logits = model->forward(normalize(images.to(device)));
-  const Tensor loss = cross_entropy(logits, labels.to(device), Reduction::sum);
+  const Tensor loss = loss_of(settings.training)(logits, labels.to(device), nullptr);
   const std::size_t kept = print_kept(loss, model->named_parameters());
 
   std::size_t weights = 0;

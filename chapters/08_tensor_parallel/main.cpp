@@ -38,7 +38,8 @@ std::shared_ptr<const LayerFactory> layers_for(const Settings& settings, Communi
   if (tensor_group.size() == 1) {
     return nullptr;
   }
-  return std::make_shared<TensorParallelLayers>(tensor_group, sequence_of(settings.training), comm_thread);
+  return std::make_shared<TensorParallelLayers>(tensor_group, sequence_of(settings.training),
+                                                classes_of(settings.training), comm_thread);
 }
 
 /// Returns the role of a rank: it has the layers of a rank of the first pipeline, whole or a slice of each.
@@ -77,7 +78,8 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
                                   layers_for(settings, mesh.tensor(), comm_thread ? &*comm_thread : nullptr));
   const auto layers = joined(stages);  // as one module, for the optimizer
   const auto optimizer = make_optimizer(settings.training, layers->named_parameters());
-  Pipeline pipeline = make_pipeline(settings.pipeline, plan, stages, mesh.pipeline());
+  Pipeline pipeline =
+      make_pipeline(settings.pipeline, plan, stages, mesh.pipeline(), loss_of(settings.training, &mesh.tensor()));
   Reducer reducer(layers->named_parameters(), mesh.data(), {.caps = settings.data_parallel.caps()});
   // --resume: loads both; epochs() saves both to --out after each epoch, as whole weights: a run can go on with another
   // mesh.

@@ -19,9 +19,9 @@ namespace {
 std::shared_ptr<const LayerFactory> layers_of_rank(const Settings& settings,
                                                    std::shared_ptr<std::vector<Exchange>> exchanges = nullptr) {
   const int ranks = settings.data_parallel.mesh->tensor;
-  return ranks == 1
-             ? nullptr
-             : std::make_shared<TensorParallelLayers>(ranks, sequence_of(settings.training), std::move(exchanges));
+  return ranks == 1 ? nullptr
+                    : std::make_shared<TensorParallelLayers>(ranks, sequence_of(settings.training),
+                                                             classes_of(settings.training), std::move(exchanges));
 }
 
 std::vector<std::vector<int>> tensor_groups(const Settings& settings) {

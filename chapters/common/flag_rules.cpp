@@ -199,6 +199,8 @@ void require_consistent_slices(const Settings& s, const Chapter& chapter) {
             "only the sums of tensor parallelism without --sequence-parallel are overlapped; leave out one of them");
   refuse_if(s.training.sequence_parallel && (s.training.model != "vit" || s.training.tensor_slices == 1),
             "sequence-parallel", "only the tokens of --model vit can be shared, by two or more slices of its layers");
+  refuse_if(s.training.class_parallel && s.training.tensor_slices == 1, "class-parallel",
+            "only two or more slices can share the classes; give --tensor-slices 2, or in chapter 8 --mesh tp=2");
 }
 
 void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter& chapter) {

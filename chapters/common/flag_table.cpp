@@ -77,6 +77,8 @@ std::vector<Flag> training() {
        only_in<1, 8>(whole_layers)},
       {"sequence-parallel", "Training", on_off(&TrainingSettings::sequence_parallel), Scope::training,
        "Let the slices share the tokens of vit between the layers that are cut", only_in<1, 8>(whole_layers)},
+      {"class-parallel", "Training", on_off(&TrainingSettings::class_parallel), Scope::training,
+       "Cut the last layer by classes, and compute the loss without gathering the logits", only_in<1, 8>(whole_layers)},
       {"ranks", "Pipeline", whole(&WorldSettings::ranks, 1, kMaxDevices), Scope::rank_dependent_training,
        "Number of ranks, each with a device of its own; in chapter 7, of devices of one program",
        only_in<2, 3, 4, 5, 6, 7, 8>("this chapter trains on one device; ranks begin in chapter 2")},

@@ -10,6 +10,7 @@
 #include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"
+#include "parallel/tensor_parallel/class_parallel_loss.h"
 #include "parallel/tensor_parallel/sliced_layers.h"
 
 namespace stagecoach {
@@ -79,6 +80,20 @@ SequenceParallel sequence_of(const TrainingSettings& training) {
   return training.sequence_parallel ? SequenceParallel::yes : SequenceParallel::no;
 }
 
+ClassParallel classes_of(const TrainingSettings& training) {
+  return training.class_parallel ? ClassParallel::yes : ClassParallel::no;
+}
+
+ClassifierLoss loss_of(const TrainingSettings& training, Communicator* tensor_group) {
+  if (!training.class_parallel) {
+    return loss_of_whole_logits;
+  }
+  if (tensor_group == nullptr || tensor_group->size() == 1) {
+    return sliced_class_loss(static_cast<int>(training.tensor_slices));
+  }
+  return class_parallel_loss({tensor_group->size(), tensor_group->rank(), tensor_group});
+}
+
 ModelSizes sizes_of(const TrainingSettings& training) { return {training.depth, training.width, training.heads}; }
 
 std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, const Dataset& data,
@@ -102,7 +117,8 @@ std::shared_ptr<Sequential> make_model_of(const TrainingSettings& training, cons
     return whole;
   }
   const int slices = static_cast<int>(training.tensor_slices);
-  settings.layers = layers == nullptr ? std::make_shared<SlicedLayers>(slices, sequence_of(training)) : layers;
+  settings.layers =
+      layers == nullptr ? std::make_shared<SlicedLayers>(slices, sequence_of(training), classes_of(training)) : layers;
   return make(fmt::format("--tensor-slices {}", slices));
 }
 

@@ -29,11 +29,12 @@ void run(Pipeline& pipeline, const Schedule& schedule, const MicroBatches& batch
 }  // namespace
 
 Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
-                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm) {
+                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
+                       const ClassifierLoss& loss) {
   const auto recompute = settings.recompute ? Stage::Recompute::yes : Stage::Recompute::no;
   std::map<int, Stage> running;
   for (const auto& [number, layers] : stages) {
-    running.emplace(number, Stage(with_bug(layers, plan.inject), recompute));
+    running.emplace(number, Stage(with_bug(layers, plan.inject), recompute, loss));
   }
   return {std::move(running), plan.shapes, plan.schedule, comm};
 }

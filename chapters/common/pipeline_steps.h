@@ -15,7 +15,8 @@ namespace stagecoach {
 
 /// Returns the pipeline that runs a rank's stages. What they keep for their backwards depends on --recompute.
 Pipeline make_pipeline(const PipelineSettings& settings, const Plan& plan,
-                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm);
+                       const std::map<int, std::shared_ptr<Sequential>>& stages, Communicator& comm,
+                       const ClassifierLoss& loss = loss_of_whole_logits);
 
 /// Runs the forwards and backwards of a batch in the order of the plan's schedule. The rank of the last stage adds
 /// losses and correct predictions to `sums`. `reduce` is called where the schedule sums the gradients of a stage over

@@ -51,6 +51,7 @@ struct TrainingSettings {
   std::uint64_t seed = 0;
   std::int64_t tensor_slices = 1;  ///< in which layers are computed: as many as tensor-parallel ranks, or on one device
   bool sequence_parallel = false;  ///< the slices share the tokens
+  bool class_parallel = false;     ///< the last layer is cut by classes
   Bug inject = Bug::none;          ///< to be found by students (bugs.h)
 };
 

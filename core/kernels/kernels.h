@@ -113,6 +113,19 @@ struct Kernels {
   void (*cross_entropy)(const Tensor& logits, const Tensor& labels, double factor, Tensor& loss, Tensor& probabilities);
   void (*cross_entropy_grad)(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels, double factor,
                              Tensor& grad_logits);
+  // The same for logits whose classes are cut in equal slices: a slice [N, C / slices] has the classes from `first` on,
+  // of `classes` in all.
+  /// statistics [N, 4] = the slice's largest logit; its class, the first of equal ones; the sum of exp(logit -
+  /// largest); and the label's logit, or 0 if the label is in another slice.
+  void (*class_statistics)(const Tensor& logits, const Tensor& labels, std::int64_t first, std::int64_t classes,
+                           Tensor& statistics);
+  /// Combines the statistics of all slices, [slices, N, 4] in their order. log softmax(logits) = (logit - largest) -
+  /// log_sum, with the normalizers [N, 2] = (largest, log_sum); predictions [N] int32 are the classes of the largest.
+  void (*combined_cross_entropy)(const Tensor& statistics, double factor, Tensor& loss, Tensor& normalizers,
+                                 Tensor& predictions);
+  /// Computes the gradient of a slice of the logits.
+  void (*class_slice_grad)(const Tensor& grad_loss, const Tensor& logits, const Tensor& labels,
+                           const Tensor& normalizers, std::int64_t first, double factor, Tensor& grad_logits);
   /// loss = factor * sum of (a - b)^2
   void (*squared_error)(const Tensor& a, const Tensor& b, double factor, Tensor& loss);
   /// Computes the gradient with respect to `a`; the gradient with respect to `b` is its negative.
@@ -167,6 +180,8 @@ struct Kernels {
   void (*normalize)(const Tensor& images, const Normalization& normalization, Tensor& out);
   /// Adds to `count` ([] int32) the number of rows of logits [N, C] whose largest value is at the label.
   void (*count_correct)(const Tensor& logits, const Tensor& labels, Tensor& count);
+  /// Adds to `count` ([] int32) the number of equal elements of a and b, [N] int32.
+  void (*count_equal)(const Tensor& a, const Tensor& b, Tensor& count);
 };
 
 /// Returns the kernels of a device. Throws UsageError if this build has none for it.

@@ -12,16 +12,20 @@ Tensor normalize(const Tensor& images, const Normalization& normalization) {
   return out;
 }
 
-void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
+void count_correct(const Tensor& predictions, const Tensor& labels, Tensor& count) {
   const Span span("count_correct", "forward");
-  STAGECOACH_CHECK(logits.dims() == 2 && labels.shape() == Shape{logits.size(0)} && count.numel() == 1,
-                   "count_correct: expected logits [N, C], labels [N] and count [], got {}, {} and {}",
-                   describe(logits), describe(labels), describe(count));
-  STAGECOACH_CHECK(labels.device() == logits.device() && count.device() == logits.device() &&
+  const bool are_classes = predictions.dims() == 1 && predictions.dtype() == DType::int32;
+  STAGECOACH_CHECK(
+      (predictions.dims() == 2 || are_classes) && labels.shape() == Shape{predictions.size(0)} && count.numel() == 1,
+      "count_correct: expected logits [N, C] or int32 classes [N], labels [N] and count [], got {}, {} "
+      "and {}",
+      describe(predictions), describe(labels), describe(count));
+  STAGECOACH_CHECK(labels.device() == predictions.device() && count.device() == predictions.device() &&
                        labels.dtype() == DType::int32 && count.dtype() == DType::int32,
-                   "count_correct: expected int32 labels and count on the device of the logits, got {}, {} and {}",
-                   describe(labels), describe(count), describe(logits));
-  kernels(logits.device()).count_correct(logits, labels, count);
+                   "count_correct: expected int32 labels and count on the device of the predictions, got {}, {} and {}",
+                   describe(labels), describe(count), describe(predictions));
+  const Kernels& on = kernels(predictions.device());
+  are_classes ? on.count_equal(predictions, labels, count) : on.count_correct(predictions, labels, count);
 }
 
 }  // namespace stagecoach

@@ -19,15 +19,12 @@ bool has_gradients(const Tensor& x, const Tensor& output) { return x.requires_gr
 
 }  // namespace
 
-Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute)
-    : layers_(std::move(layers)), recompute_(recompute) {}
+Stage::Stage(std::shared_ptr<Sequential> layers, Recompute recompute, ClassifierLoss loss)
+    : layers_(std::move(layers)), recompute_(recompute), loss_(std::move(loss)) {}
 
 Tensor Stage::run(Flight& flight, Tensor* logits) {
   const Tensor y = layers_->forward(flight.x);
-  if (logits != nullptr) {
-    *logits = y.detach();
-  }
-  return flight.labels.defined() ? cross_entropy(y, flight.labels, Reduction::sum) : y;
+  return flight.labels.defined() ? loss_(y, flight.labels, logits) : y;
 }
 
 Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/autograd/backward.h"
+#include "nn/classifier_loss.h"
 #include "nn/sequential.h"
 
 namespace stagecoach {
@@ -21,14 +22,15 @@ class Stage {
 
   /// `layers` must have memory. With Recompute::yes (activation checkpointing) only a micro-batch's input is kept
   /// between forward and backward, and the backward runs the forward again (Chen et al., "Training deep nets with
-  /// sublinear memory cost", 2016).
-  Stage(std::shared_ptr<Sequential> layers, Recompute recompute = Recompute::no);
+  /// sublinear memory cost", 2016). `loss` is that of the last stage.
+  Stage(std::shared_ptr<Sequential> layers, Recompute recompute = Recompute::no,
+        ClassifierLoss loss = loss_of_whole_logits);
 
   /// Runs the layers on input `x` and keeps what the backward needs. `wants_gradient` says whether backward should
   /// return the gradient of x (true for all stages except the first).
   Tensor forward(int microbatch, const Tensor& x, bool wants_gradient);
   /// Replaces forward in the last stage: returns the loss, which is the sum over the samples of -log
-  /// softmax(logits)[label], and stores the output in `logits`.
+  /// softmax(logits)[label], and stores the predictions in `logits`: the output, unless the loss makes others of it.
   Tensor forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient, Tensor* logits);
 
   /// From now on adds the parameters' gradients in the order of `microbatches`, whatever the order of the backwards. A
@@ -66,6 +68,7 @@ class Stage {
 
   std::shared_ptr<Sequential> layers_;
   Recompute recompute_;
+  ClassifierLoss loss_;
   std::map<int, Flight> alive_;
   std::vector<int> order_;  // the order in which gradients are added, or empty
   std::size_t added_ = 0;   // how many of `order_` have been added

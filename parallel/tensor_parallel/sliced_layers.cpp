@@ -190,6 +190,11 @@ std::shared_ptr<Module> SlicedLayers::linear(std::int64_t inputs, std::int64_t o
   return std::make_shared<SlicedLinear>(inputs, outputs, cut, sections, gain, slices_, sequence_);
 }
 
+std::shared_ptr<Module> SlicedLayers::linear_by_classes(std::int64_t inputs, std::int64_t classes) const {
+  require_divisible("classes", classes, slices_);
+  return linear(inputs, classes, Cut::outputs, 1, 1);
+}
+
 std::shared_ptr<Module> SlicedLayers::conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut cut,
                                              const Conv2dSettings& settings) const {
   if (cut == Cut::none) {

@@ -12,9 +12,11 @@ namespace stagecoach {
 
 class SlicedLayers final : public LayerFactory {
  public:
-  explicit SlicedLayers(int slices, SequenceParallel sequence = SequenceParallel::no)
-      : slices_(slices), sequence_(sequence) {}
+  explicit SlicedLayers(int slices, SequenceParallel sequence = SequenceParallel::no,
+                        ClassParallel classes = ClassParallel::no)
+      : slices_(slices), sequence_(sequence), classes_(classes) {}
 
+  bool cuts_classes() const override { return classes_ == ClassParallel::yes; }
   // They throw UsageError as TensorParallelLayers does.
   std::shared_ptr<Module> linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
                                  double gain) const override;
@@ -24,8 +26,11 @@ class SlicedLayers final : public LayerFactory {
   std::shared_ptr<Module> token_norm(std::int64_t width) const override;
 
  private:
+  std::shared_ptr<Module> linear_by_classes(std::int64_t inputs, std::int64_t classes) const override;
+
   int slices_;
   SequenceParallel sequence_;
+  ClassParallel classes_;
 };
 
 }  // namespace stagecoach

@@ -7,6 +7,7 @@
 #include "nn/layers.h"
 #include "nn/transformer.h"
 #include "parallel/tensor_parallel/add_bias.h"
+#include "parallel/tensor_parallel/class_parallel_loss.h"
 #include "parallel/tensor_parallel/conjugate.h"
 #include "parallel/tensor_parallel/overlap.h"
 #include "parallel/tensor_parallel/require_divisible.h"
@@ -64,7 +65,7 @@ class ParallelModule : public Module {
   bool shares_tokens_;
 };
 
-class LinearByOutputs final : public ParallelModule {
+class LinearByOutputs : public ParallelModule {
  public:
   LinearByOutputs(std::int64_t inputs, std::int64_t outputs, int sections, double gain, const TensorGroup& group,
                   SequenceParallel sequence)
@@ -78,6 +79,20 @@ class LinearByOutputs final : public ParallelModule {
     return compute_part(x, [&](const Tensor& all) { return linear(all, own("weight"), own("bias")); });
   }
   Shape output_shape(const Shape& input) const override { return linear_shape(entering(input), own_shape("weight")); }
+};
+
+/// The last layer, with the exchange of the loss that takes its logits. Its input is whole, even where ranks share the
+/// tokens between other layers.
+class LinearByClasses final : public LinearByOutputs {
+ public:
+  LinearByClasses(std::int64_t inputs, std::int64_t classes, const TensorGroup& group)
+      : LinearByOutputs(inputs, classes, 1, 1, group, SequenceParallel::no) {}
+  /// [N, inputs] to [N, classes / ranks]
+  Shape output_shape(const Shape& input) const override {
+    const Shape logits = LinearByOutputs::output_shape(input);
+    note(group(), {.forward = 1, .numel = ranks() * input[0] * kClassStatistics});
+    return logits;
+  }
 };
 
 class LinearByInputs final : public ParallelModule {
@@ -207,6 +222,11 @@ std::shared_ptr<Module> TensorParallelLayers::linear(std::int64_t inputs, std::i
       break;
   }
   return LayerFactory::linear(inputs, outputs, cut, sections, gain);
+}
+
+std::shared_ptr<Module> TensorParallelLayers::linear_by_classes(std::int64_t inputs, std::int64_t classes) const {
+  require_divisible("classes", classes, group_.ranks);
+  return std::make_shared<LinearByClasses>(inputs, classes, group_);
 }
 
 std::shared_ptr<Module> TensorParallelLayers::conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,

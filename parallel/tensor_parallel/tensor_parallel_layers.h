@@ -22,6 +22,8 @@
 namespace stagecoach {
 
 enum class SequenceParallel { no, yes };
+/// Whether the last layer is cut by classes; the loss is then class_parallel_loss.
+enum class ClassParallel { no, yes };
 
 /// Makes this rank's slices of the layers. They begin with the values that they would have on one device.
 class TensorParallelLayers final : public LayerFactory {
@@ -30,16 +32,19 @@ class TensorParallelLayers final : public LayerFactory {
   /// `comm_thread` of the same ranks sums the gradients of inputs while the weights' are computed (see overlap.h); with
   /// sequence parallelism it has nothing to do.
   explicit TensorParallelLayers(Communicator& comm, SequenceParallel sequence = SequenceParallel::no,
-                                CommThread* comm_thread = nullptr)
+                                ClassParallel classes = ClassParallel::no, CommThread* comm_thread = nullptr)
       : group_{.ranks = comm.size(), .rank = comm.rank(), .comm = &comm, .comm_thread = comm_thread},
-        sequence_(sequence) {}
+        sequence_(sequence),
+        classes_(classes) {}
   /// For plans: makes layers of rank 0 of `ranks`, which run alone (see conjugate.h). While they compute their output
   /// shapes, they add to `exchanges` what they would exchange; null: nothing.
   explicit TensorParallelLayers(int ranks, SequenceParallel sequence = SequenceParallel::no,
+                                ClassParallel classes = ClassParallel::no,
                                 std::shared_ptr<std::vector<Exchange>> exchanges = nullptr)
-      : group_{.ranks = ranks, .exchanges = std::move(exchanges)}, sequence_(sequence) {}
+      : group_{.ranks = ranks, .exchanges = std::move(exchanges)}, sequence_(sequence), classes_(classes) {}
 
-  // They throw UsageError for features, channels, heads or tokens that the ranks cannot share equally.
+  bool cuts_classes() const override { return classes_ == ClassParallel::yes; }
+  // They throw UsageError for features, channels, heads, tokens or classes that the ranks cannot share equally.
   std::shared_ptr<Module> linear(std::int64_t inputs, std::int64_t outputs, Cut cut, int sections,
                                  double gain) const override;
   std::shared_ptr<Module> conv2d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, Cut cut,
@@ -51,8 +56,11 @@ class TensorParallelLayers final : public LayerFactory {
   std::shared_ptr<Module> token_mean() const override;
 
  private:
+  std::shared_ptr<Module> linear_by_classes(std::int64_t inputs, std::int64_t classes) const override;
+
   TensorGroup group_;
   SequenceParallel sequence_;
+  ClassParallel classes_;
 };
 
 }  // namespace stagecoach

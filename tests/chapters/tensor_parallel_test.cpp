@@ -62,6 +62,48 @@ TEST_F(TensorParallelTraining, InAllThreeDirectionsEqualsOneDevice) {
   expect_same_weights("convnet", "convnet-one");
 }
 
+std::string losses_and_accuracies(const std::string& metrics) {
+  std::string found;
+  const std::regex result("\"(loss|acc|test_acc|train_accuracy|test_accuracy|accuracy)\":[^,}]*");
+  for (std::sregex_iterator at(metrics.begin(), metrics.end(), result); at != std::sregex_iterator(); ++at) {
+    found += at->str() + "\n";
+  }
+  return found;
+}
+
+// The weights, and what the epochs say of losses and correct predictions.
+TEST_F(TensorParallelTraining, WithAHeadCutByClassesEqualsOneDevice) {
+  make_data(40, 10);  // ten classes
+  const Flags by_classes{"--class-parallel", "--microbatches", "3"};
+  const Flags vit = joined(kSmallVit, by_classes);
+  struct Tested {
+    std::string name;
+    Flags model;
+    std::vector<Flags> meshes;
+  };
+  const std::vector<Tested> cases{
+      {"vit",
+       vit,
+       {{"--mesh", "tp=2"}, {"--mesh", "pp=2,tp=2", "--schedule", "zb-h1"}, {"--mesh", "pp=2,tp=2", "--recompute"}}},
+      {"vit-adam", joined(vit, {"--optimizer", "adam"}), {{"--mesh", "tp=2"}}},
+      {"sequence", joined(vit, {"--sequence-parallel"}), {{"--mesh", "tp=2"}, {"--mesh", "pp=3,tp=2"}}},
+      {"convnet",
+       joined({"--model", "convnet", "--optimizer", "adam"}, by_classes),
+       {{"--mesh", "tp=2"}, {"--mesh", "pp=3,tp=2", "--split", "5,5,2"}, {"--mesh", "tp=1", "--tensor-slices", "2"}}},
+      {"mlp", joined({"--model", "mlp"}, by_classes), {{"--mesh", "tp=2"}}}};
+  for (const auto& [name, model, meshes] : cases) {
+    train_well(kCh01, name + "-one", joined(model, {"--tensor-slices", "2"}));
+    const std::string wanted = losses_and_accuracies(bytes(name + "-one/metrics.jsonl"));
+    EXPECT_NE(wanted, "");
+    for (std::size_t i = 0; i < meshes.size(); ++i) {
+      const std::string out = fmt::format("{}-{}", name, i);
+      train_well(kCh08, out, joined(model, meshes[i]));
+      expect_same_weights(out, name + "-one");
+      EXPECT_EQ(losses_and_accuracies(bytes(out + "/metrics.jsonl")), wanted) << out;
+    }
+  }
+}
+
 TEST_F(TensorParallelTraining, GoesOnExactlyWithAnotherMesh) {
   make_data(40, 10);
   const Flags flags = joined(kSmallVit, {"--optimizer", "adam"});
@@ -101,8 +143,8 @@ TEST_F(TensorParallelTraining, PredictsAStepWithItsExchanges) {
 }
 
 TEST_F(TensorParallelTraining, WarnsOfGroupsThatAreNotOnOneNode) {
-  const Flags flags{"--smoke", "--explain", "--mesh", "dp=2,tp=2", "--clock", "virtual", "--link",
-                    "inner=nvlink4,outer=ethernet100,per-node=2"};
+  const Flags flags{"--smoke", "--explain", "--mesh", "dp=2,tp=2",
+                    "--clock", "virtual",   "--link", "inner=nvlink4,outer=ethernet100,per-node=2"};
   const std::string warning = "tensor-parallel ranks [0, 2] are not on one node";
   const Outcome slow = run(kCh08, joined(flags, {"--rank-order", "dp-tp-pp"}));
   EXPECT_NE(slow.out.find(warning), std::string::npos) << slow.out;
@@ -125,6 +167,9 @@ TEST_F(TensorParallelTraining, RefusesWhatCannotBeShared) {
       {{"--clock", "virtual", "--link", "inner=nvlink4,outer=ethernet100"}, {"--link", "per-node=RANKS"}},
       {{"--clock", "virtual", "--link", "inner=ethernet10,outer=nvlink4,per-node=2"}, {"--link", "exchange inner"}},
       {{"--clock", "virtual", "--link", "inner=nvlink4,outer=ethernet100,per-node=0"}, {"--link", "per node", "0"}},
+      {{"--class-parallel", "--mesh", "tp=4"}, {"expected a number of classes that 4 ranks can share", "got 10"}},
+      {{"--class-parallel", "--mesh", "tp=2", "--head", "softmax"}, {"softmax", "--class-parallel"}},
+      {{"--class-parallel", "--mesh", "tp=1"}, {"--class-parallel", "two or more slices"}},
   };
   for (const auto& [flags, texts] : cases) {
     expect_refused(kCh08, joined({"--smoke"}, flags), texts);

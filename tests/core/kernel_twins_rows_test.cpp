@@ -92,6 +92,45 @@ TEST_P(RowTwins, CrossEntropyOfWhatIsNotANumber) {
   }
 }
 
+// The slice has the classes from 5 on, of 5 + C + 3.
+TEST_P(RowTwins, ClassStatistics) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins(
+        {random(shape, "x"), test::random_labels(shape[0], 5 + shape[1] + 3), unset({shape[0], 4})},
+        [&](const Kernels& k, Tensors& t) { k.class_statistics(t[0], t[1], 5, 5 + shape[1] + 3, t[2]); }, shape[1]);
+  });
+}
+
+// Few different logits: the class is the first of the largest.
+TEST_P(RowTwins, ClassStatisticsAmongEquals) {
+  std::vector<double> logits = test::values_of(random({257, 40}, "x"));
+  for (double& logit : logits) {
+    logit = std::round(logit);
+  }
+  expect_twins(
+      {test::typed(logits, {257, 40}, GetParam()), test::random_labels(257, 80), unset({257, 4})},
+      [](const Kernels& k, Tensors& t) { k.class_statistics(t[0], t[1], 40, 80, t[2]); }, 40);
+}
+
+TEST_P(RowTwins, CombinedCrossEntropy) {
+  for (const Shape& shape : {Shape{1, 1, 4}, {2, 5, 4}, {3, 300, 4}, {128, 7, 4}, {2, 0, 4}}) {
+    SCOPED_TRACE(to_string(shape));
+    const std::int64_t samples = shape[1];
+    // Statistics are a largest logit, its class, a sum and the label's logit: all of them positive here.
+    expect_twins(
+        {positive(shape, "statistics"), unset({}), unset({samples, 2}), test::unset({samples}, DType::int32)},
+        [](const Kernels& k, Tensors& t) { k.combined_cross_entropy(t[0], 0.25, t[1], t[2], t[3]); }, shape[0]);
+  }
+}
+
+TEST_P(RowTwins, ClassSliceGrad) {
+  for_each_rows([](const Shape& shape) {
+    expect_twins({random({}, "grad"), random(shape, "x"), test::random_labels(shape[0], 5 + shape[1] + 3),
+                  positive({shape[0], 2}, "normalizers"), unset(shape)},
+                 [](const Kernels& k, Tensors& t) { k.class_slice_grad(t[0], t[1], t[2], t[3], 5, 0.25, t[4]); });
+  });
+}
+
 const Shape kAnyShapes[] = {{}, {1}, {37}, {3, 5, 7}, {255}, {257}, {1009}, {3, 1021}, {0}};
 
 TEST_P(RowTwins, SquaredError) {
@@ -118,6 +157,14 @@ TEST_P(RowTwins, CountCorrect) {
                    k.count_correct(t[0], t[1], t[2]);
                  });
   });
+}
+
+TEST_P(RowTwins, CountEqual) {
+  for (const std::int64_t samples : {0, 1, 37, 255, 1009}) {
+    expect_twins({test::random_labels(samples, 3), test::labels_of(std::vector<std::int32_t>(samples, 1)),
+                  Tensor::full({}, 10, DType::int32)},
+                 [](const Kernels& k, Tensors& t) { k.count_equal(t[0], t[1], t[2]); });
+  }
 }
 
 // Among equals the first one counts: few different logits, so nearly every row has them.

@@ -16,6 +16,7 @@
 #include "nn/make_optimizer.h"
 #include "nn/models.h"
 #include "parallel/launch/launch.h"
+#include "parallel/tensor_parallel/class_parallel_loss.h"
 #include "parallel/tensor_parallel/sliced_layers.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 #include "tests/parallel/training_record.h"
@@ -34,21 +35,36 @@ using test::random_tensor;
 using test::same_bytes;
 
 constexpr std::int64_t kBatch = 5;
-constexpr std::int64_t kClasses = 10;
+constexpr std::int64_t kClasses = 12;  // which two, three or four ranks can share
 
 /// A model to be cut, with small sizes where it has any.
 struct Case {
   const char* model;
   SequenceParallel sequence = SequenceParallel::no;
+  ClassParallel classes = ClassParallel::no;
   bool overlaps = false;
 };
-const Case kCases[] = {{"convnet"}, {"mlp"}, {"vit"}, {"vit", SequenceParallel::yes}};
-const Case kRankCases[] = {{"convnet"}, {"convnet", SequenceParallel::no, true}, {"mlp"},
-                           {"vit"},     {"vit", SequenceParallel::yes},          {"vit", SequenceParallel::no, true}};
+const std::vector<Case> kCases{{"convnet"},
+                               {"mlp"},
+                               {"vit"},
+                               {"vit", SequenceParallel::yes},
+                               {"convnet", SequenceParallel::no, ClassParallel::yes},
+                               {"mlp", SequenceParallel::no, ClassParallel::yes},
+                               {"vit", SequenceParallel::no, ClassParallel::yes},
+                               {"vit", SequenceParallel::yes, ClassParallel::yes}};
+
+/// Returns these cases, and some in which sums overlap with computation.
+std::vector<Case> cases_on_ranks() {
+  std::vector<Case> cases = kCases;
+  for (const char* model : {"convnet", "vit"}) {
+    cases.push_back({.model = model, .overlaps = true});
+  }
+  return cases;
+}
 
 std::string name_of(const Case& tested) {
   return std::string(tested.model) + (tested.sequence == SequenceParallel::yes ? "_sequence" : "") +
-         (tested.overlaps ? "_overlap" : "");
+         (tested.classes == ClassParallel::yes ? "_classes" : "") + (tested.overlaps ? "_overlap" : "");
 }
 
 std::shared_ptr<Sequential> model_of(const Case& tested, std::shared_ptr<const LayerFactory> layers) {
@@ -64,23 +80,42 @@ std::shared_ptr<Sequential> model_of(const Case& tested, std::shared_ptr<const L
 
 std::int64_t image_size_of(const Case& tested) { return tested.model == std::string("vit") ? 16 : 32; }
 
+std::shared_ptr<const LayerFactory> slices_of(const Case& tested, int slices) {
+  return std::make_shared<SlicedLayers>(slices, tested.sequence, tested.classes);
+}
+std::shared_ptr<const LayerFactory> layers_of(const Case& tested, Communicator& comm,
+                                              CommThread* comm_thread = nullptr) {
+  return std::make_shared<TensorParallelLayers>(comm, tested.sequence, tested.classes, comm_thread);
+}
+
+// The losses of their models.
+ClassifierLoss sliced_loss(const Case& tested, int slices) {
+  return tested.classes == ClassParallel::yes ? sliced_class_loss(slices) : loss_of_whole_logits;
+}
+ClassifierLoss loss_on_ranks(const Case& tested, Communicator& comm) {
+  return tested.classes == ClassParallel::yes ? class_parallel_loss({comm.size(), comm.rank(), &comm})
+                                              : loss_of_whole_logits;
+}
+
 /// Accumulates the gradients of the mean loss over a batch in two micro-batches of unequal size.
-void accumulate_gradients(Sequential& model, const Tensor& images, const Tensor& labels) {
+void accumulate_gradients(Sequential& model, const Tensor& images, const Tensor& labels,
+                          const ClassifierLoss& loss_of = loss_of_whole_logits) {
   for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>(0, 3), {3, 2}}) {
     const Tensor logits = model.forward(images.narrow(first, count));
-    backward(scale(cross_entropy(logits, labels.narrow(first, count), Reduction::sum), 1.0 / kBatch));
+    backward(scale(loss_of(logits, labels.narrow(first, count), nullptr), 1.0 / kBatch));
   }
 }
 
 /// Trains for some steps on batches of random images.
-test::Record train(Sequential& model, OptimizerKind kind, int steps, std::int64_t image_size, Device device) {
+test::Record train(Sequential& model, const ClassifierLoss& loss_of, OptimizerKind kind, int steps,
+                   std::int64_t image_size, Device device) {
   const auto optimizer = make_optimizer(kind, model.named_parameters(), 0.02, kind == OptimizerKind::sgd ? 0.9 : 0, 0);
   const Tensor labels = random_labels(kBatch, kClasses, device);
   test::Record record;
   for (int step = 0; step < steps; ++step) {
     const Tensor images =
         random_tensor({kBatch, 3, image_size, image_size}, fmt::format("images {}", step), DType::float32, device);
-    accumulate_gradients(model, images, labels);
+    accumulate_gradients(model, images, labels, loss_of);
     test::note(record, *optimizer);
   }
   return record;
@@ -106,7 +141,7 @@ class TensorParallel : public ::testing::TestWithParam<std::tuple<Case, int, Opt
   static OptimizerKind kind() { return std::get<2>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallel,
-                         ::testing::Combine(::testing::ValuesIn(kRankCases), ::testing::Values(1, 2, 4),
+                         ::testing::Combine(::testing::ValuesIn(cases_on_ranks()), ::testing::Values(1, 2, 4),
                                             ::testing::Values(OptimizerKind::sgd, OptimizerKind::adam)),
                          [](const auto& instance) {
                            const OptimizerKind kind = std::get<2>(instance.param);
@@ -117,18 +152,18 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallel,
 TEST_P(TensorParallel, HasTheBytesOfOneDeviceThatComputesTheSlices) {
   STAGECOACH_NEEDS_RANKS(ranks());
   const int steps = test::unless_sanitized(20, 3);
-  const auto one = model_of(tested(), std::make_shared<SlicedLayers>(ranks(), tested().sequence));
+  const auto one = model_of(tested(), slices_of(tested(), ranks()));
   one->materialize(3);
-  const test::Record wanted = train(*one, kind(), steps, image_size_of(tested()), {});
+  const test::Record wanted = train(*one, sliced_loss(tested(), ranks()), kind(), steps, image_size_of(tested()), {});
   launch(test::world_of(ranks()), [&](Rank& rank) {
     std::optional<CommThread> comm_thread;
     if (tested().overlaps) {
       comm_thread.emplace(rank.comm);
     }
-    const auto model = model_of(tested(), std::make_shared<TensorParallelLayers>(
-                                              rank.comm, tested().sequence, comm_thread ? &*comm_thread : nullptr));
+    const auto model = model_of(tested(), layers_of(tested(), rank.comm, comm_thread ? &*comm_thread : nullptr));
     model->materialize(3, rank.device);
-    const test::Record got = train(*model, kind(), steps, image_size_of(tested()), rank.device);
+    const test::Record got =
+        train(*model, loss_on_ranks(tested(), rank.comm), kind(), steps, image_size_of(tested()), rank.device);
     const NamedSlices slices = model->named_slices();
     EXPECT_EQ(slices.empty(), false);
     for (std::size_t step = 0; step < static_cast<std::size_t>(steps); ++step) {
@@ -149,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(Slices, SlicedModel,
 TEST_P(SlicedModel, HasTheGradientsOfTheWholeOne) {
   const auto& [tested, slices] = GetParam();
   const auto whole = model_of(tested, nullptr);
-  const auto sliced = model_of(tested, std::make_shared<SlicedLayers>(slices, tested.sequence));
+  const auto sliced = model_of(tested, slices_of(tested, slices));
   for (const DType dtype : {DType::float32, DType::float64}) {
     whole->deallocate();
     sliced->deallocate();
@@ -159,7 +194,7 @@ TEST_P(SlicedModel, HasTheGradientsOfTheWholeOne) {
     const Tensor images = random_tensor({kBatch, 3, side, side}, "images", dtype);
     const Tensor labels = random_labels(kBatch, kClasses);
     accumulate_gradients(*whole, images, labels);
-    accumulate_gradients(*sliced, images, labels);
+    accumulate_gradients(*sliced, images, labels, sliced_loss(tested, slices));
     const NamedTensors a = sliced->named_parameters();
     const NamedTensors b = whole->named_parameters();
     ASSERT_EQ(a.size(), b.size());
@@ -220,7 +255,7 @@ TEST(TensorParallelShapes, AreThoseOfTheForward) {
   STAGECOACH_NEEDS_RANKS(2);
   for (const Case& tested : kCases) {
     launch(test::world_of(2), [&](Rank& rank) {
-      const auto model = model_of(tested, std::make_shared<TensorParallelLayers>(rank.comm, tested.sequence));
+      const auto model = model_of(tested, layers_of(tested, rank.comm));
       model->materialize(1, rank.device);
       const std::int64_t side = image_size_of(tested);
       Tensor x = random_tensor({2, 3, side, side}, "x", DType::float32, rank.device);
@@ -229,15 +264,14 @@ TEST(TensorParallelShapes, AreThoseOfTheForward) {
         x = layer->forward(x);
         EXPECT_EQ(x.shape(), expected) << tested.model << ", " << name;
       }
-      EXPECT_EQ(x.shape(), Shape({2, kClasses}));
+      EXPECT_EQ(x.shape(), Shape({2, tested.classes == ClassParallel::yes ? kClasses / 2 : kClasses}));
     });
   }
 }
 
 /// Returns the bytes that a rank sends in a training step of a small vit.
-double bytes_of_step(Rank& rank, SequenceParallel sequence) {
-  const Case tested{"vit", sequence};
-  const auto model = model_of(tested, std::make_shared<TensorParallelLayers>(rank.comm, sequence));
+double bytes_of_step(Rank& rank, const Case& tested) {
+  const auto model = model_of(tested, layers_of(tested, rank.comm));
   model->materialize(3, rank.device);
   const auto total = [&] {
     double bytes = 0;
@@ -247,7 +281,7 @@ double bytes_of_step(Rank& rank, SequenceParallel sequence) {
     return bytes;
   };
   const double before = total();
-  train(*model, OptimizerKind::sgd, 1, image_size_of(tested), rank.device);
+  train(*model, loss_on_ranks(tested, rank.comm), OptimizerKind::sgd, 1, image_size_of(tested), rank.device);
   return total() - before;
 }
 
@@ -265,13 +299,18 @@ TEST(TensorParallelTraffic, IsThatOfTheFormula) {
       const double ring = 2.0 * (ranks - 1) / ranks;
       const double activations = 4.0 * kBatch * kTokens * kWidth;
       const double all_reduces = 4 * kBlocks * ring * activations;
-      EXPECT_DOUBLE_EQ(bytes_of_step(rank, SequenceParallel::no), all_reduces);
+      EXPECT_DOUBLE_EQ(bytes_of_step(rank, {"vit"}), all_reduces);
       // With sequence parallelism the tokens are gathered once more, after the last norm, and scattered tokens of the
       // embedding have their gradient gathered. Of each block's norms weight and bias, and two other biases, and of the
       // last norm, gradients are summed: once per micro-batch.
       const double gathers = 2 * (ring / 2) * activations;
       const double gradients = 2 * (6 * kBlocks + 2) * ring * 4 * kWidth;
-      EXPECT_DOUBLE_EQ(bytes_of_step(rank, SequenceParallel::yes), all_reduces + gathers + gradients);
+      EXPECT_DOUBLE_EQ(bytes_of_step(rank, {"vit", SequenceParallel::yes}), all_reduces + gathers + gradients);
+      // Cut by classes, the head has its input's gradient summed, and the loss gathers four numbers per rank and image.
+      const double head = ring * 4 * kBatch * kWidth + (ranks - 1) * 4.0 * kBatch * kClassStatistics;
+      EXPECT_DOUBLE_EQ(bytes_of_step(rank, {"vit", SequenceParallel::no, ClassParallel::yes}), all_reduces + head);
+      EXPECT_DOUBLE_EQ(bytes_of_step(rank, {"vit", SequenceParallel::yes, ClassParallel::yes}),
+                       all_reduces + gathers + gradients + head);
     });
   }
 }
@@ -309,6 +348,11 @@ TEST(TensorParallelErrors, NameWhatTheRanksCannotShare) {
       fails_with<UsageError>({"channels", "3 ranks", "16"}, [&] { make_model("convnet", {.layers = layers}); }));
   EXPECT_TRUE(fails_with<UsageError>({"heads", "3 ranks", "4"}, [&] { make_model("vit", {.layers = layers}); }));
   EXPECT_TRUE(fails_with<UsageError>({"features", "3 ranks", "256"}, [&] { make_model("mlp", {.layers = layers}); }));
+  const auto by_classes = std::make_shared<SlicedLayers>(4, SequenceParallel::no, ClassParallel::yes);
+  EXPECT_TRUE(fails_with<UsageError>({"classes", "4 ranks", "10"}, [&] { make_model("vit", {.layers = by_classes}); }));
+  EXPECT_TRUE(fails_with<UsageError>({"softmax", "--class-parallel"}, [&] {
+    make_model("vit", {.softmax_head = true, .classes = 12, .layers = by_classes});
+  }));
   EXPECT_TRUE(fails_with<UsageError>({"resnet18", "vit"}, [&] { make_model("resnet18", {.layers = layers}); }));
 }
 
@@ -322,6 +366,10 @@ TEST(TensorParallelErrors, OfRanksAreThoseOfSlices) {
     const auto sequence = std::make_shared<TensorParallelLayers>(rank.comm, SequenceParallel::yes);
     EXPECT_TRUE(fails_with<UsageError>({"tokens", "3 ranks", "64"}, [&] {
       make_model("vit", {.sizes = {.width = 48, .heads = 3}, .layers = sequence});
+    }));
+    const auto classes = std::make_shared<TensorParallelLayers>(rank.comm, SequenceParallel::no, ClassParallel::yes);
+    EXPECT_TRUE(fails_with<UsageError>({"classes", "3 ranks", "10"}, [&] {
+      make_model("vit", {.sizes = {.width = 48, .heads = 3}, .layers = classes});
     }));
   });
 }

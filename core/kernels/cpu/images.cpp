@@ -38,11 +38,22 @@ void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
   });
 }
 
+void count_equal(const Tensor& a, const Tensor& b, Tensor& count) {
+  const auto* left = a.data<std::int32_t>();
+  const auto* right = b.data<std::int32_t>();
+  std::int32_t equal = 0;
+  for (std::int64_t n = 0; n < a.numel(); ++n) {
+    equal += left[n] == right[n] ? 1 : 0;
+  }
+  *count.mutable_data<std::int32_t>() += equal;
+}
+
 }  // namespace
 
 void add_images(Tables& tables) {
   tables.add<&Kernels::normalize>("normalize", normalize);
   tables.add<&Kernels::count_correct>("count_correct", count_correct);
+  tables.add<&Kernels::count_equal>("count_equal", count_equal);
 }
 
 }  // namespace stagecoach::cpu

@@ -23,14 +23,15 @@ void for_each_row(const Tensor& x, const Body& body) {
 template <class T>
 struct LogSoftmax {
   LogSoftmax(const T* row, std::int64_t width) : largest(*std::max_element(row, row + width)) {
-    T sum = 0;
     for (std::int64_t c = 0; c < width; ++c) {
       sum += std::exp(row[c] - largest);
     }
     log_sum = std::log(sum);
   }
+  LogSoftmax(T largest_, T log_sum_) : largest(largest_), log_sum(log_sum_) {}
   T operator()(T value) const { return (value - largest) - log_sum; }
   T largest;
+  T sum = 0;  // of exp(row[c] - largest)
   T log_sum;
 };
 

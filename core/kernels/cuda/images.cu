@@ -45,6 +45,20 @@ __global__ void count_correct_kernel(int rows, int classes, const T* logits, con
   }
 }
 
+/// Runs as one block.
+__global__ void count_equal_kernel(int elements, const std::int32_t* a, const std::int32_t* b, std::int32_t* count) {
+  using Reduction = BlockReduction<std::int32_t, kThreads>;
+  STAGECOACH_SHARED(Reduction, reduction);
+  std::int32_t equal = 0;
+  for (int n = static_cast<int>(threadIdx.x); n < elements; n += kThreads) {
+    equal += a[n] == b[n] ? 1 : 0;
+  }
+  equal = reduce_block(reduction, equal, Sum{});
+  if (threadIdx.x == 0) {
+    *count += equal;
+  }
+}
+
 namespace {
 
 void normalize(const Tensor& images, const Normalization& normalization, Tensor& out) {
@@ -68,11 +82,17 @@ void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {
   });
 }
 
+void count_equal(const Tensor& a, const Tensor& b, Tensor& count) {
+  launch(count_equal_kernel, 1, kThreads, 0, compute_stream(a.device()), to_int(a.numel()), a.data<std::int32_t>(),
+         b.data<std::int32_t>(), count.mutable_data<std::int32_t>());
+}
+
 }  // namespace
 
 void add_images(Kernels& table) {
   table.normalize = normalize;
   table.count_correct = count_correct;
+  table.count_equal = count_equal;
 }
 
 }  // namespace stagecoach::cuda

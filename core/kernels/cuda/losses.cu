@@ -53,6 +53,75 @@ __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_
   }
 }
 
+/// One block per row. A label that is no class gives NaN, as in cross_entropy_kernel.
+template <int kRowThreads, class T>
+__global__ void class_statistics_kernel(int width, int first, int classes, const T* logits, const std::int32_t* labels,
+                                        T* statistics) {
+  using Reduction = BlockReduction<T, kRowThreads>;
+  STAGECOACH_SHARED(Reduction, reduction);
+  using ClassReduction = BlockReduction<int, kRowThreads>;
+  STAGECOACH_SHARED(ClassReduction, class_reduction);
+  const T* row = logits + static_cast<long long>(blockIdx.x) * width;
+  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, row, width);
+  int last = 0;  // the distance from the first of the largest logits to the end of the row
+  for (int c = static_cast<int>(threadIdx.x); c < width; c += kRowThreads) {
+    last = row[c] == log_softmax.max ? Max{}(last, width - c) : last;
+  }
+  last = reduce_block(class_reduction, last, Max{});
+  if (threadIdx.x == 0) {
+    const std::int32_t label = labels[blockIdx.x];
+    const int column = label - first;
+    T* out = statistics + static_cast<long long>(blockIdx.x) * 4;
+    out[0] = log_softmax.max;
+    out[1] = static_cast<T>(last == 0 ? first : first + width - last);  // 0: the logits are NaN
+    out[2] = log_softmax.sum;
+    out[3] = column >= 0 && column < width ? row[column] : T{0};
+    if (label < 0 || label >= classes) {
+      out[3] = static_cast<T>(nan(""));
+    }
+  }
+}
+
+/// One thread per sample.
+template <class T>
+__global__ void combined_cross_entropy_kernel(int slices, int samples, const T* statistics, double* row_losses,
+                                              T* normalizers, std::int32_t* predictions) {
+  const auto n = static_cast<int>(element());
+  if (n >= samples) {
+    return;
+  }
+  const auto of_slice = [&](int slice) { return statistics + (static_cast<long long>(slice) * samples + n) * 4; };
+  const T* best = of_slice(0);
+  for (int slice = 1; slice < slices; ++slice) {
+    best = best[0] < of_slice(slice)[0] ? of_slice(slice) : best;
+  }
+  T sum = 0;
+  T label_logit = 0;  // of the slice that has the label; the others have 0
+  for (int slice = 0; slice < slices; ++slice) {
+    const T* mine = of_slice(slice);
+    sum += mine[2] * exp(mine[0] - best[0]);
+    label_logit += mine[3];
+  }
+  const LogSoftmax<T> log_softmax{best[0], sum, log(sum)};
+  normalizers[2 * n] = log_softmax.max;
+  normalizers[2 * n + 1] = log_softmax.log_sum;
+  predictions[n] = static_cast<std::int32_t>(best[1]);
+  row_losses[n] = -static_cast<double>(log_softmax(label_logit));
+}
+
+template <class T>
+__global__ void class_slice_grad_kernel(int count, int width, int first, const T* grad_loss, const T* logits,
+                                        const std::int32_t* labels, const T* normalizers, T factor, T* grad_logits) {
+  const auto at = static_cast<int>(element());
+  if (at < count) {
+    const int n = at / width;
+    const LogSoftmax<T> log_softmax{normalizers[2 * n], T{0}, normalizers[2 * n + 1]};
+    const T weight = factor * *grad_loss;
+    const T scaled = weight * exp(log_softmax(logits[at]));
+    grad_logits[at] = first + at % width == labels[n] ? scaled - weight : scaled;
+  }
+}
+
 /// Block b sums the elements from b kThreads + thread on, in steps of the total number of threads.
 template <class T>
 __global__ void squared_error_kernel(const T* a, const T* b, long long count, double* parts) {
@@ -109,6 +178,50 @@ void cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, co
   });
 }
 
+void class_statistics(const Tensor& logits, const Tensor& labels, std::int64_t first, std::int64_t classes,
+                      Tensor& statistics) {
+  dispatch_floating(logits.dtype(), "class_statistics", [&]<class T>() {
+    to_int(logits.numel());
+    const int rows = to_int(logits.size(0));
+    const int width = to_int(logits.size(1));
+    if (rows > 0) {
+      with_threads_for(width, [&]<int kRowThreads>() {
+        launch(class_statistics_kernel<kRowThreads, T>, static_cast<unsigned>(rows), kRowThreads, 0,
+               compute_stream(logits.device()), width, to_int(first), to_int(classes), logits.data<T>(),
+               labels.data<std::int32_t>(), statistics.mutable_data<T>());
+      });
+    }
+  });
+}
+
+void combined_cross_entropy(const Tensor& statistics, double factor, Tensor& loss, Tensor& normalizers,
+                            Tensor& predictions) {
+  dispatch_floating(statistics.dtype(), "combined_cross_entropy", [&]<class T>() {
+    const cudaStream_t stream = compute_stream(statistics.device());
+    const int slices = to_int(statistics.size(0));
+    const int samples = to_int(statistics.size(1));
+    Workspace<double> row_losses(samples, statistics.device());
+    if (samples > 0) {
+      launch(combined_cross_entropy_kernel<T>, blocks_for(samples), kThreads, 0, stream, slices, samples,
+             statistics.data<T>(), row_losses.data(), normalizers.mutable_data<T>(),
+             predictions.mutable_data<std::int32_t>());
+    }
+    launch(sum_up<T>, 1, kThreads, 0, stream, row_losses.data(), samples, factor, loss.mutable_data<T>());
+  });
+}
+
+void class_slice_grad(const Tensor& grad_loss, const Tensor& logits, const Tensor& labels, const Tensor& normalizers,
+                      std::int64_t first, double factor, Tensor& grad_logits) {
+  dispatch_floating(logits.dtype(), "class_slice_grad", [&]<class T>() {
+    const int count = to_int(logits.numel());
+    if (count > 0) {
+      launch(class_slice_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(logits.device()), count,
+             to_int(logits.size(1)), to_int(first), grad_loss.data<T>(), logits.data<T>(), labels.data<std::int32_t>(),
+             normalizers.data<T>(), static_cast<T>(factor), grad_logits.mutable_data<T>());
+    }
+  });
+}
+
 /// Returns the number of parts into which a sum is divided: each is summed by a block.
 int parts_of(std::int64_t count) {
   constexpr std::int64_t kMinPart = 8 * kThreads;
@@ -140,6 +253,9 @@ void squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& 
 void add_losses(Kernels& table) {
   table.cross_entropy = cross_entropy;
   table.cross_entropy_grad = cross_entropy_grad;
+  table.class_statistics = class_statistics;
+  table.combined_cross_entropy = combined_cross_entropy;
+  table.class_slice_grad = class_slice_grad;
   table.squared_error = squared_error;
   table.squared_error_grad = squared_error_grad;
 }

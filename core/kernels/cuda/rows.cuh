@@ -15,6 +15,7 @@ inline constexpr int kLongRowThreads = 128;
 template <class T>
 struct LogSoftmax {
   T max;
+  T sum;  // of exp(row[c] - max)
   T log_sum;
   __device__ T operator()(T value) const { return (value - max) - log_sum; }
 };
@@ -32,7 +33,7 @@ __device__ LogSoftmax<T> log_softmax_of(BlockReduction<T, kThreads>& reduction, 
     sum += exp(row[c] - max);
   }
   sum = reduce_block(reduction, sum, Sum{});
-  return {max, log(sum)};
+  return {max, sum, log(sum)};
 }
 
 /// Calls `body` with the number of threads as its template argument: few threads for short rows.
