@@ -30,7 +30,7 @@ MESHES = {
 }
 LATENCY = "5us"
 GIGABYTES = (1, 3, 10, 30, 100)  # per second
-NODES = "inner=nvlink4,outer=ethernet10,per-node=4"
+NODES = "inner=nvlink4,outer=ethernet100,per-node=4"
 ORDERS = ("tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp")
 
 

@@ -38,7 +38,7 @@ class Processes : public ProcessTest {
       }
       const std::string name = "rank " + std::to_string(rank);
       EXPECT_EQ(code(rank), 4) << name << "\n" << outcome.err;
-      EXPECT_NE(outcome.err.find("ch03_gpipe: " + name + ": "), std::string::npos) << outcome.err;
+      EXPECT_NE(outcome.err.find(": " + name + ": "), std::string::npos) << outcome.err;
       const std::string record = bytes("run/flight_" + std::to_string(rank) + ".jsonl");
       ASSERT_FALSE(record.empty()) << name;
       const Json last = Json::parse(record.substr(record.rfind('\n', record.size() - 2) + 1));

@@ -165,7 +165,7 @@ TEST_F(TensorParallelTraining, RefusesWhatCannotBeShared) {
       {{"--overlap", "--mesh", "tp=1"}, {"--overlap", "tensor parallelism"}},
       {{"--overlap", "--sequence-parallel"}, {"--overlap", "--sequence-parallel"}},
       {{"--clock", "virtual", "--link", "inner=nvlink4,outer=ethernet100"}, {"--link", "per-node=RANKS"}},
-      {{"--clock", "virtual", "--link", "inner=ethernet10,outer=nvlink4,per-node=2"}, {"--link", "exchange inner"}},
+      {{"--clock", "virtual", "--link", "inner=ethernet100,outer=nvlink4,per-node=2"}, {"--link", "exchange inner"}},
       {{"--clock", "virtual", "--link", "inner=nvlink4,outer=ethernet100,per-node=0"}, {"--link", "per node", "0"}},
       {{"--class-parallel", "--mesh", "tp=4"}, {"expected a number of classes that 4 ranks can share", "got 10"}},
       {{"--class-parallel", "--mesh", "tp=2", "--head", "softmax"}, {"softmax", "--class-parallel"}},

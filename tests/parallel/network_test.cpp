@@ -54,7 +54,7 @@ TEST(Network, DecidesHowLongMessagesTake) {
     EXPECT_EQ(rank.comm.link_to(rank.index ^ 1), kFast);
     EXPECT_EQ(rank.comm.link_to((rank.index + 2) % 4), kSlow);
     const auto seconds_of = [&](Communicator& comm) {
-      Tensor sum = Tensor::zeros({2});
+      Tensor sum = Tensor::zeros({2}, DType::float32, rank.device);
       const double began = comm.clock().now();
       comm.all_reduce(sum);
       return comm.clock().now() - began;

@@ -52,14 +52,14 @@ TEST(OverlappedSum, IsMadeWhileTheWeightsGradientIsComputed) {
   launch(test::world_of(2), [](Rank& rank) {
     CommThread comm_thread(rank.comm);
     bool saw_the_sum = false;
-    Tensor x = Tensor::zeros({1});
-    Tensor weight = Tensor::zeros({1});
+    Tensor x = Tensor::zeros({1}, DType::float32, rank.device);
+    Tensor weight = Tensor::zeros({1}, DType::float32, rank.device);
     x.set_requires_grad(true);
     weight.set_requires_grad(true);
-    Tensor y = Tensor::zeros({1});
+    Tensor y = Tensor::zeros({1}, DType::float32, rank.device);
     y.set_grad_node(std::make_shared<PatientNode>(x, weight, saw_the_sum));
     y = with_overlapped_sum(y, comm_thread);
-    backward(y, Tensor::full({1}, rank.index + 1));
+    backward(y, Tensor::full({1}, rank.index + 1, DType::float32, rank.device));
     EXPECT_TRUE(saw_the_sum);
     EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>{3});
     EXPECT_EQ(weight.grad().to_vector<float>(), std::vector<float>{static_cast<float>(rank.index + 1)});
@@ -71,12 +71,12 @@ TEST(OverlappedSum, RunsItsPartsApartToo) {
   launch(test::world_of(2), [](Rank& rank) {
     CommThread comm_thread(rank.comm);
     const auto gradients_of = [&](bool apart) {
-      Tensor x = random_tensor({3, 4}, "x");
-      Tensor weight = random_tensor({2, 4}, "weight");
+      Tensor x = random_tensor({3, 4}, "x", DType::float32, rank.device);
+      Tensor weight = random_tensor({2, 4}, "weight", DType::float32, rank.device);
       x.set_requires_grad(true);
       weight.set_requires_grad(true);
       const Tensor y = with_overlapped_sum(linear(x, weight), comm_thread);
-      const Tensor grad = random_tensor({3, 2}, "grad");
+      const Tensor grad = random_tensor({3, 2}, "grad", DType::float32, rank.device);
       if (apart) {
         backward_inputs(y, grad, {&x, 1}).run();
       } else {
@@ -95,13 +95,13 @@ TEST(OverlappedSum, FreesWhatTheLayerHasSaved) {
   STAGECOACH_NEEDS_RANKS(1);
   launch(test::world_of(1), [](Rank& rank) {
     CommThread comm_thread(rank.comm);
-    Tensor x = random_tensor({3, 4}, "x");
-    Tensor weight = random_tensor({2, 4}, "weight");
+    Tensor x = random_tensor({3, 4}, "x", DType::float32, rank.device);
+    Tensor weight = random_tensor({2, 4}, "weight", DType::float32, rank.device);
     x.set_requires_grad(true);
     weight.set_requires_grad(true);
     const Tensor y = linear(x, weight);
     const std::shared_ptr<Node> layer = y.grad_node();
-    backward(with_overlapped_sum(y, comm_thread), random_tensor({3, 2}, "grad"));
+    backward(with_overlapped_sum(y, comm_thread), random_tensor({3, 2}, "grad", DType::float32, rank.device));
     EXPECT_TRUE(layer->released());
     EXPECT_TRUE(layer->saved().empty());
   });
