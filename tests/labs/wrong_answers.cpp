@@ -64,7 +64,7 @@ std::optional<int> points_at_stake(const Row& row) {
 bool is_caught(const Row& row) {
   const std::vector<Result> results = grade(row.criteria);
   const bool caught = std::any_of(results.begin(), results.end(), [&](const Result& result) {
-    return result.criterion == row.criterion && result.points < result.of;
+    return result.criterion == row.criterion && result.was_graded && result.points < result.of;
   });
   const bool right = caught && points_of(results) > 0;
   fmt::print("{:<8} {:>3} points  {} ({})\n", right ? "caught" : "NOT SO", points_of(results), row.name, row.criterion);
