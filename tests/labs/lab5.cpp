@@ -14,7 +14,8 @@ namespace {
 constexpr const char* kOrder =
     "chapters/05_interleaved/README.md, \"Interleaved\": the three steps of an action; scripts/lab.sh hint 5 1 1";
 constexpr const char* kGroups =
-    "chapters/05_interleaved/lab/interleaved.h: which groups come first? scripts/lab.sh hint 5 2 1";
+    "chapters/05_interleaved/lab/interleaved.h: which groups come first, and how long is the warm-up? "
+    "scripts/lab.sh hint 5 2 1";
 constexpr const char* kWarmUp = "how long the warm-up is, and with which N: scripts/lab.sh hint 5 3 1";
 constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2";
 constexpr const char* kStuck = "does your simulation wait for something that cannot come? scripts/lab.sh hint 5 3 2";
