@@ -54,10 +54,7 @@ SharedCase& shared_case() {
 
 /// Returns why an answer that threw, crashed or did not return has no points.
 Explanation did_not_return(const Criterion& criterion, const std::string& got) {
-  const std::string text = shared_case().get();
-  return {.expected = text.empty() ? "the call returns" : "the call returns, for " + text,
-          .got = got,
-          .look_at = criterion.look_at};
+  return {.expected = "the call returns" + for_case(), .got = got, .look_at = criterion.look_at};
 }
 
 /// Returns the text of an exception without the place in the grader that noticed the mistake.
@@ -138,6 +135,11 @@ Failed::Failed(const std::string& expected, const std::string& got, const std::s
 void note(const std::string& text) { notes() += text + "\n"; }
 
 void set_case(const std::string& text) { shared_case().set(text); }
+
+std::string for_case() {
+  const std::string text = shared_case().get();
+  return text.empty() ? "" : ", for " + text;
+}
 
 std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits) {
   std::vector<Result> results;

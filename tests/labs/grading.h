@@ -39,6 +39,9 @@ void note(const std::string& text);
 /// not return is explained with it.
 void set_case(const std::string& text);
 
+/// Returns ", for 4 ranks and distance 2", or nothing before the first set_case().
+std::string for_case();
+
 /// One thing that an answer must do. `check` calls the answer and throws Failed if it does something else.
 struct Criterion {
   std::string name;

@@ -26,9 +26,7 @@ std::int64_t batch() { return varied("lab 2: batch", 6, 12); }
 /// Calls the answer on p ranks and throws Failed unless each gets the right tensor. Returns the messages.
 std::vector<Message> shift_by(const Answer& answer, int p, int distance, Calls calls) {
   constexpr std::int64_t kLength = 3;
-  const std::string made_for = fmt::format("{} ranks and distance {}", p, distance);
-  set_case(made_for);
-  const std::string look_at = fmt::format("{}; the case is {}", kShift, made_for);
+  set_case(fmt::format("{} ranks and distance {}", p, distance));
   std::vector<Tensor> got(static_cast<std::size_t>(p));
   const std::vector<Message> messages = run_watched(
       p,
@@ -36,14 +34,14 @@ std::vector<Message> shift_by(const Answer& answer, int p, int distance, Calls c
         const Tensor mine = Tensor::full({kLength}, comm.rank(), DType::float32, comm.device());
         got[static_cast<std::size_t>(comm.rank())] = answer.shift(comm, mine, distance);
       },
-      look_at, calls);
+      kShift, calls);
   for (int rank = 0; rank < p; ++rank) {
     const int from = ((rank - distance) % p + p) % p;
     const Tensor& mine = got[static_cast<std::size_t>(rank)];
     const bool has_form = mine.defined() && mine.shape() == Shape{kLength} && mine.dtype() == DType::float32;
     if (!has_form || mine.to_vector<float>()[0] != static_cast<float>(from)) {
-      throw Failed(fmt::format("rank {} gets the tensor of rank {}", rank, from),
-                   has_form ? fmt::format("that of rank {}", mine.to_vector<float>()[0]) : describe(mine), look_at);
+      throw Failed(fmt::format("rank {} gets the tensor of rank {}{}", rank, from, for_case()),
+                   has_form ? fmt::format("that of rank {}", mine.to_vector<float>()[0]) : describe(mine), kShift);
     }
   }
   return messages;

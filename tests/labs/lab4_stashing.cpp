@@ -138,7 +138,9 @@ class StashedStage {
       text +=
           fmt::format("{}{} ({}{}{})", text.empty() ? "version(s) " : ", ", version,
                       version == newest_ ? "the newest" : "", version == newest_ && !microbatches.empty() ? ", " : "",
-                      microbatches.empty() ? "" : fmt::format("micro-batches {}", fmt::join(microbatches, ", ")));
+                      microbatches.empty() ? ""
+                                           : fmt::format("for micro-batch{} {}", microbatches.size() == 1 ? "" : "es",
+                                                         fmt::join(microbatches, ", ")));
     }
     return text;
   }

@@ -129,12 +129,12 @@ std::vector<Snapshot> train_on_one_device(const TinyTraining& training, Reductio
   return snapshots;
 }
 
-/// Returns "with stages on ranks 0, 1, 0 and a batch of 6 samples".
+/// Returns "stages on ranks 0, 1, 0 and a batch of 6 samples".
 std::string layout_of(const TinyTraining& training) {
   const std::string batch = training.sizes.size() == 1
                                 ? fmt::format("a batch of {} samples", training.sizes.front())
                                 : fmt::format("micro-batches of {} samples", fmt::join(training.sizes, ", "));
-  return fmt::format("with stages on ranks {} and {}", fmt::join(training.stage_to_rank, ", "), batch);
+  return fmt::format("stages on ranks {} and {}", fmt::join(training.stage_to_rank, ", "), batch);
 }
 
 /// Trains on one rank; returns its part of the weights after each step.
@@ -171,7 +171,7 @@ std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep
     const double loss = step_of({comm, stages, entering, images, labels});
     snapshot.loss = labels.empty() ? 0 : loss;
     if (wants_gradient_of_images && training.wants_no_gradient_of_images) {
-      throw Failed("stage 0 computes no gradient of the images, " + layout_of(training),
+      throw Failed("stage 0 computes no gradient of the images" + for_case(),
                    "its forward was called with wants_gradient = true", look_at);
     }
     optimizer.step();
@@ -193,17 +193,16 @@ bool same_weights(const Snapshot& a, const Snapshot& b) {
   });
 }
 
-void require_equal(const Snapshot& expected, const Snapshot& got, int step, const std::string& layout,
-                   const std::string& look_at) {
+void require_equal(const Snapshot& expected, const Snapshot& got, int step, const std::string& look_at) {
   if (!(std::abs(got.loss - expected.loss) <= 1e-5 * std::abs(expected.loss))) {
-    throw Failed(fmt::format("a sum of losses of {:.6g} in step {}, {}", expected.loss, step + 1, layout),
+    throw Failed(fmt::format("a sum of losses of {:.6g} in step {}{}", expected.loss, step + 1, for_case()),
                  fmt::format("{:.6g}", got.loss), look_at);
   }
   for (const auto& [name, values] : expected.weights) {
     const std::vector<float>& mine = got.weights.at(name);
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (std::bit_cast<std::uint32_t>(values[i]) != std::bit_cast<std::uint32_t>(mine[i])) {
-        throw Failed(fmt::format("the weights of one device, bit for bit, {}; {}[{}] is {:.9g} after step {}", layout,
+        throw Failed(fmt::format("the weights of one device, bit for bit{}; {}[{}] is {:.9g} after step {}", for_case(),
                                  name, i, values[i], step + 1),
                      fmt::format("{:.9g}; all weights were equal before that step", mine[i]), look_at);
       }
@@ -240,7 +239,6 @@ std::vector<Message> messages_of(const TinyTraining& training, const RankStep& s
 
 std::vector<Message> require_equal_to_one_device(const TinyTraining& training, const RankStep& step,
                                                  const std::string& look_at) {
-  const std::string layout = layout_of(training);
   const RanksTrained trained = train_on_ranks(training, step, look_at);
   const std::vector<Snapshot> expected = train_on_one_device(training, Reduction::mean);
   const std::vector<Snapshot> of_sum = train_on_one_device(training, Reduction::sum);
@@ -252,10 +250,10 @@ std::vector<Message> require_equal_to_one_device(const TinyTraining& training, c
       got.loss += part.loss;
     }
     if (i == 0 && same_weights(got, of_sum.front()) && !same_weights(got, expected.front())) {
-      throw Failed("the weights of one device, bit for bit, " + layout,
+      throw Failed("the weights of one device, bit for bit" + for_case(),
                    "those of the sum of the losses, not of their mean: the backward does not begin with 1 / N", kMean);
     }
-    require_equal(expected[static_cast<std::size_t>(i)], got, i, layout, look_at);
+    require_equal(expected[static_cast<std::size_t>(i)], got, i, look_at);
   }
   return trained.messages;
 }

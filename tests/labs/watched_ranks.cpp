@@ -117,17 +117,18 @@ class Exchange {
   /// Called after all ranks have ended.
   void throw_if_deadlock() const {
     if (deadlock_) {
-      throw Failed("every rank returns", *deadlock_, look_at_);
+      throw Failed("every rank returns" + for_case(), *deadlock_, look_at_);
     }
   }
   /// Called after all ranks have returned.
   std::vector<Message> messages() const {
     for (const auto& [address, ends] : unmatched_) {
       if (!ends.empty()) {
-        throw Failed(ends.front()->is_send ? "every message is received" : "every posted receive gets a message",
-                     fmt::format("rank {} began a {}, which rank {} does not have", ends.front()->rank,
-                                 to_string(*ends.front()), ends.front()->peer),
-                     look_at_);
+        throw Failed(
+            (ends.front()->is_send ? "every message is received" : "every posted receive gets a message") + for_case(),
+            fmt::format("rank {} began a {}, which rank {} does not have", ends.front()->rank, to_string(*ends.front()),
+                        ends.front()->peer),
+            look_at_);
       }
     }
     std::vector<Message> all;
@@ -152,7 +153,7 @@ class Exchange {
       const auto form = [](DType dtype, const Shape& shape) {
         return fmt::format("{}{}", name_of(dtype), stagecoach::to_string(shape));
       };
-      throw Failed("one rank sends what the other one waits for",
+      throw Failed("one rank sends what the other one waits for" + for_case(),
                    fmt::format("rank {} waits for {} with tag {}, but rank {} sends {}: one of them is wrong",
                                receive.rank, form(receive.dtype, receive.shape), send.tag, send.rank,
                                form(send.tensor.dtype(), send.tensor.shape())),
