@@ -131,7 +131,7 @@ void require_two_stages(const Schedule& schedule, const lab::ScheduleTask& task)
   }
 }
 
-/// Throws Failed if actions are missing after which a rank's memory is full: a generator that waited for room in vain.
+/// Throws Failed if actions are missing after which a rank's memory is full: the generator waited for room.
 void require_not_stuck(const Schedule& schedule, const lab::ScheduleTask& task) {
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     int held = 0;
