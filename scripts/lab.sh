@@ -3,6 +3,8 @@
 #
 #   scripts/lab.sh start 3            what to open and what to write in lab 3
 #   scripts/lab.sh check 3            builds what lab 3 needs, and grades it
+#   scripts/lab.sh hint 3 1           the first of its three hints; "hint 4 1 2" is that of part 2 of lab 4
+#   scripts/lab.sh draw 5             draws the schedule that you wrote in lab 5
 #   scripts/lab.sh score              the points of all labs
 #
 # For teachers (docs/teaching.md):
@@ -32,13 +34,19 @@ lab_folder() {
   echo "$folder"
 }
 
-# Builds the graders of these labs, and nothing else. The first time this takes minutes, and says so.
+# Builds the graders of these labs, and nothing else. Says so if that takes long.
 build_labs() {
   if [[ ! -e $build/build.ninja ]]; then
     scripts/setup.sh
     scripts/build.sh release --target "$1"
   fi
-  [[ -e $build/bin/$1 ]] || echo "building $1: minutes the first time"
+  local steps
+  steps=$(ninja -C "$build" -n "$@" 2> /dev/null | grep -c '^\[' || true)
+  if [[ $steps -gt 30 ]]; then
+    echo "building $1: $steps steps, some minutes"
+  elif [[ ! -e $build/bin/$1 ]]; then
+    echo "building $1: $steps steps, less than a minute"
+  fi
   # Errors of the compiler are those of the student, so they are shown.
   ninja -C "$build" --quiet "$@" | { grep -v '^ninja: no work to do' || true; }
 }
@@ -50,6 +58,8 @@ start() {
   grep --files-with-matches 'throw NotWritten' "$folder"/*.cpp | sed 's/^/  /' || echo "  nothing: no blank is left in $folder"
   echo "The contracts, beside them:"
   printf '  %s\n' "$folder"/*.h
+  echo "When you are stuck, the first of three hints:"
+  echo "  scripts/lab.sh hint $1 1"
   echo "Grade it as often as you like:"
   echo "  scripts/lab.sh check $1"
 }
@@ -58,6 +68,34 @@ check() {
   lab_folder "$1" > /dev/null
   build_labs "lab_$1" || { echo "lab $1: 0 points: it does not compile; the errors are above" && exit 1; }
   "$build/bin/lab_$1"
+}
+
+# hint LAB LEVEL [PART]
+hint() {
+  local folder
+  folder=$(lab_folder "$1")
+  local text
+  text=$(awk -v level="$2" -v part="${3:-}" '
+    /^## Part / { in_part = $3 }
+    /^<details><summary>/ && index($0, "Hint " level ":") && (part == "" || part == in_part) {
+      gsub(/<[^>]*>/, "")
+      printf "%s%s\n", in_part == "" ? "" : "Part " in_part ". ", $0
+      shown = 1
+      next
+    }
+    /^<\/details>/ { shown = 0 }
+    shown' "$folder/hints.md")
+  if [[ -z $text ]]; then
+    echo "lab.sh: lab $1 has no such hint: expected a level from 1 to 3 and, in labs with parts, part 1 or 2; got ${*:2}" >&2
+    exit 2
+  fi
+  echo "$text"
+}
+
+draw() {
+  lab_folder "$1" > /dev/null
+  build_labs "lab_$1" || { echo "lab $1: it does not compile; the errors are above" && exit 1; }
+  "$build/bin/lab_$1" --draw
 }
 
 score() {
@@ -90,8 +128,18 @@ new_class() {
 case ${1:-}/$# in
   start/2) start "$2" ;;
   check/2) check "$2" ;;
+  hint/3 | hint/4) hint "${@:2}" ;;
+  draw/2) draw "$2" ;;
   score/1) score ;;
   new-class/2) new_class "$2" ;;
+  start/1 | check/1 | draw/1)
+    echo "lab.sh: which lab? Expected a number, such as: scripts/lab.sh $1 3" >&2
+    exit 2
+    ;;
+  hint/1 | hint/2)
+    echo "lab.sh: which hint? Expected a lab and a level from 1 to 3, such as: scripts/lab.sh hint 3 1" >&2
+    exit 2
+    ;;
   grade/0 | grade/1) usage ;;
   grade/*) grade "${@:2}" ;;
   *) usage ;;

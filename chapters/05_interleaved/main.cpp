@@ -38,7 +38,8 @@ Action interleaved_action(const ScheduleSizes& sizes, int rank, int position) {
 
   // Forwards to warm up, then alternately one forward and one backward, then the remaining backwards. The warm-up lasts
   // until the first gradient is back: a whole group through every chunk but the last, (v - 1) n forwards, and the way
-  // to the last rank and back. Plain 1F1B (v = 1) counts the way there only, and then waits: more forwards would cost
+  // to the last rank and back. (The way back is counted only so that messages are hidden: where they take no time, a
+  // step is as long without it.) Plain 1F1B (v = 1) counts the way there only, and then waits: more forwards would cost
   // memory and gain no time.
   const int total = m * v;  // forwards of a rank, and as many backwards
   const int warm_up = std::min(v == 1 ? p - rank - 1 : (v - 1) * n + 2 * (p - rank - 1), total);

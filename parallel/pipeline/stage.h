@@ -30,7 +30,8 @@ class Stage {
   /// return the gradient of x (true for all stages except the first).
   Tensor forward(int microbatch, const Tensor& x, bool wants_gradient);
   /// Replaces forward in the last stage: returns the loss, which is the sum over the samples of -log
-  /// softmax(logits)[label], and stores the predictions in `logits`: the output, unless the loss makes others of it.
+  /// softmax(logits)[label], and stores the predictions in `logits`, unless that is null: the output, unless the loss
+  /// makes others of it.
   Tensor forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient, Tensor* logits);
 
   /// From now on adds the parameters' gradients in the order of `microbatches`, whatever the order of the backwards. A

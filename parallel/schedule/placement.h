@@ -24,7 +24,7 @@ struct Placement {
     const int first = stage_to_rank[static_cast<std::size_t>(stage)];
     return rank >= first && rank < first + replicas_of(stage);
   }
-  /// Returns the stages that `rank` holds: its chunks.
+  /// Returns the stages that `rank` holds, its chunks, in ascending order.
   std::vector<int> stages_of(int rank) const;
   /// Returns the first of them, or -1 if it holds none.
   int stage_of(int rank) const;

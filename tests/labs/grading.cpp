@@ -1,18 +1,24 @@
 #include "tests/labs/grading.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <sstream>
 
 #include "chapters/common/not_written.h"
+#include "core/error.h"
 #include "tests/labs/child_process.h"
 
 namespace stagecoach::labs {
 namespace {
 
-// What a child reports: its word, whether the check held, its notes, an end of text, and the explanation.
+// What a child reports: its word, whether the check held, and the parts of a text, each with an end: its notes, then
+// the members of the explanation.
 constexpr char kHeld = '+';
 constexpr char kFailed = '-';
 constexpr char kEnd = '\0';
@@ -22,63 +28,131 @@ std::string& notes() {
   return text;
 }
 
-/// Returns `text` with `margin` before each of its lines.
-std::string indented(const std::string& text, const std::string& margin) {
-  std::istringstream lines(text);
-  std::string result;
-  for (std::string line; std::getline(lines, line);) {
-    result += (line.empty() ? "" : margin + line) + "\n";
+/// The text of set_case(), in memory that a child shares with the grader: so the grader has it after a crash too.
+class SharedCase {
+ public:
+  SharedCase()
+      : text_(static_cast<char*>(::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    STAGECOACH_CHECK(text_ != MAP_FAILED, "the grader gets no memory: {}", std::strerror(errno));
   }
-  return result;
+  void set(const std::string& text) {
+    const std::size_t size = std::min(text.size(), kSize - 1);
+    std::memcpy(text_, text.data(), size);
+    text_[size] = '\0';
+  }
+  std::string get() const { return {text_, ::strnlen(text_, kSize)}; }
+
+ private:
+  static constexpr std::size_t kSize = 4096;
+  char* text_;
+};
+
+SharedCase& shared_case() {
+  static SharedCase text;
+  return text;
+}
+
+/// Returns why an answer that threw, crashed or did not return has no points.
+Explanation did_not_return(const Criterion& criterion, const std::string& got) {
+  return {.expected = "the call returns" + for_case(), .got = got, .look_at = criterion.look_at};
+}
+
+/// Returns the text of an exception without the place in the grader that noticed the mistake.
+std::string without_place_in_grader(std::string text) {
+  const std::size_t place = text.rfind(" [tests/labs/");
+  if (place != std::string::npos && text.ends_with(']')) {
+    text.erase(place);
+  }
+  return text;
 }
 
 /// Runs the check; returns why it does not hold.
-std::optional<std::string> failure_of(const Criterion& criterion) {
+std::optional<Explanation> failure_of(const Criterion& criterion) {
   try {
     criterion.check();
     return std::nullopt;
   } catch (const Failed& failed) {
-    return failed.what();
+    return failed.explanation();
   } catch (const lab::NotWritten& blank) {
-    return blank.what();
+    return Explanation{.remark = blank.what()};
   } catch (const std::exception& error) {
-    return fmt::format("expected: no exception\ngot:      {}", error.what());
+    return did_not_return(criterion, "an exception: " + without_place_in_grader(error.what()));
   } catch (...) {
-    return "expected: no exception\ngot:      one that is not derived from std::exception";
+    return did_not_return(criterion, "an exception that is not derived from std::exception");
   }
+}
+
+std::string to_report(const Explanation& why) {
+  return why.expected + kEnd + why.got + kEnd + why.look_at + kEnd + why.drawing + kEnd + why.remark + kEnd;
+}
+
+/// Returns the parts of `text`, each up to its end.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> parts;
+  for (std::string part; std::getline(stream, part, kEnd);) {
+    parts.push_back(part);
+  }
+  return parts;
 }
 
 Result result_of(const Criterion& criterion, const Limits& limits) {
   const std::string word = random_word();
+  shared_case().set("");
   const Ended ended = run_in_child(limits, [&] {
-    const std::optional<std::string> failure = failure_of(criterion);
-    return word + (failure ? kFailed : kHeld) + notes() + kEnd + failure.value_or("");
+    const std::optional<Explanation> failure = failure_of(criterion);
+    return word + (failure ? kFailed : kHeld) + notes() + kEnd + to_report(failure.value_or(Explanation{}));
   });
   Result result{.criterion = criterion.name, .of = criterion.points, .printed = ended.printed};
-  const std::size_t end = ended.reported.find(kEnd);
-  if (!ended.reported.starts_with(word) || end == std::string::npos) {
-    result.explanation = ended.how;
+  constexpr std::ptrdiff_t kParts = 6;
+  if (!ended.reported.starts_with(word) || std::count(ended.reported.begin(), ended.reported.end(), kEnd) < kParts) {
+    result.why = did_not_return(criterion, ended.how);
     return result;
   }
   result.points = ended.reported[word.size()] == kHeld ? criterion.points : 0;
-  result.note = ended.reported.substr(word.size() + 1, end - word.size() - 1);
-  result.explanation = ended.reported.substr(end + 1);
+  const std::vector<std::string> parts = parts_of(ended.reported.substr(word.size() + 1));
+  result.note = parts[0];
+  result.why = {parts[1], parts[2], parts[3], parts[4], parts[5]};
   return result;
+}
+
+/// Returns the first of the results that `criterion` needs and that has not all points.
+const Result* unmet_need(const Criterion& criterion, const std::vector<Result>& results) {
+  const auto found = std::find_if(results.begin(), results.end(), [&](const Result& result) {
+    return result.points < result.of &&
+           std::find(criterion.needs.begin(), criterion.needs.end(), result.criterion) != criterion.needs.end();
+  });
+  return found == results.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
 Failed::Failed(const std::string& expected, const std::string& got, const std::string& look_at,
                const std::string& drawing)
-    : std::runtime_error(fmt::format("expected: {}\ngot:      {}\nlook at:  {}\n{}", expected, got, look_at, drawing)) {
-}
+    : std::runtime_error(fmt::format("expected {}, got {}", expected, got)),
+      explanation_{.expected = expected, .got = got, .look_at = look_at, .drawing = drawing} {}
 
 void note(const std::string& text) { notes() += text + "\n"; }
+
+void set_case(const std::string& text) { shared_case().set(text); }
+
+std::string for_case() {
+  const std::string text = shared_case().get();
+  return text.empty() ? "" : ", for " + text;
+}
 
 std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits) {
   std::vector<Result> results;
   for (const Criterion& criterion : criteria) {
-    results.push_back(result_of(criterion, limits));
+    const Result* unmet = unmet_need(criterion, results);
+    if (unmet == nullptr) {
+      results.push_back(result_of(criterion, limits));
+    } else {
+      results.push_back({.criterion = criterion.name,
+                         .of = criterion.points,
+                         .was_graded = false,
+                         .why = {.remark = fmt::format("not graded yet: repair \"{}\" first", unmet->criterion)}});
+    }
   }
   return results;
 }
@@ -89,19 +163,6 @@ int points_of(const std::vector<Result>& results) {
 
 int most_points_of(const std::vector<Result>& results) {
   return std::accumulate(results.begin(), results.end(), 0, [](int sum, const Result& r) { return sum + r.of; });
-}
-
-std::string report_of(const std::vector<Result>& results) {
-  std::string text;
-  for (const Result& result : results) {
-    text += fmt::format("[ {:>2}/{:<2} ] {}\n", result.points, result.of, result.criterion);
-    text += indented(result.note, "          ");
-    text += indented(result.explanation, "          ");
-    if (!result.printed.empty() && result.points < result.of) {
-      text += "          your program printed:\n" + indented(result.printed, "          | ");
-    }
-  }
-  return text;
 }
 
 }  // namespace stagecoach::labs

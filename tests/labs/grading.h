@@ -11,23 +11,44 @@
 
 namespace stagecoach::labs {
 
+/// Why points are missing. A member that is empty is not shown.
+struct Explanation {
+  std::string expected = {};
+  std::string got = {};
+  std::string look_at = {};  ///< where to read on: a section of the chapter, a header, or a hint
+  std::string drawing = {};  ///< shown below them; it may have several lines
+  std::string remark = {};   ///< in place of all others: "not written yet: …"
+  bool operator==(const Explanation&) const = default;
+};
+
 /// Thrown by a check that does not hold.
 class Failed : public std::runtime_error {
  public:
-  /// `look_at` says where to read on: a section of the chapter, or a header. `drawing` is shown below them; it may have
-  /// several lines.
   Failed(const std::string& expected, const std::string& got, const std::string& look_at,
          const std::string& drawing = {});
+  const Explanation& explanation() const { return explanation_; }
+
+ private:
+  Explanation explanation_;
 };
 
 /// Adds a line that is printed below the criterion whose check calls it, whether the check holds or not.
 void note(const std::string& text);
+
+/// Says what the check tries from now on, such as "4 ranks and distance 2". An answer that then throws, crashes or does
+/// not return is explained with it.
+void set_case(const std::string& text);
+
+/// Returns ", for 4 ranks and distance 2", or nothing before the first set_case().
+std::string for_case();
 
 /// One thing that an answer must do. `check` calls the answer and throws Failed if it does something else.
 struct Criterion {
   std::string name;
   int points = 0;
   std::function<void()> check;
+  std::string look_at = {};             ///< where to read on if the answer throws, crashes or does not return
+  std::vector<std::string> needs = {};  ///< earlier criteria: if one of them fails, this one is not graded
 };
 
 /// What one check may use.
@@ -41,9 +62,10 @@ struct Result {
   std::string criterion;
   int points = 0;
   int of = 0;
-  std::string explanation = {};  ///< why points are missing; empty if none are
-  std::string note = {};         ///< the lines of note()
-  std::string printed = {};      ///< what the answer printed, cut off where it becomes too long
+  bool was_graded = true;    ///< false if a criterion that it needs has failed
+  Explanation why = {};      ///< why points are missing; empty if none are
+  std::string note = {};     ///< the lines of note()
+  std::string printed = {};  ///< what the answer printed, cut off where it becomes too long
 };
 
 /// Returns the results of all criteria, in their order. The calling process must have one thread, and never calls the
@@ -56,7 +78,8 @@ int points_of(const std::vector<Result>& results);
 /// Returns the sum of the points that can be had.
 int most_points_of(const std::vector<Result>& results);
 
-/// Returns the report: one line per criterion, "[ 10/15 ] name", with explanations indented below.
+/// Returns the report: one line per criterion, "[ 10/15 ] name", with explanations indented below. What an earlier
+/// explanation says already is not printed again.
 std::string report_of(const std::vector<Result>& results);
 
 }  // namespace stagecoach::labs

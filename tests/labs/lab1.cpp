@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/autograd/backward.h"
 #include "core/ops.h"
@@ -18,6 +19,8 @@ namespace stagecoach::labs::lab1 {
 namespace {
 
 constexpr const char* kOperation = "chapters/01_single_device/lab/scaled_tanh.h; chapter 1, \"The gradient\"";
+constexpr const char* kScale = "chapters/01_single_device/lab/README.md, \"What to check on paper first\", question 1";
+constexpr const char* kContract = "chapters/01_single_device/lab/scaled_tanh.h";
 constexpr const char* kKeeps = "chapter 1, \"What autograd keeps\"; core/autograd/node.h";
 constexpr const char* kAccumulate = "chapters/01_single_device/lab/accumulate.h; chapter 1, \"Micro-batches\"";
 
@@ -113,8 +116,25 @@ void differentiates_x(const Answer& answer) {
 void differentiates_scale(const Answer& answer) {
   const Inputs in = inputs();
   backward(answer.scaled_tanh(in.x, in.scale), in.upstream);
-  require_close(in.scale.grad(), finite_differences(in, in.scale), in.scale.shape(), "the gradient of scale",
-                kOperation, 1e-6);
+  require_close(in.scale.grad(), finite_differences(in, in.scale), in.scale.shape(), "the gradient of scale", kScale,
+                1e-6);
+}
+
+/// Throws Failed unless the node has its name and saves no copy of an input.
+void require_contract_of_node(const Node& node, const Inputs& in) {
+  if (std::string(node.name()) != "scaled_tanh") {
+    throw Failed("a node called \"scaled_tanh\"", fmt::format("one called \"{}\"", node.name()), kContract);
+  }
+  for (const Node::Saved& saved : node.saved()) {
+    for (const auto& [name, input] : {std::pair("x", in.x), std::pair("scale", in.scale)}) {
+      const bool is_equal = saved.tensor.shape() == input.shape() && saved.tensor.dtype() == input.dtype() &&
+                            saved.tensor.to_vector<double>() == input.to_vector<double>();
+      if (is_equal && saved.tensor.data<double>() != input.data<double>()) {
+        throw Failed(fmt::format("no copy of {}: to save a tensor keeps its storage", name),
+                     fmt::format("a copy, saved as \"{}\"", saved.name), kContract);
+      }
+    }
+  }
 }
 
 void computes_what_is_needed(const Answer& answer) {
@@ -124,6 +144,7 @@ void computes_what_is_needed(const Answer& answer) {
   if (y.grad_node() == nullptr || y.grad_node()->edges().size() != 2) {
     throw Failed("a node with the inputs x and scale", y.is_leaf() ? "no node" : "a node with other inputs", kKeeps);
   }
+  require_contract_of_node(*y.grad_node(), in);
   for (const bool x_is_needed : {true, false}) {
     const Gradients gradients = y.grad_node()->backward(in.upstream, {x_is_needed, !x_is_needed});
     const auto is_there = [&](std::size_t i) { return i < gradients.size() && gradients[i].defined(); };
@@ -300,16 +321,16 @@ void keeps_one_graph(const Answer& answer) {
 std::vector<Criterion> criteria(const Answer& answer) {
   const auto with = [&answer](void (*check)(const Answer&)) { return [answer, check] { check(answer); }; };
   return {
-      {"scaled_tanh computes its values", 10, with(computes_values)},
-      {"the gradient of x equals finite differences", 15, with(differentiates_x)},
-      {"the gradient of scale equals finite differences", 15, with(differentiates_scale)},
-      {"only what is needed is recorded and computed", 10, with(computes_what_is_needed)},
-      {"a saved tensor that was written to is refused", 10, with(refuses_changed_tensors)},
-      {"uneven micro-batches give the gradient of the whole batch", 15, with(weighs_uneven_microbatches)},
-      {"samples without a label do not count", 5, with(leaves_out_the_unlabelled)},
-      {"a micro-batch may have no labels at all", 5, with(takes_microbatches_without_labels)},
-      {"gradients add to those that are there", 5, with(adds_to_gradients)},
-      {"one micro-batch's graph is alive at a time", 10, with(keeps_one_graph)},
+      {"scaled_tanh computes its values", 10, with(computes_values), kOperation},
+      {"the gradient of x equals finite differences", 15, with(differentiates_x), kOperation},
+      {"the gradient of scale equals finite differences", 15, with(differentiates_scale), kScale},
+      {"only what is needed is recorded and computed", 10, with(computes_what_is_needed), kKeeps},
+      {"a saved tensor that was written to is refused", 10, with(refuses_changed_tensors), kKeeps},
+      {"uneven micro-batches give the gradient of the whole batch", 15, with(weighs_uneven_microbatches), kAccumulate},
+      {"samples without a label do not count", 5, with(leaves_out_the_unlabelled), kAccumulate},
+      {"a micro-batch may have no labels at all", 5, with(takes_microbatches_without_labels), kAccumulate},
+      {"gradients add to those that are there", 5, with(adds_to_gradients), kAccumulate},
+      {"one micro-batch's graph is alive at a time", 10, with(keeps_one_graph), kAccumulate},
   };
 }
 

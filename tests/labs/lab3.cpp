@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "parallel/schedule/schedule_kinds.h"
@@ -19,6 +22,7 @@ namespace {
 constexpr const char* kGenerator = "chapters/03_gpipe/lab/descending_gpipe.h; chapter 3, \"The idea\"";
 constexpr const char* kLoop = "chapters/03_gpipe/lab/run_table.h; chapter 3, \"By hand, and as a table\"";
 constexpr const char* kBytes = "chapter 3, \"The same bytes\"; Stage::add_gradients_in_order";
+constexpr const char* kTags = "chapters/03_gpipe/lab/run_table.h: \"Each message has a tag of its own\"";
 constexpr const char* kMessages = "chapter 3, \"Messages are actions too\"; parallel/comm/communicator.h";
 
 int ranks() { return varied("lab 3: ranks", 3, 5); }
@@ -35,15 +39,23 @@ std::vector<int> v_shaped(int p) { return v_placement(p).stage_to_rank; }
 
 // The generator.
 
+ScheduleCase case_of(const std::vector<int>& placement, int m) {
+  const int p = 1 + *std::max_element(placement.begin(), placement.end());
+  return {.ranks = p,
+          .microbatches = m,
+          .stages_per_rank = static_cast<int>(placement.size()) / p,
+          .more = fmt::format(", stages on ranks {}", fmt::join(placement, ", "))};
+}
+
 /// Returns the schedule of the answer, after a check that it is legal.
 Schedule legal_schedule(const Answer& answer, const std::vector<int>& placement, int m) {
-  const int p = 1 + *std::max_element(placement.begin(), placement.end());
+  const ScheduleCase made_for = case_of(placement, m);
+  set_case(to_string(made_for));
   Schedule schedule = answer.descending_gpipe(placement, m);
-  const int stages = static_cast<int>(placement.size());
-  require_legal(schedule, {.ranks = p, .microbatches = m, .stages_per_rank = stages / p}, kGenerator);
+  require_legal(schedule, made_for, kGenerator);
   if (schedule.stage_to_rank != placement) {
-    throw Failed(fmt::format("stages on ranks {}", fmt::join(placement, ",")),
-                 fmt::format("{}", fmt::join(schedule.stage_to_rank, ",")), kGenerator);
+    throw Failed(fmt::format("stages on ranks {}", fmt::join(placement, ", ")),
+                 fmt::format("{}", fmt::join(schedule.stage_to_rank, ", ")), kGenerator);
   }
   return schedule;
 }
@@ -56,6 +68,10 @@ void is_legal(const Answer& answer) {
   }
 }
 
+std::string placement_of(const Schedule& schedule) {
+  return fmt::format(", with stages on ranks {}", fmt::join(schedule.stage_to_rank, ", "));
+}
+
 /// Throws Failed unless the forwards of `actions` are in ascending order of stages and then micro-batches, and come
 /// before its backwards.
 void require_ascending_forwards(const std::vector<Action>& actions, std::size_t rank, const Schedule& schedule) {
@@ -66,7 +82,8 @@ void require_ascending_forwards(const std::vector<Action>& actions, std::size_t 
                                        std::pair(actions[i].stage, actions[i].microbatch);
     if (!is_forward || !ascends) {
       const std::string after = i == 0 ? "first" : "after " + to_string(actions[i - 1]);
-      throw Failed(fmt::format("rank {} runs its forwards first, stage by stage and in ascending order", rank),
+      throw Failed(fmt::format("rank {} runs its forwards first, stage by stage and in ascending order{}", rank,
+                               placement_of(schedule)),
                    fmt::format("{} {}", to_string(actions[i]), after), kGenerator, drawn(schedule));
     }
   }
@@ -77,9 +94,9 @@ void require_reverse_backwards(const std::vector<Action>& actions, std::size_t r
     Action expected = actions[actions.size() - 1 - i];
     expected.operation = Operation::backward;
     if (actions[i] != expected) {
-      throw Failed(
-          fmt::format("{} on rank {}: backwards in the reverse order of the forwards", to_string(expected), rank),
-          to_string(actions[i]), kGenerator, drawn(schedule));
+      throw Failed(fmt::format("{} on rank {}: backwards in the reverse order of the forwards{}", to_string(expected),
+                               rank, placement_of(schedule)),
+                   to_string(actions[i]), kGenerator, drawn(schedule));
     }
   }
 }
@@ -113,26 +130,37 @@ void takes_the_time_of_the_formula(const Answer& answer) {
   for (const int p : {2, ranks()}) {
     for (const int m : {1, microbatches()}) {
       const Schedule schedule = legal_schedule(answer, straight(p), m);
-      require_time(schedule, 3.0 * (m + p - 1), {.ranks = p, .microbatches = m},
-                   "chapter 3, \"How long is the bubble?\"");
+      require_time(schedule, 3.0 * (m + p - 1), case_of(straight(p), m), "chapter 3, \"How long is the bubble?\"");
     }
   }
 }
 
 // The loop.
 
-std::vector<Message> train(const Answer& answer, const Schedule& schedule, const std::vector<std::int64_t>& sizes,
-                           const std::string& look_at, int steps = 3) {
-  const auto step = [&](const RankPart& part) {
-    return answer.run_table({.comm = part.comm,
-                             .schedule = schedule,
-                             .stages = part.stages,
-                             .entering = part.entering,
-                             .sizes = sizes,
-                             .images = part.images,
-                             .labels = part.labels});
+/// Called on each rank after each step.
+using StepCheck = std::function<void(Communicator& comm)>;
+
+RankStep step_of(const Answer& answer, const Schedule& schedule, const std::vector<std::int64_t>& sizes,
+                 const StepCheck& check = {}) {
+  return [&answer, &schedule, &sizes, check](const RankPart& part) {
+    const double loss = answer.run_table({.comm = part.comm,
+                                          .schedule = schedule,
+                                          .stages = part.stages,
+                                          .entering = part.entering,
+                                          .sizes = sizes,
+                                          .images = part.images,
+                                          .labels = part.labels});
+    if (check != nullptr) {
+      check(part.comm);
+    }
+    return loss;
   };
-  return require_equal_to_one_device({schedule.stage_to_rank, sizes, steps}, step, look_at);
+}
+
+std::vector<Message> train(const Answer& answer, const Schedule& schedule, const std::vector<std::int64_t>& sizes,
+                           const std::string& look_at, int steps = 3, const StepCheck& check = {}) {
+  return require_equal_to_one_device({schedule.stage_to_rank, sizes, steps}, step_of(answer, schedule, sizes, check),
+                                     look_at);
 }
 
 std::vector<std::int64_t> equal_sizes(int m) { return std::vector<std::int64_t>(static_cast<std::size_t>(m), 4); }
@@ -178,13 +206,37 @@ void several_stages_per_rank_run(const Answer& answer) {
 /// In 1F1B neighbours send to each other at the same time.
 void sends_do_not_wait(const Answer& answer) {
   const int m = microbatches();
-  train(answer, make_schedule("1f1b", ranks(), m), equal_sizes(m), kMessages);
+  constexpr int kSteps = 3;
+  train(answer, make_schedule("1f1b", ranks(), m), equal_sizes(m), kMessages, kSteps,
+        [](Communicator& comm) { require_sends_waited_for(comm, "chapters/03_gpipe/lab/run_table.h"); });
+}
+
+/// Throws Failed if two messages from a rank to another one have the same tag.
+void require_own_tags(const std::vector<Message>& messages) {
+  std::map<std::tuple<int, int, int>, int> counts;  // by from, to and tag
+  for (const Message& message : messages) {
+    ++counts[{message.from, message.to, message.tag}];
+  }
+  for (const auto& [address, count] : counts) {
+    if (count > 1) {
+      const auto [from, to, tag] = address;
+      throw Failed(
+          fmt::format("each message from rank {} to rank {} has a tag of its own", from, to),
+          fmt::format("{} messages of a step have tag {}: rank 0 begins with micro-batch 0, rank 1 with micro-batch 2, "
+                      "and takes one for the other",
+                      count, tag),
+          kTags);
+    }
+  }
 }
 
 void ranks_may_take_another_order(const Answer& answer) {
   const Schedule schedule =
       schedule_from_text("0F0,0F1,0F2,0B0,0B1,0B2\n1F2,1F0,1F1,1B0,1B1,1B2\n", "a table of the grader");
-  train(answer, schedule, {3, 3, 3}, kMessages);
+  const std::vector<std::int64_t> sizes{3, 3, 3};
+  constexpr int kSteps = 1;
+  require_own_tags(messages_of({schedule.stage_to_rank, sizes, kSteps}, step_of(answer, schedule, sizes), kTags));
+  train(answer, schedule, sizes, kTags);
 }
 
 }  // namespace
@@ -192,17 +244,17 @@ void ranks_may_take_another_order(const Answer& answer) {
 std::vector<Criterion> criteria(const Answer& answer) {
   const auto with = [&answer](void (*check)(const Answer&)) { return [answer, check] { check(answer); }; };
   return {
-      {"the generator's table is legal", 15, with(is_legal)},
-      {"each rank runs all forwards first, in ascending order", 10, with(forwards_come_first)},
-      {"the backwards run in the reverse order", 10, with(backwards_descend)},
-      {"one rank may hold several stages", 10, with(takes_several_stages)},
-      {"a step takes the time of the formula", 5, with(takes_the_time_of_the_formula)},
-      {"the loop trains what one device trains", 15, with(two_ranks_equal_one_device)},
-      {"a smaller last micro-batch weighs what it should", 10, with(uneven_sizes_weigh_right)},
-      {"descending backwards give the same bytes", 10, with(descending_backwards_give_the_same_bytes)},
-      {"the loop runs several stages per rank", 5, with(several_stages_per_rank_run)},
-      {"sends do not wait", 5, with(sends_do_not_wait)},
-      {"each message has a tag of its own", 5, with(ranks_may_take_another_order)},
+      {"the generator's table is legal", 15, with(is_legal), kGenerator},
+      {"each rank runs all forwards first, in ascending order", 10, with(forwards_come_first), kGenerator},
+      {"the backwards run in the reverse order", 10, with(backwards_descend), kGenerator},
+      {"one rank may hold several stages", 10, with(takes_several_stages), kGenerator},
+      {"a step takes the time of the formula", 5, with(takes_the_time_of_the_formula), kGenerator},
+      {"the loop trains what one device trains", 15, with(two_ranks_equal_one_device), kLoop},
+      {"a smaller last micro-batch weighs what it should", 10, with(uneven_sizes_weigh_right), kLoop},
+      {"descending backwards give the same bytes", 10, with(descending_backwards_give_the_same_bytes), kLoop},
+      {"the loop runs several stages per rank", 5, with(several_stages_per_rank_run), kLoop},
+      {"sends do not wait, and are waited for in the end", 5, with(sends_do_not_wait), kMessages},
+      {"each message has a tag of its own", 5, with(ranks_may_take_another_order), kTags},
   };
 }
 

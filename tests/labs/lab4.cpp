@@ -15,9 +15,10 @@ namespace stagecoach::labs::lab4 {
 namespace {
 
 constexpr const char* kOrder = "chapters/04_pipedream/README.md, \"1F1B, by hand\"";
-constexpr const char* kLimits =
-    "the hints of part 1 in chapters/04_pipedream/lab/README.md: which forwards of the rank before it does a rank wait "
-    "for?";
+constexpr const char* kHeld =
+    "scripts/lab.sh hint 4 2 1: a rank that warms up with k - 1 forwards holds at most k micro-batches";
+constexpr const char* kLimits = "scripts/lab.sh hint 4 2 1: which forwards of the rank before it does a rank wait for?";
+constexpr const char* kShortest = "scripts/lab.sh hint 4 3 1: whose limits decide how many micro-batches a rank holds?";
 constexpr const char* kVersions = "chapters/04_pipedream/README.md, \"The price: versions\"";
 constexpr const char* kStore = "chapters/04_pipedream/lab/version_store.h: what `versions` holds after each call";
 
@@ -68,6 +69,7 @@ template <class Body>
 void for_each_schedule(const Answer& answer, const std::vector<std::vector<Question>>& questions, const Body& body) {
   for (const auto& list : questions) {
     for (const Question& question : list) {
+      set_case(to_string(question.made_for()));
       body(answer.one_f_one_b(question.microbatches, question.limits), question);
     }
   }
@@ -86,7 +88,7 @@ void memory_of_1f1b(const Answer& answer) {
     for (int rank = 0; rank < made_for.ranks; ++rank) {
       most.push_back(std::min(made_for.microbatches, made_for.ranks - rank));
     }
-    require_activations(schedule, most, made_for, kOrder);
+    require_activations(schedule, most, made_for, kHeld);
   });
 }
 
@@ -106,7 +108,7 @@ void backwards_in_order(const Answer& answer) {
 void keeps_to_the_limits(const Answer& answer) {
   const auto questions = {falling_limits(), rising_limits()};
   for_each_schedule(answer, questions, [](const Schedule& schedule, const Question& question) {
-    require_activations(schedule, question.limits, question.made_for(), kLimits);
+    require_activations(schedule, question.limits, question.made_for(), kHeld);
   });
 }
 
@@ -120,11 +122,24 @@ void no_deadlock(const Answer& answer) {
 void no_longer_than_necessary(const Answer& answer) {
   const auto questions = {falling_limits(), rising_limits()};
   for_each_schedule(answer, questions, [](const Schedule& schedule, const Question& question) {
-    require_time(schedule, simulated(as_many_as_allowed(question)).seconds, question.made_for(), kLimits);
+    require_time(schedule, simulated(as_many_as_allowed(question)).seconds, question.made_for(), kShortest);
   });
 }
 
 // The store. Each of these checks one call by itself, with weights that are easy to recognise; lab4_stashing.h trains.
+
+Tensor forward_of(const Answer& answer, lab::VersionStore& store, int microbatch) {
+  set_case(fmt::format("weights_for_forward of micro-batch {}", microbatch));
+  return answer.weights_for_forward(store, microbatch);
+}
+Tensor backward_of(const Answer& answer, lab::VersionStore& store, int microbatch) {
+  set_case(fmt::format("weights_for_backward of micro-batch {}", microbatch));
+  return answer.weights_for_backward(store, microbatch);
+}
+void update_of(const Answer& answer, lab::VersionStore& store, const Tensor& gradient, double rate) {
+  set_case(fmt::format("the update after version {}", store.versions.empty() ? 0 : store.versions.rbegin()->first));
+  answer.update(store, gradient, rate);
+}
 
 Tensor weights_of(float value) { return Tensor::full({2}, value); }
 Tensor gradient_of(float value) { return Tensor::full({2}, value); }
@@ -144,32 +159,31 @@ void require_weights(const Tensor& got, float value, const std::string& what, co
 
 void forward_uses_the_newest(const Answer& answer) {
   lab::VersionStore store = new_store();
-  require_weights(answer.weights_for_forward(store, 0), 8, "the forward of micro-batch 0 with the first weights",
-                  kVersions);
-  answer.update(store, gradient_of(2), kRate);
-  require_weights(answer.weights_for_forward(store, 1), 7,
+  require_weights(forward_of(answer, store, 0), 8, "the forward of micro-batch 0 with the first weights", kVersions);
+  update_of(answer, store, gradient_of(2), kRate);
+  require_weights(forward_of(answer, store, 1), 7,
                   "the forward of micro-batch 1, after update 0, with the newest weights", kVersions);
 }
 
 void backward_uses_its_forward(const Answer& answer) {
   lab::VersionStore store = new_store();
-  answer.weights_for_forward(store, 0);
-  answer.weights_for_forward(store, 1);
-  require_weights(answer.weights_for_backward(store, 0), 8, "the backward of micro-batch 0", kVersions);
-  answer.update(store, gradient_of(2), kRate);
-  answer.weights_for_forward(store, 2);
-  require_weights(answer.weights_for_backward(store, 1), 8,
-                  "the backward of micro-batch 1, whose forward came before update 0", kVersions);
-  answer.update(store, gradient_of(2), kRate);
-  require_weights(answer.weights_for_backward(store, 2), 7,
+  forward_of(answer, store, 0);
+  forward_of(answer, store, 1);
+  require_weights(backward_of(answer, store, 0), 8, "the backward of micro-batch 0", kVersions);
+  update_of(answer, store, gradient_of(2), kRate);
+  forward_of(answer, store, 2);
+  require_weights(backward_of(answer, store, 1), 8, "the backward of micro-batch 1, whose forward came before update 0",
+                  kVersions);
+  update_of(answer, store, gradient_of(2), kRate);
+  require_weights(backward_of(answer, store, 2), 7,
                   "the backward of micro-batch 2, whose forward came between updates 0 and 1", kVersions);
 }
 
 void update_leaves_older_versions(const Answer& answer) {
   lab::VersionStore store = new_store();
-  const Tensor in_use = answer.weights_for_forward(store, 0);
+  const Tensor in_use = forward_of(answer, store, 0);
   const std::string before = numbers(in_use);
-  answer.update(store, gradient_of(2), kRate);
+  update_of(answer, store, gradient_of(2), kRate);
   if (numbers(in_use) != before) {
     throw Failed("the weights in use by micro-batch 0 to keep their values during an update: " + before,
                  numbers(in_use), std::string(kVersions) + ": a version is storage");
@@ -179,13 +193,13 @@ void update_leaves_older_versions(const Answer& answer) {
 void update_continues_from_the_newest(const Answer& answer) {
   lab::VersionStore store = new_store();
   for (int i = 0; i < 3; ++i) {
-    answer.weights_for_forward(store, i);
+    forward_of(answer, store, i);
   }
-  answer.weights_for_backward(store, 0);
-  answer.update(store, gradient_of(2), kRate);
-  answer.weights_for_backward(store, 1);
-  answer.update(store, gradient_of(4), kRate);
-  require_weights(answer.weights_for_forward(store, 3), 5,
+  backward_of(answer, store, 0);
+  update_of(answer, store, gradient_of(2), kRate);
+  backward_of(answer, store, 1);
+  update_of(answer, store, gradient_of(4), kRate);
+  require_weights(forward_of(answer, store, 3), 5,
                   "the weights after two updates, by 0.5 times 2 and by 0.5 times 4, of the first weights 8",
                   kVersions);
 }
@@ -197,7 +211,7 @@ void trains_as_the_rule_says(const Answer& answer) {
   }
 }
 
-/// Calls see(kept, needed, when) after each call of the store: the versions that it keeps and those that it should.
+/// Calls see(kept, state, when) after each call of the store: the versions that it keeps, and those that it should.
 template <class See>
 void for_each_state(const Answer& answer, const See& see) {
   for (const int batch : {1, 2}) {
@@ -207,50 +221,56 @@ void for_each_state(const Answer& answer, const See& see) {
       for (const auto& [version, weights] : state.store.versions) {
         kept.insert(version);
       }
-      see(kept, state.needed, fmt::format("{} ({})", state.when, to_string(run)));
+      see(kept, state, fmt::format("{} ({})", state.when, to_string(run)));
     });
   }
 }
 
-void require_subset(const std::set<int>& part, const std::set<int>& whole, const std::set<int>& needed,
+void require_subset(const std::set<int>& part, const std::set<int>& whole, const StoreState& state,
                     const std::set<int>& kept, const std::string& when) {
   if (!std::includes(whole.begin(), whole.end(), part.begin(), part.end())) {
-    throw Failed(fmt::format("after {}: version(s) {}", when, fmt::join(needed, ", ")),
-                 fmt::format("{}", fmt::join(kept, ", ")), kStore);
+    throw Failed(fmt::format("after {}: {}", when, state.reasons),
+                 kept.empty() ? "no version" : fmt::format("version(s) {}", fmt::join(kept, ", ")), kStore);
   }
 }
 
 void keeps_what_is_needed(const Answer& answer) {
-  for_each_state(answer, [](const auto& kept, const auto& needed, const std::string& when) {
-    require_subset(needed, kept, needed, kept, when);
+  for_each_state(answer, [](const auto& kept, const StoreState& state, const std::string& when) {
+    require_subset(state.needed, kept, state, kept, when);
   });
 }
 
 void keeps_nothing_else(const Answer& answer) {
-  for_each_state(answer, [](const auto& kept, const auto& needed, const std::string& when) {
-    require_subset(kept, needed, needed, kept, when);
+  for_each_state(answer, [](const auto& kept, const StoreState& state, const std::string& when) {
+    require_subset(kept, state.needed, state, kept, when);
   });
 }
 
 }  // namespace
 
 std::vector<Criterion> criteria(const Answer& answer) {
+  const char* const kWithinLimits = "limits: no rank holds more than its limit";
+  const char* const kNoDeadlock = "limits: no deadlock";
   const auto check = [&](void (*body)(const Answer&)) { return [answer, body] { body(answer); }; };
   return {
-      {"1F1B: the schedule is legal, also with few micro-batches", 10, check(legal_without_limits)},
-      {"1F1B: rank r holds at most min(m, p - r) micro-batches", 10, check(memory_of_1f1b)},
-      {"1F1B: the step takes 3 (m + p - 1) units", 10, check(time_of_1f1b)},
-      {"1F1B: backwards run in the order of the micro-batches", 5, check(backwards_in_order)},
-      {"limits: no rank holds more than its limit", 10, check(keeps_to_the_limits)},
-      {"limits: no deadlock", 10, check(no_deadlock)},
-      {"limits: the step is no longer than they make necessary", 5, check(no_longer_than_necessary)},
-      {"store: a forward uses the newest weights", 5, check(forward_uses_the_newest)},
-      {"store: a backward uses the weights of its forward", 10, check(backward_uses_its_forward)},
-      {"store: an update leaves the weights in use alone", 5, check(update_leaves_older_versions)},
-      {"store: an update continues from the newest weights", 5, check(update_continues_from_the_newest)},
-      {"store: training equals the rule of stashing, bit for bit", 5, check(trains_as_the_rule_says)},
-      {"store: versions are kept while a micro-batch needs them", 5, check(keeps_what_is_needed)},
-      {"store: versions are freed when none needs them", 5, check(keeps_nothing_else)},
+      {"1F1B: the schedule is legal, also with few micro-batches", 10, check(legal_without_limits), kOrder},
+      {"1F1B: rank r holds at most min(m, p - r) micro-batches", 10, check(memory_of_1f1b), kOrder},
+      {"1F1B: the step takes 3 (m + p - 1) units", 10, check(time_of_1f1b), kOrder},
+      {"1F1B: backwards run in the order of the micro-batches", 5, check(backwards_in_order), kOrder},
+      {kWithinLimits, 10, check(keeps_to_the_limits), kLimits},
+      {kNoDeadlock, 10, check(no_deadlock), kLimits, {kWithinLimits}},
+      {"limits: the step is no longer than they make necessary",
+       5,
+       check(no_longer_than_necessary),
+       kShortest,
+       {kWithinLimits, kNoDeadlock}},
+      {"store: a forward uses the newest weights", 5, check(forward_uses_the_newest), kStore},
+      {"store: a backward uses the weights of its forward", 10, check(backward_uses_its_forward), kStore},
+      {"store: an update leaves the weights in use alone", 5, check(update_leaves_older_versions), kStore},
+      {"store: an update continues from the newest weights", 5, check(update_continues_from_the_newest), kStore},
+      {"store: training equals the rule of stashing, bit for bit", 5, check(trains_as_the_rule_says), kStore},
+      {"store: versions are kept while a micro-batch needs them", 5, check(keeps_what_is_needed), kStore},
+      {"store: versions are freed when none needs them", 5, check(keeps_nothing_else), kStore},
   };
 }
 

@@ -98,23 +98,23 @@ class StashedStage {
 
   Row forward(int i, const Row& x) {
     inputs_[i] = x;
+    begin_call(fmt::format("the forward of micro-batch {} on stage {}", i, stage_));
     used_[i] = newest_;
     const Tensor weights = answer_.weights_for_forward(store_, i);
-    when_ = fmt::format("the forward of micro-batch {} on stage {}", i, stage_);
     return product(x, as_row(weights, when_));
   }
   Row backward(int i, const Row& gradient) {
+    begin_call(fmt::format("the backward of micro-batch {} on stage {}", i, stage_));
     const Tensor weights = answer_.weights_for_backward(store_, i);
     used_.erase(i);
-    when_ = fmt::format("the backward of micro-batch {} on stage {}", i, stage_);
     mean_.add(product(gradient, inputs_.at(i)));
     inputs_.erase(i);
     return product(gradient, as_row(weights, when_));
   }
   void update(int which) {
+    begin_call(fmt::format("update {} on stage {}", which, stage_));
     answer_.update(store_, mean_.take(), kRate);
     newest_ = which + 1;
-    when_ = fmt::format("update {} on stage {}", which, stage_);
   }
 
   StoreState state() const {
@@ -122,10 +122,34 @@ class StashedStage {
     for (const auto& [microbatch, version] : used_) {
       needed.insert(version);
     }
-    return {store_, needed, when_};
+    return {store_, needed, reasons(), when_};
   }
 
  private:
+  /// Says which versions are needed, and by whom.
+  std::string reasons() const {
+    std::map<int, std::vector<int>> users;  // of each version
+    for (const auto& [microbatch, version] : used_) {
+      users[version].push_back(microbatch);
+    }
+    users[newest_];
+    std::string text;
+    for (const auto& [version, microbatches] : users) {
+      text +=
+          fmt::format("{}{} ({}{}{})", text.empty() ? "version(s) " : ", ", version,
+                      version == newest_ ? "the newest" : "", version == newest_ && !microbatches.empty() ? ", " : "",
+                      microbatches.empty() ? ""
+                                           : fmt::format("for micro-batch{} {}", microbatches.size() == 1 ? "" : "es",
+                                                         fmt::join(microbatches, ", ")));
+    }
+    return text;
+  }
+  /// Records which call comes next, and what the store should hold before it.
+  void begin_call(const std::string& call) {
+    when_ = call;
+    set_case(fmt::format("{}; before it the store should hold {}", call, reasons()));
+  }
+
   const Answer& answer_;
   int stage_;
   lab::VersionStore store_;

@@ -11,9 +11,14 @@
 namespace stagecoach::labs::lab5 {
 namespace {
 
-constexpr const char* kOrder = "chapters/05_interleaved/README.md, \"Interleaved\": the three steps of an action";
-constexpr const char* kGroups = "chapters/05_interleaved/lab/interleaved.h: how micro-batches are divided into groups";
-constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2, and its hints";
+constexpr const char* kOrder =
+    "chapters/05_interleaved/README.md, \"Interleaved\": the three steps of an action; scripts/lab.sh hint 5 1 1";
+constexpr const char* kGroups =
+    "chapters/05_interleaved/lab/interleaved.h: which groups come first, and how long is the warm-up? "
+    "scripts/lab.sh hint 5 2 1";
+constexpr const char* kWarmUp = "how long the warm-up is, and with which N: scripts/lab.sh hint 5 3 1";
+constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2";
+constexpr const char* kStuck = "does your simulation wait for something that cannot come? scripts/lab.sh hint 5 3 2";
 
 /// One call of the generator of part 1.
 struct Question {
@@ -48,6 +53,7 @@ template <class Body>
 void for_each_schedule(const Answer& answer, const std::vector<std::vector<Question>>& questions, const Body& body) {
   for (const auto& list : questions) {
     for (const Question& question : list) {
+      set_case(to_string(question.made_for()));
       body(answer.interleaved(question.ranks, question.microbatches, question.chunks), question);
     }
   }
@@ -71,11 +77,11 @@ void legal(const Answer& answer, const std::vector<std::vector<Question>>& quest
   });
 }
 
-/// The time of the formula: 3 m + 3 (p - 1) / v units.
-void time_of_formula(const Answer& answer, const std::vector<Question>& questions, const char* look_at) {
+/// The time of the formula: 3 m v + 3 (p - 1) units.
+void time_of_formula(const Answer& answer, const std::vector<Question>& questions) {
   for_each_schedule(answer, {questions}, [&](const Schedule& schedule, const Question& question) {
     const auto& [p, m, v] = question;
-    require_time(schedule, 3.0 * m + 3.0 * (p - 1) / v, question.made_for(), look_at);
+    require_time(schedule, 3.0 * m * v + 3.0 * (p - 1), question.made_for(), kWarmUp);
   });
 }
 
@@ -87,7 +93,7 @@ void activations(const Answer& answer) {
     for (int r = 0; r < p; ++r) {
       most.push_back(std::min(m * v, 2 * (p - r - 1) + (v - 1) * question.largest_group() + 1));
     }
-    require_activations(schedule, most, question.made_for(), kOrder);
+    require_activations(schedule, most, question.made_for(), kWarmUp);
   });
 }
 
@@ -125,9 +131,32 @@ void require_two_stages(const Schedule& schedule, const lab::ScheduleTask& task)
   }
 }
 
+/// Throws Failed if actions are missing after which a rank's memory is full: the generator waited for room.
+void require_not_stuck(const Schedule& schedule, const lab::ScheduleTask& task) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    int held = 0;
+    int peak = 0;
+    int backwards = 0;
+    for (const Action& action : schedule.ranks[rank]) {
+      held += action.operation == Operation::forward ? 1 : gives_weight_gradient(action.operation) ? -1 : 0;
+      peak = std::max(peak, held);
+      backwards += gives_weight_gradient(action.operation) ? 1 : 0;
+    }
+    if (held == task.activations && peak == held && backwards < 2 * task.microbatches) {
+      throw Failed(fmt::format("all actions of {} micro-batches, for {}", task.microbatches, to_string(made_for(task))),
+                   fmt::format("rank {} ends with {} of {} activations held: no other forward has room there, and no "
+                               "backward comes any more",
+                               rank, held, task.activations),
+                   kStuck, drawn(schedule));
+    }
+  }
+}
+
 /// Returns the answer to `task`. Throws Failed unless it is legal.
 Schedule legal_answer(const Answer& answer, const lab::ScheduleTask& task) {
+  set_case(to_string(made_for(task)));
   Schedule schedule = answer.own_schedule(task);
+  require_not_stuck(schedule, task);
   require_legal(schedule, made_for(task), kOwn);
   require_two_stages(schedule, task);
   return schedule;
@@ -159,10 +188,11 @@ void own_keeps_to_the_memory(const Answer& answer) {
                    simulation.idle, simulation.seconds, *most, task.activations, task.ranks, task.microbatches));
 }
 
-/// Throws Failed if the idle time of a step is longer than `share` of that of 1F1B, 3 (p - 1) units.
+/// Throws Failed if the idle time of a step is longer than `share` of that of 1F1B, which runs the two stages of a rank
+/// as one: 6 (p - 1) units.
 void require_idle_time(const Answer& answer, double share) {
   for (const lab::ScheduleTask& task : tasks()) {
-    const double most = 3.0 * task.microbatches + share * 3.0 * (task.ranks - 1);
+    const double most = 6.0 * task.microbatches + share * 6.0 * (task.ranks - 1);
     require_time(fitting_answer(answer, task), most, made_for(task), kOwn);
   }
 }
@@ -170,23 +200,46 @@ void require_idle_time(const Answer& answer, double share) {
 }  // namespace
 
 std::vector<Criterion> criteria(const Answer& answer) {
+  const char* const kLegal = "interleaved: legal where m is a multiple of p";
+  const char* const kLegalForAll = "interleaved: legal for every other m";
+  const char* const kOwnLegal = "own: legal, with two stages per rank";
+  const char* const kWithinMemory = "own: within the memory";
+  const auto others_are_legal = [=] { legal(answer, {others(), fewer_than_ranks()}, kGroups); };
   return {
-      {"interleaved: legal where m is a multiple of p", 10, [=] { legal(answer, {multiples()}, kOrder); }},
-      {"interleaved: legal for every other m", 10,
-       [=] {
-         legal(answer, {others(), fewer_than_ranks()}, kGroups);
-       }},
-      {"interleaved: idle for (p - 1) / (v m + p - 1) of the step where m is a multiple of p", 10,
-       [=] { time_of_formula(answer, multiples(), kOrder); }},
-      {"interleaved: the same idle time for every other m >= p", 15,
-       [=] { time_of_formula(answer, others(), kGroups); }},
-      {"interleaved: no more activations than 2 (p - r - 1) + (v - 1) N + 1", 10, [=] { activations(answer); }},
-      {"interleaved: backwards run in the order of the micro-batches", 5, [=] { backwards_in_order(answer); }},
-      {"own: legal, with two stages per rank", 10, [=] { own_is_legal(answer); }},
-      {"own: within the memory", 10, [=] { own_keeps_to_the_memory(answer); }},
-      {"own: no longer than 1F1B, which has more memory", 10, [=] { require_idle_time(answer, 1); }},
-      {"own: at most 60% of the idle time of 1F1B", 10, [=] { require_idle_time(answer, 0.6); }},
+      {kLegal, 10, [=] { legal(answer, {multiples()}, kOrder); }, kOrder},
+      {kLegalForAll, 10, others_are_legal, kGroups, {kLegal}},
+      {"interleaved: idle for (p - 1) / (v m + p - 1) of the step where m is a multiple of p",
+       10,
+       [=] { time_of_formula(answer, multiples()); },
+       kWarmUp,
+       {kLegal}},
+      {"interleaved: the same idle time for every other m >= p",
+       15,
+       [=] { time_of_formula(answer, others()); },
+       kWarmUp,
+       {kLegal, kLegalForAll}},
+      {"interleaved: no more activations than 2 (p - r - 1) + (v - 1) N + 1", 10, [=] { activations(answer); },
+       kWarmUp},
+      {"interleaved: backwards run in the order of the micro-batches", 5, [=] { backwards_in_order(answer); }, kOrder},
+      {kOwnLegal, 10, [=] { own_is_legal(answer); }, kStuck},
+      {kWithinMemory, 10, [=] { own_keeps_to_the_memory(answer); }, kStuck, {kOwnLegal}},
+      {"own: no longer than 1F1B, which has more memory",
+       10,
+       [=] { require_idle_time(answer, 1); },
+       kStuck,
+       {kOwnLegal, kWithinMemory}},
+      {"own: at most 60% of the idle time of 1F1B",
+       10,
+       [=] { require_idle_time(answer, 0.6); },
+       kStuck,
+       {kOwnLegal, kWithinMemory}},
   };
+}
+
+std::string drawing(const Answer& answer) {
+  const lab::ScheduleTask task = tasks().front();
+  set_case(to_string(made_for(task)));
+  return "own_schedule, for " + to_string(made_for(task)) + "\n" + drawn(answer.own_schedule(task));
 }
 
 }  // namespace stagecoach::labs::lab5

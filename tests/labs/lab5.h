@@ -3,6 +3,7 @@
 /// The grader of lab 5: the interleaved generator and a schedule of the student's own.
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "chapters/05_interleaved/lab/own_schedule.h"
@@ -18,5 +19,8 @@ struct Answer {
 };
 
 std::vector<Criterion> criteria(const Answer& answer);
+
+/// Returns the timeline of the answer's own schedule for the task of the league.
+std::string drawing(const Answer& answer);
 
 }  // namespace stagecoach::labs::lab5

@@ -13,6 +13,8 @@ namespace {
 constexpr const char* kLayout = "chapters/06_ddp/lab/assign_buckets.h: when a bucket is closed";
 constexpr const char* kBuckets = "chapters/06_ddp/README.md, \"3. Buckets\"";
 constexpr const char* kMessage = "chapters/06_ddp/lab/reducer.h: what is in a bucket";
+constexpr const char* kSteps = "chapters/06_ddp/lab/reducer.h: which members of Reducer must start_step set again?";
+constexpr const char* kFinish = "chapters/06_ddp/lab/reducer.h: what finish_step throws";
 constexpr const char* kUnused = "chapters/06_ddp/README.md, \"What a model may do\": unused parameters";
 
 int ranks() { return varied("lab 6 ranks", 3, 5); }
@@ -39,7 +41,9 @@ std::vector<Sizes> layouts() {
 }
 
 std::string to_string(const Sizes& sizes) {
-  return fmt::format("sizes {} with caps {} and {}", fmt::join(sizes.bytes, ", "), sizes.first_cap, sizes.cap);
+  return sizes.bytes.empty()
+             ? "no parameters"
+             : fmt::format("sizes {} with caps {} and {}", fmt::join(sizes.bytes, ", "), sizes.first_cap, sizes.cap);
 }
 
 std::string to_string(const lab::BucketLayout& buckets) {
@@ -55,12 +59,20 @@ std::size_t bytes_of(const std::vector<std::size_t>& bucket, const Sizes& sizes)
                          [&](std::size_t sum, std::size_t parameter) { return sum + sizes.bytes.at(parameter); });
 }
 
+lab::BucketLayout buckets_of(const Answer& answer, const Sizes& sizes) {
+  set_case(to_string(sizes));
+  return answer.assign_buckets(sizes.bytes, sizes.first_cap, sizes.cap);
+}
+
 void every_parameter_once(const Answer& answer) {
   for (const Sizes& sizes : layouts()) {
-    const lab::BucketLayout buckets = answer.assign_buckets(sizes.bytes, sizes.first_cap, sizes.cap);
+    const lab::BucketLayout buckets = buckets_of(answer, sizes);
     std::vector<std::size_t> expected(sizes.bytes.size());
     std::iota(expected.rbegin(), expected.rend(), std::size_t{0});
     std::vector<std::size_t> got;
+    if (sizes.bytes.empty() && !buckets.empty()) {
+      throw Failed("no bucket, for no parameters", fmt::format("{}: {}", buckets.size(), to_string(buckets)), kLayout);
+    }
     for (const auto& bucket : buckets) {
       if (bucket.empty()) {
         throw Failed("no empty bucket, for " + to_string(sizes), to_string(buckets), kLayout);
@@ -76,7 +88,7 @@ void every_parameter_once(const Answer& answer) {
 
 void within_the_caps(const Answer& answer) {
   for (const Sizes& sizes : layouts()) {
-    const lab::BucketLayout buckets = answer.assign_buckets(sizes.bytes, sizes.first_cap, sizes.cap);
+    const lab::BucketLayout buckets = buckets_of(answer, sizes);
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const std::size_t cap = b == 0 ? sizes.first_cap : sizes.cap;
       if (const std::size_t bytes = bytes_of(buckets[b], sizes); buckets[b].size() > 1 && bytes > cap) {
@@ -90,7 +102,7 @@ void within_the_caps(const Answer& answer) {
 /// No bucket has room for the parameter that begins the next one.
 void as_many_as_fit(const Answer& answer) {
   for (const Sizes& sizes : layouts()) {
-    const lab::BucketLayout buckets = answer.assign_buckets(sizes.bytes, sizes.first_cap, sizes.cap);
+    const lab::BucketLayout buckets = buckets_of(answer, sizes);
     if (buckets.empty() && !sizes.bytes.empty()) {
       throw Failed("at least one bucket, for " + to_string(sizes), to_string(buckets), kLayout);
     }
@@ -149,11 +161,20 @@ void one_message_per_bucket(const Answer& answer) {
   }
 }
 
-void unused_on_one_rank(const Answer& answer) {
+/// Returns `step` in which no rank but `user` uses `parameter`.
+Step on_rank_only(Step step, int user, std::size_t parameter) {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    step = rank == user ? step : without(step, rank, parameter);
+  }
+  return step;
+}
+
+void unused_on_some_ranks(const Answer& answer) {
   const int last = ranks() - 1;
-  for (const Step& step : {without(in_different_orders(ranks()), 1, 2),        // in the middle of a bucket
-                           without(without(in_reverse(ranks()), 0, 6), 0, 5),  // a whole bucket, the first
-                           without(without(in_different_orders(ranks()), last, 0), 1, 4)}) {  // two ranks
+  for (const Step& step : {without(in_different_orders(ranks()), 1, 2),                    // in the middle of a bucket
+                           without(without(in_reverse(ranks()), 0, 6), 0, 5),              // a whole bucket, the first
+                           without(without(in_different_orders(ranks()), last, 0), 1, 4),  // two ranks
+                           on_rank_only(in_different_orders(ranks()), 1, 3)}) {            // all ranks but one
     Collectives collectives(ranks(), names_of_buckets());
     require_sums(run_steps(answer, {step}, collectives), {step}, kUnused);
     require_launches(collectives, {step}, kUnused);
@@ -170,7 +191,11 @@ void unused_on_all_ranks(const Answer& answer) {
 
 void many_steps(const Answer& answer) {
   const Step all = in_different_orders(ranks());
-  require_step_sums(answer, {all, without(all, 1, 4), all, in_reverse(ranks())}, "chapters/06_ddp/lab/reducer.h");
+  const std::vector<Step> steps{all, without(all, 1, 4), all, in_reverse(ranks())};
+  Collectives collectives(ranks(), names_of_buckets());
+  const Results results = run_steps(answer, steps, collectives);
+  require_calls_in_each_step(collectives, steps, kSteps);
+  require_sums(results, steps, kSteps);
 }
 
 void missing_gradient(const Answer& answer) {
@@ -184,11 +209,13 @@ void missing_gradient(const Answer& answer) {
     run_steps(answer, {step}, collectives);
   } catch (const Error& error) {
     if (std::string(error.what()).find(fmt::format("parameter {}", kMissing)) == std::string::npos) {
-      throw Failed(expected, error.what(), kUnused);
+      throw Failed(expected, error.what(), kFinish);
     }
     return;
+  } catch (const Failed& failed) {  // a rank waits for a sum that another one never joins
+    throw Failed(expected, failed.explanation().got, kFinish, failed.explanation().drawing);
   }
-  throw Failed(expected, "no Error", kUnused, collectives.drawn());
+  throw Failed(expected, "no Error", kFinish, collectives.drawn());
 }
 
 }  // namespace
@@ -196,18 +223,18 @@ void missing_gradient(const Answer& answer) {
 std::vector<Criterion> criteria(const Answer& answer) {
   const auto check = [&](void (*body)(const Answer&)) { return [answer, body] { body(answer); }; };
   return {
-      {"buckets: every parameter once, from the last to the first", 10, check(every_parameter_once)},
-      {"buckets: none is larger than its cap, except for one parameter alone", 10, check(within_the_caps)},
-      {"buckets: each takes as many parameters as fit", 10, check(as_many_as_fit)},
-      {"reducer: gradients are summed over the ranks", 10, check(sums_of_one_order)},
-      {"reducer: all ranks sum the same buckets, in whatever order gradients come", 15,
-       check(sums_of_different_orders)},
-      {"reducer: a bucket is summed as soon as it is complete", 10, check(sums_at_once)},
-      {"reducer: one message per bucket, and no other", 5, check(one_message_per_bucket)},
-      {"reducer: a parameter unused on one rank counts as zeros", 10, check(unused_on_one_rank)},
-      {"reducer: a parameter unused on all ranks has no gradient", 10, check(unused_on_all_ranks)},
-      {"reducer: steps follow each other", 5, check(many_steps)},
-      {"reducer: a gradient that never comes is an error, not a wait", 5, check(missing_gradient)},
+      {"buckets: every parameter once, from the last to the first", 10, check(every_parameter_once), kLayout},
+      {"buckets: none is larger than its cap, except for one parameter alone", 10, check(within_the_caps), kLayout},
+      {"buckets: each takes as many parameters as fit", 10, check(as_many_as_fit), kLayout},
+      {"reducer: gradients are summed over the ranks", 10, check(sums_of_one_order), kBuckets},
+      {"reducer: all ranks sum the same buckets, in whatever order gradients come", 15, check(sums_of_different_orders),
+       kBuckets},
+      {"reducer: a bucket is summed as soon as it is complete", 10, check(sums_at_once), kBuckets},
+      {"reducer: one message per bucket, and no other", 5, check(one_message_per_bucket), kMessage},
+      {"reducer: a parameter unused on some ranks counts as zeros", 10, check(unused_on_some_ranks), kUnused},
+      {"reducer: a parameter unused on all ranks has no gradient", 10, check(unused_on_all_ranks), kUnused},
+      {"reducer: steps follow each other", 5, check(many_steps), kSteps},
+      {"reducer: a gradient that never comes is an error, not a wait", 5, check(missing_gradient), kFinish},
   };
 }
 

@@ -72,6 +72,9 @@ std::vector<Sums> run_rank(const Answer& answer, const std::vector<Step>& steps,
   std::vector<Sums> results;
   for (std::size_t number = 0; number < steps.size(); ++number) {
     const RankStep& step = steps[number][static_cast<std::size_t>(rank)];
+    if (rank == 0) {
+      set_case(fmt::format("step {}, with the gradients of {}", number, to_string(steps[number])));
+    }
     int stamp = static_cast<int>(number) * kStampsPerStep;
     collectives.stamp(rank, stamp);
     answer.start_step(reducer, step.unused, comm);
@@ -179,6 +182,29 @@ void require_sums(const Results& results, const std::vector<Step>& steps, const 
                                    numbers(expected)),
                        numbers(sums[parameter]), look_at, "gradients, in their order: " + to_string(steps[number]));
         }
+      }
+    }
+  }
+}
+
+void require_calls_in_each_step(const Collectives& collectives, const std::vector<Step>& steps,
+                                const std::string& look_at) {
+  for (std::size_t rank = 0; rank < steps.front().size(); ++rank) {
+    std::vector<std::string> calls(steps.size());
+    std::vector<std::size_t> counts(steps.size());
+    for (const CommunicatorCall& call : collectives.calls_of(static_cast<int>(rank))) {
+      const auto number = static_cast<std::size_t>(call.stamp / kStampsPerStep);
+      calls[number] += fmt::format(" {}({})", call.operation, names_of_buckets()(call.count));
+      ++counts[number];
+    }
+    for (std::size_t number = 0; number < steps.size(); ++number) {
+      if (counts[number] != layout().size()) {
+        std::string drawing;
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+          drawing += fmt::format("rank {} in step {}: {}\n", rank, i, counts[i] == 0 ? "no call" : calls[i].substr(1));
+        }
+        throw Failed(fmt::format("{} calls of all_reduce on rank {} in step {}", layout().size(), rank, number),
+                     counts[number] == 0 ? "none" : std::to_string(counts[number]), look_at, drawing);
       }
     }
   }

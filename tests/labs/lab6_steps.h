@@ -51,6 +51,9 @@ Collectives::Name names_of_buckets();
 
 /// Throws Failed unless all ranks have the sums of `steps`, added in the order of the ranks, bit for bit.
 void require_sums(const Results& results, const std::vector<Step>& steps, const std::string& look_at);
+/// Throws Failed unless each rank summed as many buckets in each step as there are.
+void require_calls_in_each_step(const Collectives& collectives, const std::vector<Step>& steps,
+                                const std::string& look_at);
 /// Throws Failed unless each rank summed each bucket as soon as it and all before it were complete.
 void require_launches(const Collectives& collectives, const std::vector<Step>& steps, const std::string& look_at);
 

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   using namespace stagecoach;
-  return labs::run_lab(argc, argv, 5, [] {
-    return labs::lab5::criteria({.interleaved = lab::interleaved, .own_schedule = lab::own_schedule});
-  });
+  const labs::lab5::Answer answer{.interleaved = lab::interleaved, .own_schedule = lab::own_schedule};
+  return labs::run_lab(
+      argc, argv, 5, [&] { return labs::lab5::criteria(answer); }, [&] { return labs::lab5::drawing(answer); });
 }

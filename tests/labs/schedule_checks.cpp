@@ -31,6 +31,17 @@ std::string table_of(const Schedule& schedule) {
   return table;
 }
 
+/// Returns what a reader needs beside the letters of a timeline.
+std::string scale_of(const Schedule& schedule) {
+  bool is_split = false;  // a backward
+  for_each_action(schedule, [&](std::size_t, std::size_t, const Action& action) {
+    is_split = is_split || action.operation == Operation::backward_input;
+  });
+  const bool has_chunks = schedule.stage_count() > schedule.rank_count();
+  return fmt::format("        F takes 1 unit{}, B 2{}\n", is_split ? ", I 1, W 1" : "",
+                     has_chunks ? "; a, b, …: the rank's first stage, its second, and so on" : "");
+}
+
 /// Returns the timeline of the actions that can run, and for each rank that waits forever, where.
 std::string timeline_of(const Schedule& schedule) {
   const Schedule lowered = schedule.is_lowered ? schedule : lower(schedule);
@@ -53,7 +64,7 @@ std::string timeline_of(const Schedule& schedule) {
     }
   }
   ran = lower(ran);
-  return draw_text(ran, simulate(ran, Costs::uniform(ran.stage_count(), 1, 1, 1))) + "\n" + waits;
+  return draw_text(ran, simulate(ran, Costs::uniform(ran.stage_count(), 1, 1, 1))) + scale_of(ran) + waits;
 }
 
 Failed failure(const std::string& expected, const std::string& got, const ScheduleCase& made_for,
@@ -136,19 +147,13 @@ void require_time(const Schedule& schedule, double most, const ScheduleCase& mad
   constexpr double kRounding = 1e-6;
   const double seconds = simulated(schedule).seconds;
   if (seconds > most + kRounding) {
-    const int stages = made_for.stages_per_rank;
-    const std::string scale =
-        stages == 1
-            ? ""
-            : fmt::format("In the drawing the forward of a stage takes 1, so a step is {} times as long.\n", stages);
     throw failure(fmt::format("a step of at most {:.4g} units", most), fmt::format("{:.4g}", seconds), made_for,
-                  look_at, scale + drawn(schedule));
+                  look_at, drawn(schedule));
   }
 }
 
 Simulation simulated(const Schedule& schedule) {
-  const double unit = static_cast<double>(schedule.rank_count()) / schedule.stage_count();
-  return simulate(lower(schedule), Costs::uniform(schedule.stage_count(), unit, unit, unit));
+  return simulate(lower(schedule), Costs::uniform(schedule.stage_count(), 1, 1, 1));
 }
 
 }  // namespace stagecoach::labs

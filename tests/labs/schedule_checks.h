@@ -20,7 +20,7 @@ struct ScheduleCase {
 /// Returns "4 ranks, 8 micro-batches, limits 4, 2, 2, 1".
 std::string to_string(const ScheduleCase& made_for);
 
-/// Returns the timeline of `schedule`, in which a forward takes 1 and a backward 2. If ranks wait for each other
+/// Returns the timeline of `schedule`, and what its letters and its scale mean. If ranks wait for each other
 /// forever, it shows what runs before that, and below it the action at which each rank waits. If actions are missing or
 /// listed twice, it is the table instead, cut off where a line becomes too long.
 std::string drawn(const Schedule& schedule);
@@ -36,11 +36,11 @@ void require_backwards_in_order(const Schedule& schedule, const ScheduleCase& ma
 /// stages.
 void require_activations(const Schedule& schedule, const std::vector<int>& most, const ScheduleCase& made_for,
                          const std::string& look_at);
-/// Throws Failed unless the simulated step takes at most `most` units.
+/// Throws Failed unless the simulated step takes at most `most` units. In all labs a forward of a stage takes 1 unit.
 void require_time(const Schedule& schedule, double most, const ScheduleCase& made_for, const std::string& look_at);
 
-/// Returns the simulation of a legal schedule in which one micro-batch takes a rank 1 unit forward and 2 backward,
-/// divided among its stages. Messages take no time.
+/// Returns the simulation of a legal schedule in which each stage takes 1 unit for a forward, 1 for an input gradient
+/// and 1 for a weight gradient (a whole backward takes 2). Messages take no time.
 Simulation simulated(const Schedule& schedule);
 
 }  // namespace stagecoach::labs

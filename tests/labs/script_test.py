@@ -25,10 +25,24 @@ class Script(unittest.TestCase):
                 self.assertTrue((PROJECT / name).is_file(), name)
 
     def test_refusals_are_usage_errors(self):
-        for arguments in ([], ["start"], ["start", "9"], ["check", "x"], ["grade"], ["new-class", "x"], ["new-class", "-1"], ["run", "1"]):
+        for arguments in ([], ["start"], ["start", "9"], ["check"], ["check", "x"], ["hint", "1"], ["hint", "1", "4"], ["hint", "4", "1", "3"], ["draw"], ["grade"], ["new-class", "x"], ["new-class", "-1"], ["run", "1"]):
             said = lab(*arguments)
             self.assertEqual((said.returncode, said.stdout), (2, ""), arguments)
             self.assertTrue(said.stderr)
+
+    def test_hints_are_shown_one_at_a_time(self):
+        for folder in PROJECT.glob("chapters/0*/lab"):
+            number = folder.parent.name[1]
+            parts = (folder / "hints.md").read_text().count("\n## Part ")
+            for level in "123":
+                said = lab("hint", number, level)
+                self.assertEqual((said.returncode, said.stderr), (0, ""), (number, level))
+                self.assertEqual(said.stdout.count(f"Hint {level}: "), max(parts, 1))
+                self.assertFalse([other for other in "123" if other != level and f"Hint {other}: " in said.stdout])
+                for part in range(1, parts + 1):
+                    of_part = lab("hint", number, level, str(part)).stdout
+                    self.assertTrue(of_part.startswith(f"Part {part}. Hint {level}: "))
+                    self.assertGreater(len(of_part.splitlines()), 3)
 
     def test_a_new_class_has_its_seed(self):
         with tempfile.TemporaryDirectory() as name:

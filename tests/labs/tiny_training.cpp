@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::int64_t kFeatures = 5;
 constexpr std::int64_t kClasses = 4;
+constexpr const char* kMean = "the contract: what the backward begins with; chapter 1, \"Micro-batches\"";
 constexpr SgdSettings kSgd{.learning_rate = 0.25, .momentum = 0.5};
 
 /// The elements of all weights by name, and the loss, after a step.
@@ -31,10 +32,25 @@ struct Snapshot {
   double loss = 0;
 };
 
-/// A linear layer and a relu per stage; the last stage has no relu. No two stages have inputs of the same width, so a
-/// tensor that goes to the wrong stage does not fit.
-std::shared_ptr<Sequential> make_tiny_model(int stages) {
+/// Notices if somebody wants the gradient of the images.
+class ImagesProbe final : public Module {
+ public:
+  explicit ImagesProbe(bool& is_wanted) : is_wanted_(is_wanted) {}
+  Tensor forward(const Tensor& x) override {
+    is_wanted_ = is_wanted_ || x.requires_grad();
+    return x;
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  bool& is_wanted_;
+};
+
+/// A linear layer and a relu per stage; the first stage begins with a probe, and the last one has no relu. No two
+/// stages have inputs of the same width, so a tensor that goes to the wrong stage does not fit.
+std::shared_ptr<Sequential> make_tiny_model(int stages, bool& wants_gradient_of_images) {
   auto model = std::make_shared<Sequential>();
+  model->add("images", std::make_shared<ImagesProbe>(wants_gradient_of_images));
   for (int s = 0; s < stages; ++s) {
     const bool last = s + 1 == stages;
     model->add(fmt::format("fc{}", s), std::make_shared<Linear>(kFeatures + s, last ? kClasses : kFeatures + s + 1));
@@ -47,7 +63,8 @@ std::shared_ptr<Sequential> make_tiny_model(int stages) {
 
 Split tiny_split(int stages) {
   Split split(static_cast<std::size_t>(stages), 2);
-  split.back() = 1;
+  --split.back();
+  ++split.front();
   return split;
 }
 
@@ -87,11 +104,14 @@ void add_weights(const Module& layers, Snapshot& snapshot) {
   }
 }
 
-std::vector<Snapshot> train_on_one_device(const TinyTraining& training) {
-  const auto model = make_tiny_model(static_cast<int>(training.stage_to_rank.size()));
+/// Trains with the mean of the losses, or with their sum.
+std::vector<Snapshot> train_on_one_device(const TinyTraining& training, Reduction reduction) {
+  bool wants_gradient_of_images = false;
+  const auto model = make_tiny_model(static_cast<int>(training.stage_to_rank.size()), wants_gradient_of_images);
   model->materialize(class_seed());
   Sgd optimizer(model->named_parameters(), kSgd);
-  const Tensor share = Tensor::full({}, 1.0 / static_cast<double>(training.samples()));
+  const double weight = reduction == Reduction::mean ? 1.0 / static_cast<double>(training.samples()) : 1.0;
+  const Tensor share = Tensor::full({}, weight);
   std::vector<Snapshot> snapshots;
   for (int step = 0; step < training.steps; ++step) {
     Snapshot& snapshot = snapshots.emplace_back();
@@ -109,10 +129,20 @@ std::vector<Snapshot> train_on_one_device(const TinyTraining& training) {
   return snapshots;
 }
 
+/// Returns "stages on ranks 0, 1, 0 and a batch of 6 samples".
+std::string layout_of(const TinyTraining& training) {
+  const std::string batch = training.sizes.size() == 1
+                                ? fmt::format("a batch of {} samples", training.sizes.front())
+                                : fmt::format("micro-batches of {} samples", fmt::join(training.sizes, ", "));
+  return fmt::format("stages on ranks {} and {}", fmt::join(training.stage_to_rank, ", "), batch);
+}
+
 /// Trains on one rank; returns its part of the weights after each step.
-std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep& step_of, Communicator& comm) {
+std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep& step_of, Communicator& comm,
+                                    const std::string& look_at) {
   const int stage_count = static_cast<int>(training.stage_to_rank.size());
-  const auto model = make_tiny_model(stage_count);
+  bool wants_gradient_of_images = false;
+  const auto model = make_tiny_model(stage_count, wants_gradient_of_images);
   const Split split = tiny_split(stage_count);
   const std::vector<std::shared_ptr<Sequential>> slices = stages_of(*model, split);
   std::map<int, std::shared_ptr<Sequential>> mine;
@@ -140,6 +170,10 @@ std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep
     Snapshot& snapshot = snapshots.emplace_back();
     const double loss = step_of({comm, stages, entering, images, labels});
     snapshot.loss = labels.empty() ? 0 : loss;
+    if (wants_gradient_of_images && training.wants_no_gradient_of_images) {
+      throw Failed("stage 0 computes no gradient of the images" + for_case(),
+                   "its forward was called with wants_gradient = true", look_at);
+    }
     optimizer.step();
     optimizer.zero_grad();
     add_weights(*layers, snapshot);
@@ -147,22 +181,50 @@ std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep
   return snapshots;
 }
 
-void require_equal(const Snapshot& expected, const Snapshot& got, int step, const std::string& layout,
-                   const std::string& look_at) {
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
+}
+
+bool same_weights(const Snapshot& a, const Snapshot& b) {
+  return std::all_of(a.weights.begin(), a.weights.end(), [&](const auto& named) {
+    return b.weights.contains(named.first) && same_bits(named.second, b.weights.at(named.first));
+  });
+}
+
+void require_equal(const Snapshot& expected, const Snapshot& got, int step, const std::string& look_at) {
   if (!(std::abs(got.loss - expected.loss) <= 1e-5 * std::abs(expected.loss))) {
-    throw Failed(fmt::format("a sum of losses of {:.6g} in step {}, {}", expected.loss, step + 1, layout),
+    throw Failed(fmt::format("a sum of losses of {:.6g} in step {}{}", expected.loss, step + 1, for_case()),
                  fmt::format("{:.6g}", got.loss), look_at);
   }
   for (const auto& [name, values] : expected.weights) {
     const std::vector<float>& mine = got.weights.at(name);
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (std::bit_cast<std::uint32_t>(values[i]) != std::bit_cast<std::uint32_t>(mine[i])) {
-        throw Failed(fmt::format("the weights of one device, bit for bit, {}; {}[{}] is {:.9g} after step {}", layout,
+        throw Failed(fmt::format("the weights of one device, bit for bit{}; {}[{}] is {:.9g} after step {}", for_case(),
                                  name, i, values[i], step + 1),
                      fmt::format("{:.9g}; all weights were equal before that step", mine[i]), look_at);
       }
     }
   }
+}
+
+struct RanksTrained {
+  std::vector<std::vector<Snapshot>> snapshots;  // [ranks][steps]
+  std::vector<Message> messages = {};
+};
+
+RanksTrained train_on_ranks(const TinyTraining& training, const RankStep& step, const std::string& look_at) {
+  set_case(layout_of(training));
+  RanksTrained trained{.snapshots = std::vector<std::vector<Snapshot>>(static_cast<std::size_t>(training.ranks()))};
+  trained.messages = run_watched(
+      training.ranks(),
+      [&](Communicator& comm) {
+        trained.snapshots[static_cast<std::size_t>(comm.rank())] = train_on_rank(training, step, comm, look_at);
+      },
+      look_at);
+  return trained;
 }
 
 }  // namespace
@@ -171,28 +233,29 @@ int TinyTraining::ranks() const { return 1 + *std::max_element(stage_to_rank.beg
 
 std::int64_t TinyTraining::samples() const { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
 
+std::vector<Message> messages_of(const TinyTraining& training, const RankStep& step, const std::string& look_at) {
+  return train_on_ranks(training, step, look_at).messages;
+}
+
 std::vector<Message> require_equal_to_one_device(const TinyTraining& training, const RankStep& step,
                                                  const std::string& look_at) {
-  std::vector<std::vector<Snapshot>> of_ranks(static_cast<std::size_t>(training.ranks()));
-  const std::vector<Message> messages = run_watched(
-      training.ranks(),
-      [&](Communicator& comm) {
-        of_ranks[static_cast<std::size_t>(comm.rank())] = train_on_rank(training, step, comm);
-      },
-      look_at);
-  const std::string layout = fmt::format("with stages on ranks {} and micro-batches of {}",
-                                         fmt::join(training.stage_to_rank, ","), fmt::join(training.sizes, ","));
-  const std::vector<Snapshot> expected = train_on_one_device(training);
+  const RanksTrained trained = train_on_ranks(training, step, look_at);
+  const std::vector<Snapshot> expected = train_on_one_device(training, Reduction::mean);
+  const std::vector<Snapshot> of_sum = train_on_one_device(training, Reduction::sum);
   for (int i = 0; i < training.steps; ++i) {
     Snapshot got;
-    for (const std::vector<Snapshot>& rank : of_ranks) {
+    for (const std::vector<Snapshot>& rank : trained.snapshots) {
       const Snapshot& part = rank[static_cast<std::size_t>(i)];
       got.weights.insert(part.weights.begin(), part.weights.end());
       got.loss += part.loss;
     }
-    require_equal(expected[static_cast<std::size_t>(i)], got, i, layout, look_at);
+    if (i == 0 && same_weights(got, of_sum.front()) && !same_weights(got, expected.front())) {
+      throw Failed("the weights of one device, bit for bit" + for_case(),
+                   "those of the sum of the losses, not of their mean: the backward does not begin with 1 / N", kMean);
+    }
+    require_equal(expected[static_cast<std::size_t>(i)], got, i, look_at);
   }
-  return messages;
+  return trained.messages;
 }
 
 }  // namespace stagecoach::labs

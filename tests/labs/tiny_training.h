@@ -18,6 +18,7 @@ struct TinyTraining {
   std::vector<int> stage_to_rank;
   std::vector<std::int64_t> sizes;  ///< samples of each micro-batch
   int steps = 3;
+  bool wants_no_gradient_of_images = false;  ///< fails if stage 0 computes one
 
   int ranks() const;
   std::int64_t samples() const;
@@ -36,8 +37,12 @@ struct RankPart {
 using RankStep = std::function<double(const RankPart& part)>;
 
 /// Throws Failed with `look_at` unless training with `step` gives the losses and weights of one device; it names the
-/// first step and weight that differ. Returns the messages of all steps.
+/// first step and weight that differ, and gradients of the sum of the losses where their mean is asked for. Returns the
+/// messages of all steps.
 std::vector<Message> require_equal_to_one_device(const TinyTraining& training, const RankStep& step,
                                                  const std::string& look_at);
+
+/// Trains with `step`, and compares nothing. Returns the messages of all steps.
+std::vector<Message> messages_of(const TinyTraining& training, const RankStep& step, const std::string& look_at);
 
 }  // namespace stagecoach::labs

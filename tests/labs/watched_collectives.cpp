@@ -12,7 +12,9 @@ namespace stagecoach::labs {
 namespace {
 
 constexpr const char* kAllReduce = "all_reduce";
-constexpr const char* kLookAt = "chapters/06_ddp/README.md, \"3. Buckets\": buckets leave in their order";
+constexpr const char* kOrder = "chapters/06_ddp/README.md, \"3. Buckets\": buckets leave in their order";
+constexpr const char* kHowMany =
+    "scripts/lab.sh hint 6 2 2: when a gradient completes a bucket, how many buckets can be summed at once?";
 
 /// Records each call, then makes it.
 class WatchedCommunicator final : public PassingCommunicator {
@@ -88,11 +90,11 @@ void Collectives::call(int rank, const std::string& operation, std::int64_t coun
     if (all_reduces_in(calls_[other]) <= number) {
       throw Failed(fmt::format("rank {} to sum {} with rank {}", other, name_(count), rank),
                    fmt::format("rank {} ends after {} all-reduces, and rank {} waits forever", other, number, rank),
-                   kLookAt, drawn_locked());
+                   kHowMany, drawn_locked());
     }
     if (const std::int64_t theirs = count_of(calls_[other], number); theirs != count) {
       throw Failed(fmt::format("all ranks to sum the same bucket in all-reduce {}", number),
-                   fmt::format("rank {} sums {}, rank {} sums {}", rank, name_(count), other, name_(theirs)), kLookAt,
+                   fmt::format("rank {} sums {}, rank {} sums {}", rank, name_(count), other, name_(theirs)), kOrder,
                    drawn_locked());
     }
   }

@@ -86,7 +86,20 @@ class Exchange {
 
   bool is_done(const EndPointer& end) {
     const std::lock_guard lock(mutex_);
+    if (end->done) {
+      std::erase(states_[static_cast<std::size_t>(end->rank)].not_waited, end);
+    }
     return end->done;
+  }
+
+  void require_sends_waited_for(int rank, const std::string& look_at) const {
+    const std::lock_guard lock(mutex_);
+    for (const EndPointer& end : states_[static_cast<std::size_t>(rank)].not_waited) {
+      if (end->is_send) {
+        throw Failed("all sends have been waited for before the function returns",
+                     fmt::format("rank {} has not waited for its {}", rank, to_string(*end)), look_at);
+      }
+    }
   }
 
   /// A rank has returned.
@@ -104,17 +117,18 @@ class Exchange {
   /// Called after all ranks have ended.
   void throw_if_deadlock() const {
     if (deadlock_) {
-      throw Failed("every rank returns", *deadlock_, look_at_);
+      throw Failed("every rank returns" + for_case(), *deadlock_, look_at_);
     }
   }
   /// Called after all ranks have returned.
   std::vector<Message> messages() const {
     for (const auto& [address, ends] : unmatched_) {
       if (!ends.empty()) {
-        throw Failed(ends.front()->is_send ? "every message is received" : "every posted receive gets a message",
-                     fmt::format("rank {} began a {}, which rank {} does not have", ends.front()->rank,
-                                 to_string(*ends.front()), ends.front()->peer),
-                     look_at_);
+        throw Failed(
+            (ends.front()->is_send ? "every message is received" : "every posted receive gets a message") + for_case(),
+            fmt::format("rank {} began a {}, which rank {} does not have", ends.front()->rank, to_string(*ends.front()),
+                        ends.front()->peer),
+            look_at_);
       }
     }
     std::vector<Message> all;
@@ -136,9 +150,13 @@ class Exchange {
 
   void match(End& send, End& receive) const {
     if (send.tensor.shape() != receive.shape || send.tensor.dtype() != receive.dtype) {
-      throw Failed(fmt::format("rank {} sends {}{} with tag {}, as rank {} expects", send.rank, name_of(receive.dtype),
-                               stagecoach::to_string(receive.shape), send.tag, receive.rank),
-                   fmt::format("{}{}", name_of(send.tensor.dtype()), stagecoach::to_string(send.tensor.shape())),
+      const auto form = [](DType dtype, const Shape& shape) {
+        return fmt::format("{}{}", name_of(dtype), stagecoach::to_string(shape));
+      };
+      throw Failed("one rank sends what the other one waits for" + for_case(),
+                   fmt::format("rank {} waits for {} with tag {}, but rank {} sends {}: one of them is wrong",
+                               receive.rank, form(receive.dtype, receive.shape), send.tag, send.rank,
+                               form(send.tensor.dtype(), send.tensor.shape())),
                    look_at_);
     }
     receive.tensor = send.tensor.seen_from({DeviceType::cpu, receive.rank});
@@ -239,6 +257,10 @@ class WatchedCommunicator final : public Communicator {
   void renew_waits() override {}
   void abort() override { exchange_.stop(); }
 
+  void require_sends_waited_for(const std::string& look_at) const {
+    exchange_.require_sends_waited_for(rank_, look_at);
+  }
+
  private:
   void require_peer(const char* operation, int peer, int tag) const {
     STAGECOACH_CHECK(peer >= 0 && peer < size_ && peer != rank_ && tag >= 0 && tag <= kMaxTag,
@@ -284,6 +306,10 @@ std::vector<Message> run_watched(int ranks, const std::function<void(Communicato
   }
   exchange.throw_if_deadlock();
   return exchange.messages();
+}
+
+void require_sends_waited_for(Communicator& comm, const std::string& look_at) {
+  dynamic_cast<WatchedCommunicator&>(comm).require_sends_waited_for(look_at);
 }
 
 }  // namespace stagecoach::labs

@@ -35,4 +35,8 @@ enum class Calls {
 std::vector<Message> run_watched(int ranks, const std::function<void(Communicator& comm)>& body,
                                  const std::string& look_at, Calls calls = Calls::any);
 
+/// Throws Failed with `look_at` unless all sends that `comm`, of run_watched, has begun so far have been waited for, or
+/// have been asked for and were complete.
+void require_sends_waited_for(Communicator& comm, const std::string& look_at);
+
 }  // namespace stagecoach::labs

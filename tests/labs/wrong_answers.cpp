@@ -3,6 +3,7 @@
 //
 //   wrong_answers 3              a line for each answer
 //   wrong_answers 3 --seed 7     as another class
+//   wrong_answers 3 --show sum   the report on this answer, as a student sees it
 //   wrong_answers 3 --table      the rows of the table in docs/teaching.md, without grading
 #include <fmt/format.h>
 
@@ -64,7 +65,7 @@ std::optional<int> points_at_stake(const Row& row) {
 bool is_caught(const Row& row) {
   const std::vector<Result> results = grade(row.criteria);
   const bool caught = std::any_of(results.begin(), results.end(), [&](const Result& result) {
-    return result.criterion == row.criterion && result.points < result.of;
+    return result.criterion == row.criterion && result.was_graded && result.points < result.of;
   });
   const bool right = caught && points_of(results) > 0;
   fmt::print("{:<8} {:>3} points  {} ({})\n", right ? "caught" : "NOT SO", points_of(results), row.name, row.criterion);
@@ -75,7 +76,7 @@ bool is_caught(const Row& row) {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: wrong_answers LAB [--seed NUMBER] [--table]\n");
+  fmt::print(stderr, "usage: wrong_answers LAB [--seed NUMBER] [--show NAME] [--table]\n");
   return 2;
 }
 
@@ -89,9 +90,12 @@ int run(const std::vector<std::string>& arguments) {
     return usage();
   }
   bool table = false;
+  std::string shown;  // only this answer, with its report
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i] == "--table") {
       table = true;
+    } else if (arguments[i] == "--show" && i + 1 < arguments.size()) {
+      shown = arguments[++i];
     } else if (arguments[i] == "--seed" && i + 1 < arguments.size() && number(arguments[i + 1])) {
       set_class_seed(*number(arguments[++i]));
     } else {
@@ -100,6 +104,10 @@ int run(const std::vector<std::string>& arguments) {
   }
   bool all_right = true;
   for (const Row& row : kLabs.at(static_cast<int>(*number(arguments[0])))()) {
+    if (!shown.empty()) {
+      fmt::print("{}", row.name == shown ? report_of(grade(row.criteria)) : "");
+      continue;
+    }
     const std::optional<int> points = points_at_stake(row);
     if (!points) {
       fmt::print("NOT SO   {}: there is no criterion \"{}\"\n", row.name, row.criterion);

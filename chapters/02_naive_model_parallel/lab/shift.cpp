@@ -9,7 +9,7 @@ Tensor shift(Communicator& comm, const Tensor& mine, int distance) {
   static_cast<void>(comm);
   static_cast<void>(mine);
   static_cast<void>(distance);
-  throw NotWritten(2);
+  throw NotWritten();
 }
 
 }  // namespace stagecoach::lab

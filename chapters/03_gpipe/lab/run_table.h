@@ -29,9 +29,8 @@ struct TableStep {
 /// Runs this rank's line of the table, schedule.ranks[comm.rank()], action by action: receives what an action needs
 /// from another rank, computes it with this rank's Stage, and sends the result to the rank that needs it.
 ///
-/// - The loss of a step is the mean over all samples of all micro-batches. The gradients are those of one device, bit
-/// for
-///   bit: they add up in the order of the micro-batches, whatever the order of the backwards
+/// - The loss of a step is the mean over all samples of all micro-batches. The gradients are bit for bit those of one
+///   device: they add up in the order of the micro-batches, whatever the order of the backwards
 ///   (Stage::add_gradients_in_order), and each micro-batch's loss is summed and begins its backward with 1 / N.
 /// - The table lists no messages: what must be sent follows from schedule.rank_of(stage, microbatch). Between stages of
 ///   the same rank nothing is sent.

@@ -4,10 +4,10 @@
 
 namespace stagecoach::lab {
 
-Tensor weights_for_forward(VersionStore& /*store*/, int /*microbatch*/) { throw NotWritten(4); }
+Tensor weights_for_forward(VersionStore& /*store*/, int /*microbatch*/) { throw NotWritten(); }
 
-Tensor weights_for_backward(VersionStore& /*store*/, int /*microbatch*/) { throw NotWritten(4); }
+Tensor weights_for_backward(VersionStore& /*store*/, int /*microbatch*/) { throw NotWritten(); }
 
-void update(VersionStore& /*store*/, const Tensor& /*gradient*/, double /*rate*/) { throw NotWritten(4); }
+void update(VersionStore& /*store*/, const Tensor& /*gradient*/, double /*rate*/) { throw NotWritten(); }
 
 }  // namespace stagecoach::lab

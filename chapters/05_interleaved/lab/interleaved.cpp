@@ -7,6 +7,6 @@ namespace stagecoach::lab {
 
 // empty_schedule(ranks, microbatches, chunks) places the stages. In for_each_rank, rank.forward(stage, microbatch) and
 // rank.backward(stage, microbatch) append to the list of a rank: see parallel/schedule/rank_actions.h.
-Schedule interleaved(int /*ranks*/, int /*microbatches*/, int /*chunks*/) { throw NotWritten(5); }
+Schedule interleaved(int /*ranks*/, int /*microbatches*/, int /*chunks*/) { throw NotWritten(); }
 
 }  // namespace stagecoach::lab

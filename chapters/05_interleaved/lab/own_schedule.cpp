@@ -7,6 +7,6 @@ namespace stagecoach::lab {
 
 // empty_schedule(placement, ranks, microbatches) makes the schedule without actions. placement.h has the placements of
 // the chapter: round_robin_placement(stages, ranks), contiguous_placement({…}) and v_placement(ranks).
-Schedule own_schedule(const ScheduleTask& /*task*/) { throw NotWritten(5); }
+Schedule own_schedule(const ScheduleTask& /*task*/) { throw NotWritten(); }
 
 }  // namespace stagecoach::lab

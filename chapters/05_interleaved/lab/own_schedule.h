@@ -7,7 +7,8 @@
 namespace stagecoach::lab {
 
 /// The task: a model of 2 * ranks equal stages. Each stage takes 1 unit for a forward, 1 for an input gradient and 1
-/// for a weight gradient (a whole backward takes 2). Messages take no time.
+/// for a weight gradient (a whole backward takes 2), so a rank has 6 units of work per micro-batch. Messages take no
+/// time.
 struct ScheduleTask {
   int ranks;
   int microbatches;

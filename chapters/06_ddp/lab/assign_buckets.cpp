@@ -5,7 +5,7 @@
 namespace stagecoach::lab {
 
 BucketLayout assign_buckets(const std::vector<std::size_t>& /*bytes*/, std::size_t /*first_cap*/, std::size_t /*cap*/) {
-  throw NotWritten(6);
+  throw NotWritten();
 }
 
 }  // namespace stagecoach::lab

@@ -11,14 +11,14 @@ namespace stagecoach::lab {
 // Error unless the condition holds.
 
 void start_step(Reducer& /*reducer*/, const std::vector<std::size_t>& /*unused*/, Communicator& /*comm*/) {
-  throw NotWritten(6);
+  throw NotWritten();
 }
 
 void gradient_ready(Reducer& /*reducer*/, std::size_t /*parameter*/, const Tensor& /*gradient*/,
                     Communicator& /*comm*/) {
-  throw NotWritten(6);
+  throw NotWritten();
 }
 
-std::vector<Tensor> finish_step(Reducer& /*reducer*/, Communicator& /*comm*/) { throw NotWritten(6); }
+std::vector<Tensor> finish_step(Reducer& /*reducer*/, Communicator& /*comm*/) { throw NotWritten(); }
 
 }  // namespace stagecoach::lab

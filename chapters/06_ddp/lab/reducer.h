@@ -42,7 +42,9 @@ void gradient_ready(Reducer& reducer, std::size_t parameter, const Tensor& gradi
 
 /// Returns for each parameter the sum of its gradients over all ranks, [sizes[parameter]], and an undefined Tensor for
 /// a parameter that no rank used. (Sums, not means: each image already weighs 1 / N.) Throws Error that names the
-/// parameter, such as "parameter 3", if a gradient has not come although the parameter was not announced as unused.
+/// parameter, such as "parameter 3", if a gradient has not come although the parameter was not announced as unused. The
+/// tensors may be views of `flat`: the caller is done with them before the next start_step. `comm` is there for its
+/// device: all buckets have been summed by now.
 std::vector<Tensor> finish_step(Reducer& reducer, Communicator& comm);
 
 }  // namespace stagecoach::lab

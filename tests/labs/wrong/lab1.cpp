@@ -28,18 +28,23 @@ struct OperationMistakes {
   bool writes_to_upstream = false;    ///< computes the gradient of x in place
   bool always_records = false;        ///< also without gradients
   bool keeps_without_saving = false;  ///< as members of the node
+  bool saves_a_copy = false;          ///< of x, beside x itself
+  const char* name = "scaled_tanh";   ///< of the node
 };
 
 class WrongNode final : public Node {
  public:
   WrongNode(const Tensor& x, const Tensor& scale, const OperationMistakes& wrong)
-      : Node("scaled_tanh", {x, scale}), wrong_(wrong) {
+      : Node(wrong.name, {x, scale}), wrong_(wrong) {
     if (wrong.keeps_without_saving) {
       x_ = x.detach();
       scale_ = scale.detach();
     } else {
       save("x", x);
       save("scale", scale);
+    }
+    if (wrong.saves_a_copy) {
+      save("copy", x.clone());
     }
   }
 
@@ -226,6 +231,9 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
             {.writes_to_upstream = true});
   operation("always_records", "A node is recorded also where gradients are disabled.", needed,
             {.always_records = true});
+  operation("another_name", "The node has another name.", needed, {.name = "tanh"});
+  operation("saves_a_copy", "A copy of x is saved as well, and takes as much memory again.", needed,
+            {.saves_a_copy = true});
   operation("keeps_without_saving", "The node keeps its tensors as members, so nobody notices that they change.",
             "a saved tensor that was written to is refused", {.keeps_without_saving = true});
   accumulation("mean_of_means", "Each micro-batch counts equally, whatever its size.", uneven, mean_of_means);

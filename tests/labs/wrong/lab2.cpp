@@ -89,6 +89,7 @@ struct Mistakes {
   bool sends_to_itself = false;     ///< also between stages of one rank
   bool ascending_backward = false;  ///< runs the backwards from its first stage on
   bool acknowledges = false;        ///< answers each message
+  bool images_gradient = false;     ///< stage 0 computes it too
   bool wrong_shape = false;         ///< expects the gradient in the shape of the stage's input
 };
 
@@ -142,12 +143,13 @@ class WrongStep {
 
   void forward(int s) {
     const Tensor x = s == 0 ? step_.images : take(s, s - 1, -1, 0);
+    const bool wants_gradient = s > 0 || wrong_.images_gradient;
     if (s == last_) {
       Tensor logits;
-      loss_ = step_.stages.at(s).forward_with_loss(0, x, step_.labels, s > 0, &logits).item();
+      loss_ = step_.stages.at(s).forward_with_loss(0, x, step_.labels, wants_gradient, &logits).item();
       return;
     }
-    const Tensor y = step_.stages.at(s).forward(0, x, s > 0);
+    const Tensor y = step_.stages.at(s).forward(0, x, wants_gradient);
     if (wrong_.gradient_first) {
       gradient_ = take(s + 1, s + 1, 1, 1);
     }
@@ -194,6 +196,7 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
   const char* const waiting = "they use calls that wait, and one message each";
   const char* const in_order = "a batch through stages in order trains what one device trains";
   const char* const any_rank = "the stages may be on any ranks";
+  const char* const not_needed = "nothing is sent or computed that is not needed";
   const char* const several = "one rank may hold several stages";
   shifts("all_send_first", "All ranks send first, so none receives.", by_one, all_send_first);
   shifts("all_receive_first", "All ranks receive first, so none sends.", by_one, all_receive_first);
@@ -218,8 +221,9 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
   steps("ascending_backward", "A rank runs the backward of its first stage first.", several,
         {.ascending_backward = true});
   steps("sends_to_itself", "A rank sends to itself between two of its stages.", several, {.sends_to_itself = true});
-  steps("acknowledges", "Each message is answered by another one.", "nothing is sent that is not needed",
-        {.acknowledges = true});
+  steps("acknowledges", "Each message is answered by another one.", not_needed, {.acknowledges = true});
+  steps("images_gradient", "Stage 0 computes the gradient of the images, which nobody uses.", not_needed,
+        {.images_gradient = true});
   return answers;
 }
 

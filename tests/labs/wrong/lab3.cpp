@@ -112,6 +112,7 @@ struct Mistakes {
   bool mean_of_means = false;       ///< begins it with 1 / (micro-batches * samples of this one)
   bool order_of_the_table = false;  ///< adds gradients as they come
   bool sends_wait = false;
+  bool never_waits = false;  ///< for its sends
   bool one_tag = false;
   bool neighbours_only = false;  ///< takes stage s to be on rank s mod ranks
   bool keeps_gradient = false;   ///< sends no gradient back from the second half of the micro-batches
@@ -131,8 +132,8 @@ class WrongRun {
       action.operation == Operation::forward ? forward(action.stage, action.microbatch)
                                              : backward(action.stage, action.microbatch);
     }
-    for (const PendingSend& send : sends_) {
-      send.wait();
+    for (std::size_t i = 0; i < sends_.size() && !wrong_.never_waits; ++i) {
+      sends_[i].wait();
     }
     return loss_;
   }
@@ -208,6 +209,7 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
     const auto run_table = [wrong](const lab::TableStep& step) { return WrongRun(step, wrong).run(); };
     answers.push_back({name, mistake, criterion, {lab::descending_gpipe, run_table}});
   };
+  const char* const kSends = "sends do not wait, and are waited for in the end";
   generates("misses_backward_zero", "The loop over the backwards ends before micro-batch 0.",
             "the generator's table is legal", misses_backward_zero);
   generates("ascending_backwards", "The backwards run in the order of the forwards.",
@@ -234,7 +236,8 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
        "the loop runs several stages per rank", {.neighbours_only = true});
   runs("sends_to_itself", "A rank sends to itself between two of its stages.", "the loop runs several stages per rank",
        {.sends_to_itself = true});
-  runs("sends_wait", "Each send waits for its receiver.", "sends do not wait", {.sends_wait = true});
+  runs("sends_wait", "Each send waits for its receiver.", kSends, {.sends_wait = true});
+  runs("never_waits", "The function returns before its sends are complete.", kSends, {.never_waits = true});
   runs("one_tag", "All activations share a tag, and so do all gradients.", "each message has a tag of its own",
        {.one_tag = true});
   return answers;

@@ -92,6 +92,21 @@ Schedule left_over_dropped(int p, int m, int v) {
   return interleaved_with(p, m, v, {.groups = std::vector<int>(static_cast<std::size_t>(std::max(m / p, 1)), p)});
 }
 
+/// The whole groups, and then what is left over as if it were a step of its own.
+Schedule left_over_at_the_end(int p, int m, int v) {
+  const int whole = m / p * p;
+  if (whole == 0 || whole == m) {
+    return lab::interleaved(p, m, v);
+  }
+  Schedule schedule = lab::interleaved(p, whole, v);
+  const Schedule more = lab::interleaved(p, m - whole, v);
+  for_each_action(more, [&](std::size_t rank, std::size_t, const Action& action) {
+    schedule.ranks[rank].push_back({action.operation, action.stage, action.microbatch + whole});
+  });
+  schedule.microbatches = m;
+  return schedule;
+}
+
 /// Chunk c of rank r as stage r v + c, in the placement of the chapter.
 Schedule neighbouring_stages(int p, int m, int v) {
   Schedule schedule = lab::interleaved(p, m, v);
@@ -233,12 +248,16 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
        {same_warm_up_everywhere, lab::own_schedule}},
       {"small_last_group",
        "All groups have p micro-batches, and the last one what is left.",
-       kIdleForAll,
+       kLegalForAll,
        {small_last_group, lab::own_schedule}},
       {"warm_up_of_p",
        "The warm-up counts p micro-batches per group, although groups may be larger.",
-       kIdleForAll,
+       kLegalForAll,
        {warm_up_of_p, lab::own_schedule}},
+      {"left_over_at_the_end",
+       "The micro-batches after the last whole group begin when all others are done.",
+       kIdleForAll,
+       {left_over_at_the_end, lab::own_schedule}},
       {"one_group", "All micro-batches are one group.", kActivations, {one_group, lab::own_schedule}},
       {"one_forward_too_many",
        "The warm-up has one forward too many.",

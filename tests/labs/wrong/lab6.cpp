@@ -184,6 +184,20 @@ std::vector<Tensor> zeros_for_all_unused(Reducer& reducer, Communicator& comm) {
   return sums;
 }
 
+/// Takes a parameter to be used only if at least two ranks used it: the mark of one is taken for a rounding error.
+std::vector<Tensor> used_by_two_ranks(Reducer& reducer, Communicator& comm) {
+  std::vector<Tensor> sums = lab::finish_step(reducer, comm);
+  for (std::size_t parameter = 0; parameter < sums.size(); ++parameter) {
+    const std::size_t bucket = bucket_of(reducer, parameter);
+    const auto& members = reducer.layout[bucket];
+    const auto place = std::find(members.begin(), members.end(), parameter) - members.begin();
+    if (reducer.flat[bucket].data<float>()[numbers_of(reducer, bucket) + place] < 1.5F) {
+      sums[parameter] = Tensor();
+    }
+  }
+  return sums;
+}
+
 /// Sums who used what in a message of its own.
 std::vector<Tensor> uses_in_a_message(Reducer& reducer, Communicator& comm) {
   const std::vector<double> used(reducer.sizes.size(), 1);
@@ -237,7 +251,7 @@ constexpr const char* kSums = "reducer: gradients are summed over the ranks";
 constexpr const char* kOrder = "reducer: all ranks sum the same buckets, in whatever order gradients come";
 constexpr const char* kAtOnce = "reducer: a bucket is summed as soon as it is complete";
 constexpr const char* kMessages = "reducer: one message per bucket, and no other";
-constexpr const char* kUnusedOnOne = "reducer: a parameter unused on one rank counts as zeros";
+constexpr const char* kUnusedOnSome = "reducer: a parameter unused on some ranks counts as zeros";
 constexpr const char* kUnusedOnAll = "reducer: a parameter unused on all ranks has no gradient";
 constexpr const char* kMissing = "reducer: a gradient that never comes is an error, not a wait";
 
@@ -267,10 +281,12 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
        with_gradient(message_for_each_gradient)},
       {"uses_in_a_message", "Who uses what is summed in a message of its own.", kMessages,
        with_finish(uses_in_a_message)},
-      {"unused_forgotten", "Unused parameters are forgotten, and their buckets wait for them.", kUnusedOnOne,
+      {"unused_forgotten", "Unused parameters are forgotten, and their buckets wait for them.", kUnusedOnSome,
        with_start(unused_not_announced)},
       {"unused_launch_nothing", "A bucket that unused parameters complete is summed only after the next gradient.",
-       kUnusedOnOne, with_start(unused_launch_nothing)},
+       kUnusedOnSome, with_start(unused_launch_nothing)},
+      {"used_by_two_ranks", "A parameter counts as used only if at least two ranks used it.", kUnusedOnSome,
+       with_finish(used_by_two_ranks)},
       {"unused_marked_as_used", "Unused parameters are marked as used, with zeros.", kUnusedOnAll,
        with_start(unused_marked_as_used)},
       {"zeros_for_all_unused", "A parameter that no rank used gets zeros, so that momentum moves it.", kUnusedOnAll,
