@@ -32,8 +32,8 @@ struct StepData {
 
 /// Callbacks of a program during a run. Each may be empty.
 struct Hooks {
-  /// Called on the rank of the last stage with a micro-batch's summed loss [] and its output. Without labels the loss
-  /// is undefined.
+  /// Called on the rank of the last stage with a micro-batch's summed loss [] and its predictions (see Stage). Without
+  /// labels the loss is undefined, and they are the output.
   std::function<void(int microbatch, const Tensor& loss, const Tensor& logits)> see_logits = {};
   /// Performs a reduction. Without it gradients are those of this pipeline alone.
   std::function<void(const Action& reduction)> reduce = {};

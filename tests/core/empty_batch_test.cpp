@@ -99,6 +99,7 @@ TEST_P(EmptyBatch, GoesThroughWhatHasNoGradient) {
   EXPECT_EQ(normalize(Tensor::zeros({0, 3, 4, 4}, DType::uint8, device())).shape(), (Shape{0, 3, 4, 4}));
   Tensor count = Tensor::full({}, 5, DType::int32, device());
   count_correct(zeros({0, 3}), no_labels(), count);
+  count_correct(no_labels(), no_labels(), count);
   EXPECT_EQ(count.item(), 5);
 }
 

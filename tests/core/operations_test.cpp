@@ -252,6 +252,8 @@ TEST_P(Operations, CountCorrectAddsToTheCount) {
   EXPECT_EQ(count.item(), 15);
   count_correct(logits.narrow(0, 0), labels_of({}, device()), count);
   EXPECT_EQ(count.item(), 15);
+  count_correct(labels_of({2, 0, 1, 0}, device()), labels_of({2, 1, 1, 2}, device()), count);  // predicted classes
+  EXPECT_EQ(count.item(), 17);
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ TEST(RefusedOperations, ShapesThatDoNotFit) {
   EXPECT_TRUE(fails_with({"normalize", "float32[2, 3, 4, 5]"}, [&] { normalize(image); }));
   Tensor count = Tensor::zeros({}, DType::int32);
   EXPECT_TRUE(fails_with({"count_correct", "[2, 3]", "[3]"}, [&] { count_correct(t({2, 3}), labels(3), count); }));
+  EXPECT_TRUE(fails_with({"count_correct", "float32[3]"}, [&] { count_correct(t({3}), labels(3), count); }));
   Tensor counts = Tensor::zeros({2}, DType::int32);
   EXPECT_TRUE(fails_with({"count_correct", "int32[2]"}, [&] { count_correct(t({2, 3}), labels(2), counts); }));
 }
