@@ -25,6 +25,8 @@ void wait_while(const std::atomic<T>& value, T old) {
 
 }  // namespace
 
+bool is_single_threaded() { return SingleThreaded::is_active(); }
+
 ThreadPool::~ThreadPool() { resize(1); }
 
 void ThreadPool::resize(int threads) {
