@@ -54,7 +54,8 @@ function(stagecoach_add_level library level)
   set_target_properties(${objects} PROPERTIES STAGECOACH_LEVEL ${level})
   target_link_libraries(${objects} PRIVATE stagecoach_flags ${STAGECOACH_FMT} Threads::Threads)
   target_compile_definitions(${objects} PRIVATE STAGECOACH_TABLES_OF_LEVEL=${entry})
-  target_compile_options(${objects} PRIVATE -fno-lto)
+  # Unique symbols would stay global, and the linker needs the code itself, not what link-time optimisation makes it of.
+  target_compile_options(${objects} PRIVATE -fno-lto $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
   set(whole ${CMAKE_CURRENT_BINARY_DIR}/${objects}.o)
   add_custom_command(OUTPUT ${whole}
     COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${whole} $<TARGET_OBJECTS:${objects}>

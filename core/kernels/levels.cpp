@@ -63,10 +63,8 @@ std::string names_of_supported(std::span<const Level> levels) {
 
 std::span<const Level> built_levels() {
   static const std::string lowest = name_of_lowest();
-#define LEVEL(version)                                             \
-  {"x86-64-v" #version,                                            \
-   __builtin_cpu_supports("x86-64-v" #version) != 0, \
-   stagecoach_tables_of_x86_64_v##version},
+#define LEVEL(version) \
+  {"x86-64-v" #version, __builtin_cpu_supports("x86-64-v" #version) != 0, stagecoach_tables_of_x86_64_v##version},
   // No program can check the lowest one: it is in all code, including this.
   static const Level levels[] = {{lowest, true, stagecoach_tables_of_lowest_level}, STAGECOACH_HIGHER_LEVELS};
 #undef LEVEL
@@ -81,10 +79,11 @@ const Level& choose_level(std::span<const Level> levels, const char* wanted) {
       chosen = &level;
     }
   }
-  throw_if<UsageError>(chosen == nullptr,
-                       "STAGECOACH_LEVEL: expected a level that this program was built for ({}), got '{}'; unset it, or "
-                       "build with -DSTAGECOACH_ARCH",
-                       names_of_all(levels), name);
+  throw_if<UsageError>(
+      chosen == nullptr,
+      "STAGECOACH_LEVEL: expected a level that this program was built for ({}), got '{}'; unset it, or "
+      "build with -DSTAGECOACH_ARCH",
+      names_of_all(levels), name);
   throw_if<UsageError>(!chosen->is_supported,
                        "STAGECOACH_LEVEL: expected a level that this processor supports ({}), got '{}'; unset it, or "
                        "run on another machine",
