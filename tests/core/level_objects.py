@@ -60,9 +60,9 @@ def faults_of_level(level, file, instructions):
         yield f"it runs code before main: {early}"
     for line in output_of("nm", "--demangle", "--defined-only", file).splitlines():
         _, kind, name = line.split(" ", 2)
-        if kind in "bBdD" and not name.startswith(("typeinfo", "vtable", "guard variable")) and not is_constant(name, file):
-            if not OWN_VARIABLES.search(name):
-                yield f"it has a variable of its own: {name}"
+        is_data = kind in "bBdD" and not name.startswith(("typeinfo", "vtable", "guard variable"))
+        if is_data and not OWN_VARIABLES.search(name) and not is_constant(name, file):
+            yield f"it has a variable of its own: {name}"
     if not functions_with(instructions, file):
         yield "it has no instruction of its level, so this check may be blind"
 
@@ -93,11 +93,13 @@ def main():
             faults.append(f"{arguments.library}({member}): {match[1].strip()}")
             member = next(iter(of_levels))  # one line per object
     entries = {"stagecoach_tables_of_" + level.replace("-", "_") for level, _ in arguments.level}
-    visible = {address for kind, address, name in symbols_of(arguments.program) if kind in "TWVu" and name not in entries}
+    visible = {address
+               for kind, address, name in symbols_of(arguments.program)
+               if kind in "TWVu" and name not in entries}  # fmt: skip
     faults += [f"{arguments.program}: {name}: {instruction}"
                for (address, name), instruction in functions_with(instructions, arguments.program).items()
                if address in visible]  # fmt: skip
-    print("\n".join(faults) or f"{len(of_levels)} levels beside the lowest: only their own objects have their instructions")
+    print("\n".join(faults) or f"only the objects of the {len(of_levels)} higher levels have their instructions")
     return 1 if faults else 0
 
 

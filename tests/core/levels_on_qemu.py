@@ -28,7 +28,8 @@ WITHOUT_FMA = "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"
 
 def train(command, folder, environment):
     """Trains for an epoch of two batches. Returns the level that the run names, and the bytes of the weights."""
-    run = subprocess.run([*command, "--data", str(pathlib.Path(folder).parent / "data"), "--epochs", "1", "--batch-size", "16", "--out", folder],
+    data = str(pathlib.Path(folder).parent / "data")
+    run = subprocess.run([*command, "--data", data, "--epochs", "1", "--batch-size", "16", "--out", folder],
                          capture_output=True, text=True, check=False, env={**os.environ, **environment})  # fmt: skip
     if run.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit {run.returncode}\n{run.stdout}{run.stderr}")
