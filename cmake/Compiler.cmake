@@ -31,8 +31,10 @@ endif()
 if(STAGECOACH_WERROR)
   stagecoach_compile_options(-Werror)
 endif()
-if(STAGECOACH_ARCH)
-  stagecoach_compile_options(-march=${STAGECOACH_ARCH})
+if(STAGECOACH_ARCH)  # a list of levels has its first one in all targets without the property STAGECOACH_LEVEL
+  list(GET STAGECOACH_ARCH 0 arch)
+  set(level $<TARGET_PROPERTY:STAGECOACH_LEVEL>)
+  stagecoach_compile_options(-march=$<IF:$<BOOL:${level}>,${level},${arch}>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # CMake's -O3 unrolls and vectorises the elementwise loops; results stay those of IEEE arithmetic (no -ffast-math).

@@ -13,8 +13,11 @@ option(STAGECOACH_INSTALL "Add Stagecoach to what 'cmake --install' installs" ${
 option(STAGECOACH_BENCHMARKS "Build the benchmarks (needs Google Benchmark and OpenBLAS)" OFF)
 option(STAGECOACH_DOCS "Add the target 'docs' (needs Doxygen)" OFF)
 option(STAGECOACH_WERROR "Treat warnings as errors" OFF)
+if(CMAKE_CROSSCOMPILING)
+  set(arch "")  # the compiler's default: this machine is not the one that the programs run on
+endif()
 set(STAGECOACH_ARCH "${arch}" CACHE STRING
-    "The processor to build for (-march): native, or x86-64-v3 for binaries that run on another machine; nothing leaves it to the compiler")
+    "The processor to build for (-march): native; x86-64-v3; or a list such as x86-64;x86-64-v3;x86-64-v4, of whose CPU kernels programs choose the best that the processor supports; nothing leaves it to the compiler")
 option(STAGECOACH_STATIC "Link all libraries but those of the system statically, to run programs on another machine" OFF)
 option(STAGECOACH_FUZZ "Link the fuzz targets of tests/fuzz with libFuzzer (needs clang)" OFF)
 set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")

@@ -23,7 +23,13 @@ void wait_while(const std::atomic<T>& value, T old) {
   value.wait(old, std::memory_order_acquire);
 }
 
+constinit thread_local int single_threaded_depth = 0;
+
 }  // namespace
+
+SingleThreaded::SingleThreaded() { ++single_threaded_depth; }
+SingleThreaded::~SingleThreaded() { --single_threaded_depth; }
+bool SingleThreaded::is_active() { return single_threaded_depth > 0; }
 
 ThreadPool::~ThreadPool() { resize(1); }
 

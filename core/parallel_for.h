@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/device.h"
-#include "core/thread_scope.h"
 
 namespace stagecoach {
 
@@ -54,8 +53,16 @@ class ThreadPool {
 ThreadPool& thread_pool(Device device);
 
 /// Until the end of the scope, parallel_for runs on the calling thread alone. Meant for a second thread of a rank,
-/// since only one thread may use the pool.
-class SingleThreaded : public ThreadScope<SingleThreaded> {};
+/// since only one thread may use the pool. Scopes may be nested. Nothing is inline, as each level of the CPU kernels
+/// (core/kernels/levels.h) has its own copies of inline functions and variables.
+class SingleThreaded {
+ public:
+  SingleThreaded();
+  ~SingleThreaded();
+  SingleThreaded(const SingleThreaded&) = delete;
+  SingleThreaded& operator=(const SingleThreaded&) = delete;
+  static bool is_active();
+};
 
 /// Calls body(i) for each i in [0, count) on the threads of `device`. The iterations must write to different locations,
 /// and their results must not depend on the number of threads.

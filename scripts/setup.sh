@@ -128,6 +128,7 @@ look() {
     need clang-19 "clang 19, the second compiler" has_command clang++-19
     need libclang-rt-19-dev "clang 19's sanitizers" has_clang_sanitizers
     need lld "lld, which links programs with sanitizers several times as fast" has_command ld.lld
+    need qemu-user "qemu-x86_64, which runs programs as other processors do" has_command qemu-x86_64
     need doxygen "doxygen" has_command doxygen
     need python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
     need python3-pil "Pillow for /usr/bin/python3" has_python_module PIL

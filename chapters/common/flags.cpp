@@ -14,6 +14,7 @@
 #include "chapters/common/flag_rules.h"
 #include "chapters/common/flag_table.h"
 #include "chapters/common/run_folder.h"
+#include "core/kernels/levels.h"
 #include "core/throw_if.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/schedule/schedule_kinds.h"
@@ -91,7 +92,7 @@ CommandLine read_command_line(int argc, const char* const* argv, const Chapter& 
     line.settings.pipeline.schedule = chapter.schedules.front();
   }
   CLI::App app(chapter.title, chapter.program);
-  app.footer(schedules_help(chapter) + "Example:\n  " + chapter.example);
+  app.footer(schedules_help(chapter) + "Example:\n  " + chapter.example + "\n\n" + cpu::levels_help());
   std::vector<Flag> offered = flag_table(chapter);
   std::erase_if(offered, [&](const Flag& flag) { return !flag.is_offered_by(chapter.number); });
   for (const Flag& flag : offered) {
@@ -187,6 +188,10 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
   if (!settings.run.resume.empty()) {
     older = read_older(settings, is_decided, chapter);
     settings = merged_with_older(settings, *older, is_decided, chapter);
+    settings.run.resumed_level = older->world.cpu_level;
+  }
+  if (settings.world.device->type == DeviceType::cpu) {
+    settings.world.cpu_level = cpu::level_in_use().name;
   }
   choose_transport(settings.world, was_given);
   fill_in_defaults(settings, is_decided);

@@ -94,6 +94,14 @@ void Run::load_checkpoint() {
   if (prints()) {
     print_line(fmt::format("Continues in epoch {} after {} steps", progress.epoch, progress.step));
   }
+  const std::string& before = settings_.run.resumed_level;
+  const std::string& now = settings_.world.cpu_level;
+  if (!before.empty() && !now.empty() && before != now) {
+    print_notes(
+        {fmt::format("until here, the CPU kernels were those of {0}; those of {1} may round the last bits "
+                     "differently (STAGECOACH_LEVEL={0} keeps the level, where it was built and is supported)",
+                     before, now)});
+  }
   meter_.resume(progress, role_.loss_rank);
 }
 

@@ -13,6 +13,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = FlagValue::Kind;
 
+constexpr const char* kLevel = "cpu-level";
+
 const std::vector<Flag>& flags() {
   static const std::vector<Flag> table = flag_table();
   return table;
@@ -58,12 +60,18 @@ std::string settings_table(const Settings& settings) {
                            value.is_string() ? printable(value.get<std::string>()) : value.dump());
     }
   }
+  if (!settings.world.cpu_level.empty()) {
+    table += fmt::format("  {:<13} {}\n", kLevel, settings.world.cpu_level);
+  }
   return table;
 }
 
 std::string to_json(const Settings& settings) try {
   Json json;
   json["program"] = settings.program;
+  if (!settings.world.cpu_level.empty()) {
+    json[kLevel] = settings.world.cpu_level;
+  }
   for (const Flag& flag : flags()) {
     if (flag.is_saved()) {
       json[flag.name] = json_of(flag, settings);
@@ -106,6 +114,9 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
     settings.program = json.at("program").get<std::string>();
     throw_if<UsageError>(settings.program != chapter.program,
                          "--resume: {0} is from a run of {1}; use {1} to resume it", where, settings.program);
+    if (json.contains(kLevel) && json.at(kLevel).is_string()) {
+      settings.world.cpu_level = json.at(kLevel).get<std::string>();
+    }
     for (const Flag& flag : flag_table(chapter)) {
       if (!flag.is_saved() || !flag.is_offered_by(chapter.number) || !json.contains(flag.name)) {
         continue;

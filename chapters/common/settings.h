@@ -100,7 +100,8 @@ struct WorldSettings {
   double timeout = 30;  ///< seconds
   Parsed<parse_device> device = "cpu";
   int threads = 1;
-  bool cuda_graph = true;  ///< on a GPU, a whole step is launched at once
+  std::string cpu_level = "";  ///< of the CPU kernels in use (core/kernels/levels.h); empty on a GPU. No flag sets it.
+  bool cuda_graph = true;      ///< on a GPU, a whole step is launched at once
   bool tf32 = false;
 };
 
@@ -108,6 +109,7 @@ struct WorldSettings {
 struct RunSettings {
   std::string out = "";
   std::string resume = "";
+  std::string resumed_level = "";  ///< the cpu_level of the run to resume; empty if it is not known
   bool explain = false;
   bool lowered = false;
   bool ledger = false;

@@ -14,7 +14,7 @@ struct Tables;
 using AddRows = void(Tables& tables);
 AddRows add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear, add_losses,
     add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens;
-/// Returns the tables that `groups` fill.
+/// Returns tables that `groups` fill. Throws Error if a row is empty.
 Tables make_tables(std::initializer_list<AddRows*> groups);
 }  // namespace cpu
 

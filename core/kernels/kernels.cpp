@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/kernels/cpu/tables.h"
 #include "core/kernels/groups.h"
+#include "core/kernels/levels.h"
 
 namespace stagecoach {
 
@@ -23,13 +24,10 @@ void require_rows(const char* backend, const Kernels& table) {
 }
 
 const Kernels& kernels(Device device) {
-  using namespace cpu;
-  static const Tables tables =
-      make_tables({add_attention, add_batch_norm, add_conv2d, add_elementwise, add_images, add_layer_norm, add_linear,
-                   add_losses, add_matmul, add_optimizer_steps, add_pool, add_softmax, add_tokens});
   if (device.type == DeviceType::cuda) {
     return cuda::kernels();
   }
+  static const cpu::Tables& tables = cpu::level_in_use().tables();
   return is_asynchronous(device) ? tables.queued : tables.kernels;
 }
 

@@ -4,11 +4,10 @@
 
 #include "core/asynchronous.h"
 #include "core/kernels/cpu/tables.h"
+#include "core/kernels/levels.h"
 
 namespace stagecoach {
 namespace {
-
-using QueuedCopy = cpu::Queued<&Kernels::copy>;
 
 void queue_copy(const Tensor& source, Tensor& out, const Stream& stream, OrderedBy ordered_by) {
   cpu::Accesses accesses;
@@ -22,9 +21,9 @@ void queue_copy(const Tensor& source, Tensor& out, const Stream& stream, Ordered
 
 void queued_copy(const Tensor& source, Tensor& out) {
   if (source.device() == out.device()) {
-    QueuedCopy::call(source, out);
+    queue_copy(source, out, {out.device(), Stream::kCompute}, OrderedBy::caller);
   } else if (!is_asynchronous(out.device())) {
-    QueuedCopy::kernel(source, out);  // waits for the source
+    cpu::level_in_use().tables().kernels.copy(source, out);  // waits for the source
   } else if (!is_asynchronous(source.device())) {
     const Tensor staged = source.clone();  // so that the caller may overwrite the source at once
     queue_copy(staged, out, {out.device(), copy_stream()}, OrderedBy::library);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
+#include <regex>
 #include <thread>
 
 #include "tests/chapters/program.h"
@@ -102,6 +104,20 @@ TEST_F(Ch01Resume, RefusesWhatWouldTrainDifferently) {
     EXPECT_NE(outcome.err.find(change[0] + " differs from the run in run"), std::string::npos) << outcome.err;
   }
   EXPECT_EQ(ch01({"--resume", "run", "--epochs", "2", "--threads", "2"}).exit_code, 0);
+}
+
+TEST_F(Ch01Resume, SaysThatAnotherLevelRoundsDifferently) {
+  make_data(64, 32);
+  ASSERT_EQ(ch01(flags({"--epochs", "1", "--out", "run"})).exit_code, 0);
+  EXPECT_EQ(ch01({"--resume", "run", "--epochs", "2"}).out.find("note:"), std::string::npos) << "the level is the same";
+  const auto config = folder() / "run/config.json";
+  const std::string elsewhere = std::regex_replace(read_bytes(config), std::regex(R"("cpu-level": "[^"]*")"),
+                                                   R"("cpu-level": "another machine's")");
+  std::ofstream(config) << elsewhere;
+  const Outcome resumed = ch01({"--resume", "run", "--epochs", "3"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("note: until here, the CPU kernels were those of another machine's"), std::string::npos)
+      << resumed.out;
 }
 
 TEST_F(Ch01Resume, SaysWhenNothingIsLeft) {

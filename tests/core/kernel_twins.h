@@ -1,7 +1,8 @@
 #pragma once
 /// @file
-/// Every kernel of a GPU against its twin on the CPU. The tests of the files kernel_twins_*_test.cpp exist only where
-/// there is a GPU.
+/// Every kernel against its twin on the CPU: those of a GPU, where there is one, and those of each higher level of
+/// processors (core/kernels/levels.h) that was built and is supported here. Other builds have no tests of the files
+/// kernel_twins_*_test.cpp.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,22 +14,59 @@
 #include <string>
 #include <vector>
 
+#include "core/kernels/cpu/tables.h"
 #include "core/kernels/kernels.h"
+#include "core/kernels/levels.h"
 #include "tests/support/devices.h"
 #include "tests/support/tensors.h"
 
 namespace stagecoach::test {
 
-/// float32 and float64, or nothing at all without a GPU.
-inline std::vector<DType> twin_types() {
-  return has_cuda() ? std::vector<DType>{DType::float32, DType::float64} : std::vector<DType>{};
+struct Twin {
+  DType dtype;
+  const cpu::Level* level;  ///< none: the GPU
+};
+
+inline void PrintTo(const Twin& twin, std::ostream* out) { *out << name_of(twin.dtype); }
+
+/// "float32", or "float32_x86_64_v3".
+inline std::string name_of(const Twin& twin) {
+  std::string name = name_of(twin.dtype);
+  if (twin.level != nullptr) {
+    name += "_" + std::string(twin.level->name);
+    std::replace(name.begin(), name.end(), '-', '_');
+  }
+  return name;
 }
 
-/// The suite's tests for both types: "cuda/<suite>.<test>/float32".
-#define STAGECOACH_KERNEL_TWINS(suite)                                                         \
-  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(suite);                                        \
-  INSTANTIATE_TEST_SUITE_P(cuda, suite, ::testing::ValuesIn(::stagecoach::test::twin_types()), \
-                           [](const auto& tested) { return std::string(name_of(tested.param)); })
+/// The GPU with float32 and float64, or nothing at all without one.
+inline std::vector<Twin> cuda_twins() {
+  return has_cuda() ? std::vector<Twin>{{DType::float32, nullptr}, {DType::float64, nullptr}} : std::vector<Twin>{};
+}
+
+/// The levels above the lowest, with both types.
+inline std::vector<Twin> level_twins() {
+  std::vector<Twin> all;
+  for (const cpu::Level& level : cpu::built_levels().subspan(1)) {
+    if (level.is_supported) {
+      all.push_back({DType::float32, &level});
+      all.push_back({DType::float64, &level});
+    }
+  }
+  return all;
+}
+
+#define STAGECOACH_TWINS_OF(kind, suite)                                                         \
+  INSTANTIATE_TEST_SUITE_P(kind, suite, ::testing::ValuesIn(::stagecoach::test::kind##_twins()), \
+                           [](const auto& tested) { return ::stagecoach::test::name_of(tested.param); })
+/// The suite's tests for GPUs: "cuda/<suite>.<test>/float32".
+#define STAGECOACH_CUDA_TWINS(suite)                    \
+  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(suite); \
+  STAGECOACH_TWINS_OF(cuda, suite)
+/// The suite's tests for GPUs and for levels: "level/<suite>.<test>/float32_x86_64_v3".
+#define STAGECOACH_KERNEL_TWINS(suite) \
+  STAGECOACH_CUDA_TWINS(suite);        \
+  STAGECOACH_TWINS_OF(level, suite)
 
 /// What a kernel writes to starts as this, so that an element left out is seen.
 inline Tensor unset(const Shape& shape, DType dtype) {
@@ -64,18 +102,33 @@ class Guarded {
   Tensor view_;
 };
 
-/// Integers and halves are equal. Floating numbers are within 1e-5 + 1e-4 |b| in float32 and 1e-12 (1 + |b|) in
-/// float64, times sqrt(terms) for sums of so many terms; or both are NaN, or the same infinity.
-inline ::testing::AssertionResult twins_agree(const Tensor& a, const Tensor& b, std::int64_t terms) {
+/// How far the results of twins may differ: absolutely, and relative to their size.
+struct TwinBounds {
+  double absolute;
+  double relative;
+};
+
+/// A GPU adds in another order, and its exp, log and tanh are its own.
+inline TwinBounds bounds_of_cuda(DType dtype) {
+  return dtype == DType::float32 ? TwinBounds{1e-5, 1e-4} : TwinBounds{1e-12, 1e-12};
+}
+
+/// Levels add in another order, and fuse multiplications with additions or not.
+inline TwinBounds bounds_of_levels(DType dtype) {
+  return dtype == DType::float32 ? TwinBounds{1e-6, 1e-6} : TwinBounds{2e-15, 2e-15};
+}
+
+/// Integers and halves are equal. Floating numbers are within the bounds, times sqrt(terms) for sums of so many terms;
+/// or both are NaN, or the same infinity.
+inline ::testing::AssertionResult twins_agree(const Tensor& a, const Tensor& b, std::int64_t terms,
+                                              TwinBounds (*bounds_of)(DType)) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) {
     return ::testing::AssertionFailure() << describe(a) << " against " << describe(b);
   }
   if (a.dtype() != DType::float32 && a.dtype() != DType::float64) {
     return same_bytes(a, b);
   }
-  const bool single = a.dtype() == DType::float32;
-  const double atol = single ? 1e-5 : 1e-12;
-  const double rtol = single ? 1e-4 : 1e-12;
+  const auto [atol, rtol] = bounds_of(a.dtype());
   const double factor = std::sqrt(static_cast<double>(std::max<std::int64_t>(terms, 1)));
   const auto x = values_of(a);
   const auto y = values_of(b);
@@ -91,13 +144,17 @@ inline ::testing::AssertionResult twins_agree(const Tensor& a, const Tensor& b, 
 using Tensors = std::vector<Tensor>;
 using Call = std::function<void(const Kernels& kernels, Tensors& tensors)>;
 
-/// Makes one call on the CPU and on the GPU, on copies of `tensors` (on the CPU; some may be undefined), and compares
-/// all of them afterwards, inputs too. On the GPU three times with equal bytes, and once on views at odd offsets.
-inline void expect_twins(const Tensors& tensors, const Call& call, std::int64_t terms = 1, Device twin = kCuda) {
-  const auto copies = [&](Device device) {
+/// Makes one call on the CPU and by the twin, on copies of `tensors` (on the CPU; some may be undefined), and compares
+/// all of them afterwards, inputs too. By the twin three times with equal bytes, and once on views at odd offsets.
+inline void expect_twins(const Twin& twin, const Tensors& tensors, const Call& call, std::int64_t terms) {
+  const Device device = twin.level == nullptr ? kCuda : Device{};
+  const Kernels& own = twin.level == nullptr ? kernels(kCuda) : twin.level->tables().kernels;
+  const Kernels& lowest = cpu::built_levels().front().tables().kernels;
+  const auto bounds = twin.level == nullptr ? bounds_of_cuda : bounds_of_levels;
+  const auto copies = [&](Device where) {
     Tensors all;
     for (const Tensor& tensor : tensors) {
-      all.push_back(!tensor.defined() ? Tensor() : device == Device{} ? tensor.clone() : tensor.to(device));
+      all.push_back(!tensor.defined() ? Tensor() : where == Device{} ? tensor.clone() : tensor.to(where));
     }
     return all;
   };
@@ -109,39 +166,45 @@ inline void expect_twins(const Tensors& tensors, const Call& call, std::int64_t 
     }
   };
   Tensors cpu = copies({});
-  call(kernels({}), cpu);
-  Tensors first = copies(twin);
-  call(kernels(twin), first);
+  call(lowest, cpu);
+  Tensors first = copies(device);
+  call(own, first);
   for_each([&](std::size_t i) {
     if (same_bytes(cpu[i], tensors[i])) {
       EXPECT_TRUE(same_bytes(first[i], tensors[i])) << "tensor " << i << ", which the call only reads";
     } else {
-      EXPECT_TRUE(twins_agree(first[i], cpu[i], terms)) << "tensor " << i;
+      EXPECT_TRUE(twins_agree(first[i], cpu[i], terms, bounds)) << "tensor " << i;
     }
   });
   for (int again = 0; again < 2; ++again) {
-    Tensors next = copies(twin);
-    call(kernels(twin), next);
+    Tensors next = copies(device);
+    call(own, next);
     for_each([&](std::size_t i) { EXPECT_TRUE(same_bytes(next[i], first[i])) << "tensor " << i << ", once more"; });
   }
   std::vector<Guarded> guarded;
   Tensors views(tensors.size());
   for_each([&](std::size_t i) {
-    guarded.emplace_back(tensors[i], twin);
+    guarded.emplace_back(tensors[i], device);
     views[i] = guarded.back().view();
   });
-  call(kernels(twin), views);
-  for_each([&](std::size_t i) { EXPECT_TRUE(twins_agree(views[i], cpu[i], terms)) << "tensor " << i << " as a view"; });
+  call(own, views);
+  for_each([&](std::size_t i) {
+    EXPECT_TRUE(twins_agree(views[i], cpu[i], terms, bounds)) << "tensor " << i << " as a view";
+  });
   for (const Guarded& each : guarded) {
     EXPECT_TRUE(each.guards_stand());
   }
 }
 
 /// The fixture: tensors of the test's type, on the CPU.
-class KernelTwins : public ::testing::TestWithParam<DType> {
+class KernelTwins : public ::testing::TestWithParam<Twin> {
  protected:
-  static Tensor random(const Shape& shape, const std::string& name) { return random_tensor(shape, name, GetParam()); }
-  static Tensor unset(const Shape& shape) { return test::unset(shape, GetParam()); }
+  static DType type() { return GetParam().dtype; }
+  static void expect_twins(const Tensors& tensors, const Call& call, std::int64_t terms = 1) {
+    test::expect_twins(GetParam(), tensors, call, terms);
+  }
+  static Tensor random(const Shape& shape, const std::string& name) { return random_tensor(shape, name, type()); }
+  static Tensor unset(const Shape& shape) { return test::unset(shape, type()); }
   /// Numbers in 0.5 … 1.5.
   static Tensor positive(const Shape& shape, const std::string& name) {
     const Philox random(7, name);
@@ -149,7 +212,7 @@ class KernelTwins : public ::testing::TestWithParam<DType> {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = 0.5 + random.uniform(i);
     }
-    return typed(values, shape, GetParam());
+    return typed(values, shape, type());
   }
 };
 

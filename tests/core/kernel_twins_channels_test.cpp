@@ -8,7 +8,6 @@
 namespace stagecoach {
 namespace {
 
-using test::expect_twins;
 using test::Tensors;
 
 class ChannelTwins : public test::KernelTwins {};
@@ -63,7 +62,7 @@ TEST_P(ChannelTwins, BatchStatisticsBesideALargeMean) {
     value = 4096 + std::round(value * 8) / 8;  // exact in both types
   }
   expect_twins(
-      {test::typed(values, {33, 3, 5, 4}, GetParam()), unset({3}), unset({3})},
+      {test::typed(values, {33, 3, 5, 4}, type()), unset({3}), unset({3})},
       [](const Kernels& k, Tensors& t) { k.batch_statistics(t[0], t[1], t[2]); }, 100);
 }
 
@@ -83,7 +82,7 @@ TEST_P(ChannelTwins, InverseDeviation) {
     expect_twins({positive({channels}, "variance"), unset({channels})},
                  [](const Kernels& k, Tensors& t) { k.rstd(t[0], 1e-5, t[1]); });
   }
-  expect_twins({Tensor::zeros({3}, GetParam()), unset({3})},
+  expect_twins({Tensor::zeros({3}, type()), unset({3})},
                [](const Kernels& k, Tensors& t) { k.rstd(t[0], 1e-5, t[1]); });
 }
 

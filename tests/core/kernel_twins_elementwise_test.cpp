@@ -5,13 +5,16 @@
 namespace stagecoach {
 namespace {
 
-using test::expect_twins;
 using test::kCuda;
 using test::same_bytes;
 using test::Tensors;
 
 class ElementwiseTwins : public test::KernelTwins {};
 STAGECOACH_KERNEL_TWINS(ElementwiseTwins);
+
+/// Copies between the devices, and fills of their memory.
+class PartsTwins : public ElementwiseTwins {};
+STAGECOACH_CUDA_TWINS(PartsTwins);
 
 const DType kAllTypes[] = {DType::float32, DType::float64, DType::int32, DType::uint8, DType::float16};
 // Around a warp and a block of threads, and primes.
@@ -62,7 +65,7 @@ TEST_P(ElementwiseTwins, Fill) {
 }
 
 // Seven bytes at offset 3 begin and end within a word.
-TEST_P(ElementwiseTwins, FillOfPartsAtOddOffsets) {
+TEST_P(PartsTwins, FillOfPartsAtOddOffsets) {
   for (const DType dtype : kAllTypes) {
     for (std::int64_t offset = 0; offset < 9; ++offset) {
       for (const std::int64_t count : {0, 1, 2, 3, 7, 8, 17, 300}) {
@@ -84,7 +87,7 @@ TEST_P(ElementwiseTwins, CopyWithinTheDevice) {
 }
 
 // From and to every offset within a word, there, within the device, and back.
-TEST_P(ElementwiseTwins, CopyOfPartsAtOddOffsets) {
+TEST_P(PartsTwins, CopyOfPartsAtOddOffsets) {
   for (const DType dtype : kAllTypes) {
     const Tensor source = counted(300, dtype);
     const Tensor there = source.to(kCuda);
@@ -166,7 +169,7 @@ TEST_P(ElementwiseTwins, Relu) {
     expect_twins({random(shape, "x"), unset(shape)}, [](const Kernels& k, Tensors& t) { k.relu(t[0], t[1]); });
   });
   const double none = std::numeric_limits<double>::quiet_NaN();
-  const Tensor special = test::typed(std::vector<double>{none, 0, -0.0, 1e30, -1e30}, {5}, GetParam());
+  const Tensor special = test::typed(std::vector<double>{none, 0, -0.0, 1e30, -1e30}, {5}, type());
   expect_twins({special, unset({5})}, [](const Kernels& k, Tensors& t) { k.relu(t[0], t[1]); });
 }
 

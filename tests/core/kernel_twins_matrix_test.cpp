@@ -5,7 +5,6 @@
 namespace stagecoach {
 namespace {
 
-using test::expect_twins;
 using test::Tensors;
 
 class MatrixTwins : public test::KernelTwins {

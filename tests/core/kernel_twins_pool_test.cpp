@@ -8,11 +8,7 @@
 namespace stagecoach {
 namespace {
 
-using test::expect_twins;
 using test::Tensors;
-
-class PoolTwins : public test::KernelTwins {};
-STAGECOACH_KERNEL_TWINS(PoolTwins);
 
 const Window kWindows[] = {{1, 1, 0}, {2, 2, 0}, {2, 1, 0}, {3, 2, 0}, {3, 2, 1},
                            {3, 1, 1}, {2, 3, 0}, {4, 2, 2}, {5, 3, 2}};
@@ -22,6 +18,16 @@ const Shape kPlanes[] = {{1, 1, 1, 1}, {2, 3, 5, 7}, {1, 37, 4, 6}, {2, 1, 17, 1
 Shape pooled(const Shape& x, const Window& window) {
   return {x[0], x[1], window.positions(x[2]), window.positions(x[3])};
 }
+
+class PoolTwins : public test::KernelTwins {
+ protected:
+  static void expect_pools(const Tensor& x, const Window& window) {
+    const Shape y = pooled(x.shape(), window);
+    expect_twins({x, test::unset(y, x.dtype()), test::unset(y, DType::int32)},
+                 [&](const Kernels& k, Tensors& t) { k.max_pool2d(t[0], window, t[1], t[2]); });
+  }
+};
+STAGECOACH_KERNEL_TWINS(PoolTwins);
 
 /// Calls body(shape, window) for all of them that fit.
 template <class Body>
@@ -37,12 +43,6 @@ void for_each_pool(const Body& body) {
   }
 }
 
-void expect_pools(const Tensor& x, const Window& window) {
-  const Shape y = pooled(x.shape(), window);
-  expect_twins({x, test::unset(y, x.dtype()), test::unset(y, DType::int32)},
-               [&](const Kernels& k, Tensors& t) { k.max_pool2d(t[0], window, t[1], t[2]); });
-}
-
 TEST_P(PoolTwins, MaxPool2d) {
   for_each_pool([](const Shape& shape, const Window& window) { expect_pools(random(shape, "x"), window); });
 }
@@ -52,7 +52,7 @@ TEST_P(PoolTwins, MaxPool2dAmongEquals) {
   for_each_pool([](const Shape& shape, const Window& window) {
     std::vector<double> values = test::values_of(random(shape, "x"));
     std::transform(values.begin(), values.end(), values.begin(), [](double value) { return std::round(value / 2); });
-    expect_pools(test::typed(values, shape, GetParam()), window);
+    expect_pools(test::typed(values, shape, type()), window);
   });
 }
 
@@ -62,9 +62,9 @@ TEST_P(PoolTwins, MaxPool2dOfWhatIsNotANumber) {
       SCOPED_TRACE(fmt::format("kernel {}, place {}", window.kernel, place));
       std::vector<double> values = test::values_of(random({1, 1, 3, 3}, "x"));
       values[place] = std::numeric_limits<double>::quiet_NaN();
-      const Tensor x = test::typed(values, {1, 1, 3, 3}, GetParam());
+      const Tensor x = test::typed(values, {1, 1, 3, 3}, type());
       const Shape y = pooled(x.shape(), window);
-      expect_twins({x, Tensor::zeros(y, GetParam()), Tensor::zeros(y, DType::int32)},
+      expect_twins({x, Tensor::zeros(y, type()), Tensor::zeros(y, DType::int32)},
                    [&](const Kernels& k, Tensors& t) { k.max_pool2d(t[0], window, t[1], t[2]); });
     }
   }

@@ -7,7 +7,6 @@
 namespace stagecoach {
 namespace {
 
-using test::expect_twins;
 using test::Tensors;
 
 class RowTwins : public test::KernelTwins {};
@@ -61,7 +60,7 @@ TEST_P(RowTwins, LogSoftmaxGrad) {
 
 // Rows far apart: exp of them would overflow, or be 0.
 TEST_P(RowTwins, SoftmaxOfLargeNumbers) {
-  const Tensor x = test::typed(std::vector<double>{1e4, 1e4, -1e4, -3e4, -3e4, -3e4, 0, 500, -500}, {3, 3}, GetParam());
+  const Tensor x = test::typed(std::vector<double>{1e4, 1e4, -1e4, -3e4, -3e4, -3e4, 0, 500, -500}, {3, 3}, type());
   expect_twins({x, unset({3, 3})}, [](const Kernels& k, Tensors& t) { k.softmax(t[0], t[1]); });
   expect_twins({x, unset({3, 3})}, [](const Kernels& k, Tensors& t) { k.log_softmax(t[0], t[1]); });
 }
@@ -86,8 +85,8 @@ TEST_P(RowTwins, CrossEntropyOfWhatIsNotANumber) {
   for (const std::size_t place : {0, 4, 299}) {
     std::vector<double> logits = test::values_of(random({3, 100}, "x"));
     logits[place] = std::numeric_limits<double>::quiet_NaN();
-    expect_twins({test::typed(logits, {3, 100}, GetParam()), test::labels_of({5, 6, 7}), Tensor::zeros({}, GetParam()),
-                  Tensor::zeros({3, 100}, GetParam())},
+    expect_twins({test::typed(logits, {3, 100}, type()), test::labels_of({5, 6, 7}), Tensor::zeros({}, type()),
+                  Tensor::zeros({3, 100}, type())},
                  [](const Kernels& k, Tensors& t) { k.cross_entropy(t[0], t[1], 1, t[2], t[3]); });
   }
 }
@@ -175,7 +174,7 @@ TEST_P(RowTwins, CountCorrectAmongEquals) {
   }
   for (const std::int32_t label : {0, 1, 5, 33}) {
     const Tensor labels = test::labels_of(std::vector<std::int32_t>(257, label));
-    expect_twins({test::typed(logits, {257, 40}, GetParam()), labels, Tensor::zeros({}, DType::int32)},
+    expect_twins({test::typed(logits, {257, 40}, type()), labels, Tensor::zeros({}, DType::int32)},
                  [](const Kernels& k, Tensors& t) { k.count_correct(t[0], t[1], t[2]); });
   }
 }

@@ -5,7 +5,6 @@
 namespace stagecoach {
 namespace {
 
-using test::expect_twins;
 using test::Tensors;
 
 /// The parameter is the type of the first parameter; every third one has the other type.
@@ -14,11 +13,11 @@ class StepTwins : public test::KernelTwins {
   /// Gradient, value, state and count of `parameters` parameters, one after another.
   static Tensors updates_of(int parameters, int states) {
     const std::int64_t sizes[] = {1, 0, 7, 256, 3, 257, 64, 1009, 2, 31};
-    const DType other = GetParam() == DType::float32 ? DType::float64 : DType::float32;
+    const DType other = type() == DType::float32 ? DType::float64 : DType::float32;
     Tensors all;
     for (int i = 0; i < parameters; ++i) {
       const Shape shape = i % 10 == 0 ? Shape{} : Shape{sizes[i % 10]};
-      const DType dtype = i % 3 == 2 ? other : GetParam();
+      const DType dtype = i % 3 == 2 ? other : type();
       all.push_back(test::random_tensor(shape, fmt::format("grad {}", i), dtype));
       all.push_back(test::random_tensor(shape, fmt::format("parameter {}", i), dtype));
       for (int state = 0; state < states; ++state) {  // squares, as a second moment is

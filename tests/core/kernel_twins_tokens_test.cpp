@@ -7,7 +7,6 @@
 namespace stagecoach {
 namespace {
 
-using test::expect_twins;
 using test::Tensors;
 
 class TokenTwins : public test::KernelTwins {};
@@ -24,7 +23,7 @@ TEST_P(TokenTwins, Gelu) {
                    [=](const Kernels& k, Tensors& t) { k.gelu_grad(t[0], t[1], form, t[2]); });
     }
     const double none = std::numeric_limits<double>::quiet_NaN();
-    const Tensor special = test::typed(std::vector<double>{none, 0, -0.0, 40, -40}, {5}, GetParam());
+    const Tensor special = test::typed(std::vector<double>{none, 0, -0.0, 40, -40}, {5}, type());
     expect_twins({special, unset({5})}, [=](const Kernels& k, Tensors& t) { k.gelu(t[0], form, t[1]); });
   }
 }
