@@ -10,7 +10,9 @@
 #include <tuple>
 #include <vector>
 
+#include "core/allocator.h"
 #include "core/autograd/backward.h"
+#include "core/autograd/node.h"
 #include "core/ops.h"
 #include "nn/layers.h"
 #include "nn/make_optimizer.h"
@@ -339,6 +341,24 @@ TEST(SequenceParallelNorms, KeepTheirShareOfTheActivations) {
     };
     EXPECT_EQ(kept(SequenceParallel::no), 5 * kBatch * 16 * 16 * 4);
     EXPECT_EQ(4 * kept(SequenceParallel::yes), kept(SequenceParallel::no));
+  });
+}
+
+TEST(SequenceParallelNorms, TakeTheirShareOfTheMemory) {
+  STAGECOACH_NEEDS_RANKS(4);
+  launch(test::world_of(4), [](Rank& rank) {
+    // What the allocator has given for the input and all that the graph keeps.
+    const auto bytes_of = [&](SequenceParallel sequence, std::int64_t tokens) {
+      const auto norm = TensorParallelLayers(rank.comm, sequence).token_norm(64);
+      norm->materialize(3, rank.device);
+      const std::size_t before = allocator(rank.device).stats().current_bytes;
+      const Tensor x = random_tensor({8, tokens, 64}, "x", DType::float32, rank.device);
+      const std::shared_ptr<Node> graph = norm->forward(x).grad_node();
+      return allocator(rank.device).stats().current_bytes - before;
+    };
+    const std::size_t whole = bytes_of(SequenceParallel::no, 64);
+    EXPECT_GE(whole, 8U * 64 * 64 * sizeof(float));
+    EXPECT_EQ(4 * bytes_of(SequenceParallel::yes, 64 / 4), whole);
   });
 }
 
