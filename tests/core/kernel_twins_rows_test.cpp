@@ -107,7 +107,7 @@ TEST_P(RowTwins, ClassStatisticsAmongEquals) {
     logit = std::round(logit);
   }
   expect_twins(
-      {test::typed(logits, {257, 40}, GetParam()), test::random_labels(257, 80), unset({257, 4})},
+      {test::typed(logits, {257, 40}, type()), test::random_labels(257, 80), unset({257, 4})},
       [](const Kernels& k, Tensors& t) { k.class_statistics(t[0], t[1], 40, 80, t[2]); }, 40);
 }
 
