@@ -151,6 +151,7 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, int st
 }
 
 void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model) {
+  plan.links = links_between_stages(plan, [](int rank) { return rank; });
   plan.shapes = shapes_entering(model, plan.split, images_shape(training, 1));
   int layer = 0;
   for (int s = 0; s < plan.stages(); ++s) {
@@ -179,7 +180,6 @@ Plan make_plan(const Settings& settings, const Dataset& data, const std::string&
   }
   plan.split = split_of(settings.pipeline, *model, plan.schedule.stage_count(), plan.profile);
   place_layers(plan, settings.training, *model);
-  plan.links = links_between_stages(plan, [](int rank) { return rank; });
   return plan;
 }
 

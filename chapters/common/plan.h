@@ -86,7 +86,7 @@ Split split_of(const PipelineSettings& pipeline, const Sequential& model, int st
 int receives_of(const PipelineSettings& pipeline);
 /// Returns `computations` with the messages that they need.
 Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computations);
-/// Fills in what follows from the plan's split and schedule: its shapes and layers.
+/// Fills in what follows from the plan's split and schedule: its shapes, layers, and links.
 void place_layers(Plan& plan, const TrainingSettings& training, const Sequential& model);
 
 /// Returns the size in bytes of a message between each two consecutive stages, for `microbatch` images: [stages - 1].

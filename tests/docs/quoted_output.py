@@ -15,8 +15,8 @@ What a script or a command with --explain prints is computed: every character mu
 measured (with --profile or --balance time, --explain measures too). There, numbers with a unit of time or rate,
 percentages except for ideal ones, and columns titled as times, shares of time or speed-ups are masked. Peak memory, which
 depends on when messages arrive and on which rank that is, must be within 15% or 0.3 MiB in the mean of the ranks. All
-else must be equal: losses, accuracies, bytes, counts, errors. (Losses are those of one kind of processor: another one may
-round their last digits differently.)
+else must be equal: losses, accuracies, bytes, counts, errors. Losses and accuracies are those of processors with AVX-512:
+others add in another order, and training carries the last bits on to the first digits, so there these are masked too.
 
 --write puts the new output and images in place where they differ, --write-times also where only masked digits do.
 Without pages: README.md, the chapters' texts and those of docs/. Exits with 1 if anything differs. Needs only Python.
@@ -25,6 +25,7 @@ Without pages: README.md, the chapters' texts and those of docs/. Exits with 1 i
 import argparse
 import dataclasses
 import difflib
+import functools
 import os
 import pathlib
 import re
@@ -56,6 +57,9 @@ NUMBER = r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 MASKED = re.compile(rf"{NUMBER} ?(?:ns|us|µs|ms|s|img/s|GFLOP/s)(?!\w)|(?<!ideal ){NUMBER}%"
                     rf'|(?:(?<=idle":)|(?<=overlap":)|(?<=seconds":)){NUMBER}')  # fmt: skip
 MASKED_TITLE = re.compile(r"(?<!ideal )\b(?:time|seconds|idle|speed-up|overlap)\b")
+# What training makes of the last bits, in which processors differ.
+TRAINED = re.compile(rf"(?<=Loss: ){NUMBER}|(?<=acc: ){NUMBER}")
+TRAINED_TITLE = re.compile(r"\b(?:loss|acc)\b")
 PEAK_TITLE = re.compile(r"\bpeak\b|^memory per rank$")
 PEAK_TOLERANCE, PEAK_STEP = 0.15, 0.3  # relative, and in MiB
 GAP = "…"
@@ -181,12 +185,20 @@ def renewed(quote, output):
     return lines
 
 
+@functools.cache
+def masks_training():
+    """Returns whether this processor is of another kind than that of the pages."""
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    return not cpuinfo.exists() or " avx512f" not in cpuinfo.read_text()
+
+
 def masked_cell(title, cell, peaks):
     if PEAK_TITLE.search(title):
         numbers = [float(number) for number in re.findall(NUMBER, cell)]
         peaks += [sum(numbers) / len(numbers)] if numbers else []
         return re.sub(NUMBER, "#", cell)
-    return re.sub(f"(?<!ideal ){NUMBER}", "#", cell) if MASKED_TITLE.search(title) else cell
+    is_masked = MASKED_TITLE.search(title) or (masks_training() and TRAINED_TITLE.search(title))
+    return re.sub(f"(?<!ideal ){NUMBER}", "#", cell) if is_masked else cell
 
 
 def masked(lines):
@@ -204,7 +216,8 @@ def masked(lines):
             cells = [masked_cell(title, cell, peaks) for title, cell in zip(titles, cells)]
         elif len(cells) == 2:
             cells[1] = masked_cell(*cells, peaks)
-        shown.append(" ".join(MASKED.sub("#", " ".join(cells)).split()))
+        text = MASKED.sub("#", " ".join(cells))
+        shown.append(" ".join((TRAINED.sub("#", text) if masks_training() else text).split()))
     return shown, peaks
 
 

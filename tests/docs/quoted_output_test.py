@@ -4,6 +4,7 @@
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 from quoted_output import Check
 
@@ -21,6 +22,14 @@ def printing(*lines, explain=False):
 
 
 class QuotedOutput(unittest.TestCase):
+    def setUp(self):
+        self.on_another_processor(False)
+
+    def on_another_processor(self, is_another):
+        patch = unittest.mock.patch("quoted_output.masks_training", lambda: is_another)
+        patch.start()
+        self.addCleanup(patch.stop)
+
     def check(self, *blocks):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -50,6 +59,13 @@ class QuotedOutput(unittest.TestCase):
         for old, new, findings in (("0.164", "10.23", 0), ("2.29", "2.28", 1), ("3.4 1.0", "3.3 1.2", 0),
                                    ("3.4 1.0", "3.4 2.0", 1), ("3.4 1.0", "3.4", 1), ("0.12", "0.13", 1)):  # fmt: skip
             self.assertEqual(self.quotes(TABLE, [TABLE[0], TABLE[1].replace(old, new)]), findings, new)
+
+    def test_on_another_processor_losses_and_accuracies_may_differ(self):
+        self.on_another_processor(True)
+        self.assertEqual(self.quotes([EPOCH], [EPOCH.replace("2.29", "2.31")]), 0)
+        self.assertEqual(self.quotes([EPOCH], [EPOCH.replace("Epoch: 2", "Epoch: 3")]), 1)
+        self.assertEqual(self.quotes(TABLE, [TABLE[0], TABLE[1].replace("0.12", "0.13")]), 0)
+        self.assertEqual(self.quotes(TABLE, [TABLE[0], TABLE[1].replace("2.29", "2.28")]), 1)
 
     def test_a_summary(self):
         output = ["  step time        0.345 ms, virtual clock", "  memory per rank  3.4, 1.0 MiB at most"]
