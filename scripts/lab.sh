@@ -58,6 +58,9 @@ start() {
   grep --files-with-matches 'throw NotWritten' "$folder"/*.cpp | sed 's/^/  /' || echo "  nothing: no blank is left in $folder"
   echo "The contracts, beside them:"
   printf '  %s\n' "$folder"/*.h
+  echo "The first check builds the library: up to ten minutes on two cores; start it now, and read on. For the chapter's"
+  echo "own commands run scripts/quickstart.sh (or scripts/build.sh release --target programs and"
+  echo "build/release/bin/make_generated_data data/generated) once."
   echo "When you are stuck, the first of three hints:"
   echo "  scripts/lab.sh hint $1 1"
   echo "Grade it as often as you like:"

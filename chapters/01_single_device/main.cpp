@@ -25,14 +25,14 @@ namespace {
 /// Nothing here waits for the device: `sums` and the optimizer's count of steps are tensors on it, and nothing reads
 /// them here. So a GPU can record the whole step and replay it (Replay, below).
 void train_step(const Tensor& images, const Tensor& labels, std::int64_t microbatch_count, Module& model,
-                const ClassifierLoss& cross_entropy, Optimizer& optimizer, EpochSums& sums) {
+                const ClassifierLoss& summed_loss, Optimizer& optimizer, EpochSums& sums) {
   const double share = 1.0 / static_cast<double>(images.size(0));  // the weight of one image in the batch's mean loss
   const std::vector<Tensor> x = micro_batches(images, microbatch_count);
   const std::vector<Tensor> y = micro_batches(labels, microbatch_count);
   for (std::size_t i = 0; i < x.size(); ++i) {
     // 1. Forward. Autograd keeps what the backward will need. normalize() makes floats from -1 to 1 out of the bytes.
-    const Tensor logits = model.forward(normalize(x[i]));      // [n, classes]
-    const Tensor loss = cross_entropy(logits, y[i], nullptr);  // []: summed over the images, not their mean
+    const Tensor logits = model.forward(normalize(x[i]));    // [n, classes]
+    const Tensor loss = summed_loss(logits, y[i], nullptr);  // []: summed over the images, not their mean
 
     // 2. Backward, starting from 1 / N: the loss is summed over the micro-batch and divided by the size of the whole
     // batch, so that every image counts equally even if the last micro-batch is smaller.
@@ -67,7 +67,7 @@ void train(const Settings& settings) {
 
   Run run(settings, device);  // prints, measures and saves; on SIGINT finishes the step, saves and exits
   const auto model = make_model(settings.training, data.train, device);  // for the images and classes of the data
-  const ClassifierLoss cross_entropy = loss_of(settings.training);
+  const ClassifierLoss summed_loss = loss_of(settings.training);
   const auto optimizer = make_optimizer(settings.training, model->named_parameters());
   run.set_up_checkpoints(*model, *optimizer);  // --resume: loads both; epochs() saves both to --out after each epoch
   // Loaders make the next batches on a second thread, if --threads leaves a core for it.
@@ -82,7 +82,7 @@ void train(const Settings& settings) {
       // fixed memory: run() copies each batch into the recorded inputs, train_sums() returns the same tensors in all
       // epochs, and a smaller last batch gets a recording of its own.
       replay.run({batch.images, batch.labels}, [&](std::span<const Tensor> inputs) {
-        train_step(inputs[0], inputs[1], settings.training.microbatches, *model, cross_entropy, *optimizer,
+        train_step(inputs[0], inputs[1], settings.training.microbatches, *model, summed_loss, *optimizer,
                    epoch.train_sums());
       });
     }

@@ -107,17 +107,37 @@ std::vector<double> finite_differences(const Inputs& in, Tensor input) {
   return gradient;
 }
 
+/// Throws Failed unless the gradient of the output is `upstream`, as it was before the backward.
+void require_upstream_kept(const Inputs& in, const std::vector<double>& upstream) {
+  if (in.upstream.to_vector<double>() != upstream) {
+    throw Failed("the gradient of the output is as it was", "backward has written to the gradient that it is given",
+                 kContract);
+  }
+}
+
+/// Throws Failed unless the gradient of `input`, which is in.x or in.scale, is that of finite differences. If it is
+/// wrong and the backward has written to its upstream gradient, that is named: the formula may be right.
+void differentiates(const Answer& answer, const Inputs& in, const Tensor& input, const std::string& what,
+                    const std::string& look_at) {
+  const std::vector<double> upstream = in.upstream.to_vector<double>();
+  const std::vector<double> expected = finite_differences(in, input);
+  backward(answer.scaled_tanh(in.x, in.scale), in.upstream);
+  try {
+    require_close(input.grad(), expected, input.shape(), what, look_at, 1e-6);
+  } catch (const Failed&) {
+    require_upstream_kept(in, upstream);
+    throw;
+  }
+}
+
 void differentiates_x(const Answer& answer) {
   const Inputs in = inputs();
-  backward(answer.scaled_tanh(in.x, in.scale), in.upstream);
-  require_close(in.x.grad(), finite_differences(in, in.x), in.x.shape(), "the gradient of x", kOperation, 1e-6);
+  differentiates(answer, in, in.x, "the gradient of x", kOperation);
 }
 
 void differentiates_scale(const Answer& answer) {
   const Inputs in = inputs();
-  backward(answer.scaled_tanh(in.x, in.scale), in.upstream);
-  require_close(in.scale.grad(), finite_differences(in, in.scale), in.scale.shape(), "the gradient of scale", kScale,
-                1e-6);
+  differentiates(answer, in, in.scale, "the gradient of scale", kScale);
 }
 
 /// Throws Failed unless the node has its name and saves no copy of an input.
@@ -153,9 +173,7 @@ void computes_what_is_needed(const Answer& answer) {
                    is_there(0) && is_there(1) ? "both" : "another one, or none", kKeeps);
     }
   }
-  if (in.upstream.to_vector<double>() != upstream) {
-    throw Failed("the gradient of the output is as it was", "backward has written to it", kKeeps);
-  }
+  require_upstream_kept(in, upstream);
   const NoGrad no_grad;
   if (!answer.scaled_tanh(in.x, in.scale).is_leaf()) {
     throw Failed("no node where gradients are disabled (NoGrad)", "a node", "should_record in core/autograd/node.h");

@@ -242,9 +242,10 @@ void ranks_may_take_another_order(const Answer& answer) {
 }  // namespace
 
 std::vector<Criterion> criteria(const Answer& answer) {
+  const char* const kSends = "sends do not wait, and are waited for in the end";
   const auto with = [&answer](void (*check)(const Answer&)) { return [answer, check] { check(answer); }; };
   return {
-      {"the generator's table is legal", 15, with(is_legal), kGenerator},
+      {"the generator's table is legal, with one stage per rank", 15, with(is_legal), kGenerator},
       {"each rank runs all forwards first, in ascending order", 10, with(forwards_come_first), kGenerator},
       {"the backwards run in the reverse order", 10, with(backwards_descend), kGenerator},
       {"one rank may hold several stages", 10, with(takes_several_stages), kGenerator},
@@ -253,8 +254,8 @@ std::vector<Criterion> criteria(const Answer& answer) {
       {"a smaller last micro-batch weighs what it should", 10, with(uneven_sizes_weigh_right), kLoop},
       {"descending backwards give the same bytes", 10, with(descending_backwards_give_the_same_bytes), kLoop},
       {"the loop runs several stages per rank", 5, with(several_stages_per_rank_run), kLoop},
-      {"sends do not wait, and are waited for in the end", 5, with(sends_do_not_wait), kMessages},
-      {"each message has a tag of its own", 5, with(ranks_may_take_another_order), kTags},
+      {kSends, 5, with(sends_do_not_wait), kMessages},
+      {"each message has a tag of its own", 5, with(ranks_may_take_another_order), kTags, {kSends}},
   };
 }
 

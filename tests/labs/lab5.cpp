@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "tests/labs/class_settings.h"
 #include "tests/labs/schedule_checks.h"
@@ -16,9 +18,14 @@ constexpr const char* kOrder =
 constexpr const char* kGroups =
     "chapters/05_interleaved/lab/interleaved.h: which groups come first, and how long is the warm-up? "
     "scripts/lab.sh hint 5 2 1";
-constexpr const char* kWarmUp = "how long the warm-up is, and with which N: scripts/lab.sh hint 5 3 1";
+constexpr const char* kWarmUp =
+    "how long is the warm-up, and with which N? chapters/05_interleaved/README.md, \"Interleaved\": the three steps of "
+    "an "
+    "action; scripts/lab.sh hint 5 2 1";
+constexpr const char* kGroupSizes =
+    "how many groups, and how large? chapters/05_interleaved/lab/interleaved.h; scripts/lab.sh hint 5 2 1";
 constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2";
-constexpr const char* kStuck = "does your simulation wait for something that cannot come? scripts/lab.sh hint 5 3 2";
+constexpr const char* kStuck = "does your simulation wait for something that cannot come? scripts/lab.sh hint 5 1 2";
 
 /// One call of the generator of part 1.
 struct Question {
@@ -49,12 +56,58 @@ std::vector<Question> others() {
 
 std::vector<Question> fewer_than_ranks() { return {{4, 1, 2}, {4, 3, 2}, {5, 2, 3}}; }
 
+/// Returns the sizes of the groups, the largest first: as many as have p micro-batches each, at least one.
+std::vector<int> right_groups(const Question& question) {
+  const int count = std::max(question.microbatches / question.ranks, 1);
+  std::vector<int> sizes(static_cast<std::size_t>(count), question.microbatches / count);
+  std::for_each_n(sizes.begin(), question.microbatches % count, [](int& size) { ++size; });
+  return sizes;
+}
+
+/// Returns the sizes of the groups of a schedule, in their order: how many forwards of stage 0, which is chunk 0 of
+/// rank 0, come before one of another chunk.
+std::vector<int> groups_of(const Schedule& schedule) {
+  std::vector<int> sizes;
+  bool goes_on = false;
+  for (const Action& action : schedule.ranks.front()) {
+    if (action.operation == Operation::forward) {
+      if (action.stage == 0 && goes_on) {
+        ++sizes.back();
+      } else if (action.stage == 0) {
+        sizes.push_back(1);
+      }
+      goes_on = action.stage == 0;
+    }
+  }
+  return sizes;
+}
+
+/// Throws Failed if the schedule has all micro-batches, but in groups of other sizes than it should. Their order is
+/// free.
+void require_group_sizes(const Schedule& schedule, const Question& question, const std::string& drawing) {
+  const std::vector<int> got = schedule.ranks.empty() ? std::vector<int>() : groups_of(schedule);
+  const std::vector<int> expected = right_groups(question);
+  if (std::accumulate(got.begin(), got.end(), 0) == question.microbatches &&
+      !std::is_permutation(got.begin(), got.end(), expected.begin(), expected.end())) {
+    throw Failed(fmt::format("groups of {}, for {}", fmt::join(expected, ", "), to_string(question.made_for())),
+                 fmt::format("groups of {}, by the forwards of stage 0", fmt::join(got, ", ")), kGroupSizes, drawing);
+  }
+}
+
+/// Calls body(schedule, question) for each question. If that fails and the groups are wrong, throws Failed that says
+/// so: what else is wrong may follow from it.
 template <class Body>
 void for_each_schedule(const Answer& answer, const std::vector<std::vector<Question>>& questions, const Body& body) {
   for (const auto& list : questions) {
     for (const Question& question : list) {
       set_case(to_string(question.made_for()));
-      body(answer.interleaved(question.ranks, question.microbatches, question.chunks), question);
+      const Schedule schedule = answer.interleaved(question.ranks, question.microbatches, question.chunks);
+      try {
+        body(schedule, question);
+      } catch (const Failed& failed) {
+        require_group_sizes(schedule, question, failed.explanation().drawing);
+        throw;
+      }
     }
   }
 }

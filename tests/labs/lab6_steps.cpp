@@ -10,6 +10,11 @@ namespace stagecoach::labs::lab6 {
 namespace {
 
 constexpr int kStampsPerStep = 100;
+constexpr const char* kComplete = "chapters/06_ddp/lab/reducer.h: when a bucket is complete, and when it is summed";
+constexpr const char* kStillMissing =
+    "is a parameter that is known to be unused still missing? chapters/06_ddp/lab/reducer.h: when a bucket is complete";
+constexpr const char* kMarks =
+    "chapters/06_ddp/lab/reducer.h: what is in a bucket, and when finish_step returns an undefined Tensor";
 
 /// Returns the gradient of a parameter on a rank. Its numbers are such that sums in another order differ in their last
 /// bits.
@@ -62,6 +67,20 @@ std::vector<int> launches_of(const RankStep& step) {
     launches.push_back(when);
   }
   return launches;
+}
+
+bool has_unused(const Step& step) {
+  return std::any_of(step.begin(), step.end(), [](const RankStep& rank) { return !rank.unused.empty(); });
+}
+
+/// Returns a line for each step: which gradients come on which rank.
+std::string gradients_of(const std::vector<Step>& steps) {
+  std::string text;
+  for (std::size_t number = 0; number < steps.size(); ++number) {
+    const std::string in_step = steps.size() == 1 ? "" : fmt::format(" in step {}", number);
+    text += fmt::format("gradients{}, in their order: {}\n", in_step, to_string(steps[number]));
+  }
+  return text;
 }
 
 /// Runs the steps on one rank.
@@ -151,9 +170,15 @@ std::string to_string(const Step& step) {
 Results run_steps(const Answer& answer, const std::vector<Step>& steps, Collectives& collectives) {
   const std::size_t ranks = steps.front().size();
   Results results(ranks);
-  run_watched_collectives(static_cast<int>(ranks), collectives, [&](Communicator& comm) {
-    results[static_cast<std::size_t>(comm.rank())] = run_rank(answer, steps, comm, collectives);
-  });
+  try {
+    run_watched_collectives(static_cast<int>(ranks), collectives, [&](Communicator& comm) {
+      results[static_cast<std::size_t>(comm.rank())] = run_rank(answer, steps, comm, collectives);
+    });
+  } catch (const Failed& failed) {
+    const auto& [expected, got, look_at, drawing, remark] = failed.explanation();
+    const bool waits = got.ends_with("waits forever") && std::any_of(steps.begin(), steps.end(), has_unused);
+    throw Failed(expected, got, waits ? kStillMissing : look_at, drawing + gradients_of(steps));
+  }
   return results;
 }
 
@@ -178,9 +203,11 @@ void require_sums(const Results& results, const std::vector<Step>& steps, const 
       }
       for (std::size_t parameter = 0; parameter < sums.size(); ++parameter) {
         if (const auto expected = sum_of(steps[number], number, parameter); !same_bits(sums[parameter], expected)) {
+          const bool is_mark_wrong = expected.empty() || sums[parameter].empty();
           throw Failed(fmt::format("the sum of parameter {} on rank {} in step {}: {}", parameter, rank, number,
                                    numbers(expected)),
-                       numbers(sums[parameter]), look_at, "gradients, in their order: " + to_string(steps[number]));
+                       numbers(sums[parameter]), is_mark_wrong ? kMarks : look_at,
+                       "gradients, in their order: " + to_string(steps[number]));
         }
       }
     }
@@ -217,14 +244,18 @@ void require_launches(const Collectives& collectives, const std::vector<Step>& s
     for (std::size_t number = 0; number < steps.size(); ++number) {
       const std::vector<int> launches = launches_of(steps[number][rank]);
       for (std::size_t bucket = 0; bucket < launches.size(); ++bucket, ++next) {
-        const std::string expected = fmt::format("rank {} to sum bucket {} of step {} when it has {} gradients", rank,
-                                                 bucket, number, launches[bucket]);
+        const bool at_start = launches[bucket] == 0;
+        const std::string when_expected = at_start ? "in start_step, as no gradient is to come"
+                                                   : fmt::format("when it has {} gradients", launches[bucket]);
+        const std::string expected =
+            fmt::format("rank {} to sum bucket {} of step {} {}", rank, bucket, number, when_expected);
+        const std::string where = at_start ? kComplete : look_at;
         if (next >= calls.size() || calls[next].count != count_of_bucket(bucket)) {
-          throw Failed(expected, next < calls.size() ? "another call" : "no call", look_at, collectives.drawn());
+          throw Failed(expected, next < calls.size() ? "another call" : "no call", where, collectives.drawn());
         }
         if (const int when = calls[next].stamp - static_cast<int>(number) * kStampsPerStep; when != launches[bucket]) {
           const bool is_late = when > static_cast<int>(steps[number][rank].order.size());
-          throw Failed(expected, is_late ? "it is summed in finish_step" : fmt::format("it has {}", when), look_at,
+          throw Failed(expected, is_late ? "it is summed in finish_step" : fmt::format("it has {}", when), where,
                        "gradients, in their order: " + to_string(steps[number]));
         }
       }

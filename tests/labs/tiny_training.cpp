@@ -24,6 +24,8 @@ namespace {
 constexpr std::int64_t kFeatures = 5;
 constexpr std::int64_t kClasses = 4;
 constexpr const char* kMean = "the contract: what the backward begins with; chapter 1, \"Micro-batches\"";
+constexpr const char* kDevice =
+    "comm.device(), where this rank's tensors are; `backward` in chapters/02_naive_model_parallel/main.cpp";
 constexpr SgdSettings kSgd{.learning_rate = 0.25, .momentum = 0.5};
 
 /// The elements of all weights by name, and the loss, after a step.
@@ -137,6 +139,23 @@ std::string layout_of(const TinyTraining& training) {
   return fmt::format("stages on ranks {} and {}", fmt::join(training.stage_to_rank, ", "), batch);
 }
 
+/// Calls the step. If a backward begins with a gradient on another device than the rank's, throws Failed that says
+/// where it should be.
+double loss_of_step(const RankStep& step_of, const RankPart& part) {
+  try {
+    return step_of(part);
+  } catch (const Error& error) {
+    const std::string text = error.what();  // "… an upstream gradient like the output … on cpu:1, got … on cpu:0"
+    const std::string right = "on " + to_string(part.comm.device());
+    const std::size_t got = text.find(", got ");
+    if (text.find("an upstream gradient like the output") == std::string::npos || got == std::string::npos ||
+        text.find(right, got) != std::string::npos) {
+      throw;
+    }
+    throw Failed("the call returns" + for_case(), "an exception: " + text, kDevice);
+  }
+}
+
 /// Trains on one rank; returns its part of the weights after each step.
 std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep& step_of, Communicator& comm,
                                     const std::string& look_at) {
@@ -168,11 +187,12 @@ std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep
       labels = microbatches_of(training, step, comm.device(), labels_of);
     }
     Snapshot& snapshot = snapshots.emplace_back();
-    const double loss = step_of({comm, stages, entering, images, labels});
+    const double loss = loss_of_step(step_of, {comm, stages, entering, images, labels});
     snapshot.loss = labels.empty() ? 0 : loss;
     if (wants_gradient_of_images && training.wants_no_gradient_of_images) {
       throw Failed("stage 0 computes no gradient of the images" + for_case(),
-                   "its forward was called with wants_gradient = true", look_at);
+                   "its forward was called with wants_gradient = true",
+                   "parallel/pipeline/stage.h: what wants_gradient says; " + look_at);
     }
     optimizer.step();
     optimizer.zero_grad();

@@ -157,7 +157,7 @@ class Exchange {
                    fmt::format("rank {} waits for {} with tag {}, but rank {} sends {}: one of them is wrong",
                                receive.rank, form(receive.dtype, receive.shape), send.tag, send.rank,
                                form(send.tensor.dtype(), send.tensor.shape())),
-                   look_at_);
+                   "what the contract says of shapes: " + look_at_);
     }
     receive.tensor = send.tensor.seen_from({DeviceType::cpu, receive.rank});
     send.done = true;

@@ -27,7 +27,8 @@ struct BatchStep {
 /// runs forward and then backward once, with micro-batch number 0.
 ///
 /// - Afterwards the parameters of this rank's stages have the gradients of the mean loss over the N samples, and these
-///   are bit for bit those of one device: the loss is summed, and the backward begins with 1 / N.
+///   are bit for bit those of one device: the loss is summed, and the backward begins with 1 / N. This rank's tensors
+///   are on comm.device(); create the 1 / N there.
 /// - Each activation and each gradient crosses a border between two ranks once. Between stages of one rank nothing is
 ///   sent. The gradient of the images is not computed.
 /// - No rank waits forever, whatever the placement. comm.send and comm.receive are enough.

@@ -31,7 +31,8 @@ struct TableStep {
 ///
 /// - The loss of a step is the mean over all samples of all micro-batches. The gradients are bit for bit those of one
 ///   device: they add up in the order of the micro-batches, whatever the order of the backwards
-///   (Stage::add_gradients_in_order), and each micro-batch's loss is summed and begins its backward with 1 / N.
+///   (Stage::add_gradients_in_order), and each micro-batch's loss is summed and begins its backward with 1 / N, where N
+///   is the number of samples of all micro-batches. This rank's tensors are on comm.device(); create the 1 / N there.
 /// - The table lists no messages: what must be sent follows from schedule.rank_of(stage, microbatch). Between stages of
 ///   the same rank nothing is sent.
 /// - A send must not keep the rank from its next action: a table may have two ranks send to each other. Before the

@@ -91,6 +91,7 @@ struct Mistakes {
   bool acknowledges = false;        ///< answers each message
   bool images_gradient = false;     ///< stage 0 computes it too
   bool wrong_shape = false;         ///< expects the gradient in the shape of the stage's input
+  bool other_device = false;        ///< creates 1 / N on the first device
 };
 
 class WrongStep {
@@ -159,7 +160,7 @@ class WrongStep {
     const double share = wrong_.sum ? 1 : 1.0 / static_cast<double>(shape(0)[0]);
     Tensor grad = gradient_;
     if (s == last_) {
-      grad = Tensor::full({}, share, DType::float32, step_.comm.device());
+      grad = Tensor::full({}, share, DType::float32, wrong_.other_device ? Device() : step_.comm.device());
     } else if (wrong_.keeps_gradients) {
       grad = Tensor::full(shape(s + 1), share, DType::float32, step_.comm.device());
     } else if (!wrong_.gradient_first) {
@@ -217,6 +218,8 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
         {.gradient_first = true});
   steps("wrong_shape", "The gradient is expected in the shape of the stage's input, not of its output.", in_order,
         {.wrong_shape = true});
+  steps("other_device", "The 1 / N is created on the first device, not on that of the rank.", in_order,
+        {.other_device = true});
   steps("previous_rank", "Stage s - 1 is taken to be on the rank before.", any_rank, {.previous_rank = true});
   steps("ascending_backward", "A rank runs the backward of its first stage first.", several,
         {.ascending_backward = true});

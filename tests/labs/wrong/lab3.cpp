@@ -117,6 +117,7 @@ struct Mistakes {
   bool neighbours_only = false;  ///< takes stage s to be on rank s mod ranks
   bool keeps_gradient = false;   ///< sends no gradient back from the second half of the micro-batches
   bool sends_to_itself = false;  ///< also between stages of one rank
+  bool other_device = false;     ///< creates 1 / N on the first device
 };
 
 class WrongRun {
@@ -183,8 +184,9 @@ class WrongRun {
     return wrong_.sum ? 1 : wrong_.mean_of_means ? 1 / (here * parts) : 1 / samples;
   }
   void backward(int s, int i) {
-    const Tensor grad = s + 1 == stages() ? Tensor::full({}, share(i), DType::float32, step_.comm.device())
-                                          : take(s + 1, s + 1, i, true);
+    const Device device = wrong_.other_device ? Device() : step_.comm.device();
+    const Tensor grad =
+        s + 1 == stages() ? Tensor::full({}, share(i), DType::float32, device) : take(s + 1, s + 1, i, true);
     const Tensor grad_x = step_.stages.at(s).backward(i, grad);
     if (s > 0 && !(wrong_.keeps_gradient && 2 * i >= step_.schedule.microbatches)) {
       give(grad_x, s, s - 1, i, true);
@@ -211,7 +213,7 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
   };
   const char* const kSends = "sends do not wait, and are waited for in the end";
   generates("misses_backward_zero", "The loop over the backwards ends before micro-batch 0.",
-            "the generator's table is legal", misses_backward_zero);
+            "the generator's table is legal, with one stage per rank", misses_backward_zero);
   generates("ascending_backwards", "The backwards run in the order of the forwards.",
             "the backwards run in the reverse order", ascending_backwards);
   generates("one_at_a_time", "Each micro-batch goes forward and back before the next one begins, as in chapter 2.",
@@ -226,6 +228,8 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
             holds_one_stage_only);
   runs("sum", "The gradients are those of the sum of the losses, not of their mean.",
        "the loop trains what one device trains", {.sum = true});
+  runs("other_device", "The 1 / N is created on the first device, not on that of the rank.",
+       "the loop trains what one device trains", {.other_device = true});
   runs("keeps_gradient", "Half of the gradients are not sent back.", "the loop trains what one device trains",
        {.keeps_gradient = true});
   runs("mean_of_means", "Each micro-batch counts equally, whatever its size.",

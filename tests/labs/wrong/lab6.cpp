@@ -221,6 +221,12 @@ std::vector<Tensor> missing_as_zeros(Reducer& reducer, Communicator& comm) {
   return lab::finish_step(reducer, comm);
 }
 
+/// Returns what has been summed, and does not ask whether anything is missing.
+std::vector<Tensor> nothing_is_missing(Reducer& reducer, Communicator& comm) {
+  reducer.is_ready.assign(reducer.sizes.size(), true);
+  return lab::finish_step(reducer, comm);
+}
+
 Answer solution() { return {lab::assign_buckets, lab::start_step, lab::gradient_ready, lab::finish_step}; }
 
 Answer with_buckets(BucketLayout (*assign_buckets)(const Bytes&, std::size_t, std::size_t)) {
@@ -283,6 +289,10 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
        with_finish(uses_in_a_message)},
       {"unused_forgotten", "Unused parameters are forgotten, and their buckets wait for them.", kUnusedOnSome,
        with_start(unused_not_announced)},
+      {"unused_wait_forever",
+       "Unused parameters are never counted off, and nobody notices: the other ranks wait forever.",
+       kUnusedOnSome,
+       {lab::assign_buckets, unused_not_announced, lab::gradient_ready, nothing_is_missing}},
       {"unused_launch_nothing", "A bucket that unused parameters complete is summed only after the next gradient.",
        kUnusedOnSome, with_start(unused_launch_nothing)},
       {"used_by_two_ranks", "A parameter counts as used only if at least two ranks used it.", kUnusedOnSome,
