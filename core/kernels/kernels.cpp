@@ -27,7 +27,7 @@ const Kernels& kernels(Device device) {
   if (device.type == DeviceType::cuda) {
     return cuda::kernels();
   }
-  static const cpu::Tables& tables = cpu::level_in_use().tables();
+  static const cpu::Tables& tables = *cpu::level_in_use().tables();
   return is_asynchronous(device) ? tables.queued : tables.kernels;
 }
 

@@ -10,7 +10,7 @@
 namespace stagecoach::cpu {
 
 // STAGECOACH_HIGHER_LEVELS is a list such as LEVEL(3) LEVEL(4), for x86-64-v3 and x86-64-v4.
-#define LEVEL(version) extern "C" const Tables& stagecoach_tables_of_x86_64_v##version();
+#define LEVEL(version) extern "C" const Tables* stagecoach_tables_of_x86_64_v##version();
 STAGECOACH_HIGHER_LEVELS
 #undef LEVEL
 

@@ -19,12 +19,12 @@
 namespace stagecoach::cpu {
 
 struct Tables;
-extern "C" const Tables& STAGECOACH_TABLES_OF_LEVEL();
+extern "C" const Tables* STAGECOACH_TABLES_OF_LEVEL();
 
 struct Level {
   std::string_view name;  ///< as the compiler's -march calls it: "x86-64-v3"
   bool is_supported;      ///< by this machine's processor
-  const Tables& (*tables)();
+  const Tables* (*tables)();
 };
 
 /// Returns the levels that were built, the lowest first.

@@ -23,7 +23,7 @@ void queued_copy(const Tensor& source, Tensor& out) {
   if (source.device() == out.device()) {
     queue_copy(source, out, {out.device(), Stream::kCompute}, OrderedBy::caller);
   } else if (!is_asynchronous(out.device())) {
-    cpu::level_in_use().tables().kernels.copy(source, out);  // waits for the source
+    cpu::level_in_use().tables()->kernels.copy(source, out);  // waits for the source
   } else if (!is_asynchronous(source.device())) {
     const Tensor staged = source.clone();  // so that the caller may overwrite the source at once
     queue_copy(staged, out, {out.device(), copy_stream()}, OrderedBy::library);

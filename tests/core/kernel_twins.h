@@ -148,8 +148,8 @@ using Call = std::function<void(const Kernels& kernels, Tensors& tensors)>;
 /// all of them afterwards, inputs too. By the twin three times with equal bytes, and once on views at odd offsets.
 inline void expect_twins(const Twin& twin, const Tensors& tensors, const Call& call, std::int64_t terms) {
   const Device device = twin.level == nullptr ? kCuda : Device{};
-  const Kernels& own = twin.level == nullptr ? kernels(kCuda) : twin.level->tables().kernels;
-  const Kernels& lowest = cpu::built_levels().front().tables().kernels;
+  const Kernels& own = twin.level == nullptr ? kernels(kCuda) : twin.level->tables()->kernels;
+  const Kernels& lowest = cpu::built_levels().front().tables()->kernels;
   const auto bounds = twin.level == nullptr ? bounds_of_cuda : bounds_of_levels;
   const auto copies = [&](Device where) {
     Tensors all;

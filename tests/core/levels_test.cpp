@@ -51,7 +51,7 @@ std::vector<const cpu::Level*> supported_levels() {
 TEST(Levels, ThoseBuiltHaveDistinctTables) {
   for (const cpu::Level* a : supported_levels()) {
     for (const cpu::Level* b : supported_levels()) {
-      EXPECT_EQ(a->tables().kernels.linear == b->tables().kernels.linear, a == b) << a->name << ", " << b->name;
+      EXPECT_EQ(a->tables()->kernels.linear == b->tables()->kernels.linear, a == b) << a->name << ", " << b->name;
     }
   }
 }
@@ -63,7 +63,7 @@ TEST(Levels, AnErrorOfAKernelIsCaughtByItsType) {
     Tensor loss = Tensor::zeros({}, DType::float32);
     Tensor probabilities = Tensor::zeros({2, 3}, DType::float32);
     EXPECT_TRUE(test::fails_with<Error>({"label", "3", "core/kernels/cpu/losses.cpp"}, [&] {
-      level->tables().kernels.cross_entropy(logits, labels, 1, loss, probabilities);
+      level->tables()->kernels.cross_entropy(logits, labels, 1, loss, probabilities);
     })) << level->name;
   }
 }
@@ -73,10 +73,10 @@ TEST(Levels, AsynchronousDevicesTakeEach) {
   for (const cpu::Level* level : supported_levels()) {
     const Tensor x = test::random_tensor({5, 7}, "x", DType::float32, device);
     Tensor expected = Tensor::zeros({5, 7}, DType::float32, device);
-    level->tables().kernels.scale(x, 3, expected);
+    level->tables()->kernels.scale(x, 3, expected);
     const AsynchronousDevices asynchronous({device});
     Tensor y = Tensor::zeros({5, 7}, DType::float32, device);
-    level->tables().queued.scale(x, 3, y);
+    level->tables()->queued.scale(x, 3, y);
     EXPECT_TRUE(test::same_bytes(y, expected)) << level->name;
   }
 }
