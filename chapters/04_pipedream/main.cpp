@@ -4,10 +4,9 @@
 /// GPipe runs all forwards before the first backward. 1F1B runs a backward as soon as it can, and then alternates
 /// forwards and backwards: `forward_backward_by_hand` (--versions flush --schedule by-hand). Like GPipe it drains, or
 /// flushes, the pipeline before each update. PipeDream, in `train_from_table`, drains it at the end of an epoch only:
-/// batches follow each other, and each stage updates its weights as soon as it has a batch's gradient. By the time a
-/// micro-batch comes back, a stage may have newer weights than those that its forward used, and a backward through
-/// other weights does not compute a gradient. So each stage keeps old versions of its weights. --versions says which
-/// one a forward, and later its backward, uses:
+/// each stage updates its weights as soon as it has a batch's gradient. By the time a micro-batch comes back, a stage
+/// may have newer weights than those that its forward used, and a backward through other weights does not compute a
+/// gradient. So each stage keeps old versions. --versions says which one a forward, and later its backward, uses:
 ///   stash     the newest of the stage (the default)
 ///   vertical  the newest that stage 0 had when the micro-batch entered
 ///   2bw       of batch b: the one before the update from batch b - 1, on all stages
