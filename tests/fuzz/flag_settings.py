@@ -113,6 +113,7 @@ PROGRAMS["ch08_tensor_parallel"] = {
     "tensor-slices": ["1", "2", "4", "0", "129"],
     "sequence-parallel": None,
     "class-parallel": None,
+    "overlap": None,
     "schedule": ["1f1b", "gpipe", "zb-h1", "naive", "good.csv"],
     "bucket-size": ["4KiB", "0"],
 }
