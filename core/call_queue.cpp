@@ -1,8 +1,10 @@
 #include "core/call_queue.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "core/start_thread.h"
 #include "core/trace.h"
@@ -37,15 +39,17 @@ void CallQueue::stop() {
   failure_ = nullptr;
 }
 
-bool CallQueue::has_room(std::size_t bytes) const {
+bool CallQueue::has_room(std::size_t bytes, std::size_t most) const {
   const Ticket ahead = pushed_ - completed_;
-  return ahead == 0 || (ahead < kMaxAhead && bytes_ahead_ + bytes <= kMaxBytesAhead);
+  return ahead == 0 || (ahead < kMaxAhead && bytes_ahead_ + bytes <= most);
 }
 
 Ticket CallQueue::push(const char* name, std::function<void()> call, std::size_t bytes) {
   Trace* trace = name == nullptr ? nullptr : Trace::of_this_thread();
+  const std::size_t allocated = allocator(stream_.device).stats().current_bytes;
+  const std::size_t most = std::max(kMaxBytesAhead, allocated / 2);
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return has_room(bytes); });
+  done_.wait(lock, [&] { return has_room(bytes, most); });
   calls_.push_back({name, std::move(call), trace, trace == nullptr ? "" : Trace::label_of_this_thread(), bytes});
   bytes_ahead_ += bytes;
   const Ticket ticket = ++pushed_;

@@ -24,10 +24,11 @@ using Ticket = std::uint64_t;
 class CallQueue {
  public:
   // How far the caller may run ahead of the queue's thread before it waits. What a call writes is allocated when the
-  // call is appended, so on each stream a program needs at most kMaxBytesAhead more memory than if it did not run
-  // ahead.
+  // call is appended, so running ahead takes memory: on each stream at most kMaxBytesAhead or, with a larger model, half
+  // of what is allocated on the device. In a pipeline that is needed: one micro-batch of a stage must fit into the queue,
+  // or the caller cannot go on to the stage of another device. A single call may write more.
   static constexpr Ticket kMaxAhead = 4096;
-  static constexpr std::size_t kMaxBytesAhead = 256 << 20;  // more only for a single call
+  static constexpr std::size_t kMaxBytesAhead = 256 << 20;
 
   explicit CallQueue(const Stream& stream) : stream_(stream) {}
   CallQueue(const CallQueue&) = delete;
@@ -63,7 +64,7 @@ class CallQueue {
     std::string label;
     std::size_t bytes;
   };
-  bool has_room(std::size_t bytes) const;
+  bool has_room(std::size_t bytes, std::size_t most) const;
   void work();
   void run(Call& call);
   void wait_until(Ticket ticket, std::unique_lock<std::mutex>& lock);

@@ -92,6 +92,19 @@ TEST_F(Asynchronous, TheCallerWaitsWhenQueuedCallsWriteTooMuchMemory) {
   queue.wait(large);
 }
 
+TEST_F(Asynchronous, AProgramThatHoldsMuchMayQueueMore) {
+  constexpr std::size_t kHeld = 3 * CallQueue::kMaxBytesAhead;
+  const Tensor held = Tensor::empty({static_cast<std::int64_t>(kHeld / sizeof(float))}, DType::float32, one_);
+  CallQueue& queue = call_queue(compute_);
+  hold(one_);
+  queue.push(
+      "first", [] {}, kHeld / 2 - 1);
+  queue.push(
+      "second", [] {}, 1);  // would wait forever if the first one had filled the queue
+  release();
+  queue.finish();
+}
+
 TEST_F(Asynchronous, WaitsForAWriteByTheCaller) {
   Tensor x = full(one_, 1);
   const Tensor doubled = scale(x, 2);
