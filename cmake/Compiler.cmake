@@ -12,7 +12,15 @@ if(PROJECT_IS_TOP_LEVEL)  # as a part of another project, what that one has set
   endif()
 endif()
 
+# libc++ up to 19 has std::jthread only among what it calls experimental.
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("#include <thread>\nint main() { std::jthread([] {}).join(); }" STAGECOACH_HAS_JTHREAD)
+if(NOT STAGECOACH_HAS_JTHREAD)
+  set(STAGECOACH_JTHREAD _LIBCPP_ENABLE_EXPERIMENTAL)
+endif()
+
 add_library(stagecoach_flags INTERFACE)
+target_compile_definitions(stagecoach_flags INTERFACE ${STAGECOACH_JTHREAD})
 target_include_directories(stagecoach_flags INTERFACE ${PROJECT_SOURCE_DIR})
 # nvcc has other options, so these are for C++ only.
 function(stagecoach_compile_options)

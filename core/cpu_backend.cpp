@@ -1,8 +1,5 @@
 #include "core/cpu_backend.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdlib>
 #include <mutex>
@@ -11,6 +8,7 @@
 #include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/parallel_for.h"
+#include "core/system.h"
 
 namespace stagecoach {
 namespace {
@@ -19,11 +17,9 @@ class HeapMemory final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override {
     void* memory = std::aligned_alloc(kAlignment, bytes);  // not `new`: the allocator retries after a failure
-#ifdef MADV_HUGEPAGE
     if (memory != nullptr) {
-      ::madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: fewer, larger pages cost fewer TLB misses
+      system::prefer_large_pages(memory, bytes);
     }
-#endif
     return memory;
   }
   void deallocate(void* memory) override { std::free(memory); }

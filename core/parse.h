@@ -11,11 +11,24 @@
 
 namespace stagecoach {
 
+/// As std::from_chars, for double: with strtod, for standard libraries that lack it (libc++ up to 19).
+std::from_chars_result parse_with_strtod(std::string_view text, double& number);
+
+/// Parses a number at the front of `text`, such as "1.97", "2e-05" or "-inf", as std::from_chars does.
+template <class Number>
+std::from_chars_result parse_number(std::string_view text, Number& number) {
+  if constexpr (requires { std::from_chars(text.data(), text.data(), number); }) {
+    return std::from_chars(text.data(), text.data() + text.size(), number);
+  } else {
+    return parse_with_strtod(text, number);
+  }
+}
+
 /// Parses all of `text` as a number. Returns nothing if it is not a number, or does not fit the type.
 template <class Number>
 std::optional<Number> number_from(std::string_view text) {
   Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto [end, error] = parse_number(text, number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 

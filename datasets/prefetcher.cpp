@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/cores.h"
 #include "core/start_thread.h"
+#include "core/system.h"
 
 namespace stagecoach {
 

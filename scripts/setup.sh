@@ -39,21 +39,19 @@ compiler=${CXX:-c++}
 
 has_command() { command -v "$1" > /dev/null; }
 
-# What the project uses of C++20 and older compilers or libraries lack: g++ 11 and clang 14, and libc++ up to 19.
+# What the project uses of C++20 and older compilers or libraries lack: g++ 11, clang 14, and libc++ up to 17.
 has_compiler() {
   # shellcheck disable=SC2086  # several flags
-  "$compiler" ${CXXFLAGS:-} -std=c++20 -x c++ -fsyntax-only - 2> /dev/null <<- 'END'
+  "$compiler" ${CXXFLAGS:-} -std=c++20 -D_LIBCPP_ENABLE_EXPERIMENTAL -x c++ -fsyntax-only - 2> /dev/null <<- 'END'
 	#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12
 	#error "too old"
 	#endif
-	#include <charconv>
 	#include <source_location>
-	#include <string_view>
 	#include <thread>
-	double number(std::string_view text) {
-	  double value = std::source_location::current().line();
-	  std::jthread([&] { std::from_chars(text.data(), text.data() + text.size(), value); }).join();
-	  return value;
+	int line() {
+	  int line = 0;
+	  std::jthread([&] { line = std::source_location::current().line(); }).join();
+	  return line;
 	}
 	END
 }
@@ -93,7 +91,7 @@ need() {
 look() {
   missing_packages=()
   missing_names=()
-  need g++ "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++; CXX and CXXFLAGS choose one)" has_compiler
+  need g++ "a C++20 compiler (g++ 12, clang 16 or libc++ 18, or newer; CXX and CXXFLAGS choose one)" has_compiler
   need cmake "CMake 3.25 or newer" has_cmake
   need ninja-build "ninja" has_command ninja
   need libfmt-dev "fmt" has_header fmt/core.h

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "chapters/common/bug_hooks.h"
-#include "core/cores.h"
 #include "core/cuda_backend.h"
+#include "core/system.h"
 #include "core/throw_if.h"
 #include "datasets/generated.h"
 #include "datasets/open.h"

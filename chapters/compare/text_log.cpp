@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <sstream>
@@ -11,6 +10,7 @@
 
 #include "chapters/compare/run_record.h"
 #include "core/error.h"
+#include "core/parse.h"
 #include "core/printable.h"
 
 namespace stagecoach {
@@ -30,7 +30,7 @@ class Scanner {
   /// Reads a number such as "1.97", "2e-05", "nan" or "-inf". If there is none, the position does not change.
   template <class Number>
   bool read(Number& value) {
-    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    const auto [end, error] = parse_number(rest_, value);
     rest_.remove_prefix(error == std::errc() ? static_cast<std::size_t>(end - rest_.data()) : 0);
     return error == std::errc();
   }

@@ -4,13 +4,13 @@
 
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 namespace {
@@ -35,7 +35,7 @@ constexpr double kMaxRate = 1e18;
 /// known unit.
 std::optional<double> quantity(std::string_view text, const Units& units) {
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto [end, error] = parse_number(text, number);
   if (error != std::errc() || !std::isfinite(number) || number < 0) {
     return std::nullopt;
   }

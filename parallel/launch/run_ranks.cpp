@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/cores.h"
 #include "core/error.h"
 #include "core/start_thread.h"
+#include "core/system.h"
 #include "parallel/comm/activity.h"
 
 namespace stagecoach {

@@ -10,7 +10,6 @@
 // their arithmetic units the ranks would slow each other down by turns.
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <map>
@@ -219,21 +218,11 @@ void print_table(const Work& work) {
   }
 }
 
-/// Keeps this process on the core where it runs.
-void stay_on_one_core() {
-  cpu_set_t here;
-  CPU_ZERO(&here);
-  CPU_SET(::sched_getcpu(), &here);
-  if (::sched_setaffinity(0, sizeof(here), &here) != 0) {
-    fmt::print(stderr, "not kept on one core; ranks may slow each other down\n");
-  }
-}
-
 }  // namespace
 }  // namespace stagecoach
 
 int main() {
-  stagecoach::stay_on_one_core();
+  stagecoach::run_on_cores({stagecoach::usable_cores().front()});  // so that ranks do not slow each other down
   for (const stagecoach::Work& work : stagecoach::kKinds) {
     stagecoach::print_table(work);
   }

@@ -212,7 +212,7 @@ Held held_now() {
   std::ifstream file("/proc/self/statm");
   std::size_t pages = 0;
   file >> pages >> pages;
-  const std::filesystem::directory_iterator all("/proc/self/fd");
+  const std::filesystem::directory_iterator all("/dev/fd");
   return {pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)),
           static_cast<std::size_t>(std::distance(begin(all), end(all)))};
 }

@@ -28,6 +28,9 @@ std::vector<std::string> shared_memory() {
 
 /// Whether a process runs; one that has ended and that nobody has asked about does not.
 bool runs(pid_t process) {
+  if (!fs::exists("/proc/self")) {
+    return ::kill(process, 0) == 0;  // its parent asks about it soon
+  }
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string state;
   std::getline(file, state);  // nothing, when it ends just now

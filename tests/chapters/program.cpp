@@ -11,10 +11,6 @@ namespace stagecoach::test {
 
 namespace fs = std::filesystem;
 
-std::string program_path(const std::string& name) {
-  return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
-}
-
 Running::Running(const std::string& program, const std::vector<std::string>& arguments, const fs::path& folder) {
   static std::atomic<int> count = 0;
   const std::string stem = "output-" + std::to_string(count++);

@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "tests/support/files.h"
+#include "tests/support/program_path.h"
 
 namespace stagecoach::test {
-
-/// The path of a program that lies beside this test's own: so both can be carried to another machine.
-std::string program_path(const std::string& name);
 
 inline const std::string kCh01 = program_path("ch01_single_device");
 inline const std::string kCh02 = program_path("ch02_naive_model_parallel");

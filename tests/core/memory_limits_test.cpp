@@ -4,17 +4,16 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/system.h"
 #include "tests/support/errors.h"
 #include "tests/support/sanitized.h"
 
@@ -23,11 +22,11 @@ namespace {
 
 using test::fails_with;
 
+constexpr const char* kUnknown = "this system does not report the size of the address space";
+
 /// Leaves this process about `bytes` bytes of address space.
 void leave(std::uint64_t bytes) {
-  std::uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const std::uint64_t most = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+  const std::uint64_t most = system::address_space().value() + bytes;
   const rlimit limit{most, most};
   ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
 }
@@ -43,6 +42,9 @@ TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {
   if (test::kSanitized) {
     GTEST_SKIP() << "sanitizers reserve more address space than a limit leaves";
   }
+  if (!system::address_space()) {
+    GTEST_SKIP() << kUnknown;
+  }
   EXPECT_EXIT(
       {
         leave(std::uint64_t{64} << 20);
@@ -54,6 +56,9 @@ TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {
 TEST(MemoryLimitsDeathTest, TheReserveIsThereForThoseWhoReport) {
   if (test::kSanitized) {
     GTEST_SKIP() << "sanitizers bring a `new` of their own";
+  }
+  if (!system::address_space()) {
+    GTEST_SKIP() << kUnknown;
   }
   EXPECT_EXIT(
       {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,12 +15,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <random>
 #include <system_error>
 
 #include "core/error.h"
+#include "tests/labs/descendants.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -37,8 +36,11 @@ constexpr std::size_t kMostReported = std::size_t{1} << 20U;
 class Pipe {
  public:
   Pipe() {
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) {
-      throw_system_error("pipe2");
+    if (::pipe(ends_.data()) != 0) {
+      throw_system_error("pipe");
+    }
+    for (const int end : ends_) {
+      ::fcntl(end, F_SETFD, FD_CLOEXEC);
     }
   }
   ~Pipe() {
@@ -82,16 +84,17 @@ class Pipe {
   std::array<int, 2> ends_{-1, -1};
 };
 
-void limit(int resource, rlim_t most, rlim_t at_last) {
+template <class Resource>
+void limit(Resource resource, rlim_t most, rlim_t at_last) {
   const rlimit value{.rlim_cur = most, .rlim_max = at_last};
-  ::setrlimit(static_cast<__rlimit_resource>(resource), &value);
+  ::setrlimit(resource, &value);
 }
 
 /// The child: what it prints goes to one pipe, and what `body` returns to the other, whose number is then 3.
 [[noreturn]] void run_and_end(const Limits& limits, const std::function<std::string()>& body, const Pipe& reported,
                               const Pipe& printed) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  end_with_parent();
   const auto seconds = static_cast<rlim_t>(limits.processor_seconds);
   limit(RLIMIT_CPU, seconds, seconds + 1);
   limit(RLIMIT_AS, limits.memory, limits.memory);
@@ -104,7 +107,7 @@ void limit(int resource, rlim_t most, rlim_t at_last) {
   ::dup2(out, STDOUT_FILENO);
   ::dup2(out, STDERR_FILENO);
   ::dup2(report, kReport);
-  ::close_range(kReport + 1, ~0U, 0);
+  close_descriptors_from(kReport + 1);
   const std::string text = body();
   std::cout.flush();
   std::fflush(nullptr);
@@ -120,14 +123,12 @@ void limit(int resource, rlim_t most, rlim_t at_last) {
 
 /// Ends all that `child`, which has ended, has started and left behind: its process group at once, so that nobody there
 /// can start another process; then what has left the group. What loses its parent becomes a child of this process
-/// (PR_SET_CHILD_SUBREAPER), so killing children until there are none ends all descendants.
+/// (adopt_descendants), so killing children until there are none ends all descendants.
 void end_descendants(pid_t child) {
   ::kill(-child, SIGKILL);
-  const std::string list = fmt::format("/proc/self/task/{}/children", ::getpid());
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (::waitpid(-1, nullptr, WNOHANG) >= 0) {  // -1: there are no children
-    std::ifstream children(list);
-    for (pid_t left = 0; children >> left;) {
+    for (const pid_t left : children()) {
       ::kill(left, SIGKILL);
     }
     if (std::chrono::steady_clock::now() > deadline) {
@@ -154,7 +155,7 @@ std::string description_of(int status, bool is_late, const Limits& limits) {
 }  // namespace
 
 Ended run_in_child(const Limits& limits, const std::function<std::string()>& body) {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  adopt_descendants();
   Pipe reported;
   Pipe printed;
   std::cout.flush();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/files.h"
+#include "tests/support/program_path.h"
 
 namespace stagecoach {
 namespace {
@@ -145,7 +146,7 @@ TEST_F(GpuCheck, MeasuresOnGeneratedImagesWhereThereAreNoOthers) {
 
 // With a filter that finds nothing the sanitizers would have nothing to say.
 TEST_F(GpuCheck, ItsFiltersFindTests) {
-  const std::string test_core = (fs::read_symlink("/proc/self/exe").parent_path() / "test_core").string();
+  const std::string test_core = test::program_path("test_core");
   const auto found = [&](const std::string& filter) {
     const std::string list = folder_.file("list");
     EXPECT_EQ(

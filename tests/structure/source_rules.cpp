@@ -201,6 +201,23 @@ std::vector<std::string> foreign_random_numbers(const fs::path& root) {
   return found;
 }
 
+std::vector<std::string> calls_of_one_system(const fs::path& root) {
+  const std::regex names(
+      R"(\b(eventfd|accept4|pipe2|dup3|close_range|prctl|epoll_\w+|timerfd_\w+|signalfd|memfd_create|fallocate|statx)\b)"
+      R"(|\b(sched_[gs]etaffinity|cpu_set_t|gettid|madvise|mremap|syscall|renameat2|malloc_trim|getrandom)\b)"
+      R"(|\b(SOCK_CLOEXEC|SOCK_NONBLOCK|MSG_NOSIGNAL|O_TMPFILE|O_PATH|_SC_\w*PHYS_PAGES)\b|"/(proc|sys)/|<linux/)");
+  std::vector<std::string> found;
+  for (const std::string& file : floor_sources(root)) {
+    const std::string stem = fs::path(file).stem().string();
+    if (!stem.ends_with("_linux") && !stem.ends_with("_posix")) {
+      for_each_match(root, file, names, [&](const std::smatch& match, const std::string& place) {
+        found.push_back(place + ": " + match.str() + ", instead of core/system.h");
+      });
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> missing_algorithm_includes(const fs::path& root) {
   const std::regex call(
       R"(\bstd::(all_of|any_of|none_of|for_each|count|count_if|find|find_if|copy|copy_n|copy_if|fill|fill_n|sort)"

@@ -22,6 +22,9 @@ std::vector<std::string> threads_without_sanitizer(const std::filesystem::path& 
 /// The floors draw their random numbers from core/random.h: those of the standard library differ between machines.
 std::vector<std::string> foreign_random_numbers(const std::filesystem::path& root);
 
+/// What only one operating system has is called by files of that system alone, whose names end in _linux or _posix.
+std::vector<std::string> calls_of_one_system(const std::filesystem::path& root);
+
 /// A source that calls an algorithm includes <algorithm>, or the header of its own name does: that another header of
 /// one standard library happens to bring it in says nothing about the next.
 std::vector<std::string> missing_algorithm_includes(const std::filesystem::path& root);

@@ -43,6 +43,7 @@ TEST_F(SourceRules, PassOnASoundProject) {
   EXPECT_EQ(wrong_includes(root_), Lines{});
   EXPECT_EQ(unlisted_sources(root_), Lines{});
   EXPECT_EQ(foreign_random_numbers(root_), Lines{});
+  EXPECT_EQ(calls_of_one_system(root_), Lines{});
   EXPECT_EQ(missing_algorithm_includes(root_), Lines{});
   EXPECT_EQ(dead_links(root_), Lines{});
 }
@@ -113,6 +114,13 @@ TEST_F(SourceRules, FindForeignRandomNumbers) {
   write("datasets/loader.cpp", "#include <random>\nint x = std::rand();\nint operand;\n");
   EXPECT_EQ(foreign_random_numbers(root_), (Lines{"datasets/loader.cpp:1: #include <random>, instead of core/random.h",
                                                   "datasets/loader.cpp:2: std::rand, instead of core/random.h"}));
+}
+
+TEST_F(SourceRules, FindACallOfOneSystem) {
+  write("core/system_linux.cpp", "int x = ::eventfd(0, 0);\n");
+  write("core/event.cpp", "int x = ::eventfd(0, 0);\nstd::ifstream file(\"/proc/meminfo\");\nint my_eventfd;\n");
+  EXPECT_EQ(calls_of_one_system(root_), (Lines{"core/event.cpp:1: eventfd, instead of core/system.h",
+                                               "core/event.cpp:2: \"/proc/, instead of core/system.h"}));
 }
 
 TEST_F(SourceRules, FindAnAlgorithmThatIsNotIncluded) {

@@ -1,10 +1,7 @@
 #include "parallel/comm/mpi/mpi_world.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sched.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,11 +10,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "core/error.h"
 #include "core/relax.h"
 #include "core/start_thread.h"
+#include "core/system.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
@@ -43,24 +40,6 @@ class Counted {
  private:
   std::atomic<int>& count_;
 };
-
-/// Returns a name that two processes share if they see each other's process ids.
-std::string machine() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  file >> boot;
-  struct stat processes {};
-  static_cast<void>(::stat("/proc/self/ns/pid", &processes));
-  return fmt::format("{} {}", boot, processes.st_ino);
-}
-
-/// Returns a descriptor for process `id`, or -1 if the system cannot provide one.
-int open_process(pid_t id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
-
-bool has_ended(int process) {
-  pollfd query{.fd = process, .events = POLLIN, .revents = 0};
-  return ::poll(&query, 1, 0) > 0;
-}
 
 /// Yields the core, for longer as the wait lasts longer.
 void back_off(std::chrono::duration<double> waited) {
@@ -127,7 +106,7 @@ void MpiWorld::find_local_ranks() {
     std::int64_t process = 0;
   };
   Card mine;
-  const std::string name = machine();
+  const std::string name = system::process_space();
   std::memcpy(mine.machine.data(), name.data(), std::min(name.size(), mine.machine.size() - 1));
   mine.process = ::getpid();
   std::vector<Card> all(static_cast<std::size_t>(size_));
@@ -140,7 +119,7 @@ void MpiWorld::find_local_ranks() {
     }
     ++local_size_;
     local_rank_ += r < rank_ ? 1 : 0;
-    const int process = open_process(static_cast<pid_t>(card.process));
+    const int process = system::watch_process(static_cast<int>(card.process));
     if (process >= 0) {
       watched_.push_back({r, process});
     }
@@ -282,7 +261,7 @@ void MpiWorld::check_for_dead() {
   }
   checked_for_dead_ = now;
   for (const LocalRank& other : watched_) {
-    if (!gone_[static_cast<std::size_t>(other.rank)] && has_ended(other.process)) {
+    if (!gone_[static_cast<std::size_t>(other.rank)] && system::has_ended(other.process)) {
       gone_[static_cast<std::size_t>(other.rank)] = true;
       note_failure(fmt::format("the process of rank {} has died", other.rank));
     }

@@ -85,7 +85,7 @@ class MpiWorld {
   static constexpr int kMaxReason = 2000;
   struct LocalRank {
     int rank;
-    int process;  // a descriptor that becomes readable when the process ends
+    int process;  // a handle of system::watch_process
   };
 
   int rank_ = 0;

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/system.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/wait_policy.h"
 
@@ -92,8 +93,8 @@ void set_option(const TcpSocket& socket, int level, int name) {
   static_cast<void>(::setsockopt(socket.descriptor(), level, name, &on, sizeof(on)));
 }
 
-TcpSocket open_socket(int flags) {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+TcpSocket open_socket() {
+  const int descriptor = system::open_tcp_socket();
   STAGECOACH_CHECK(descriptor >= 0, "cannot open a TCP socket: {}", std::strerror(errno));
   return TcpSocket(descriptor);
 }
@@ -147,7 +148,7 @@ bool TcpSocket::send(const void* data, std::size_t bytes, std::chrono::duration<
   const auto* next = static_cast<const std::byte*>(data);
   const TcpDeadline deadline = deadline_after(longest);
   while (bytes > 0) {
-    const ssize_t sent = ::send(descriptor_, next, bytes, MSG_NOSIGNAL);
+    const ssize_t sent = ::send(descriptor_, next, bytes, system::kNoSignal);
     if (sent >= 0) {
       next += sent;
       bytes -= static_cast<std::size_t>(sent);
@@ -194,7 +195,7 @@ TcpSocket listen_at(const TcpAddress& address) {
         fmt::format("{} means every address of this machine: expected a single address; set MASTER_ADDR={}",
                     address.host, own_address()));
   }
-  TcpSocket socket = open_socket(SOCK_NONBLOCK);
+  TcpSocket socket = open_socket();
   set_option(socket, SOL_SOCKET, SO_REUSEADDR);  // connections of an earlier run may still be closing
   const bool listens = ::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) == 0 &&
                        ::listen(socket.descriptor(), SOMAXCONN) == 0;
@@ -223,7 +224,7 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
   const auto began = SteadyClock::now();
   const sockaddr_in to = resolve(address);
   for (;;) {
-    TcpSocket socket = open_socket(SOCK_NONBLOCK);
+    TcpSocket socket = open_socket();
     const int error = try_to_connect(socket, to, deadline);
     if (error == 0) {
       set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // sends short messages without delay

@@ -1,7 +1,6 @@
 #include "parallel/comm/tcp/tcp_store_contents.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -88,13 +87,14 @@ StoredTextPtr TcpStoreContents::pop(const std::string& key) {
 void TcpStoreContents::wake(const std::string& key) const {
   const auto [begin, end] = watches_.equal_range(key);
   for (auto watch = begin; watch != end; ++watch) {
-    ::eventfd_write(watch->second, 1);
+    watch->second->set();
   }
 }
 
-TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key, int event) : contents_(contents) {
+TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key, const Wakeup& event)
+    : contents_(contents) {
   const std::lock_guard lock(contents_.mutex_);
-  entry_ = contents_.watches_.emplace(key, event);
+  entry_ = contents_.watches_.emplace(key, &event);
 }
 
 TcpStoreContents::Watch::~Watch() {

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "core/wakeup.h"
 #include "parallel/comm/tcp/tcp_socket.h"
 
 namespace stagecoach {
@@ -79,17 +80,17 @@ class TcpStoreContents {
   /// Removes and returns the oldest text of a queue, or returns null if it is empty.
   StoredTextPtr pop(const std::string& key);
 
-  /// While it exists, `event`, an event's descriptor, becomes readable when a value or a text comes under `key`.
+  /// While it exists, `event` is set when a value or a text comes under `key`.
   class Watch {
    public:
-    Watch(TcpStoreContents& contents, const std::string& key, int event);
+    Watch(TcpStoreContents& contents, const std::string& key, const Wakeup& event);
     ~Watch();
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
    private:
     TcpStoreContents& contents_;
-    std::multimap<std::string, int>::iterator entry_;
+    std::multimap<std::string, const Wakeup*>::iterator entry_;
   };
 
  private:
@@ -104,7 +105,7 @@ class TcpStoreContents {
   std::map<std::string, StoredTextPtr> values_;
   std::map<std::string, Number> numbers_;
   std::map<std::string, std::deque<StoredTextPtr>> queues_;
-  std::multimap<std::string, int> watches_;  // descriptors by key
+  std::multimap<std::string, const Wakeup*> watches_;
 };
 
 }  // namespace stagecoach

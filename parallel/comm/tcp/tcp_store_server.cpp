@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -20,6 +19,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "core/start_thread.h"
+#include "core/system.h"
+#include "core/wakeup.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/comm/tcp/tcp_store_session.h"
 
@@ -36,7 +37,6 @@ class TcpStoreServer::Service {
  public:
   Service(const TcpStoreAddress& address, const TcpStoreLimits& limits, Report report)
       : listening_(listen_at(address.at)),
-        ending_(::eventfd(0, EFD_CLOEXEC)),
         state_{.address = {{address.at.host, port_of(listening_)}, address.token}, .limits = limits},
         report_(std::move(report)) {
     STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
@@ -44,7 +44,7 @@ class TcpStoreServer::Service {
   }
   ~Service() {
     state_.is_stopping = true;
-    ::eventfd_write(ending_.descriptor(), 1);
+    ending_.set();
   }
 
   const TcpStoreState& state() const { return state_; }
@@ -69,7 +69,7 @@ class TcpStoreServer::Service {
   void report(const std::string& client, const std::string& why);
 
   TcpSocket listening_;
-  TcpSocket ending_;
+  Wakeup ending_;
   TcpStoreState state_;
   std::mutex reporting_;  // guards the two members below
   Report report_;
@@ -94,7 +94,7 @@ void TcpStoreServer::Service::run() {
 }
 
 void TcpStoreServer::Service::accept_client() {
-  TcpSocket socket(::accept4(listening_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  TcpSocket socket(system::accept_connection(listening_.descriptor()));
   if (socket.descriptor() < 0) {
     const bool lacks_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (lacks_room &&

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -254,23 +253,22 @@ StoredTextPtr TcpStoreSession::wait_for(const Command& command) {
   if (StoredTextPtr found = look()) {
     return found;
   }
-  if (event_.descriptor() < 0) {
-    event_ = TcpSocket(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event_ || event_->descriptor() < 0) {
+    event_.emplace();
   }
-  const int until_next_look = event_.descriptor() < 0 ? kWithoutEvent : -1;
-  const TcpStoreContents::Watch watch(state_.contents, command.key, event_.descriptor());
+  const int until_next_look = event_->descriptor() < 0 ? kWithoutEvent : -1;
+  const TcpStoreContents::Watch watch(state_.contents, command.key, *event_);
   for (;;) {
     if (StoredTextPtr found = look()) {
       return found;
     }
-    std::array<pollfd, 2> queries{{{socket_.descriptor(), POLLIN, 0}, {event_.descriptor(), POLLIN, 0}}};
+    std::array<pollfd, 2> queries{{{socket_.descriptor(), POLLIN, 0}, {event_->descriptor(), POLLIN, 0}}};
     ::poll(queries.data(), queries.size(), until_next_look);
     if (queries[0].revents != 0) {
       throw TcpStoreRefusal(
           fmt::format("it requests '{}' while it is waiting for '{}'", receive_command().key, command.key));
     }
-    eventfd_t count = 0;
-    ::eventfd_read(event_.descriptor(), &count);
+    event_->clear();
   }
 }
 

@@ -10,10 +10,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/wakeup.h"
 #include "parallel/comm/tcp/tcp_socket.h"
 #include "parallel/comm/tcp/tcp_store.h"
 #include "parallel/comm/tcp/tcp_store_contents.h"
@@ -76,7 +78,7 @@ class TcpStoreSession {
 
   TcpStoreState& state_;
   TcpSocket socket_;
-  TcpSocket event_;  // readable when what the client waits for may have come; made when it first waits
+  std::optional<Wakeup> event_;  // set when what the client waits for may have come; made when it first waits
   std::string client_;
   std::shared_ptr<ByteBudget> budget_;
   Progress progress_ = Progress::unknown;

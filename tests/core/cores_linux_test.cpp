@@ -1,9 +1,11 @@
-#include "core/cores.h"
+// Pinned threads, as Linux has them.
 
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include <thread>
+
+#include "core/system.h"
 
 namespace stagecoach {
 namespace {

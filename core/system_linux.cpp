@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "core/system.h"
+
+namespace stagecoach {
+namespace {
+
+using CoreSet = std::array<cpu_set_t, 16>;  // a cpu_set_t holds 1,024 cores, and some machines have more
+constexpr int kMaxCores = CPU_SETSIZE * 16;
+
+/// Returns the number in a file such as "123\n", or nothing if the file says "max" or does not exist.
+std::optional<std::uint64_t> number_in(const char* path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+std::optional<std::uint64_t> free_on_this_machine() {
+  std::ifstream file("/proc/meminfo");
+  std::optional<std::uint64_t> bytes;
+  std::string name;
+  std::string unit;
+  for (std::uint64_t kibibytes = 0; file >> name >> kibibytes && std::getline(file, unit);) {
+    if (name == "MemAvailable:" || name == "SwapFree:") {
+      bytes = bytes.value_or(0) + kibibytes * 1024;
+    }
+  }
+  return bytes;
+}
+
+std::optional<std::uint64_t> left_by_control_group() {
+  const auto limit = number_in("/sys/fs/cgroup/memory.max");
+  const auto used = number_in("/sys/fs/cgroup/memory.current");
+  return limit && used ? std::optional(*limit - std::min(*limit, *used)) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<int> usable_cores() {
+  CoreSet set{};
+  std::vector<int> cores;
+  if (::sched_getaffinity(::getpid(), sizeof(set), set.data()) == 0) {  // the process id is that of its main thread
+    for (int core = 0; core < kMaxCores; ++core) {
+      if (CPU_ISSET_S(core, sizeof(set), set.data())) {
+        cores.push_back(core);
+      }
+    }
+  }
+  return cores;
+}
+
+void run_on_cores(const std::vector<int>& cores) {
+  CoreSet set{};
+  for (const int core : cores) {
+    CPU_SET_S(core, sizeof(set), set.data());
+  }
+  static_cast<void>(::sched_setaffinity(0, sizeof(set), set.data()));
+}
+
+}  // namespace stagecoach
+
+namespace stagecoach::system {
+
+const int kNoSignal = MSG_NOSIGNAL;
+
+std::optional<std::uint64_t> free_memory() {
+  const auto machine = free_on_this_machine();
+  const auto group = left_by_control_group();
+  return machine && group ? std::min(machine, group) : std::max(machine, group);  // nothing is less than any number
+}
+
+std::optional<std::uint64_t> address_space() {
+  const auto pages = number_in("/proc/self/statm");
+  return pages ? std::optional(*pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))) : std::nullopt;
+}
+
+void prefer_large_pages(void* memory, std::size_t bytes) { static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE)); }
+
+std::array<int, 2> open_wakeup() {
+  const int descriptor = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  return {descriptor, descriptor};
+}
+
+int open_tcp_socket() { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+
+int accept_connection(int listening) { return ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }
+
+std::string process_space() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  file >> boot;
+  struct stat processes {};
+  static_cast<void>(::stat("/proc/self/ns/pid", &processes));
+  return fmt::format("{} {}", boot, processes.st_ino);
+}
+
+int watch_process(int id) { return static_cast<int>(::syscall(SYS_pidfd_open, id, 0)); }
+
+bool has_ended(int process) {
+  pollfd query{.fd = process, .events = POLLIN, .revents = 0};
+  return ::poll(&query, 1, 0) > 0;
+}
+
+}  // namespace stagecoach::system

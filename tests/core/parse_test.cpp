@@ -1,0 +1,49 @@
+#include "core/parse.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string_view>
+
+namespace stagecoach {
+namespace {
+
+// Of standard libraries without std::from_chars for double there is nothing to compare with.
+#ifdef __cpp_lib_to_chars
+class Strtod : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(Strtod, ReadsWhatFromCharsReads) {
+  const std::string_view text = GetParam();
+  double expected = 77;
+  double value = 77;
+  const auto [expected_end, expected_error] = std::from_chars(text.data(), text.data() + text.size(), expected);
+  const auto [end, error] = parse_with_strtod(text, value);
+  EXPECT_EQ(error, expected_error);
+  EXPECT_EQ(end - text.data(), expected_end - text.data());
+  EXPECT_TRUE(value == expected || (std::isnan(value) && std::isnan(expected))) << value << ' ' << expected;
+}
+
+INSTANTIATE_TEST_SUITE_P(Texts, Strtod,
+                         ::testing::Values("0", "-0", "1.5", "-1.5e3", "1e", "1e+", "1e+5x", ".5", "5.", ".", "", "-",
+                                           "+1", "-+1", "--1", " 1", "\t1", "- 1", "1 ", "1,5", "0x1p3", "-0X1p3",
+                                           "0x", "inf", "-inf", "infinity", "INF", "nan", "-nan", "in", "1e400",
+                                           "-1e400", "1e-400", "4.9e-324", "1e-310", "0.1",
+                                           "123456789012345678901234567890", "9007199254740993", "abc", "1.97, 2"));
+#endif
+
+TEST(Parse, AllOfATextIsANumber) {
+  EXPECT_EQ(number_from<int>("12"), 12);
+  EXPECT_EQ(number_from<int>("12x"), std::nullopt);
+  EXPECT_EQ(number_from<int>(""), std::nullopt);
+  EXPECT_EQ(number_from<int>("99999999999"), std::nullopt);
+  EXPECT_EQ(number_from<double>("2e-05"), 2e-05);
+  EXPECT_EQ(number_from<double>("2e-05 "), std::nullopt);
+}
+
+TEST(Parse, TextIsSplitAtEachSeparator) {
+  EXPECT_EQ(split_text("a,,b,", ','), (std::vector<std::string_view>{"a", "", "b", ""}));
+  EXPECT_EQ(split_text("", ','), (std::vector<std::string_view>{""}));
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,21 @@
+#pragma once
+/// @file
+/// The processes that a check starts, and what those start in turn. Linux (descendants_linux.cpp) tells who they are;
+/// on other systems (descendants_posix.cpp) only their process group is known.
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace stagecoach::labs {
+
+/// What loses its parent becomes a child of this process.
+void adopt_descendants();
+/// Returns the children of this process, which must have one thread.
+std::vector<pid_t> children();
+/// Called by a child: it is killed when its parent ends.
+void end_with_parent();
+/// Closes all descriptors from `first` on.
+void close_descriptors_from(int first);
+
+}  // namespace stagecoach::labs
