@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/autograd/node.h"
+#include "core/system.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
 #include "nn/sequential.h"
