@@ -24,9 +24,9 @@ using Ticket = std::uint64_t;
 class CallQueue {
  public:
   // How far the caller may run ahead of the queue's thread before it waits. What a call writes is allocated when the
-  // call is appended, so running ahead takes memory: on each stream at most kMaxBytesAhead or, with a larger model, half
-  // of what is allocated on the device. In a pipeline that is needed: one micro-batch of a stage must fit into the queue,
-  // or the caller cannot go on to the stage of another device. A single call may write more.
+  // call is appended, so running ahead takes memory: on each stream at most kMaxBytesAhead or, with a larger model,
+  // half of what the device's allocator has reserved. In a pipeline that is needed: one micro-batch of a stage must fit
+  // into the queue, or the caller cannot go on to the stage of another device. A single call may write more.
   static constexpr Ticket kMaxAhead = 4096;
   static constexpr std::size_t kMaxBytesAhead = 256 << 20;
 
