@@ -86,7 +86,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   run.set_up_checkpoints(*layers, *optimizer);
   broadcast_module(*layers, mesh.data());
   const auto measured_costs = [&] {
-    Costs costs = pipeline.log().mean_costs();
+    Costs costs = slowest_of(slowest_of(pipeline.log().mean_costs(), mesh.tensor()), mesh.data());
     add_collectives(plan, costs);  // whose waits are not part of the measured times
     return costs;
   };

@@ -189,6 +189,20 @@ bool measures_actions(const Plan& plan) {
 
 Costs unit_costs(int stages) { return Costs::uniform(stages, 1, 1, 1); }
 
+Costs slowest_of(Costs measured, Communicator& group) {
+  for (auto* costs :
+       {&measured.forward, &measured.backward, &measured.backward_input, &measured.backward_weight, &measured.update}) {
+    std::vector<double> all(costs->size() * static_cast<std::size_t>(group.size()));
+    std::copy(costs->begin(), costs->end(), all.begin() + std::ssize(*costs) * group.rank());
+    all = group.sum_numbers(all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      double& slowest = (*costs)[i % costs->size()];
+      slowest = std::max(slowest, all[i]);
+    }
+  }
+  return measured;
+}
+
 Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps) {
   Prediction prediction{.ideal_idle = simulate(plan.schedule, unit_costs(plan.stages())).idle};
   const SteadyState predicted = simulate_steady_state(plan.schedule, measured);

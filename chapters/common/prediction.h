@@ -24,6 +24,10 @@ Costs unit_costs(int stages);
 /// returns before the GPU's work is done.
 bool measures_actions(const Plan& plan);
 
+/// Returns each computation's largest cost among those that the ranks of `group` have measured, which compute the same
+/// and wait for the slowest. All of them call it.
+Costs slowest_of(Costs measured, Communicator& group);
+
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps);
 
