@@ -14,7 +14,9 @@ endif()
 
 # libc++ up to 19 has std::jthread only among what it calls experimental.
 include(CheckCXXSourceCompiles)
-check_cxx_source_compiles("#include <thread>\nint main() { std::jthread([] {}).join(); }" STAGECOACH_HAS_JTHREAD)
+check_cxx_source_compiles(
+  "#include <cstddef>\n#if defined(_LIBCPP_VERSION) && _LIBCPP_VERSION < 200000\n#error\n#endif\nint main() {}"
+  STAGECOACH_HAS_JTHREAD)
 if(NOT STAGECOACH_HAS_JTHREAD)
   set(STAGECOACH_JTHREAD _LIBCPP_ENABLE_EXPERIMENTAL)
 endif()

@@ -95,8 +95,11 @@ ssize_t write_without_signal(int descriptor, const void* data, std::size_t bytes
   const ssize_t written = ::write(descriptor, data, bytes);
   const int error = errno;
   if (written < 0 && error == EPIPE) {
-    const timespec at_once{};
-    ::sigtimedwait(&pipe_signal, nullptr, &at_once);  // consumes the pending signal
+    sigset_t pending;
+    int consumed = 0;
+    if (::sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1) {  // not if it is ignored
+      ::sigwait(&pipe_signal, &consumed);
+    }
   }
   ::pthread_sigmask(SIG_SETMASK, &blocked_before, nullptr);
   errno = error;

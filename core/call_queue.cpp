@@ -47,7 +47,7 @@ bool CallQueue::has_room(std::size_t bytes, std::size_t most) const {
 Ticket CallQueue::push(const char* name, std::function<void()> call, std::size_t bytes) {
   Trace* trace = name == nullptr ? nullptr : Trace::of_this_thread();
   const std::size_t reserved = allocator(stream_.device).stats().reserved_bytes;
-  const std::size_t most = std::max(kMaxBytesAhead, reserved / 2);
+  const std::size_t most = std::max(kBytesAlwaysAllowed, reserved / 2);
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return has_room(bytes, most); });
   calls_.push_back({name, std::move(call), trace, trace == nullptr ? "" : Trace::label_of_this_thread(), bytes});

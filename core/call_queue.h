@@ -24,11 +24,12 @@ using Ticket = std::uint64_t;
 class CallQueue {
  public:
   // How far the caller may run ahead of the queue's thread before it waits. What a call writes is allocated when the
-  // call is appended, so running ahead takes memory: on each stream at most kMaxBytesAhead or, with a larger model,
-  // half of what the device's allocator has reserved. In a pipeline that is needed: one micro-batch of a stage must fit
-  // into the queue, or the caller cannot go on to the stage of another device. A single call may write more.
+  // call is appended, so running ahead takes memory: on each stream kBytesAlwaysAllowed or, if that is more, half of
+  // what the device's allocator has reserved. That includes what is queued, so the memory of a program may double. A
+  // pipeline needs it: one micro-batch of a stage must fit into the queue, or the caller cannot go on to the stage of
+  // another device. A single call may write more.
   static constexpr Ticket kMaxAhead = 4096;
-  static constexpr std::size_t kMaxBytesAhead = 256 << 20;
+  static constexpr std::size_t kBytesAlwaysAllowed = 256 << 20;
 
   explicit CallQueue(const Stream& stream) : stream_(stream) {}
   CallQueue(const CallQueue&) = delete;

@@ -11,7 +11,7 @@
 
 namespace stagecoach {
 
-/// As std::from_chars, for double: with strtod, for standard libraries that lack it (libc++ up to 19).
+/// Does what std::from_chars does for double, by strtod: for standard libraries that lack it (libc++ up to 19).
 std::from_chars_result parse_with_strtod(std::string_view text, double& number);
 
 /// Parses a number at the front of `text`, such as "1.97", "2e-05" or "-inf", as std::from_chars does.

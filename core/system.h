@@ -11,23 +11,20 @@
 #include <string>
 #include <vector>
 
-namespace stagecoach {
+namespace stagecoach::system {
 
 /// Returns the cores that this process may use: those of its main thread, because other threads may be pinned to a
 /// single core. On a system that cannot pin threads: as many numbers as the machine has cores. Empty if the system does
 /// not report them.
 std::vector<int> usable_cores();
 
-/// Restricts the calling thread to `cores`. A hint: if the system refuses or cannot do it, the thread runs on any core.
-void run_on_cores(const std::vector<int>& cores);
-
-}  // namespace stagecoach
-
-namespace stagecoach::system {
+/// Restricts the calling thread to `cores`. Returns false if the system refuses or cannot do it; then the thread runs
+/// on any core.
+bool run_on_cores(const std::vector<int>& cores);
 
 /// Returns how many bytes this process can still use: the minimum of the machine's free memory (swap included) and
-/// what its control group still allows. Without a system that reports free memory: all of the machine's memory. Nothing
-/// if the system does not report that either.
+/// what its control group still allows. If the system does not report free memory, returns the machine's total memory;
+/// nothing if it does not report that either.
 std::optional<std::uint64_t> free_memory();
 /// Returns the size of the process's address space in bytes, which `ulimit -v` limits, or nothing if the system does
 /// not report it.
@@ -45,12 +42,12 @@ int open_tcp_socket();
 int accept_connection(int listening);
 extern const int kNoSignal;
 
-/// Returns a name that two processes share if they see each other's process ids.
+/// Returns the name of this process's PID namespace: two processes share it if they see each other's process ids.
 std::string process_space();
-/// Returns a handle of a process that runs in the same process space, or -1 if the system cannot provide one.
+/// Returns a handle of a process in the same PID namespace, or -1 if there is none, or the system cannot provide one.
 int watch_process(int id);
 /// Returns whether the process of a handle has ended. Without support of the system, one that has ended counts as
-/// running until its parent has waited for it.
+/// running until its parent has waited for it, and one whose id is used again counts as running.
 bool has_ended(int process);
 
 }  // namespace stagecoach::system

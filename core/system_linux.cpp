@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -14,7 +13,7 @@
 
 #include "core/system.h"
 
-namespace stagecoach {
+namespace stagecoach::system {
 namespace {
 
 using CoreSet = std::array<cpu_set_t, 16>;  // a cpu_set_t holds 1,024 cores, and some machines have more
@@ -48,6 +47,8 @@ std::optional<std::uint64_t> left_by_control_group() {
 
 }  // namespace
 
+const int kNoSignal = MSG_NOSIGNAL;
+
 std::vector<int> usable_cores() {
   CoreSet set{};
   std::vector<int> cores;
@@ -61,19 +62,13 @@ std::vector<int> usable_cores() {
   return cores;
 }
 
-void run_on_cores(const std::vector<int>& cores) {
+bool run_on_cores(const std::vector<int>& cores) {
   CoreSet set{};
   for (const int core : cores) {
     CPU_SET_S(core, sizeof(set), set.data());
   }
-  static_cast<void>(::sched_setaffinity(0, sizeof(set), set.data()));
+  return ::sched_setaffinity(0, sizeof(set), set.data()) == 0;
 }
-
-}  // namespace stagecoach
-
-namespace stagecoach::system {
-
-const int kNoSignal = MSG_NOSIGNAL;
 
 std::optional<std::uint64_t> free_memory() {
   const auto machine = free_on_this_machine();

@@ -1,5 +1,5 @@
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,18 +9,6 @@
 #include <thread>
 
 #include "core/system.h"
-
-namespace stagecoach {
-
-std::vector<int> usable_cores() {
-  std::vector<int> cores(std::thread::hardware_concurrency());
-  std::iota(cores.begin(), cores.end(), 0);
-  return cores;
-}
-
-void run_on_cores(const std::vector<int>&) {}
-
-}  // namespace stagecoach
 
 namespace stagecoach::system {
 namespace {
@@ -35,6 +23,9 @@ int prepared(int descriptor) {
 }
 
 int prepared_socket(int descriptor) {
+  if (descriptor < 0) {
+    return descriptor;  // with the errno of what failed
+  }
 #ifdef SO_NOSIGPIPE  // macOS has it in place of MSG_NOSIGNAL
   const int on = 1;
   static_cast<void>(::setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on)));
@@ -49,6 +40,14 @@ const int kNoSignal = MSG_NOSIGNAL;
 #else
 const int kNoSignal = 0;
 #endif
+
+std::vector<int> usable_cores() {
+  std::vector<int> cores(std::thread::hardware_concurrency());
+  std::iota(cores.begin(), cores.end(), 0);
+  return cores;
+}
+
+bool run_on_cores(const std::vector<int>&) { return false; }
 
 std::optional<std::uint64_t> free_memory() {
 #ifdef _SC_PHYS_PAGES
@@ -79,10 +78,10 @@ int accept_connection(int listening) { return prepared_socket(::accept(listening
 std::string process_space() {
   std::array<char, 256> name{};
   static_cast<void>(::gethostname(name.data(), name.size() - 1));
-  return name.data();
+  return fmt::format("{} {:x}", name.data(), static_cast<unsigned long>(::gethostid()));
 }
 
-int watch_process(int id) { return id; }
+int watch_process(int id) { return has_ended(id) ? -1 : id; }
 
 bool has_ended(int process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
 

@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// Wakes a thread that waits with poll(), beside sockets.
+/// An event that a thread can wait for with poll(), together with sockets.
 
 #include <array>
 
 namespace stagecoach {
 
-/// Any thread may use it.
+/// Any thread may set it and wait for it.
 class Wakeup {
  public:
   Wakeup();

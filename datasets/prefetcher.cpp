@@ -31,7 +31,8 @@ std::optional<Batch> Prefetcher::next() {
 void Prefetcher::work(const std::stop_token& stop) {
   std::exception_ptr failure;
   try {
-    run_on_cores(usable_cores());  // a rank, with its threads, is pinned to one core (parallel/launch/launch.h)
+    system::run_on_cores(
+        system::usable_cores());  // a rank, with its threads, is pinned to one core (parallel/launch/launch.h)
     for (std::int64_t index = first_; index < last_; ++index) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return ready_.size() < kAhead; }) || stop.stop_requested()) {

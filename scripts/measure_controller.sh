@@ -16,8 +16,8 @@ rounds=3
 
 echo "measuring: calls"
 {
-  printf '\n## Calls\n\nWhat a kernel enqueued on a CPU device costs the caller (`asynchronous_benchmark`: `enqueue_add` '
-  printf 'per 1,000 calls, `operation` with its tensor):\n\n```text\n'
+  printf '\n## Calls\n\nWhat 1,000 calls to a CPU device cost the caller (`asynchronous_benchmark`): `enqueue_add` '
+  printf 'only enqueues a kernel; `operation` also checks its arguments and allocates its output.\n\n```text\n'
   "$programs/asynchronous_benchmark" --benchmark_format=console 2> /dev/null
   printf '```\n\nA remote call (`rpc_benchmark`), between threads:\n\n'
   "$programs/rpc_benchmark"

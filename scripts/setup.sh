@@ -91,7 +91,7 @@ need() {
 look() {
   missing_packages=()
   missing_names=()
-  need g++ "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++ or libc++ 19; CXX and CXXFLAGS choose one)" has_compiler
+  need g++ "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++ or libc++ 19 or newer; CXX and CXXFLAGS choose one)" has_compiler
   need cmake "CMake 3.25 or newer" has_cmake
   need ninja-build "ninja" has_command ninja
   need libfmt-dev "fmt" has_header fmt/core.h

@@ -80,7 +80,7 @@ class Pipelines final : public Strategy {
 
  private:
   Costs measured_costs() {
-    Costs costs = pipeline_.log().mean_costs();
+    Costs costs = slowest_of(pipeline_.log().mean_costs(), mesh_.data());
     costs.average = reduction_seconds(stages_, *topology_.pipeline, topology_.mesh.data, rank_.comm);
     return costs;
   }

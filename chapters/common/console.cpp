@@ -14,7 +14,8 @@ namespace {
 
 bool ranks_share_cores(const Settings& settings, Communicator& comm) {
   return settings.world.transport == Transport::thread && comm.device().type == DeviceType::cpu &&
-         comm.clock().kind() == ClockKind::wall && static_cast<std::size_t>(comm.size()) > usable_cores().size();
+         comm.clock().kind() == ClockKind::wall &&
+         static_cast<std::size_t>(comm.size()) > system::usable_cores().size();
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ void print_header(const Settings& settings, Communicator& comm, const std::strin
   if (ranks_share_cores(settings, comm)) {
     header += fmt::format(
         "note: {} ranks share {} cores, so wall-clock times include waiting for a core; --clock virtual excludes it\n",
-        comm.size(), usable_cores().size());
+        comm.size(), system::usable_cores().size());
   }
   if (settings.training.inject != Bug::none) {
     header += fmt::format("note: this run has the bug '{}' of docs/bugs.md\n", name_of(settings.training.inject));

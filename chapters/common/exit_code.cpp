@@ -32,6 +32,7 @@ int report_out_of_memory(const char* program) {
 }
 
 std::terminate_handler terminate_before = nullptr;
+const char* program_name = "";  // of the caller of with_exit_code, for as long as that runs
 
 /// Replaces the terminate handler, for when memory runs out in a `noexcept` function of a library.
 [[noreturn]] void end_in_order() {
@@ -40,7 +41,7 @@ std::terminate_handler terminate_before = nullptr;
     ::pause();  // another thread is already ending the program
   }
   if (has_memory_run_out()) {  // the exception itself is not always available here
-    std::_Exit(report_out_of_memory(program_invocation_short_name));
+    std::_Exit(report_out_of_memory(program_name));
   }
   terminate_before();  // a bug in the program
   std::abort();
@@ -50,6 +51,7 @@ std::terminate_handler terminate_before = nullptr;
 
 int with_exit_code(const std::string& program, const std::function<int()>& body) {
   keep_memory_reserve();
+  program_name = program.c_str();
   terminate_before = std::set_terminate(end_in_order);
   std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond `ulimit -f` fails as on a full disk
   try {

@@ -57,7 +57,7 @@ namespace {
 bool prefetches(const WorldSettings& world) {
   const auto computing = static_cast<std::size_t>(world.ranks) * static_cast<std::size_t>(world.threads);
   return world.device->type != DeviceType::cpu || world.clock == ClockKind::virtual_time ||
-         usable_cores().size() > computing;
+         system::usable_cores().size() > computing;
 }
 
 }  // namespace

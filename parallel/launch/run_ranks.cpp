@@ -53,13 +53,14 @@ std::optional<std::string> error_text(const std::exception_ptr& failure) {
 }  // namespace
 
 bool enough_cores(const World& world) {
-  return usable_cores().size() >= static_cast<std::size_t>(world.ranks) * static_cast<std::size_t>(world.threads);
+  return system::usable_cores().size() >=
+         static_cast<std::size_t>(world.ranks) * static_cast<std::size_t>(world.threads);
 }
 
 void run_on_threads(const World& world,
                     const std::function<void(int rank, const std::shared_ptr<FlightRecorder>& recorder)>& run,
                     const std::function<void(int rank, const std::string& why)>& tell) {
-  const std::vector<int> cores = usable_cores();
+  const std::vector<int> cores = system::usable_cores();
   const bool pinned = enough_cores(world) && world.threads == 1;
   std::once_flag has_failed;
   std::exception_ptr first_failure;  // those of other ranks are consequences
@@ -73,7 +74,7 @@ void run_on_threads(const World& world,
     std::shared_ptr<FlightRecorder> recorder;
     try {
       if (pinned) {
-        run_on_cores({cores[static_cast<std::size_t>(r)]});
+        system::run_on_cores({cores[static_cast<std::size_t>(r)]});
       }
       recorder = std::make_shared<FlightRecorder>();
       run(r, recorder);

@@ -223,7 +223,10 @@ void print_table(const Work& work) {
 }  // namespace stagecoach
 
 int main() {
-  stagecoach::run_on_cores({stagecoach::usable_cores().front()});  // so that ranks do not slow each other down
+  const std::vector<int> cores = stagecoach::system::usable_cores();
+  if (cores.empty() || !stagecoach::system::run_on_cores({cores.front()})) {
+    fmt::print(stderr, "not kept on one core; ranks may slow each other down\n");
+  }
   for (const stagecoach::Work& work : stagecoach::kKinds) {
     stagecoach::print_table(work);
   }

@@ -73,9 +73,9 @@ TEST_F(Asynchronous, TheCallerWaitsWhenQueuedCallsWriteTooMuchMemory) {
   CallQueue& queue = call_queue(compute_);
   hold(one_);
   queue.push(
-      "first", [] {}, CallQueue::kMaxBytesAhead / 2);
+      "first", [] {}, CallQueue::kBytesAlwaysAllowed / 2);
   queue.push(
-      "second", [] {}, CallQueue::kMaxBytesAhead / 2);
+      "second", [] {}, CallQueue::kBytesAlwaysAllowed / 2);
   queue.push("none", [] {});
   std::atomic<bool> is_appended = false;
   const std::jthread caller([&] {
@@ -88,12 +88,12 @@ TEST_F(Asynchronous, TheCallerWaitsWhenQueuedCallsWriteTooMuchMemory) {
   release();
   queue.finish();
   const Ticket large = queue.push(
-      "large", [] {}, 2 * CallQueue::kMaxBytesAhead);  // alone it may be that large
+      "large", [] {}, 2 * CallQueue::kBytesAlwaysAllowed);  // alone it may be that large
   queue.wait(large);
 }
 
 TEST_F(Asynchronous, ADeviceThatHasReservedMuchMayQueueMore) {
-  constexpr std::size_t kHeld = 3 * CallQueue::kMaxBytesAhead;
+  constexpr std::size_t kHeld = 3 * CallQueue::kBytesAlwaysAllowed;
   Tensor held = Tensor::empty({static_cast<std::int64_t>(kHeld / sizeof(float))}, DType::float32, one_);
   CallQueue& queue = call_queue(compute_);
   hold(one_);

@@ -19,16 +19,16 @@ int cores_of_this_thread() {
 }
 
 TEST(Cores, APinnedThreadStillSeesThoseOfTheProcess) {
-  const std::vector<int> all = usable_cores();
+  const std::vector<int> all = system::usable_cores();
   ASSERT_FALSE(all.empty());
   std::jthread([&] {
-    run_on_cores({all.back()});
+    system::run_on_cores({all.back()});
     EXPECT_EQ(cores_of_this_thread(), 1);
     EXPECT_EQ(::sched_getcpu(), all.back());
-    EXPECT_EQ(usable_cores(), all);
+    EXPECT_EQ(system::usable_cores(), all);
     std::jthread([&] {
       EXPECT_EQ(cores_of_this_thread(), 1) << "a thread begins where its parent is";
-      run_on_cores(usable_cores());
+      system::run_on_cores(system::usable_cores());
       EXPECT_EQ(cores_of_this_thread(), static_cast<int>(all.size()));
     });
   });
@@ -36,7 +36,7 @@ TEST(Cores, APinnedThreadStillSeesThoseOfTheProcess) {
 
 TEST(Cores, AThreadStaysWhereItIsWhenNoneIsNamed) {
   const int before = cores_of_this_thread();
-  run_on_cores({});
+  system::run_on_cores({});
   EXPECT_EQ(cores_of_this_thread(), before);
 }
 

@@ -44,7 +44,7 @@ bool becomes_readable(int descriptor) {
 }
 
 TEST(System, CoresAreDifferentNumbers) {
-  const std::vector<int> cores = usable_cores();
+  const std::vector<int> cores = system::usable_cores();
   ASSERT_FALSE(cores.empty());
   EXPECT_LE(cores.size(), std::thread::hardware_concurrency());
   EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), cores.size());
@@ -53,7 +53,7 @@ TEST(System, CoresAreDifferentNumbers) {
 TEST(System, AThreadThatIsRestrictedRuns) {
   bool ran = false;
   std::jthread([&] {
-    run_on_cores({usable_cores().front()});
+    system::run_on_cores({system::usable_cores().front()});
     ran = true;
   }).join();
   EXPECT_TRUE(ran);

@@ -123,7 +123,8 @@ void limit(Resource resource, rlim_t most, rlim_t at_last) {
 
 /// Ends all that `child`, which has ended, has started and left behind: its process group at once, so that nobody there
 /// can start another process; then what has left the group. What loses its parent becomes a child of this process
-/// (adopt_descendants), so killing children until there are none ends all descendants.
+/// (adopt_descendants), so killing children until there are none ends all descendants. Other systems than Linux do not
+/// tell of children; there, what has left the group goes on.
 void end_descendants(pid_t child) {
   ::kill(-child, SIGKILL);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);

@@ -9,11 +9,11 @@
 
 namespace stagecoach::labs {
 
-/// What loses its parent becomes a child of this process.
+/// On Linux, what loses its parent becomes a child of this process from now on.
 void adopt_descendants();
-/// Returns the children of this process, which must have one thread.
+/// Returns the children of this process, which must have one thread; none on other systems than Linux.
 std::vector<pid_t> children();
-/// Called by a child: it is killed when its parent ends.
+/// Called by a child: on Linux, it is killed when its parent ends.
 void end_with_parent();
 /// Closes all descriptors from `first` on.
 void close_descriptors_from(int first);

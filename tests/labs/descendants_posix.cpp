@@ -1,5 +1,8 @@
 #include <unistd.h>
 
+#include <filesystem>
+#include <string>
+
 #include "tests/labs/descendants.h"
 
 namespace stagecoach::labs {
@@ -11,9 +14,14 @@ std::vector<pid_t> children() { return {}; }
 void end_with_parent() {}
 
 void close_descriptors_from(int first) {
-  const long most = ::sysconf(_SC_OPEN_MAX);
-  for (int descriptor = first; descriptor < most; ++descriptor) {
-    ::close(descriptor);
+  std::vector<int> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/fd")) {
+    open.push_back(std::stoi(entry.path().filename().string()));
+  }
+  for (const int descriptor : open) {
+    if (descriptor >= first) {
+      ::close(descriptor);  // that of the list is closed already
+    }
   }
 }
 

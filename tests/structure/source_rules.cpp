@@ -204,7 +204,7 @@ std::vector<std::string> foreign_random_numbers(const fs::path& root) {
 std::vector<std::string> calls_of_one_system(const fs::path& root) {
   const std::regex names(
       R"(\b(eventfd|accept4|pipe2|dup3|close_range|prctl|epoll_\w+|timerfd_\w+|signalfd|memfd_create|fallocate|statx)\b)"
-      R"(|\b(sched_[gs]etaffinity|cpu_set_t|gettid|madvise|mremap|syscall|renameat2|malloc_trim|getrandom)\b)"
+      R"(|\b(sched_[gs]etaffinity|cpu_set_t|gettid|madvise|mremap|syscall|renameat2|malloc_trim|getrandom|sigtimedwait|program_invocation_\w+)\b)"
       R"(|\b(SOCK_CLOEXEC|SOCK_NONBLOCK|MSG_NOSIGNAL|O_TMPFILE|O_PATH|_SC_\w*PHYS_PAGES)\b|"/(proc|sys)/|<linux/)");
   std::vector<std::string> found;
   for (const std::string& file : floor_sources(root)) {

@@ -1,7 +1,6 @@
 #include "parallel/comm/tcp/tcp_store_contents.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstring>
 

@@ -39,7 +39,7 @@ class TcpStoreServer::Service {
       : listening_(listen_at(address.at)),
         state_{.address = {{address.at.host, port_of(listening_)}, address.token}, .limits = limits},
         report_(std::move(report)) {
-    STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: cannot create an event descriptor: {}", std::strerror(errno));
+    STAGECOACH_CHECK(ending_.descriptor() >= 0, "store: cannot create an event: {}", std::strerror(errno));
     thread_ = start_thread("the store's thread", [this] { run(); });
   }
   ~Service() {
