@@ -347,17 +347,22 @@ TEST(SequenceParallelNorms, KeepTheirShareOfTheActivations) {
 TEST(SequenceParallelNorms, TakeTheirShareOfTheMemory) {
   STAGECOACH_NEEDS_RANKS(4);
   launch(test::world_of(4), [](Rank& rank) {
+    // The ranks draw weights and inputs on cpu:0, the device of rank 0, and copy them: it counts while none of them
+    // does.
+    const auto allocated = [&] {
+      rank.comm.barrier();
+      const std::size_t bytes = allocator(rank.device).stats().current_bytes;
+      rank.comm.barrier();
+      return bytes;
+    };
     // What the allocator has given for the input and all that the graph keeps.
     const auto bytes_of = [&](SequenceParallel sequence, std::int64_t tokens) {
       const auto norm = TensorParallelLayers(rank.comm, sequence).token_norm(64);
       norm->materialize(3, rank.device);
-      rank.comm.barrier();  // all ranks draw their weights on cpu:0, the device of rank 0, and copy them
-      const std::size_t before = allocator(rank.device).stats().current_bytes;
+      const std::size_t before = allocated();
       const Tensor x = random_tensor({8, tokens, 64}, "x", DType::float32, rank.device);
       const std::shared_ptr<Node> graph = norm->forward(x).grad_node();
-      const std::size_t after = allocator(rank.device).stats().current_bytes;
-      rank.comm.barrier();
-      return after - before;
+      return allocated() - before;
     };
     const std::size_t whole = bytes_of(SequenceParallel::no, 64);
     EXPECT_GE(whole, 8U * 64 * 64 * sizeof(float));
