@@ -43,6 +43,18 @@ bool becomes_readable(int descriptor) {
   return ::poll(&query, 1, 10'000) == 1;
 }
 
+/// Returns the address at which the socket listens from now on.
+sockaddr_in listen_locally(int socket) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  EXPECT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+  EXPECT_EQ(::listen(socket, 1), 0);
+  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  return at;
+}
+
 TEST(System, CoresAreDifferentNumbers) {
   const std::vector<int> cores = system::usable_cores();
   ASSERT_FALSE(cores.empty());
@@ -78,13 +90,7 @@ TEST(System, TheAddressSpaceGrowsWithWhatIsAllocated) {
 TEST(System, SocketsAreClosedByExecAndDoNotBlock) {
   const Descriptor listening(system::open_tcp_socket());
   EXPECT_TRUE(is_prepared(listening));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  ASSERT_EQ(::bind(listening, reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
-  ASSERT_EQ(::listen(listening, 1), 0);
-  ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const sockaddr_in at = listen_locally(listening);
   EXPECT_EQ(system::accept_connection(listening), -1);
   EXPECT_EQ(errno, EAGAIN);
 
@@ -97,13 +103,7 @@ TEST(System, SocketsAreClosedByExecAndDoNotBlock) {
 
 TEST(System, SendingToALostPeerRaisesNoSignal) {
   const Descriptor listening(system::open_tcp_socket());
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  ASSERT_EQ(::bind(listening, reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
-  ASSERT_EQ(::listen(listening, 1), 0);
-  ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const sockaddr_in at = listen_locally(listening);
   const Descriptor client(system::open_tcp_socket());
   static_cast<void>(::connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof(at)));
   ASSERT_TRUE(becomes_readable(listening));
