@@ -22,7 +22,7 @@ TEST(Cores, APinnedThreadStillSeesThoseOfTheProcess) {
   const std::vector<int> all = system::usable_cores();
   ASSERT_FALSE(all.empty());
   std::jthread([&] {
-    system::run_on_cores({all.back()});
+    EXPECT_TRUE(system::run_on_cores({all.back()}));
     EXPECT_EQ(cores_of_this_thread(), 1);
     EXPECT_EQ(::sched_getcpu(), all.back());
     EXPECT_EQ(system::usable_cores(), all);
@@ -36,7 +36,7 @@ TEST(Cores, APinnedThreadStillSeesThoseOfTheProcess) {
 
 TEST(Cores, AThreadStaysWhereItIsWhenNoneIsNamed) {
   const int before = cores_of_this_thread();
-  system::run_on_cores({});
+  EXPECT_FALSE(system::run_on_cores({}));
   EXPECT_EQ(cores_of_this_thread(), before);
 }
 

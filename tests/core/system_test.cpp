@@ -62,15 +62,6 @@ TEST(System, CoresAreDifferentNumbers) {
   EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), cores.size());
 }
 
-TEST(System, AThreadThatIsRestrictedRuns) {
-  bool ran = false;
-  std::jthread([&] {
-    system::run_on_cores({system::usable_cores().front()});
-    ran = true;
-  }).join();
-  EXPECT_TRUE(ran);
-}
-
 TEST(System, FreeMemoryIsAtMostThatOfTheMachine) {
   const auto free = system::free_memory();
   ASSERT_TRUE(free);
