@@ -89,14 +89,15 @@ TEST_F(Processes, SumNativelyWithinThePromise) {
   EXPECT_NE(threads.err.find("ranks that are threads have no native all-reduce"), std::string::npos) << threads.err;
 }
 
+// A message takes a second of the clock, beside which what two busy cores do to the computing time is nothing.
 TEST_F(Processes, KeepAVirtualClockToo) {
   make_data(64, 32);
-  const Flags more{"--microbatches", "4", "--clock", "virtual", "--link", "ethernet100", "--split", "3,9"};
+  const Flags more{"--microbatches", "4", "--clock", "virtual", "--link", "1s,1GB/s", "--split", "3,9"};
   expect_threads_bytes(2, kGpipe, more);
   const double by_processes = metrics("processes").back()["seconds"];
   const double by_threads = metrics("threads").back()["seconds"];
-  EXPECT_LT(by_processes, 1.5 * by_threads);
-  EXPECT_GT(by_processes, by_threads / 1.5);
+  EXPECT_GT(by_processes, 4) << "two steps, each forward over the link and back";
+  EXPECT_NEAR(by_processes, by_threads, 0.2 * by_threads);
 }
 
 TEST_F(Processes, TracesOfAllRanksShareOneClock) {
