@@ -37,7 +37,7 @@ RRef RemoteModule::forward(const RRef& x) const { return forward(x, master_->at(
 
 RRef RemoteModule::forward(const Tensor& x) const {
   const RRef input(*master_, rank_, master_->connection_->new_ids());
-  return forward(input, input, {master_->keep(input, x)});
+  return forward(input, input, {master_->keep(rank_, input.id(), x)});
 }
 
 RRef RemoteModule::forward(const RRef& x, const RRef& input, std::vector<rpc::Command> before) const {
@@ -88,31 +88,34 @@ RemoteModule Master::remote(int rank, const std::string& factory) {
 }
 
 Future Master::rpc_async(int rank, const std::string& function, const std::vector<Tensor>& arguments) {
-  // All in one message, so that the call takes one each way. The worker forgets the values as soon as it can.
+  connection_->require_worker(rank);
+  // All in one message, so that the call takes one each way. The worker keeps nothing of it.
   std::vector<rpc::Command> commands;
   std::vector<rpc::Id> ids;
   for (const Tensor& argument : arguments) {
-    const RRef there(*this, rank, connection_->new_ids());
-    commands.push_back(keep(there, argument));
-    ids.push_back(there.id());
+    ids.push_back(connection_->new_ids());
+    commands.push_back(keep(rank, ids.back(), argument));
   }
-  const RRef result(*this, rank, connection_->new_ids());
-  commands.push_back({.task = Task::call, .result = result.id(), .name = function, .arguments = std::move(ids)});
-  commands.push_back({.task = Task::send, .of = result.id(), .peer = 0});
-  return {*this, rank, result.id(), connection_->ask(rank, std::move(commands))};
+  const rpc::Id result = connection_->new_ids();
+  commands.push_back({.task = Task::call, .result = result, .name = function, .arguments = ids});
+  for (const rpc::Id id : ids) {
+    commands.push_back({.task = Task::drop, .of = id});
+  }
+  commands.push_back({.task = Task::give, .of = result, .peer = 0});
+  return {*this, rank, result, connection_->ask(rank, std::move(commands))};
 }
 
 rpc::Id Master::context_id() const { return context_ == nullptr ? 0 : context_->id_; }
 
-rpc::Command Master::keep(const RRef& as, const Tensor& tensor) const {
-  STAGECOACH_CHECK(tensor.defined(), "remote call to rank {}: expected a tensor, got an undefined one", as.rank());
+rpc::Command Master::keep(int rank, rpc::Id as, const Tensor& tensor) const {
+  STAGECOACH_CHECK(tensor.defined(), "remote call to rank {}: expected a tensor, got an undefined one", rank);
   const NoGrad no_grad;
-  return {.task = Task::keep, .result = as.id(), .value = {.tensor = tensor.clone().to(connection_->device())}};
+  return {.task = Task::keep, .result = as, .value = {.tensor = tensor.clone().to(connection_->device())}};
 }
 
 RRef Master::put(int rank, const Tensor& tensor) {
   RRef there(*this, rank, connection_->new_ids());
-  connection_->tell(rank, keep(there, tensor));
+  connection_->tell(rank, keep(rank, there.id(), tensor));
   return there;
 }
 

@@ -165,8 +165,8 @@ class Master {
   friend class RemoteModule;
   friend class DistributedContext;
   friend class DistributedOptimizer;
-  /// Returns the command to keep a copy of `tensor`, which the caller may write to, as a value of the worker.
-  rpc::Command keep(const RRef& as, const Tensor& tensor) const;
+  /// Returns the command to keep a copy of `tensor`, which the caller may write to, as value `as` of worker `rank`.
+  rpc::Command keep(int rank, rpc::Id as, const Tensor& tensor) const;
   /// Returns the number of the current context, or 0.
   rpc::Id context_id() const;
   /// Returns a reference to the same values on rank `rank`; the workers exchange them if necessary.

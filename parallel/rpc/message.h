@@ -29,6 +29,7 @@ enum class Task : std::int32_t {
   check,        ///< answers with the first error of `context`, if there was one
   keep,         ///< keeps `value` as value `result`
   send,         ///< sends value `of` to rank `peer`
+  give,         ///< the same, and forgets it
   receive,      ///< receives value `result` from rank `peer`
   report,       ///< answers with a Report
   drop,         ///< forgets value `of`

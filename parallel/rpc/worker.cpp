@@ -62,17 +62,16 @@ void require_on(Device device, const std::string& what, const Tensor& tensor) {
 }  // namespace
 
 const Worker::Do Worker::kDo[] = {
-    &Worker::make_module,    &Worker::parameters, &Worker::buffers, &Worker::train,
-    &Worker::make_optimizer, &Worker::call,       &Worker::forward, &Worker::backward,
-    &Worker::step,           &Worker::check,      &Worker::keep,    &Worker::send,
-    &Worker::receive,        &Worker::report,     &Worker::drop,    &Worker::end_context,
+    &Worker::make_module, &Worker::parameters, &Worker::buffers, &Worker::train, &Worker::make_optimizer, &Worker::call,
+    &Worker::forward,     &Worker::backward,   &Worker::step,    &Worker::check, &Worker::keep,           &Worker::send,
+    &Worker::give,        &Worker::receive,    &Worker::report,  &Worker::drop,  &Worker::end_context,
 };
 
 void Worker::serve() {
   const Activity activity("service of remote calls");
   static_assert(std::size(kDo) == static_cast<std::size_t>(Task::shut_down));
   for (bool goes_on = true; goes_on;) {
-    for (const Command& command : endpoint_.receive_commands(kMaster)) {
+    for (Command& command : endpoint_.receive_commands(kMaster)) {
       goes_on = command.task != Task::shut_down;
       if (goes_on) {
         (this->*kDo[static_cast<std::size_t>(command.task)])(command);
@@ -83,7 +82,7 @@ void Worker::serve() {
 }
 
 template <class Compute>
-void Worker::keep_result(const Command& command, const std::string& what, const Compute& compute) {
+void Worker::keep_result(Command& command, const std::string& what, const Compute& compute) {
   Kept kept;
   kept.value = value_or_error(endpoint_.rank(), what, [&] {
     const Tensor result = compute(kept);
@@ -117,7 +116,7 @@ std::vector<Tensor> Worker::tensors(const std::vector<Id>& ids) const {
   return found;
 }
 
-void Worker::make_module(const Command& command) {
+void Worker::make_module(Command& command) {
   answer(fmt::format("making module '{}'", command.name), [&]() -> Value {
     auto module = entry(table_.modules, "module", command.name)(endpoint_.device());
     STAGECOACH_CHECK(module != nullptr, "the factory returned null: expected a module");
@@ -134,7 +133,7 @@ void Worker::make_module(const Command& command) {
   });
 }
 
-void Worker::list(const Command& command, const NamedTensors& tensors) {
+void Worker::list(Command& command, const NamedTensors& tensors) {
   answer("listing tensors", [&]() -> Value {
     std::string names;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -147,7 +146,7 @@ void Worker::list(const Command& command, const NamedTensors& tensors) {
   });
 }
 
-void Worker::make_optimizer(const Command& command) {
+void Worker::make_optimizer(Command& command) {
   answer(fmt::format("making optimizer '{}'", command.name), [&]() -> Value {
     NamedTensors parameters;
     for (const Id id : command.arguments) {
@@ -160,12 +159,12 @@ void Worker::make_optimizer(const Command& command) {
   });
 }
 
-void Worker::call(const Command& command) {
+void Worker::call(Command& command) {
   keep_result(command, fmt::format("function '{}'", command.name),
               [&](Kept&) { return entry(table_.functions, "function", command.name)(tensors(command.arguments)); });
 }
 
-void Worker::forward(const Command& command) {
+void Worker::forward(Command& command) {
   KeptModule& called = modules_.at(command.of);
   keep_result(command, fmt::format("forward of '{}'", called.name), [&](Kept& kept) {
     kept.input = tensor(command.arguments[0]).detach();  // the graph begins here
@@ -200,7 +199,7 @@ void Worker::with_gradients(Context& context, const NamedTensors& parameters, co
   collect();
 }
 
-void Worker::backward(const Command& command) {
+void Worker::backward(Command& command) {
   keep_result(command, "backward", [&](Kept&) {
     const Tensor& output = tensor(command.of);
     const Tensor& gradient = tensor(command.arguments[0]);
@@ -215,7 +214,7 @@ void Worker::backward(const Command& command) {
   });
 }
 
-void Worker::step(const Command& command) {
+void Worker::step(Command& command) {
   answer("step of an optimizer", [&]() -> Value {
     Context none;  // of a worker that takes no part in the context: nothing is kept there, for nobody would end it
     const auto found = contexts_.find(command.context);
@@ -227,29 +226,26 @@ void Worker::step(const Command& command) {
   });
 }
 
-void Worker::check(const Command& command) {
+void Worker::check(Command& command) {
   endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster);
 }
 
-void Worker::send(const Command& command) {
-  Value value = kept_.at(command.of).value;
-  if (value.tensor.defined()) {
+void Worker::send_copy(Value value, int to) {
+  if (value.tensor.defined() && !value.tensor.is_donatable()) {
     const NoGrad no_grad;
-    value.tensor = value.tensor.clone();  // it belongs to the receiver, and this rank may write to its own
+    value.tensor = value.tensor.clone();
   }
-  endpoint_.send(value, command.peer);
+  endpoint_.send(value, to);
 }
 
-void Worker::receive(const Command& command) {
+void Worker::receive(Command& command) {
   kept_[command.result] = {.value = endpoint_.receive_value(command.peer)};
 }
 
-void Worker::report(const Command&) {
+void Worker::report(Command&) {
   endpoint_.send(Value{.tensor = endpoint_.report().to_tensor(endpoint_.device())}, kMaster);
 }
 
-void Worker::drop(const Command& command) { kept_.erase(command.of); }
-
-void Worker::end_context(const Command& command) { contexts_.erase(command.context); }
+void Worker::end_context(Command& command) { contexts_.erase(command.context); }
 
 }  // namespace stagecoach::rpc

@@ -32,7 +32,7 @@ import time
 
 EPOCHS = 6
 TIMEOUT = 5  # seconds that a rank waits for another, also when its process starts on a busy machine
-HANG = 120  # seconds after which a run counts as hanging; no run takes a tenth of it
+HANG = 400  # seconds after which a run counts as hanging: a busy machine is no hang; no run takes a thirtieth of it
 SIGNALS = ("KILL", "TERM", "INT", "STOP", "XFSZ")
 ASK_TO_SAVE = ("TERM", "INT")
 
@@ -147,7 +147,7 @@ class Running:
                 self.kill()
             if now - began > HANG:
                 self.process.wait()
-                raise Wrong("a hang")
+                raise Wrong(f"a hang: {' '.join(map(str, self.process.args))}")
             time.sleep(0.002)
         for reader in self.readers:
             reader.join()

@@ -211,6 +211,12 @@ RemoteTable small_table() {
                  std::this_thread::sleep_for(std::chrono::duration<double>(x.at(0).item()));
                  return x[0];
                }},
+              {"count",  // writes to the tensor that it returns
+               [counter = std::make_shared<Tensor>()](const std::vector<Tensor>& x) {
+                 *counter = counter->defined() ? *counter : x.at(0).clone();
+                 counter->mutable_data<float>()[0] += 1;
+                 return *counter;
+               }},
               {"nothing", [](const std::vector<Tensor>&) { return Tensor(); }}}};
 }
 
@@ -246,10 +252,10 @@ TEST(RpcCalls, ThatFailLeaveTheWorkerAlive) {
     const std::string rank = fmt::format("rank {}: ", last);
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "function 'fail': the function has failed"},
                                         [&] { master.rpc_sync(last, "fail"); }));
-    EXPECT_TRUE(fails_with<RemoteError>(
-        {rank.c_str(),
-         "no function is named 'none': expected one of [elsewhere, fail, nothing, sleep, sleep for seconds, sum]"},
-        [&] { master.rpc_sync(last, "none"); }));
+    EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(),
+                                         "no function is named 'none': expected one of [count, elsewhere, fail, "
+                                         "nothing, sleep, sleep for seconds, sum]"},
+                                        [&] { master.rpc_sync(last, "none"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "making module 'broken': it cannot be made"},
                                         [&] { master.remote(last, "broken"); }));
     EXPECT_TRUE(fails_with<RemoteError>({rank.c_str(), "no module is named"}, [&] { master.remote(last, "none"); }));
@@ -472,6 +478,34 @@ TEST(RpcCalls, AreOneMessageEachWay) {
     }
     EXPECT_EQ(rank.comm.bytes_sent()[1], kCalls * kMessage);
     master.shut_down();
+  });
+}
+
+// Neither arguments nor results stay on the worker, nor copies of them.
+TEST(RpcCalls, LeaveNothingOnTheWorker) {
+  with_workers([](Master& master) {
+    const Tensor x = Tensor::full({1 << 18}, 1);
+    const auto bytes = static_cast<double>(x.bytes());
+    EXPECT_TRUE(same_bytes(master.rpc_sync(1, "sum", {x, x}), add(x, x)));
+    const auto peaks = [&] { return master.report(0).peak_bytes + master.report(1).peak_bytes; };
+    static_cast<void>(peaks());  // they are measured from here on
+    for (int i = 0; i < 20; ++i) {
+      static_cast<void>(master.rpc_sync(1, "sum", {x, x}));
+    }
+    EXPECT_LT(peaks(), 12 * bytes) << "x, and of two calls what is sent and what arrives";
+  });
+}
+
+// A result goes to the master without a copy only if the worker cannot write to it.
+TEST(RpcCalls, ReturnWhatWasThereThen) {
+  with_workers([](Master& master) {
+    std::vector<Future> counts;
+    for (int i = 0; i < 20; ++i) {
+      counts.push_back(master.rpc_async(1, "count", {Tensor::zeros({4})}));
+    }
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(counts[static_cast<std::size_t>(i)].wait().to_vector<float>()[0], static_cast<float>(i + 1));
+    }
   });
 }
 
