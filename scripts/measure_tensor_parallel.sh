@@ -16,7 +16,11 @@ echo "measuring: eight ranks on the virtual clock"
   printf '8 heads), batches of 128 images, virtual clock, links with a latency of 5 us. The pipeline has 8 micro-batches, and '
   printf 'the mesh of all three directions (dp=2,pp=2,tp=2) has 4.\n\n'
   python3 tests/benchmarks/tensor_parallel_virtual.py --programs "$programs" --svg docs/figures/ch08_links.svg
-  printf '\n![Milliseconds per step over the bandwidth of the links](../figures/ch08_links.svg)\n'
+  printf '\n![Milliseconds per step over the bandwidth of the links](../figures/ch08_links.svg)\n\n'
+  printf 'A prediction adds the computation that was measured in the same epochs to the formulas of the links. Ranks that compute '
+  printf 'a layer together exchange something after each part of it, and then all wait for the slowest: eight threads on two '
+  printf 'cores take different times for equal parts, and each part takes as long as its slowest rank. These waits count as '
+  printf 'computation (`Clock::waited_for_stragglers`).\n'
 } >> "$page"
 
 echo "measuring: two ranks on two cores"

@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <mutex>
@@ -101,6 +102,13 @@ class GpuClock final : public Clock {
 std::string to_string(ClockKind kind) { return kind == ClockKind::wall ? "wall" : "virtual"; }
 
 Waiting::Waiting(Clock& clock) : clock_(clock), began_(clock.now()), until_(began_) { clock_.stop(); }
+
+void Waiting::until_all(double latest, double seconds) {
+  if (clock_.kind() == ClockKind::virtual_time) {
+    clock_.waited_for_stragglers_ += std::max(latest - began_, 0.0);
+  }
+  until(latest + seconds);
+}
 
 Waiting::~Waiting() { clock_.waited_ += clock_.go_on(until_) - began_; }
 

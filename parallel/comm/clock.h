@@ -39,6 +39,9 @@ class Clock {
 
   /// Returns the total time in seconds that this rank has waited for others.
   double waited() const { return waited_; }
+  /// Returns the part of it for which collectives waited for the last of their ranks to begin. A wall clock cannot tell
+  /// that from the time of their messages, and returns 0.
+  double waited_for_stragglers() const { return waited_for_stragglers_; }
 
  protected:
   explicit Clock(const Network& network) : network_(network) {}
@@ -52,6 +55,7 @@ class Clock {
 
   Network network_;
   double waited_ = 0;
+  double waited_for_stragglers_ = 0;
 };
 
 /// Marks the rank as waiting for others until the end of the scope.
@@ -64,6 +68,8 @@ class Waiting {
   /// Records that what was waited for arrived at `time`: a virtual clock continues from the later of `time` and the
   /// time at which it stopped.
   void until(double time) { until_ = time > until_ ? time : until_; }
+  /// Records that a collective takes `seconds` from the time `latest`, when the last of its ranks began.
+  void until_all(double latest, double seconds);
 
  private:
   Clock& clock_;

@@ -26,7 +26,7 @@ class ExchangeCommunicator::TimedScope {
              int root = 0)
       : scope_(comm, operation, tensor, route, root), waiting_(comm.clock()) {
     comm.require_here(operation, tensor);
-    waiting_.until(comm.latest_time(operation, tensor) + seconds);
+    waiting_.until_all(comm.latest_time(operation, tensor), seconds);
   }
 
  private:

@@ -14,7 +14,9 @@
 
 namespace stagecoach {
 
-/// The log of one rank. Times are measured on the rank's clock and exclude waits for other ranks.
+/// The log of one rank. Times are measured on the rank's clock and exclude waits for other ranks, with one exception:
+/// by a virtual clock, the collectives within a forward or backward wait for the last of their ranks to begin. Ranks
+/// that compute one layer together take as long as the slowest of them between any two exchanges.
 class ActionLog {
  public:
   /// Makes the log for a pipeline of `stages` stages over the ranks of `comm`.
@@ -41,16 +43,20 @@ class ActionLog {
     double count = 0;
     void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
-  /// Measures the time since its construction, excluding waits.
+  /// Measures the time since its construction, excluding waits; those for stragglers only if `works_alone`.
   class Stopwatch {
    public:
-    explicit Stopwatch(Clock& clock) : clock_(clock), began_(clock.now()), waited_(clock.waited()) {}
-    double seconds() const { return clock_.now() - began_ - (clock_.waited() - waited_); }
+    Stopwatch(Clock& clock, bool works_alone)
+        : clock_(clock), works_alone_(works_alone), began_(clock.now()), excluded_(excluded()) {}
+    double seconds() const { return clock_.now() - began_ - (excluded() - excluded_); }
 
    private:
+    double excluded() const { return clock_.waited() - (works_alone_ ? 0 : clock_.waited_for_stragglers()); }
+
     Clock& clock_;
+    bool works_alone_;
     double began_;
-    double waited_;
+    double excluded_;
   };
   std::size_t slot_of(const Action& action) const;
   std::size_t slot_of_messages(int stage) const;

@@ -6,8 +6,8 @@
 Trains a vision transformer on generated images over eight ranks: with data, pipeline and tensor parallelism alone and
 mixed, over links of several bandwidths; and with all three in every order of ranks, over fast links within a node and slow
 ones between nodes. The runs alternate; what is shown are medians over all epochs except the first of every run.
-`predicted` is what the program says with the computation of the slowest ranks, measured in the same epochs, and the
-formulas of the links. Prints Markdown; --svg draws the step time over the bandwidth.
+`predicted` is what the program says with the computation of the slowest ranks between any two exchanges, measured in the
+same epochs, and the formulas of the links. Prints Markdown; --svg draws the step time over the bandwidth.
 """
 
 import argparse

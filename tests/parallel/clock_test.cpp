@@ -147,6 +147,7 @@ TEST(VirtualClock, AnOperationOfAllEndsForAllAtOnce) {
     EXPECT_DOUBLE_EQ(ring_all_reduce_seconds(link, 3, 300), 4 * (250 + 100));
     EXPECT_GT(clock.now(), wanted);
     EXPECT_LT(clock.now(), wanted + 5);
+    EXPECT_NEAR(clock.waited_for_stragglers(), 60 - 30 * rank.index, 5) << "and not for the link";
     rank.comm.barrier();
     EXPECT_GT(clock.now(), wanted + 500);
   });

@@ -132,6 +132,34 @@ TEST(ActionLog, AveragesOverAllRanks) {
   });
 }
 
+// Ranks that compute one action together take as long as the slowest of them in each part between two exchanges.
+TEST(ActionLog, CountsWaitsForStragglersWithinAnAction) {
+  const World world{.ranks = 2, .clock = ClockKind::virtual_time, .network = Link{.latency = 1}};
+  launch(world, [](Rank& rank) {
+    ActionLog log(rank.comm, 1);
+    Clock& clock = rank.comm.clock();
+    const auto work = [&](double seconds) {
+      for (const double end = clock.now() + seconds; clock.now() < end;) {
+      }
+    };
+    {
+      const ActionLog::Scope scope(log, {Operation::forward, 0, 0});
+      for (const int slow : {0, 1}) {  // each rank is the slow one once
+        work(rank.index == slow ? 0.04 : 0.01);
+        rank.comm.barrier();  // its messages take a second each
+      }
+    }
+    {
+      const ActionLog::Scope scope(log);
+      work(rank.index == 0 ? 0.04 : 0.01);
+      rank.comm.barrier();
+    }
+    const Costs costs = log.mean_costs();
+    EXPECT_NEAR(costs.forward[0], 0.08, 0.008);
+    EXPECT_NEAR(costs.update[1], 0.01, 0.004) << "an update is its own work only";
+  });
+}
+
 /// What is in use after each layer of one graph through the whole model, in pairs: before and after the layer's input
 /// is dropped.
 std::vector<std::pair<std::int64_t, std::int64_t>> bytes_in_one_graph(Sequential& model, const Shape& input) {

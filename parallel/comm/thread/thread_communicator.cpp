@@ -120,14 +120,16 @@ std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mi
   const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy_,
                                           [&] { return error_context(operation); });
   std::vector<T> all;
+  double latest = now;
   for (int r = 0; r < size(); ++r) {
     const auto* theirs = std::any_cast<Brought>(&brought[static_cast<std::size_t>(r)]);
     if (theirs == nullptr || theirs->operation != operation) {
       throw other_operation(operation, r, theirs == nullptr ? "another operation" : theirs->operation);
     }
-    waiting.until(theirs->time + seconds);
+    latest = std::max(latest, theirs->time);
     all.push_back(theirs->mine);
   }
+  waiting.until_all(latest, seconds);
   return all;
 }
 
