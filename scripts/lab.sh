@@ -14,9 +14,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# usage [CODE]: prints the comment above, as an error unless the exit code is 0.
 usage() {
-  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' scripts/lab.sh >&2
-  exit 2
+  local code=${1:-2}
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' scripts/lab.sh >&$((code == 0 ? 1 : 2))
+  exit "$code"
 }
 
 build=build/release
@@ -65,6 +67,7 @@ start() {
   echo "  scripts/lab.sh hint $1 1"
   echo "Grade it as often as you like:"
   echo "  scripts/lab.sh check $1"
+  echo "What your code prints is shown below each criterion that fails."
 }
 
 check() {
@@ -143,6 +146,7 @@ case ${1:-}/$# in
     echo "lab.sh: which hint? Expected a lab and a level from 1 to 3, such as: scripts/lab.sh hint 3 1" >&2
     exit 2
     ;;
+  --help/1 | -h/1) usage 0 ;;
   grade/0 | grade/1) usage ;;
   grade/*) grade "${@:2}" ;;
   *) usage ;;

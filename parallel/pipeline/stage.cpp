@@ -58,9 +58,11 @@ Tensor Stage::forward_with_loss(int microbatch, const Tensor& x, const Tensor& l
 
 Stage::Flight& Stage::flight(int microbatch, const char* operation) {
   const auto found = alive_.find(microbatch);
-  STAGECOACH_CHECK(found != alive_.end(),
-                   "stage: {} of micro-batch {} was called before its forward; run the forward first", operation,
-                   microbatch);
+  STAGECOACH_CHECK(
+      found != alive_.end(),
+      "stage: {} of micro-batch {} was called, but there is no graph of it: its forward has not run, or its "
+      "backward has run already",
+      operation, microbatch);
   Flight& flight = found->second;
   if (!flight.output.defined() && !flight.weights) {
     const KeepRunningStatistics keep;  // the first forward has updated them already

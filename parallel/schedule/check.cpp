@@ -104,6 +104,10 @@ void check_computations(const Schedule& s, Problems& problems) {
   constexpr unsigned kI = bit_of(Operation::backward_input);
   constexpr unsigned kW = bit_of(Operation::backward_weight);
   const Grid<unsigned> listed = listed_operations(s, is_computation, problems);
+  bool splits = false;  // whether the table has backwards in two parts
+  for_each_action(s, [&](std::size_t, std::size_t, const Action& action) {
+    splits = splits || action.operation == Operation::backward_input || action.operation == Operation::backward_weight;
+  });
   for (int stage = 0; stage < s.stage_count(); ++stage) {
     for (int i = 0; i < s.microbatches && !problems.full(); ++i) {
       if ((listed.at(stage, i) & bit_of(Operation::forward)) == 0) {
@@ -111,9 +115,10 @@ void check_computations(const Schedule& s, Problems& problems) {
       }
       const unsigned backward = listed.at(stage, i) & (kB | kI | kW);
       if (backward == 0) {
-        problems.add("{} is missing (or {} and {})", to_string({Operation::backward, stage, i}),
-                     to_string({Operation::backward_input, stage, i}),
-                     to_string({Operation::backward_weight, stage, i}));
+        problems.add("{} is missing{}", to_string({Operation::backward, stage, i}),
+                     splits ? fmt::format(" (or {} and {})", to_string({Operation::backward_input, stage, i}),
+                                          to_string({Operation::backward_weight, stage, i}))
+                            : "");
       } else if (backward == kI || backward == kW) {
         problems.add("{} is missing",
                      to_string({backward == kI ? Operation::backward_weight : Operation::backward_input, stage, i}));

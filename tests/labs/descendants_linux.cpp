@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -18,6 +19,15 @@ std::vector<pid_t> children() {
     all.push_back(child);
   }
   return all;
+}
+
+std::optional<double> processor_seconds(pid_t child) {
+  clockid_t clock{};
+  timespec time{};
+  if (::clock_getcpuclockid(child, &clock) != 0 || ::clock_gettime(clock, &time) != 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 void end_with_parent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }

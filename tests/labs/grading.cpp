@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <sstream>
@@ -75,6 +76,10 @@ std::optional<Explanation> failure_of(const Criterion& criterion) {
     return failed.explanation();
   } catch (const lab::NotWritten& blank) {
     return Explanation{.remark = blank.what()};
+  } catch (const std::bad_alloc&) {
+    return did_not_return(criterion,
+                          "more memory was asked for than a check may use: a loop that appends and never "
+                          "ends, or a wrong size");
   } catch (const std::exception& error) {
     return did_not_return(criterion, "an exception: " + without_place_in_grader(error.what()));
   } catch (...) {

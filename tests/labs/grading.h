@@ -54,7 +54,7 @@ struct Criterion {
 /// What one check may use.
 struct Limits {
   int processor_seconds = 5;
-  int wall_seconds = 10;                       ///< against waits that never end; checks take milliseconds
+  int idle_seconds = 10;                       ///< without work, against waits that never end
   std::size_t memory = std::size_t{4} << 30U;  ///< bytes of address space
 };
 

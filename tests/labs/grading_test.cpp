@@ -1,12 +1,18 @@
 #include "tests/labs/grading.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "chapters/common/not_written.h"
 #include "core/error.h"
 #include "core/tensor.h"
+#include "tests/labs/descendants.h"
 
 namespace stagecoach::labs {
 namespace {
@@ -75,6 +81,37 @@ TEST(Grading, SaysInWhichCaseTheAnswerCrashed) {
   EXPECT_EQ(results[0].why.got, "it crashed: Aborted");
   EXPECT_EQ(results[0].why.look_at, "the header");
   EXPECT_EQ(results[1].why.expected, "A");
+}
+
+/// Computes for `percent` of the time, as a thread does that gets so much of a core, until it is ended.
+void compute_forever(int percent) {
+  using Clock = std::chrono::steady_clock;
+  for (;;) {
+    for (const auto end = Clock::now() + std::chrono::milliseconds(percent); Clock::now() < end;) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 - percent));
+  }
+}
+
+TEST(Grading, TellsALoopOnABusyMachineFromAWait) {
+  if (!processor_seconds(::getpid())) {
+    GTEST_SKIP() << "this system does not tell what other processes use";
+  }
+  const Limits limits{.processor_seconds = 1, .idle_seconds = 3};
+  const std::vector<Result> results =
+      grade({{"loops", 10, [] { compute_forever(30); }}, {"waits", 10, [] { ::pause(); }}}, limits);
+  EXPECT_EQ(results[0].why.got, "it used more than 1 s of processor time: an endless loop");
+  EXPECT_EQ(results[1].why.got, "it did nothing for 3 s: it waits for something that does not come");
+}
+
+TEST(Grading, SaysThatALoopHasUsedUpTheMemory) {
+  const auto appends = [] {
+    for (std::vector<std::vector<char>> all;;) {
+      all.emplace_back(std::size_t{1} << 28);
+    }
+  };
+  const Explanation why = grade({{"appends", 10, appends}}, {.memory = std::size_t{1} << 30}).front().why;
+  EXPECT_NE(why.got.find("more memory was asked for than a check may use"), std::string::npos) << why.got;
 }
 
 Tensor some_blank(int /*number*/) { throw lab::NotWritten(); }

@@ -63,7 +63,10 @@ struct Inputs {
 Inputs inputs() {
   const std::int64_t n = varied("lab 1: rows", 3, 6);
   const std::int64_t c = varied("lab 1: columns", 4, 7);
-  return {leaf({n, c}, "x"), leaf({c}, "scale"), normal({n, c}, "upstream")};
+  Inputs in{leaf({n, c}, "x"), leaf({c}, "scale"), normal({n, c}, "upstream")};
+  const NoGrad no_grad;
+  in.scale.mutable_data<double>()[1] = 0;  // tanh(x) cannot be computed from y there
+  return in;
 }
 
 std::vector<double> expected_values(const Tensor& x, const Tensor& scale) {
@@ -157,13 +160,39 @@ void require_contract_of_node(const Node& node, const Inputs& in) {
   }
 }
 
+/// Throws Failed unless a node with the inputs x and scale is recorded if either needs a gradient, and only then.
+void require_recorded_if_needed(const Answer& answer) {
+  for (const bool x_needs_one : {true, false}) {
+    for (const bool scale_needs_one : {true, false}) {
+      Inputs in = inputs();
+      in.x.set_requires_grad(x_needs_one);
+      in.scale.set_requires_grad(scale_needs_one);
+      const auto node = answer.scaled_tanh(in.x, in.scale).grad_node();
+      const std::string who = x_needs_one && scale_needs_one ? "x and scale need a gradient"
+                              : x_needs_one                  ? "only x needs a gradient"
+                              : scale_needs_one              ? "only scale needs a gradient"
+                                                             : "neither x nor scale needs a gradient";
+      const bool is_expected = x_needs_one || scale_needs_one;
+      if ((node != nullptr) != is_expected) {
+        throw Failed(fmt::format("{} where {}", is_expected ? "a node" : "no node", who),
+                     is_expected ? "no node" : "a node", "should_record in core/autograd/node.h");
+      }
+      if (node != nullptr && node->edges().size() != 2) {
+        throw Failed("a node with two inputs, x and scale", fmt::format("one with {}", node->edges().size()), kKeeps);
+      }
+      if (node != nullptr &&
+          (node->edges()[0].needs_grad() != x_needs_one || node->edges()[1].needs_grad() != scale_needs_one)) {
+        throw Failed("a node with the inputs x and scale, in this order", "scale first, or one of them twice", kKeeps);
+      }
+    }
+  }
+}
+
 void computes_what_is_needed(const Answer& answer) {
+  require_recorded_if_needed(answer);
   const Inputs in = inputs();
   const std::vector<double> upstream = in.upstream.to_vector<double>();
   const Tensor y = answer.scaled_tanh(in.x, in.scale);
-  if (y.grad_node() == nullptr || y.grad_node()->edges().size() != 2) {
-    throw Failed("a node with the inputs x and scale", y.is_leaf() ? "no node" : "a node with other inputs", kKeeps);
-  }
   require_contract_of_node(*y.grad_node(), in);
   for (const bool x_is_needed : {true, false}) {
     const Gradients gradients = y.grad_node()->backward(in.upstream, {x_is_needed, !x_is_needed});

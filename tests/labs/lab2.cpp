@@ -14,7 +14,7 @@
 namespace stagecoach::labs::lab2 {
 namespace {
 
-constexpr const char* kShift = "chapters/02_naive_model_parallel/lab/shift.h; chapter 2, \"When a rank fails\"";
+constexpr const char* kShift = "chapters/02_naive_model_parallel/lab/shift.h";
 constexpr const char* kCircles =
     "chapters/02_naive_model_parallel/lab/README.md, \"What to check on paper first\", questions 1 and 2";
 constexpr const char* kStep = "chapters/02_naive_model_parallel/lab/batch_step.h; chapter 2, \"The idea\"";

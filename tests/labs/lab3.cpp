@@ -190,29 +190,44 @@ void descending_backwards_give_the_same_bytes(const Answer& answer) {
   train(answer, with_descending_backwards(2, m), equal_sizes(m), kBytes);
 }
 
+Schedule table(const char* lines) { return schedule_from_text(lines, "a table of the grader"); }
+
 /// Two stages on each rank, placed in a V: two of the borders between stages are inside a rank.
 void several_stages_per_rank_run(const Answer& answer) {
-  const Schedule schedule =
-      schedule_from_text("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n", "a table of the grader");
   const int steps = 1;
-  const std::vector<Message> messages = train(answer, schedule, equal_sizes(2), kLoop, steps);
-  constexpr std::size_t kExpected = 8;  // two borders, two micro-batches, forward and backward
-  if (messages.size() != kExpected) {
-    throw Failed(fmt::format("{} messages in a step: none between stages of one rank", kExpected),
-                 std::to_string(messages.size()), kLoop);
+  // Rank 1 passes a micro-batch on at once; then it passes on two, one after the other.
+  for (const char* lines : {"0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n",
+                            "0F0,0F1,3F0,3F1,3B1,3B0,0B1,0B0\n1F0,1F1,2F0,2F1,2B1,2B0,1B1,1B0\n"}) {
+    const std::vector<Message> messages = train(answer, table(lines), equal_sizes(2), kLoop, steps);
+    constexpr std::size_t kExpected = 8;  // two borders, two micro-batches, forward and backward
+    if (messages.size() != kExpected) {
+      throw Failed(fmt::format("{} messages in a step: none between stages of one rank", kExpected),
+                   std::to_string(messages.size()), kLoop);
+    }
   }
 }
 
-/// In 1F1B neighbours send to each other at the same time.
+/// Two stages on each of two ranks, placed round-robin: all borders between stages are between ranks.
+Schedule round_robin_table() { return table("0F0,0F1,2F0,2F1,2B1,2B0,0B1,0B0\n1F0,1F1,3F0,3F1,3B1,3B0,1B1,1B0\n"); }
+
+/// In 1F1B neighbours send an activation and a gradient to each other at the same time; with stages placed round-robin,
+/// two activations, and two gradients.
 void sends_do_not_wait(const Answer& answer) {
   const int m = microbatches();
   constexpr int kSteps = 3;
-  train(answer, make_schedule("1f1b", ranks(), m), equal_sizes(m), kMessages, kSteps,
-        [](Communicator& comm) { require_sends_waited_for(comm, "chapters/03_gpipe/lab/run_table.h"); });
+  const auto waited_for = [](Communicator& comm) {
+    require_sends_waited_for(comm, "chapters/03_gpipe/lab/run_table.h");
+  };
+  train(answer, make_schedule("1f1b", ranks(), m), equal_sizes(m), kMessages, kSteps, waited_for);
+  train(answer, round_robin_table(), equal_sizes(2), kMessages, kSteps, waited_for);
 }
 
-/// Throws Failed if two messages from a rank to another one have the same tag.
-void require_own_tags(const std::vector<Message>& messages) {
+/// Throws Failed if two messages of a step from a rank to another one have the same tag.
+void require_own_tags(const Answer& answer, const Schedule& schedule, const std::vector<std::int64_t>& sizes,
+                      const char* why) {
+  constexpr int kSteps = 1;
+  const std::vector<Message> messages =
+      messages_of({schedule.stage_to_rank, sizes, kSteps}, step_of(answer, schedule, sizes), kTags);
   std::map<std::tuple<int, int, int>, int> counts;  // by from, to and tag
   for (const Message& message : messages) {
     ++counts[{message.from, message.to, message.tag}];
@@ -220,23 +235,19 @@ void require_own_tags(const std::vector<Message>& messages) {
   for (const auto& [address, count] : counts) {
     if (count > 1) {
       const auto [from, to, tag] = address;
-      throw Failed(
-          fmt::format("each message from rank {} to rank {} has a tag of its own", from, to),
-          fmt::format("{} messages of a step have tag {}: rank 0 begins with micro-batch 0, rank 1 with micro-batch 2, "
-                      "and takes one for the other",
-                      count, tag),
-          kTags);
+      throw Failed(fmt::format("each message from rank {} to rank {} has a tag of its own", from, to),
+                   fmt::format("{} messages of a step have tag {}: {}", count, tag, why), kTags);
     }
   }
 }
 
 void ranks_may_take_another_order(const Answer& answer) {
-  const Schedule schedule =
-      schedule_from_text("0F0,0F1,0F2,0B0,0B1,0B2\n1F2,1F0,1F1,1B0,1B1,1B2\n", "a table of the grader");
+  const Schedule schedule = table("0F0,0F1,0F2,0B0,0B1,0B2\n1F2,1F0,1F1,1B0,1B1,1B2\n");
   const std::vector<std::int64_t> sizes{3, 3, 3};
-  constexpr int kSteps = 1;
-  require_own_tags(messages_of({schedule.stage_to_rank, sizes, kSteps}, step_of(answer, schedule, sizes), kTags));
+  require_own_tags(answer, schedule, sizes,
+                   "rank 0 begins with micro-batch 0, rank 1 with micro-batch 2, and takes one for the other");
   train(answer, schedule, sizes, kTags);
+  require_own_tags(answer, round_robin_table(), {3, 3}, "what enters stage 1 and what enters stage 3 are two messages");
 }
 
 }  // namespace

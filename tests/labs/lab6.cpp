@@ -15,7 +15,8 @@ constexpr const char* kBuckets = "chapters/06_ddp/README.md, \"3. Buckets\"";
 constexpr const char* kMessage = "chapters/06_ddp/lab/reducer.h: what is in a bucket";
 constexpr const char* kSteps = "chapters/06_ddp/lab/reducer.h: which members of Reducer must start_step set again?";
 constexpr const char* kFinish = "chapters/06_ddp/lab/reducer.h: what finish_step throws";
-constexpr const char* kUnused = "chapters/06_ddp/README.md, \"What a model may do\": unused parameters";
+constexpr const char* kUnused =
+    "chapters/06_ddp/lab/reducer.h: when a bucket is complete; chapter 6, \"What a model may do\"";
 
 int ranks() { return varied("lab 6 ranks", 3, 5); }
 

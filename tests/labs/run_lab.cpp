@@ -50,7 +50,8 @@ std::optional<Flags> read_flags(std::span<char*> arguments) {
 /// Calls the answer as a criterion does, so that an endless loop or a crash ends only the child.
 int draw(int lab, const std::function<std::string()>& drawing) {
   if (drawing == nullptr) {
-    fmt::print(stderr, "lab_{}: there is nothing to draw: expected a lab whose README names the drawing\n", lab);
+    fmt::print(stderr,
+               "lab_{}: this lab has nothing to draw: expected lab 5, whose schedule of your own can be drawn\n", lab);
     return 2;
   }
   const std::vector<Result> results = grade({{"the drawing", 0, [&] { note(drawing()); }}});

@@ -178,6 +178,7 @@ std::vector<Snapshot> train_on_rank(const TinyTraining& training, const RankStep
   const std::vector<Shape> entering = shapes_entering(*model, split, {1, kFeatures});
   std::vector<Snapshot> snapshots;
   for (int step = 0; step < training.steps; ++step) {
+    begin_step(comm, step);
     std::vector<Tensor> images;
     std::vector<Tensor> labels;
     if (stages.contains(0)) {

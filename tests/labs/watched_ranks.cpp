@@ -102,6 +102,10 @@ class Exchange {
     }
   }
 
+  void begin_step(int rank, int step) {
+    const std::lock_guard lock(mutex_);
+    states_[static_cast<std::size_t>(rank)].step = step;
+  }
   /// A rank has returned.
   void end_rank(int rank) {
     const std::lock_guard lock(mutex_);
@@ -144,6 +148,7 @@ class Exchange {
   struct State {
     EndPointer waits_for = nullptr;
     bool has_ended = false;
+    int step = 0;
     std::vector<EndPointer> not_waited = {};
     std::vector<EndPointer> sent = {};
   };
@@ -194,10 +199,14 @@ class Exchange {
     if (!has_ended(rank)) {
       chain.erase(chain.begin(), std::find(chain.begin(), chain.end(), rank));
     }
+    const auto state = [&](int waiting) -> const State& { return states_[static_cast<std::size_t>(waiting)]; };
+    const bool in_one_step =
+        std::all_of(chain.begin(), chain.end(), [&](int r) { return state(r).step == state(chain.front()).step; });
     std::string text = "deadlock: ";
     for (const int waiting : chain) {
-      text += fmt::format("{}rank {} waits in its {}", waiting == chain.front() ? "" : "; ", waiting,
-                          to_string(*states_[static_cast<std::size_t>(waiting)].waits_for));
+      text += fmt::format("{}rank {} waits{} in its {}", waiting == chain.front() ? "" : "; ", waiting,
+                          in_one_step ? "" : fmt::format(", in step {},", state(waiting).step + 1),
+                          to_string(*state(waiting).waits_for));
     }
     return has_ended(rank) ? text + fmt::format("; rank {} has returned", rank) : text;
   }
@@ -257,6 +266,7 @@ class WatchedCommunicator final : public Communicator {
   void renew_waits() override {}
   void abort() override { exchange_.stop(); }
 
+  void begin_step(int step) { exchange_.begin_step(rank_, step); }
   void require_sends_waited_for(const std::string& look_at) const {
     exchange_.require_sends_waited_for(rank_, look_at);
   }
@@ -307,6 +317,8 @@ std::vector<Message> run_watched(int ranks, const std::function<void(Communicato
   exchange.throw_if_deadlock();
   return exchange.messages();
 }
+
+void begin_step(Communicator& comm, int step) { dynamic_cast<WatchedCommunicator&>(comm).begin_step(step); }
 
 void require_sends_waited_for(Communicator& comm, const std::string& look_at) {
   dynamic_cast<WatchedCommunicator&>(comm).require_sends_waited_for(look_at);

@@ -35,6 +35,10 @@ enum class Calls {
 std::vector<Message> run_watched(int ranks, const std::function<void(Communicator& comm)>& body,
                                  const std::string& look_at, Calls calls = Calls::any);
 
+/// Notes that the rank of `comm`, of run_watched, begins step `step`: if ranks of different steps wait for each other,
+/// the circle says so.
+void begin_step(Communicator& comm, int step);
+
 /// Throws Failed with `look_at` unless all sends that `comm`, of run_watched, has begun so far have been waited for, or
 /// have been asked for and were complete.
 void require_sends_waited_for(Communicator& comm, const std::string& look_at);

@@ -32,7 +32,8 @@ TEST(Check, AcceptsWhatIsWhole) {
 }
 
 TEST(Check, NamesWhatIsMissing) {
-  EXPECT_EQ(problem("0F0\n1F0,1B0"), "0B0 is missing (or 0I0 and 0W0)");
+  EXPECT_EQ(problem("0F0\n1F0,1B0"), "0B0 is missing");
+  EXPECT_EQ(problem("0F0\n1F0,1I0,1W0"), "0B0 is missing (or 0I0 and 0W0)");
   EXPECT_EQ(problem("0B0\n1F0,1B0"), "0F0 is missing");
   EXPECT_EQ(problem("0F0,0I0\n1F0,1B0"), "0W0 is missing");
   EXPECT_EQ(problem("0F0,0W0\n1F0,1B0"), "0I0 is missing");

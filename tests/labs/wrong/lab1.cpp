@@ -27,6 +27,9 @@ struct OperationMistakes {
   bool computes_both = false;         ///< whatever is needed
   bool writes_to_upstream = false;    ///< computes the gradient of x in place
   bool always_records = false;        ///< also without gradients
+  bool records_for_x_only = false;    ///< not where only scale needs a gradient
+  bool swaps_inputs = false;          ///< of the node
+  bool divides_by_scale = false;      ///< tanh(x) is y / scale
   bool keeps_without_saving = false;  ///< as members of the node
   bool saves_a_copy = false;          ///< of x, beside x itself
   const char* name = "scaled_tanh";   ///< of the node
@@ -35,7 +38,7 @@ struct OperationMistakes {
 class WrongNode final : public Node {
  public:
   WrongNode(const Tensor& x, const Tensor& scale, const OperationMistakes& wrong)
-      : Node(wrong.name, {x, scale}), wrong_(wrong) {
+      : Node(wrong.name, wrong.swaps_inputs ? std::vector{scale, x} : std::vector{x, scale}), wrong_(wrong) {
     if (wrong.keeps_without_saving) {
       x_ = x.detach();
       scale_ = scale.detach();
@@ -67,7 +70,8 @@ class WrongNode final : public Node {
     double* values = result.mutable_data<double>();
     for (std::int64_t i = 0; i < x.numel(); ++i) {
       const double factor = scale.data<double>()[i % scale.numel()];
-      const double t = std::tanh(x.data<double>()[i]) * (wrong_.uses_output ? factor : 1);
+      const double t = std::tanh(x.data<double>()[i]) * (wrong_.uses_output ? factor : 1) /
+                       (wrong_.divides_by_scale ? factor / factor : 1);
       const double slope = 1 - (wrong_.first_power ? t : t * t);
       values[i] = grad.data<double>()[i] * slope * (wrong_.forgets_scale ? 1 : factor);
     }
@@ -99,7 +103,7 @@ Tensor wrong_scaled_tanh(const Tensor& x, const Tensor& scale, const OperationMi
     const double input = x.data<double>()[i];
     values[i] = wrong.scale_inside ? std::tanh(factor * input) : factor * std::tanh(input);
   }
-  if (wrong.always_records || should_record({&x, &scale})) {
+  if (wrong.always_records || should_record({&x, wrong.records_for_x_only ? &x : &scale})) {
     y.set_grad_node(std::make_shared<WrongNode>(x, scale, wrong));
   }
   return y;
@@ -231,6 +235,11 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
             {.writes_to_upstream = true});
   operation("always_records", "A node is recorded also where gradients are disabled.", needed,
             {.always_records = true});
+  operation("records_for_x_only", "No node is recorded where only scale needs a gradient.", needed,
+            {.records_for_x_only = true});
+  operation("swaps_inputs", "The inputs of the node are scale and x.", needed, {.swaps_inputs = true});
+  operation("divides_by_scale", "The backward computes tanh(x) as y / scale, also where the scale is 0.", of_x,
+            {.divides_by_scale = true});
   operation("another_name", "The node has another name.", needed, {.name = "tanh"});
   operation("saves_a_copy", "A copy of x is saved as well, and takes as much memory again.", needed,
             {.saves_a_copy = true});

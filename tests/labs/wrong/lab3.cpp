@@ -114,10 +114,13 @@ struct Mistakes {
   bool sends_wait = false;
   bool never_waits = false;  ///< for its sends
   bool one_tag = false;
-  bool neighbours_only = false;  ///< takes stage s to be on rank s mod ranks
-  bool keeps_gradient = false;   ///< sends no gradient back from the second half of the micro-batches
-  bool sends_to_itself = false;  ///< also between stages of one rank
-  bool other_device = false;     ///< creates 1 / N on the first device
+  bool tags_without_stage = false;  ///< a tag says which micro-batch, and whether it is a gradient
+  bool one_place = false;           ///< keeps one tensor for the next stage of this rank, and one for the one before
+  bool forwards_wait = false;       ///< sends activations with calls that wait
+  bool neighbours_only = false;     ///< takes stage s to be on rank s mod ranks
+  bool keeps_gradient = false;      ///< sends no gradient back from the second half of the micro-batches
+  bool sends_to_itself = false;     ///< also between stages of one rank
+  bool other_device = false;        ///< creates 1 / N on the first device
 };
 
 class WrongRun {
@@ -145,12 +148,17 @@ class WrongRun {
     return wrong_.neighbours_only ? stage % step_.comm.size() : step_.schedule.rank_of(stage, i);
   }
   int tag(int entered, int i, bool is_gradient) const {
-    return (wrong_.one_tag ? 0 : 2 * (i * stages() + entered)) + (is_gradient ? 1 : 0);
+    const int stage = wrong_.tags_without_stage ? 0 : entered;
+    return (wrong_.one_tag ? 0 : 2 * (i * stages() + stage)) + (is_gradient ? 1 : 0);
+  }
+  /// Under which number a tensor for another stage of this rank is kept.
+  int place(int entered, int i, bool is_gradient) const {
+    return wrong_.one_place ? (is_gradient ? 1 : 0) : tag(entered, i, is_gradient);
   }
   void give(const Tensor& tensor, int entered, int to, int i, bool is_gradient) {
     if (rank_of(to, i) == step_.comm.rank() && !wrong_.sends_to_itself) {
-      here_[tag(entered, i, is_gradient)] = tensor;
-    } else if (wrong_.sends_wait) {
+      here_[place(entered, i, is_gradient)] = tensor;
+    } else if (wrong_.sends_wait || (wrong_.forwards_wait && !is_gradient)) {
       step_.comm.send(tensor, rank_of(to, i), tag(entered, i, is_gradient));
     } else {
       sends_.push_back(step_.comm.send_async(tensor, rank_of(to, i), tag(entered, i, is_gradient)));
@@ -158,7 +166,7 @@ class WrongRun {
   }
   Tensor take(int entered, int from, int i, bool is_gradient) {
     if (rank_of(from, i) == step_.comm.rank()) {
-      return here_.at(tag(entered, i, is_gradient));
+      return here_.at(place(entered, i, is_gradient));
     }
     const Shape shape =
         step_.entering[static_cast<std::size_t>(entered)].with(0, step_.sizes[static_cast<std::size_t>(i)]);
@@ -240,10 +248,15 @@ std::vector<WrongAnswer<Answer>> wrong_answers() {
        "the loop runs several stages per rank", {.neighbours_only = true});
   runs("sends_to_itself", "A rank sends to itself between two of its stages.", "the loop runs several stages per rank",
        {.sends_to_itself = true});
+  runs("one_place", "What goes to another stage of the rank is kept in one variable, which the next micro-batch takes.",
+       "the loop runs several stages per rank", {.one_place = true});
   runs("sends_wait", "Each send waits for its receiver.", kSends, {.sends_wait = true});
+  runs("forwards_wait", "The sends of activations wait for their receivers.", kSends, {.forwards_wait = true});
   runs("never_waits", "The function returns before its sends are complete.", kSends, {.never_waits = true});
   runs("one_tag", "All activations share a tag, and so do all gradients.", "each message has a tag of its own",
        {.one_tag = true});
+  runs("tags_without_stage", "The tag says which micro-batch it is, but not which stage.",
+       "each message has a tag of its own", {.tags_without_stage = true});
   return answers;
 }
 
