@@ -40,7 +40,7 @@ lab_folder() {
 build_labs() {
   if [[ ! -e $build/build.ninja ]]; then
     scripts/setup.sh
-    scripts/build.sh release --target "$1"
+    scripts/build.sh release --target "$1" || return 1
   fi
   local steps
   steps=$(ninja -C "$build" -n "$@" 2> /dev/null | grep -c '^\[' || true)

@@ -36,7 +36,7 @@ const char* name_of(Operation operation) {
 }
 
 std::string to_string(const Action& action) {
-  return action.microbatch == Action::kAllMicrobatches
+  return action.microbatch == Action::kAllMicrobatches && !is_computation(action.operation)
              ? fmt::format("{}{}", action.stage, symbol_of(action.operation))
              : fmt::format("{}{}{}", action.stage, symbol_of(action.operation), action.microbatch);
 }

@@ -169,7 +169,8 @@ std::string description_of(int status, bool waits, const Limits& limits) {
     return fmt::format("it did nothing for {} s: it waits for something that does not come", limits.idle_seconds);
   }
   if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL)) {
-    return fmt::format("it used more than {} s of processor time: an endless loop", limits.processor_seconds);
+    return fmt::format("it used more than {} s of processor time: an endless loop, or a very long one",
+                       limits.processor_seconds);
   }
   if (WIFSIGNALED(status)) {
     return fmt::format("it crashed: {}", ::strsignal(WTERMSIG(status)));

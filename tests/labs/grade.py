@@ -293,7 +293,8 @@ def main():
             table.writerow([name, *points, grades[5].league if 5 in grades else "", remarks])
     print(f"{len(names)} hand-ins: {options.out / 'points.csv'}, and a report of each beside it")
     league = sorted((float(grades[5].league), name) for name, grades in zip(names, results) if 5 in grades and grades[5].league)
-    for place, (idle, name) in enumerate(league, 1):
+    for idle, name in league:
+        place = 1 + sum(other < idle for other, _ in league)  # equal ones share a place
         print(f"league of lab 5, place {place}: {name}, idle {idle:.4f}")
 
 

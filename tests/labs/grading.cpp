@@ -146,9 +146,13 @@ std::string for_case() {
   return text.empty() ? "" : ", for " + text;
 }
 
-std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits) {
+std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits,
+                          const std::function<void(const Criterion&)>& begin) {
   std::vector<Result> results;
   for (const Criterion& criterion : criteria) {
+    if (begin != nullptr) {
+      begin(criterion);
+    }
     const Result* unmet = unmet_need(criterion, results);
     if (unmet == nullptr) {
       results.push_back(result_of(criterion, limits));

@@ -71,7 +71,9 @@ struct Result {
 /// Returns the results of all criteria, in their order. The calling process must have one thread, and never calls the
 /// answer. A check holds only if its process says so after the check has returned, with a random word that was chosen
 /// for it: an answer that prints points or ends the process gets none.
-std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits = {});
+/// Calls `begin`, if given, with each criterion before it is graded.
+std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits = {},
+                          const std::function<void(const Criterion&)>& begin = {});
 
 /// Returns the sum of the points.
 int points_of(const std::vector<Result>& results);

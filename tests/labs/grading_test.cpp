@@ -100,7 +100,7 @@ TEST(Grading, TellsALoopOnABusyMachineFromAWait) {
   const Limits limits{.processor_seconds = 1, .idle_seconds = 3};
   const std::vector<Result> results =
       grade({{"loops", 10, [] { compute_forever(30); }}, {"waits", 10, [] { ::pause(); }}}, limits);
-  EXPECT_EQ(results[0].why.got, "it used more than 1 s of processor time: an endless loop");
+  EXPECT_EQ(results[0].why.got, "it used more than 1 s of processor time: an endless loop, or a very long one");
   EXPECT_EQ(results[1].why.got, "it did nothing for 3 s: it waits for something that does not come");
 }
 

@@ -249,14 +249,15 @@ void keeps_nothing_else(const Answer& answer) {
 }  // namespace
 
 std::vector<Criterion> criteria(const Answer& answer) {
+  const char* const kLegal = "1F1B: the schedule is legal, also with few micro-batches";
   const char* const kWithinLimits = "limits: no rank holds more than its limit";
   const char* const kNoDeadlock = "limits: no deadlock";
   const auto check = [&](void (*body)(const Answer&)) { return [answer, body] { body(answer); }; };
   return {
-      {"1F1B: the schedule is legal, also with few micro-batches", 10, check(legal_without_limits), kOrder},
-      {"1F1B: rank r holds at most min(m, p - r) micro-batches", 10, check(memory_of_1f1b), kOrder},
-      {"1F1B: the step takes 3 (m + p - 1) units", 10, check(time_of_1f1b), kOrder},
-      {"1F1B: backwards run in the order of the micro-batches", 5, check(backwards_in_order), kOrder},
+      {kLegal, 10, check(legal_without_limits), kOrder},
+      {"1F1B: rank r holds at most min(m, p - r) micro-batches", 10, check(memory_of_1f1b), kOrder, {kLegal}},
+      {"1F1B: the step takes 3 (m + p - 1) units", 10, check(time_of_1f1b), kOrder, {kLegal}},
+      {"1F1B: backwards run in the order of the micro-batches", 5, check(backwards_in_order), kOrder, {kLegal}},
       {kWithinLimits, 10, check(keeps_to_the_limits), kLimits},
       {kNoDeadlock, 10, check(no_deadlock), kLimits, {kWithinLimits}},
       {"limits: the step is no longer than they make necessary",

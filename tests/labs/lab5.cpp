@@ -25,7 +25,11 @@ constexpr const char* kWarmUp =
 constexpr const char* kGroupSizes =
     "how many groups, and how large? chapters/05_interleaved/lab/interleaved.h; scripts/lab.sh hint 5 2 1";
 constexpr const char* kOwn = "chapters/05_interleaved/lab/README.md, part 2";
-constexpr const char* kStuck = "does your simulation wait for something that cannot come? scripts/lab.sh hint 5 1 2";
+constexpr const char* kStuck =
+    "does your simulation wait for something that cannot come, or does it take longer than the 5 s that a check has? "
+    "scripts/lab.sh hint 5 1 2";
+
+constexpr double kShareOfIdleTime = 0.6;  // that 1F1B has, for the last criterion
 
 /// One call of the generator of part 1.
 struct Question {
@@ -229,6 +233,12 @@ void own_is_legal(const Answer& answer) {
   }
 }
 
+/// Returns the units that a step may take if its idle time is `share` of that of 1F1B, which runs the two stages of a
+/// rank as one: 6 (p - 1) units.
+double most_units(const lab::ScheduleTask& task, double share) {
+  return 6.0 * task.microbatches + share * 6.0 * (task.ranks - 1);
+}
+
 void own_keeps_to_the_memory(const Answer& answer) {
   for (const lab::ScheduleTask& task : tasks()) {
     fitting_answer(answer, task);
@@ -239,14 +249,14 @@ void own_keeps_to_the_memory(const Answer& answer) {
   const auto most = std::max_element(simulation.peak_activations.begin(), simulation.peak_activations.end());
   note(fmt::format("league: idle {:.6f}, step {:.4g} units, {} of {} activations, for {} ranks and {} micro-batches",
                    simulation.idle, simulation.seconds, *most, task.activations, task.ranks, task.microbatches));
+  note(fmt::format("with the idle time of 1F1B: {:.4g} units; with 60% of it: {:.4g}; with none: {:.4g}",
+                   most_units(task, 1), most_units(task, kShareOfIdleTime), most_units(task, 0)));
 }
 
-/// Throws Failed if the idle time of a step is longer than `share` of that of 1F1B, which runs the two stages of a rank
-/// as one: 6 (p - 1) units.
+/// Throws Failed if the idle time of a step is longer than `share` of that of 1F1B.
 void require_idle_time(const Answer& answer, double share) {
   for (const lab::ScheduleTask& task : tasks()) {
-    const double most = 6.0 * task.microbatches + share * 6.0 * (task.ranks - 1);
-    require_time(fitting_answer(answer, task), most, made_for(task), kOwn);
+    require_time(fitting_answer(answer, task), most_units(task, share), made_for(task), kOwn);
   }
 }
 
@@ -283,7 +293,7 @@ std::vector<Criterion> criteria(const Answer& answer) {
        {kOwnLegal, kWithinMemory}},
       {"own: at most 60% of the idle time of 1F1B",
        10,
-       [=] { require_idle_time(answer, 0.6); },
+       [=] { require_idle_time(answer, kShareOfIdleTime); },
        kStuck,
        {kOwnLegal, kWithinMemory}},
   };

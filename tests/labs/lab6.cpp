@@ -11,7 +11,9 @@ namespace stagecoach::labs::lab6 {
 namespace {
 
 constexpr const char* kLayout = "chapters/06_ddp/lab/assign_buckets.h: when a bucket is closed";
-constexpr const char* kBuckets = "chapters/06_ddp/README.md, \"3. Buckets\"";
+constexpr const char* kBuckets =
+    "chapters/06_ddp/lab/reducer.h: what is summed, in which order, and when; chapters/06_ddp/README.md, \"3. "
+    "Buckets\"";
 constexpr const char* kMessage = "chapters/06_ddp/lab/reducer.h: what is in a bucket";
 constexpr const char* kSteps = "chapters/06_ddp/lab/reducer.h: which members of Reducer must start_step set again?";
 constexpr const char* kFinish = "chapters/06_ddp/lab/reducer.h: what finish_step throws";
@@ -82,7 +84,7 @@ void every_parameter_once(const Answer& answer) {
     }
     if (got != expected) {
       throw Failed(fmt::format("the parameters {}, for {}", fmt::join(expected, ", "), to_string(sizes)),
-                   to_string(buckets), kBuckets);
+                   to_string(buckets), kLayout);
     }
   }
 }

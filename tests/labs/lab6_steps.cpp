@@ -237,6 +237,8 @@ void require_calls_in_each_step(const Collectives& collectives, const std::vecto
   }
 }
 
+std::string gradients(int count) { return fmt::format("{} gradient{}", count, count == 1 ? "" : "s"); }
+
 void require_launches(const Collectives& collectives, const std::vector<Step>& steps, const std::string& look_at) {
   for (std::size_t rank = 0; rank < steps.front().size(); ++rank) {
     const auto calls = collectives.calls_of(static_cast<int>(rank));
@@ -246,7 +248,7 @@ void require_launches(const Collectives& collectives, const std::vector<Step>& s
       for (std::size_t bucket = 0; bucket < launches.size(); ++bucket, ++next) {
         const bool at_start = launches[bucket] == 0;
         const std::string when_expected = at_start ? "in start_step, as no gradient is to come"
-                                                   : fmt::format("when it has {} gradients", launches[bucket]);
+                                                   : fmt::format("when it has {}", gradients(launches[bucket]));
         const std::string expected =
             fmt::format("rank {} to sum bucket {} of step {} {}", rank, bucket, number, when_expected);
         const std::string where = at_start ? kComplete : look_at;
@@ -255,8 +257,11 @@ void require_launches(const Collectives& collectives, const std::vector<Step>& s
         }
         if (const int when = calls[next].stamp - static_cast<int>(number) * kStampsPerStep; when != launches[bucket]) {
           const bool is_late = when > static_cast<int>(steps[number][rank].order.size());
-          throw Failed(expected, is_late ? "it is summed in finish_step" : fmt::format("it has {}", when), where,
-                       "gradients, in their order: " + to_string(steps[number]));
+          throw Failed(expected,
+                       is_late     ? "it is summed in finish_step"
+                       : when == 0 ? "it is summed in start_step"
+                                   : fmt::format("it is summed when it has {}", gradients(when)),
+                       where, "gradients, in their order: " + to_string(steps[number]));
         }
       }
     }

@@ -1,8 +1,10 @@
 #include "tests/labs/run_lab.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
 #include <iostream>
 #include <optional>
 #include <span>
@@ -47,6 +49,20 @@ std::optional<Flags> read_flags(std::span<char*> arguments) {
   return flags;
 }
 
+/// Grades the criteria, and shows on a terminal which one is being graded, as endless loops take their time.
+std::vector<Result> grade_and_show(const std::vector<Criterion>& criteria) {
+  if (::isatty(STDERR_FILENO) == 0) {
+    return grade(criteria);
+  }
+  constexpr const char* kEmptyLine = "\r\033[K";
+  std::vector<Result> results = grade(criteria, {}, [&](const Criterion& criterion) {
+    fmt::print(stderr, "{}grading: {}\r", kEmptyLine, criterion.name);
+    std::fflush(stderr);
+  });
+  fmt::print(stderr, "{}", kEmptyLine);
+  return results;
+}
+
 /// Calls the answer as a criterion does, so that an endless loop or a crash ends only the child.
 int draw(int lab, const std::function<std::string()>& drawing) {
   if (drawing == nullptr) {
@@ -76,7 +92,7 @@ int run_lab(int argc, char** argv, int lab, const std::function<std::vector<Crit
   if (flags->is_signed) {
     std::getline(std::cin, word);
   }
-  const std::vector<Result> results = grade(criteria());
+  const std::vector<Result> results = grade_and_show(criteria());
   if (!flags->points) {
     fmt::print("{}", report_of(results));
   }

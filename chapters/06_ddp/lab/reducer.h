@@ -13,12 +13,12 @@
 namespace stagecoach::lab {
 
 /// What a rank remembers during a step. `layout` and `sizes` are given and equal on all ranks. The other members are
-/// yours: they are suggestions, empty before the first step; use, change or add what you like.
+/// yours to use or to leave, and are empty before the first step. They suffice; this header is not handed in.
 struct Reducer {
   BucketLayout layout;
   std::vector<std::int64_t> sizes;  ///< the numbers (float32) in the gradient of each parameter
 
-  std::vector<Tensor> flat = {};    ///< per bucket: what is summed, [n]
+  std::vector<Tensor> flat = {};    ///< per bucket: what is summed, [n + k] (see below)
   std::vector<int> missing = {};    ///< per bucket: gradients that have not come yet
   std::vector<bool> is_ready = {};  ///< per parameter
   std::size_t launched = 0;         ///< buckets 0 … launched - 1 have been summed
