@@ -87,7 +87,7 @@ void train_rank(const Settings& settings, const Plan& plan, const TrainTest& dat
   broadcast_module(*layers, mesh.data());
   const auto measured_costs = [&] {
     Costs costs = slowest_of(slowest_of(pipeline.log().mean_costs(), mesh.tensor()), mesh.data());
-    add_collectives(plan, costs);  // whose waits are not part of the measured times
+    add_collectives(plan, costs);  // the time of their messages, which the measured times do not contain
     return costs;
   };
   run.show_in_trace([&] { return predicted_timeline(plan, measured_costs()); });

@@ -101,6 +101,6 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
             [&] { return action.stage < 0 ? std::string() : to_string(action); }),
       sum_(log.sums_[log.slot_of(action)]),
       counts_(action.operation == Operation::reduce_grad ? 0 : 1),
-      stopwatch_(log.comm_.clock(), !is_computation(action.operation)) {}
+      stopwatch_(log.comm_.clock(), is_computation(action.operation)) {}
 
 }  // namespace stagecoach

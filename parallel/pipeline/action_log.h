@@ -15,8 +15,10 @@
 namespace stagecoach {
 
 /// The log of one rank. Times are measured on the rank's clock and exclude waits for other ranks, with one exception:
-/// by a virtual clock, the collectives within a forward or backward wait for the last of their ranks to begin. Ranks
-/// that compute one layer together take as long as the slowest of them between any two exchanges.
+/// on a virtual clock, the time counts for which a collective within a forward or backward waits for the last of its
+/// ranks to begin. Ranks that compute one layer together take as long as the slowest of them between any two exchanges.
+/// (The first exchange also waits for a rank that began the action later. Collectives of a CommThread have a clock of
+/// their own, and do not count.)
 class ActionLog {
  public:
   /// Makes the log for a pipeline of `stages` stages over the ranks of `comm`.
@@ -43,18 +45,18 @@ class ActionLog {
     double count = 0;
     void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
-  /// Measures the time since its construction, excluding waits; those for stragglers only if `works_alone`.
+  /// Measures the time since its construction, excluding waits, or all waits but those for stragglers.
   class Stopwatch {
    public:
-    Stopwatch(Clock& clock, bool works_alone)
-        : clock_(clock), works_alone_(works_alone), began_(clock.now()), excluded_(excluded()) {}
+    Stopwatch(Clock& clock, bool counts_stragglers)
+        : clock_(clock), counts_stragglers_(counts_stragglers), began_(clock.now()), excluded_(excluded()) {}
     double seconds() const { return clock_.now() - began_ - (excluded() - excluded_); }
 
    private:
-    double excluded() const { return clock_.waited() - (works_alone_ ? 0 : clock_.waited_for_stragglers()); }
+    double excluded() const { return clock_.waited() - (counts_stragglers_ ? clock_.waited_for_stragglers() : 0); }
 
     Clock& clock_;
-    bool works_alone_;
+    bool counts_stragglers_;
     double began_;
     double excluded_;
   };

@@ -98,10 +98,10 @@ Future Master::rpc_async(int rank, const std::string& function, const std::vecto
   }
   const rpc::Id result = connection_->new_ids();
   commands.push_back({.task = Task::call, .result = result, .name = function, .arguments = ids});
-  for (const rpc::Id id : ids) {
+  for (const rpc::Id id : ids) {  // before the result is sent, which may be one of them
     commands.push_back({.task = Task::drop, .of = id});
   }
-  commands.push_back({.task = Task::give, .of = result, .peer = 0});
+  commands.push_back({.task = Task::send_and_drop, .of = result, .peer = 0});
   return {*this, rank, result, connection_->ask(rank, std::move(commands))};
 }
 

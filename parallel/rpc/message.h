@@ -23,18 +23,18 @@ enum class Task : std::int32_t {
   train,       ///< switches module `of` to training, or, unless `is_on`, to evaluation
   make_optimizer,  ///< makes optimizer `result` of the parameters `arguments` by the factory `name`; answers
   call,            ///< keeps what function `name` returns for `arguments` as value `result`
-  forward,      ///< keeps the output of module `of` for arguments[0] as value `result`; with a context, and its graph
-  backward,     ///< runs the backward of value `of` from gradient arguments[0]; keeps the input's gradient as `result`
-  step,         ///< makes a step of optimizer `of` with the gradients of `context`; answers
-  check,        ///< answers with the first error of `context`, if there was one
-  keep,         ///< keeps `value` as value `result`
-  send,         ///< sends value `of` to rank `peer`
-  give,         ///< the same, and forgets it
-  receive,      ///< receives value `result` from rank `peer`
-  report,       ///< answers with a Report
-  drop,         ///< forgets value `of`
-  end_context,  ///< forgets the gradients of `context`
-  shut_down,    ///< ends the worker; must be the last
+  forward,   ///< keeps the output of module `of` for arguments[0] as value `result`; with a context, and its graph
+  backward,  ///< runs the backward of value `of` from gradient arguments[0]; keeps the input's gradient as `result`
+  step,      ///< makes a step of optimizer `of` with the gradients of `context`; answers
+  check,     ///< answers with the first error of `context`, if there was one
+  keep,      ///< keeps `value` as value `result`
+  send,      ///< sends value `of` to rank `peer`
+  send_and_drop,  ///< the same, and forgets it
+  receive,        ///< receives value `result` from rank `peer`
+  report,         ///< answers with a Report
+  drop,           ///< forgets value `of`
+  end_context,    ///< forgets the gradients of `context`
+  shut_down,      ///< ends the worker; must be the last
 };
 
 /// A tensor, or the error that happened in its place. An undefined tensor without error is an answer without a value.

@@ -62,9 +62,10 @@ void require_on(Device device, const std::string& what, const Tensor& tensor) {
 }  // namespace
 
 const Worker::Do Worker::kDo[] = {
-    &Worker::make_module, &Worker::parameters, &Worker::buffers, &Worker::train, &Worker::make_optimizer, &Worker::call,
-    &Worker::forward,     &Worker::backward,   &Worker::step,    &Worker::check, &Worker::keep,           &Worker::send,
-    &Worker::give,        &Worker::receive,    &Worker::report,  &Worker::drop,  &Worker::end_context,
+    &Worker::make_module, &Worker::parameters,  &Worker::buffers,       &Worker::train,   &Worker::make_optimizer,
+    &Worker::call,        &Worker::forward,     &Worker::backward,      &Worker::step,    &Worker::check,
+    &Worker::keep,        &Worker::send,        &Worker::send_and_drop, &Worker::receive, &Worker::report,
+    &Worker::drop,        &Worker::end_context,
 };
 
 void Worker::serve() {
@@ -226,11 +227,9 @@ void Worker::step(Command& command) {
   });
 }
 
-void Worker::check(Command& command) {
-  endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster);
-}
+void Worker::check(Command& command) { endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster); }
 
-void Worker::send_copy(Value value, int to) {
+void Worker::send_value(Value value, int to) {
   if (value.tensor.defined() && !value.tensor.is_donatable()) {
     const NoGrad no_grad;
     value.tensor = value.tensor.clone();
@@ -238,9 +237,7 @@ void Worker::send_copy(Value value, int to) {
   endpoint_.send(value, to);
 }
 
-void Worker::receive(Command& command) {
-  kept_[command.result] = {.value = endpoint_.receive_value(command.peer)};
-}
+void Worker::receive(Command& command) { kept_[command.result] = {.value = endpoint_.receive_value(command.peer)}; }
 
 void Worker::report(Command&) {
   endpoint_.send(Value{.tensor = endpoint_.report().to_tensor(endpoint_.device())}, kMaster);

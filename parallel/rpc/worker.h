@@ -25,7 +25,7 @@ class Worker {
   void serve();
 
  private:
-  using Do = void (Worker::*)(Command& command);
+  using Do = void (Worker::*)(Command& command);  // keep() takes the tensor out of its command
   static const Do kDo[];
 
   /// What is kept under an id: a value and, if it is the output of a module, the rest of its graph.
@@ -57,8 +57,8 @@ class Worker {
   void step(Command& command);
   void check(Command& command);
   void keep(Command& command) { kept_[command.result] = {.value = std::move(command.value)}; }
-  void send(Command& command) { send_copy(kept_.at(command.of).value, command.peer); }
-  void give(Command& command) { send_copy(take(command.of), command.peer); }
+  void send(Command& command) { send_value(kept_.at(command.of).value, command.peer); }
+  void send_and_drop(Command& command) { send_value(take(command.of), command.peer); }
   void receive(Command& command);
   void report(Command& command);
   void drop(Command& command) { kept_.erase(command.of); }
@@ -74,9 +74,13 @@ class Worker {
   void answer(const std::string& what, const Compute& compute);
   /// Sends a copy of a value, as it belongs to the receiver and this rank may write to its own; or the value itself, if
   /// nothing else on this rank refers to it.
-  void send_copy(Value value, int to);
+  void send_value(Value value, int to);
   /// Forgets value `id` and returns it.
-  Value take(Id id) { return std::move(kept_.extract(id).mapped().value); }
+  Value take(Id id) {
+    Value value = std::move(kept_.at(id).value);
+    kept_.erase(id);
+    return value;
+  }
   /// Returns the tensor `id`. Throws Failed if an error took its place.
   const Tensor& tensor(Id id) const;
   std::vector<Tensor> tensors(const std::vector<Id>& ids) const;

@@ -140,32 +140,40 @@ void end_descendants(pid_t child) {
   }
 }
 
-/// Whether a child waits: it has used hardly any processor time for a while. Where the system does not tell, whether it
-/// has not ended for a while.
+/// Tells whether a child waits: for some seconds it has used hardly any processor time, as also one that asks again and
+/// again whether something has come. Where the system does not tell, a child that has not ended by then counts as
+/// waiting.
 class Idleness {
  public:
-  Idleness(pid_t child, int seconds) : child_(child), seconds_(seconds), since_(Clock::now()) {}
+  Idleness(pid_t child, int seconds) : child_(child), seconds_(seconds) {}
 
   bool lasts() {
-    constexpr double kBusy = 0.02;  // seconds of processor time: a wait takes less, and a loop more on any machine
-    const double used = processor_seconds(child_).value_or(0);
-    if (used - used_ >= kBusy) {
-      used_ = used;
-      since_ = Clock::now();
+    constexpr double kShare = 0.05;  // of a core: a loop gets more on any machine
+    if (Clock::now() - since_ < seconds_) {
+      return false;
     }
-    return Clock::now() - since_ >= seconds_;
+    const double used = processor_seconds(child_).value_or(0);
+    const bool is_idle = used - used_ < kShare * static_cast<double>(seconds_.count());
+    used_ = used;
+    since_ = Clock::now();
+    return is_idle;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
   pid_t child_;
   std::chrono::seconds seconds_;
-  Clock::time_point since_;
+  Clock::time_point since_ = Clock::now();
   double used_ = 0;
 };
 
-std::string description_of(int status, bool waits, const Limits& limits) {
-  if (waits) {
+enum class EndedBy { itself, idleness, wall_time };
+
+std::string description_of(int status, EndedBy by, const Limits& limits) {
+  if (by == EndedBy::wall_time) {
+    return fmt::format("it did not end within {} s", limits.wall_seconds);
+  }
+  if (by == EndedBy::idleness) {
     return fmt::format("it did nothing for {} s: it waits for something that does not come", limits.idle_seconds);
   }
   if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL)) {
@@ -196,17 +204,24 @@ Ended run_in_child(const Limits& limits, const std::function<std::string()>& bod
   reported.read_only();
   printed.read_only();
 
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(limits.wall_seconds);
   Idleness idleness(child, limits.idle_seconds);
   Ended ended;
   int status = 0;
   bool is_running = true;
-  while (is_running && !idleness.lasts()) {
+  EndedBy by = EndedBy::itself;
+  while (is_running && by == EndedBy::itself) {
     std::array<pollfd, 2> pipes{reported.readable(), printed.readable()};
     const bool are_open = reported.is_open() || printed.is_open();
     ::poll(pipes.data(), pipes.size(), are_open ? 50 : 1);
     reported.drain(ended.reported, kMostReported);
     printed.drain(ended.printed, kMostPrinted);
     is_running = ::waitpid(child, &status, WNOHANG) == 0;
+    by = !is_running                ? EndedBy::itself
+         : idleness.lasts()         ? EndedBy::idleness
+         : Clock::now() >= deadline ? EndedBy::wall_time
+                                    : EndedBy::itself;
   }
   if (is_running) {
     ::kill(child, SIGKILL);
@@ -215,7 +230,7 @@ Ended run_in_child(const Limits& limits, const std::function<std::string()>& bod
   end_descendants(child);
   reported.drain(ended.reported, kMostReported);
   printed.drain(ended.printed, kMostPrinted);
-  ended.how = description_of(status, is_running, limits);
+  ended.how = description_of(status, by, limits);
   return ended;
 }
 

@@ -33,7 +33,7 @@ MEBIBYTE = 1 << 20
 LARGEST_SOURCE = MEBIBYTE
 LARGEST_OUTPUT = MEBIBYTE  # of a report
 COMPILE = {"seconds": 120, "cpu": 120, "processes": 32}
-RUN = {"seconds": 200, "cpu": 200, "processes": 48}  # for the limits of each check see tests/labs/grading.h
+RUN = {"seconds": 500, "cpu": 200, "processes": 48}  # for the limits of each check see tests/labs/grading.h
 
 
 class UsageError(Exception):

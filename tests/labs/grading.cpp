@@ -147,11 +147,11 @@ std::string for_case() {
 }
 
 std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits,
-                          const std::function<void(const Criterion&)>& begin) {
+                          const std::function<void(const Criterion&)>& on_begin) {
   std::vector<Result> results;
   for (const Criterion& criterion : criteria) {
-    if (begin != nullptr) {
-      begin(criterion);
+    if (on_begin != nullptr) {
+      on_begin(criterion);
     }
     const Result* unmet = unmet_need(criterion, results);
     if (unmet == nullptr) {

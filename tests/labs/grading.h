@@ -54,7 +54,8 @@ struct Criterion {
 /// What one check may use.
 struct Limits {
   int processor_seconds = 5;
-  int idle_seconds = 10;                       ///< without work, against waits that never end
+  int idle_seconds = 10;                       ///< without computing, after which a check counts as waiting
+  int wall_seconds = 30;                       ///< in all
   std::size_t memory = std::size_t{4} << 30U;  ///< bytes of address space
 };
 
@@ -71,9 +72,9 @@ struct Result {
 /// Returns the results of all criteria, in their order. The calling process must have one thread, and never calls the
 /// answer. A check holds only if its process says so after the check has returned, with a random word that was chosen
 /// for it: an answer that prints points or ends the process gets none.
-/// Calls `begin`, if given, with each criterion before it is graded.
+/// Calls `on_begin`, if given, with each criterion before it is graded.
 std::vector<Result> grade(const std::vector<Criterion>& criteria, const Limits& limits = {},
-                          const std::function<void(const Criterion&)>& begin = {});
+                          const std::function<void(const Criterion&)>& on_begin = {});
 
 /// Returns the sum of the points.
 int points_of(const std::vector<Result>& results);

@@ -83,6 +83,13 @@ TEST(Grading, SaysInWhichCaseTheAnswerCrashed) {
   EXPECT_EQ(results[1].why.expected, "A");
 }
 
+/// Asks again and again whether something has come, until it is ended.
+void poll_forever() {
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 /// Computes for `percent` of the time, as a thread does that gets so much of a core, until it is ended.
 void compute_forever(int percent) {
   using Clock = std::chrono::steady_clock;
@@ -99,9 +106,15 @@ TEST(Grading, TellsALoopOnABusyMachineFromAWait) {
   }
   const Limits limits{.processor_seconds = 1, .idle_seconds = 3};
   const std::vector<Result> results =
-      grade({{"loops", 10, [] { compute_forever(30); }}, {"waits", 10, [] { ::pause(); }}}, limits);
+      grade({{"loops", 10, [] { compute_forever(30); }}, {"waits", 10, poll_forever}}, limits);
   EXPECT_EQ(results[0].why.got, "it used more than 1 s of processor time: an endless loop, or a very long one");
   EXPECT_EQ(results[1].why.got, "it did nothing for 3 s: it waits for something that does not come");
+}
+
+TEST(Grading, EndsWhatNeitherComputesMuchNorWaits) {
+  const Limits limits{.wall_seconds = 1};
+  const std::vector<Result> results = grade({{"dawdles", 10, [] { compute_forever(30); }}}, limits);
+  EXPECT_EQ(results[0].why.got, "it did not end within 1 s");
 }
 
 TEST(Grading, SaysThatALoopHasUsedUpTheMemory) {

@@ -182,7 +182,7 @@ void require_recorded_if_needed(const Answer& answer) {
       }
       if (node != nullptr &&
           (node->edges()[0].needs_grad() != x_needs_one || node->edges()[1].needs_grad() != scale_needs_one)) {
-        throw Failed("a node with the inputs x and scale, in this order", "scale first, or one of them twice", kKeeps);
+        throw Failed("a node with the inputs x and scale, in this order", "other inputs, or another order", kKeeps);
       }
     }
   }

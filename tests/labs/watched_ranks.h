@@ -36,7 +36,7 @@ std::vector<Message> run_watched(int ranks, const std::function<void(Communicato
                                  const std::string& look_at, Calls calls = Calls::any);
 
 /// Notes that the rank of `comm`, of run_watched, begins step `step`: if ranks of different steps wait for each other,
-/// the circle says so.
+/// the report says so.
 void begin_step(Communicator& comm, int step);
 
 /// Throws Failed with `look_at` unless all sends that `comm`, of run_watched, has begun so far have been waited for, or

@@ -12,8 +12,8 @@ namespace stagecoach::lab {
 ///   inputs x and scale, in this order. Otherwise it records nothing.
 /// - The node's backward returns two gradients, each in the shape of its input, and computes only those that
 ///   needs_input_grad asks for; the other stays undefined. It does not write to the gradient that it is given.
-/// - What the backward needs is kept with Node::save, so that a tensor that is written to in between is refused. It
-///   keeps no copies of x or scale.
+/// - What the backward needs is kept with Node::save, scale itself among it, so that a tensor that is written to in
+///   between is refused. It keeps no copies of x or scale.
 Tensor scaled_tanh(const Tensor& x, const Tensor& scale);
 
 }  // namespace stagecoach::lab

@@ -12,7 +12,7 @@ namespace stagecoach::lab {
 ///
 /// - Only comm.send and comm.receive are allowed: both wait for the other side. (send_async would make it too easy, and
 ///   not every transport has it.)
-/// - Each rank sends one message, or none if its tensor comes back to itself; then it returns `mine`, or a copy of it.
+/// - Each rank sends one message. If its tensor comes back to itself, it sends none and returns `mine` or a copy of it.
 Tensor shift(Communicator& comm, const Tensor& mine, int distance);
 
 }  // namespace stagecoach::lab

@@ -38,7 +38,8 @@ struct TableStep {
 /// - A send must not keep the rank from its next action: a table may have two ranks send to each other. Before the
 ///   function returns, all sends have been waited for.
 /// - Each message has a tag of its own, as two ranks may take the micro-batches in different orders.
-/// - The optimizer's step is the caller's. Nobody needs the gradient of the images.
+/// - The optimizer's step is the caller's. (Nobody needs the gradient of the images; to compute it costs time, no
+/// points.)
 ///
 /// Returns the sum of the losses of all samples on the rank that holds the last stage, and 0 on the others.
 double run_table(const TableStep& step);
