@@ -75,7 +75,8 @@ void Worker::serve() {
     for (Command& command : endpoint_.receive_commands(kMaster)) {
       goes_on = command.task != Task::shut_down;
       if (goes_on) {
-        (this->*kDo[static_cast<std::size_t>(command.task)])(command);
+        const Do carry_out = kDo[static_cast<std::size_t>(command.task)];
+        (this->*carry_out)(command);
       }
     }
   }
