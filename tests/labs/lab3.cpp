@@ -210,7 +210,7 @@ void several_stages_per_rank_run(const Answer& answer) {
 /// Two stages on each of two ranks, placed round-robin: all borders between stages are between ranks.
 Schedule round_robin_table() { return table("0F0,0F1,2F0,2F1,2B1,2B0,0B1,0B0\n1F0,1F1,3F0,3F1,3B1,3B0,1B1,1B0\n"); }
 
-/// In 1F1B neighbours send an activation and a gradient to each other at the same time; with stages placed round-robin,
+/// In 1F1B, adjacent ranks send an activation and a gradient to each other at once; with stages placed round-robin,
 /// two activations, and two gradients.
 void sends_do_not_wait(const Answer& answer) {
   const int m = microbatches();
