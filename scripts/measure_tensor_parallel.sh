@@ -20,7 +20,8 @@ echo "measuring: eight ranks on the virtual clock"
   printf 'A prediction adds the computation that was measured in the same epochs to the formulas of the links. Ranks that compute '
   printf 'a layer together exchange something after each part of it, and then all wait for the slowest: eight threads on two '
   printf 'cores take different times for equal parts, and each part takes as long as its slowest rank. These waits count as '
-  printf 'computation (`Clock::waited_for_stragglers`).\n'
+  printf 'computation (`Clock::waited_for_stragglers`). So for `tensor`, which has one stage and one copy of the model, little '
+  printf 'but the links remains to be predicted; with several stages and copies, the schedule and the reductions do too.\n'
 } >> "$page"
 
 echo "measuring: two ranks on two cores"

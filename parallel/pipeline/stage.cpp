@@ -90,12 +90,12 @@ void Stage::advance() {
 }
 
 Tensor Stage::backward(int microbatch, const Tensor& grad) {
+  Flight& in_flight = flight(microbatch, "backward");
   if (!is_next(microbatch)) {
     const Tensor gradient = backward_input(microbatch, grad);
     backward_weight(microbatch);
     return gradient;
   }
-  Flight& in_flight = flight(microbatch, "backward");
   if (has_gradients(in_flight.x, in_flight.output)) {
     stagecoach::backward(in_flight.output, grad);
   }

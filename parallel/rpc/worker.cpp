@@ -72,7 +72,8 @@ void Worker::serve() {
   const Activity activity("service of remote calls");
   static_assert(std::size(kDo) == static_cast<std::size_t>(Task::shut_down));
   for (bool goes_on = true; goes_on;) {
-    for (Command& command : endpoint_.receive_commands(kMaster)) {
+    for (Command& next : endpoint_.receive_commands(kMaster)) {
+      const Command command = std::move(next);  // its value is then no longer referred to by the message
       goes_on = command.task != Task::shut_down;
       if (goes_on) {
         const Do carry_out = kDo[static_cast<std::size_t>(command.task)];
@@ -84,7 +85,7 @@ void Worker::serve() {
 }
 
 template <class Compute>
-void Worker::keep_result(Command& command, const std::string& what, const Compute& compute) {
+void Worker::keep_result(const Command& command, const std::string& what, const Compute& compute) {
   Kept kept;
   kept.value = value_or_error(endpoint_.rank(), what, [&] {
     const Tensor result = compute(kept);
@@ -118,7 +119,7 @@ std::vector<Tensor> Worker::tensors(const std::vector<Id>& ids) const {
   return found;
 }
 
-void Worker::make_module(Command& command) {
+void Worker::make_module(const Command& command) {
   answer(fmt::format("making module '{}'", command.name), [&]() -> Value {
     auto module = entry(table_.modules, "module", command.name)(endpoint_.device());
     STAGECOACH_CHECK(module != nullptr, "the factory returned null: expected a module");
@@ -135,7 +136,7 @@ void Worker::make_module(Command& command) {
   });
 }
 
-void Worker::list(Command& command, const NamedTensors& tensors) {
+void Worker::list(const Command& command, const NamedTensors& tensors) {
   answer("listing tensors", [&]() -> Value {
     std::string names;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -148,7 +149,7 @@ void Worker::list(Command& command, const NamedTensors& tensors) {
   });
 }
 
-void Worker::make_optimizer(Command& command) {
+void Worker::make_optimizer(const Command& command) {
   answer(fmt::format("making optimizer '{}'", command.name), [&]() -> Value {
     NamedTensors parameters;
     for (const Id id : command.arguments) {
@@ -161,12 +162,12 @@ void Worker::make_optimizer(Command& command) {
   });
 }
 
-void Worker::call(Command& command) {
+void Worker::call(const Command& command) {
   keep_result(command, fmt::format("function '{}'", command.name),
               [&](Kept&) { return entry(table_.functions, "function", command.name)(tensors(command.arguments)); });
 }
 
-void Worker::forward(Command& command) {
+void Worker::forward(const Command& command) {
   KeptModule& called = modules_.at(command.of);
   keep_result(command, fmt::format("forward of '{}'", called.name), [&](Kept& kept) {
     kept.input = tensor(command.arguments[0]).detach();  // the graph begins here
@@ -201,7 +202,7 @@ void Worker::with_gradients(Context& context, const NamedTensors& parameters, co
   collect();
 }
 
-void Worker::backward(Command& command) {
+void Worker::backward(const Command& command) {
   keep_result(command, "backward", [&](Kept&) {
     const Tensor& output = tensor(command.of);
     const Tensor& gradient = tensor(command.arguments[0]);
@@ -216,7 +217,7 @@ void Worker::backward(Command& command) {
   });
 }
 
-void Worker::step(Command& command) {
+void Worker::step(const Command& command) {
   answer("step of an optimizer", [&]() -> Value {
     Context none;  // of a worker that takes no part in the context: nothing is kept there, for nobody would end it
     const auto found = contexts_.find(command.context);
@@ -228,7 +229,9 @@ void Worker::step(Command& command) {
   });
 }
 
-void Worker::check(Command& command) { endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster); }
+void Worker::check(const Command& command) {
+  endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster);
+}
 
 void Worker::send_value(Value value, int to) {
   if (value.tensor.defined() && !value.tensor.is_donatable()) {
@@ -238,12 +241,14 @@ void Worker::send_value(Value value, int to) {
   endpoint_.send(value, to);
 }
 
-void Worker::receive(Command& command) { kept_[command.result] = {.value = endpoint_.receive_value(command.peer)}; }
+void Worker::receive(const Command& command) {
+  kept_[command.result] = {.value = endpoint_.receive_value(command.peer)};
+}
 
-void Worker::report(Command&) {
+void Worker::report(const Command&) {
   endpoint_.send(Value{.tensor = endpoint_.report().to_tensor(endpoint_.device())}, kMaster);
 }
 
-void Worker::end_context(Command& command) { contexts_.erase(command.context); }
+void Worker::end_context(const Command& command) { contexts_.erase(command.context); }
 
 }  // namespace stagecoach::rpc

@@ -25,7 +25,7 @@ class Worker {
   void serve();
 
  private:
-  using Do = void (Worker::*)(Command& command);  // keep() takes the tensor out of its command
+  using Do = void (Worker::*)(const Command& command);
   static const Do kDo[];
 
   /// What is kept under an id: a value and, if it is the output of a module, the rest of its graph.
@@ -46,29 +46,29 @@ class Worker {
     std::string error;                        // the first one
   };
 
-  void make_module(Command& command);
-  void parameters(Command& command) { list(command, modules_.at(command.of).parameters); }
-  void buffers(Command& command) { list(command, modules_.at(command.of).buffers); }
-  void train(Command& command) { modules_.at(command.of).module->train(command.is_on); }
-  void make_optimizer(Command& command);
-  void call(Command& command);
-  void forward(Command& command);
-  void backward(Command& command);
-  void step(Command& command);
-  void check(Command& command);
-  void keep(Command& command) { kept_[command.result] = {.value = std::move(command.value)}; }
-  void send(Command& command) { send_value(kept_.at(command.of).value, command.peer); }
-  void send_and_drop(Command& command) { send_value(take(command.of), command.peer); }
-  void receive(Command& command);
-  void report(Command& command);
-  void drop(Command& command) { kept_.erase(command.of); }
-  void end_context(Command& command);
+  void make_module(const Command& command);
+  void parameters(const Command& command) { list(command, modules_.at(command.of).parameters); }
+  void buffers(const Command& command) { list(command, modules_.at(command.of).buffers); }
+  void train(const Command& command) { modules_.at(command.of).module->train(command.is_on); }
+  void make_optimizer(const Command& command);
+  void call(const Command& command);
+  void forward(const Command& command);
+  void backward(const Command& command);
+  void step(const Command& command);
+  void check(const Command& command);
+  void keep(const Command& command) { kept_[command.result] = {.value = command.value}; }
+  void send(const Command& command) { send_value(kept_.at(command.of).value, command.peer); }
+  void send_and_drop(const Command& command) { send_value(take(command.of), command.peer); }
+  void receive(const Command& command);
+  void report(const Command& command);
+  void drop(const Command& command) { kept_.erase(command.of); }
+  void end_context(const Command& command);
 
   /// Keeps tensors of a module as values, and answers with their names.
-  void list(Command& command, const NamedTensors& tensors);
+  void list(const Command& command, const NamedTensors& tensors);
   /// Keeps the result of `compute`, or the error that it throws, as `command.result`.
   template <class Compute>
-  void keep_result(Command& command, const std::string& what, const Compute& compute);
+  void keep_result(const Command& command, const std::string& what, const Compute& compute);
   /// Sends the master the result of `compute`, or the error that it throws.
   template <class Compute>
   void answer(const std::string& what, const Compute& compute);

@@ -63,6 +63,8 @@ TEST(Check, RefusesWhatIsOutOfRange) {
   Schedule schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0][0].microbatch = 7;
   EXPECT_NE(check(schedule).front().find("0F7 is out of range"), std::string::npos);
+  schedule.ranks[0][0].microbatch = -1;  // which in a reduction stands for all micro-batches
+  EXPECT_NE(check(schedule).front().find("0F-1 is out of range"), std::string::npos);
   schedule = make_schedule("gpipe", 2, 2);
   schedule.ranks[0].push_back({Operation::forward, 1, 0});
   EXPECT_EQ(check(schedule).front(), "rank 0: 1F0 belongs to rank 1, to which stage 1 is assigned");

@@ -1,0 +1,69 @@
+// How long the actions of a rank take, and what of their waits counts.
+
+#include "parallel/pipeline/action_log.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/launch/launch.h"
+
+namespace stagecoach {
+namespace {
+
+TEST(ActionLog, AveragesOverAllRanks) {
+  const World world{
+      .ranks = 2, .clock = ClockKind::virtual_time, .network = Link{.latency = 1, .bytes_per_second = 100}};
+  launch(world, [](Rank& rank) {
+    ActionLog log(rank.comm, 2);
+    Clock& clock = rank.comm.clock();
+    for (int i = 0; i < 2; ++i) {
+      const ActionLog::Scope scope(log, {Operation::forward, rank.index, i});
+      const double end = clock.now() + 0.01 * (1 + rank.index) * (1 + 2 * i);
+      while (clock.now() < end) {
+      }
+      if (rank.index == 0) {
+        rank.comm.send_number(0, 1, 7);
+        log.note_message(0, 300, 1);
+      } else {
+        rank.comm.receive_number(0, 7);  // a wait of a second, which is no work
+      }
+    }
+    const Costs costs = log.mean_costs();
+    EXPECT_NEAR(costs.forward[0], 0.02, 0.004);
+    EXPECT_NEAR(costs.forward[1], 0.04, 0.004);
+    EXPECT_EQ(costs.backward[0], 0);
+    EXPECT_DOUBLE_EQ(costs.message[0], 4);
+    log.clear();
+    EXPECT_EQ(log.mean_costs().forward[0], 0);
+  });
+}
+
+// Ranks that compute one action together take as long as the slowest of them in each part between two exchanges.
+TEST(ActionLog, CountsWaitsForStragglersWithinAnAction) {
+  const World world{.ranks = 2, .clock = ClockKind::virtual_time, .network = Link{.latency = 1}};
+  launch(world, [](Rank& rank) {
+    ActionLog log(rank.comm, 1);
+    Clock& clock = rank.comm.clock();
+    const auto work = [&](double seconds) {
+      for (const double end = clock.now() + seconds; clock.now() < end;) {
+      }
+    };
+    {
+      const ActionLog::Scope scope(log, {Operation::forward, 0, 0});
+      for (const int slow : {0, 1}) {  // each rank is the slow one once
+        work(rank.index == slow ? 0.04 : 0.01);
+        rank.comm.barrier();  // its messages take a second each
+      }
+    }
+    {
+      const ActionLog::Scope scope(log);
+      work(rank.index == 0 ? 0.04 : 0.01);
+      rank.comm.barrier();
+    }
+    const Costs costs = log.mean_costs();
+    EXPECT_NEAR(costs.forward[0], 0.08, 0.008);
+    EXPECT_NEAR(costs.update[1], 0.01, 0.004) << "an update is its own work only";
+  });
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,40 @@
+// A stage by itself, without other ranks.
+
+#include "parallel/pipeline/stage.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "core/error.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "tests/support/errors.h"
+
+namespace stagecoach {
+namespace {
+
+using test::fails_with;
+
+// Also where the gradients of an earlier micro-batch are still to come.
+TEST(Stage, SaysThatABackwardHasNoGraph) {
+  const auto layers = std::make_shared<Sequential>();
+  layers->add("fc", std::make_shared<Linear>(3, 2));
+  layers->materialize(0);
+  Stage stage(layers);
+  const Tensor x = Tensor::full({4, 3}, 1);
+  const Tensor grad = Tensor::full({4, 2}, 1);
+  stage.add_gradients_in_order({0, 1});
+  for (const int microbatch : {1, 0}) {
+    const auto backward = [&] { stage.backward(microbatch, grad); };
+    const auto what = fmt::format("backward of micro-batch {} was called, but there is no graph of it", microbatch);
+    EXPECT_TRUE(fails_with<Error>({what.c_str(), "its forward has not run"}, backward));
+    stage.forward(microbatch, x, false);
+    backward();
+    EXPECT_TRUE(fails_with<Error>({what.c_str(), "or its backward has run already"}, backward));
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach
