@@ -5,6 +5,7 @@
 #include "core/asynchronous.h"
 #include "core/autograd/node.h"
 #include "core/kernels/kernels.h"
+#include "core/recycled.h"
 #include "core/stream_order.h"
 
 namespace stagecoach {
@@ -142,8 +143,12 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::borrowed() const {
   const Storage& mine = *storage();
-  Tensor same = on(std::make_shared<Storage>(mine.block(), mine.bytes(), mine.device()), shape(), dtype());
-  same.impl().offset = offset();
+  Tensor same;
+  same.impl_ = std::allocate_shared<Impl>(Recycled<Impl>());
+  same.impl_->storage = std::allocate_shared<Storage>(Recycled<Storage>(), mine.block(), mine.bytes(), mine.device());
+  same.impl_->shape = shape();
+  same.impl_->offset = offset();
+  same.impl_->dtype = dtype();
   return same;
 }
 
