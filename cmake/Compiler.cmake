@@ -57,8 +57,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     stagecoach_compile_options(--param=avoid-fma-max-bits=0)
   endif()
 endif()
-# The presets with sanitizers compile the libraries in batches of eight files (CMAKE_UNITY_BUILD), which takes half the
-# time: names in anonymous namespaces must differ within a library. The preset release compiles each file by itself.
 # Sanitizers watch the libraries and the programs. Targets with the property STAGECOACH_UNWATCHED are only linked with
 # them: tests, see stagecoach_unwatched.
 if(STAGECOACH_SANITIZE)

@@ -8,6 +8,8 @@
 # stagecoach_add_levels(LIBRARY SOURCE…): adds the kernels' sources to the library, for every level of STAGECOACH_ARCH.
 function(stagecoach_add_levels library)
   target_sources(${library} PRIVATE ${ARGN})
+  # In a batch the compiler might inline, and then fuse, something else than for another level.
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   list(LENGTH STAGECOACH_ARCH count)
   set(declared "")
   if(count GREATER 1)

@@ -29,6 +29,8 @@ set_property(CACHE STAGECOACH_SYSTEM PROPERTY STRINGS linux posix)
 if(NOT STAGECOACH_SYSTEM MATCHES "^(linux|posix)$")
   message(FATAL_ERROR "STAGECOACH_SYSTEM: expected linux or posix, got '${STAGECOACH_SYSTEM}'")
 endif()
+set(STAGECOACH_BATCH 8 CACHE STRING
+    "How many sources are compiled at once (cmake/Batches.cmake): with 1 each by itself, which is quicker after a change of one")
 option(STAGECOACH_STATIC "Link all libraries but those of the system statically, to run programs on another machine" OFF)
 option(STAGECOACH_FUZZ "Link the fuzz targets of tests/fuzz with libFuzzer (needs clang)" OFF)
 set(STAGECOACH_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")

@@ -10,7 +10,7 @@
 namespace stagecoach::test {
 namespace {
 
-const std::string& kGpipe = kCh03;
+const std::string& kGpipeProgram = kCh03;
 
 class Processes : public ProcessTest {
  protected:
@@ -93,7 +93,7 @@ TEST_F(Processes, SumNativelyWithinThePromise) {
 TEST_F(Processes, KeepAVirtualClockToo) {
   make_data(64, 32);
   const Flags more{"--microbatches", "4", "--clock", "virtual", "--link", "1s,1GB/s", "--split", "3,9"};
-  expect_threads_bytes(2, kGpipe, more);
+  expect_threads_bytes(2, kGpipeProgram, more);
   const double by_processes = metrics("processes").back()["seconds"];
   const double by_threads = metrics("threads").back()["seconds"];
   EXPECT_GT(by_processes, 4) << "two steps, each forward over the link and back";
@@ -102,7 +102,7 @@ TEST_F(Processes, KeepAVirtualClockToo) {
 
 TEST_F(Processes, TracesOfAllRanksShareOneClock) {
   make_data(64, 32);
-  ASSERT_EQ(mpirun(3, kGpipe, flags("run", "1", {"--microbatches", "4"})).exit_code, 0);
+  ASSERT_EQ(mpirun(3, kGpipeProgram, flags("run", "1", {"--microbatches", "4"})).exit_code, 0);
   const Json trace = Json::parse(bytes("run/trace.json"));
   // A message cannot be taken before it is sent: what it makes possible ends after what made it has begun. Forwards
   // send to the next rank and backwards to the one before, so that a clock that is ahead shows, and one that is behind.
@@ -131,10 +131,10 @@ TEST_F(Processes, TracesOfAllRanksShareOneClock) {
 TEST_F(Processes, OneThatIsKilledStopsTheOthersAndNothingIsLost) {
   make_data(320, 32);
   const Flags more{"--microbatches", "2", "--split", "3,3,6"};
-  ASSERT_EQ(run(kGpipe, flags("whole", "12", joined(more, {"--ranks", "3"}))).exit_code, 0);
+  ASSERT_EQ(run(kGpipeProgram, flags("whole", "12", joined(more, {"--ranks", "3"}))).exit_code, 0);
   for (int dead = 0; dead < 3; ++dead) {
     {
-      Running running = start(3, kGpipe, flags("run", "12", more));
+      Running running = start(3, kGpipeProgram, flags("run", "12", more));
       ASSERT_TRUE(prints(running, "Epoch: 2,"));
       ::kill(process(dead), SIGKILL);
       const Outcome outcome = end(running);
@@ -143,9 +143,9 @@ TEST_F(Processes, OneThatIsKilledStopsTheOthersAndNothingIsLost) {
     }
     // With as many ranks, with others, and as threads.
     const Flags resume{"--resume", "run"};
-    const Outcome resumed = dead == 0   ? mpirun(3, kGpipe, resume)
-                            : dead == 1 ? mpirun(2, kGpipe, joined(resume, {"--split", "5,7"}))
-                                        : run(kGpipe, resume);
+    const Outcome resumed = dead == 0   ? mpirun(3, kGpipeProgram, resume)
+                            : dead == 1 ? mpirun(2, kGpipeProgram, joined(resume, {"--split", "5,7"}))
+                                        : run(kGpipeProgram, resume);
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     expect_same_training("run", "whole");
     std::filesystem::remove_all(folder() / "run");
@@ -176,7 +176,7 @@ TEST_F(Processes, ATensorParallelOneThatIsKilledStopsTheOthersAndNothingIsLost) 
 TEST_F(Processes, OneThatStandsStillIsGivenUp) {
   make_data(320, 32);
   Running running =
-      start(3, kGpipe, flags("run", "1000", {"--microbatches", "2", "--timeout", "2", "--split", "3,3,6"}));
+      start(3, kGpipeProgram, flags("run", "1000", {"--microbatches", "2", "--timeout", "2", "--split", "3,3,6"}));
   ASSERT_TRUE(prints(running, "Epoch: 1,"));
   const pid_t still = process(1);
   ::kill(still, SIGSTOP);
@@ -187,7 +187,7 @@ TEST_F(Processes, OneThatStandsStillIsGivenUp) {
 
 TEST_F(Processes, OneThatThrowsTellsTheOthersWhy) {
   make_data(320, 32);
-  const Outcome outcome = mpirun(3, kGpipe, flags("run", "5", {"--microbatches", "2", "--lr", "1e30"}));
+  const Outcome outcome = mpirun(3, kGpipeProgram, flags("run", "5", {"--microbatches", "2", "--lr", "1e30"}));
   EXPECT_EQ(code(2), 2) << "the last rank has the loss: " << outcome.err;
   EXPECT_EQ(code(0), 4);
   EXPECT_NE(outcome.err.find("because rank 2 has failed (training has diverged"), std::string::npos) << outcome.err;
@@ -196,23 +196,23 @@ TEST_F(Processes, OneThatThrowsTellsTheOthersWhy) {
 TEST_F(Processes, SaveWhenTheyAreAskedToStop) {
   make_data(320, 32);
   const Flags more{"--microbatches", "2", "--split", "3,9"};
-  ASSERT_EQ(run(kGpipe, flags("whole", "30", joined(more, {"--ranks", "2"}))).exit_code, 0);
+  ASSERT_EQ(run(kGpipeProgram, flags("whole", "30", joined(more, {"--ranks", "2"}))).exit_code, 0);
   Outcome stopped;
   {
-    Running running = start(2, kGpipe, flags("run", "30", more));
+    Running running = start(2, kGpipeProgram, flags("run", "30", more));
     ASSERT_TRUE(prints(running, "Epoch: 1,"));
     running.signal(SIGUSR1);  // mpirun passes it on
     stopped = end(running);
     EXPECT_EQ(code(0), 130);
     EXPECT_EQ(code(1), 130);
   }
-  expect_went_on(stopped, mpirun(2, kGpipe, {"--resume", "run"}));
+  expect_went_on(stopped, mpirun(2, kGpipeProgram, {"--resume", "run"}));
   EXPECT_EQ(bytes("run/weights.safetensors"), bytes("whole/weights.safetensors"));
 }
 
 // What srun leaves in the environment; one task may be a shell.
 TEST_F(Processes, OfSrunNeedPmixUnlessItIsOne) {
-  const std::string program = std::string(kGpipe) + " --smoke";
+  const std::string program = std::string(kGpipeProgram) + " --smoke";
   const Outcome one = shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 " + program);
   EXPECT_EQ(one.exit_code, 0) << one.err;
   EXPECT_NE(one.out.find("layers on ranks 0,1"), std::string::npos) << one.out;
@@ -229,14 +229,14 @@ TEST_F(Processes, AreAsManyAsTheLauncherStarted) {
     EXPECT_NE(found, std::string::npos) << text << " is not in " << all;
     EXPECT_EQ(all.find(text, found + 1), std::string::npos) << "more than once: " << all;
   };
-  expect(mpirun(2, kGpipe, {"--smoke", "--ranks", "3"}), 2,
+  expect(mpirun(2, kGpipeProgram, {"--smoke", "--ranks", "3"}), 2,
          "--ranks 3: expected one process per rank, but mpirun started 2");
-  expect(mpirun(2, kGpipe, {"--smoke", "--transport", "thread"}), 2, "which would each train separately");
+  expect(mpirun(2, kGpipeProgram, {"--smoke", "--transport", "thread"}), 2, "which would each train separately");
   expect(mpirun(2, kCh01, {"--smoke"}), 2, "ch01_single_device trains on one device");
-  expect(mpirun(2, kGpipe, {"--help"}), 0, "Example:");
-  expect(mpirun(2, kGpipe, {"--smoke", "--explain", "--out", "plan"}), 0, "Written to plan");
+  expect(mpirun(2, kGpipeProgram, {"--help"}), 0, "Example:");
+  expect(mpirun(2, kGpipeProgram, {"--smoke", "--explain", "--out", "plan"}), 0, "Written to plan");
   EXPECT_FALSE(bytes("plan/schedule.csv").empty());
-  expect(run(kGpipe, {"--smoke", "--transport", "mpi"}), 2,
+  expect(run(kGpipeProgram, {"--smoke", "--transport", "mpi"}), 2,
          "expected one per rank (2), got 1; start the program with mpirun -np 2");
 }
 

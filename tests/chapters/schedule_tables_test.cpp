@@ -18,7 +18,7 @@
 namespace stagecoach::test {
 namespace {
 
-const std::string& kInterleaved = kCh05;
+const std::string& kInterleavedProgram = kCh05;
 
 class ScheduleTables : public PipelineTest {
  protected:
@@ -28,7 +28,7 @@ class ScheduleTables : public PipelineTest {
     const Outcome one = train(kCh01, name + "-one", {"--microbatches", microbatches});
     EXPECT_EQ(one.exit_code, 0) << one.err;
     const Flags flags{"--schedule", write(name + ".csv", table), "--microbatches", microbatches};
-    const Outcome outcome = train(kInterleaved, name, flags);
+    const Outcome outcome = train(kInterleavedProgram, name, flags);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     expect_same_training(name, name + "-one");
     return outcome.out;
@@ -86,8 +86,8 @@ TEST_F(ScheduleTables, RunALoopedBreadthFirstTableOfPyTorch) {
   const char* const note = "note: The backwards are not in the order of the micro-batches";
   EXPECT_NE(out.find(note), std::string::npos) << out;
 
-  const Outcome explained = run(kInterleaved, {"--smoke", "--explain", "--profile", "--balance", "layers", "--schedule",
-                                               "bfs.csv", "--microbatches", "4"});
+  const Outcome explained = run(kInterleavedProgram, {"--smoke", "--explain", "--profile", "--balance", "layers",
+                                                      "--schedule", "bfs.csv", "--microbatches", "4"});
   ASSERT_EQ(explained.exit_code, 0) << explained.err;
   EXPECT_NE(explained.out.find(note), std::string::npos) << explained.out;
   EXPECT_NE(explained.out.find("at most 3, 3 sets"), std::string::npos) << explained.out;
@@ -152,9 +152,9 @@ TEST_F(ScheduleTables, WriteTheInterleavedOrderOfTheLibraryByHand) {
           continue;  // not a legal group
         }
         const Outcome outcome =
-            run(kInterleaved, {"--data", "data", "--batch-size", "32", "--balance", "layers", "--explain", "--out",
-                               "plan", "--ranks", std::to_string(p), "--chunks", std::to_string(v), "--microbatches",
-                               std::to_string(m), "--group", std::to_string(group)});
+            run(kInterleavedProgram, {"--data", "data", "--batch-size", "32", "--balance", "layers", "--explain",
+                                      "--out", "plan", "--ranks", std::to_string(p), "--chunks", std::to_string(v),
+                                      "--microbatches", std::to_string(m), "--group", std::to_string(group)});
         ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
         ASSERT_EQ(bytes("plan/schedule.csv"), to_text(library)) << p << " " << m << " " << v << " " << group;
         ++compared;
@@ -171,11 +171,11 @@ TEST_F(ScheduleTables, MalformedSchedulesAreRefusedWithLineAndColumn) {
   const auto flags = [](const std::string& file) {
     return Flags{"--smoke", "--microbatches", "2", "--schedule", file};
   };
-  expect_refused(kInterleaved, flags("typo.csv"), {"typo.csv", "line 2, column 5"});
-  expect_refused(kInterleaved, flags("circle.csv"), {"circle.csv", "wait"});
-  expect_refused(kInterleaved, flags("short.csv"), {"short.csv", "0B1"});
+  expect_refused(kInterleavedProgram, flags("typo.csv"), {"typo.csv", "line 2, column 5"});
+  expect_refused(kInterleavedProgram, flags("circle.csv"), {"circle.csv", "wait"});
+  expect_refused(kInterleavedProgram, flags("short.csv"), {"short.csv", "0B1"});
   write("good.csv", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
-  expect_refused(kInterleaved, {"--smoke", "--microbatches", "4", "--schedule", "good.csv"},
+  expect_refused(kInterleavedProgram, {"--smoke", "--microbatches", "4", "--schedule", "good.csv"},
                  {"2 ranks and 2 micro-batches", "--ranks 2 --microbatches 2"});
 }
 

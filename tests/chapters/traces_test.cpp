@@ -22,19 +22,19 @@ struct TraceContents {
   std::multiset<std::uint64_t> ended;
 };
 
-using Processes = std::map<int, TraceContents>;  // by number: the run, and its prediction
+using TracedProcesses = std::map<int, TraceContents>;  // by number: the run, and its prediction
 using Tracks = std::set<std::string>;
 
 class Traces : public PipelineTest {
  protected:
   /// Trains two steps by a virtual clock, and returns what their trace shows.
-  Processes trace_of(const std::string& program, const Flags& flags) {
+  TracedProcesses trace_of(const std::string& program, const Flags& flags) {
     const Outcome outcome = run(program, joined({"--data", "data", "--out", "run", "--batch-size", "32", "--epochs",
                                                  "1", "--clock", "virtual", "--link", "ethernet100"},
                                                 flags));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     const Json trace = Json::parse(bytes("run/trace.json"));
-    Processes processes;
+    TracedProcesses processes;
     for (const Json& event : trace["traceEvents"]) {
       TraceContents& process = processes[event["pid"].get<int>()];
       if (event["name"] == "thread_name") {
@@ -62,7 +62,7 @@ class Traces : public PipelineTest {
 
 TEST_F(Traces, ShowTheRunAndItsPrediction) {
   make_data(128, 16);
-  const Processes processes = trace_of(kCh05, {"--chunks", "2", "--microbatches", "4"});
+  const TracedProcesses processes = trace_of(kCh05, {"--chunks", "2", "--microbatches", "4"});
   ASSERT_EQ(processes.size(), 2U) << "measured and predicted";
   for (const auto& [number, process] : processes) {
     EXPECT_EQ(process.tracks, (Tracks{"rank 0", "rank 1", "link 0 -> 1", "link 1 -> 0"}));
@@ -87,7 +87,7 @@ TEST_F(Traces, ShowWhatIsSentByHand) {
                             {kCh03, {"--schedule", "by-hand", "--microbatches", "4"}, 4},
                             {kCh04, {"--schedule", "by-hand", "--versions", "flush", "--microbatches", "4"}, 4}}) {
     SCOPED_TRACE(path);
-    const Processes processes = trace_of(path, joined({"--ranks", "3"}, flags));
+    const TracedProcesses processes = trace_of(path, joined({"--ranks", "3"}, flags));
     ASSERT_EQ(processes.size(), 2U) << "measured and predicted";
     for (const auto& [number, process] : processes) {
       EXPECT_EQ(process.tracks,
@@ -110,7 +110,8 @@ TEST_F(Traces, ShowEachModeOfDataParallelismAndItsPrediction) {
         "receive wait"}}};
   for (const auto& [mode, expected] : names) {
     SCOPED_TRACE(mode);
-    const Processes processes = trace_of(kCh06, {"--mode", mode, "--microbatches", mode == "replicate" ? "1" : "2"});
+    const TracedProcesses processes =
+        trace_of(kCh06, {"--mode", mode, "--microbatches", mode == "replicate" ? "1" : "2"});
     ASSERT_EQ(processes.size(), 2U) << "measured and predicted";
     EXPECT_EQ(processes.at(1).tracks, (Tracks{"rank 0", "rank 1", "beside rank 0", "beside rank 1"}));
     Tracks measured{"rank 0", "rank 1", "link 0 -> 1", "link 1 -> 0"};

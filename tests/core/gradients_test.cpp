@@ -24,7 +24,7 @@ const Shape kAnyShapes[] = {{}, {1}, {7}, {3, 5}, {2, 1, 3}, {1, 3, 4, 5}, {33}}
 const Shape kImages[] = {{1, 1, 1, 1}, {2, 3, 4, 4}, {3, 1, 5, 7}, {1, 5, 3, 1}, {17, 2, 2, 3}, {9, 7, 1, 3}};
 const Shape kRows[] = {{1, 1}, {1, 7}, {5, 1}, {3, 4}, {17, 3}, {2, 33}};
 
-std::string printable(const ::testing::TestParamInfo<On<Shape>>& info) {
+std::string shape_and_device(const ::testing::TestParamInfo<On<Shape>>& info) {
   return fmt::format("{}_shape_{}", test::name_of(info.param.device), fmt::join(info.param.what, "_"));
 }
 
@@ -39,7 +39,7 @@ class OnShapes : public ::testing::TestWithParam<On<Shape>> {
 };
 
 class AnyShape : public OnShapes {};
-INSTANTIATE_TEST_SUITE_P(Gradients, AnyShape, ::testing::ValuesIn(test::on_devices(kAnyShapes)), printable);
+INSTANTIATE_TEST_SUITE_P(Gradients, AnyShape, ::testing::ValuesIn(test::on_devices(kAnyShapes)), shape_and_device);
 
 TEST_P(AnyShape, Add) {
   check([](const Inputs& in) { return add(in[0], in[1]); }, {random_tensor(shape(), "a"), random_tensor(shape(), "b")});
@@ -68,7 +68,7 @@ TEST_P(AnyShape, Reshape) {
 }
 
 class Images : public OnShapes {};
-INSTANTIATE_TEST_SUITE_P(Gradients, Images, ::testing::ValuesIn(test::on_devices(kImages)), printable);
+INSTANTIATE_TEST_SUITE_P(Gradients, Images, ::testing::ValuesIn(test::on_devices(kImages)), shape_and_device);
 
 TEST_P(Images, GlobalAveragePool) {
   check([](const Inputs& in) { return global_average_pool(in[0]); }, {random_tensor(shape(), "x")});
@@ -110,7 +110,7 @@ TEST_P(Images, BatchNormInTraining) {
 TEST_P(Images, BatchNormInInference) { check(batch_norm_of(false), batch_norm_inputs(shape())); }
 
 class Rows : public OnShapes {};
-INSTANTIATE_TEST_SUITE_P(Gradients, Rows, ::testing::ValuesIn(test::on_devices(kRows)), printable);
+INSTANTIATE_TEST_SUITE_P(Gradients, Rows, ::testing::ValuesIn(test::on_devices(kRows)), shape_and_device);
 
 TEST_P(Rows, NarrowColumns) {
   check([](const Inputs& in) { return narrow_columns(in[0], in[0].size(1) / 2, (in[0].size(1) + 1) / 2); },

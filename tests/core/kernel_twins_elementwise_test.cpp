@@ -18,13 +18,13 @@ STAGECOACH_CUDA_TWINS(PartsTwins);
 
 const DType kAllTypes[] = {DType::float32, DType::float64, DType::int32, DType::uint8, DType::float16};
 // Around a warp and a block of threads, and primes.
-const Shape kShapes[] = {{},    {1},   {0},   {0, 3}, {3, 5},     {31},         {33},
-                         {255}, {256}, {257}, {1009}, {2, 3, 37}, {5, 1, 7, 3}, {3, 1021}};
+const Shape kElementwiseShapes[] = {{},    {1},   {0},   {0, 3}, {3, 5},     {31},         {33},
+                                    {255}, {256}, {257}, {1009}, {2, 3, 37}, {5, 1, 7, 3}, {3, 1021}};
 
-/// Calls body(shape) for all of kShapes.
+/// Calls body(shape) for all of kElementwiseShapes.
 template <class Body>
 void for_each_shape(const Body& body) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kElementwiseShapes) {
     SCOPED_TRACE(to_string(shape));
     body(shape);
   }

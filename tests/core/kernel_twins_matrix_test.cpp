@@ -17,23 +17,23 @@ class MatrixTwins : public test::KernelTwins {
 };
 STAGECOACH_KERNEL_TWINS(MatrixTwins);
 
-struct LinearCase {
+struct LinearSizes {
   std::int64_t samples, inputs, outputs;
 };
-const LinearCase kLinearCases[] = {{1, 1, 1},    {3, 17, 1},   {17, 1, 3},   {1, 130, 65}, {65, 3, 130}, {64, 64, 17},
-                                   {65, 17, 64}, {130, 65, 3}, {17, 64, 65}, {3, 130, 64}, {64, 65, 1},  {0, 3, 17}};
+const LinearSizes kLinearSizes[] = {{1, 1, 1},    {3, 17, 1},   {17, 1, 3},   {1, 130, 65}, {65, 3, 130}, {64, 64, 17},
+                                    {65, 17, 64}, {130, 65, 3}, {17, 64, 65}, {3, 130, 64}, {64, 65, 1},  {0, 3, 17}};
 
-/// Calls body(case) for all of kLinearCases.
+/// Calls body(case) for all of kLinearSizes.
 template <class Body>
 void for_each_linear(const Body& body) {
-  for (const LinearCase& c : kLinearCases) {
+  for (const LinearSizes& c : kLinearSizes) {
     SCOPED_TRACE(fmt::format("{} samples, {} inputs, {} outputs", c.samples, c.inputs, c.outputs));
     body(c);
   }
 }
 
 TEST_P(MatrixTwins, Linear) {
-  for_each_linear([](const LinearCase& c) {
+  for_each_linear([](const LinearSizes& c) {
     for (const Tensor& bias : biases(c.outputs)) {
       expect_twins(
           {random({c.samples, c.inputs}, "x"), random({c.outputs, c.inputs}, "weight"), bias,
@@ -44,7 +44,7 @@ TEST_P(MatrixTwins, Linear) {
 }
 
 TEST_P(MatrixTwins, LinearGradInput) {
-  for_each_linear([](const LinearCase& c) {
+  for_each_linear([](const LinearSizes& c) {
     expect_twins(
         {random({c.samples, c.outputs}, "grad"), random({c.outputs, c.inputs}, "weight"), unset({c.samples, c.inputs})},
         [](const Kernels& k, Tensors& t) { k.linear_grad_input(t[0], t[1], t[2]); }, c.outputs);
@@ -52,7 +52,7 @@ TEST_P(MatrixTwins, LinearGradInput) {
 }
 
 TEST_P(MatrixTwins, LinearGradWeight) {
-  for_each_linear([](const LinearCase& c) {
+  for_each_linear([](const LinearSizes& c) {
     expect_twins(
         {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs}),
          Tensor()},
@@ -61,7 +61,7 @@ TEST_P(MatrixTwins, LinearGradWeight) {
 }
 
 TEST_P(MatrixTwins, LinearGradWeightAndBias) {
-  for_each_linear([](const LinearCase& c) {
+  for_each_linear([](const LinearSizes& c) {
     expect_twins(
         {random({c.samples, c.outputs}, "grad"), random({c.samples, c.inputs}, "x"), unset({c.outputs, c.inputs}),
          unset({c.outputs})},
@@ -70,7 +70,7 @@ TEST_P(MatrixTwins, LinearGradWeightAndBias) {
 }
 
 /// x [N, C, H, W], outputs, window.
-struct ConvCase {
+struct ConvSizes {
   Shape x;
   std::int64_t outputs;
   Window window;
@@ -78,7 +78,7 @@ struct ConvCase {
   Shape weight() const { return {outputs, x[1], window.kernel, window.kernel}; }
   Shape y() const { return {x[0], outputs, window.positions(x[2]), window.positions(x[3])}; }
 };
-const ConvCase kConvCases[] = {
+const ConvSizes kConvSizes[] = {
     {{1, 1, 1, 1}, 1, {1, 1, 0}},   {{2, 3, 5, 4}, 6, {3, 1, 1}},
     {{5, 1, 7, 9}, 17, {5, 2, 2}},  {{1, 6, 17, 19}, 3, {3, 2, 1}},
     {{2, 17, 6, 5}, 70, {1, 1, 0}}, {{1, 70, 5, 7}, 6, {3, 1, 1}},
@@ -91,10 +91,10 @@ const ConvCase kConvCases[] = {
     {{1, 1, 33, 31}, 1, {3, 1, 2}}, {{0, 3, 5, 4}, 6, {3, 1, 1}},
 };
 
-/// Calls body(case) for all of kConvCases.
+/// Calls body(case) for all of kConvSizes.
 template <class Body>
 void for_each_conv(const Body& body) {
-  for (const ConvCase& c : kConvCases) {
+  for (const ConvSizes& c : kConvSizes) {
     SCOPED_TRACE(fmt::format("x {}, {} outputs, kernel {}, stride {}, padding {}", to_string(c.x), c.outputs,
                              c.window.kernel, c.window.stride, c.window.padding));
     body(c);
@@ -102,7 +102,7 @@ void for_each_conv(const Body& body) {
 }
 
 TEST_P(MatrixTwins, Conv2d) {
-  for_each_conv([](const ConvCase& c) {
+  for_each_conv([](const ConvSizes& c) {
     for (const Tensor& bias : biases(c.outputs)) {
       expect_twins(
           {random(c.x, "x"), random(c.weight(), "weight"), bias, unset(c.y())},
@@ -113,7 +113,7 @@ TEST_P(MatrixTwins, Conv2d) {
 }
 
 TEST_P(MatrixTwins, Conv2dGradInput) {
-  for_each_conv([](const ConvCase& c) {
+  for_each_conv([](const ConvSizes& c) {
     expect_twins(
         {random(c.y(), "grad"), random(c.weight(), "weight"), unset(c.x)},
         [&](const Kernels& k, Tensors& t) { k.conv2d_grad_input(t[0], t[1], c.window, t[2]); },
@@ -122,7 +122,7 @@ TEST_P(MatrixTwins, Conv2dGradInput) {
 }
 
 TEST_P(MatrixTwins, Conv2dGradWeight) {
-  for_each_conv([](const ConvCase& c) {
+  for_each_conv([](const ConvSizes& c) {
     expect_twins(
         {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight()), Tensor()},
         [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2], t[3]); },
@@ -131,7 +131,7 @@ TEST_P(MatrixTwins, Conv2dGradWeight) {
 }
 
 TEST_P(MatrixTwins, Conv2dGradWeightAndBias) {
-  for_each_conv([](const ConvCase& c) {
+  for_each_conv([](const ConvSizes& c) {
     expect_twins(
         {random(c.y(), "grad"), random(c.x, "x"), unset(c.weight()), unset({c.outputs})},
         [&](const Kernels& k, Tensors& t) { k.conv2d_grad_weight(t[0], t[1], c.window, t[2], t[3]); },

@@ -12,12 +12,12 @@ using test::Tensors;
 class RowTwins : public test::KernelTwins {};
 STAGECOACH_KERNEL_TWINS(RowTwins);
 
-const Shape kRows[] = {{1, 1}, {1, 7}, {5, 1}, {37, 10}, {3, 31}, {2, 33}, {5, 300}, {3, 1009}, {1009, 3}, {0, 5}};
+const Shape kRowShapes[] = {{1, 1}, {1, 7}, {5, 1}, {37, 10}, {3, 31}, {2, 33}, {5, 300}, {3, 1009}, {1009, 3}, {0, 5}};
 
-/// Calls body(shape) for all of kRows.
+/// Calls body(shape) for all of kRowShapes.
 template <class Body>
 void for_each_rows(const Body& body) {
-  for (const Shape& shape : kRows) {
+  for (const Shape& shape : kRowShapes) {
     SCOPED_TRACE(to_string(shape));
     body(shape);
   }
@@ -130,10 +130,10 @@ TEST_P(RowTwins, ClassSliceGrad) {
   });
 }
 
-const Shape kAnyShapes[] = {{}, {1}, {37}, {3, 5, 7}, {255}, {257}, {1009}, {3, 1021}, {0}};
+const Shape kAllShapes[] = {{}, {1}, {37}, {3, 5, 7}, {255}, {257}, {1009}, {3, 1021}, {0}};
 
 TEST_P(RowTwins, SquaredError) {
-  for (const Shape& shape : kAnyShapes) {
+  for (const Shape& shape : kAllShapes) {
     SCOPED_TRACE(to_string(shape));
     expect_twins({random(shape, "a"), random(shape, "b"), unset({})},
                  [](const Kernels& k, Tensors& t) { k.squared_error(t[0], t[1], 0.5, t[2]); });
@@ -141,7 +141,7 @@ TEST_P(RowTwins, SquaredError) {
 }
 
 TEST_P(RowTwins, SquaredErrorGrad) {
-  for (const Shape& shape : kAnyShapes) {
+  for (const Shape& shape : kAllShapes) {
     SCOPED_TRACE(to_string(shape));
     expect_twins({random({}, "grad"), random(shape, "a"), random(shape, "b"), unset(shape)},
                  [](const Kernels& k, Tensors& t) { k.squared_error_grad(t[0], t[1], t[2], 0.5, t[3]); });

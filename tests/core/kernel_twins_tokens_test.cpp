@@ -34,10 +34,10 @@ TEST_P(TokenTwins, GeluGradInPlace) {
                [](const Kernels& k, Tensors& t) { k.gelu_grad(t[0], t[1], GeluForm::tanh, t[0]); });
 }
 
-const Shape kRows[] = {{1, 1}, {1, 7}, {37, 10}, {3, 32}, {2, 33}, {5, 300}, {70, 64}, {0, 5}};
+const Shape kTokenRows[] = {{1, 1}, {1, 7}, {37, 10}, {3, 32}, {2, 33}, {5, 300}, {70, 64}, {0, 5}};
 
 TEST_P(TokenTwins, LayerNorm) {
-  for (const Shape& shape : kRows) {
+  for (const Shape& shape : kTokenRows) {
     SCOPED_TRACE(to_string(shape));
     const Shape columns{shape[1]};
     expect_twins({random(shape, "x"), random(columns, "weight"), random(columns, "bias"), unset(shape),
@@ -47,7 +47,7 @@ TEST_P(TokenTwins, LayerNorm) {
 }
 
 TEST_P(TokenTwins, LayerNormGradInput) {
-  for (const Shape& shape : kRows) {
+  for (const Shape& shape : kTokenRows) {
     SCOPED_TRACE(to_string(shape));
     expect_twins(
         {random(shape, "grad"), random(shape, "x"), random({shape[0]}, "mean"), positive({shape[0]}, "rstd"),
@@ -57,7 +57,7 @@ TEST_P(TokenTwins, LayerNormGradInput) {
 }
 
 TEST_P(TokenTwins, LayerNormGradWeight) {
-  for (const Shape& shape : kRows) {
+  for (const Shape& shape : kTokenRows) {
     SCOPED_TRACE(to_string(shape));
     expect_twins(
         {random(shape, "grad"), random(shape, "x"), random({shape[0]}, "mean"), positive({shape[0]}, "rstd"),

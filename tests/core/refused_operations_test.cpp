@@ -14,7 +14,7 @@ namespace {
 
 using test::fails_with;
 
-Tensor labels_of(const std::vector<std::int32_t>& labels) {
+Tensor cpu_labels(const std::vector<std::int32_t>& labels) {
   return Tensor::from(labels, {static_cast<std::int64_t>(labels.size())});
 }
 
@@ -153,7 +153,7 @@ TEST(RefusedOperations, WholeNumbers) {
       {"add_broadcast", [&] { add_broadcast(x, Tensor::zeros({2}, DType::int32)); }},
       {"cross_entropy",
        [&] {
-         cross_entropy(x, labels_of({0, 0}));
+         cross_entropy(x, cpu_labels({0, 0}));
        }},
   };
   for (const auto& [name, call] : calls) {
@@ -164,10 +164,10 @@ TEST(RefusedOperations, WholeNumbers) {
 TEST(RefusedOperations, LabelsOutsideTheClasses) {
   const Tensor logits = Tensor::zeros({3, 4});
   EXPECT_TRUE(fails_with({"cross_entropy", "got 4 for sample 1", "sample 1"}, [&] {
-    cross_entropy(logits, labels_of({0, 4, 0}));
+    cross_entropy(logits, cpu_labels({0, 4, 0}));
   }));
   EXPECT_TRUE(fails_with({"cross_entropy", "got -1 for sample 2", "sample 2"}, [&] {
-    cross_entropy(logits, labels_of({0, 3, -1}));
+    cross_entropy(logits, cpu_labels({0, 3, -1}));
   }));
 }
 

@@ -17,9 +17,8 @@ namespace {
 using test::fails_with;
 using test::fresh_device;
 using test::of;
+using test::values_of;
 using Values = std::vector<double>;
-
-Values read(const Tensor& tensor) { return tensor.to_vector<double>(); }
 
 TEST(TensorViews, ShareTheStorage) {
   Tensor x = of({1, 2, 3, 4, 5, 6}, {3, 2});
@@ -28,10 +27,10 @@ TEST(TensorViews, ShareTheStorage) {
   const Tensor row_of_rows = rows.narrow(1, 1);
   const Tensor cut = x.detach();
   x.mutable_data<double>()[5] = 60;
-  EXPECT_EQ(read(flat), (Values{1, 2, 3, 4, 5, 60}));
-  EXPECT_EQ(read(rows), (Values{3, 4, 5, 60}));
-  EXPECT_EQ(read(row_of_rows), (Values{5, 60}));
-  EXPECT_EQ(read(cut), (Values{1, 2, 3, 4, 5, 60}));
+  EXPECT_EQ(values_of(flat), (Values{1, 2, 3, 4, 5, 60}));
+  EXPECT_EQ(values_of(rows), (Values{3, 4, 5, 60}));
+  EXPECT_EQ(values_of(row_of_rows), (Values{5, 60}));
+  EXPECT_EQ(values_of(cut), (Values{1, 2, 3, 4, 5, 60}));
   EXPECT_EQ(rows.shape(), (Shape{2, 2}));
   EXPECT_EQ(rows.offset(), 2);
   EXPECT_EQ(row_of_rows.offset(), 4);
@@ -103,8 +102,9 @@ TEST(TensorViews, NarrowStaysInside) {
 
 TEST(TensorViews, AliasStaysInsideTheStorage) {
   const Tensor x = of({1, 2, 3, 4}, {4});
-  EXPECT_EQ(read(x.alias({2, 1}, 2)), (Values{3, 4}));
-  EXPECT_EQ(read(x.narrow(2, 2).alias({4}, 0)), (Values{1, 2, 3, 4})) << "the offset counts from the storage's start";
+  EXPECT_EQ(values_of(x.alias({2, 1}, 2)), (Values{3, 4}));
+  EXPECT_EQ(values_of(x.narrow(2, 2).alias({4}, 0)), (Values{1, 2, 3, 4}))
+      << "the offset counts from the storage's start";
   EXPECT_TRUE(fails_with({"alias", "[4]", "1"}, [&] { x.alias({4}, 1); }));
   EXPECT_TRUE(fails_with({"alias", "-1"}, [&] { x.alias({1}, -1); }));
 }

@@ -131,10 +131,10 @@ class TransformerGradients : public ::testing::TestWithParam<Device> {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, TransformerGradients, ::testing::ValuesIn(test::devices()), test::device_name);
 
-const Shape kShapes[] = {{1, 1, 1}, {2, 3, 4}, {3, 1, 5}, {1, 7, 2}, {2, 17, 3}};
+const Shape kBlockShapes[] = {{1, 1, 1}, {2, 3, 4}, {3, 1, 5}, {1, 7, 2}, {2, 17, 3}};
 
 TEST_P(TransformerGradients, Gelu) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kBlockShapes) {
     for (const GeluForm form : {GeluForm::exact, GeluForm::tanh}) {
       SCOPED_TRACE(to_string(shape));
       check([=](const Inputs& in) { return gelu(in[0], form); }, {random_tensor(shape, "x")});
@@ -172,7 +172,7 @@ TEST_P(TransformerGradients, Attention) {
 }
 
 TEST_P(TransformerGradients, AddBroadcast) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kBlockShapes) {
     SCOPED_TRACE(to_string(shape));
     check([](const Inputs& in) { return add_broadcast(in[0], in[1]); },
           {random_tensor(shape, "x"), random_tensor({shape[1], shape[2]}, "b")});
@@ -180,7 +180,7 @@ TEST_P(TransformerGradients, AddBroadcast) {
 }
 
 TEST_P(TransformerGradients, TransposeAndTokenMean) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kBlockShapes) {
     SCOPED_TRACE(to_string(shape));
     check([](const Inputs& in) { return transpose(in[0]); }, {random_tensor(shape, "x")});
     check([](const Inputs& in) { return token_mean(in[0]); }, {random_tensor(shape, "x")});

@@ -31,7 +31,7 @@ void write_smallest(const TemporaryFolder& folder) {
   write_image(folder / "test/cat/a.png", grey(2));
 }
 
-void expect_load_error(const fs::path& folder, const std::vector<std::string>& parts) {
+void expect_folder_error(const fs::path& folder, const std::vector<std::string>& parts) {
   expect_error<DataError>([&] { load_image_folder(folder); }, parts);
 }
 
@@ -72,25 +72,25 @@ TEST(ImageFolder, AllKindsOfImagesWork) {
 
 TEST(ImageFolder, AnotherLayoutIsExplained) {
   const TemporaryFolder folder;
-  expect_load_error(folder / "nowhere", {"nowhere is missing"});
+  expect_folder_error(folder / "nowhere", {"nowhere is missing"});
   write_image(folder / "cat/a.png", grey(1));
-  expect_load_error(folder.path(), {"has no folder train/", "/train/<class>/*.png", "/test/<class>/"});
+  expect_folder_error(folder.path(), {"has no folder train/", "/train/<class>/*.png", "/test/<class>/"});
   write_image(folder / "train/cat/a.png", grey(1));
-  expect_load_error(folder.path(), {"has no folder test/", "/test/<class>/"});
+  expect_folder_error(folder.path(), {"has no folder test/", "/test/<class>/"});
   fs::create_directory(folder / "test");
-  expect_load_error(folder.path(), {"test has no class folders", "/<class>/"});
+  expect_folder_error(folder.path(), {"test has no class folders", "/<class>/"});
   fs::remove(folder / "test");
   write_text(folder / "test", "a file");
-  expect_load_error(folder.path(), {"test is not a folder"});
+  expect_folder_error(folder.path(), {"test is not a folder"});
 }
 
 TEST(ImageFolder, ClassesWithoutImagesAreNamed) {
   const TemporaryFolder folder;
   write_smallest(folder);
   write_image(folder / "test/wolf/a.png", grey(1));
-  expect_load_error(folder.path(), {"class 'wolf'", "not in train/"});
+  expect_folder_error(folder.path(), {"class 'wolf'", "not in train/"});
   write_text(folder / "train/wolf/a.gif", "not a kind that is read");
-  expect_load_error(folder.path(), {"train/wolf has no images", "*.png"});
+  expect_folder_error(folder.path(), {"train/wolf has no images", "*.png"});
 }
 
 TEST(ImageFolder, BrokenImagesAreNamed) {
@@ -98,10 +98,10 @@ TEST(ImageFolder, BrokenImagesAreNamed) {
   write_smallest(folder);
   write_image(folder / "train/cat/b.png", {32, 32, 3, counting_dataset(1).images.to_vector<std::uint8_t>()});
   fs::resize_file(folder / "train/cat/b.png", fs::file_size(folder / "train/cat/b.png") / 2);
-  expect_load_error(folder.path(), {"train/cat/b.png cannot be decoded"});
+  expect_folder_error(folder.path(), {"train/cat/b.png cannot be decoded"});
   fs::remove(folder / "train/cat/b.png");
   fs::create_symlink(folder / "gone", folder / "train/cat/c.png");
-  expect_load_error(folder.path(), {"train/cat/c.png cannot be opened"});
+  expect_folder_error(folder.path(), {"train/cat/c.png cannot be opened"});
 }
 
 TEST(ImageFolder, LinksThatLeadNowhereAreNamed) {
@@ -110,10 +110,10 @@ TEST(ImageFolder, LinksThatLeadNowhereAreNamed) {
     write_smallest(folder);
     const std::string dog = std::string(split) + "/dog";
     fs::create_symlink("gone", folder / dog);
-    expect_load_error(folder.path(), {"link ", dog + " cannot be opened: No such file"});
+    expect_folder_error(folder.path(), {"link ", dog + " cannot be opened: No such file"});
     fs::remove(folder / dog);
     fs::create_symlink("dog", folder / dog);
-    expect_load_error(folder.path(), {"link ", dog + " cannot be opened: Too many levels of symbolic links"});
+    expect_folder_error(folder.path(), {"link ", dog + " cannot be opened: Too many levels of symbolic links"});
   }
   const TemporaryFolder folder;
   write_smallest(folder);
@@ -132,10 +132,10 @@ TEST(ImageFolder, NothingWaitsForAPipe) {
   const TemporaryFolder folder;
   write_smallest(folder);
   ASSERT_EQ(::mkfifo((folder / "train/dog").c_str(), 0600), 0);
-  expect_load_error(folder.path(), {"train/dog is neither a class folder nor a file"});
+  expect_folder_error(folder.path(), {"train/dog is neither a class folder nor a file"});
   fs::remove(folder / "train/dog");
   ASSERT_EQ(::mkfifo((folder / "train/cat/b.png").c_str(), 0600), 0);
-  expect_load_error(folder.path(), {"train/cat/b.png is not a regular file"});
+  expect_folder_error(folder.path(), {"train/cat/b.png is not a regular file"});
 }
 
 TEST(ImageFolder, LargeImagesAndFilesAreRefused) {

@@ -17,7 +17,7 @@ for patch in "$patches"/*.patch; do
 done
 git apply "$patches"/*.patch
 
-scripts/build.sh release --target test_extending ch09_linear_probe -DSTAGECOACH_CUDA=EMULATED -DCMAKE_UNITY_BUILD=ON \
+scripts/build.sh release --target test_extending ch09_linear_probe -DSTAGECOACH_CUDA=EMULATED \
   -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" ${CI:+-DSTAGECOACH_WERROR=ON}
 programs=build/release/bin
 $programs/test_extending --gtest_brief=1 --gtest_filter='*LeakyRelu*'

@@ -21,7 +21,7 @@ using test::same_bytes;
 using test::TemporaryFolder;
 
 constexpr std::int64_t kSize = 7;
-constexpr int kSteps = 6;
+constexpr int kUpdates = 6;
 
 Tensor make_parameter(Device device = {}) { return test::random_leaf({kSize}, "parameter", DType::float64, device); }
 
@@ -58,7 +58,7 @@ void compare_sgd(Device device, const SgdSettings& settings) {
   Sgd optimizer({{"p", parameter}}, settings);
   std::vector<double> p = parameter.to_vector<double>();
   std::vector<double> v(p.size(), 0);
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int step = 1; step <= kUpdates; ++step) {
     parameter.set_grad(gradient(step, device));
     optimizer.step();
     const auto g = gradient(step).to_vector<double>();
@@ -68,7 +68,7 @@ void compare_sgd(Device device, const SgdSettings& settings) {
     }
     expect_near(parameter, p);
   }
-  EXPECT_EQ(optimizer.steps_done(), kSteps);
+  EXPECT_EQ(optimizer.steps_done(), kUpdates);
 }
 
 TEST_P(SgdSteps, FollowThePlainLoop) { compare_sgd(device(), {.learning_rate = 0.1}); }
@@ -87,7 +87,7 @@ void compare_adam(Device device, const AdamSettings& settings) {
   std::vector<double> p = parameter.to_vector<double>();
   std::vector<double> m(p.size(), 0);
   std::vector<double> v(p.size(), 0);
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int step = 1; step <= kUpdates; ++step) {
     parameter.set_grad(gradient(step, device));
     optimizer.step();
     const auto g = gradient(step).to_vector<double>();
@@ -116,7 +116,7 @@ TEST_P(AdamSteps, InFloat32AreThoseOfDoublePrecision) {
   Tensor rounded = Tensor::zeros({kSize}, DType::float32, device()).set_requires_grad(true);
   Adam in_double({{"p", exact}});
   Adam in_float({{"p", rounded}});
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int step = 1; step <= kUpdates; ++step) {
     std::vector<float> gradients;  // of one sign per element: nothing cancels
     for (int i = 0; i < kSize; ++i) {
       gradients.push_back(std::ldexp(static_cast<float>((i % 2 == 0 ? 1 : -1) * (3 + i + step)), -i));
@@ -293,7 +293,7 @@ TEST(Optimizer, UpdatesParametersOnSeveralDevices) {
     }
     const auto expected = make_optimizer(kind, together, 0.1);
     const auto optimizer = make_optimizer(kind, spread, 0.1);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kUpdates; ++step) {
       for (std::size_t i = 0; i < spread.size(); ++i) {
         together[i].second.set_grad(gradient(step));
         spread[i].second.set_grad(gradient(step, spread[i].second.device()));
@@ -304,7 +304,7 @@ TEST(Optimizer, UpdatesParametersOnSeveralDevices) {
     for (std::size_t i = 0; i < spread.size(); ++i) {
       EXPECT_TRUE(same_bytes(spread[i].second, together[i].second));
     }
-    EXPECT_EQ(optimizer->steps_done(), kSteps);
+    EXPECT_EQ(optimizer->steps_done(), kUpdates);
   }
 }
 

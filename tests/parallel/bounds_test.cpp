@@ -22,7 +22,7 @@ namespace stagecoach {
 namespace {
 
 using test::fails_with;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -30,18 +30,18 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A clock counts nanoseconds in 64 bits: 1e300 seconds, turned into them, may be any moment, also one that has passed.
 TEST(Deadlines, AreAheadHoweverLongTheTimeout) {
   for (const double timeout : {0.5, 1e6, 1e10, 1e300, kInfinity, std::numeric_limits<double>::quiet_NaN()}) {
-    const auto before = Clock::now();
-    const Clock::time_point deadline = deadline_after(Seconds(timeout));
+    const auto before = SteadyClock::now();
+    const SteadyClock::time_point deadline = deadline_after(Seconds(timeout));
     EXPECT_GE(deadline, before + std::chrono::milliseconds(500)) << timeout;
-    EXPECT_LE(deadline, Clock::now() + std::chrono::seconds(1'000'000'001)) << timeout;
+    EXPECT_LE(deadline, SteadyClock::now() + std::chrono::seconds(1'000'000'001)) << timeout;
   }
-  EXPECT_LT(deadline_after(Seconds(-1e300)), Clock::now());
+  EXPECT_LT(deadline_after(Seconds(-1e300)), SteadyClock::now());
 }
 
 TEST(Deadlines, OfAStoreAreAheadHoweverLongTheTimeout) {
   const TcpStoreServer server({{"127.0.0.1", 0}, "a token of tests"});
   TcpStore store(server.address(), "rank 0", Seconds(1e300));
-  EXPECT_GT(store.deadline(), Clock::now());
+  EXPECT_GT(store.deadline(), SteadyClock::now());
   store.set("key", "value");
   EXPECT_EQ(store.get("key"), "value");
 }

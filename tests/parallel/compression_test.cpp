@@ -53,7 +53,7 @@ NamedTensors results_of(const Bucket& bucket) {
 }
 
 /// The gradients of a rank in a step.
-using Gradients = std::function<NamedTensors(int rank, int step)>;
+using GradientsOf = std::function<NamedTensors(int rank, int step)>;
 
 /// Some that are sent as they are, and others that power_sgd compresses.
 NamedTensors random_gradients(int rank, int step) {
@@ -66,7 +66,7 @@ NamedTensors random_gradients(int rank, int step) {
 }
 
 /// The sum over `world` ranks, in their order.
-NamedTensors sum_of(const Gradients& gradients, int world, int step) {
+NamedTensors sum_of(const GradientsOf& gradients, int world, int step) {
   NamedTensors sum = gradients(0, step);
   for (int r = 1; r < world; ++r) {
     const NamedTensors more = gradients(r, step);
@@ -95,7 +95,7 @@ double distance(const Tensor& a, const Tensor& b) {
 class Compression : public ::testing::TestWithParam<Device> {
  protected:
   /// The results of each of `steps` steps, which all ranks are seen to share. Each rank makes its own hook.
-  static std::vector<NamedTensors> run(int world, int steps, const Gradients& gradients,
+  static std::vector<NamedTensors> run(int world, int steps, const GradientsOf& gradients,
                                        const std::function<ReduceBucket()>& make) {
     std::vector<std::vector<NamedTensors>> all(static_cast<std::size_t>(world));
     launch({.ranks = world, .device = GetParam().type}, [&](Rank& rank) {
@@ -147,7 +147,7 @@ Tensor rounded(const Tensor& x) {
 }
 
 TEST_P(Compression, HalfRoundsWhatIsSentAndTheSum) {
-  const Gradients halves = [](int rank, int step) {
+  const GradientsOf halves = [](int rank, int step) {
     NamedTensors gradients = random_gradients(rank, step);
     for (auto& [name, gradient] : gradients) {
       gradient = rounded(gradient);
@@ -164,7 +164,7 @@ TEST_P(Compression, HalfRoundsWhatIsSentAndTheSum) {
 }
 
 TEST_P(Compression, HalfHasLimits) {
-  const Gradients gradients = [](int rank, int) -> NamedTensors {
+  const GradientsOf gradients = [](int rank, int) -> NamedTensors {
     const float large = rank == 0 ? -7e4F : 1;
     return {{"w", Tensor::from(std::vector<float>{large, 4e4F, 1e-8F, 6e4F}, {4})}};
   };
@@ -184,7 +184,7 @@ Tensor outer_product(std::int64_t n, std::int64_t m, const std::string& name, DT
 // The sum over three ranks is a product of three columns; the fourth has nothing to do.
 TEST_P(Compression, PowerSgdSendsProductsOfFewColumnsWhole) {
   for (const DType dtype : {DType::float32, DType::float64}) {
-    const Gradients gradients = [&](int rank, int step) -> NamedTensors {
+    const GradientsOf gradients = [&](int rank, int step) -> NamedTensors {
       const std::string name = fmt::format("rank {}, step {}", rank, step);
       return {{"fc", outer_product(40, 50, name, dtype)},
               {"conv", outer_product(24, 27, name, dtype).alias({24, 3, 3, 3}, 0)}};
@@ -216,7 +216,7 @@ TEST_P(Compression, PowerSgdSendsVectorsAndSmallMatricesAsTheyAre) {
 // Two columns of gradients that need many: what is lost in a step comes in a later one. With a new hook in each step,
 // which remembers nothing, the same part is lost every time.
 TEST_P(Compression, PowerSgdTendsToAConstantGradient) {
-  const Gradients constant = [](int rank, int) { return random_gradients(rank, 0); };
+  const GradientsOf constant = [](int rank, int) { return random_gradients(rank, 0); };
   const NamedTensors wanted = sum_of(constant, 2, 0);
   const auto remembering = run(2, 100, constant, [] { return power_sgd(2); });
   const auto forgetting =
@@ -240,7 +240,7 @@ TEST_P(Compression, PowerSgdTendsToAConstantGradient) {
 // When no more gradients come, the errors do: each step takes r columns off them.
 TEST_P(Compression, PowerSgdLosesNothing) {
   constexpr int kSteps = 3;
-  const Gradients ending = [](int rank, int step) {
+  const GradientsOf ending = [](int rank, int step) {
     NamedTensors gradients = random_gradients(rank, step);
     for (auto& [name, gradient] : gradients) {
       if (step >= kSteps) {
@@ -311,7 +311,7 @@ TEST_P(Compression, PowerSgdGoesOnFromItsMemory) {
 
 // A layer that begins with zeros must not be left out forever: its Q would be 0.
 TEST_P(Compression, PowerSgdSurvivesAGradientOfZeros) {
-  const Gradients late = [](int rank, int step) -> NamedTensors {
+  const GradientsOf late = [](int rank, int step) -> NamedTensors {
     const Tensor gradient = outer_product(20, 30, fmt::format("rank {}", rank), DType::float32);
     return {{"w", step == 0 ? Tensor::zeros({20, 30}) : gradient}};
   };
@@ -322,7 +322,7 @@ TEST_P(Compression, PowerSgdSurvivesAGradientOfZeros) {
 }
 
 TEST_P(Compression, PowerSgdShowsWhatIsNoNumber) {
-  const Gradients diverged = [](int rank, int) -> NamedTensors {
+  const GradientsOf diverged = [](int rank, int) -> NamedTensors {
     Tensor gradient = random_tensor({20, 30}, "w", DType::float32);
     gradient.narrow(7, 1).fill(rank == 0 ? std::nan("") : 0);
     return {{"w", gradient}};

@@ -27,11 +27,11 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::int64_t kImages = 16;  // a micro-batch
-constexpr int kMicrobatches = 8;
+constexpr std::int64_t kMicrobatchImages = 16;  // a micro-batch
+constexpr int kMemoryMicrobatches = 8;
 const Split kSplit{3, 3, 3, 3};
 const Shape kImage{1, 3, 32, 32};
-constexpr double kPooled = kImages * 6 * 14 * 14 * 4;  // bytes that leave the first stage
+constexpr double kPooled = kMicrobatchImages * 6 * 14 * 14 * 4;  // bytes that leave the first stage
 
 std::shared_ptr<Sequential> convnet(Device device = {}) {
   auto model = make_model("convnet");
@@ -50,9 +50,9 @@ std::vector<double> measured(const Schedule& schedule, Stage::Recompute recomput
     stages.emplace(rank.index, Stage(part, recompute));
     Pipeline pipeline(std::move(stages), entering, schedule, rank.comm);
     const StepData data{
-        [&](int) { return test::random_tensor(kImage.with(0, kImages), "x", DType::float32, rank.device); },
-        [&](int) { return Tensor::zeros({kImages}, DType::int32, rank.device); },
-        std::vector<std::int64_t>(kMicrobatches, kImages)};
+        [&](int) { return test::random_tensor(kImage.with(0, kMicrobatchImages), "x", DType::float32, rank.device); },
+        [&](int) { return Tensor::zeros({kMicrobatchImages}, DType::int32, rank.device); },
+        std::vector<std::int64_t>(kMemoryMicrobatches, kMicrobatchImages)};
     pipeline.run(schedule, data);  // from here on there are gradients
     rank.comm.barrier();
     Allocator& memory = allocator(rank.device);
@@ -66,8 +66,8 @@ std::vector<double> measured(const Schedule& schedule, Stage::Recompute recomput
 
 /// Bytes of a micro-batch in flight, a stage.
 std::vector<double> predicted_bytes(Stage::Recompute recompute) {
-  const auto profile = profile_layers(*make_model("convnet"), kImage.with(0, kImages), {}, 1);
-  return bytes_of_stages(profile, kSplit, kImages * kImage.numel() * 4, recompute);
+  const auto profile = profile_layers(*make_model("convnet"), kImage.with(0, kMicrobatchImages), {}, 1);
+  return bytes_of_stages(profile, kSplit, kMicrobatchImages * kImage.numel() * 4, recompute);
 }
 
 /// Checks that `saved` bytes are what was predicted: within 5%, except for `handed_over`, what the next rank got and
@@ -79,24 +79,24 @@ void expect_saved(double saved, double predicted, double handed_over) {
 
 // What differs between two schedules is what they keep: the rest, such as gradients on their way, is the same.
 TEST(Memory, OfTheFirstStageIsPMicroBatchesIn1F1BAndMInGpipe) {
-  const Schedule gpipe = lower(make_schedule("gpipe", 4, kMicrobatches));
-  const Schedule one_f_one_b = lower(make_schedule("1f1b", 4, kMicrobatches));
-  EXPECT_EQ(peak_activations(gpipe)[0], kMicrobatches);
+  const Schedule gpipe = lower(make_schedule("gpipe", 4, kMemoryMicrobatches));
+  const Schedule one_f_one_b = lower(make_schedule("1f1b", 4, kMemoryMicrobatches));
+  EXPECT_EQ(peak_activations(gpipe)[0], kMemoryMicrobatches);
   EXPECT_EQ(peak_activations(one_f_one_b)[0], 4);
   const auto bytes = predicted_bytes(Stage::Recompute::no);
   const double predicted = peak_bytes(gpipe, bytes)[0] - peak_bytes(one_f_one_b, bytes)[0];
-  EXPECT_DOUBLE_EQ(predicted, (kMicrobatches - 4) * bytes[0]);
+  EXPECT_DOUBLE_EQ(predicted, (kMemoryMicrobatches - 4) * bytes[0]);
   const double saved = measured(gpipe, Stage::Recompute::no)[0] - measured(one_f_one_b, Stage::Recompute::no)[0];
   expect_saved(saved, predicted, 4 * kPooled);
 }
 
 TEST(Memory, IsCutByRecomputationAsPredicted) {
-  const Schedule gpipe = lower(make_schedule("gpipe", 4, kMicrobatches));
+  const Schedule gpipe = lower(make_schedule("gpipe", 4, kMemoryMicrobatches));
   // One graph is there in the backward that needs it; the other micro-batches keep only what enters and leaves.
-  const double predicted =
-      (kMicrobatches - 1) * (predicted_bytes(Stage::Recompute::no)[0] - predicted_bytes(Stage::Recompute::yes)[0]);
+  const double predicted = (kMemoryMicrobatches - 1) *
+                           (predicted_bytes(Stage::Recompute::no)[0] - predicted_bytes(Stage::Recompute::yes)[0]);
   const double saved = measured(gpipe, Stage::Recompute::no)[0] - measured(gpipe, Stage::Recompute::yes)[0];
-  expect_saved(saved, predicted, kMicrobatches * kPooled);
+  expect_saved(saved, predicted, kMemoryMicrobatches * kPooled);
 }
 
 /// Stages of linear layers, whose weights are large and whose activations are not small.

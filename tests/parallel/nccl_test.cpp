@@ -30,7 +30,7 @@ using test::number;
 using test::random_tensor;
 using test::same_bytes;
 
-Tensor of_rank(int r, const Shape& shape, Device device) {
+Tensor made_by_rank(int r, const Shape& shape, Device device) {
   return random_tensor(shape, fmt::format("rank {}", r), DType::float32, device);
 }
 
@@ -39,7 +39,7 @@ std::vector<Tensor> results_of(Rank& rank) {
   std::vector<Tensor> results;
   const auto keep = [&](const Tensor& tensor) { results.push_back(tensor.to(Device{}).clone()); };
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{7, 5}, Shape{3, 50021}}) {
-    const Tensor mine = of_rank(rank.index, shape, rank.device);
+    const Tensor mine = made_by_rank(rank.index, shape, rank.device);
     Tensor tensor = mine.clone();
     rank.comm.all_reduce(tensor);
     keep(tensor);
@@ -53,7 +53,7 @@ std::vector<Tensor> results_of(Rank& rank) {
       keep(theirs);
     }
   }
-  keep(rank.comm.reduce_scatter(of_rank(rank.index, {rank.world, 777}, rank.device)));
+  keep(rank.comm.reduce_scatter(made_by_rank(rank.index, {rank.world, 777}, rank.device)));
   rank.comm.barrier();
   return results;
 }
@@ -92,7 +92,8 @@ TEST_P(NcclRanks, SendToAllAndReceiveFromAllInAnyOrder) {
       std::vector<int> others;
       for (int other = 0; other < rank.world; ++other) {
         for (int tag = 0; other != rank.index && tag < kTags; ++tag) {
-          sends.push_back(rank.comm.send_async(of_rank(rank.index * kTags + tag, {tag, 300}, rank.device), other, tag));
+          sends.push_back(
+              rank.comm.send_async(made_by_rank(rank.index * kTags + tag, {tag, 300}, rank.device), other, tag));
           rank.comm.send_number(rank.index + 0.1 * tag, other, tag);
           others.push_back(other);
         }
@@ -102,7 +103,7 @@ TEST_P(NcclRanks, SendToAllAndReceiveFromAllInAnyOrder) {
       for (const int from : others) {
         const int tag = tags[static_cast<std::size_t>(from)]++;  // of one rank, in the order of its sends
         const Tensor got = rank.comm.receive({tag, 300}, DType::float32, from, tag);
-        EXPECT_TRUE(same_bytes(got, of_rank(from * kTags + tag, {tag, 300}, {})));
+        EXPECT_TRUE(same_bytes(got, made_by_rank(from * kTags + tag, {tag, 300}, {})));
         EXPECT_EQ(rank.comm.receive_number(from, tag), from + 0.1 * tag);
       }
       Tensor sum = Tensor::full({1}, 1, DType::float32, rank.device);
@@ -129,9 +130,9 @@ TEST_P(NcclRanks, PostedReceivesHoldUpNothingElse) {
     if (rank.index > 0) {
       static_cast<void>(receive.wait());
     }
-    rank.comm.send(of_rank(rank.index, {1000}, rank.device), next, 3);
+    rank.comm.send(made_by_rank(rank.index, {1000}, rank.device), next, 3);
     if (rank.index == 0) {
-      EXPECT_TRUE(same_bytes(receive.wait(), of_rank(before, {1000}, {})));
+      EXPECT_TRUE(same_bytes(receive.wait(), made_by_rank(before, {1000}, {})));
     }
   });
 }
@@ -154,7 +155,7 @@ TEST(Nccl, NativeSumsAreTheBackends) {
     std::vector<Tensor> sums(3);
     launch_on_test_backend({.ranks = 3, .reduce = kind}, [&](Rank& rank) {
       Tensor& sum = sums[static_cast<std::size_t>(rank.index)];
-      sum = of_rank(rank.index, {1000}, rank.device);
+      sum = made_by_rank(rank.index, {1000}, rank.device);
       rank.comm.all_reduce(sum);
       const auto group = rank.comm.split(0, rank.index);
       group->all_reduce(sum);  // a group sums as its world does
@@ -246,8 +247,9 @@ TEST(Nccl, ASecondThreadSumsBesideMessages) {
     const auto pending = comm_thread.submit("sum", [&](Communicator& comm) { comm.all_reduce(sum); });
     const int next = (rank.index + 1) % 3;
     for (int i = 0; i < 20; ++i) {
-      const auto sent = rank.comm.send_async(of_rank(i, {50}, rank.device), next, 0);
-      EXPECT_TRUE(same_bytes(rank.comm.receive({50}, DType::float32, (rank.index + 2) % 3, 0), of_rank(i, {50}, {})));
+      const auto sent = rank.comm.send_async(made_by_rank(i, {50}, rank.device), next, 0);
+      EXPECT_TRUE(
+          same_bytes(rank.comm.receive({50}, DType::float32, (rank.index + 2) % 3, 0), made_by_rank(i, {50}, {})));
       sent.wait();
     }
     pending.wait();
@@ -354,9 +356,9 @@ TEST_F(NcclOnCuda, TwoRanksSendToEachOther) {
   launch(world_of(2), [](Rank& rank) {
     const int other = 1 - rank.index;
     for (int tag = 0; tag < 10; ++tag) {
-      const auto sent = rank.comm.send_async(of_rank(rank.index, {1 << tag, 500}, rank.device), other, tag);
+      const auto sent = rank.comm.send_async(made_by_rank(rank.index, {1 << tag, 500}, rank.device), other, tag);
       EXPECT_TRUE(same_bytes(rank.comm.receive({1 << tag, 500}, DType::float32, other, tag).to(Device{}),
-                             of_rank(other, {1 << tag, 500}, {})));
+                             made_by_rank(other, {1 << tag, 500}, {})));
       sent.wait();
     }
   });

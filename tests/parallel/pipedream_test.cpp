@@ -128,7 +128,7 @@ void expect_equals_the_oracle(const PipedreamTraining& training) {
   expect_equal(in_a_pipeline(training), train_sequentially(training), context(training));
 }
 
-std::vector<int> straight(int p) { return std::vector<int>(static_cast<std::size_t>(p), 1); }
+std::vector<int> replicas_of_one(int p) { return std::vector<int>(static_cast<std::size_t>(p), 1); }
 
 std::vector<int> ranks() { return test::unless_sanitized<std::vector<int>>({1, 2, 3, 4, 8}, {1, 4}); }
 
@@ -136,13 +136,13 @@ class Pipedream : public testing::TestWithParam<OptimizerKind> {};
 
 TEST_P(Pipedream, StashingEqualsItsOracle) {
   for (const int p : ranks()) {
-    expect_equals_the_oracle({.versions = Versions::stash, .replicas = straight(p), .optimizer = GetParam()});
+    expect_equals_the_oracle({.versions = Versions::stash, .replicas = replicas_of_one(p), .optimizer = GetParam()});
   }
 }
 
 TEST_P(Pipedream, VerticalSyncEqualsItsOracle) {
   for (const int p : ranks()) {
-    expect_equals_the_oracle({.versions = Versions::vertical, .replicas = straight(p), .optimizer = GetParam()});
+    expect_equals_the_oracle({.versions = Versions::vertical, .replicas = replicas_of_one(p), .optimizer = GetParam()});
   }
 }
 
@@ -150,7 +150,7 @@ TEST_P(Pipedream, TwoBuffersEqualTheirOracle) {
   for (const int p : ranks()) {
     for (const int batch : {p, p + 3}) {
       expect_equals_the_oracle({.versions = Versions::two_buffers,
-                                .replicas = straight(p),
+                                .replicas = replicas_of_one(p),
                                 .batch = batch,
                                 .microbatches = test::kUpdates * batch,
                                 .optimizer = GetParam()});
@@ -161,7 +161,7 @@ TEST_P(Pipedream, TwoBuffersEqualTheirOracle) {
 TEST_P(Pipedream, FlushEqualsItsOracleWhichIsOneDevice) {
   const auto with = [&](int p) {
     return PipedreamTraining{.versions = Versions::flush,
-                             .replicas = straight(p),
+                             .replicas = replicas_of_one(p),
                              .batch = 3,
                              .microbatches = test::kUpdates * 3,
                              .optimizer = GetParam()};
@@ -199,13 +199,14 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, Pipedream, testing::Values(OptimizerKind::s
 
 TEST(PipedreamPolicies, AccumulateOverTheMicroBatchesOfABatch) {
   for (const Versions versions : {Versions::stash, Versions::vertical}) {
-    expect_equals_the_oracle({.versions = versions, .replicas = straight(4), .batch = 3, .microbatches = 50});
+    expect_equals_the_oracle({.versions = versions, .replicas = replicas_of_one(4), .batch = 3, .microbatches = 50});
   }
 }
 
 TEST(PipedreamPolicies, RecomputeWithTheWeightsOfTheForward) {
   for (const Versions versions : {Versions::stash, Versions::vertical, Versions::flush}) {
-    expect_equals_the_oracle({.versions = versions, .replicas = straight(4), .recompute = Stage::Recompute::yes});
+    expect_equals_the_oracle(
+        {.versions = versions, .replicas = replicas_of_one(4), .recompute = Stage::Recompute::yes});
   }
 }
 
@@ -218,7 +219,7 @@ TEST(PipedreamPolicies, TakeStagesWithoutParameters) {
 
 TEST(PipedreamPolicies, DifferFromEachOther) {
   const auto with = [](Versions versions) {
-    return in_a_pipeline({.versions = versions, .replicas = straight(4), .batch = 4, .microbatches = 80});
+    return in_a_pipeline({.versions = versions, .replicas = replicas_of_one(4), .batch = 4, .microbatches = 80});
   };
   const PipedreamResult stash = with(Versions::stash);
   for (const Versions versions : {Versions::vertical, Versions::two_buffers, Versions::flush}) {
@@ -228,11 +229,11 @@ TEST(PipedreamPolicies, DifferFromEachOther) {
 
 TEST(PipedreamPolicies, NoneIsRefusedByTheVersionCheck) {
   EXPECT_TRUE(fails_with<Error>({"was modified after the forward"},
-                                [] { in_a_pipeline({.versions = Versions::none, .replicas = straight(3)}); }));
+                                [] { in_a_pipeline({.versions = Versions::none, .replicas = replicas_of_one(3)}); }));
 }
 
 TEST(PipedreamPolicies, NoneWithoutTheCheckIsNoGradient) {
-  PipedreamTraining training{.versions = Versions::none, .replicas = straight(3), .checks_versions = false};
+  PipedreamTraining training{.versions = Versions::none, .replicas = replicas_of_one(3), .checks_versions = false};
   const PipedreamResult wrong = in_a_pipeline(training);
   training.versions = Versions::stash;  // the same forwards at first
   const PipedreamResult right = train_sequentially(training);

@@ -88,12 +88,12 @@ struct Times {
 };
 
 /// Micro-batches of so many samples: messages that are sent at once, and some that wait for their receive.
-constexpr std::int64_t kShort = 1;
-constexpr std::int64_t kLong = 600;
+constexpr std::int64_t kShortMessage = 1;
+constexpr std::int64_t kLongMessage = 600;
 double bytes_of(std::int64_t samples) { return static_cast<double>(samples) * 2 * sizeof(float); }
 
 /// Runs `schedule` by the library, with work that takes `costs`, on micro-batches of `samples`.
-Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, std::int64_t samples = kShort) {
+Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, std::int64_t samples = kShortMessage) {
   const int ranks = schedule.rank_count();
   Times times{std::vector<double>(static_cast<std::size_t>(ranks)),
               std::vector<double>(static_cast<std::size_t>(ranks))};
@@ -143,7 +143,7 @@ Times run(const Schedule& schedule, const Costs& costs, const Link& link = {}, s
 }
 
 void expect_what_is_simulated(const Schedule& schedule, Costs costs, const Link& link, const std::string& what,
-                              std::int64_t samples = kShort) {
+                              std::int64_t samples = kShortMessage) {
   const auto borders = static_cast<std::size_t>(schedule.stage_count()) - 1;
   costs.message.assign(borders, link.seconds(bytes_of(samples)));
   costs.transfer.assign(borders, link.transfer_seconds(bytes_of(samples)));
@@ -180,7 +180,7 @@ Costs unequal(int stages) {
 TEST(PipelineTime, IsThatOfTheSimulation) {
   // Free; with a latency; and so narrow that messages queue.
   for (const Link& link :
-       {Link{}, Link{.latency = 0.6}, Link{.latency = 0.6, .bytes_per_second = bytes_of(kShort) / 3.1}}) {
+       {Link{}, Link{.latency = 0.6}, Link{.latency = 0.6, .bytes_per_second = bytes_of(kShortMessage) / 3.1}}) {
     const std::string slow = fmt::format(", {} s, {} B/s", link.latency, link.bytes_per_second);
     for (const std::string& name : schedule_names()) {
       const ScheduleKind& kind = *find_schedule(name);
@@ -201,7 +201,7 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
 
 // Long messages start when their receive is posted, so it matters when that is, and whether the sender waits.
 TEST(PipelineTime, OfLongMessagesIsThatOfTheSimulation) {
-  const Link link{.latency = 0.6, .bytes_per_second = bytes_of(kLong) / 3.1};
+  const Link link{.latency = 0.6, .bytes_per_second = bytes_of(kLongMessage) / 3.1};
   for (const char* name : {"gpipe", "1f1b", "interleaved", "foldx_aiao"}) {
     const Schedule computations = make_schedule(name, 4, 8, find_schedule(name)->takes_chunks() ? 2 : 1);
     for (const int receives : {0, 1, kDefaultReceives}) {
@@ -209,7 +209,7 @@ TEST(PipelineTime, OfLongMessagesIsThatOfTheSimulation) {
         const Schedule schedule = lower(computations, {.receives = receives, .sends_wait = sends_wait});
         if (check(schedule).empty()) {
           const std::string what = fmt::format("{}, {} receives, sends wait: {}", name, receives, sends_wait);
-          expect_what_is_simulated(schedule, unequal(schedule.stage_count()), link, what, kLong);
+          expect_what_is_simulated(schedule, unequal(schedule.stage_count()), link, what, kLongMessage);
         }
       }
     }

@@ -22,13 +22,13 @@ using test::random_tensor;
 using test::same_bytes;
 using test::world_of;
 
-constexpr Link kLink{.latency = 500, .bytes_per_second = 4};
-const Shape kLong{2000};  // 8000 bytes: longer than what is sent eagerly; 2000 s on the link
+constexpr Link kSlowestLink{.latency = 500, .bytes_per_second = 4};
+const Shape kLongShape{2000};  // 8000 bytes: longer than what is sent eagerly; 2000 s on the link
 
 World virtual_world() {
   World world = world_of(2);
   world.clock = ClockKind::virtual_time;
-  world.network = kLink;
+  world.network = kSlowestLink;
   return world;
 }
 
@@ -62,11 +62,11 @@ TEST(PostedReceives, OverlapByTheVirtualClock) {
   launch(virtual_world(), [](Rank& rank) {
     if (rank.index == 0) {
       skip_to(rank, 20);
-      rank.comm.send(Tensor::zeros(kLong, DType::float32, rank.device), 1, 0);
+      rank.comm.send(Tensor::zeros(kLongShape, DType::float32, rank.device), 1, 0);
       expect_time(rank, 20 + 2500);
       return;
     }
-    const PendingReceive receive = rank.comm.receive_async(kLong, DType::float32, 0, 0);
+    const PendingReceive receive = rank.comm.receive_async(kLongShape, DType::float32, 0, 0);
     skip_to(rank, 1000);
     static_cast<void>(receive.wait());
     expect_time(rank, 20 + 2500);
@@ -79,10 +79,10 @@ TEST(PostedReceives, ThatAreLateHoldUpTheMessageByTheVirtualClock) {
   launch(virtual_world(), [](Rank& rank) {
     if (rank.index == 0) {
       skip_to(rank, 20);
-      rank.comm.send(Tensor::zeros(kLong, DType::float32, rank.device), 1, 0);
+      rank.comm.send(Tensor::zeros(kLongShape, DType::float32, rank.device), 1, 0);
     } else {
       skip_to(rank, 1000);
-      static_cast<void>(rank.comm.receive(kLong, DType::float32, 0, 0));
+      static_cast<void>(rank.comm.receive(kLongShape, DType::float32, 0, 0));
     }
     expect_time(rank, 1000 + 2500);
   });
@@ -108,12 +108,12 @@ TEST(PostedReceives, ShareALinkByTheVirtualClock) {
     const int other = 1 - rank.index;
     std::vector<PendingReceive> receives;
     for (int tag = 0; tag < 3; ++tag) {
-      receives.push_back(rank.comm.receive_async(kLong, DType::float32, other, tag));
+      receives.push_back(rank.comm.receive_async(kLongShape, DType::float32, other, tag));
     }
     std::vector<PendingSend> sends;
     for (int tag = 0; tag < 3; ++tag) {
       skip_to(rank, 100 * tag);
-      sends.push_back(rank.comm.send_async(Tensor::zeros(kLong, DType::float32, rank.device), other, tag));
+      sends.push_back(rank.comm.send_async(Tensor::zeros(kLongShape, DType::float32, rank.device), other, tag));
     }
     static_cast<void>(receives[1].wait());
     expect_time(rank, 4000 + 500);

@@ -31,8 +31,8 @@ using test::uneven_model;
 const fs::path kFolder = STAGECOACH_TABLES_DIR;
 const std::vector<std::string> kKinds = {"gpipe",          "1f1b", "interleaved", "looped-bfs",
                                          "interleaved-zb", "zbv",  "dualpipev"};
-constexpr int kRanks[] = {2, 4, 8};
-const Task kTask{uneven_model, {6}, 4, 2};
+constexpr int kRankCounts[] = {2, 4, 8};
+const Task kTableTask{uneven_model, {6}, 4, 2};
 
 /// One of the files, "interleaved-p4-m8-v2-comms.csv".
 struct Table {
@@ -57,7 +57,7 @@ void PrintTo(const Table& table, std::ostream* out) { *out << table.file(); }
 std::vector<Table> tables() {
   std::vector<Table> all;
   for (const std::string& kind : kKinds) {
-    for (const int ranks : kRanks) {
+    for (const int ranks : kRankCounts) {
       for (const bool comms : {false, true}) {
         all.push_back({kind, ranks, comms});
       }
@@ -100,7 +100,7 @@ std::map<std::string, int> counts(const Schedule& schedule) {
 TEST(PyTorchTables, AreTheFilesInTheFolder) {
   std::vector<std::string> expected;
   for (const std::string& kind : kKinds) {
-    for (const int ranks : kRanks) {
+    for (const int ranks : kRankCounts) {
       for (const bool comms : {false, true}) {
         expected.push_back(Table{kind, ranks, comms}.file());
       }
@@ -146,11 +146,11 @@ TEST_P(EveryTable, IsLegalAndComplete) {
 }
 
 TEST_P(EveryTable, TrainsWhatOneDeviceTrains) {
-  expect_equal(on_one_device(kTask, GetParam().microbatches()), in_pipeline(kTask, GetParam().read()));
+  expect_equal(on_one_device(kTableTask, GetParam().microbatches()), in_pipeline(kTableTask, GetParam().read()));
 }
 
 TEST(PyTorchTables, AreOursWhereTheScheduleIsTheSame) {
-  for (const int p : kRanks) {
+  for (const int p : kRankCounts) {
     for (const char* kind : {"gpipe", "1f1b", "interleaved"}) {
       const Table table{kind, p, false};
       EXPECT_EQ(table.read(), make_schedule(kind, p, table.microbatches(), table.chunks())) << table.file();

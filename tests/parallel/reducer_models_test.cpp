@@ -32,7 +32,7 @@ using test::note;
 using test::random_tensor;
 using test::Record;
 
-constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kOneBucket = std::numeric_limits<std::size_t>::max();
 
 /// Three branches behind a common layer; which of them run is chosen before each forward. `a` and `b` may share their
 /// weights.
@@ -100,7 +100,7 @@ const Special kSpecials[] = {
     {.name = "OtherBranchesOnEachRank", .find_unused = true, .use = different_branches},
     {.name = "OtherBranchesInOneBucket",
      .find_unused = true,
-     .caps = {kEverything, kEverything},
+     .caps = {kOneBucket, kOneBucket},
      .use = different_branches},
     {.name = "TiedWeights", .tied = true},
     {.name = "TiedWeightsOfWhichOneIsUsed", .tied = true, .find_unused = true, .use = different_branches},

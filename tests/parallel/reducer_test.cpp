@@ -37,7 +37,7 @@ using test::note;
 using test::random_tensor;
 using test::Record;
 
-constexpr std::int64_t kBatch = 13;  // uneven shards on most worlds; the batch after it has five images
+constexpr std::int64_t kUnevenBatch = 13;  // uneven shards on most worlds; the batch after it has five images
 constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 
 /// A batch of `count` images [count, 3, 8, 8] with labels.
@@ -54,7 +54,7 @@ struct Images {
   Tensor labels;
 };
 
-std::int64_t batch_of(int step) { return step == kSteps - 1 ? 5 : kBatch; }
+std::int64_t batch_of(int step) { return step == kSteps - 1 ? 5 : kUnevenBatch; }
 
 /// Gives the shard's part of the whole batch's mean loss, and adds its gradient: each sample's share is one in `all`.
 double run_backward(Module& model, const Images& batch, const Share& share, std::int64_t all) {

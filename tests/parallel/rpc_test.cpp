@@ -29,7 +29,7 @@ using test::fails_with;
 using test::random_tensor;
 using test::same_bytes;
 
-constexpr std::uint64_t kSeed = 5;
+constexpr std::uint64_t kRemoteSeed = 5;
 
 std::atomic<int> calls_done = 0;  // of the function "sleep"
 
@@ -38,7 +38,7 @@ RemoteTable small_table() {
   return {.modules = {{"linear",
                        [](Device device) {
                          auto module = std::make_shared<Linear>(4, 4);
-                         module->materialize(kSeed, device);
+                         module->materialize(kRemoteSeed, device);
                          return module;
                        }},
                       {"broken", [](Device) -> std::shared_ptr<Module> { throw Error("it cannot be made"); }},
@@ -46,7 +46,7 @@ RemoteTable small_table() {
                       {"elsewhere",
                        [](Device) {
                          auto module = std::make_shared<Linear>(4, 4);
-                         module->materialize(kSeed, Device{DeviceType::cpu, 0});
+                         module->materialize(kRemoteSeed, Device{DeviceType::cpu, 0});
                          return module;
                        }}},
           .optimizers = {{"sgd", sgd()}, {"null", [](NamedTensors) { return std::unique_ptr<Optimizer>(); }}},

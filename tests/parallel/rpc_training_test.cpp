@@ -45,16 +45,16 @@ RemoteTable table_of(const ImageTask& task, int stages) {
 }
 
 /// What a training leaves: parameters and buffers, and the output in evaluation.
-struct Trained {
+struct TrainedModules {
   NamedTensors tensors;
   Tensor output;
 };
 
-Trained on_one_device(const ImageTask& task, int microbatches) {
+TrainedModules on_one_device(const ImageTask& task, int microbatches) {
   const auto model = test::OneDevice(task, microbatches).model;
   model->train(false);
   const NoGrad no_grad;
-  Trained trained{model->named_parameters(), model->forward(task.images(0))};
+  TrainedModules trained{model->named_parameters(), model->forward(task.images(0))};
   for (const auto& buffer : model->named_buffers()) {
     trained.tensors.push_back(buffer);
   }
@@ -113,7 +113,7 @@ class RemoteStages {
 };
 
 /// The master's program: trains the task by remote calls.
-Trained by_remote_calls(const ImageTask& task, int microbatches, Master& master, int stages) {
+TrainedModules by_remote_calls(const ImageTask& task, int microbatches, Master& master, int stages) {
   const RemoteStages model(master, stages);
   DistributedOptimizer optimizer(master, "optimizer", model.parameters());
   for (int step = 0; step < task.steps; ++step) {
@@ -145,7 +145,7 @@ class Rpc : public ::testing::TestWithParam<ImageTask> {};
 INSTANTIATE_TEST_SUITE_P(Models, Rpc, test::image_tasks(), test::name_of_task);
 
 TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
-  std::map<int, Trained> trained;  // by the number of micro-batches
+  std::map<int, TrainedModules> trained;  // by the number of micro-batches
   // Two stages on one worker, or one on each of two, three and four.
   for (const int ranks : unless_sanitized<std::vector<int>>({2, 3, 4, 5}, {2, 3})) {
     if (!test::has_ranks(ranks)) {
@@ -157,9 +157,9 @@ TEST_P(Rpc, TrainsWhatOneDeviceTrains) {
       if (!trained.contains(microbatches)) {
         trained[microbatches] = on_one_device(GetParam(), microbatches);
       }
-      const Trained& wanted = trained[microbatches];
+      const TrainedModules& wanted = trained[microbatches];
       run_with_master(test::world_of(ranks), table_of(GetParam(), stages), [&](Master& master) {
-        const Trained got = by_remote_calls(GetParam(), microbatches, master, stages);
+        const TrainedModules got = by_remote_calls(GetParam(), microbatches, master, stages);
         test::expect_equal(wanted.tensors, got.tensors);
         EXPECT_TRUE(same_bytes(wanted.output, got.output));
       });

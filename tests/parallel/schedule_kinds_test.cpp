@@ -22,13 +22,13 @@ using test::fails_with;
 using test::schedule_if_legal;
 using test::unless_sanitized;
 
-Simulation simulated(const Schedule& schedule, const PassTimes& times = {}) {
+Simulation simulated_kind(const Schedule& schedule, const PassTimes& times = {}) {
   const double chunks = static_cast<double>(schedule.stage_count()) / schedule.rank_count();
   return simulate(lower(schedule), Costs::uniform(schedule.stage_count(), times.forward / chunks,
                                                   times.backward_input / chunks, times.backward_weight / chunks));
 }
-Simulation simulated(const std::string& name, int p, int m, int v = 0) {
-  return simulated(make_schedule(name, p, m, v));
+Simulation simulated_kind(const std::string& name, int p, int m, int v = 0) {
+  return simulated_kind(make_schedule(name, p, m, v));
 }
 
 /// The longest time that a rank is idle between its own first and last action.
@@ -40,15 +40,15 @@ double most_idle_in_span(const Simulation& simulation) {
   return most;
 }
 
-const int kMicrobatches = test::kSanitized ? 8 : 24;
+const int kMostMicrobatches = test::kSanitized ? 8 : 24;
 
-/// Calls see(row, sizes, schedule) for every legal case of 1 to 8 ranks, 1 to kMicrobatches, 1 to 4 chunks.
+/// Calls see(row, sizes, schedule) for every legal case of 1 to 8 ranks, 1 to kMostMicrobatches, 1 to 4 chunks.
 template <class See>
 void for_each_case(const See& see) {
   for (const ScheduleKind& kind : schedule_kinds()) {
     for (int v = kind.least_chunks; v <= std::min(kind.most_chunks, 4); ++v) {
       for (int p = 1; p <= 8; ++p) {
-        for (int m = 1; m <= kMicrobatches; ++m) {
+        for (int m = 1; m <= kMostMicrobatches; ++m) {
           if (const auto schedule = schedule_if_legal(kind.name, p, m, v)) {
             SCOPED_TRACE(fmt::format("{}: p = {}, m = {}, v = {}", kind.name, p, m, v));
             see(kind, ScheduleSizes{p, m, v}, *schedule);
@@ -80,7 +80,7 @@ TEST(ScheduleKinds, AreIdleForAsLongAsTheirFormulasSay) {
     for (const PassTimes& times : all_times) {
       if (const auto idle = kind.idle(sizes, times)) {
         ++held;
-        const double seconds = simulated(schedule, times).seconds;
+        const double seconds = simulated_kind(schedule, times).seconds;
         ASSERT_NEAR(*idle, seconds - sizes.microbatches * times.total(), 1e-9) << times.forward;
       } else {
         ++without;
@@ -97,7 +97,7 @@ TEST(ScheduleKinds, GiveTheIdleShareOfAStep) {
     const auto formula = idle_formula(kind.name, sizes.ranks, sizes.microbatches, sizes.chunks);
     if (formula->share) {
       ++held;
-      ASSERT_NEAR(*formula->share, simulated(schedule).idle, 1e-12);
+      ASSERT_NEAR(*formula->share, simulated_kind(schedule).idle, 1e-12);
     }
   });
   EXPECT_GT(held, unless_sanitized(2'900, 200));
@@ -123,7 +123,7 @@ TEST(ScheduleKinds, GiveNoShareOutsideOfTheDomain) {
   const auto formula = idle_formula("foldx_aiao", 4, 2, 2);
   EXPECT_FALSE(formula->share);
   EXPECT_EQ(formula->domain, "m >= p");
-  EXPECT_GT(simulated("foldx_aiao", 4, 2, 2).idle, 3.0 / 7 + 0.1) << "what the formula would say";
+  EXPECT_GT(simulated_kind("foldx_aiao", 4, 2, 2).idle, 3.0 / 7 + 0.1) << "what the formula would say";
   EXPECT_FALSE(idle_formula("zb-h2", 4, 6, 1)->share);
   EXPECT_FALSE(idle_formula("zbv", 4, 6, 2)->share);
   EXPECT_FALSE(idle_formula("my_table.csv", 4, 2, 2));
@@ -131,12 +131,12 @@ TEST(ScheduleKinds, GiveNoShareOutsideOfTheDomain) {
 
 // tF = tI = tW = 1, p = 8, m = 32: the papers' comparison.
 TEST(ScheduleKinds, TakeTheStepsOfThePapers) {
-  EXPECT_NEAR(simulated("gpipe", 8, 32).seconds, 117, 1e-9);
-  EXPECT_NEAR(simulated("1f1b", 8, 32).seconds, 117, 1e-9);
-  EXPECT_NEAR(simulated("interleaved", 8, 32, 2).seconds, 106.5, 1e-9);
-  EXPECT_NEAR(simulated("interleaved", 8, 32, 4).seconds, 101.25, 1e-9);
-  EXPECT_NEAR(simulated("zb-h1", 8, 32).seconds, 103, 1e-9);
-  EXPECT_NEAR(simulated("zbv", 8, 32).seconds, 99.5, 1e-9);
+  EXPECT_NEAR(simulated_kind("gpipe", 8, 32).seconds, 117, 1e-9);
+  EXPECT_NEAR(simulated_kind("1f1b", 8, 32).seconds, 117, 1e-9);
+  EXPECT_NEAR(simulated_kind("interleaved", 8, 32, 2).seconds, 106.5, 1e-9);
+  EXPECT_NEAR(simulated_kind("interleaved", 8, 32, 4).seconds, 101.25, 1e-9);
+  EXPECT_NEAR(simulated_kind("zb-h1", 8, 32).seconds, 103, 1e-9);
+  EXPECT_NEAR(simulated_kind("zbv", 8, 32).seconds, 99.5, 1e-9);
 }
 
 // What Qi et al., 2023, section 2.3 measure: the time that the slowest rank takes from its first action to its last.
@@ -146,7 +146,7 @@ TEST(ScheduleKinds, ZeroBubbleOrdersAreIdleWithinARanksSpanAsThePaperHasIt) {
     for (int p = 2; p <= 8; ++p) {
       for (const int m : {2 * p - 1, 2 * p, 3 * p + 1, 5 * p}) {
         SCOPED_TRACE(fmt::format("p = {}, m = {}, times {} {} {}", p, m, f, i, w));
-        const auto idle = [&](const Schedule& schedule) { return most_idle_in_span(simulated(schedule, times)); };
+        const auto idle = [&](const Schedule& schedule) { return most_idle_in_span(simulated_kind(schedule, times)); };
         EXPECT_NEAR(idle(make_schedule("1f1b", p, m)), (p - 1) * times.total(), 1e-9);
         EXPECT_NEAR(idle(make_schedule("zb-h1", p, m)), (p - 1) * (f + i - w), 1e-9);
         EXPECT_NEAR(idle(make_schedule("zb-h2", p, m)), (p - 1) * (f + i - 2 * w), 1e-9);
@@ -159,7 +159,7 @@ TEST(ScheduleKinds, ZeroBubbleOrdersAreIdleWithinARanksSpanAsThePaperHasIt) {
 TEST(ScheduleKinds, ZeroBubbleH2IsNeverSlowerThanH1) {
   for (int p = 2; p <= 8; ++p) {
     for (int m = 1; m <= 2 * p; ++m) {
-      EXPECT_NEAR(simulated("zb-h2", p, m).seconds, simulated("zb-h1", p, m).seconds, 1e-9) << p << ", " << m;
+      EXPECT_NEAR(simulated_kind("zb-h2", p, m).seconds, simulated_kind("zb-h1", p, m).seconds, 1e-9) << p << ", " << m;
     }
   }
 }
@@ -170,7 +170,7 @@ TEST(ScheduleKinds, ZeroBubblesAreZeroInTheSteadyState) {
     for (const int m : {2 * p - 1, 2 * p, 3 * p + 1, 32}) {
       for (const Schedule& schedule : {make_schedule("zb-h2", p, m), make_schedule("zbv", p, m)}) {
         SCOPED_TRACE(fmt::format("p = {}, m = {}, {} stages", p, m, schedule.stage_count()));
-        EXPECT_NEAR(simulated(schedule).idle_in_span, 0, 1e-12);
+        EXPECT_NEAR(simulated_kind(schedule).idle_in_span, 0, 1e-12);
         const double part = static_cast<double>(p) / schedule.stage_count();
         const SteadyState steady =
             simulate_steady_state(lower(schedule), Costs::uniform(schedule.stage_count(), part, part, part));

@@ -21,7 +21,7 @@ namespace {
 
 using test::fails_with;
 
-std::string problem(const std::string& table) {
+std::string lowering_problem(const std::string& table) {
   const auto problems = check(schedule_from_text(table, "table"));
   return problems.empty() ? "" : problems.front();
 }
@@ -124,26 +124,26 @@ TEST(Lower, ReadsHowManyReceivesMayBePosted) {
 }
 
 TEST(LoweredCheck, NamesWhatIsWrongWithMessages) {
-  EXPECT_EQ(problem("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"), "0SEND_F0 is missing");
-  EXPECT_EQ(problem("0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"), "0RECV_B0 is missing");
-  EXPECT_EQ(problem("0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
+  EXPECT_EQ(lowering_problem("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"), "0SEND_F0 is missing");
+  EXPECT_EQ(lowering_problem("0F0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"), "0RECV_B0 is missing");
+  EXPECT_EQ(lowering_problem("0F0,0SEND_F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
             "rank 0: 0SEND_F0 is listed twice");
-  EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0B0,0SEND_B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
+  EXPECT_EQ(lowering_problem("0F0,0SEND_F0,0RECV_B0,0B0,0SEND_B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
             "rank 0: 0SEND_B0 has no other rank at the other end");
-  EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0"),
+  EXPECT_EQ(lowering_problem("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0"),
             "deadlock: rank 1 waits at 1F0 for 1RECV_F0 of the same rank, which runs it later");
-  EXPECT_EQ(problem("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
+  EXPECT_EQ(lowering_problem("0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
             "deadlock: rank 0 waits at 0SEND_F0 for 0F0 of the same rank, which runs it later");
-  EXPECT_EQ(problem("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-                    "1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"),
+  EXPECT_EQ(lowering_problem("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                             "1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1"),
             "rank 1 posts 1RECV_F1 where rank 0 sends 0SEND_F0: a rank must post its receives from another "
             "rank in the order of that rank's sends");
 }
 
 TEST(LoweredCheck, NamesWhatIsWrongWithReductions) {
-  EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0REDUCE_GRAD,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
+  EXPECT_EQ(lowering_problem("0F0,0SEND_F0,0RECV_B0,0REDUCE_GRAD,0B0\n1RECV_F0,1F0,1B0,1SEND_B0"),
             "deadlock: rank 0 waits at 0REDUCE_GRAD for 0B0 of the same rank, which runs it later");
-  EXPECT_EQ(problem("0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0"),
+  EXPECT_EQ(lowering_problem("0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0"),
             "rank 0: 0REDUCE_GRAD comes after 1 reductions of the same stage");
   Schedule stream = lower(pipedream_schedule({2, 1}, 2, 1, Versions::stash));
   std::erase_if(stream.ranks[0], [](const Action& action) { return action.operation == Operation::reduce_grad; });

@@ -19,7 +19,7 @@ namespace {
 
 using test::random_tensor;
 
-constexpr std::int64_t kBatch = 5;
+constexpr std::int64_t kSequences = 5;
 
 /// Returns the bytes that the layer norms of a model keep for the backward.
 std::int64_t kept_by_norms(const Tensor& output) {
@@ -42,9 +42,9 @@ TEST(SequenceParallelNorms, KeepTheirShareOfTheActivations) {
                                             .sizes = {.depth = 2, .width = 16, .heads = 4},
                                             .layers = std::make_shared<TensorParallelLayers>(rank.comm, sequence)});
       model->materialize(3, rank.device);
-      return kept_by_norms(model->forward(random_tensor({kBatch, 3, 16, 16}, "x", DType::float32, rank.device)));
+      return kept_by_norms(model->forward(random_tensor({kSequences, 3, 16, 16}, "x", DType::float32, rank.device)));
     };
-    EXPECT_EQ(kept(SequenceParallel::no), 5 * kBatch * 16 * 16 * 4);
+    EXPECT_EQ(kept(SequenceParallel::no), 5 * kSequences * 16 * 16 * 4);
     EXPECT_EQ(4 * kept(SequenceParallel::yes), kept(SequenceParallel::no));
   });
 }

@@ -30,9 +30,9 @@ using test::values_of;
 /// How many samples of the batch each rank has.
 using Shares = std::vector<std::int64_t>;
 const Shares kShares[] = {{6}, {3, 3}, {5, 1}, {0, 6}, {2, 2, 2}, {4, 1, 1}, {3, 0, 3}, {2, 1, 2, 1}, {1, 0, 5, 0}};
-constexpr int kClasses = 3;
+constexpr int kFewClasses = 3;
 
-/// [N, 2, 6, 5] to [N, kClasses], with two batch norms.
+/// [N, 2, 6, 5] to [N, kFewClasses], with two batch norms.
 std::shared_ptr<Sequential> plain_model() {
   auto model = std::make_shared<Sequential>();
   model->add("conv1", std::make_shared<Conv2d>(2, 4, 3, Conv2dSettings{1, 1}, Bias::no));
@@ -42,7 +42,7 @@ std::shared_ptr<Sequential> plain_model() {
   model->add("conv2", std::make_shared<Conv2d>(4, 5, 3, Conv2dSettings{1, 1}, Bias::no));
   model->add("bn2", std::make_shared<BatchNorm2d>(5));
   model->add("flatten", std::make_shared<Flatten>());
-  model->add("linear", std::make_shared<Linear>(30, kClasses));
+  model->add("linear", std::make_shared<Linear>(30, kFewClasses));
   return model;
 }
 
@@ -51,13 +51,13 @@ std::shared_ptr<Sequential> residual_model() {
   auto model = std::make_shared<Sequential>();
   model->add("block", std::make_shared<BasicBlock>(2, 4, 2));
   model->add("pool", std::make_shared<GlobalAveragePool>());
-  model->add("linear", std::make_shared<Linear>(4, kClasses));
+  model->add("linear", std::make_shared<Linear>(4, kFewClasses));
   return model;
 }
 
 /// What a step gives.
 struct Result {
-  Tensor logits;            // [N, kClasses]
+  Tensor logits;            // [N, kFewClasses]
   Tensor grad_x;            // [N, 2, 6, 5]
   NamedTensors gradients;   // of the parameters
   NamedTensors statistics;  // the running ones
@@ -67,7 +67,7 @@ struct Result {
 Result step(Sequential& model, std::int64_t first, std::int64_t count, DType dtype, Device device) {
   const Tensor batch = random_tensor({6, 2, 6, 5}, "x", dtype, device);
   Tensor x = batch.narrow(first, count).clone().set_requires_grad(true);
-  const Tensor labels = test::random_labels(6, kClasses, device).narrow(first, count);
+  const Tensor labels = test::random_labels(6, kFewClasses, device).narrow(first, count);
   Result result;
   result.logits = model.forward(x);
   backward(scale(cross_entropy(result.logits, labels, Reduction::sum), 1.0 / 6));

@@ -35,7 +35,7 @@ using test::Served;
 using test::Stranger;
 using Request = TcpStoreRequest;
 
-constexpr TcpStoreLimits::Seconds kShort(0.05);
+constexpr TcpStoreLimits::Seconds kShortStall(0.05);
 constexpr std::size_t kMiB = 1 << 20;
 
 // Sanitizers keep what is freed, and only Linux tells how much memory is in use.
@@ -91,7 +91,7 @@ TEST(TcpStoreUnderLoad, ASlowReaderKeepsNobodyWaiting) {
 }
 
 TEST(TcpStoreUnderLoad, AReaderThatNeverReadsIsSentAway) {
-  Served store({.stall = kShort});
+  Served store({.stall = kShortStall});
   store.set_large();
   const Insider slow(store.server);
   for (int i = 0; i < 40; ++i) {
@@ -102,7 +102,7 @@ TEST(TcpStoreUnderLoad, AReaderThatNeverReadsIsSentAway) {
 }
 
 TEST(TcpStoreUnderLoad, ACounterThatNeverReadsIsSentAway) {
-  Served store({.stall = kShort});
+  Served store({.stall = kShortStall});
   const Insider slow(store.server);
   std::string many;
   for (int i = 0; i < 10'000; ++i) {
@@ -118,7 +118,7 @@ TEST(TcpStoreUnderLoad, ACounterThatNeverReadsIsSentAway) {
 }
 
 TEST(TcpStoreUnderLoad, ARequestThatNeverEndsIsSentAway) {
-  Served store({.stall = kShort});
+  Served store({.stall = kShortStall});
   const Insider slow(store.server);
   ASSERT_TRUE(slow.say(request(Request::kSet, "key", "value").substr(0, 26)));
   EXPECT_NE(slow.hear().find("it has not finished a request or read an answer for 0.05 s"), std::string::npos);
@@ -231,7 +231,7 @@ TEST(TcpStoreUnderLoad, OneThatHasSentItsTokenIsNotPushedOut) {
 }
 
 TEST(TcpStoreUnderLoad, ThoseThatSayNothingAreSentAway) {
-  Served store({.handshake = kShort});
+  Served store({.handshake = kShortStall});
   const Stranger silent(store.server);
   EXPECT_TRUE(silent.is_sent_away());
   const Stranger halting(store.server);

@@ -22,8 +22,8 @@ namespace {
 using test::fails_with;
 using Seconds = std::chrono::duration<double>;
 
-constexpr Seconds kLong(30);
-constexpr Seconds kShort(0.05);
+constexpr Seconds kLongWait(30);
+constexpr Seconds kShortWait(0.05);
 
 TcpStoreAddress here(int port) { return {{"127.0.0.1", port}, "a token of tests"}; }
 
@@ -53,8 +53,8 @@ int free_port() { return TcpStoreServer(here(0)).address().at.port; }
 
 TEST(TcpStore, KeepsWhatOthersAskFor) {
   const TcpStoreServer server(here(0));
-  TcpStore one(server.address(), "rank 0", kLong);
-  TcpStore other({{"localhost", server.address().at.port}, server.address().token}, "rank 0", kLong);
+  TcpStore one(server.address(), "rank 0", kLongWait);
+  TcpStore other({{"localhost", server.address().at.port}, server.address().token}, "rank 0", kLongWait);
   const std::string bytes("a\0b\n", 4);
   one.set("key", bytes);
   EXPECT_EQ(other.get("key"), bytes);
@@ -72,11 +72,11 @@ TEST(TcpStore, KeepsWhatOthersAskFor) {
 TEST(TcpStore, WaitsForWhatIsNotThereYet) {
   const TcpStoreServer server(here(0));
   auto waits = std::async(std::launch::async, [&] {
-    TcpStore store(server.address(), "rank 0", kLong);
+    TcpStore store(server.address(), "rank 0", kLongWait);
     store.push("begun", "");
     return store.get("late");
   });
-  TcpStore store(server.address(), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLongWait);
   store.pop("begun");
   store.set("late", "there");
   EXPECT_EQ(waits.get(), "there");
@@ -84,7 +84,7 @@ TEST(TcpStore, WaitsForWhatIsNotThereYet) {
 
 TEST(TcpStore, QueuesKeepTheirOrder) {
   const TcpStoreServer server(here(0));
-  TcpStore store(server.address(), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLongWait);
   for (const char* text : {"1", "2", "3"}) {
     store.push("queue", text);
   }
@@ -95,9 +95,9 @@ TEST(TcpStore, QueuesKeepTheirOrder) {
 
 TEST(TcpStore, TellsOfALostClientUnlessItHasLeft) {
   const TcpStoreServer server(here(0));
-  TcpStore store(server.address(), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLongWait);
   for (const bool leaves : {true, false}) {
-    TcpStore other(server.address(), "rank 0", kLong);
+    TcpStore other(server.address(), "rank 0", kLongWait);
     other.push_when_lost("news", leaves ? "of one that left" : "of one that was lost");
     if (leaves) {
       other.leave();
@@ -113,7 +113,7 @@ TEST(TcpStore, ServesManyAtOnce) {
     std::vector<std::jthread> threads;
     for (int t = 0; t < 8; ++t) {
       threads.emplace_back([&, t] {
-        TcpStore store(server.address(), "rank 0", kLong);
+        TcpStore store(server.address(), "rank 0", kLongWait);
         for (int i = 0; i < 100; ++i) {
           store.set(fmt::format("{}/{}", t, i), fmt::format("{}", t + i));
           EXPECT_EQ(store.get(fmt::format("{}/{}", (t + 1) % 8, i)), fmt::format("{}", (t + 1) % 8 + i));
@@ -122,7 +122,7 @@ TEST(TcpStore, ServesManyAtOnce) {
       });
     }
   }
-  EXPECT_EQ(TcpStore(server.address(), "rank 0", kLong).add("sum", 0), 800);
+  EXPECT_EQ(TcpStore(server.address(), "rank 0", kLongWait).add("sum", 0), 800);
 }
 
 TEST(TcpStore, ServesOtherProcesses) {
@@ -131,13 +131,13 @@ TEST(TcpStore, ServesOtherProcesses) {
   std::vector<pid_t> processes;
   for (int p = 0; p < 3; ++p) {
     processes.push_back(in_a_process([&] {
-      TcpStore store(here(port), "rank 0", kLong);  // nobody listens yet
+      TcpStore store(here(port), "rank 0", kLongWait);  // nobody listens yet
       store.set(fmt::format("from {}", p), fmt::format("{}", 10 * p));
       store.get("end");
     }));
   }
   const TcpStoreServer server(here(port));
-  TcpStore store(here(port), "rank 0", kLong);
+  TcpStore store(here(port), "rank 0", kLongWait);
   for (int p = 0; p < 3; ++p) {
     EXPECT_EQ(store.get(fmt::format("from {}", p)), fmt::format("{}", 10 * p));
   }
@@ -152,18 +152,18 @@ TEST(TcpStore, NobodyListens) {
   const std::string address = fmt::format("127.0.0.1:{}", port);
   EXPECT_TRUE(
       fails_with<CommError>({address.c_str(), "no answer within", "check that rank 0 is running there", "--timeout"},
-                            [&] { TcpStore(here(port), "rank 0", kShort); }));
+                            [&] { TcpStore(here(port), "rank 0", kShortWait); }));
 }
 
 TEST(TcpStore, AHostWithoutAnAddressIsRefused) {
   EXPECT_TRUE(fails_with<UsageError>({"no.such.host.invalid:1234", "MASTER_ADDR"}, [] {
-    TcpStore({{"no.such.host.invalid", 1234}, "a token of tests"}, "rank 0", kShort);
+    TcpStore({{"no.such.host.invalid", 1234}, "a token of tests"}, "rank 0", kShortWait);
   }));
 }
 
 TEST(TcpStore, WaitsEndAtTheDeadline) {
   const TcpStoreServer server(here(0));
-  TcpStore store(server.address(), "rank 0", kShort);
+  TcpStore store(server.address(), "rank 0", kShortWait);
   const std::string address = fmt::format("rank 0 (127.0.0.1:{})", server.address().at.port);
   EXPECT_TRUE(fails_with<CommError>({"waiting for 'never'", address.c_str(), "no answer within 0.05 s"},
                                     [&] { store.get("never"); }));
@@ -177,12 +177,12 @@ TEST(TcpStore, AServerThatDiesEndsAWait) {
     const TcpStoreServer server(here(0));
     const int port = server.address().at.port;
     if (::write(ports[1], &port, sizeof(port)) == sizeof(port)) {
-      TcpStore(here(port), "rank 0", kLong).get("the other waits");
+      TcpStore(here(port), "rank 0", kLongWait).get("the other waits");
     }
   });
   int port = 0;
   ASSERT_EQ(::read(ports[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
-  TcpStore store(here(port), "rank 0", kLong);
+  TcpStore store(here(port), "rank 0", kLongWait);
   store.set("the other waits", "");
   EXPECT_TRUE(fails_with<CommError>(
       {"waiting for 'never'", "the connection to rank 0", "is lost", "check whether that process"},
@@ -205,7 +205,7 @@ TEST(TcpStore, OthersThatFindThePortAreSentAway) {
   ASSERT_TRUE(stranger.send(request.data(), request.size()));
   char answer = 0;
   EXPECT_EQ(stranger.receive(&answer, 1, deadline), TcpSocket::Outcome::lost);
-  TcpStore store(server.address(), "rank 0", kLong);
+  TcpStore store(server.address(), "rank 0", kLongWait);
   EXPECT_EQ(store.add("still there", 1), 1);
 }
 
@@ -221,8 +221,8 @@ std::string wait_for(ControlChannel& control, const char* key) {
 
 TEST(ControlChannel, ArrivesInOrderUnderItsKey) {
   const TcpStoreServer server(here(0));
-  ControlChannel one(server.address(), "test", 0, 2, kLong);
-  ControlChannel other(server.address(), "test", 1, 2, kLong);
+  ControlChannel one(server.address(), "test", 0, 2, kLongWait);
+  ControlChannel other(server.address(), "test", 1, 2, kLongWait);
   one.post(1, "a", "1");
   one.post(1, "b", "two\nlines");
   one.post(1, "a", "3");
@@ -234,8 +234,8 @@ TEST(ControlChannel, ArrivesInOrderUnderItsKey) {
 
 TEST(ControlChannel, BringsTheNewsOfAFailure) {
   const TcpStoreServer server(here(0));
-  ControlChannel one(server.address(), "test", 0, 2, kLong);
-  ControlChannel other(server.address(), "test", 1, 2, kLong);
+  ControlChannel one(server.address(), "test", 0, 2, kLongWait);
+  ControlChannel other(server.address(), "test", 1, 2, kLongWait);
   other.fail("the disk is on fire");
   EXPECT_TRUE(fails_with<CommError>({"waiting for x: stopped because rank 1 has failed (the disk is on fire)"},
                                     [&] { wait_for(one, "x"); }));
@@ -244,13 +244,13 @@ TEST(ControlChannel, BringsTheNewsOfAFailure) {
 TEST(ControlChannel, BringsTheNewsOfADeath) {
   const int port = free_port();
   const pid_t process = in_a_process([&] {
-    ControlChannel control(here(port), "test", 1, 2, kLong);
+    ControlChannel control(here(port), "test", 1, 2, kLongWait);
     control.post(0, "here", "");
     wait_for(control, "die");
     ::_exit(0);  // without a farewell
   });
   const TcpStoreServer server(here(port));
-  ControlChannel control(here(port), "test", 0, 2, kLong);
+  ControlChannel control(here(port), "test", 0, 2, kLongWait);
   wait_for(control, "here");
   control.post(1, "die", "");
   EXPECT_TRUE(
@@ -260,8 +260,8 @@ TEST(ControlChannel, BringsTheNewsOfADeath) {
 
 TEST(ControlChannel, ARankThatLeavesIsNoFailure) {
   const TcpStoreServer server(here(0));
-  ControlChannel one(server.address(), "test", 0, 2, kShort);
-  { ControlChannel other(server.address(), "test", 1, 2, kLong); }
+  ControlChannel one(server.address(), "test", 0, 2, kShortWait);
+  { ControlChannel other(server.address(), "test", 1, 2, kLongWait); }
   EXPECT_TRUE(fails_with<CommError>({"no answer within 0.05 s"}, [&] { wait_for(one, "x"); }));
   EXPECT_FALSE(one.has_failed());
 }

@@ -35,40 +35,40 @@ using test::random_tensor;
 using test::same_bytes;
 
 constexpr std::int64_t kBatch = 5;
-constexpr std::int64_t kClasses = 12;  // which two, three or four ranks can share
+constexpr std::int64_t kSharedClasses = 12;  // which two, three or four ranks can share
 
 /// A model to be cut, with small sizes where it has any.
-struct Case {
+struct SlicedCase {
   const char* model;
   SequenceParallel sequence = SequenceParallel::no;
   ClassParallel classes = ClassParallel::no;
   bool overlaps = false;
 };
-const std::vector<Case> kCases{{"convnet"},
-                               {"mlp"},
-                               {"vit"},
-                               {"vit", SequenceParallel::yes},
-                               {"convnet", SequenceParallel::no, ClassParallel::yes},
-                               {"mlp", SequenceParallel::no, ClassParallel::yes},
-                               {"vit", SequenceParallel::no, ClassParallel::yes},
-                               {"vit", SequenceParallel::yes, ClassParallel::yes}};
+const std::vector<SlicedCase> kCases{{"convnet"},
+                                     {"mlp"},
+                                     {"vit"},
+                                     {"vit", SequenceParallel::yes},
+                                     {"convnet", SequenceParallel::no, ClassParallel::yes},
+                                     {"mlp", SequenceParallel::no, ClassParallel::yes},
+                                     {"vit", SequenceParallel::no, ClassParallel::yes},
+                                     {"vit", SequenceParallel::yes, ClassParallel::yes}};
 
 /// Returns these cases, and some in which sums overlap with computation.
-std::vector<Case> cases_on_ranks() {
-  std::vector<Case> cases = kCases;
+std::vector<SlicedCase> cases_on_ranks() {
+  std::vector<SlicedCase> cases = kCases;
   for (const char* model : {"convnet", "vit"}) {
     cases.push_back({.model = model, .overlaps = true});
   }
   return cases;
 }
 
-std::string name_of(const Case& tested) {
+std::string name_of(const SlicedCase& tested) {
   return std::string(tested.model) + (tested.sequence == SequenceParallel::yes ? "_sequence" : "") +
          (tested.classes == ClassParallel::yes ? "_classes" : "") + (tested.overlaps ? "_overlap" : "");
 }
 
-std::shared_ptr<Sequential> model_of(const Case& tested, std::shared_ptr<const LayerFactory> layers) {
-  ModelSettings settings{.classes = kClasses, .layers = std::move(layers)};
+std::shared_ptr<Sequential> model_of(const SlicedCase& tested, std::shared_ptr<const LayerFactory> layers) {
+  ModelSettings settings{.classes = kSharedClasses, .layers = std::move(layers)};
   if (tested.model == std::string("vit")) {
     settings.image_size = 16;
     settings.sizes = {.depth = 2, .width = 16, .heads = 4};
@@ -78,21 +78,21 @@ std::shared_ptr<Sequential> model_of(const Case& tested, std::shared_ptr<const L
   return make_model(tested.model, settings);
 }
 
-std::int64_t image_size_of(const Case& tested) { return tested.model == std::string("vit") ? 16 : 32; }
+std::int64_t image_size_of(const SlicedCase& tested) { return tested.model == std::string("vit") ? 16 : 32; }
 
-std::shared_ptr<const LayerFactory> slices_of(const Case& tested, int slices) {
+std::shared_ptr<const LayerFactory> slices_of(const SlicedCase& tested, int slices) {
   return std::make_shared<SlicedLayers>(slices, tested.sequence, tested.classes);
 }
-std::shared_ptr<const LayerFactory> layers_of(const Case& tested, Communicator& comm,
+std::shared_ptr<const LayerFactory> layers_of(const SlicedCase& tested, Communicator& comm,
                                               CommThread* comm_thread = nullptr) {
   return std::make_shared<TensorParallelLayers>(comm, tested.sequence, tested.classes, comm_thread);
 }
 
 // The losses of their models.
-ClassifierLoss sliced_loss(const Case& tested, int slices) {
+ClassifierLoss sliced_loss(const SlicedCase& tested, int slices) {
   return tested.classes == ClassParallel::yes ? sliced_class_loss(slices) : loss_of_whole_logits;
 }
-ClassifierLoss loss_on_ranks(const Case& tested, Communicator& comm) {
+ClassifierLoss loss_on_ranks(const SlicedCase& tested, Communicator& comm) {
   return tested.classes == ClassParallel::yes ? class_parallel_loss({comm.size(), comm.rank(), &comm})
                                               : loss_of_whole_logits;
 }
@@ -110,7 +110,7 @@ void accumulate_gradients(Sequential& model, const Tensor& images, const Tensor&
 test::Record train(Sequential& model, const ClassifierLoss& loss_of, OptimizerKind kind, int steps,
                    std::int64_t image_size, Device device) {
   const auto optimizer = make_optimizer(kind, model.named_parameters(), 0.02, kind == OptimizerKind::sgd ? 0.9 : 0, 0);
-  const Tensor labels = random_labels(kBatch, kClasses, device);
+  const Tensor labels = random_labels(kBatch, kSharedClasses, device);
   test::Record record;
   for (int step = 0; step < steps; ++step) {
     const Tensor images =
@@ -134,9 +134,9 @@ NamedTensors slices_of(const NamedTensors& whole, const NamedSlices& slices) {
   return expected;
 }
 
-class TensorParallel : public ::testing::TestWithParam<std::tuple<Case, int, OptimizerKind>> {
+class TensorParallel : public ::testing::TestWithParam<std::tuple<SlicedCase, int, OptimizerKind>> {
  protected:
-  static const Case& tested() { return std::get<0>(GetParam()); }
+  static const SlicedCase& tested() { return std::get<0>(GetParam()); }
   static int ranks() { return std::get<1>(GetParam()); }
   static OptimizerKind kind() { return std::get<2>(GetParam()); }
 };
@@ -173,7 +173,7 @@ TEST_P(TensorParallel, HasTheBytesOfOneDeviceThatComputesTheSlices) {
   });
 }
 
-class SlicedModel : public ::testing::TestWithParam<std::tuple<Case, int>> {};
+class SlicedModel : public ::testing::TestWithParam<std::tuple<SlicedCase, int>> {};
 INSTANTIATE_TEST_SUITE_P(Slices, SlicedModel,
                          ::testing::Combine(::testing::ValuesIn(kCases), ::testing::Values(1, 2, 4)),
                          [](const auto& instance) {
@@ -192,7 +192,7 @@ TEST_P(SlicedModel, HasTheGradientsOfTheWholeOne) {
     sliced->materialize(3, {}, dtype);
     const std::int64_t side = image_size_of(tested);
     const Tensor images = random_tensor({kBatch, 3, side, side}, "images", dtype);
-    const Tensor labels = random_labels(kBatch, kClasses);
+    const Tensor labels = random_labels(kBatch, kSharedClasses);
     accumulate_gradients(*whole, images, labels);
     accumulate_gradients(*sliced, images, labels, sliced_loss(tested, slices));
     const NamedTensors a = sliced->named_parameters();
@@ -253,7 +253,7 @@ TEST(CutConvolutions, HaveTheBytesOfTheSlicesAndTheValuesOfTheWhole) {
 
 TEST(TensorParallelShapes, AreThoseOfTheForward) {
   STAGECOACH_NEEDS_RANKS(2);
-  for (const Case& tested : kCases) {
+  for (const SlicedCase& tested : kCases) {
     launch(test::world_of(2), [&](Rank& rank) {
       const auto model = model_of(tested, layers_of(tested, rank.comm));
       model->materialize(1, rank.device);
@@ -264,13 +264,13 @@ TEST(TensorParallelShapes, AreThoseOfTheForward) {
         x = layer->forward(x);
         EXPECT_EQ(x.shape(), expected) << tested.model << ", " << name;
       }
-      EXPECT_EQ(x.shape(), Shape({2, tested.classes == ClassParallel::yes ? kClasses / 2 : kClasses}));
+      EXPECT_EQ(x.shape(), Shape({2, tested.classes == ClassParallel::yes ? kSharedClasses / 2 : kSharedClasses}));
     });
   }
 }
 
 /// Returns the bytes that a rank sends in a training step of a small vit.
-double bytes_of_step(Rank& rank, const Case& tested) {
+double bytes_of_step(Rank& rank, const SlicedCase& tested) {
   const auto model = model_of(tested, layers_of(tested, rank.comm));
   model->materialize(3, rank.device);
   const auto total = [&] {
