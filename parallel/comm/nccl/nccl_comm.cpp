@@ -9,7 +9,7 @@
 namespace stagecoach {
 namespace {
 
-constexpr std::chrono::seconds kFarewell(1);
+constexpr std::chrono::seconds kNcclFarewell(1);
 constexpr std::chrono::microseconds kBackOff(100);
 
 }  // namespace
@@ -66,7 +66,7 @@ void NcclComm::abort() noexcept {
 
 void NcclComm::close() {
   require_nccl_call(ncclCommFinalize(raw()), "ncclCommFinalize", raw_);
-  for (const auto end = std::chrono::steady_clock::now() + kFarewell; !is_ready();) {
+  for (const auto end = std::chrono::steady_clock::now() + kNcclFarewell; !is_ready();) {
     if (std::chrono::steady_clock::now() > end) {
       return abort();
     }
