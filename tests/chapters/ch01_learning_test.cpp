@@ -16,7 +16,7 @@ struct LoggedEpoch {
 };
 
 std::vector<LoggedEpoch> epochs_of(const std::string& out) {
-  const std::regex line(R"(LoggedEpoch: \d+, Loss: ([\d.]+), acc: ([\d.]+), .* test acc: ([\d.]+),)");
+  const std::regex line(R"(Epoch: \d+, Loss: ([\d.]+), acc: ([\d.]+), .* test acc: ([\d.]+),)");
   std::vector<LoggedEpoch> epochs;
   for (std::sregex_iterator at(out.begin(), out.end(), line), end; at != end; ++at) {
     epochs.push_back({std::stod((*at)[1]), std::stod((*at)[2]), std::stod((*at)[3])});
