@@ -8,13 +8,13 @@ namespace stagecoach {
 namespace {
 
 constexpr Link kSlowLink{.latency = 10, .bytes_per_second = 1000};
-constexpr double kFiveSeconds = 5000;  // bytes: 5 s on the link
+constexpr double kFiveSecondsOfBytes = 5000;  // on the link
 
 TEST(LinkDirection, ALongMessageStartsWhenItIsSentAndItsReceiveIsPosted) {
   LinkDirection early(kSlowLink);
-  EXPECT_EQ(early.match(early.send(kFiveSeconds, 100), early.post(7)), 100 + 5 + 10);
+  EXPECT_EQ(early.match(early.send(kFiveSecondsOfBytes, 100), early.post(7)), 100 + 5 + 10);
   LinkDirection late(kSlowLink);
-  EXPECT_EQ(late.match(late.send(kFiveSeconds, 7), late.post(100)), 100 + 5 + 10);
+  EXPECT_EQ(late.match(late.send(kFiveSecondsOfBytes, 7), late.post(100)), 100 + 5 + 10);
 }
 
 TEST(LinkDirection, AShortMessageStartsWhenItIsSent) {
@@ -27,13 +27,13 @@ TEST(LinkDirection, AShortMessageStartsWhenItIsSent) {
 
 TEST(LinkDirection, LongMessagesWaitForThoseBeforeThemAndShortOnesDoNot) {
   LinkDirection direction(kSlowLink);
-  const auto first = direction.send(kFiveSeconds, 0);
-  const auto second = direction.send(kFiveSeconds, 1);
+  const auto first = direction.send(kFiveSecondsOfBytes, 0);
+  const auto second = direction.send(kFiveSecondsOfBytes, 1);
   const auto number = direction.send(8, 2);
   EXPECT_EQ(direction.match(first, direction.post(0)), 5 + 10);
   EXPECT_EQ(direction.match(second, direction.post(0)), 5 + 5 + 10);
   EXPECT_DOUBLE_EQ(direction.match(number, direction.post(0)), 2 + 0.008 + 10);
-  const auto later = direction.send(kFiveSeconds, 100);
+  const auto later = direction.send(kFiveSecondsOfBytes, 100);
   EXPECT_EQ(direction.match(later, direction.post(0)), 100 + 5 + 10) << "the link is free again";
 }
 
@@ -41,8 +41,8 @@ TEST(LinkDirection, LongMessagesWaitForThoseBeforeThemAndShortOnesDoNot) {
 TEST(LinkDirection, MessagesThatCrossDoNotWaitForEachOther) {
   for (const bool first_is_first : {true, false}) {
     LinkDirection direction(kSlowLink);
-    const auto first = direction.send(kFiveSeconds, 0);
-    const auto second = direction.send(kFiveSeconds, 1);
+    const auto first = direction.send(kFiveSecondsOfBytes, 0);
+    const auto second = direction.send(kFiveSecondsOfBytes, 1);
     const auto post_of_second = direction.post(2);
     const auto post_of_first = direction.post(3);
     const auto match_first = [&] { EXPECT_EQ(direction.match(first, post_of_first), 3 + 5 + 10); };
@@ -54,7 +54,7 @@ TEST(LinkDirection, MessagesThatCrossDoNotWaitForEachOther) {
       match_second();
       match_first();
     }
-    const auto third = direction.send(kFiveSeconds, 4);
+    const auto third = direction.send(kFiveSecondsOfBytes, 4);
     EXPECT_EQ(direction.match(third, direction.post(4)), 3 + 5 + 5 + 10) << "after both";
   }
 }
@@ -62,8 +62,8 @@ TEST(LinkDirection, MessagesThatCrossDoNotWaitForEachOther) {
 TEST(LinkDirection, AWithdrawnReceiveHoldsNothingUp) {
   LinkDirection direction(kSlowLink);
   direction.cancel(direction.post(0));
-  const auto first = direction.send(kFiveSeconds, 0);
-  const auto second = direction.send(kFiveSeconds, 0);
+  const auto first = direction.send(kFiveSecondsOfBytes, 0);
+  const auto second = direction.send(kFiveSecondsOfBytes, 0);
   EXPECT_EQ(direction.match(first, direction.post(1)), 1 + 5 + 10);
   EXPECT_EQ(direction.match(second, direction.post(1)), 1 + 5 + 5 + 10);
 }
