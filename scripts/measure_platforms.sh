@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Tries both commands of the README in fresh systems: as root where nothing is installed, then as an ordinary user without
+# sudo, in a clone of their own. Prints a row per command, for docs/measurements/platforms.md.
+#
+#   scripts/measure_platforms.sh [SYSTEM…]      as root; SYSTEM: debian-12, debian-13, ubuntu-24.04 (all by default)
+#
+# Needs debootstrap and git. The systems and what the commands printed are kept in build/systems.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [[ $(id -u) != 0 || ${1:-} == -* ]] || ! command -v debootstrap > /dev/null; then
+  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  exit 2
+fi
+[[ $# -gt 0 ]] || set -- debian-12 debian-13 ubuntu-24.04
+
+systems=$PWD/build/systems
+mkdir -p "$systems"
+rows=$systems/rows.md
+
+# make_system NAME: a system with nothing but what every system has, and the sources in the home folders of two users.
+make_system() {
+  local system=$systems/$1 fresh=$systems/$1.fresh
+  if [[ ! -e $fresh ]]; then
+    rm -rf "$fresh.part"
+    case $1 in
+      debian-12) debootstrap --variant=minbase bookworm "$fresh.part" http://deb.debian.org/debian ;;
+      debian-13) debootstrap --variant=minbase trixie "$fresh.part" http://deb.debian.org/debian ;;
+      # Other systems have neither Ubuntu's keys nor always a script for it; those of all its versions are the same.
+      ubuntu-24.04) debootstrap --variant=minbase --no-check-gpg --components=main,universe noble "$fresh.part" \
+        http://archive.ubuntu.com/ubuntu gutsy ;;
+      *)
+        echo "unknown system '$1'" >&2
+        exit 2
+        ;;
+    esac > "$systems/$1.debootstrap.log"
+    mv "$fresh.part" "$fresh"
+  fi
+  unmount "$system"
+  rm -rf --one-file-system "$system"
+  cp -a "$fresh" "$system"
+  mount -t proc proc "$system/proc"
+  mount --rbind /dev "$system/dev"
+  mount --make-rslave "$system/dev"
+  cp /etc/resolv.conf "$system/etc/resolv.conf"
+  chroot "$system" useradd --create-home student
+  git clone --quiet . "$system/root/stagecoach"
+  git clone --quiet . "$system/home/student/stagecoach"
+  chroot "$system" chown -R student: /home/student
+}
+
+unmount() {
+  local folder
+  for folder in proc dev; do
+    ! mountpoint --quiet "$1/$folder" || umount --recursive --lazy "$1/$folder"
+  done
+}
+
+# run_as USER NAME COMMAND: runs it in the clone, and adds a row with its time and what it printed.
+run_as() {
+  local user=$1 name=$2 command=$3 log status=0 found
+  log=$systems/$name.$user.$(basename "$command" .sh).log
+  echo "$name, $user: $command"
+  SECONDS=0
+  chroot "$systems/$name" su - "$user" -c "cd stagecoach && $command" < /dev/null 2>&1 |
+    while IFS= read -r line; do printf '%5d %s\n' "$SECONDS" "$line"; done > "$log" || status=$?
+  found=$(sed -nE 's/^ *([0-9]+) Epoch: 1,.*/first epoch after \1 s/p; s/^ *[0-9]+ ([0-9]+% tests passed, .*)/\1/p' "$log" | head -n 1)
+  [[ $command != *test.sh ]] || found+=", $(grep -c '(Skipped)$' "$log" || true) skipped"
+  printf '| %s | %s | %s | `%s` | %d s | %d | %s |\n' "$name" "$compiler" "$user" "$command" "$SECONDS" "$status" \
+    "$found" | tee -a "$rows"
+}
+
+current=
+trap 'unmount "$systems/$current"' EXIT
+printf '| system | g++ | user | command | time | exit code | |\n|---|---|---|---|---:|---:|---|\n' > "$rows"
+for current in "$@"; do
+  make_system "$current"
+  compiler="(installed)"
+  run_as root "$current" scripts/quickstart.sh
+  compiler=$(chroot "$systems/$current" g++ -dumpfullversion)
+  run_as student "$current" scripts/quickstart.sh
+  run_as student "$current" scripts/test.sh
+  run_as root "$current" scripts/test.sh
+  unmount "$systems/$current"
+done
+cat "$rows"
