@@ -25,7 +25,9 @@ class Philox {
   /// Returns word `index` of the stream.
   std::uint32_t word(std::uint64_t index) const;
   /// Returns number `index`, uniform on [0, 1): a multiple of 2^-24, so that float and double represent the same value.
-  double uniform(std::uint64_t index) const { return (word(index) >> 8) * 0x1p-24; }
+  double uniform(std::uint64_t index) const { return unit(word(index)); }
+  /// Returns the number on [0, 1) that `uniform` makes of a word.
+  static double unit(std::uint32_t word) { return (word >> 8) * 0x1p-24; }
   /// Returns number `index`, from the standard normal distribution (Box and Muller 1958).
   double normal(std::uint64_t index) const;
   /// Returns number `index`, uniform on 0 … bound-1.
@@ -35,6 +37,26 @@ class Philox {
 
  private:
   std::uint64_t key_;
+};
+
+/// Reads the uniform numbers of a stream. In the order of their indices this is several times as fast as
+/// Philox::uniform: four share a block, which is computed once.
+class UniformNumbers {
+ public:
+  explicit UniformNumbers(const Philox& random) : random_(random), words_(random.block(0)) {}
+  /// Returns number `index`: the value of Philox::uniform(index), whatever was read before.
+  double operator[](std::uint64_t index) {
+    if (index / 4 != block_) {
+      block_ = index / 4;
+      words_ = random_.block(block_);
+    }
+    return Philox::unit(words_[index % 4]);
+  }
+
+ private:
+  Philox random_;
+  std::uint64_t block_ = 0;
+  Philox::Block words_;
 };
 
 }  // namespace stagecoach

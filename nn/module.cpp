@@ -38,12 +38,13 @@ Tensor Init::make(const TensorSlice& slice, DType dtype, std::uint64_t seed, con
     return Tensor::full(slice.shape(), low_, dtype);
   }
   Tensor tensor = Tensor::empty(slice.shape(), dtype);
-  const Philox random(seed, name);
+  UniformNumbers numbers(Philox(seed, name));
   dispatch_floating(dtype, "init", [&]<class T>() {
     T* values = tensor.mutable_data<T>();
-    for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+    const std::int64_t count = tensor.numel();
+    for (std::int64_t i = 0; i < count; ++i) {
       const auto index = static_cast<std::uint64_t>(slice.index_in_whole(i));
-      values[i] = static_cast<T>(low_ + (high_ - low_) * random.uniform(index));
+      values[i] = static_cast<T>(low_ + (high_ - low_) * numbers[index]);
     }
   });
   return tensor;

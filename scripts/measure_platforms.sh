@@ -42,6 +42,7 @@ make_system() {
   mount --rbind /dev "$system/dev"
   mount --make-rslave "$system/dev"
   cp /etc/resolv.conf "$system/etc/resolv.conf"
+  printf '127.0.0.1\tlocalhost\n' > "$system/etc/hosts"  # Debian's installer writes it, debootstrap of Debian 12 does not
   chroot "$system" useradd --create-home student
   git clone --quiet . "$system/root/stagecoach"
   git clone --quiet . "$system/home/student/stagecoach"
@@ -57,26 +58,25 @@ unmount() {
 
 # run_as USER NAME COMMAND: runs it in the clone, and adds a row with its time and what it printed.
 run_as() {
-  local user=$1 name=$2 command=$3 log status=0 found
+  local user=$1 name=$2 command=$3 log status=0 seconds found
   log=$systems/$name.$user.$(basename "$command" .sh).log
   echo "$name, $user: $command"
   SECONDS=0
   chroot "$systems/$name" su - "$user" -c "cd stagecoach && $command" < /dev/null 2>&1 |
     while IFS= read -r line; do printf '%5d %s\n' "$SECONDS" "$line"; done > "$log" || status=$?
+  seconds=$SECONDS
   found=$(sed -nE 's/^ *([0-9]+) Epoch: 1,.*/first epoch after \1 s/p; s/^ *[0-9]+ ([0-9]+% tests passed, .*)/\1/p' "$log" | head -n 1)
   [[ $command != *test.sh ]] || found+=", $(grep -c '(Skipped)$' "$log" || true) skipped"
-  printf '| %s | %s | %s | `%s` | %d s | %d | %s |\n' "$name" "$compiler" "$user" "$command" "$SECONDS" "$status" \
-    "$found" | tee -a "$rows"
+  printf '| %s, g++ %s | %s | `%s` | %d s | %d | %s |\n' "$name" "$(chroot "$systems/$name" g++ -dumpfullversion)" \
+    "$user" "$command" "$seconds" "$status" "$found" | tee -a "$rows"
 }
 
 current=
 trap 'unmount "$systems/$current"' EXIT
-printf '| system | g++ | user | command | time | exit code | |\n|---|---|---|---|---:|---:|---|\n' > "$rows"
+printf '| system | user | command | time | exit code | |\n|---|---|---|---:|---:|---|\n' > "$rows"
 for current in "$@"; do
   make_system "$current"
-  compiler="(installed)"
   run_as root "$current" scripts/quickstart.sh
-  compiler=$(chroot "$systems/$current" g++ -dumpfullversion)
   run_as student "$current" scripts/quickstart.sh
   run_as student "$current" scripts/test.sh
   run_as root "$current" scripts/test.sh

@@ -171,6 +171,14 @@ TEST(Philox, ANumberDoesNotDependOnTheOrderOfDrawing) {
   }
 }
 
+TEST(UniformNumbers, AreThoseOfTheStreamInAnyOrder) {
+  const Philox random(3, "weights");
+  UniformNumbers numbers(random);
+  for (const std::uint64_t index : {5, 6, 7, 8, 9, 3, 0, 1, 2, 4, 40, 43, 44, 1}) {
+    EXPECT_EQ(numbers[index], random.uniform(index)) << index;
+  }
+}
+
 TEST(Philox, NamesAndSeedsGiveOtherStreams) {
   std::set<std::uint64_t> seen;
   std::size_t streams = 0;
