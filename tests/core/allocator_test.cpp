@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/address_space.h"
 #include "tests/support/arena_memory.h"
 #include "tests/support/errors.h"
 #include "tests/support/sanitized.h"
@@ -260,6 +261,9 @@ TEST_F(AllocatorDeathTest, EndsTheProgramWhenABlockIsFreedTwiceOrForeign) {
 TEST_F(AllocatorDeathTest, TakesMemoryBackWhenThereIsNoMore) {
   if (test::kSanitized) {
     GTEST_SKIP() << "a sanitizer's `new` ends the program when it has nothing left";
+  }
+  if (!test::holds_limit_on_address_space()) {
+    GTEST_SKIP() << "this system does not limit the address space";
   }
   const auto give_back_without_new = [] {
     Arena arena(8);

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/system.h"
+#include "tests/support/address_space.h"
 #include "tests/support/errors.h"
 #include "tests/support/sanitized.h"
 
@@ -22,7 +23,9 @@ namespace {
 
 using test::fails_with;
 
-constexpr const char* kUnknown = "this system does not report the size of the address space";
+constexpr const char* kNoLimit = "this system does not report or limit the size of the address space";
+
+bool has_limit() { return system::address_space() && test::holds_limit_on_address_space(); }
 
 /// Leaves this process about `bytes` bytes of address space.
 void leave(std::uint64_t bytes) {
@@ -42,8 +45,8 @@ TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {
   if (test::kSanitized) {
     GTEST_SKIP() << "sanitizers reserve more address space than a limit leaves";
   }
-  if (!system::address_space()) {
-    GTEST_SKIP() << kUnknown;
+  if (!has_limit()) {
+    GTEST_SKIP() << kNoLimit;
   }
   EXPECT_EXIT(
       {
@@ -57,8 +60,8 @@ TEST(MemoryLimitsDeathTest, TheReserveIsThereForThoseWhoReport) {
   if (test::kSanitized) {
     GTEST_SKIP() << "sanitizers bring a `new` of their own";
   }
-  if (!system::address_space()) {
-    GTEST_SKIP() << kUnknown;
+  if (!has_limit()) {
+    GTEST_SKIP() << kNoLimit;
   }
   EXPECT_EXIT(
       {
