@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tries both commands of the README in fresh systems: as root where nothing is installed, then as an ordinary user without
-# sudo, in a clone of their own. Prints a row per command, for docs/measurements/platforms.md.
+# sudo, in a clone of their own. Prints a row per command, for docs/measurements/platforms.md. Exits with 1 if any of them failed.
 #
 #   scripts/measure_platforms.sh [SYSTEM…]      as root; SYSTEM: debian-12, debian-13, ubuntu-24.04 (all by default)
 #
@@ -65,6 +65,7 @@ run_as() {
   chroot "$systems/$name" su - "$user" -c "cd stagecoach && $command" < /dev/null 2>&1 |
     while IFS= read -r line; do printf '%5d %s\n' "$SECONDS" "$line"; done > "$log" || status=$?
   seconds=$SECONDS
+  [[ $status == 0 ]] || all_passed=false
   found=$(sed -nE 's/^ *([0-9]+) Epoch: 1,.*/first epoch after \1 s/p; s/^ *[0-9]+ ([0-9]+% tests passed, .*)/\1/p' "$log" | head -n 1)
   [[ $command != *test.sh ]] || found+=", $(grep -c '(Skipped)$' "$log" || true) skipped"
   printf '| %s, g++ %s | %s | `%s` | %d s | %d | %s |\n' "$name" "$(chroot "$systems/$name" g++ -dumpfullversion)" \
@@ -72,6 +73,7 @@ run_as() {
 }
 
 current=
+all_passed=true
 trap 'unmount "$systems/$current"' EXIT
 printf '| system | user | command | time | exit code | |\n|---|---|---|---:|---:|---|\n' > "$rows"
 for current in "$@"; do
@@ -83,3 +85,4 @@ for current in "$@"; do
   unmount "$systems/$current"
 done
 cat "$rows"
+[[ $all_passed == true ]]
