@@ -13,12 +13,12 @@
 #include <cstring>
 #include <ctime>
 #include <iterator>
-#include <regex>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/file_identity.h"
+#include "core/parse.h"
 
 namespace stagecoach {
 namespace {
@@ -31,10 +31,7 @@ namespace fs = std::filesystem;
 }
 
 /// Returns whether `path` has a temporary name; a user's '.stagecoach-notes' does not.
-bool is_temporary(const fs::path& path) {
-  static const std::regex kName("\\.stagecoach-[0-9]+-[0-9]+");
-  return std::regex_match(path.filename().string(), kName);
-}
+bool is_temporary(const fs::path& path) { return numbers_in(path.filename().string(), ".stagecoach-#-#").has_value(); }
 
 /// Returns a new descriptor of standard output or standard error if that is the file, otherwise -1. It continues after
 /// the program's other output, whereas a descriptor opened by name would start at the beginning and overwrite that.

@@ -6,6 +6,7 @@
 #include <xlocale.h>  // strtod_l
 #endif
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cmath>
@@ -37,6 +38,27 @@ std::from_chars_result parse_with_strtod(std::string_view text, double& number) 
   }
   number = value;
   return {after, std::errc()};
+}
+
+std::optional<std::vector<std::int64_t>> numbers_in(std::string_view text, std::string_view form) {
+  constexpr std::size_t kMostDigits = 18;
+  std::vector<std::int64_t> numbers;
+  for (const char expected : form) {
+    if (expected == '#') {
+      const std::size_t count = std::min(text.find_first_not_of("0123456789"), text.size());
+      const auto number = number_from<std::int64_t>(text.substr(0, count));
+      if (!number || count > kMostDigits || (count > 1 && text.front() == '0')) {
+        return std::nullopt;
+      }
+      numbers.push_back(*number);
+      text.remove_prefix(count);
+    } else if (text.starts_with(expected)) {
+      text.remove_prefix(1);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return text.empty() ? std::optional(numbers) : std::nullopt;
 }
 
 }  // namespace stagecoach

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -31,6 +32,12 @@ std::optional<Number> number_from(std::string_view text) {
   const auto [end, error] = parse_number(text, number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
+
+/// Returns the numbers in `text` if it has the given form, in which each '#' stands for a whole number: 3 and 40 for
+/// "epoch-3-step-40" and the form "epoch-#-step-#". Only the usual way to write a number counts, without a sign or
+/// leading zeros, so that no two texts of a form have the same numbers. Returns nothing for any other text, nor for
+/// numbers of more than 18 digits, so that adding one to a number is always safe.
+std::optional<std::vector<std::int64_t>> numbers_in(std::string_view text, std::string_view form);
 
 /// Returns the parts of `text` between separators, as views. "a,,b," has four parts, two of which are empty.
 inline std::vector<std::string_view> split_text(std::string_view text, char separator) {

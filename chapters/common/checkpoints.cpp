@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -16,6 +15,7 @@
 
 #include "chapters/common/settings.h"
 #include "core/atomic_file.h"
+#include "core/parse.h"
 #include "core/throw_if.h"
 #include "nn/safetensors.h"
 
@@ -36,21 +36,15 @@ std::string checkpoint_name(std::int64_t epoch, std::int64_t step) {
 
 /// Returns epoch and step from the name of a checkpoint's folder; nothing for any other name, such as a user's copy.
 std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& checkpoint) {
-  static const std::regex form("epoch-(0|[1-9][0-9]{0,17})-step-(0|[1-9][0-9]{0,17})");  // fits 64 bits
-  const std::string name = checkpoint.filename().string();
-  std::smatch digits;
-  if (!std::regex_match(name, digits, form)) {
-    return std::nullopt;
-  }
-  return std::pair<std::int64_t, std::int64_t>(std::stoll(digits[1]), std::stoll(digits[2]));
+  const auto numbers = numbers_in(checkpoint.filename().string(), "epoch-#-step-#");
+  return numbers ? std::optional(std::pair(numbers->at(0), numbers->at(1))) : std::nullopt;
 }
 
 /// Returns whether a file in a checkpoint's folder belongs to the checkpoint.
 bool is_part(const fs::directory_entry& entry) {
-  static const std::regex shard("shard_(0|[1-9][0-9]*)\\.safetensors");
   const std::string name = entry.path().filename().string();
   return entry.symlink_status().type() == fs::file_type::regular &&
-         (name == kManifest || std::regex_match(name, shard));
+         (name == kManifest || numbers_in(name, "shard_#.safetensors"));
 }
 
 /// Removes a checkpoint from its folder: the manifest first, so that a partial one is never taken for a complete one.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -13,6 +12,7 @@
 #include "chapters/common/run_files.h"
 #include "core/atomic_file.h"
 #include "core/memory_limits.h"
+#include "core/parse.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
 #include "nn/safetensors.h"
@@ -41,11 +41,10 @@ std::string metrics_before(const fs::path& path, std::int64_t epoch) {
 /// Returns whether an earlier run wrote this to its folder. A device or a FIFO of such a name belongs to the user, and
 /// is written to.
 bool is_of_a_run(const fs::directory_entry& entry) {
-  static const std::regex flight_record("flight_[0-9]+\\.jsonl");
   const std::string name = entry.path().filename().string();
   const bool has_name =
       std::find(std::begin(run_files::kAll), std::end(run_files::kAll), name) != std::end(run_files::kAll) ||
-      std::regex_match(name, flight_record);
+      numbers_in(name, "flight_#.jsonl");
   return has_name && (entry.is_regular_file() || entry.is_directory());
 }
 

@@ -40,6 +40,19 @@ TEST(Parse, AllOfATextIsANumber) {
   EXPECT_EQ(number_from<double>("2e-05 "), std::nullopt);
 }
 
+TEST(Parse, NumbersAreWhereTheFormHasThem) {
+  using Numbers = std::vector<std::int64_t>;
+  EXPECT_EQ(numbers_in("epoch-3-step-40", "epoch-#-step-#"), (Numbers{3, 40}));
+  EXPECT_EQ(numbers_in("epoch-0-step-999999999999999999", "epoch-#-step-#"), (Numbers{0, 999999999999999999}));
+  EXPECT_EQ(numbers_in("notes", "notes"), Numbers{});
+  for (const char* other : {"", "epoch-", "epoch-3", "epoch-3-step-", "epoch--step-4", "epoch-3-step-4-good",
+                            "epoch-3-step-4 ", " epoch-3-step-4", "epoch-03-step-4", "epoch-00-step-4",
+                            "epoch--3-step-4", "epoch-+3-step-4", "epoch-3-step-0x4", "Epoch-3-step-4",
+                            "epoch-3-step-1000000000000000000", "epoch-99999999999999999999-step-4"}) {
+    EXPECT_EQ(numbers_in(other, "epoch-#-step-#"), std::nullopt) << other;
+  }
+}
+
 TEST(Parse, TextIsSplitAtEachSeparator) {
   EXPECT_EQ(split_text("a,,b,", ','), (std::vector<std::string_view>{"a", "", "b", ""}));
   EXPECT_EQ(split_text("", ','), (std::vector<std::string_view>{""}));
