@@ -1,6 +1,6 @@
 # What other projects see of Stagecoach: the targets Stagecoach::core, nn, datasets and parallel, by aliases here and
 # under the same names in what `cmake --install` installs, and packages of that (`cpack --preset package`).
-set(floors core nn datasets drawing parallel)
+set(floors core nn datasets drawing ranks parallel)
 foreach(floor ${floors})
   add_library(Stagecoach::${floor} ALIAS stagecoach_${floor})
   set_target_properties(stagecoach_${floor} PROPERTIES EXPORT_NAME ${floor})

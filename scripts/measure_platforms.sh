@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Tries both commands of the README in fresh systems: as root where nothing is installed, then as an ordinary user without
-# sudo, in a clone of their own. Prints a row per command, for docs/measurements/platforms.md. Exits with 1 if any of them failed.
+# sudo, in a clone of their own. Then packs Stagecoach there, installs the packages in another fresh system, and builds
+# and runs docs/examples/outside with them. Prints a row per command, for docs/measurements/platforms.md. Exits with 1 if
+# any of them failed.
 #
 #   scripts/measure_platforms.sh [SYSTEM…]      as root; SYSTEM: debian-12, debian-13, ubuntu-24.04 (all by default)
 #
@@ -8,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ $(id -u) != 0 || ${1:-} == -* ]] || ! command -v debootstrap > /dev/null; then
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  sed -n '2,9s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 [[ $# -gt 0 ]] || set -- debian-12 debian-13 ubuntu-24.04
@@ -17,9 +19,9 @@ systems=$PWD/build/systems
 mkdir -p "$systems"
 rows=$systems/rows.md
 
-# make_system NAME: a system with nothing but what every system has, and the sources in the home folders of two users.
+# make_system NAME FOLDER: a system in build/systems/FOLDER with nothing but what every system has.
 make_system() {
-  local system=$systems/$1 fresh=$systems/$1.fresh
+  local system=$systems/$2 fresh=$systems/$1.fresh
   if [[ ! -e $fresh ]]; then
     rm -rf "$fresh.part"
     case $1 in
@@ -43,6 +45,11 @@ make_system() {
   mount --make-rslave "$system/dev"
   cp /etc/resolv.conf "$system/etc/resolv.conf"
   printf '127.0.0.1\tlocalhost\n' > "$system/etc/hosts"  # Debian's installer writes it, debootstrap of Debian 12 does not
+}
+
+# clone_for_two_users FOLDER: the sources in their home folders.
+clone_for_two_users() {
+  local system=$systems/$1
   chroot "$system" useradd --create-home student
   git clone --quiet . "$system/root/stagecoach"
   git clone --quiet . "$system/home/student/stagecoach"
@@ -56,33 +63,49 @@ unmount() {
   done
 }
 
-# run_as USER NAME COMMAND: runs it in the clone, and adds a row with its time and what it printed.
+# run_as USER FOLDER COMMAND: runs it in that system's folder stagecoach, and adds a row with its time and what it printed.
 run_as() {
   local user=$1 name=$2 command=$3 log status=0 seconds found
-  log=$systems/$name.$user.$(basename "$command" .sh).log
+  log=$systems/$name.$user.$(basename "${command%% *}" .sh).log
   echo "$name, $user: $command"
   SECONDS=0
   chroot "$systems/$name" su - "$user" -c "cd stagecoach && $command" < /dev/null 2>&1 |
     while IFS= read -r line; do printf '%5d %s\n' "$SECONDS" "$line"; done > "$log" || status=$?
   seconds=$SECONDS
   [[ $status == 0 ]] || all_passed=false
-  found=$(sed -nE 's/^ *([0-9]+) Epoch: 1,.*/first epoch after \1 s/p; s/^ *[0-9]+ ([0-9]+% tests passed, .*)/\1/p' "$log" | head -n 1)
+  found=$(sed -nE 's/^ *([0-9]+) Epoch: 1,.*/first epoch after \1 s/p; s/^ *[0-9]+ ([0-9]+% tests passed, .*)/\1/p; s/^ *[0-9]+ (correct: .*)/\1/p' "$log" | head -n 1)
   [[ $command != *test.sh ]] || found+=", $(grep -c '(Skipped)$' "$log" || true) skipped"
   printf '| %s, g++ %s | %s | `%s` | %d s | %d | %s |\n' "$name" "$(chroot "$systems/$name" g++ -dumpfullversion)" \
     "$user" "$command" "$seconds" "$status" "$found" | tee -a "$rows"
 }
 
+# use_packages NAME: builds the packages in the clone of root, and a user's program in a system that has only them.
+use_packages() {
+  local clone=$systems/$1/root/stagecoach user=$1.packages
+  local home=$systems/$user/root/stagecoach
+  run_as root "$1" 'scripts/setup.sh --for-packages && scripts/build.sh package && cpack --preset package'
+  make_system "$1" "$user"
+  mkdir "$home"
+  cp -r "$clone"/docs/examples "$clone"/build/package/*.deb "$home"
+  run_as root "$user" 'apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ./*.deb g++ cmake make'
+  run_as root "$user" 'cmake -S examples/outside -B build && cmake --build build && build/own_model'
+  run_as root "$user" 'ch03_gpipe --smoke'
+}
+
 current=
 all_passed=true
-trap 'unmount "$systems/$current"' EXIT
+trap 'unmount "$systems/$current"; unmount "$systems/$current.packages"' EXIT
 printf '| system | user | command | time | exit code | |\n|---|---|---|---:|---:|---|\n' > "$rows"
 for current in "$@"; do
-  make_system "$current"
+  make_system "$current" "$current"
+  clone_for_two_users "$current"
   run_as root "$current" scripts/quickstart.sh
   run_as student "$current" scripts/quickstart.sh
   run_as student "$current" scripts/test.sh
   run_as root "$current" scripts/test.sh
+  use_packages "$current"
   unmount "$systems/$current"
+  unmount "$systems/$current.packages"
 done
 cat "$rows"
 [[ $all_passed == true ]]
