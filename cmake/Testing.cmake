@@ -1,15 +1,18 @@
-# stagecoach_test(NAME [CUDA] [WATCHED] SOURCES … [ONE_THREAD …] LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS n])
+# stagecoach_test(NAME [CUDA] [WATCHED] SOURCES … [ONE_THREAD …] LIBRARIES … [LABELS …] [SLOW filter] [TIMEOUT seconds]
+#                 [SHARDS n])
 # One test program per floor. CTest runs every test of it by itself, in any order; with sanitizers, whose programs take
 # longer to start than most tests take to run, several per process and in random order: in SHARDS processes, or 4.
-# CUDA: some tests run on a GPU too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources too. ONE_THREAD: sources whose
-# tests start no second thread without a GPU or MPI, or only in programs that other tests run too. The thread sanitizer
-# can find nothing there, and goes without them.
+# CUDA: some tests run on a GPU too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources
+# too. ONE_THREAD: sources whose tests start no second thread without a GPU or MPI, or only in programs that other tests
+# run too. The thread sanitizer can find nothing there, and goes without them. SLOW: the tests that match this filter of
+# Google Test have the label slow (those of 6 seconds or more, so that the others take three minutes), except with
+# sanitizers.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 set(STAGECOACH_SLOW_COST 1000)  # slow tests begin first, so that none of them runs alone at the end
 
 function(stagecoach_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "TIMEOUT;SHARDS" "SOURCES;ONE_THREAD;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CUDA;WATCHED" "SLOW;TIMEOUT;SHARDS" "SOURCES;ONE_THREAD;LIBRARIES;LABELS")
   if(NOT STAGECOACH_SANITIZE MATCHES thread)
     list(APPEND arg_SOURCES ${arg_ONE_THREAD})
   endif()
@@ -34,9 +37,16 @@ function(stagecoach_test name)
   endif()
   if(STAGECOACH_SANITIZE)
     stagecoach_test_shards(${name} ${arg_SHARDS} "${arg_LABELS}")
-  else()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${cost} LABELS "${arg_LABELS}")
+    return()
   endif()
+  set(all "")
+  if(arg_SLOW)
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "${arg_SLOW}"
+      PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${STAGECOACH_SLOW_COST} LABELS slow)
+    set(all TEST_FILTER "-${arg_SLOW}")
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST ${all}
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${cost} LABELS "${arg_LABELS}")
 endfunction()
 
 # stagecoach_unwatched(TARGET…)
@@ -79,6 +89,7 @@ function(stagecoach_mpi_test name ranks filter)
     COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}> --gtest_filter=${filter} --gtest_color=no)
   set_tests_properties(${test} PROPERTIES
     TIMEOUT 300
+    COST ${ranks}  # before the short ones
     PASS_REGULAR_EXPRESSION "  PASSED  .* [1-9][0-9]* test"
     FAIL_REGULAR_EXPRESSION "  FAILED  "
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
