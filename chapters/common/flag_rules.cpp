@@ -223,7 +223,7 @@ void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter
 
 /// Returns whether a chapter trains on several devices.
 bool has_ranks(const Chapter& chapter) {
-  const std::vector<Flag> flags = flag_table(chapter);
+  const std::vector<Flag>& flags = flag_table();
   const auto ranks = std::find_if(flags.begin(), flags.end(), [](const Flag& flag) { return flag.name == "ranks"; });
   return ranks->is_offered_by(chapter.number);
 }

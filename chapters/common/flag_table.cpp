@@ -277,4 +277,9 @@ std::vector<Flag> flag_table(const Chapter& chapter) {
   return all;
 }
 
+const std::vector<Flag>& flag_table() {
+  static const std::vector<Flag> table = flag_table(Chapter{});
+  return table;
+}
+
 }  // namespace stagecoach

@@ -48,7 +48,10 @@ struct Flag {
 
 /// Returns all flags, in the order of --help and config.json, including flags of other chapters. The help texts and the
 /// valid words are those of `chapter`.
-std::vector<Flag> flag_table(const Chapter& chapter = {});
+std::vector<Flag> flag_table(const Chapter& chapter);
+
+/// Returns the flags of no chapter in particular, made once.
+const std::vector<Flag>& flag_table();
 
 /// Returns whether a flag, named without dashes, is on the command line.
 using WasGiven = std::function<bool(const std::string& flag)>;

@@ -24,12 +24,11 @@ namespace {
 
 /// Throws UsageError for flags of other chapters, with an explanation; CLI11 would only call them unknown.
 void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
-  std::vector<Flag> foreign = flag_table(chapter);
-  std::erase_if(foreign, [&](const Flag& flag) { return flag.is_offered_by(chapter.number); });
   for (const std::string_view argument : std::span(argv + 1, argv + argc)) {
     const std::string_view name = argument.substr(0, argument.find('='));
-    for (const Flag& flag : foreign) {
-      throw_if<UsageError>(name == "--" + flag.name || name == "--no-" + flag.name, "{} is not a flag of {}: {}", name,
+    for (const Flag& flag : flag_table()) {
+      const bool is_named = name == "--" + flag.name || name == "--no-" + flag.name;
+      throw_if<UsageError>(is_named && !flag.is_offered_by(chapter.number), "{} is not a flag of {}: {}", name,
                            chapter.program, flag.chapters.elsewhere);
     }
   }

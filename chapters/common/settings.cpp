@@ -15,11 +15,6 @@ using Kind = FlagValue::Kind;
 
 constexpr const char* kLevel = "cpu-level";
 
-const std::vector<Flag>& flags() {
-  static const std::vector<Flag> table = flag_table();
-  return table;
-}
-
 Json json_of(const Flag& flag, const Settings& settings) {
   std::string text = flag.value.text(settings);
   switch (flag.value.kind) {
@@ -52,7 +47,7 @@ void take(const Flag& flag, const Json& json, Settings& settings) {
 
 std::string settings_table(const Settings& settings) {
   std::string table = settings.program + "\n";
-  for (const Flag& flag : flags()) {
+  for (const Flag& flag : flag_table()) {
     const Json value = json_of(flag, settings);
     const bool is_absent = value == "" || (flag.group == "Model" && value == 0);  // a size that the model does not have
     if (flag.is_saved() && flag.is_offered_by(settings.chapter) && !is_absent) {
@@ -72,7 +67,7 @@ std::string to_json(const Settings& settings) try {
   if (!settings.world.cpu_level.empty()) {
     json[kLevel] = settings.world.cpu_level;
   }
-  for (const Flag& flag : flags()) {
+  for (const Flag& flag : flag_table()) {
     if (flag.is_saved()) {
       json[flag.name] = json_of(flag, settings);
     }
@@ -84,7 +79,7 @@ std::string to_json(const Settings& settings) try {
 
 std::string training_json(const Settings& settings) {
   Json json;
-  for (const Flag& flag : flags()) {
+  for (const Flag& flag : flag_table()) {
     if (flag.shapes_training(settings)) {
       json[flag.name] = json_of(flag, settings);
     }
@@ -135,7 +130,7 @@ Settings settings_from_json(const std::string& text, const std::string& where, c
 }
 
 Settings merge(Settings given, const Settings& older, const std::function<bool(const std::string& flag)>& was_given) {
-  for (const Flag& flag : flags()) {
+  for (const Flag& flag : flag_table()) {
     if (flag.is_saved() && !was_given(flag.name)) {
       flag.value.copy(given, older);
     }
@@ -144,7 +139,7 @@ Settings merge(Settings given, const Settings& older, const std::function<bool(c
 }
 
 std::string first_difference(const Settings& a, const Settings& b) {
-  for (const Flag& flag : flags()) {
+  for (const Flag& flag : flag_table()) {
     if (flag.shapes_training(a) && flag.value.text(a) != flag.value.text(b)) {
       return flag.name;
     }
