@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -22,31 +22,39 @@
 namespace stagecoach {
 namespace {
 
+/// Returns the name in "--name", "--no-name" or "--name=value"; empty for an argument that is no flag.
+std::string_view flag_name(std::string_view argument) {
+  if (!argument.starts_with("--")) {
+    return "";
+  }
+  argument.remove_prefix(argument.starts_with("--no-") ? 5 : 2);
+  return argument.substr(0, argument.find('='));
+}
+
 /// Throws UsageError for flags of other chapters, with an explanation; CLI11 would only call them unknown.
 void refuse_foreign_flags(int argc, const char* const* argv, const Chapter& chapter) {
   for (const std::string_view argument : std::span(argv + 1, argv + argc)) {
-    const std::string_view name = argument.substr(0, argument.find('='));
+    const std::string_view name = flag_name(argument);
     for (const Flag& flag : flag_table()) {
-      const bool is_named = name == "--" + flag.name || name == "--no-" + flag.name;
-      throw_if<UsageError>(is_named && !flag.is_offered_by(chapter.number), "{} is not a flag of {}: {}", name,
-                           chapter.program, flag.chapters.elsewhere);
+      throw_if<UsageError>(flag.name == name && !flag.is_offered_by(chapter.number), "{} is not a flag of {}: {}",
+                           argument.substr(0, argument.find('=')), chapter.program, flag.chapters.elsewhere);
     }
   }
 }
 
 /// Adds a switch. If it is on by default, it has a second name that turns it off.
-void add_switch(CLI::App& app, const Flag& flag, Settings& settings) {
+CLI::Option* add_switch(CLI::App& app, const Flag& flag, Settings& settings) {
   const bool is_on = flag.value.text(settings) == "true";
   const std::string names = is_on ? fmt::format("--{0},!--no-{0}", flag.name) : "--" + flag.name;
   const auto set = [&settings, value = flag.value](std::int64_t count) {
     value.set(settings, count > 0 ? "true" : "false");
   };
-  app.add_flag_function(names, set, flag.help)
+  return app.add_flag_function(names, set, flag.help)
       ->group(flag.group)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-void add_option(CLI::App& app, const Flag& flag, Settings& settings) {
+CLI::Option* add_option(CLI::App& app, const Flag& flag, Settings& settings) {
   const std::string name = "--" + flag.name;
   const auto set = [&settings, name, value = flag.value](const std::string& text) {
     if (name == "--inject" && text == "list") {
@@ -60,7 +68,7 @@ void add_option(CLI::App& app, const Flag& flag, Settings& settings) {
     }
   };
   const bool is_chosen_later = flag.name == "momentum";  // its default depends on the optimizer
-  app.add_option_function<std::string>(name, set, flag.help)
+  return app.add_option_function<std::string>(name, set, flag.help)
       ->group(flag.group)
       ->type_name(flag.value.type)
       ->default_str(is_chosen_later ? "" : flag.value.text(settings));
@@ -76,57 +84,28 @@ std::string schedules_help(const Chapter& chapter) {
   return help.empty() ? "" : "Schedules:\n" + help + "\n";
 }
 
-/// The parsed command line.
-struct CommandLine {
-  Settings settings;
-  std::set<std::string> given;  // names of flags, without dashes
-};
-
-CommandLine read_command_line(int argc, const char* const* argv, const Chapter& chapter) {
-  CommandLine line;
-  line.settings = chapter.defaults;
-  line.settings.program = chapter.program;
-  line.settings.chapter = chapter.number;
+/// Returns the settings of a command line without flags.
+Settings defaults_of(const Chapter& chapter) {
+  Settings settings = chapter.defaults;
+  settings.program = chapter.program;
+  settings.chapter = chapter.number;
   if (!chapter.schedules.empty()) {
-    line.settings.pipeline.schedule = chapter.schedules.front();
+    settings.pipeline.schedule = chapter.schedules.front();
   }
-  CLI::App app(chapter.title, chapter.program);
-  app.footer(schedules_help(chapter) + "Example:\n  " + chapter.example + "\n\n" + cpu::levels_help());
-  std::vector<Flag> offered = flag_table(chapter);
-  std::erase_if(offered, [&](const Flag& flag) { return !flag.is_offered_by(chapter.number); });
-  for (const Flag& flag : offered) {
-    flag.value.kind == FlagValue::Kind::on_off ? add_switch(app, flag, line.settings)
-                                               : add_option(app, flag, line.settings);
-  }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    throw HelpShown{};
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), chapter.program));
-  }
-  for (const Flag& flag : offered) {
-    if (app.count("--" + flag.name) > 0) {
-      line.given.insert(flag.name);
-    }
-  }
-  return line;
+  return settings;
 }
 
 /// Throws UsageError for --smoke with --data, and for an empty file or folder name.
-void require_usable(const CommandLine& line) {
-  const Settings& s = line.settings;
+void require_usable(const Settings& s, const WasGiven& was_given) {
   for (const auto& [flag, value] : {std::pair("resume", s.run.resume),
                                     {"out", s.run.out},
                                     {"data", s.data.source},
                                     {"plan", s.pipeline.plan},
                                     {"save-plan", s.pipeline.save_plan}}) {
-    throw_if<UsageError>(line.given.contains(flag) && value.empty(),
+    throw_if<UsageError>(was_given(flag) && value.empty(),
                          "--{} is empty; give a file or folder, or leave out the flag", flag);
   }
-  throw_if<UsageError>(s.data.smoke && line.given.contains("data"),
-                       "--smoke runs on generated images; leave out --data");
+  throw_if<UsageError>(s.data.smoke && was_given("data"), "--smoke runs on generated images; leave out --data");
 }
 
 /// Returns the settings of the run that --resume names. Throws DataError if they contradict each other: no run starts
@@ -168,12 +147,56 @@ Settings merged_with_older(const Settings& given, const Settings& older, const W
 
 }  // namespace
 
-Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
+/// A command line as CLI11 reads it.
+class FlagParser::CommandLine {
+ public:
+  explicit CommandLine(const Chapter& chapter)
+      : defaults_(defaults_of(chapter)), settings_(defaults_), app_(chapter.title, chapter.program) {
+    app_.footer(schedules_help(chapter) + "Example:\n  " + chapter.example + "\n\n" + cpu::levels_help());
+    for (const Flag& flag : flag_table(chapter)) {
+      if (flag.is_offered_by(chapter.number)) {
+        options_[flag.name] = flag.value.kind == FlagValue::Kind::on_off ? add_switch(app_, flag, settings_)
+                                                                         : add_option(app_, flag, settings_);
+      }
+    }
+  }
+
+  /// Returns the settings, and forgets those of the command line before. Throws HelpShown and UsageError.
+  Settings read(int argc, const char* const* argv) {
+    settings_ = defaults_;
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      std::cout << app_.help();
+      throw HelpShown{};
+    } catch (const CLI::ParseError& error) {
+      throw UsageError(fmt::format("{}; {} --help lists the flags", error.what(), defaults_.program));
+    }
+    return settings_;
+  }
+
+  bool has(const std::string& flag) const {
+    const auto option = options_.find(flag);
+    return option != options_.end() && option->second->count() > 0;
+  }
+
+ private:
+  const Settings defaults_;
+  Settings settings_;  // the options write here
+  CLI::App app_;
+  std::map<std::string, const CLI::Option*> options_;  // by their flags' names, without dashes
+};
+
+FlagParser::FlagParser(const Chapter& chapter) : chapter_(chapter), line_(std::make_unique<CommandLine>(chapter)) {}
+
+FlagParser::~FlagParser() = default;
+
+Settings FlagParser::parse(int argc, const char* const* argv) {
+  const Chapter& chapter = chapter_;
   refuse_foreign_flags(argc, argv, chapter);
-  const CommandLine line = read_command_line(argc, argv, chapter);
-  require_usable(line);
-  const auto was_given = [&](const std::string& name) { return line.given.contains(name); };
-  Settings settings = line.settings;
+  Settings settings = line_->read(argc, argv);
+  const auto was_given = [&](const std::string& name) { return line_->has(name); };
+  require_usable(settings, was_given);
   if (settings.data.smoke && !was_given("epochs")) {
     settings.training.epochs = settings.training.model == "convnet" ? 2 : 1;
   }
@@ -206,6 +229,10 @@ Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) 
     settings.run.out.clear();  // rank 0 writes the files
   }
   return settings;
+}
+
+Settings parse_flags(int argc, const char* const* argv, const Chapter& chapter) {
+  return FlagParser(chapter).parse(argc, argv);
 }
 
 }  // namespace stagecoach
