@@ -5,7 +5,7 @@
 # CUDA: some tests run on a GPU too, and the test Cuda.Half says whether they did. WATCHED: sanitizers watch its sources
 # too. ONE_THREAD: sources whose tests start no second thread without a GPU or MPI, or only in programs that other tests
 # run too. The thread sanitizer can find nothing there, and goes without them. SLOW: the tests that match this filter of
-# Google Test have the label slow (those of 6 seconds or more, so that the others take about three minutes), except with
+# Google Test have the label slow (those of 5 seconds or more, so that the others take about three minutes), except with
 # sanitizers.
 find_package(GTest REQUIRED)
 include(GoogleTest)

@@ -143,10 +143,10 @@ TEST_F(Pipelines, ExplainPrintsAFormulaOnlyWhereItHolds) {
 }
 
 TEST_F(Pipelines, ExplainNamesTheStageThatHoldsUpTheOthers) {
-  const Flags flags{"--explain", "--smoke", "--split", "1,11", "--schedule", "1f1b", "--microbatches", "4"};
+  const Flags flags{"--explain", "--smoke", "--split", "11,1", "--schedule", "1f1b", "--microbatches", "4"};
   const Outcome measured = run(kInterleaved, joined(flags, {"--profile", "--clock", "virtual"}));
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
-  EXPECT_NE(measured.out.find("bottleneck      rank 1, with stage 1: it works "), std::string::npos) << measured.out;
+  EXPECT_NE(measured.out.find("bottleneck      rank 0, with stage 0: it works "), std::string::npos) << measured.out;
   EXPECT_EQ(run(kInterleaved, flags).out.find("bottleneck"), std::string::npos) << "in units all stages are equal";
 }
 
