@@ -112,7 +112,11 @@ void write_text(const fs::path& path, const std::string& text) {
 }
 
 Settings read_settings(const fs::path& folder, const Chapter& chapter) {
-  throw_if<DataError>(!fs::is_directory(folder),
+  std::error_code error;
+  const fs::file_type type = fs::status(folder, error).type();
+  throw_if<DataError>(type == fs::file_type::none, "--resume {}: {}; check the name and its permissions",
+                      folder.string(), error.message());
+  throw_if<DataError>(type != fs::file_type::directory,
                       "--resume {}: the folder does not exist; give the --out folder of an earlier run",
                       folder.string());
   const std::string text = read_text(folder / run_files::kConfig,

@@ -54,5 +54,19 @@ TEST(FlagParser, ExplainsTheFlagsOfOtherChapters) {
   EXPECT_EQ(refusal_of_line({"--rank"}).find(why), std::string::npos);
 }
 
+// The fuzzer found that a name which no folder can have ended in another kind of error.
+TEST(FlagParser, RefusesToResumeFromANameThatIsTooLong) {
+  FlagParser parser(kOneDevice);
+  const std::string name(5000, 'x');
+  try {
+    parsed_line(parser, {"--resume", name.c_str()});
+    FAIL() << "accepted";
+  } catch (const DataError& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find("--resume " + name + ": "), 0U);
+    EXPECT_NE(message.find("check the name and its permissions"), std::string::npos) << message;
+  }
+}
+
 }  // namespace
 }  // namespace stagecoach::test
