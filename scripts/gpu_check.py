@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Checks and measures Stagecoach on this machine's GPU, in at most eight minutes, and writes a page about it: tests,
-compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, the kernel tables, and epochs beside PyTorch's.
+compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, four ranks beside one, the kernel tables, and epochs beside PyTorch's.
 
 Exit status: 0 all passed; 1 a part failed; 2 no GPU, or wrong flags, and nothing was written; 3 nothing failed, but a
 part did not run or did not finish; 130 interrupted. The page says which.
 """
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
@@ -160,6 +161,47 @@ def chapter1(check):
         check.write_output("chapter1")
 
 
+# Programs with four ranks that share the GPU, and the run of chapter 1 whose weights theirs must equal.
+FOUR_RANKS = (
+    ("ch01_single_device", "whole", ""),
+    ("ch02_naive_model_parallel", "whole", "--ranks 4 --balance layers"),
+    ("ch01_single_device", "microbatches", "--microbatches 4"),
+    ("ch03_gpipe", "microbatches", "--ranks 4 --microbatches 4 --balance layers"),
+    ("ch04_pipedream", "microbatches", "--ranks 4 --microbatches 4 --balance layers --versions flush"),
+    ("ch05_interleaved", "microbatches", "--ranks 4 --microbatches 4 --balance layers --schedule 1f1b"),
+    ("ch05_interleaved", "microbatches", "--ranks 4 --microbatches 4 --balance layers --schedule interleaved"),
+    ("ch06_ddp", "microbatches", "--ranks 4"),
+)
+
+
+def four_ranks(check):
+    """Chapter 1 three times, and chapters 2 to 6: they must write the same weights."""
+    part = "four ranks on one GPU, and one three times"
+    names = {name for name, _, _ in FOUR_RANKS}
+    if missing := [name for name in sorted(names) if not check.program(name)]:
+        check.note(part, f"not run: {', '.join(missing)} is missing")
+        return
+    if not check.has_data():
+        check.note(part, f"not run: no CIFAR-10 in {check.data}; give --data")
+        return
+    data = few_images(check)
+    once_more = ("ch01_single_device", "whole", "--seed 0")
+    wanted, differ, rows = {}, [], ""
+    for number, (program, kind, more) in enumerate((*FOUR_RANKS, once_more, once_more)):
+        name, out = f"ranks-{number}", check.work / f"ranks-{number}"
+        status = check.run(name, 40, check.program(program), "--data", data, "--device", "cuda", "--epochs", "1",
+                           "--out", out, *more.split())
+        weights = out / "weights.safetensors"
+        found_hash = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.exists() else "none"
+        same = status == 0 and found_hash == wanted.setdefault(kind, found_hash)
+        if not same:
+            differ.append(f"{program} {more} (exit {status})")
+        rows += f"\n| `{program} {more}` | {found_hash[:16]} | {'' if same else 'no'} |"
+    check.note_status(part, 1 if differ else 0, f"{'; '.join(differ)} differ" if differ else "equal bytes")
+    check.write("## Weights of one device and of four ranks\n\n| after 160 steps | SHA-256 begins with | as expected |\n"
+                "|---|---|---|" + rows)
+
+
 def table(check, part, title, name, seconds, program, row, *environment):
     """A benchmark that prints a Markdown table; `row` is a pattern of its rows."""
     path = check.program(program)
@@ -197,7 +239,7 @@ def few_images(check):
     source = check.data / "cifar-10-batches-bin"
     source = source if source.is_dir() else check.data
     few = check.work / "few"
-    few.mkdir()
+    few.mkdir(exist_ok=True)
     for name, images in (("data_batch_1", 5120), ("data_batch_2", 5120), ("test_batch", 512)):
         with open(source / f"{name}.bin", "rb") as file:
             (few / f"{name}.bin").write_bytes(file.read(3073 * images))
@@ -229,6 +271,7 @@ def beside_pytorch(check):
         ("torch-1024", "convnet, batch 1024", check.data, "--model", "convnet", "--batch-size", "1024"),
         ("torch-resnet18", "resnet18, batch 512, TF32", few_images(check), "--model", "resnet18", "--batch-size", "512",
          "--tf32"),
+        ("torch-vit", "vit, batch 512, TF32", few_images(check), "--model", "vit", "--batch-size", "512", "--tf32"),
     ):
         check.begin()
         part = f"beside PyTorch: {title}"
@@ -254,7 +297,7 @@ def sanitize(check):
     if not sanitizer:
         check.note("compute-sanitizer", "not run: compute-sanitizer not found")
         return
-    runs = [(tool, name) for tool in ("memcheck", "racecheck", "initcheck") for name in ("test_cuda", "test_core")]
+    runs = [(tool, name) for tool in ("memcheck", "racecheck", "initcheck", "synccheck") for name in ("test_cuda", "test_core")]
     for tool, name in runs:
         if path := check.program(name):
             command = [sanitizer, "--tool", tool, "--error-exitcode", "99", path, f"--gtest_filter={SANITIZED_TESTS}"]
@@ -288,7 +331,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # The sanitizers last: what they slow down must not cost the measurements their time.
-        for part in (build, tests, choose_data, chapter1, kernels, convolution_steps, beside_pytorch, sanitize):
+        for part in (build, tests, choose_data, chapter1, four_ranks, kernels, convolution_steps, beside_pytorch, sanitize):
             check.begin()
             part(check)
     except KeyboardInterrupt:

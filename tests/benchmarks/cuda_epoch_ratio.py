@@ -70,8 +70,10 @@ def time_limit(end):
 def torch_ways(flags, data, end):
     """All ways that work here and are warm before the time `end`: name and training."""
     modes, pictures, layouts = MODES, PICTURES, (False,)
-    if flags.model == "resnet18":  # its steps are long: the copies vanish beside them, and the layout matters
-        pictures, layouts = ("device",), (False, True)
+    if flags.model != "convnet":  # their steps are long: the copies vanish beside them
+        pictures = ("device",)
+    if flags.model == "resnet18":  # and the layout matters
+        layouts = (False, True)
     if flags.device == "cpu":
         modes, pictures = ("eager",), ("host",)
     ways = {}
@@ -124,7 +126,7 @@ def print_table(rates):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, type=pathlib.Path)
-    parser.add_argument("--model", choices=["convnet", "resnet18"], default="convnet")
+    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try this script")

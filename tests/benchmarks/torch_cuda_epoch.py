@@ -22,7 +22,7 @@ import time
 import torch
 from torch import nn
 
-from torch_epoch import convnet, read_training_data
+from torch_epoch import make_model, read_training_data
 
 MODES = ("eager", "graphs", "compile")
 PICTURES = ("host", "device")
@@ -110,7 +110,7 @@ class Training:
         self.batch_size = batch_size
         self.on_host = pictures == "host"
         self.images, self.labels = data if self.on_host else (part.to(self.device) for part in data)
-        model = {"convnet": convnet, "resnet18": resnet18}[model]().to(self.device, memory_format=layout)
+        model = make_model(model).to(self.device, memory_format=layout)
         optimizer = torch.optim.Adam(model.parameters(), lr, fused=True, capturable=mode == "graphs")
         self.loss_sum = torch.zeros((), device=self.device)
         self.correct = torch.zeros((), dtype=torch.int64, device=self.device)
@@ -166,7 +166,7 @@ class Training:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True, type=pathlib.Path)
-    parser.add_argument("--model", choices=["convnet", "resnet18"], default="convnet")
+    parser.add_argument("--model", choices=["convnet", "resnet18", "vit"], default="convnet")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--lr", type=float, default=0.001)
