@@ -31,13 +31,21 @@ endif()
 
 if(STAGECOACH_CUDA_KIND STREQUAL "gpu")
   if(NOT CMAKE_CUDA_ARCHITECTURES)
+    # Turing to Hopper, and what newer GPUs can compile for themselves.
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 90-virtual)
     if(EXISTS /dev/nvidiactl AND NOT STAGECOACH_STATIC)  # static: for another machine, whose GPU may be another
-      set(CMAKE_CUDA_ARCHITECTURES native)
-    else()
-      # Turing to Hopper, and what newer GPUs can compile for themselves.
-      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
+      execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                      OUTPUT_VARIABLE gpus ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+      string(REPLACE "\n" ";" gpus "${gpus}")
+      list(REMOVE_DUPLICATES gpus)
+      list(TRANSFORM gpus REPLACE "^([0-9]+)\\.([0-9]+)$" "\\1\\2-real")
+      if(gpus MATCHES "^[0-9]")
+        set(CMAKE_CUDA_ARCHITECTURES ${gpus})
+      endif()
     endif()
   endif()
+  # The instructions of warpgroups (core/cuda/tensor_core.h) are those of 9.0 alone, by the name of 90a.
+  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90-real$" 90a-real)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/local/cuda/bin/nvcc)
     set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)
   endif()

@@ -43,6 +43,9 @@ const Kernels& kernels();
 void allow_tf32(bool on);
 /// Returns whether products on `device` will use TF32.
 bool uses_tf32(Device device);
+/// Returns whether this program has instructions for warpgroups that `device` understands: it was compiled for sm_90a,
+/// and the device has compute capability 9.0.
+bool has_warpgroups(Device device);
 
 /// Waits until all work submitted to `stream` is done. Throws Error if the GPU has failed meanwhile.
 void synchronize(const Stream& stream);

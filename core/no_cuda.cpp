@@ -24,6 +24,7 @@ const std::shared_ptr<Allocator>& pinned_allocator(Device) { absent("pinned memo
 const Kernels& kernels() { absent("kernels of cuda"); }
 void allow_tf32(bool) { absent("TF32 on cuda"); }
 bool uses_tf32(Device) { return false; }
+bool has_warpgroups(Device) { return false; }
 void synchronize(const Stream& stream) { absent("stream of " + to_string(stream.device)); }
 std::shared_ptr<Mark> mark(const Stream& stream) { absent("event on " + to_string(stream.device)); }
 void wait(const Mark&, const Stream& stream) { absent("event on " + to_string(stream.device)); }

@@ -73,7 +73,7 @@ def table(name, n, c, h, w, o, k, padding):
     tile = tensor_core_tile(rows)
     done = ceil(rows, tile[0]) * ceil(columns, tile[1])
     seconds = max(2 * done * depth / TENSOR_CORES, floor_memory)
-    print(f"| tensor cores | {100 * rows * columns / done:.0f}% | | "
+    print(f"| tensor cores, warpgroups | {100 * rows * columns / done:.0f}% | | "
           f"{4 * depth * done * (1 / tile[0] + 1 / tile[1]) / 1e6:.0f} MB | {1e6 * seconds:.1f} |")
 
 

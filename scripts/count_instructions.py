@@ -4,7 +4,7 @@ And how long the forward pass of the layers of convolution_arithmetic.py takes a
 starts the instructions of four warps in a cycle. Needs no GPU. Needs nvcc, and nvdisasm of the CUDA Toolkit (the
 Python package triton brings one too).
 
-    scripts/count_instructions.py [--arch sm_90] [--nvdisasm FILE] [SOURCE]
+    scripts/count_instructions.py [--arch sm_90a] [--nvdisasm FILE] [SOURCE]
 
 SOURCE is a .cu file that includes matrix_product.cuh, in any checkout: core/kernels/cuda/conv2d.cu if not given.
 """
@@ -22,7 +22,7 @@ from convolution_arithmetic import CLOCK, FMA_WARPS, LAYERS, SMS, ceil, register
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KINDS = {  # instructions that begin like this
-    "multiply-adds": ("FFMA", "HMMA"),
+    "multiply-adds": ("FFMA", "HMMA", "HGMMA.64x128x8"),
     "from memory": ("LDG",),
     "to shared memory": ("STS",),
     "from shared memory": ("LDS", "LD."),
@@ -111,9 +111,9 @@ def print_tables(listing, resources):
     names = readable(list(code))
     rows = collections.defaultdict(dict)
     for name, lines in code.items():
-        kernel = re.match(r"void product_(registers|tensor_cores)<(?:float, )?(.*)", names[name])
+        kernel = re.match(r"void product_(registers|tensor_cores|warpgroups)<(?:float, )?(.*)", names[name])
         direction = next((what for operand, what in PASSES.items() if operand in names[name]), None)
-        if kernel and direction and "PartialResult" not in names[name]:  # of earlier commits
+        if kernel and direction and not re.search("PartialResult|ClassResult", names[name]):  # of earlier commits, and of strides
             tile = re.match(r"\w+Tiles?<([\d, ]+)>", kernel[2])
             what = kernel[1].replace("_", " ") + (f", tile {tile[1]}" if tile else "")
             rows[direction][what] = [registers[name], count(main_loop(lines))]
@@ -136,7 +136,8 @@ def print_times(forward):
     for name, n, c, h, w, o, k, padding in LAYERS:
         p, q = h + 2 * padding - k + 1, w + 2 * padding - k + 1
         low = register_tile(o)
-        for rows, columns, what in [(low.rows, low.columns, "registers"), (*tensor_core_tile(o), "tensor cores")]:
+        for rows, columns, what in [(low.rows, low.columns, "registers"), (*tensor_core_tile(o), "tensor cores"),
+                                    (*tensor_core_tile(o), "warpgroups")]:
             for kernel, counts in forward.items():
                 tile = [int(number) for number in re.findall(r"\d+", kernel)]
                 if not kernel.startswith(what) or tile[:2] != [rows, columns]:
@@ -152,7 +153,7 @@ def print_times(forward):
 def main():
     parser = argparse.ArgumentParser(description="Counts the instructions of the convolution kernels' inner loops.")
     parser.add_argument("source", nargs="?", type=pathlib.Path, default=ROOT / "core/kernels/cuda/conv2d.cu")
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--nvdisasm")
     flags = parser.parse_args()
     nvdisasm = find_nvdisasm(flags.nvdisasm)

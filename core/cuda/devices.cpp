@@ -78,17 +78,28 @@ namespace {
 
 std::atomic<bool> tf32_allowed{false};
 
+/// Ten times the major number, plus the minor one.
+int compute_capability(Device device) {
+  int major = 0;
+  int minor = 0;
+  STAGECOACH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
+  STAGECOACH_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index));
+  return 10 * major + minor;
+}
+
 }  // namespace
 
 void allow_tf32(bool on) { tf32_allowed = on; }
 
-bool uses_tf32(Device device) {
-  if (!tf32_allowed) {
-    return false;
-  }
-  int major = 0;
-  STAGECOACH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
-  return major >= 8;
+bool uses_tf32(Device device) { return tf32_allowed && compute_capability(device) >= 80; }
+
+bool has_warpgroups(Device device) {
+#ifdef STAGECOACH_HAS_SM90A
+  constexpr bool kCompiled = true;
+#else
+  constexpr bool kCompiled = false;
+#endif
+  return kIsEmulated || (kCompiled && compute_capability(device) == 90);
 }
 
 bool is_emulated() { return kIsEmulated; }

@@ -1,10 +1,12 @@
 #pragma once
 /// @file
-/// The tensor-core instruction for products in TF32: float32 with 10 bits of fraction instead of 23. A warp multiplies
-/// 16 x 8 by 8 x 8 and adds the product to 16 x 8 sums in float32. It requires compute capability 8.0; without it the
-/// kernel is aborted. In the preset `emulated` a header of tests/emulation replaces this one.
+/// The tensor-core instructions for products in TF32: float32 with 10 bits of fraction instead of 23. Compiled for a
+/// GPU that lacks one of them, they abort the kernel. In the preset `emulated` a header of tests/emulation replaces
+/// this one.
 ///
-/// Thread `lane` of the warp holds, with group = lane / 4 and place = lane % 4,
+/// The first is that of a warp, from compute capability 8.0 on: it multiplies 16 x 8 by 8 x 8, both in registers, and
+/// adds the product to 16 x 8 sums in float32. Thread `lane` of the warp holds, with group = lane / 4 and place = lane
+/// % 4,
 ///   a:    rows group, group + 8 of k = place, then the same of k = place + 4
 ///   b:    column group of k = place, then of k = place + 4
 ///   sums: columns 2 place, 2 place + 1 of row group, then of row group + 8
@@ -40,6 +42,82 @@ __device__ inline void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[
 #else
   __trap();  // compiled for an older GPU: no result is better than a wrong one
 #endif
+}
+
+// ---- Warpgroups
+//
+// Compute capability 9.0, compiled for sm_90a, has an instruction for a warpgroup (four warps, 128 threads): it
+// multiplies 64 x 8 by 8 x 128. Tensor cores read both factors from shared memory, so no thread spends an instruction
+// on that, and work while the threads continue. Thread `lane` of warp `warp` holds, with group = lane / 4 and place =
+// lane % 4, of every 8 columns: columns 2 place, 2 place + 1 of row 16 warp + group, then of row 16 warp + group + 8.
+// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", tf32, K-major, no swizzle.
+
+inline constexpr int kWarpgroup = 128;         ///< threads
+inline constexpr int kWarpgroupRows = 64;      ///< of the product
+inline constexpr int kWarpgroupColumns = 128;  ///< of the product
+inline constexpr int kWarpgroupSums = 64;      ///< per thread
+inline constexpr int kCoreRows = 8;            ///< of a core matrix
+inline constexpr int kCoreK = 4;               ///< elements of a row of a core matrix: 16 bytes
+
+/// Where a factor begins in shared memory. It consists of core matrices of 8 rows (of `a`, or columns of `b`) x 4 along
+/// K, each of 32 floats, row by row. Core matrices that are adjacent along the rows are adjacent in memory.
+struct SharedFactor {
+  std::uint32_t descriptor;  // its lower half; the upper one is the same for all
+  /// Returns the factor that begins `floats` behind this one, a multiple of 4.
+  __device__ SharedFactor operator+(int floats) const { return {descriptor + static_cast<unsigned>(floats) / 4}; }
+};
+
+/// `along_k` is the distance in floats between core matrices that are adjacent along K, a multiple of 4.
+__device__ inline SharedFactor shared_factor(const float* first, int along_k) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(first));
+  return {(address >> 4 & 0x3fffU) | static_cast<unsigned>(along_k) / 4 << 16};
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define STAGECOACH_WARPGROUP_ASM(...) asm volatile(__VA_ARGS__)
+#else
+#define STAGECOACH_WARPGROUP_ASM(...) __trap()
+#endif
+
+/// Makes this thread's stores to shared memory visible to tensor cores, after the next barrier.
+__device__ inline void publish_to_tensor_cores() {
+  STAGECOACH_WARPGROUP_ASM("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// Must precede the products of two factors, as the sums may have been used meanwhile.
+__device__ inline void begin_products() { STAGECOACH_WARPGROUP_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+/// Must follow the products of two factors.
+__device__ inline void end_products() { STAGECOACH_WARPGROUP_ASM("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+/// Waits until all products of this warpgroup are in their sums, and nothing reads their factors any more.
+__device__ inline void wait_for_products() {
+  STAGECOACH_WARPGROUP_ASM("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+/// Starts sums += a b.
+__device__ __forceinline__ void start_product(float (&sums)[kWarpgroupSums], SharedFactor a, SharedFactor b) {
+  constexpr std::uint64_t kBetweenRows = std::uint64_t{kCoreRows * kCoreK * sizeof(float) / 16} << 32;
+  STAGECOACH_WARPGROUP_ASM(
+      "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, %64, %65, p, 1, 1; }"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
+        "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]),
+        "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]),
+        "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]),
+        "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31]), "+f"(sums[32]), "+f"(sums[33]), "+f"(sums[34]),
+        "+f"(sums[35]), "+f"(sums[36]), "+f"(sums[37]), "+f"(sums[38]), "+f"(sums[39]), "+f"(sums[40]), "+f"(sums[41]),
+        "+f"(sums[42]), "+f"(sums[43]), "+f"(sums[44]), "+f"(sums[45]), "+f"(sums[46]), "+f"(sums[47]), "+f"(sums[48]),
+        "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]), "+f"(sums[54]), "+f"(sums[55]),
+        "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]), "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]),
+        "+f"(sums[63])
+      : "l"(kBetweenRows | a.descriptor), "l"(kBetweenRows | b.descriptor)
+      : "memory");
 }
 
 }  // namespace stagecoach::cuda

@@ -1,5 +1,5 @@
 /// @file
-/// How fast each of the four convolution kernels is: the measured column of docs/convolution_kernel.md, for the layers
+/// How fast each of the five convolution kernels is: the measured column of docs/convolution_kernel.md, for the layers
 /// of scripts/convolution_arithmetic.py.
 ///
 ///     convolution_steps_benchmark            Markdown, on standard output
@@ -31,15 +31,20 @@ cuda::ProductPlan plan_by(const ProductExtents& e, DType /*dtype*/, Device /*dev
   return plan_product(kernel, e);
 }
 
+bool always() { return true; }
+bool has_tensor_cores() { return cuda::uses_tf32(kGpu); }
+bool has_warpgroups() { return cuda::has_warpgroups(kGpu); }
+
 struct Step {
   const char* name;
   cuda::Planner planner;
-  bool needs_tensor_cores = false;
+  bool (*runs_here)();
 };
-constexpr Step kSteps[] = {{"plain", plan_by<ProductKernel::plain>},
-                           {"tiled", plan_by<ProductKernel::tiled>},
-                           {"registers", plan_by<ProductKernel::registers>},
-                           {"tensor cores", plan_by<ProductKernel::tensor_cores>, true}};
+constexpr Step kSteps[] = {{"plain", plan_by<ProductKernel::plain>, always},
+                           {"tiled", plan_by<ProductKernel::tiled>, always},
+                           {"registers", plan_by<ProductKernel::registers>, always},
+                           {"tensor cores", plan_by<ProductKernel::tensor_cores>, has_tensor_cores},
+                           {"warpgroups", plan_by<ProductKernel::warpgroups>, has_warpgroups}};
 
 /// Seconds of one forward pass.
 double seconds_of(const Step& step, const Layer& l) {
@@ -58,8 +63,8 @@ void print_layer(const Layer& layer) {
   double plain = 0;
   for (const Step& step : kSteps) {
     cuda::allow_tf32(true);
-    if (step.needs_tensor_cores && !cuda::uses_tf32(kGpu)) {
-      fmt::print("| {} | this GPU has none for TF32 | | |\n", step.name);
+    if (!step.runs_here()) {
+      fmt::print("| {} | not on this GPU | | |\n", step.name);
       continue;
     }
     const double seconds = seconds_of(step, layer);

@@ -9,6 +9,13 @@ struct Held {
   std::uint32_t b[2];
 };
 
+/// Element k of a row of a factor.
+float element_of(const SharedFactor& factor, int row, int k) {
+  const std::uint32_t bits =
+      std::bit_cast<std::uint32_t>(factor.first[k / kCoreK * factor.along_k + row * kCoreK + k % kCoreK]);
+  return seen_as_tf32(bits);
+}
+
 float element_of_a(const Held* warp, int row, int depth) {
   const Held& thread = warp[row % 8 * 4 + depth % 4];
   return seen_as_tf32(thread.a[row / 8 + depth / 4 * 2]);
@@ -30,6 +37,18 @@ void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uin
     const int column = lane % 4 * 2 + i % 2;
     for (int depth = 0; depth < 8; ++depth) {
       sums[i] += element_of_a(warp, row, depth) * element_of_b(warp, depth, column);
+    }
+  }
+}
+
+void start_product(float (&sums)[kWarpgroupSums], SharedFactor a, SharedFactor b) {
+  const int lane = emulation::lane();
+  const int warp = static_cast<int>(threadIdx.x) % kWarpgroup / 32;
+  for (int i = 0; i < kWarpgroupSums; ++i) {
+    const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
+    const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    for (int depth = 0; depth < 8; ++depth) {
+      sums[i] += element_of(a, row, depth) * element_of(b, column, depth);
     }
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Matrix products, in teaching order: four kernels for out[m, n] = sum over k of a(m, k) b(k, n). linear.cu and
+/// Matrix products, in teaching order: five kernels for out[m, n] = sum over k of a(m, k) b(k, n). linear.cu and
 /// conv2d.cu define where the elements are; this file shows how a GPU multiplies them.
 ///
 /// 1. plain: a thread computes one element and reads all it needs from memory. Each value of `a` and `b` is loaded
@@ -10,6 +10,7 @@
 /// 3. registers: a thread computes a small rectangle of the result. For 4 x 4 it loads 8 values from shared memory per
 ///    32 operations. The next tile is loaded while the current one is multiplied (double buffering).
 /// 4. tensor cores (tensor_cores.cuh): a warp multiplies 16 x 8 by 8 x 8 at once, with factors rounded to 10 bits.
+/// 5. warpgroups (warpgroups.cuh): four warps multiply 64 x 8 by 8 x 128, which tensor cores read from shared memory.
 ///
 /// docs/convolution_kernel.md explains them with the arithmetic; docs/measurements/ has the measurements, and names the
 /// GPU.
@@ -32,6 +33,7 @@
 #include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/tensor_cores.cuh"
 #include "core/kernels/cuda/tile_loader.cuh"
+#include "core/kernels/cuda/warpgroups.cuh"
 
 namespace stagecoach::cuda {
 
@@ -220,6 +222,9 @@ void launch_product(cudaStream_t stream, const ProductPlan& plan, const A& a, co
   if constexpr (kAll) {
     if (kernel == ProductKernel::tensor_cores) {
       return launch_tensor_cores(stream, grid, tile, a, b, out, plan.k_per_split);
+    }
+    if (kernel == ProductKernel::warpgroups) {
+      return launch_warpgroups(stream, grid, tile, a, b, out, plan.k_per_split);
     }
     if (kernel == ProductKernel::registers) {
       if (tile.m == 16) {

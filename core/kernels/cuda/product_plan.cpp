@@ -8,9 +8,27 @@
 namespace stagecoach::cuda {
 namespace {
 
-constexpr int kMinSplit = 64;   // with less, adding the splits costs more than they save
-constexpr int kSplitUnit = 32;  // splits begin at a multiple of every kernel's tile
+constexpr int kMinSplit = 64;  // with less, adding the splits costs more than they save
 constexpr int kMaxSplits = 512;
+
+/// Returns the share of the GPU that is busy on average, where `at_once` blocks run at a time.
+double busy_share(int blocks, int at_once) {
+  const int rounds = (blocks + at_once - 1) / at_once;
+  return static_cast<double>(blocks) / (static_cast<double>(rounds) * at_once);
+}
+
+/// Returns a number of splits from `fewest` on that leaves little of the GPU idle in the last round of blocks.
+int splits_for_whole_rounds(int blocks, int fewest, int most, int at_once) {
+  constexpr double kBusy = 0.9;
+  constexpr int kMore = 6;  // splits must be added in the end
+  int best = fewest;
+  for (int splits = fewest; splits <= std::min(fewest + kMore, most); ++splits) {
+    if (busy_share(blocks * best, at_once) < std::min(kBusy, busy_share(blocks * splits, at_once))) {
+      best = splits;
+    }
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -23,6 +41,7 @@ BlockTile block_tile(ProductKernel kernel, const ProductExtents& e) {
     case ProductKernel::registers:
       return e.m <= kLowM ? BlockTile{kLowM, 128} : BlockTile{64, 64};
     case ProductKernel::tensor_cores:
+    case ProductKernel::warpgroups:
       return e.m <= 64 ? BlockTile{64, 256} : BlockTile{128, 128};
   }
   return {1, 1};
@@ -34,9 +53,12 @@ ProductPlan plan_product(ProductKernel kernel, const BlockTile& tile, const Prod
   // An SM hides memory latency by running other blocks: it holds two large tensor-core blocks, and more of the small
   // blocks of the low tile.
   const bool low = kernel == ProductKernel::registers && tile.m == kLowM;
-  const int enough = kTargetBlocks * (kernel == ProductKernel::tensor_cores ? 2 : low ? 4 : 1);
+  const int enough = kTargetBlocks * (on_tensor_cores(kernel) ? 2 : low ? 4 : 1);
   const bool whole = kernel == ProductKernel::plain;  // the plain kernel does not split K
-  const int splits = whole ? 1 : std::clamp(enough / blocks, 1, max_splits);
+  int splits = whole ? 1 : std::clamp(enough / blocks, 1, max_splits);
+  if (on_tensor_cores(kernel)) {
+    splits = splits_for_whole_rounds(blocks, splits, max_splits, enough);
+  }
   const int k_per_split =
       std::max(kSplitUnit, (e.k / splits + (e.k % splits != 0) + kSplitUnit - 1) / kSplitUnit * kSplitUnit);
   return {kernel, tile, std::max((e.k + k_per_split - 1) / k_per_split, 1), k_per_split};
@@ -50,8 +72,10 @@ ProductPlan fastest_plan(const ProductExtents& e, DType dtype, Device device) {
   if (dtype == DType::float64) {  // float64 is for tests
     return plan_product(ProductKernel::tiled, e);
   }
-  const bool tensor_cores = e.m > kLowM && uses_tf32(device);
-  return plan_product(tensor_cores ? ProductKernel::tensor_cores : ProductKernel::registers, e);
+  if (e.m <= kLowM || !uses_tf32(device)) {
+    return plan_product(ProductKernel::registers, e);
+  }
+  return plan_product(has_warpgroups(device) ? ProductKernel::warpgroups : ProductKernel::tensor_cores, e);
 }
 
 }  // namespace stagecoach::cuda

@@ -1,14 +1,17 @@
 #pragma once
 /// @file
-/// Determines how a matrix product is divided among blocks. The division, and therefore the results, depend only on the
-/// extents, never on the GPU.
+/// Determines how a matrix product is divided among blocks. The division, and therefore the results in float32, depend
+/// only on the extents, never on the GPU. In TF32 they depend on the kind of tensor core.
 
 #include <cstdint>
 
 namespace stagecoach::cuda {
 
 /// The kernels of matrix_product.cuh, in teaching order.
-enum class ProductKernel { plain, tiled, registers, tensor_cores };
+enum class ProductKernel { plain, tiled, registers, tensor_cores, warpgroups };
+
+/// Whether a kernel rounds its factors to TF32.
+constexpr bool on_tensor_cores(ProductKernel kernel) { return kernel >= ProductKernel::tensor_cores; }
 
 /// out [M, N] = a [M, K] b [K, N]
 struct ProductExtents {
@@ -39,6 +42,7 @@ struct ProductPlan {
 
 /// As many blocks as large GPUs have SMs (an H200 has 132); a constant, so that all GPUs compute identically.
 inline constexpr int kTargetBlocks = 128;
+inline constexpr int kSplitUnit = 32;  ///< splits begin at a multiple of every kernel's tile, and of two small ones
 inline constexpr int kTile = 16;       ///< tile of the tiled kernel, in both dimensions
 inline constexpr int kLowM = 16;       ///< rows of the register-tiled kernel's low tile
 inline constexpr int kMaxKernel = 15;  ///< maximum taps of a convolution's window per dimension
@@ -46,7 +50,7 @@ inline constexpr int kMaxKernel = 15;  ///< maximum taps of a convolution's wind
 /// (matrix_product.cuh).
 inline constexpr std::int64_t kMaxElements = (1 << 30) - (1 << 16);
 
-/// Returns the tile of `kernel`. The register-tiled and tensor-core kernels have two: a low one for results with few
+/// Returns the tile of `kernel`. Those from the register-tiled one on have two: a low one for results with few
 /// rows.
 BlockTile block_tile(ProductKernel kernel, const ProductExtents& e);
 

@@ -32,6 +32,23 @@ struct Identity {
   }
 };
 
+// ---- Tiles in shared memory
+
+// A tile [k][mn] is an array; there may be other layouts, with functions of these names.
+
+template <class T, int kK, int kPitch>
+__device__ void put_value(T (&tile)[kK][kPitch], int k, int mn, T value) {
+  tile[k][mn] = value;
+}
+/// Stores values that are adjacent along K. `k` is a multiple of their number.
+template <class T, int kK, int kPitch, int kCount>
+__device__ void put_along_k(T (&tile)[kK][kPitch], int k, int mn, const T (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    tile[k + i][mn] = values[i];
+  }
+}
+
 // ---- Loading tiles
 //
 // The address of an element is computed from its M or N index (a row of `a`, a column of `b`) and its K index. Each
@@ -71,11 +88,11 @@ class TileLoader<T, kMn, kK, kThreads, Operand, true> {
     }
   }
   /// Stores the registers in shared memory, each value transformed by `change`.
-  template <int kPitch, class Change>
-  __device__ void put(T (&tile)[kK][kPitch], Change change) const {
+  template <class Tile, class Change>
+  __device__ void put(Tile& tile, Change change) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      tile[k_][mn_ + i * kStep] = change(values_[i]);
+      put_value(tile, k_, mn_ + i * kStep, change(values_[i]));
     }
   }
 
@@ -93,42 +110,50 @@ class TileLoader<T, kMn, kK, kThreads, Operand, true> {
   T values_[kCount];
 };
 
-/// Adjacent threads are along M or N: a thread has one of these indices, and looks up the K indices.
+/// Adjacent threads are along M or N: a thread has one of these indices and several adjacent K indices, which it looks
+/// up. The table has a half for tiles with even numbers and one for odd ones, so that one is filled while the other is
+/// read.
 template <class T, int kMn, int kK, int kThreads, class Operand>
 class TileLoader<T, kMn, kK, kThreads, Operand, false> {
  public:
   static_assert(kThreads % kMn == 0 && kMn * kK % kThreads == 0, "the threads share the tile evenly");
-  struct Table {
-    typename Operand::K ks[kK];
+  struct alignas(16) Table {
+    typename Operand::K ks[2][kK];
   };
 
   __device__ TileLoader(const Operand& operand, int first, Table&)
-      : k_(static_cast<int>(threadIdx.x) / kMn),
+      : k_(static_cast<int>(threadIdx.x) / kMn * kCount),
         mn_(static_cast<int>(threadIdx.x) % kMn),
         from_(operand.mn(first + mn_)) {}
   __device__ void prepare(const Operand& operand, int begin, int end, Table& table) const {
     const int k = static_cast<int>(threadIdx.x);
     if (k < kK) {
-      table.ks[k] = operand.k(begin + k, end);
+      table.ks[half_of(begin)][k] = operand.k(begin + k, end);
     }
   }
-  __device__ void load(const Operand& operand, int, int, const Table& table) {
+  __device__ void load(const Operand& operand, int begin, int, const Table& table) {
+    const auto& ks = table.ks[half_of(begin)];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      values_[i] = operand.load(from_, table.ks[k_ + i * kStep]);
+      values_[i] = operand.load(from_, ks[k_ + i]);
     }
   }
-  template <int kPitch, class Change>
-  __device__ void put(T (&tile)[kK][kPitch], Change change) const {
+  template <class Tile, class Change>
+  __device__ void put(Tile& tile, Change change) const {
+    T changed[kCount];
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      tile[k_ + i * kStep][mn_] = change(values_[i]);
+      changed[i] = change(values_[i]);
     }
+    put_along_k(tile, k_, mn_, changed);
   }
 
  private:
   static constexpr int kCount = kMn * kK / kThreads;
-  static constexpr int kStep = kThreads / kMn;
+
+  static_assert(kSplitUnit % (2 * kK) == 0 && (kK & (kK - 1)) == 0);
+  __device__ static int half_of(int begin) { return begin & kK ? 1 : 0; }
+
   int k_;
   int mn_;
   typename Operand::Mn from_;
@@ -165,7 +190,7 @@ class DoubleBuffer {
     begin_ += Tile::kK;
     prepare(a, b, tables);
   }
-  /// Starts to load the tile after the one that `put` stored. The tables may be reused after the next barrier.
+  /// Starts to load the tile after the one that `put` stored. The next `put` may follow without a barrier.
   __device__ void load(const A& a, const B& b, const Tables& tables) {
     a_.load(a, begin_, end_, tables.a);
     b_.load(b, begin_, end_, tables.b);

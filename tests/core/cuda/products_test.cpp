@@ -144,12 +144,15 @@ void need(ProductKernel kernel) {
   cuda::allow_tf32(true);
   const bool has_tensor_cores = cuda::uses_tf32(kGpu);
   cuda::allow_tf32(false);
-  if (kernel == ProductKernel::tensor_cores && !has_tensor_cores) {
+  if (on_tensor_cores(kernel) && !has_tensor_cores) {
     GTEST_SKIP() << "this GPU has no tensor cores for TF32";
+  }
+  if (kernel == ProductKernel::warpgroups && !cuda::has_warpgroups(kGpu)) {
+    GTEST_SKIP() << "this GPU multiplies by warps, not by warpgroups, or the program was not compiled for it";
   }
 }
 
-constexpr const char* kKernelNames[] = {"plain", "tiled", "registers", "tensor_cores"};
+constexpr const char* kKernelNames[] = {"plain", "tiled", "registers", "tensor_cores", "warpgroups"};
 
 std::string name_of_kernel(const ::testing::TestParamInfo<ProductKernel>& info) {
   return kKernelNames[static_cast<std::size_t>(info.param)];
@@ -170,7 +173,7 @@ class CudaProducts : public ::testing::TestWithParam<ProductKernel> {
   /// Random numbers that the kernel takes as they are: for tensor cores with 10 bits of fraction.
   static Tensor operand(const Shape& shape, const char* name, DType dtype) {
     Tensor values = random_tensor(shape, name, dtype);
-    if (GetParam() == ProductKernel::tensor_cores && dtype == DType::float32) {
+    if (on_tensor_cores(GetParam()) && dtype == DType::float32) {
       for (float* value = values.mutable_data<float>(); value != values.data<float>() + values.numel(); ++value) {
         // Bit by bit, as a compiler may round a sum of products later than it is written.
         *value = std::bit_cast<float>((std::bit_cast<std::uint32_t>(*value) + 0x1000U) & ~0x1fffU);
@@ -187,7 +190,7 @@ class CudaProducts : public ::testing::TestWithParam<ProductKernel> {
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, CudaProducts,
                          ::testing::Values(ProductKernel::plain, ProductKernel::tiled, ProductKernel::registers,
-                                           ProductKernel::tensor_cores),
+                                           ProductKernel::tensor_cores, ProductKernel::warpgroups),
                          name_of_kernel);
 
 TEST_P(CudaProducts, Linear) {
@@ -230,7 +233,8 @@ using KernelAndTile = std::pair<ProductKernel, cuda::BlockTile>;
 const KernelAndTile kAllTiles[] = {
     {ProductKernel::tiled, {16, 16}},          {ProductKernel::registers, {16, 128}},
     {ProductKernel::registers, {64, 64}},      {ProductKernel::tensor_cores, {64, 256}},
-    {ProductKernel::tensor_cores, {128, 128}},
+    {ProductKernel::tensor_cores, {128, 128}}, {ProductKernel::warpgroups, {64, 256}},
+    {ProductKernel::warpgroups, {128, 128}},
 };
 
 std::string name_of_tile(const ::testing::TestParamInfo<KernelAndTile>& info) {
@@ -281,6 +285,13 @@ TEST(ProductPlan, TakesTheLowTileForFewRows) {
   EXPECT_EQ(rows_of(6), 16);
   EXPECT_EQ(rows_of(16), 16);
   EXPECT_EQ(rows_of(17), 64);
+}
+
+TEST(ProductPlan, LeavesNoMultiprocessorIdleInTheLastRound) {
+  const auto splits_of = [](int m, int n, int k) { return plan_product(ProductKernel::warpgroups, {m, n, k}).splits; };
+  EXPECT_EQ(splits_of(512, 4608, 8192), 5) << "144 blocks would leave 112 of 256 places empty; 720 fill 2.8 rounds";
+  EXPECT_EQ(splits_of(512, 8192, 4608), 1) << "256 blocks fill a round";
+  EXPECT_EQ(splits_of(512, 4608, 64), 1) << "nothing to split";
 }
 
 TEST(ProductPlan, SplitsOnlySmallResultsOfManyTerms) {

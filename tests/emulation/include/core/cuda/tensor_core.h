@@ -3,6 +3,7 @@
 /// Tensor cores on a CPU, in place of the header of this name in core/.
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 
@@ -22,5 +23,29 @@ inline float seen_as_tf32(std::uint32_t bits) { return std::bit_cast<float>(bits
 /// An error unless all threads of the warp call it, at the same place.
 void multiply_tf32(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                    std::source_location where = std::source_location::current());
+
+// ---- Warpgroups
+
+inline constexpr int kWarpgroup = 128;
+inline constexpr int kWarpgroupRows = 64;
+inline constexpr int kWarpgroupColumns = 128;
+inline constexpr int kWarpgroupSums = 64;
+inline constexpr int kCoreRows = 8;
+inline constexpr int kCoreK = 4;
+
+struct SharedFactor {
+  const float* first;
+  std::ptrdiff_t along_k;
+  SharedFactor operator+(int floats) const { return {first + floats, along_k}; }
+};
+inline SharedFactor shared_factor(const float* first, int along_k) { return {first, along_k}; }
+
+inline void publish_to_tensor_cores() {}
+inline void begin_products() {}
+inline void end_products() {}
+inline void wait_for_products() {}
+
+/// Is done at once, and not beside the threads.
+void start_product(float (&sums)[kWarpgroupSums], SharedFactor a, SharedFactor b);
 
 }  // namespace stagecoach::cuda
