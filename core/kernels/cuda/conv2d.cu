@@ -5,15 +5,19 @@
 ///
 ///   forward      y[o, (n, p, q)]            = sum over (c, i, j) of weight[o, (c, i, j)] x[n, c, h, w]
 ///   grad_input   grad_x[c, (n, h, w)]       = sum over (o, i, j) of weight[o, c, i, j]   grad_y[n, o, p, q]
+///                                             for each class of pixels that meet the same taps (i, j)
 ///   grad_weight  grad_weight[o, (c, i, j)]  = sum over (n, p, q) of grad_y[n, o, p, q]   x[n, c, h, w]
 ///   grad_bias    an additional column of grad_weight, with 1 in place of x
 ///
 /// where h = p stride + i - padding and w = q stride + j - padding throughout.
 
+#include <algorithm>
+
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/fast_divmod.cuh"
 #include "core/kernels/cuda/matrix_product.cuh"
 #include "core/kernels/cuda/products.h"
+#include "core/kernels/cuda/threads.cuh"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
@@ -166,54 +170,102 @@ struct TransposedIm2col {
   }
 };
 
-/// grad_y as the operand [O K K, N H W]: for pixel (n, h, w), the outputs in whose window the pixel is tap (i, j).
-///
-/// With r = h + padding, the output row is p = (r - i) / stride if r and i have the same remainder. Then p is the
-/// difference of the two quotients, again one number from each index.
+// ---- Gradients of the input
+//
+// With r = h + padding, pixel row h is tap i of output row p = (r - i) / stride, where r and i have the same remainder.
+// So pixels whose row and column have certain remainders meet certain taps only, every stride-th one: among themselves
+// they are the image of a convolution with stride 1. There are stride^2 such classes, and a product for each; one for
+// all would multiply with a zero wherever a pixel does not meet a tap. The results of the classes lie one behind the
+// other, [N, C, rows, columns] each, until a last pass puts their pixels where they belong: a product that stored every
+// other pixel would use half of the memory's bandwidth.
+
+/// Every stride-th row (or column) of an image, from `first` on, and the taps that they meet.
+struct EveryRow {
+  EveryRow(int first_row, int extent, const ConvExtents& e)
+      : first(first_row),
+        count((extent - first + e.stride - 1) / e.stride),
+        first_tap((first + e.padding) % e.stride),
+        taps(first_tap < e.kernel ? (e.kernel - first_tap + e.stride - 1) / e.stride : 0),
+        output((first + e.padding) / e.stride) {}
+  int first;
+  int count;
+  int first_tap;
+  int taps;
+  int output;  // the output row of which the first row is the first tap
+};
+
+/// The pixels of a class.
+struct PixelClass {
+  EveryRow rows;
+  EveryRow columns;
+  int taps() const { return rows.taps * columns.taps; }
+  int pixels() const { return rows.count * columns.count; }
+  /// Unflattens (o, i, j), where i and j count the taps of the class.
+  Unflatten tap() const { return {FastDivmod(rows.taps), FastDivmod(columns.taps)}; }
+  /// Unflattens (n, h, w), where h and w count the pixels of the class.
+  Unflatten pixel() const { return {FastDivmod(rows.count), FastDivmod(columns.count)}; }
+};
+
+/// grad_y as the operand [O I J, N H W], for the I x J taps and H x W pixels of a class: for pixel (n, h, w), the
+/// outputs (h + output - i, w + output - j), in whose window the pixel is tap (i, j).
 template <class T>
 struct GradientIm2col {
   static constexpr bool kContiguousK = false;
   using Mn = WindowAt<T>;
   using K = Tap;
   const T* grad_y;
-  int pixels;
-  ConvExtents e;
-  FastDivmod stride;
-  std::uint32_t every;  // bits 0, stride, 2 stride and so on
-  Unflatten pixel;      // (n, h, w)
-  Unflatten tap;        // (o, i, j)
+  int pixels;  // N H W
+  int channels;
+  int rows;  // of grad_y
+  int columns;
+  int first_row;  // of the output for pixel 0 and tap 0
+  int first_column;
+  Unflatten pixel;
+  Unflatten tap;
 
   __device__ Mn mn(int index) const {
     if (index >= pixels) {
       return no_window(grad_y);
     }
     const Index3 at = pixel(index);
-    const int row = at.second + e.padding;
-    const int column = at.third + e.padding;
-    const int p = stride.quotient(row);
-    const int q = stride.quotient(column);
-    return {grad_y + (at.first * e.outputs * e.positions() + p * e.columns + q),
-            window_mask(outside(row, p, e.rows), outside(column, q, e.columns))};
+    const int row = at.second + first_row;
+    const int column = at.third + first_column;
+    return {grad_y + (at.first * channels * rows * columns + row * columns + column),
+            window_mask(outside(row, rows), outside(column, columns))};
   }
   __device__ K k(int index, int end) const {
     if (index >= end) {
       return no_tap();
     }
     const Index3 at = tap(index);
-    return {at.first * e.positions() - stride.quotient(at.second) * e.columns - stride.quotient(at.third),
-            tap_mask(at.second, at.third)};
+    return {at.first * rows * columns - at.second * columns - at.third, tap_mask(at.second, at.third)};
   }
   __device__ static T load(const Mn& pixel, const K& tap) { return load_tap(pixel, tap); }
 
  private:
-  /// Returns a mask of the taps i at which a pixel in `row` belongs to no output; `quotient` is row / stride. Outputs
-  /// are 0 to count - 1: row - i is from 0 to (count - 1) stride, and a multiple of the stride.
-  __device__ std::uint32_t outside(int row, int quotient, int count) const {
-    const int first = row - (count - 1) * e.stride;
-    const int remainder = stride.remainder(row, quotient);
-    const std::uint32_t taps = remainder < kMaxKernel ? every << remainder : 0;
-    return low_bits(kMaxKernel) & ~(taps & low_bits(row + 1) & ~low_bits(first));
+  /// Returns a mask of the taps i for which row - i is not in 0 … count - 1.
+  __device__ static std::uint32_t outside(int row, int count) {
+    return low_bits(kMaxKernel) & ~(low_bits(row + 1) & ~low_bits(row - count + 1));
   }
+};
+
+/// weight [O, C, K, K] as the operand [C, O I J], for the taps of a class.
+template <class T>
+struct ClassWeights {
+  static constexpr bool kContiguousK = true;
+  using Mn = int;  // offsets
+  using K = int;
+  const T* first;  // tap of the class
+  int channels;
+  int kernel;
+  int stride;
+  Unflatten tap;
+  __device__ Mn mn(int c) const { return c < channels ? c * kernel * kernel : kOutside; }
+  __device__ K k(int index, int end) const {
+    const Index3 at = tap(index);
+    return index < end ? at.first * channels * kernel * kernel + (at.second * kernel + at.third) * stride : kOutside;
+  }
+  __device__ T load(Mn mn, K k) const { return load_at(first, mn + k); }
 };
 
 /// The product [M, N S] stored as planes [N, M, S].
@@ -248,18 +300,83 @@ Im2col<T> im2col_of(const ConvExtents& e, const T* x) {
 }
 
 template <class T>
-GradientIm2col<T> gradient_im2col_of(const ConvExtents& e, const T* grad_y) {
-  std::uint32_t every = 0;
-  for (int i = 0; i < kMaxKernel; i += e.stride) {
-    every |= std::uint32_t{1} << i;
+GradientIm2col<T> gradient_im2col_of(const ConvExtents& e, const PixelClass& c, const T* grad_y) {
+  return {grad_y,        e.samples * c.pixels(), e.outputs, e.rows, e.columns,
+          c.rows.output, c.columns.output,       c.pixel(), c.tap()};
+}
+
+/// Stores the gradient of the pixels of a class, [N, C, rows, columns], in `out`.
+template <class T>
+void grad_input_of_class(Device device, const ConvExtents& e, const PixelClass& c, const T* grad_y, const T* weight,
+                         T* out, Planner planner) {
+  const ProductExtents product{e.channels, e.samples * c.pixels(), e.outputs * c.taps()};
+  const ProductPlan plan = planner(product, dtype_of<T>, device);
+  const ClassWeights<T> a{weight + c.rows.first_tap * e.kernel + c.columns.first_tap, e.channels, e.kernel, e.stride,
+                          c.tap()};
+  const PlanesResult<T> result{out, e.channels, FastDivmod(c.pixels()), nullptr};
+  multiply<T>(device, plan, a, gradient_im2col_of(e, c, grad_y), result, product);
+}
+
+/// The classes of an image, each in a place of the same size.
+struct PixelClasses {
+  explicit PixelClasses(const ConvExtents& extents)
+      : e(extents),
+        down(std::min(e.stride, e.height)),
+        across(std::min(e.stride, e.width)),
+        size(static_cast<long long>(e.samples) * e.channels * EveryRow(0, e.height, e).count *
+             EveryRow(0, e.width, e).count) {}
+  __host__ __device__ long long place(int row, int column) const {
+    return size * (static_cast<long long>(row) * across + column);
   }
-  return {grad_y,
-          e.samples * e.pixels(),
-          e,
-          FastDivmod(e.stride),
-          every,
-          Unflatten{FastDivmod(e.height), FastDivmod(e.width)},
-          Unflatten{FastDivmod(e.kernel), FastDivmod(e.kernel)}};
+  long long elements() const { return place(down, 0); }
+
+  ConvExtents e;
+  int down;
+  int across;
+  long long size;
+};
+
+/// out [N, C, H, W] = the pixels of all classes, and 0 where a pixel meets no tap. A thread per pixel.
+template <class T>
+__global__ void interleave_classes(PixelClasses classes, Unflatten pixel, FastDivmod stride, const T* from, T* out) {
+  const ConvExtents& e = classes.e;
+  const auto at = static_cast<int>(element());
+  if (at >= e.samples * e.channels * e.pixels()) {
+    return;
+  }
+  const Index3 of = pixel(at);  // n and c in one, h, w
+  const int row = stride.quotient(of.second);
+  const int column = stride.quotient(of.third);
+  const int first_row = stride.remainder(of.second, row);
+  const int first_column = stride.remainder(of.third, column);
+  const int rows = stride.quotient(e.height - first_row + e.stride - 1);
+  const int columns = stride.quotient(e.width - first_column + e.stride - 1);
+  const auto meets_taps = [&](int first) {
+    return stride.remainder(first + e.padding, stride.quotient(first + e.padding)) < e.kernel;
+  };
+  const long long index =
+      classes.place(first_row, first_column) + (static_cast<long long>(of.first) * rows + row) * columns + column;
+  out[at] = predicated_load(meets_taps(first_row) && meets_taps(first_column), from + index);
+}
+
+template <class T>
+void grad_input_by_classes(Device device, const ConvExtents& e, const T* grad_y, const T* weight, T* grad_x,
+                           Planner planner) {
+  const PixelClasses classes(e);
+  Workspace<T> workspace(classes.elements(), device);
+  for (int row = 0; row < classes.down; ++row) {
+    for (int column = 0; column < classes.across; ++column) {
+      const PixelClass pixels{EveryRow(row, e.height, e), EveryRow(column, e.width, e)};
+      if (pixels.taps() > 0) {
+        grad_input_of_class(device, e, pixels, grad_y, weight, workspace.data() + classes.place(row, column), planner);
+      }
+    }
+  }
+  const int count = e.samples * e.channels * e.pixels();
+  if (count > 0) {
+    launch(interleave_classes<T>, blocks_for(count), kThreads, 0, compute_stream(device), classes,
+           Unflatten{FastDivmod(e.height), FastDivmod(e.width)}, FastDivmod(e.stride), workspace.data(), grad_x);
+  }
 }
 
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y,
@@ -278,11 +395,13 @@ void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window&
                        Planner planner) {
   dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
     const ConvExtents e(grad_x, grad_y, window);
-    const ProductExtents product{e.channels, e.samples * e.pixels(), e.outputs * e.taps()};
-    const ProductPlan plan = planner(product, grad_y.dtype(), grad_y.device());
-    const PlanesOperand<T> a{weight.data<T>(), e.channels, FastDivmod(e.taps())};  // [O, C, K K]
-    const PlanesResult<T> result{grad_x.mutable_data<T>(), e.channels, FastDivmod(e.pixels()), nullptr};
-    multiply<T>(grad_y.device(), plan, a, gradient_im2col_of(e, grad_y.data<T>()), result, product);
+    T* to = grad_x.mutable_data<T>();
+    if (e.stride == 1) {
+      const PixelClass all{EveryRow(0, e.height, e), EveryRow(0, e.width, e)};
+      grad_input_of_class(grad_y.device(), e, all, grad_y.data<T>(), weight.data<T>(), to, planner);
+    } else {
+      grad_input_by_classes(grad_y.device(), e, grad_y.data<T>(), weight.data<T>(), to, planner);
+    }
   });
 }
 
