@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Checks and measures Stagecoach on this machine's GPU, in at most eight minutes, and writes a page about it: tests,
-compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, four ranks beside one, the kernel tables, and epochs beside PyTorch's.
+compute-sanitizer, chapter 1 on CIFAR-10 beside the CPU, four ranks beside one, the kernel tables, and epochs beside
+PyTorch's.
 
 Exit status: 0 all passed; 1 a part failed; 2 no GPU, or wrong flags, and nothing was written; 3 nothing failed, but a
 part did not run or did not finish; 130 interrupted. The page says which.
 """
 
 import argparse
+import functools
 import hashlib
 import os
 import re
@@ -15,13 +17,15 @@ import signal
 import subprocess
 import sys
 
-from gpu_check_page import MINUTES, NO_TIME_LEFT, PROJECT, TIMED_OUT, Check, found, output_of
+from gpu_check_page import NO_TIME_LEFT, PROJECT, TIMED_OUT, Check, found, output_of
 
 GPU_TESTS = "*cuda*:*Cuda*"  # tests with a CUDA half have it in their names
 # Each kernel beside its CPU twin: few tests, as a sanitizer makes them some hundred times slower.
 SANITIZED_TESTS = "cuda/*Twins*:*CudaProducts*:*CudaTiles*"
 TEST_SECONDS = 120
 SANITIZER_SECONDS = 80  # for all of them together, as they run side by side; starting alone takes some
+SANITIZED_PROGRAMS = {"test_cuda": 1, "test_core": 4}  # in so many parts, side by side
+SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 TEST_PROGRAMS = ("test_core", "test_cuda", "test_nn", "test_datasets", "test_parallel", "test_chapters")
 
 
@@ -33,6 +37,7 @@ def parse_flags():
     parser.add_argument("--data", metavar="CIFAR_DIR", type=os.path.abspath, default=os.path.abspath(data),
                         help="CIFAR-10 in its binary layout ($STAGECOACH_CIFAR10, or data); without it the speed is "
                              "measured on generated images")
+    parser.add_argument("--minutes", type=float, default=8, help="leave parts out after this time (%(default)s)")
     parser.add_argument("--python", default="python3", help="a Python with numpy and torch with CUDA (%(default)s)")
     parser.add_argument("--out", metavar="FILE", type=os.path.abspath,
                         default=str(PROJECT / "docs/measurements/gpu_check.md"),
@@ -91,13 +96,14 @@ def rerun_first_failure(check, name, path):
         check.write_output(f"{name}-again")
 
 
-def tests(check):
-    """Of all programs, side by side: they ask for little of the GPU."""
-    paths = {name: check.program(name) for name in TEST_PROGRAMS}
-    for name, path in paths.items():
-        if path:
-            check.start_command(name, TEST_SECONDS, path, f"--gtest_filter={GPU_TESTS}")
-    for name, path in paths.items():
+def start_tests(check):
+    for name in filter(check.program, TEST_PROGRAMS):
+        check.start_command(name, TEST_SECONDS, check.program(name), f"--gtest_filter={GPU_TESTS}")
+
+
+def finish_tests(check):
+    for name in TEST_PROGRAMS:
+        path = check.program(name)
         if not path:
             check.note(name, "not run: the program is missing")
             continue
@@ -246,6 +252,7 @@ def few_images(check):
     return few
 
 
+@functools.cache  # as loading takes seconds
 def no_pytorch(check):
     """Why nothing can be compared with PyTorch, or nothing."""
     if not check.program("ch01_single_device"):
@@ -255,8 +262,19 @@ def no_pytorch(check):
     loads = "import numpy, sys, torch; sys.exit(not torch.cuda.is_available())"
     status = check.run("torch", 120, check.python, "-c", loads)
     reasons = {0: "", TIMED_OUT: f"{check.python} did not load torch within its time limit",
-               NO_TIME_LEFT: f"the {MINUTES} minutes were used up"}
+               NO_TIME_LEFT: f"the {check.minutes:g} minutes were used up"}
     return reasons.get(status, f"{check.python} lacks numpy, or torch with CUDA")
+
+
+def pytorch_runs(check):
+    """Name, title, data and flags of each."""
+    few = few_images(check)
+    return (
+        ("torch-64", "convnet, batch 64", check.data, "--model", "convnet", "--batch-size", "64"),
+        ("torch-1024", "convnet, batch 1024", check.data, "--model", "convnet", "--batch-size", "1024"),
+        ("torch-resnet18", "resnet18, batch 512, TF32", few, "--model", "resnet18", "--batch-size", "512", "--tf32"),
+        ("torch-vit", "vit, batch 512, TF32", few, "--model", "vit", "--batch-size", "512", "--tf32"),
+    )
 
 
 def beside_pytorch(check):
@@ -266,17 +284,12 @@ def beside_pytorch(check):
         return
     check.write(f"## Epochs beside PyTorch\n\nThe same model, images ({check.data_name}) and optimizer. Ways of running "
                 "PyTorch: `tests/benchmarks/torch_cuda_epoch.py`.")
-    for name, title, data, *flags in (
-        ("torch-64", "convnet, batch 64", check.data, "--model", "convnet", "--batch-size", "64"),
-        ("torch-1024", "convnet, batch 1024", check.data, "--model", "convnet", "--batch-size", "1024"),
-        ("torch-resnet18", "resnet18, batch 512, TF32", few_images(check), "--model", "resnet18", "--batch-size", "512",
-         "--tf32"),
-        ("torch-vit", "vit, batch 512, TF32", few_images(check), "--model", "vit", "--batch-size", "512", "--tf32"),
-    ):
+    runs = pytorch_runs(check)
+    for left, (name, title, data, *flags) in zip(range(len(runs), 0, -1), runs):
         check.begin()
         part = f"beside PyTorch: {title}"
-        limit = min(75, int(check.seconds_left()) - SANITIZER_SECONDS)
-        if limit < 40:  # not enough to compile anything
+        limit = min(75, int(check.seconds_left()) // left)
+        if limit < 25:  # not enough to load PyTorch and train
             check.note(part, "not run: out of time")
             continue
         program = check.program("ch01_single_device")
@@ -291,33 +304,70 @@ def beside_pytorch(check):
             check.write_output(name)
 
 
-def sanitize(check):
-    """The kernel tests under the tools of compute-sanitizer, side by side."""
-    sanitizer = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
-    if not sanitizer:
+def sanitized_shards():
+    return [(name, shard) for name, shards in SANITIZED_PROGRAMS.items() for shard in range(shards)]
+
+
+def find_sanitizer():
+    return shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+
+
+def start_sanitizers(check):
+    """The kernel tests under the tools of compute-sanitizer."""
+    for tool in SANITIZERS if find_sanitizer() else ():
+        for name, shard in sanitized_shards():
+            if check.program(name):
+                command = ["env", f"GTEST_TOTAL_SHARDS={SANITIZED_PROGRAMS[name]}", f"GTEST_SHARD_INDEX={shard}",
+                           find_sanitizer(), "--tool", tool, "--error-exitcode", "99", check.program(name)]
+                check.start_command(f"{tool}-{name}-{shard}", SANITIZER_SECONDS, *command,
+                                    f"--gtest_filter={SANITIZED_TESTS}")
+
+
+def finish_sanitizers(check):
+    if not find_sanitizer():
         check.note("compute-sanitizer", "not run: compute-sanitizer not found")
         return
-    runs = [(tool, name) for tool in ("memcheck", "racecheck", "initcheck", "synccheck") for name in ("test_cuda", "test_core")]
-    for tool, name in runs:
-        if path := check.program(name):
-            command = [sanitizer, "--tool", tool, "--error-exitcode", "99", path, f"--gtest_filter={SANITIZED_TESTS}"]
-            check.start_command(f"{tool}-{name}", SANITIZER_SECONDS, *command)
-    for tool, name in runs:
-        part = f"compute-sanitizer, {tool}, {name}"
-        log = f"{tool}-{name}"
-        if not check.program(name):
-            check.note(part, f"not run: {name} is missing")
-            continue
-        status = check.finish(log)
-        tests_run = count_tests(check, "=*", log) - count_tests(check, "SKIPPED", log)
-        if status == 0 and tests_run <= 0:
-            check.note(part, f"not run: no test matched {SANITIZED_TESTS}")
-            continue
-        summaries = re.findall(r"^=* *([A-Z]* SUMMARY: .*)", check.output(log), re.MULTILINE)
-        check.note_status(part, status, f"{tests_run} tests; {summaries[-1] if summaries else ''}")
-        if status not in (0, NO_TIME_LEFT):
-            check.write(f"## {part}: its output")
-            check.write_output(log, 40)
+    for tool in SANITIZERS:
+        for name, shard in sanitized_shards():
+            finish_sanitizer(check, tool, name, shard)
+
+
+def finish_sanitizer(check, tool, name, shard):
+    part = f"compute-sanitizer, {tool}, {name}, part {shard + 1} of {SANITIZED_PROGRAMS[name]}"
+    log = f"{tool}-{name}-{shard}"
+    if not check.program(name):
+        check.note(part, f"not run: {name} is missing")
+        return
+    status = check.finish(log)
+    tests_run = count_tests(check, "=*", log) - count_tests(check, "SKIPPED", log)
+    if status == 0 and tests_run <= 0:
+        check.note(part, f"not run: no test matched {SANITIZED_TESTS}")
+        return
+    summaries = re.findall(r"^=* *([A-Z]* SUMMARY: .*)", check.output(log), re.MULTILINE)
+    check.note_status(part, status, f"{tests_run} tests; {summaries[-1] if summaries else ''}")
+    if status not in (0, NO_TIME_LEFT):
+        check.write(f"## {part}: its output")
+        check.write_output(log, 40)
+
+
+def start_pytorch_compilers(check):
+    """Lets torch.compile fill its cache on disk, as the measured programs have little time for it."""
+    for name, _, data, *flags in pytorch_runs(check) if not no_pytorch(check) else ():
+        for layout in ((), ("--channels-last",)) if "resnet18" in flags else ((),):
+            check.start_command(f"{name}-compiler{len(layout)}", SANITIZER_SECONDS, check.python,
+                                "tests/benchmarks/torch_cuda_epoch.py", "--data", data, "--mode", "compile",
+                                "--images-on", "device", "--epochs", "1", *flags, *layout)
+
+
+def unmeasured(check):
+    """What needs the processor more than the GPU, and whose speed does not count: side by side, and first."""
+    start_tests(check)
+    start_sanitizers(check)
+    start_pytorch_compilers(check)
+    finish_tests(check)
+    finish_sanitizers(check)
+    for name in [name for name in check.running if "-compiler" in name]:
+        check.finish(name)
 
 
 def main():
@@ -330,8 +380,7 @@ def main():
     check = Check(flags, gpu)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        # The sanitizers last: what they slow down must not cost the measurements their time.
-        for part in (build, tests, choose_data, chapter1, four_ranks, kernels, convolution_steps, beside_pytorch, sanitize):
+        for part in (build, choose_data, unmeasured, chapter1, four_ranks, kernels, convolution_steps, beside_pytorch):
             check.begin()
             part(check)
     except KeyboardInterrupt:

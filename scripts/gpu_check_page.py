@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 import time
 
-MINUTES = 8
 PROJECT = pathlib.Path(__file__).resolve().parent.parent
 TIMED_OUT, NO_TIME_LEFT = 124, 125  # exit statuses, as `timeout` has them
 
@@ -32,6 +31,7 @@ class Check:
 
     def __init__(self, flags, gpu):
         self.binaries, self.data, self.python = flags.binaries, pathlib.Path(flags.data), flags.python
+        self.minutes = flags.minutes
         self.gpu_name, self.gpu_driver, self.gpu_capability = gpu.splitlines()[0].split(", ")
         self.page = pathlib.Path(flags.out)
         self.logs = self.page.with_suffix(".logs")
@@ -54,7 +54,7 @@ class Check:
         return next((found for folder in folders if (found := shutil.which(f"{folder}/{name}"))), None)
 
     def seconds_left(self):
-        return 60 * MINUTES - 5 - (time.monotonic() - self.start)
+        return 60 * self.minutes - 5 - (time.monotonic() - self.start)
 
     def begin(self):
         """The time from here on belongs to the next part."""
@@ -69,7 +69,7 @@ class Check:
     def note_status(self, part, status, words):
         """The line for a command that `finish` waited for."""
         results = {0: f"passed: {words}", TIMED_OUT: f"not finished within its time limit: {words}",
-                   NO_TIME_LEFT: f"not run: the {MINUTES} minutes were used up"}
+                   NO_TIME_LEFT: f"not run: the {self.minutes:g} minutes were used up"}
         self.note(part, results.get(status, f"FAILED (exit {status}): {words}"))
 
     def write(self, text):

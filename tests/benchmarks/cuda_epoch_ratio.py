@@ -22,7 +22,7 @@ import time
 
 import torch
 
-from torch_cuda_epoch import MODES, PICTURES, Training, allow_tf32
+from torch_cuda_epoch import MODES, PLACES, Training, allow_tf32
 from torch_epoch import read_training_data
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -69,16 +69,16 @@ def time_limit(end):
 
 def torch_ways(flags, data, end):
     """All ways that work here and are warm before the time `end`: name and training."""
-    modes, pictures, layouts = MODES, PICTURES, (False,)
+    modes, places, layouts = MODES, PLACES, (False,)
     if flags.model != "convnet":  # their steps are long: the copies vanish beside them
-        pictures = ("device",)
+        places = ("device",)
     if flags.model == "resnet18":  # and the layout matters
         layouts = (False, True)
     if flags.device == "cpu":
-        modes, pictures = ("eager",), ("host",)
+        modes, places = ("eager",), ("host",)
     ways = {}
-    for mode, place, channels_last in itertools.product(modes, pictures, layouts):
-        name = f"PyTorch, {mode}, pictures on the {place}{', channels last' if channels_last else ''}"
+    for mode, place, channels_last in itertools.product(modes, places, layouts):
+        name = f"PyTorch, {mode}, images on the {place}{', channels last' if channels_last else ''}"
         try:
             with time_limit(end):
                 way = Training(flags.model, data, flags.batch_size, flags.device, mode, place, channels_last)

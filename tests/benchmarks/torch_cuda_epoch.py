@@ -1,17 +1,17 @@
 """Trains our models in PyTorch on a GPU, in several ways, to find the one that is fastest.
 
     torch_cuda_epoch.py --data FOLDER [--model convnet] [--batch-size 64] [--epochs 3] [--tf32] [--mode eager]
-                        [--pictures host] [--channels-last]
+                        [--images-on host] [--channels-last]
 
 Prints one line per epoch in the form of the chapter programs. `cuda_epoch_ratio.py` runs several ways beside ours.
 
-mode      eager     operation by operation
-          graphs    the whole step, optimizer included, captured by hand as one CUDA graph for each batch size
-          compile   torch.compile(mode="reduce-overhead"), which uses CUDA graphs; needs Triton and a C compiler
-pictures  host      in CPU memory; a batch is gathered into pinned memory and copied without waiting, as in Stagecoach
-          device    all in GPU memory; a batch is gathered there
+mode       eager    operation by operation
+           graphs   the whole step, optimizer included, captured by hand as one CUDA graph for each batch size
+           compile  torch.compile(mode="reduce-overhead"), which uses CUDA graphs; needs Triton and a C compiler
+images-on  host     in CPU memory; a batch is gathered into pinned memory and copied without waiting, as in Stagecoach
+           device   all in GPU memory; a batch is gathered there
 
-Adam is the fused one. The pictures are bytes until the step begins, as in Stagecoach. The loss is summed on the device,
+Adam is the fused one. The images are bytes until the step begins, as in Stagecoach. The loss is summed on the device,
 so nothing waits between steps.
 """
 
@@ -25,7 +25,7 @@ from torch import nn
 from torch_epoch import make_model, read_training_data
 
 MODES = ("eager", "graphs", "compile")
-PICTURES = ("host", "device")
+PLACES = ("host", "device")
 
 
 class BasicBlock(nn.Module):
@@ -47,7 +47,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet18():
-    """With the small first layer that suits 32 x 32 pictures, as in nn/models.cpp."""
+    """With the small first layer that suits 32 x 32 images, as in nn/models.cpp."""
     layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
     inputs = 64
     for group, outputs in enumerate((64, 128, 256, 512)):
@@ -103,12 +103,12 @@ class Captured:
 
 
 class Training:
-    def __init__(self, model, data, batch_size, device, mode, pictures, channels_last=False, lr=0.001):
+    def __init__(self, model, data, batch_size, device, mode, images_on, channels_last=False, lr=0.001):
         layout = torch.channels_last if channels_last else torch.contiguous_format
         torch.manual_seed(0)
         self.device = torch.device(device)
         self.batch_size = batch_size
-        self.on_host = pictures == "host"
+        self.on_host = images_on == "host"
         self.images, self.labels = data if self.on_host else (part.to(self.device) for part in data)
         model = make_model(model).to(self.device, memory_format=layout)
         optimizer = torch.optim.Adam(model.parameters(), lr, fused=True, capturable=mode == "graphs")
@@ -173,13 +173,13 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--mode", choices=MODES, default="eager")
-    parser.add_argument("--pictures", choices=PICTURES, default="host")
+    parser.add_argument("--images-on", choices=PLACES, default="host")
     parser.add_argument("--channels-last", action="store_true")
     flags = parser.parse_args()
     allow_tf32(flags.tf32)
     torch.backends.cudnn.benchmark = True
     data = read_training_data(flags.data)
-    training = Training(flags.model, data, flags.batch_size, flags.device, flags.mode, flags.pictures,
+    training = Training(flags.model, data, flags.batch_size, flags.device, flags.mode, flags.images_on,
                         flags.channels_last, flags.lr)  # fmt: skip
     for epoch in range(1, flags.epochs + 1):
         seconds, loss, accuracy = training.epoch()
