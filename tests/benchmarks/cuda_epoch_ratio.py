@@ -141,7 +141,7 @@ def main():
     data = read_training_data(flags.data)
 
     steps = -(-len(data[1]) // flags.batch_size)
-    print(f"{flags.model}, batch {flags.batch_size}, {'TF32' if flags.tf32 else 'float32'}, Adam, {steps} steps an "
+    print(f"{flags.model}, batch {flags.batch_size}, {'TF32' if flags.tf32 else 'float32'}, Adam, {steps} steps per "
           f"epoch, PyTorch {torch.__version__}.\n", flush=True)  # fmt: skip
     ways = torch_ways(flags, data, start + min(0.7 * flags.limit, 1e9))
     rates = {OURS: []} | {name: [] for name in ways}
