@@ -59,10 +59,13 @@ inline constexpr int kWarpgroupSums = 64;      ///< per thread
 inline constexpr int kCoreRows = 8;            ///< of a core matrix
 inline constexpr int kCoreK = 4;               ///< elements of a row of a core matrix: 16 bytes
 
+/// The bytes, divided by 16, between core matrices that are adjacent along the rows, in their place in a descriptor.
+inline constexpr std::uint64_t kBetweenRows = std::uint64_t{kCoreRows * kCoreK * sizeof(float) / 16} << 32;
+
 /// Where a factor begins in shared memory. It consists of core matrices of 8 rows (of `a`, or columns of `b`) x 4 along
 /// K, each of 32 floats, row by row. Core matrices that are adjacent along the rows are adjacent in memory.
 struct SharedFactor {
-  std::uint32_t descriptor;  // its lower half; the upper one is the same for all
+  std::uint32_t descriptor;  // its lower half; the upper one is kBetweenRows
   /// Returns the factor that begins `floats` behind this one, a multiple of 4.
   __device__ SharedFactor operator+(int floats) const { return {descriptor + static_cast<unsigned>(floats) / 4}; }
 };
@@ -97,7 +100,6 @@ __device__ inline void wait_for_products() {
 
 /// Starts sums += a b.
 __device__ __forceinline__ void start_product(float (&sums)[kWarpgroupSums], SharedFactor a, SharedFactor b) {
-  constexpr std::uint64_t kBetweenRows = std::uint64_t{kCoreRows * kCoreK * sizeof(float) / 16} << 32;
   STAGECOACH_WARPGROUP_ASM(
       "{ .reg .pred p; setp.eq.u32 p, 0, 0;\n\t"
       "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
