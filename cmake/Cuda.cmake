@@ -44,7 +44,8 @@ if(STAGECOACH_CUDA_KIND STREQUAL "gpu")
       endif()
     endif()
   endif()
-  # The instructions of warpgroups (core/cuda/tensor_core.h) are those of 9.0 alone, by the name of 90a.
+  # nvcc compiles the instructions of warpgroups (core/cuda/tensor_core.h) for 90a only, which `native` does not choose.
+  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90$" "90a-real;90-virtual")
   list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^90-real$" 90a-real)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/local/cuda/bin/nvcc)
     set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)

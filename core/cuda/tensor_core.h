@@ -62,11 +62,12 @@ inline constexpr int kCoreK = 4;               ///< elements of a row of a core 
 /// The bytes, divided by 16, between core matrices that are adjacent along the rows, in their place in a descriptor.
 inline constexpr std::uint64_t kBetweenRows = std::uint64_t{kCoreRows * kCoreK * sizeof(float) / 16} << 32;
 
-/// Where a factor begins in shared memory. It consists of core matrices of 8 rows (of `a`, or columns of `b`) x 4 along
-/// K, each of 32 floats, row by row. Core matrices that are adjacent along the rows are adjacent in memory.
+/// Where a factor begins in shared memory: PTX's matrix descriptor, whose leading and stride byte offsets are those
+/// along K and along the rows. It consists of core matrices of 8 rows (of `a`, or columns of `b`) x 4 along K, each of
+/// 32 floats, row by row. Core matrices that are adjacent along the rows are adjacent in memory.
 struct SharedFactor {
   std::uint32_t descriptor;  // its lower half; the upper one is kBetweenRows
-  /// Returns the factor that begins `floats` behind this one, a multiple of 4.
+  /// Returns the factor that begins `floats` after this one, a multiple of 4.
   __device__ SharedFactor operator+(int floats) const { return {descriptor + static_cast<unsigned>(floats) / 4}; }
 };
 

@@ -175,23 +175,23 @@ struct TransposedIm2col {
 // With r = h + padding, pixel row h is tap i of output row p = (r - i) / stride, where r and i have the same remainder.
 // So pixels whose row and column have certain remainders meet certain taps only, every stride-th one: among themselves
 // they are the image of a convolution with stride 1. There are stride^2 such classes, and a product for each; one for
-// all would multiply with a zero wherever a pixel does not meet a tap. The results of the classes lie one behind the
-// other, [N, C, rows, columns] each, until a last pass puts their pixels where they belong: a product that stored every
-// other pixel would use half of the memory's bandwidth.
+// all would multiply with a zero wherever a pixel does not meet a tap. The results of the classes are stored one after
+// the other, [N, C, rows, columns] each, until a last pass puts their pixels where they belong: a product that stored
+// every other pixel would use half of the memory's bandwidth.
 
 /// Every stride-th row (or column) of an image, from `first` on, and the taps that they meet.
 struct EveryRow {
   EveryRow(int first_row, int extent, const ConvExtents& e)
       : first(first_row),
-        count((extent - first + e.stride - 1) / e.stride),
+        count((extent - 1 - first) / e.stride + 1),
         first_tap((first + e.padding) % e.stride),
-        taps(first_tap < e.kernel ? (e.kernel - first_tap + e.stride - 1) / e.stride : 0),
+        taps(first_tap < e.kernel ? (e.kernel - 1 - first_tap) / e.stride + 1 : 0),
         output((first + e.padding) / e.stride) {}
   int first;
   int count;
   int first_tap;
   int taps;
-  int output;  // the output row of which the first row is the first tap
+  int output;  // the output row whose tap `first_tap` is pixel row `first`
 };
 
 /// The pixels of a class.
@@ -252,8 +252,8 @@ struct GradientIm2col {
 /// weight [O, C, K, K] as the operand [C, O I J], for the taps of a class.
 template <class T>
 struct ClassWeights {
-  static constexpr bool kContiguousK = true;
-  using Mn = int;  // offsets
+  static constexpr bool kContiguousK = true;  // nearly: taps are `stride` elements apart
+  using Mn = int;                             // offsets
   using K = int;
   const T* first;  // tap of the class
   int channels;
@@ -317,7 +317,7 @@ void grad_input_of_class(Device device, const ConvExtents& e, const PixelClass& 
   multiply<T>(device, plan, a, gradient_im2col_of(e, c, grad_y), result, product);
 }
 
-/// The classes of an image, each in a place of the same size.
+/// The classes of an image, each in a region of the same size.
 struct PixelClasses {
   explicit PixelClasses(const ConvExtents& extents)
       : e(extents),
@@ -325,10 +325,10 @@ struct PixelClasses {
         across(std::min(e.stride, e.width)),
         size(static_cast<long long>(e.samples) * e.channels * EveryRow(0, e.height, e).count *
              EveryRow(0, e.width, e).count) {}
-  __host__ __device__ long long place(int row, int column) const {
+  __host__ __device__ long long offset(int row, int column) const {
     return size * (static_cast<long long>(row) * across + column);
   }
-  long long elements() const { return place(down, 0); }
+  long long elements() const { return offset(down, 0); }
 
   ConvExtents e;
   int down;
@@ -349,13 +349,13 @@ __global__ void interleave_classes(PixelClasses classes, Unflatten pixel, FastDi
   const int column = stride.quotient(of.third);
   const int first_row = stride.remainder(of.second, row);
   const int first_column = stride.remainder(of.third, column);
-  const int rows = stride.quotient(e.height - first_row + e.stride - 1);
-  const int columns = stride.quotient(e.width - first_column + e.stride - 1);
+  const int rows = stride.quotient(e.height - 1 - first_row) + 1;
+  const int columns = stride.quotient(e.width - 1 - first_column) + 1;
   const auto meets_taps = [&](int first) {
     return stride.remainder(first + e.padding, stride.quotient(first + e.padding)) < e.kernel;
   };
   const long long index =
-      classes.place(first_row, first_column) + (static_cast<long long>(of.first) * rows + row) * columns + column;
+      classes.offset(first_row, first_column) + (static_cast<long long>(of.first) * rows + row) * columns + column;
   out[at] = predicated_load(meets_taps(first_row) && meets_taps(first_column), from + index);
 }
 
@@ -368,7 +368,7 @@ void grad_input_by_classes(Device device, const ConvExtents& e, const T* grad_y,
     for (int column = 0; column < classes.across; ++column) {
       const PixelClass pixels{EveryRow(row, e.height, e), EveryRow(column, e.width, e)};
       if (pixels.taps() > 0) {
-        grad_input_of_class(device, e, pixels, grad_y, weight, workspace.data() + classes.place(row, column), planner);
+        grad_input_of_class(device, e, pixels, grad_y, weight, workspace.data() + classes.offset(row, column), planner);
       }
     }
   }

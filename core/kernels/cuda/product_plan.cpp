@@ -8,21 +8,25 @@
 namespace stagecoach::cuda {
 namespace {
 
-constexpr int kMinSplit = 64;  // with less, adding the splits costs more than they save
+constexpr int kMinSplit = 64;   // with less, adding the splits costs more than they save
+constexpr int kSplitUnit = 32;  // splits begin at a multiple of every kernel's tile
 constexpr int kMaxSplits = 512;
 
-/// Returns the share of the GPU that is busy on average, where `at_once` blocks run at a time.
+/// Returns the share of the GPU that is busy on average, where `at_once` blocks run at a time: in the last of these
+/// waves there may be few.
 double busy_share(int blocks, int at_once) {
-  const int rounds = (blocks + at_once - 1) / at_once;
-  return static_cast<double>(blocks) / (static_cast<double>(rounds) * at_once);
+  const int waves = (blocks + at_once - 1) / at_once;
+  return static_cast<double>(blocks) / (static_cast<double>(waves) * at_once);
 }
 
-/// Returns a number of splits from `fewest` on that leaves little of the GPU idle in the last round of blocks.
-int splits_for_whole_rounds(int blocks, int fewest, int most, int at_once) {
+/// Returns a number of splits from `fewest` on that leaves little of the GPU idle in the last wave. Each split costs a
+/// pass over the result, so it must be long: of `k` terms it gets 512 at least.
+int splits_for_whole_waves(int blocks, int fewest, int k, int at_once) {
   constexpr double kBusy = 0.9;
-  constexpr int kMore = 6;  // splits must be added in the end
+  constexpr int kMore = 6;
+  constexpr int kLong = 512;
   int best = fewest;
-  for (int splits = fewest; splits <= std::min(fewest + kMore, most); ++splits) {
+  for (int splits = fewest; splits <= std::min(fewest + kMore, k / kLong); ++splits) {
     if (busy_share(blocks * best, at_once) < std::min(kBusy, busy_share(blocks * splits, at_once))) {
       best = splits;
     }
@@ -57,7 +61,7 @@ ProductPlan plan_product(ProductKernel kernel, const BlockTile& tile, const Prod
   const bool whole = kernel == ProductKernel::plain;  // the plain kernel does not split K
   int splits = whole ? 1 : std::clamp(enough / blocks, 1, max_splits);
   if (on_tensor_cores(kernel)) {
-    splits = splits_for_whole_rounds(blocks, splits, max_splits, enough);
+    splits = splits_for_whole_waves(blocks, splits, e.k, enough);
   }
   const int k_per_split =
       std::max(kSplitUnit, (e.k / splits + (e.k % splits != 0) + kSplitUnit - 1) / kSplitUnit * kSplitUnit);

@@ -42,7 +42,6 @@ struct ProductPlan {
 
 /// As many blocks as large GPUs have SMs (an H200 has 132); a constant, so that all GPUs compute identically.
 inline constexpr int kTargetBlocks = 128;
-inline constexpr int kSplitUnit = 32;  ///< splits begin at a multiple of every kernel's tile, and of two small ones
 inline constexpr int kTile = 16;       ///< tile of the tiled kernel, in both dimensions
 inline constexpr int kLowM = 16;       ///< rows of the register-tiled kernel's low tile
 inline constexpr int kMaxKernel = 15;  ///< maximum taps of a convolution's window per dimension

@@ -34,7 +34,7 @@ struct Identity {
 
 // ---- Tiles in shared memory
 
-// A tile [k][mn] is an array; there may be other layouts, with functions of these names.
+// Loaders store by these two functions. Those here are for an array [k][mn]; warpgroups.cuh has them for its layout.
 
 template <class T, int kK, int kPitch>
 __device__ void put_value(T (&tile)[kK][kPitch], int k, int mn, T value) {
@@ -151,7 +151,7 @@ class TileLoader<T, kMn, kK, kThreads, Operand, false> {
  private:
   static constexpr int kCount = kMn * kK / kThreads;
 
-  static_assert(kSplitUnit % (2 * kK) == 0 && (kK & (kK - 1)) == 0);
+  static_assert((kK & (kK - 1)) == 0, "so that adding kK changes one bit of `begin`");
   __device__ static int half_of(int begin) { return begin & kK ? 1 : 0; }
 
   int k_;
@@ -190,7 +190,7 @@ class DoubleBuffer {
     begin_ += Tile::kK;
     prepare(a, b, tables);
   }
-  /// Starts to load the tile after the one that `put` stored. The next `put` may follow without a barrier.
+  /// Starts to load the tile after the one that `put` stored. The tables allow the next `put` without a barrier.
   __device__ void load(const A& a, const B& b, const Tables& tables) {
     a_.load(a, begin_, end_, tables.a);
     b_.load(b, begin_, end_, tables.b);

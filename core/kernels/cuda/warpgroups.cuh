@@ -1,11 +1,11 @@
 #pragma once
 /// @file
-/// The fifth kernel of matrix_product.cuh: products on the tensor cores of compute capability 9.0, in TF32. There a
-/// warpgroup of 128 threads multiplies at once, and its tensor cores read both factors from shared memory by
+/// The fifth kernel of matrix_product.cuh: products on the tensor cores of compute capability 9.0, in TF32 (wgmma).
+/// There a warpgroup of 128 threads multiplies at once, and its tensor cores read both factors from shared memory by
 /// themselves.
 ///
-/// Two things follow. The threads no longer load what they multiply: of the four ways that each value took in the
-/// fourth kernel (into a register, into shared memory, into a register again, into the product) two are left. And the
+/// Two things follow. The threads no longer load what they multiply: of the three moves of a value in the fourth kernel
+/// (from memory into a register, into shared memory, and for each warp into a register again) two are left. And the
 /// product runs beside the threads: they load the next tile meanwhile. So there are two tiles in shared memory, one
 /// that is multiplied and one that is filled, and one barrier per tile.
 
@@ -47,10 +47,10 @@ __device__ void put_value(CoreMatrices<kMn, kK>& tile, int k, int mn, float valu
 template <int kMn, int kK, int kCount>
 __device__ void put_along_k(CoreMatrices<kMn, kK>& tile, int k, int mn, const float (&values)[kCount]) {
   static_assert(kCount % kCoreK == 0);
-  auto* to = reinterpret_cast<Vector<float, kCoreK>*>(tile.at[k / kCoreK][mn]);
 #pragma unroll
   for (int i = 0; i < kCount; i += kCoreK) {
-    to[i / kCoreK * (kMn + 4)] = {{values[i], values[i + 1], values[i + 2], values[i + 3]}};
+    *reinterpret_cast<Vector<float, kCoreK>*>(tile.at[k / kCoreK + i / kCoreK][mn]) = {
+        {values[i], values[i + 1], values[i + 2], values[i + 3]}};
   }
 }
 
@@ -67,7 +67,7 @@ class WarpgroupSums {
   __device__ WarpgroupSums(const WarpgroupFactors<Tile>& factors, int row, int column)
       : row_(row), column_(column), a_(factors.a.factor(row)), b_(factors.b.factor(column)) {}
 
-  /// Starts to add the product of the factors that are `number` behind those of the constructor.
+  /// Starts to add the product of the factors that are `number` after those of the constructor.
   __device__ __forceinline__ void start(int number) {
     constexpr int kFloats = sizeof(WarpgroupFactors<Tile>) / sizeof(float);
     begin_products();

@@ -287,11 +287,12 @@ TEST(ProductPlan, TakesTheLowTileForFewRows) {
   EXPECT_EQ(rows_of(17), 64);
 }
 
-TEST(ProductPlan, LeavesNoMultiprocessorIdleInTheLastRound) {
+TEST(ProductPlan, FillsTheLastWaveOfBlocks) {
   const auto splits_of = [](int m, int n, int k) { return plan_product(ProductKernel::warpgroups, {m, n, k}).splits; };
-  EXPECT_EQ(splits_of(512, 4608, 8192), 5) << "144 blocks would leave 112 of 256 places empty; 720 fill 2.8 rounds";
-  EXPECT_EQ(splits_of(512, 8192, 4608), 1) << "256 blocks fill a round";
+  EXPECT_EQ(splits_of(512, 4608, 8192), 5) << "144 blocks would leave 112 of 256 slots empty; 720 fill 2.8 waves";
+  EXPECT_EQ(splits_of(512, 8192, 4608), 1) << "256 blocks fill a wave";
   EXPECT_EQ(splits_of(512, 4608, 64), 1) << "nothing to split";
+  EXPECT_EQ(splits_of(128, 33792, 512), 1) << "264 blocks: the passes over so large a result would cost more";
 }
 
 TEST(ProductPlan, SplitsOnlySmallResultsOfManyTerms) {
