@@ -52,15 +52,22 @@ class Line {
     return number("loss").value_or(std::numeric_limits<double>::quiet_NaN());
   }
 
-  /// Returns seconds, which must be finite and not negative.
-  std::optional<double> time(const char* key) const {
+  /// Returns seconds or a measured share, which must be finite and not negative.
+  std::optional<double> measured(const char* key) const {
     const std::optional<double> value = number(key);
     require(!value || (*value >= 0 && std::isfinite(*value)), fmt::format("'{}' must be finite and not negative", key));
     return value;
   }
 
+  /// Returns a computed share.
+  std::optional<double> share(const char* key) const {
+    const std::optional<double> value = number(key);
+    require(!value || is_share(*value), fmt::format("'{}' must be from 0 to 1", key));
+    return value;
+  }
+
   double seconds() const {
-    const std::optional<double> value = time("seconds");
+    const std::optional<double> value = measured("seconds");
     require(value.has_value(), "'seconds' is missing");
     return *value;
   }
@@ -93,10 +100,10 @@ EpochRecord epoch_in(const Line& line) {
           .test_accuracy = line.number("test_acc"),
           .clock = line.clock(),
           .images_per_second = line.number("images_per_second"),
-          .idle = line.number("idle"),
-          .ideal_idle = line.number("ideal_idle"),
-          .predicted_idle = line.number("predicted_idle"),
-          .predicted_seconds = line.time("predicted_seconds"),
+          .idle = line.measured("idle"),
+          .ideal_idle = line.share("ideal_idle"),
+          .predicted_idle = line.share("predicted_idle"),
+          .predicted_seconds = line.measured("predicted_seconds"),
           .peak_bytes = line.whole_numbers("peak_bytes"),
           .versions = line.whole_numbers("versions")};
 }

@@ -42,6 +42,9 @@ struct RunRecord {
 /// Returns whether `epoch` is a valid epoch number.
 inline bool is_epoch_number(std::int64_t epoch) { return epoch >= 0 && epoch <= 1'000'000'000; }
 
+/// Returns whether `value` is a share of a whole.
+inline bool is_share(double value) { return value >= 0 && value <= 1; }
+
 /// Adds an epoch. A resumed run repeats its last epochs, so earlier records of this epoch and of later ones are
 /// removed.
 void add_epoch(RunRecord& run, EpochRecord epoch);

@@ -59,7 +59,7 @@ void read_field(std::string_view field, EpochRecord& epoch) {
     epoch.images_per_second = value;
   } else if (Scanner idle(field); idle.skip("idle ") && idle.read(value) && idle.skip("%")) {
     epoch.idle = value / 100;
-    if (idle.skip(" (ideal ") && idle.read(value)) {
+    if (idle.skip(" (ideal ") && idle.read(value) && is_share(value / 100)) {
       epoch.ideal_idle = value / 100;
     }
   }

@@ -112,6 +112,10 @@ TEST_F(CompareRefusal, DamagedFilesAreDataErrors) {
   expect_damage(good + epoch + "\"epoch\":-3,\"loss\":3,\"seconds\":1}",
                 {"line 3", "'epoch' is out of range: expected 0 to 1000000000, got -3"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":3,\"seconds\":-1}", {"line 3", "'seconds'"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":3,\"seconds\":1,\"idle\":-1}",
+                {"line 3", "'idle'", "not negative"});
+  expect_damage(good + epoch + "\"epoch\":3,\"loss\":3,\"seconds\":1,\"ideal_idle\":2e307}",
+                {"line 3", "'ideal_idle' must be from 0 to 1"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":\"2\",\"seconds\":1}", {"line 3", "'loss' must be a number"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"clock\":1}", {"line 3", "'clock'"});
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":2,\"seconds\":1,\"peak_bytes\":[\"1\"]}",
