@@ -6,6 +6,7 @@
 #include "chapters/common/plan.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 
@@ -30,6 +31,9 @@ LinkBytes PlacedModel::busiest_link() const {
 
 std::vector<Device> open_devices(const WorldSettings& settings) {
   const World world = open_world(settings);
+  throw_if<UsageError>(world.device == DeviceType::cpu && world.ranks >= kMaxDevices,
+                       "--ranks {}: chapter 7 has at most {} CPU devices for ranks, as cpu:0 is the host's",
+                       world.ranks, kMaxDevices - 1);
   std::vector<Device> devices;
   for (int i = 0; i < world.ranks; ++i) {
     const bool is_cpu = world.device == DeviceType::cpu;

@@ -131,6 +131,7 @@ TEST_F(OneController, RefusesWhatItCannotDo) {
   expect_refused(kCh07, {"--smoke", "--form", "naive", "--microbatches", "4"}, {"--form naive", "--form pipelined"});
   expect_refused(kCh07, {"--smoke", "--clock", "virtual"}, {"--clock virtual", "real clock"});
   expect_refused(kCh07, {"--model", "toy", "--ranks", "1"}, {"two devices"});
+  expect_refused(kCh07, {"--smoke", "--ranks", "128"}, {"--ranks 128", "at most 127"});
   expect_refused(kCh07, {"--smoke", "--split", "6,6"}, {"--split 6,6", "expected 4 stages"});
   expect_refused(kCh03, {"--smoke", "--form", "naive"}, {"--form is not a flag of ch03_gpipe", "chapter 7"});
 }
