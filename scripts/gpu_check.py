@@ -11,6 +11,7 @@ import argparse
 import functools
 import hashlib
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -310,6 +311,26 @@ def beside_pytorch(check):
             check.write_output(name)
 
 
+def processor_levels(check):
+    """Chapter 1 with each level of CPU kernels, for docs/measurements/platforms.md: the machines that have a GPU often
+    have AVX-512 too."""
+    part = "levels of CPU kernels"
+    program = check.program("ch01_single_device")
+    if not program or not check.has_data():
+        check.note(part, f"not run: {'no images' if program else 'ch01_single_device is missing'}")
+        return
+    status = check.run("levels", 60, sys.executable, "tests/benchmarks/level_ratio.py", "--data", few_images(check),
+                       "--program", program, "--rounds", "3")
+    if status == 2:
+        check.note(part, "skipped: the program has no two for this processor; the preset portable builds two")
+        return
+    check.note_status(part, status, "chapter 1 with each in turn")
+    model = found(r"^model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text(), "unknown")
+    check.write(f"## Levels of CPU kernels\n\nProcessor: {model}. {check.output('levels').strip()}")
+    if status != 0:
+        check.write_output("levels")
+
+
 def find_sanitizer():
     return shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 
@@ -389,7 +410,8 @@ def main():
     check = Check(flags, gpu)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for part in (build, choose_data, unmeasured, chapter1, four_ranks, kernels, convolution_steps, beside_pytorch):
+        for part in (build, choose_data, unmeasured, chapter1, four_ranks, kernels, convolution_steps, beside_pytorch,
+                     processor_levels):
             check.begin()
             part(check)
     except KeyboardInterrupt:

@@ -35,9 +35,12 @@ class GpuCheck : public testing::Test {
     stand_in("bin/cuda_kernels_benchmark", "echo '| relu | 2.0 | 1.0 | 50% | memory | | 1 | | |'");
     stand_in("bin/convolution_steps_benchmark", "echo '| plain | 5.4 | 100 | 1.0 |'");
     stand_in("bin/ch01_single_device",
+             "echo 'CPU kernels: high, of low, high; STAGECOACH_LEVEL chooses'\n"
              "echo 'Epoch: 1, Loss: 2.17, acc: 0.3, time cost: 1.00s, test acc: 0.37, 50000 img/s, idle 0.1%'");
     fs::create_directories(folder_ / "data");
-    test::write_bytes(folder_ / "data" / "data_batch_1.bin", "");
+    for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"}) {
+      test::write_bytes(folder_ / "data" / name, "");
+    }
   }
 
   /// The end of what a gtest program prints with --gtest_brief=1.
@@ -92,6 +95,18 @@ TEST_F(GpuCheck, TellsWhatRan) {
   EXPECT_TRUE(page_has("| kernel table | passed: 1 rows |")) << page_;
   EXPECT_TRUE(page_has("| convolution, step by step | passed: 1 rows |")) << page_;
   EXPECT_TRUE(page_has("| beside PyTorch | not run: false lacks numpy, or torch with CUDA |")) << page_;
+  EXPECT_TRUE(page_has("| levels of CPU kernels | passed: chapter 1 with each in turn |")) << page_;
+  EXPECT_TRUE(page_has("| low | 50000 | 1.00 | 50000 | 50000 |")) << page_;
+}
+
+TEST_F(GpuCheck, ComparesNoLevelsWhereThereIsOne) {
+  give_gpu();
+  give_programs();
+  stand_in("bin/ch01_single_device",
+           "[[ $STAGECOACH_LEVEL != low ]] || exit 2\n"
+           "echo 'CPU kernels: high, of low, high; STAGECOACH_LEVEL chooses'");
+  EXPECT_EQ(run(), 3) << output_;
+  EXPECT_TRUE(page_has("| levels of CPU kernels | skipped: ")) << page_;
 }
 
 TEST_F(GpuCheck, GoesOnAfterAPartThatFails) {
