@@ -16,6 +16,9 @@ namespace {
 class HeapMemory final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override {
+    if (bytes > available_memory()) {  // the kernel would promise it, and kill the program that uses it
+      return nullptr;
+    }
     void* memory = std::aligned_alloc(kAlignment, bytes);  // not `new`: the allocator retries after a failure
     if (memory != nullptr) {
       system::prefer_large_pages(memory, bytes);

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
+#include <string_view>
 
 #include "core/system.h"
 
@@ -26,23 +28,35 @@ std::optional<std::uint64_t> number_in(const char* path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-std::optional<std::uint64_t> free_on_this_machine() {
-  std::ifstream file("/proc/meminfo");
-  std::optional<std::uint64_t> bytes;
+/// Returns the sum of the numbers that follow these names, each first on its line, or nothing if none of them is there.
+std::optional<std::uint64_t> sum_in(const char* path, std::initializer_list<std::string_view> names) {
+  std::ifstream file(path);
+  std::optional<std::uint64_t> sum;
   std::string name;
   std::string unit;
-  for (std::uint64_t kibibytes = 0; file >> name >> kibibytes && std::getline(file, unit);) {
-    if (name == "MemAvailable:" || name == "SwapFree:") {
-      bytes = bytes.value_or(0) + kibibytes * 1024;
+  for (std::uint64_t number = 0; file >> name >> number && std::getline(file, unit);) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      sum = sum.value_or(0) + number;
     }
   }
-  return bytes;
+  return sum;
+}
+
+std::optional<std::uint64_t> free_on_this_machine() {
+  const auto kibibytes = sum_in("/proc/meminfo", {"MemAvailable:", "SwapFree:"});
+  return kibibytes ? std::optional(*kibibytes * 1024) : std::nullopt;
 }
 
 std::optional<std::uint64_t> left_by_control_group() {
   const auto limit = number_in("/sys/fs/cgroup/memory.max");
   const auto used = number_in("/sys/fs/cgroup/memory.current");
-  return limit && used ? std::optional(*limit - std::min(*limit, *used)) : std::nullopt;
+  if (!limit || !used) {
+    return std::nullopt;
+  }
+  // Files that were read count as used, but make room for whoever needs it.
+  const std::uint64_t files = sum_in("/sys/fs/cgroup/memory.stat", {"inactive_file", "active_file"}).value_or(0);
+  const std::uint64_t in_use = *used - std::min(*used, files);
+  return *limit - std::min(*limit, in_use);
 }
 
 }  // namespace

@@ -251,7 +251,7 @@ void require_sizes(const std::string& name, const ModelSizes& sizes) {
   }
   const ModelSizes chosen = with_defaults(sizes, defaults);
   require(chosen.heads == 0 || chosen.width % chosen.heads == 0,
-          fmt::format("model {}: expected a number of heads that divides the width {}, got {}", name, chosen.width,
+          fmt::format("model {}: --heads: expected a number that divides the width {}, got {}", name, chosen.width,
                       chosen.heads));
 }
 

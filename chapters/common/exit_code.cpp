@@ -27,7 +27,9 @@ int report(const std::string& program, const std::exception& error, int exit_cod
 
 /// Reports the error without allocating memory.
 int report_out_of_memory(const char* program) {
-  std::fprintf(stderr, "%s: out of memory; raise the limit (ulimit -v), or use a smaller batch or model\n", program);
+  std::fprintf(stderr,
+               "%s: out of memory; raise the limit (ulimit -v), or use a smaller batch (--batch-size) or model\n",
+               program);
   return 4;
 }
 

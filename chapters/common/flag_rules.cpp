@@ -252,9 +252,6 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
     world.transport = was_given("transport") ? world.transport : Transport::thread;
     return;
   }
-  throw_if<UsageError>(process->size > kMaxDevices,
-                       "{0} started too many processes: expected at most {2}, got {1}; start fewer", process->by,
-                       process->size, kMaxDevices);
   if (!has_ranks(chapter)) {
     throw_if<UsageError>(process->size > 1,
                          "{0} trains on one device, but {1} started {2} processes; start {0} without {1}",

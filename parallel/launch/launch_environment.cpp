@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/device.h"
 #include "core/error.h"
 #include "core/parse.h"
 
@@ -70,6 +71,10 @@ std::optional<LaunchEnvironment> launched_in(Environment get) {
           fmt::format("the environment variables {0}={1} and {2}={3} contradict each other: expected a rank below the "
                       "number of processes; unset them, or start the program with mpirun, srun or torchrun",
                       names.rank, launched.rank, names.size, launched.size));
+    }
+    if (launched.size > kMaxDevices) {
+      throw UsageError(fmt::format("{} started too many processes: expected {} of at most {}, got {}; start fewer",
+                                   names.by, names.size, kMaxDevices, launched.size));
     }
     return launched;
   }

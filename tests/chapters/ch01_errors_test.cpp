@@ -50,7 +50,7 @@ TEST_F(Ch01Errors, Flags) {
   expect_error({"--image-size", "48"}, 2, {"32"});
   expect_error({"--depth", "4"}, 2, {"convnet", "no --depth", "got 4"});
   expect_error({"--model", "mlp", "--heads", "2"}, 2, {"mlp", "no --heads"});
-  expect_error({"--model", "vit", "--heads", "5"}, 2, {"heads that divides the width 64", "got 5"});
+  expect_error({"--model", "vit", "--heads", "5"}, 2, {"--heads", "divides the width 64", "got 5"});
   expect_error({"--model", "vit", "--depth", "257"}, 2, {"--depth", "from 0 to 256"});
   expect_error({"--model", "vit", "--image-size", "30"}, 2, {"--image-size", "multiple of 4"});
   expect_error({"--resume", ""}, 2, {"--resume"});

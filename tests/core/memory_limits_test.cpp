@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/system.h"
+#include "core/tensor.h"
 #include "tests/support/address_space.h"
 #include "tests/support/errors.h"
 #include "tests/support/sanitized.h"
@@ -39,6 +40,14 @@ TEST(MemoryLimits, AFileThatDoesNotFitIsNamedWithItsSize) {
   EXPECT_TRUE(fails_with<DataError>({"some/file", "18446744073709551614 bytes", "are available"},
                                     [&] { require_memory_for("some/file", most); }));
   EXPECT_NO_THROW(require_memory_for("some/file", 1));
+}
+
+// The kernel would promise the memory, and kill the program that uses it.
+TEST(MemoryLimits, ATensorThatDoesNotFitIsRefusedBeforeItIsUsed) {
+  const auto floats = static_cast<std::int64_t>(available_memory() / sizeof(float));
+  const std::int64_t more = 64 << 20;  // than others give back meanwhile
+  EXPECT_TRUE(fails_with({"out of memory on cpu:0", "use a smaller batch (--batch-size) or model"},
+                         [&] { Tensor::empty({floats + more}); }));
 }
 
 TEST(MemoryLimitsDeathTest, TheAddressSpaceCounts) {
