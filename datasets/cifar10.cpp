@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 #include "datasets/files.h"
 
 namespace stagecoach {
@@ -47,10 +48,9 @@ std::vector<fs::path> train_files(const fs::path& folder) {
       numbered.emplace_back(*number, path);
     }
   }
-  if (numbered.empty()) {
-    throw DataError(fmt::format("{} lacks data_batch_1.bin to data_batch_5.bin of CIFAR-10's binary version; {}",
-                                folder.string(), kHowToGetData));
-  }
+  throw_if<DataError>(numbered.empty(),
+                      "{} lacks data_batch_1.bin to data_batch_5.bin of CIFAR-10's binary version; {}", folder.string(),
+                      kHowToGetData);
   std::sort(numbered.begin(), numbered.end());
   std::vector<fs::path> files;
   for (auto& [number, path] : numbered) {
@@ -61,15 +61,12 @@ std::vector<fs::path> train_files(const fs::path& folder) {
 
 /// Returns the number of records in `file`.
 std::int64_t count_records(const FileReader& file, const fs::path& path) {
-  if (file.size() == 0) {
-    throw DataError(fmt::format("{} is empty; delete it, then {}", path.string(), kHowToGetData));
-  }
-  if (file.size() % kRecord != 0) {
-    throw DataError(
-        fmt::format("{0} is truncated: expected a multiple of {2} bytes, got {1} (record {3} ends at byte {4}); delete "
-                    "it, then {5}",
-                    path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData));
-  }
+  throw_if<DataError>(file.size() == 0, "{} is empty; delete it, then {}", path.string(), kHowToGetData);
+  throw_if<DataError>(
+      file.size() % kRecord != 0,
+      "{0} is truncated: expected a multiple of {2} bytes, got {1} (record {3} ends at byte {4}); delete it, "
+      "then {5}",
+      path.string(), file.size(), kRecord, file.size() / kRecord, file.size(), kHowToGetData);
   return file.size() / kRecord;
 }
 
@@ -133,12 +130,11 @@ std::vector<std::string> class_names(const fs::path& folder) {
   if (names.back().empty()) {
     names.pop_back();
   }
-  if (names.size() != kClasses) {
-    throw DataError(
-        fmt::format("{0} is not valid: expected {2} class names, one per line, got {1}; correct the file, or delete it "
-                    "to use the standard names",
-                    path.string(), names.size(), kClasses));
-  }
+  throw_if<DataError>(
+      names.size() != kClasses,
+      "{0} is not valid: expected {2} class names, one per line, got {1}; correct the file, or delete it to "
+      "use the standard names",
+      path.string(), names.size(), kClasses);
   return names;
 }
 
@@ -151,18 +147,15 @@ bool is_cifar10(const fs::path& folder) {
 
 TrainTest load_cifar10(const fs::path& folder) {
   const std::vector<fs::path> entries = list_folder(folder);
-  if (entries.empty()) {
-    throw DataError(fmt::format("folder {} is empty; {}", folder.string(), kHowToGetData));
-  }
+  throw_if<DataError>(entries.empty(), "folder {} is empty; {}", folder.string(), kHowToGetData);
   std::error_code error;
   if (!has_batches(entries) && fs::is_directory(folder / kInnerFolder, error)) {
     return load_cifar10(folder / kInnerFolder);
   }
   const std::vector<fs::path> train = train_files(folder);
   const fs::path test = folder / "test_batch.bin";
-  if (!fs::exists(fs::symlink_status(test, error))) {
-    throw DataError(fmt::format("{} has no test_batch.bin; {}", folder.string(), kHowToGetData));
-  }
+  throw_if<DataError>(!fs::exists(fs::symlink_status(test, error)), "{} has no test_batch.bin; {}", folder.string(),
+                      kHowToGetData);
   const std::vector<std::string> classes = class_names(folder);
   return {load_batches(train, classes), load_batches({test}, classes)};
 }

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "core/error.h"
 #include "core/memory_limits.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -19,12 +19,9 @@ std::string reason(int error) { return std::generic_category().message(error); }
 std::vector<fs::path> list_folder(const fs::path& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
-  if (!fs::exists(status)) {
-    throw DataError(fmt::format("folder {} is missing; {}", folder.string(), kHowToGetData));
-  }
-  if (!fs::is_directory(status)) {
-    throw DataError(fmt::format("{} is not a folder; give the folder that contains the data", folder.string()));
-  }
+  throw_if<DataError>(!fs::exists(status), "folder {} is missing; {}", folder.string(), kHowToGetData);
+  throw_if<DataError>(!fs::is_directory(status), "{} is not a folder; give the folder that contains the data",
+                      folder.string());
   std::vector<fs::path> entries;
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
@@ -43,13 +40,10 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
 FileReader::FileReader(const fs::path& path) : path_(path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) {
-    throw DataError(fmt::format("{}: expected a file, got a folder", path.string()));
-  }
+  throw_if<DataError>(fs::is_directory(status), "{}: expected a file, got a folder", path.string());
   // A pipe or device would block or never end.
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw DataError(fmt::format("{} is not a regular file; replace it with one", path.string()));
-  }
+  throw_if<DataError>(fs::exists(status) && !fs::is_regular_file(status),
+                      "{} is not a regular file; replace it with one", path.string());
   file_.reset(std::fopen(path.c_str(), "rbe"));
   if (file_ == nullptr) {
     throw DataError(

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/atomic_file.h"
-#include "core/error.h"
 #include "core/random.h"
+#include "core/throw_if.h"
 #include "datasets/cifar10.h"
 #include "datasets/files.h"
 #include "datasets/shapes.h"
@@ -71,11 +71,9 @@ void require_no_other_images(const fs::path& folder) {
     const std::string name = path.filename().string();
     const bool would_be_replaced = name == kTrainFile || name == kTestFile;
     const bool would_be_mixed_in = name.starts_with("data_batch_") && !would_be_replaced;
-    if (would_be_mixed_in || (would_be_replaced && !is_generated(folder))) {
-      throw DataError(fmt::format("{} already contains {}, which {} the generated images; choose another folder",
-                                  folder.string(), name,
-                                  would_be_mixed_in ? "would be mixed up with" : "would be overwritten by"));
-    }
+    throw_if<DataError>(would_be_mixed_in || (would_be_replaced && !is_generated(folder)),
+                        "{} already contains {}, which {} the generated images; choose another folder", folder.string(),
+                        name, would_be_mixed_in ? "would be mixed up with" : "would be overwritten by");
   }
 }
 

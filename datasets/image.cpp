@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "datasets/jpeg.h"
 #include "datasets/png.h"
 
@@ -45,13 +45,12 @@ void decode(Bytes bytes, ImageSize size, std::uint8_t* planes) {
 ImageSize read_image_size(Bytes bytes, const std::string& name, std::int64_t max_pixels) {
   const ImageSize size = with_name(name, [&] { return read_size(bytes); });
   constexpr double kMega = 1e6;
-  if (size.height * size.width > max_pixels) {
-    throw DataError(fmt::format(
-        "image {} is too large: expected at most {:.6g} megapixels, got {} x {} pixels ({:.1f} megapixels); make it "
-        "smaller, or allow more with --max-megapixels",
-        name, static_cast<double>(max_pixels) / kMega, size.width, size.height,
-        static_cast<double>(size.height) * static_cast<double>(size.width) / kMega));
-  }
+  throw_if<DataError>(
+      size.height * size.width > max_pixels,
+      "image {} is too large: expected at most {:.6g} megapixels, got {} x {} pixels ({:.1f} megapixels); make it "
+      "smaller, or allow more with --max-megapixels",
+      name, static_cast<double>(max_pixels) / kMega, size.width, size.height,
+      static_cast<double>(size.height) * static_cast<double>(size.width) / kMega);
   return size;
 }
 

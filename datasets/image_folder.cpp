@@ -5,8 +5,8 @@
 #include <system_error>
 #include <thread>
 
-#include "core/error.h"
 #include "core/parallel_for.h"
+#include "core/throw_if.h"
 #include "datasets/budget.h"
 #include "datasets/files.h"
 
@@ -57,10 +57,8 @@ std::vector<std::string> class_folders(const fs::path& split) {
                       path.string(), split.string()));
     }
   }
-  if (names.empty()) {
-    throw DataError(fmt::format("{} has no class folders: expected images as {}/<class>/*.png or *.jpg; add some",
-                                split.string(), split.string()));
-  }
+  throw_if<DataError>(names.empty(), "{} has no class folders: expected images as {}/<class>/*.png or *.jpg; add some",
+                      split.string(), split.string());
   return names;
 }
 
@@ -68,22 +66,19 @@ std::vector<LabelledFile> find_images(const fs::path& split, const std::vector<s
   std::vector<LabelledFile> files;
   for (const std::string& name : class_folders(split)) {
     const auto known = std::find(classes.begin(), classes.end(), name);
-    if (known == classes.end()) {
-      throw DataError(
-          fmt::format("class '{}' is in {} but not in train/, so it cannot be learned; add images of it "
-                      "to train/, or delete the folder",
-                      name, split.string()));
-    }
+    throw_if<DataError>(known == classes.end(),
+                        "class '{}' is in {} but not in train/, so it cannot be learned; add images of it "
+                        "to train/, or delete the folder",
+                        name, split.string());
     const std::size_t before = files.size();
     for (const fs::path& path : list_folder(split / name)) {
       if (is_image(path)) {
         files.push_back({path, static_cast<std::int32_t>(known - classes.begin())});
       }
     }
-    if (files.size() == before) {
-      throw DataError(fmt::format("{} has no images (*.png, *.jpg, *.jpeg); add some, or delete the folder",
-                                  (split / name).string()));
-    }
+    throw_if<DataError>(files.size() == before,
+                        "{} has no images (*.png, *.jpg, *.jpeg); add some, or delete the folder",
+                        (split / name).string());
   }
   return files;
 }
@@ -101,12 +96,10 @@ class FolderDecoder {
   /// Any thread may call it. `target` is [3, kSide, kSide].
   void decode(const fs::path& path, std::uint8_t* target) {
     FileReader file(path);
-    if (file.size() > max_bytes_) {
-      throw DataError(
-          fmt::format("image {} is too large: expected at most {} bytes, got {}; make it smaller, or allow more with "
-                      "--max-megapixels",
-                      path.string(), max_bytes_, file.size()));
-    }
+    throw_if<DataError>(file.size() > max_bytes_,
+                        "image {} is too large: expected at most {} bytes, got {}; make it smaller, or allow more with "
+                        "--max-megapixels",
+                        path.string(), max_bytes_, file.size());
     const Budget::Share of_bytes = bytes_.take(file.size());
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(file.size()));
     file.read(bytes.data(), bytes.size());
@@ -149,12 +142,10 @@ Dataset load_split(const fs::path& split, const std::vector<std::string>& classe
 TrainTest load_image_folder(const fs::path& folder, std::int64_t max_pixels) {
   const std::vector<fs::path> entries = list_folder(folder);
   for (const char* split : {"train", "test"}) {
-    if (std::find(entries.begin(), entries.end(), folder / split) == entries.end()) {
-      throw DataError(
-          fmt::format("{} has no folder {}/: expected images as {}/train/<class>/*.png (or jpg, jpeg) and "
-                      "{}/test/<class>/…; add the folder",
-                      folder.string(), split, folder.string(), folder.string()));
-    }
+    throw_if<DataError>(std::find(entries.begin(), entries.end(), folder / split) == entries.end(),
+                        "{} has no folder {}/: expected images as {}/train/<class>/*.png (or jpg, jpeg) and "
+                        "{}/test/<class>/…; add the folder",
+                        folder.string(), split, folder.string(), folder.string());
   }
   const std::vector<std::string> classes = class_folders(folder / "train");
   return {load_split(folder / "train", classes, max_pixels), load_split(folder / "test", classes, max_pixels)};
