@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
+#include "datasets/shares.h"
 #include "parallel/schedule/schedule_kinds.h"
 #include "parallel/schedule/text.h"
 

@@ -6,7 +6,6 @@
 /// lowers the loss). Every later chapter spreads these three over devices; this chapter is the baseline.
 
 #include "chapters/01_single_device/explain.h"
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
@@ -14,6 +13,7 @@
 #include "core/ops.h"
 #include "core/replay.h"
 #include "datasets/device_loader.h"
+#include "datasets/shares.h"
 
 namespace stagecoach {
 namespace {

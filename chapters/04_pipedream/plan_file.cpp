@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "chapters/common/bounds.h"
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/run_folder.h"
 #include "core/throw_if.h"
+#include "datasets/shares.h"
 
 namespace stagecoach {
 namespace {

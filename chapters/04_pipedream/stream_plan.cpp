@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "chapters/04_pipedream/plan_file.h"
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "core/error.h"
+#include "datasets/shares.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/partition.h"
 #include "parallel/schedule/lower.h"

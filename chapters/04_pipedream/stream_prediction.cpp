@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/common/units.h"
 #include "core/printable.h"
+#include "datasets/shares.h"
 #include "parallel/schedule/draw.h"
 #include "parallel/schedule/ledger.h"
 #include "parallel/schedule/text.h"

@@ -5,7 +5,6 @@
 
 #include <numeric>
 
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
@@ -14,6 +13,7 @@
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "core/printable.h"
+#include "datasets/shares.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/pipeline/split.h"

@@ -21,7 +21,6 @@
 #include "chapters/07_one_controller/step_timeline.h"
 #include "chapters/07_one_controller/toy.h"
 #include "chapters/common/console.h"
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/program.h"
 #include "chapters/common/run.h"
@@ -29,6 +28,7 @@
 #include "core/autograd/backward.h"
 #include "core/ops.h"
 #include "datasets/device_loader.h"
+#include "datasets/shares.h"
 
 namespace stagecoach {
 namespace {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
+#include "datasets/shares.h"
 #include "parallel/pipeline/split.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 

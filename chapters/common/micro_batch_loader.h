@@ -5,12 +5,22 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
+#include "core/tensor.h"
 #include "datasets/device_loader.h"
+#include "datasets/shares.h"
 
 namespace stagecoach {
+
+/// One batch, or a rank's shard of it, as one rank sees it.
+struct MicroBatches {
+  std::vector<std::int64_t> sizes = {};  ///< images of each micro-batch
+  std::int64_t global_size = 0;          ///< images of the whole batch
+  std::vector<Tensor> images = {};       ///< uint8 [n, 3, H, W] each, on ranks that hold the first stage
+  std::vector<Tensor> labels = {};       ///< int32 [n] each, on ranks that hold the last stage
+};
 
 class MicroBatchLoader {
  public:

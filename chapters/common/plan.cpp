@@ -8,11 +8,11 @@
 #include <system_error>
 
 #include "chapters/common/bug_hooks.h"
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/open.h"
 #include "chapters/common/run_folder.h"
 #include "core/cuda_backend.h"
 #include "core/throw_if.h"
+#include "datasets/shares.h"
 #include "parallel/comm/link_direction.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/gradient_order.h"

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "chapters/common/micro_batches.h"
 #include "chapters/common/run_files.h"
 #include "chapters/common/run_folder.h"
 #include "chapters/common/units.h"
 #include "core/printable.h"
+#include "datasets/shares.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/check.h"

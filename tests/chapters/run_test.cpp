@@ -12,7 +12,7 @@
 #include <memory>
 #include <optional>
 
-#include "chapters/common/micro_batches.h"
+#include "chapters/common/micro_batch_loader.h"
 #include "chapters/common/program.h"
 #include "nn/layers.h"
 #include "nn/optimizer.h"
