@@ -78,62 +78,63 @@ void fill_in_defaults(Settings& s, const WasGiven& was_given) {
 
 namespace {
 
+/// Throws UsageError if `is_wrong`. The other arguments are a fmt format string and its values.
+template <class... Values>
+void refuse_if(bool is_wrong, fmt::format_string<Values...> text, Values&&... values) {
+  throw_if<UsageError>(is_wrong, text, std::forward<Values>(values)...);
+}
+
 /// Throws UsageError for contradictory settings of an asynchronous pipeline.
 void require_consistent_versions(const PipelineSettings& pipeline, int ranks, bool is_resumed) {
   const int sum = std::accumulate(pipeline.replicas->begin(), pipeline.replicas->end(), 0);
-  throw_if<UsageError>(
-      !pipeline.replicas.empty() && sum != ranks,
-      "--replicas {0}: expected replicas for {2} rank(s), got {1}; give --ranks {3}, or leave out --replicas",
-      pipeline.replicas.text(), sum, ranks, sum);
-  throw_if<UsageError>(
+  refuse_if(!pipeline.replicas.empty() && sum != ranks,
+            "--replicas {0}: expected replicas for {2} rank(s), got {1}; give --ranks {3}, or leave out --replicas",
+            pipeline.replicas.text(), sum, ranks, sum);
+  refuse_if(
       pipeline.balance == Balance::pipedream && !is_resumed && (!pipeline.replicas.empty() || !pipeline.split.empty()),
       "--balance pipedream chooses the split and the replicas itself; leave out --split and --replicas");
-  throw_if<UsageError>(pipeline.balance == Balance::plan && !is_resumed && pipeline.plan.empty(),
-                       "--balance plan reads the stages from a file; give --plan FILE");
-  throw_if<UsageError>(is_resumed && !pipeline.plan.empty(),
-                       "--plan with --resume: a resumed run keeps its stages; leave out --plan");
-  throw_if<UsageError>(!pipeline.version_check && pipeline.versions != Versions::none,
-                       "--no-version-check with --versions {}: this policy keeps the weights that backwards need, so "
-                       "the check always passes; leave out --no-version-check, or use --versions none",
-                       name_of(pipeline.versions));
-  throw_if<UsageError>(is_by_hand(pipeline) && pipeline.versions != Versions::flush,
-                       "--schedule by-hand with --versions {}: the hand-written loop flushes the pipeline before each "
-                       "update; give --versions flush, or leave out --schedule",
-                       name_of(pipeline.versions));
-  throw_if<UsageError>(pipeline.recompute && pipeline.versions == Versions::none,
-                       "--recompute with --versions none: the forward would run again with newer weights, which the "
-                       "version check cannot detect; leave out --recompute");
-}
-
-void refuse_if(bool is_wrong, const char* flag, const std::string& why) {
-  throw_if<UsageError>(is_wrong, "--{}: {}", flag, why);
+  refuse_if(pipeline.balance == Balance::plan && !is_resumed && pipeline.plan.empty(),
+            "--balance plan reads the stages from a file; give --plan FILE");
+  refuse_if(is_resumed && !pipeline.plan.empty(),
+            "--plan with --resume: a resumed run keeps its stages; leave out --plan");
+  refuse_if(!pipeline.version_check && pipeline.versions != Versions::none,
+            "--no-version-check with --versions {}: this policy keeps the weights that backwards need, so the check "
+            "always passes; leave out --no-version-check, or use --versions none",
+            name_of(pipeline.versions));
+  refuse_if(is_by_hand(pipeline) && pipeline.versions != Versions::flush,
+            "--schedule by-hand with --versions {}: the hand-written loop flushes the pipeline before each update; "
+            "give --versions flush, or leave out --schedule",
+            name_of(pipeline.versions));
+  refuse_if(pipeline.recompute && pipeline.versions == Versions::none,
+            "--recompute with --versions none: the forward would run again with newer weights, which the version check "
+            "cannot detect; leave out --recompute");
 }
 
 /// Throws UsageError for settings that a master with workers does not have.
 void require_consistent_remote(const Settings& s) {
-  refuse_if(s.training.microbatches > 1, "microbatches", "--form remote takes its micro-batches from --splits");
-  refuse_if(!s.run.out.empty() || !s.run.resume.empty(), "out",
-            "--form remote only measures and writes no files; leave out --out and --resume");
-  refuse_if(s.run.explain, "explain", "--form remote has no schedule to show; leave out the flag");
+  refuse_if(s.training.microbatches > 1, "--microbatches: --form remote takes its micro-batches from --splits");
+  refuse_if(!s.run.out.empty() || !s.run.resume.empty(),
+            "--out: --form remote only measures and writes no files; leave out --out and --resume");
+  refuse_if(s.run.explain, "--explain: --form remote has no schedule to show; leave out the flag");
   const int most = *std::max_element(s.pipeline.splits->begin(), s.pipeline.splits->end());
-  refuse_if(most > s.training.batch_size, "splits",
-            fmt::format("a batch of {0} images has at most {0} micro-batches, got {1}; use a larger --batch-size",
-                        s.training.batch_size, most));
-  refuse_if(s.world.ranks < 2, "ranks", "--form remote needs a master and at least one worker; give 2 or more");
+  refuse_if(most > s.training.batch_size,
+            "--splits: a batch of {0} images has at most {0} micro-batches, got {1}; use a larger --batch-size",
+            s.training.batch_size, most);
+  refuse_if(s.world.ranks < 2, "--ranks: --form remote needs a master and at least one worker; give 2 or more");
 }
 
 /// Throws UsageError for settings that only pipelines have.
 void require_no_pipeline_flags(const PipelineSettings& pipeline, bool lowered) {
   const std::string no_pipeline =
       "this run has no pipeline; leave out the flag, or give a mesh with pipelines, such as --mesh dp=2,pp=2";
-  refuse_if(!pipeline.split.empty(), "split", no_pipeline);
-  refuse_if(pipeline.recompute, "recompute", no_pipeline);
-  refuse_if(!pipeline.schedule.empty(), "schedule", no_pipeline);
-  refuse_if(pipeline.chunks != 1, "chunks", no_pipeline);
-  refuse_if(pipeline.group != 0, "group", no_pipeline);
-  refuse_if(*pipeline.receives != kDefaultReceives, "receives", no_pipeline);
-  refuse_if(lowered, "lowered", no_pipeline);
-  refuse_if(pipeline.balance != Balance::time, "balance", no_pipeline);
+  refuse_if(!pipeline.split.empty(), "--split: {}", no_pipeline);
+  refuse_if(pipeline.recompute, "--recompute: {}", no_pipeline);
+  refuse_if(!pipeline.schedule.empty(), "--schedule: {}", no_pipeline);
+  refuse_if(pipeline.chunks != 1, "--chunks: {}", no_pipeline);
+  refuse_if(pipeline.group != 0, "--group: {}", no_pipeline);
+  refuse_if(*pipeline.receives != kDefaultReceives, "--receives: {}", no_pipeline);
+  refuse_if(lowered, "--lowered: {}", no_pipeline);
+  refuse_if(pipeline.balance != Balance::time, "--balance: {}", no_pipeline);
 }
 
 /// Throws UsageError for settings that only gradients in buckets have.
@@ -141,66 +142,71 @@ void require_no_bucket_flags(const DataParallelSettings& sharing) {
   const std::string mode = name_of(sharing.mode);
   const std::string no_buckets =
       fmt::format("--mode {} has no buckets; leave out the flag, or use --mode buckets", mode);
-  refuse_if(sharing.find_unused, "find-unused", no_buckets);
-  refuse_if(sharing.compress != CompressionKind::none, "compress", no_buckets);
-  refuse_if(sharing.bucket_size != BucketCaps{}.rest, "bucket-size", no_buckets);
-  refuse_if(sharing.first_bucket_size != BucketCaps{}.first, "first-bucket-size", no_buckets);
-  refuse_if(
-      sharing.mesh->pipeline > 1, "mesh",
-      fmt::format("a mesh with pipelines reduces gradients in buckets, not with --mode {}; use --mode buckets", mode));
+  refuse_if(sharing.find_unused, "--find-unused: {}", no_buckets);
+  refuse_if(sharing.compress != CompressionKind::none, "--compress: {}", no_buckets);
+  refuse_if(sharing.bucket_size != BucketCaps{}.rest, "--bucket-size: {}", no_buckets);
+  refuse_if(sharing.first_bucket_size != BucketCaps{}.first, "--first-bucket-size: {}", no_buckets);
+  refuse_if(sharing.mesh->pipeline > 1,
+            "--mesh: a mesh with pipelines reduces gradients in buckets, not with --mode {}; use --mode buckets", mode);
+}
+
+/// Throws UsageError unless the mesh has as many ranks as the run.
+void require_mesh_of_all_ranks(const Settings& s, const MeshSizes& mesh) {
+  refuse_if(mesh.ranks() != s.world.ranks,
+            "--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {1}, or leave out --ranks",
+            s.data_parallel.mesh.text(), mesh.ranks(), s.world.ranks);
 }
 
 /// Throws UsageError for contradictory settings of ranks that share batches.
 void require_consistent_sharing(const Settings& s) {
   const DataParallelSettings& sharing = s.data_parallel;
   const MeshSizes mesh = mesh_of(s);
-  throw_if<UsageError>(mesh.ranks() != s.world.ranks,
-                       "--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {3}, or leave out --ranks",
-                       sharing.mesh.text(), mesh.ranks(), s.world.ranks, mesh.ranks());
+  require_mesh_of_all_ranks(s, mesh);
   const bool is_native = s.world.reduce == ReduceKind::native;
-  refuse_if(is_native && s.world.transport == Transport::thread, "reduce native",
-            "ranks that are threads have no native all-reduce; leave out the flag, or start processes (mpirun -np 2)");
+  refuse_if(is_native && s.world.transport == Transport::thread,
+            "--reduce native: ranks that are threads have no native all-reduce; leave out the flag, or start processes "
+            "(mpirun -np 2)");
   const bool has_owner = sharing.mode == DataParallelMode::central || sharing.mode == DataParallelMode::replicate;
-  refuse_if(
-      is_native && has_owner, "reduce native",
-      fmt::format("--mode {} has no all-reduce; leave out the flag, or use --mode buckets", name_of(sharing.mode)));
+  refuse_if(is_native && has_owner,
+            "--reduce native: --mode {} has no all-reduce; leave out the flag, or use --mode buckets",
+            name_of(sharing.mode));
   if (sharing.mode != DataParallelMode::buckets) {
     require_no_bucket_flags(sharing);
   }
   if (mesh.pipeline == 1) {
     require_no_pipeline_flags(s.pipeline, s.run.lowered);
   }
-  refuse_if(mesh.pipeline > 1 && sharing.find_unused, "find-unused",
-            "a stage uses all of its parameters; leave out the flag");
-  refuse_if(sharing.sync_batch_norm && s.training.microbatches > 1, "sync-batch-norm",
-            "all ranks need the same number of micro-batches, but a rank with fewer images has fewer micro-batches; "
+  refuse_if(mesh.pipeline > 1 && sharing.find_unused,
+            "--find-unused: a stage uses all of its parameters; leave out the flag");
+  refuse_if(sharing.sync_batch_norm && s.training.microbatches > 1,
+            "--sync-batch-norm: all ranks need the same number of micro-batches, but a rank with fewer images has "
+            "fewer micro-batches; give --microbatches 1");
+  refuse_if(sharing.mode == DataParallelMode::replicate && s.training.microbatches > 1,
+            "--microbatches: --mode replicate copies the model once per batch and does not divide the batch further; "
             "give --microbatches 1");
-  refuse_if(
-      sharing.mode == DataParallelMode::replicate && s.training.microbatches > 1, "microbatches",
-      "--mode replicate copies the model once per batch and does not divide the batch further; give --microbatches 1");
 }
 
 /// Throws UsageError for contradictory settings of layers that are cut, or of the ranks of a mesh.
 void require_consistent_slices(const Settings& s, const Chapter& chapter) {
   const MeshSizes& mesh = *s.data_parallel.mesh;
   if (chapter.number == 6) {
-    refuse_if(mesh.tensor > 1, "mesh",
-              "layers are whole in this chapter; give dp and pp only, or use chapter 8 (ch08_tensor_parallel)");
+    refuse_if(mesh.tensor > 1,
+              "--mesh: layers are whole in this chapter; give dp and pp only, or use chapter 8 (ch08_tensor_parallel)");
   }
   if (chapter.number == 8) {
-    throw_if<UsageError>(mesh.ranks() != s.world.ranks,
-                         "--mesh {0}: expected a mesh of {2} rank(s), got {1}; give --ranks {1}, or leave out --ranks",
-                         s.data_parallel.mesh.text(), mesh.ranks(), s.world.ranks);
-    throw_if<UsageError>(mesh.tensor != 1 && mesh.tensor != s.training.tensor_slices,
-                         "--mesh {0}: expected 1 or {1} tensor-parallel ranks for --tensor-slices {1}, got {2}",
-                         s.data_parallel.mesh.text(), s.training.tensor_slices, mesh.tensor);
+    require_mesh_of_all_ranks(s, mesh);
+    refuse_if(mesh.tensor != 1 && mesh.tensor != s.training.tensor_slices,
+              "--mesh {0}: expected 1 or {1} tensor-parallel ranks for --tensor-slices {1}, got {2}",
+              s.data_parallel.mesh.text(), s.training.tensor_slices, mesh.tensor);
   }
-  refuse_if(s.data_parallel.overlap && (mesh.tensor == 1 || s.training.sequence_parallel), "overlap",
-            "only the sums of tensor parallelism without --sequence-parallel are overlapped; leave out one of them");
+  refuse_if(s.data_parallel.overlap && (mesh.tensor == 1 || s.training.sequence_parallel),
+            "--overlap: only the sums of tensor parallelism without --sequence-parallel are overlapped; leave out one "
+            "of them");
   refuse_if(s.training.sequence_parallel && (s.training.model != "vit" || s.training.tensor_slices == 1),
-            "sequence-parallel", "only the tokens of --model vit can be shared, by two or more slices of its layers");
-  refuse_if(s.training.class_parallel && s.training.tensor_slices == 1, "class-parallel",
-            "only two or more slices can share the classes; give --tensor-slices 2, or in chapter 8 --mesh tp=2");
+            "--sequence-parallel: only the tokens of --model vit can be shared, by two or more slices of its layers");
+  refuse_if(s.training.class_parallel && s.training.tensor_slices == 1,
+            "--class-parallel: only two or more slices can share the classes; give --tensor-slices 2, or in chapter 8 "
+            "--mesh tp=2");
 }
 
 void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter& chapter) {
@@ -216,9 +222,9 @@ void require_consistent_schedule(const PipelineSettings& pipeline, const Chapter
   const bool takes_files = !pipeline.versions;  // a file holds one batch
   std::error_code unreadable;                   // such as a name that is too long
   const bool is_file = takes_files && std::filesystem::is_regular_file(schedule, unreadable);
-  throw_if<UsageError>(!known.empty() && !schedule.empty() && !is_known && !is_file,
-                       "--schedule {}: unknown schedule: expected one of {}{} for {}", schedule, fmt::join(known, ", "),
-                       takes_files ? ", or a file with a table of actions," : "", chapter.program);
+  refuse_if(!known.empty() && !schedule.empty() && !is_known && !is_file,
+            "--schedule {}: unknown schedule: expected one of {}{} for {}", schedule, fmt::join(known, ", "),
+            takes_files ? ", or a file with a table of actions," : "", chapter.program);
 }
 
 /// Returns whether a chapter trains on several devices.
@@ -229,16 +235,16 @@ bool has_ranks(const Chapter& chapter) {
 }
 
 void require_consistent_world(const WorldSettings& world, const Chapter& chapter) {
-  throw_if<UsageError>(world.clock == ClockKind::wall && *world.link != Network(),
-                       "--link {0} with --clock wall: the wall clock measures the real time of messages; use --clock "
-                       "virtual, or leave out --link",
-                       world.link.text());
-  throw_if<UsageError>(
+  refuse_if(world.clock == ClockKind::wall && *world.link != Network(),
+            "--link {0} with --clock wall: the wall clock measures the real time of messages; use --clock virtual, or "
+            "leave out --link",
+            world.link.text());
+  refuse_if(
       world.clock == ClockKind::virtual_time && world.threads > 1 && world.device->type == DeviceType::cpu,
       "--threads {} with --clock virtual: the virtual clock counts the time of one core per rank; leave out --threads",
       world.threads);
   const bool names_one_device = world.device.text().find(':') != std::string::npos;
-  throw_if<UsageError>(
+  refuse_if(
       has_ranks(chapter) && names_one_device,
       "--device {}: expected cpu or cuda, from which {} ranks take their devices round-robin, got a single device",
       world.device.text(), world.ranks);
@@ -253,16 +259,15 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
     return;
   }
   if (!has_ranks(chapter)) {
-    throw_if<UsageError>(process->size > 1,
-                         "{0} trains on one device, but {1} started {2} processes; start {0} without {1}",
-                         chapter.program, process->by, process->size);
+    refuse_if(process->size > 1, "{0} trains on one device, but {1} started {2} processes; start {0} without {1}",
+              chapter.program, process->by, process->size);
     return;
   }
   if (was_given("transport") && world.transport == Transport::thread) {
-    throw_if<UsageError>(process->size > 1,
-                         "--transport thread: {} started {} processes, which would each train separately; leave out "
-                         "--transport, or start a single process",
-                         process->by, process->size);
+    refuse_if(process->size > 1,
+              "--transport thread: {} started {} processes, which would each train separately; leave out --transport, "
+              "or start a single process",
+              process->by, process->size);
     return;
   }
   // A single srun task may be an interactive shell: as without a launcher, ranks are threads.
@@ -270,7 +275,7 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
     world.transport = Transport::thread;
     return;
   }
-  throw_if<UsageError>(
+  refuse_if(
       was_given("ranks") && world.ranks != process->size,
       "--ranks {0}: expected one process per rank, but {1} started {2}; start {3} processes, or leave out --ranks",
       world.ranks, process->by, process->size, world.ranks);
@@ -281,29 +286,28 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
 void choose_transport(WorldSettings& world, const WasGiven& was_given) {
   const bool on_gpus = world.device->type == DeviceType::cuda;
   const bool by_torchrun = launch_environment() && launch_environment()->by == "torchrun";
-  throw_if<UsageError>(world.transport == Transport::nccl && !on_gpus,
-                       "--transport nccl with --device {}: NCCL sends tensors between GPUs only; give --device cuda, "
-                       "or another --transport",
-                       world.device.text());
+  refuse_if(world.transport == Transport::nccl && !on_gpus,
+            "--transport nccl with --device {}: NCCL sends tensors between GPUs only; give --device cuda, or another "
+            "--transport",
+            world.device.text());
   if (world.transport == Transport::mpi && !was_given("transport") && on_gpus && (by_torchrun || nccl::is_built_in())) {
     world.transport = Transport::nccl;
   }
   if (world.transport == Transport::mpi && by_torchrun && launch_environment()->size == 1 && !was_given("transport")) {
     world.transport = Transport::thread;  // a single rank sends no messages
   }
-  throw_if<UsageError>(world.transport == Transport::mpi && by_torchrun,
-                       "processes started by torchrun can communicate only through NCCL, on GPUs; give --device cuda, "
-                       "or use mpirun -np N instead of torchrun");
+  refuse_if(world.transport == Transport::mpi && by_torchrun,
+            "processes started by torchrun can communicate only through NCCL, on GPUs; give --device cuda, or use "
+            "mpirun -np N instead of torchrun");
   // NCCL's processes find each other at MASTER_ADDR, or through MPI. Missing support is reported before anything
   // starts.
   const bool meets_by_mpi =
       world.transport == Transport::mpi ||
       (world.transport == Transport::nccl && launch_environment() && !master(*launch_environment()));
-  throw_if<UsageError>(
-      meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && !was_given("transport"),
-      "srun started {} processes, but Open MPI cannot connect them without PMIx; use srun --mpi=pmix (srun --mpi=list "
-      "shows whether it is available), use mpirun in the job, or give --transport {} to try anyway",
-      world.ranks, name_of(world.transport));
+  refuse_if(meets_by_mpi && launch_environment() && !launch_environment()->has_pmix && !was_given("transport"),
+            "srun started {} processes, but Open MPI cannot connect them without PMIx; use srun --mpi=pmix (srun "
+            "--mpi=list shows whether it is available), use mpirun in the job, or give --transport {} to try anyway",
+            world.ranks, name_of(world.transport));
 }
 
 void require_consistent(const Chapter& chapter, const Settings& s) {
@@ -316,34 +320,31 @@ void require_consistent(const Chapter& chapter, const Settings& s) {
   }
   require_consistent_slices(s, chapter);
   const TrainingSettings& training = s.training;
-  throw_if<UsageError>(
+  refuse_if(
       training.microbatches > training.batch_size,
       "--microbatches {}: a batch of {} images has at most {} micro-batches; use {} or fewer, or a larger --batch-size",
       training.microbatches, training.batch_size, training.batch_size, training.batch_size);
-  throw_if<UsageError>(training.optimizer == OptimizerKind::adam && training.momentum != 0,
-                       "--momentum {}: --optimizer adam has no momentum setting; leave out --momentum",
-                       training.momentum);
-  throw_if<UsageError>(s.run.lowered && !s.run.explain,
-                       "--lowered without --explain: it only extends the output of --explain; give --explain too, or "
-                       "leave out --lowered");
-  throw_if<UsageError>(s.run.summary && s.run.explain,
-                       "--summary with --explain: nothing is trained, so there is nothing to sum up; leave out one of "
-                       "them");
-  throw_if<UsageError>(s.pipeline.form == ControllerForm::naive && training.microbatches > 1,
-                       "--microbatches {}: --form naive does not divide its batches; leave out --microbatches, or use "
-                       "--form pipelined",
-                       training.microbatches);
-  throw_if<UsageError>(chapter.number == 7 && s.world.clock == ClockKind::virtual_time,
-                       "--clock virtual: the devices of one program share the real clock; leave out --clock, or use a "
-                       "chapter with ranks");
+  refuse_if(training.optimizer == OptimizerKind::adam && training.momentum != 0,
+            "--momentum {}: --optimizer adam has no momentum setting; leave out --momentum", training.momentum);
+  refuse_if(s.run.lowered && !s.run.explain,
+            "--lowered without --explain: it only extends the output of --explain; give --explain too, or leave out "
+            "--lowered");
+  refuse_if(s.run.summary && s.run.explain,
+            "--summary with --explain: nothing is trained, so there is nothing to sum up; leave out one of them");
+  refuse_if(
+      s.pipeline.form == ControllerForm::naive && training.microbatches > 1,
+      "--microbatches {}: --form naive does not divide its batches; leave out --microbatches, or use --form pipelined",
+      training.microbatches);
+  refuse_if(chapter.number == 7 && s.world.clock == ClockKind::virtual_time,
+            "--clock virtual: the devices of one program share the real clock; leave out --clock, or use a chapter "
+            "with ranks");
   if (s.pipeline.form == ControllerForm::remote) {
     require_consistent_remote(s);
   } else {
-    throw_if<UsageError>(chapter.number == 7 && s.world.transport != Transport::thread,
-                         "--form {} is one program; start it without mpirun or another launcher",
-                         name_of(s.pipeline.form));
-    refuse_if(chapter.number == 7 && s.world.timeout != WorldSettings{}.timeout, "timeout",
-              "only --form remote has ranks that wait for each other; leave out the flag");
+    refuse_if(chapter.number == 7 && s.world.transport != Transport::thread,
+              "--form {} is one program; start it without mpirun or another launcher", name_of(s.pipeline.form));
+    refuse_if(chapter.number == 7 && s.world.timeout != WorldSettings{}.timeout,
+              "--timeout: only --form remote has ranks that wait for each other; leave out the flag");
   }
   require_consistent_schedule(s.pipeline, chapter);
   require_consistent_world(s.world, chapter);
