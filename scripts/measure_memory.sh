@@ -29,21 +29,21 @@ row() {
   rm -r "$runs/four"
 }
 
-{
-  printf '\nOne epoch of resnet50 on 256 generated images of 64 x 64 pixels, batch 64 in 4 micro-batches, with its test '
-  printf 'and a checkpoint: `mpirun -np 4 peak_memory FILE PROGRAM … --model resnet50 --batch-size 64 --microbatches 4 '
-  printf -- '--epochs 1 --ranks 4 --transport mpi`. Predicted is the total of `--explain --profile`, which counts neither the '
-  printf 'program, its libraries, MPI, nor the images; measured is the peak resident memory of the whole process '
-  printf '(`ru_maxrss`). Both in MiB. A test (`ResidentMemory`) keeps the measured within 1.15 x the predicted + 60 MiB.\n\n'
-  "$programs/peak_memory" "$runs/one" "$programs/ch01_single_device" "${training[@]}" --out "$runs/alone" > /dev/null
-  printf 'One device that trains the same takes %s MiB; ' "$(mebibytes "$runs/one")"
-  "$programs/peak_memory" "$runs/small" "$programs/ch01_single_device" --data "$runs/data" --epochs 1 --batch-size 4 \
-    > /dev/null
-  printf 'a process with almost nothing of its own (`ch01_single_device --batch-size 4`, convnet) takes %s MiB.\n\n' \
-    "$(mebibytes "$runs/small")"
-  printf '| run | rank | predicted | measured |\n|---|---:|---:|---:|\n'
-  row '`ch03_gpipe --split 4,6,6,6`' ch03_gpipe --split 4,6,6,6
-  row 'the same, `--optimizer adam`' ch03_gpipe --split 4,6,6,6 --optimizer adam
-  row 'the same, `--recompute`' ch03_gpipe --split 4,6,6,6 --recompute
-  row '`ch05_interleaved --schedule 1f1b --split 4,6,6,6`' ch05_interleaved --schedule 1f1b --chunks 1 --split 4,6,6,6
-} | tee -a "$page"
+say "measuring: peak resident memory"
+printf '\nOne epoch of resnet50 on 256 generated images of 64 x 64 pixels, batch 64 in 4 micro-batches, with its test '
+printf 'and a checkpoint: `mpirun -np 4 peak_memory FILE PROGRAM … --model resnet50 --batch-size 64 --microbatches 4 '
+printf -- '--epochs 1 --ranks 4 --transport mpi`. Predicted is the total of `--explain --profile`, which counts neither the '
+printf 'program, its libraries, MPI, nor the images; measured is the peak resident memory of the whole process '
+printf '(`ru_maxrss`). Both in MiB. A test (`ResidentMemory`) keeps the measured within 1.15 x the predicted + 60 MiB.\n\n'
+"$programs/peak_memory" "$runs/one" "$programs/ch01_single_device" "${training[@]}" --out "$runs/alone" > /dev/null
+printf 'One device that trains the same takes %s MiB; ' "$(mebibytes "$runs/one")"
+"$programs/peak_memory" "$runs/small" "$programs/ch01_single_device" --data "$runs/data" --epochs 1 --batch-size 4 \
+  > /dev/null
+printf 'a process with almost nothing of its own (`ch01_single_device --batch-size 4`, convnet) takes %s MiB.\n\n' \
+  "$(mebibytes "$runs/small")"
+printf '| run | rank | predicted | measured |\n|---|---:|---:|---:|\n'
+row '`ch03_gpipe --split 4,6,6,6`' ch03_gpipe --split 4,6,6,6
+row 'the same, `--optimizer adam`' ch03_gpipe --split 4,6,6,6 --optimizer adam
+row 'the same, `--recompute`' ch03_gpipe --split 4,6,6,6 --recompute
+row '`ch05_interleaved --schedule 1f1b --split 4,6,6,6`' ch05_interleaved --schedule 1f1b --chunks 1 --split 4,6,6,6
+say "written: $page"

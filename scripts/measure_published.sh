@@ -7,8 +7,8 @@
 # Takes about twelve minutes on two cores, and 6 GiB of memory. Leave the machine alone meanwhile; noise stays noise.
 takes="1 1"
 source "$(dirname "${BASH_SOURCE[0]}")/measuring.sh"
-echo "measuring: published figures"
+say "measuring: published figures"
 python3 tests/benchmarks/published.py --data "$data" --programs "$programs" --svg docs/figures/published.svg > "$runs/page"
 begin_page "Published figures beside ours"
-cat "$runs/page" >> "$page"
-echo "written: $page"
+cat "$runs/page"
+say "written: $page"

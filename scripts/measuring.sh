@@ -19,21 +19,26 @@ mkdir -p docs/measurements docs/figures
 scripts/setup.sh --for-benchmarks
 scripts/build.sh "$preset"
 
+# say TEXT: prints it to the terminal, also while standard output is a page.
+exec 3>&1
+say() { echo "$1" >&3; }
+
 # begin_page TITLE [NAME]: sets `page` to docs/measurements/NAME.md, after the script if no name is given, and says there
-# what made it.
+# what made it. Standard output is that page from then on.
 begin_page() {
   local machine script=${0##*/}
   machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
   page=${script#measure_}
   page=docs/measurements/${2:-${page%.sh}}.md
+  exec > "$page"
   printf '# %s\n\nMade by `scripts/%s` on %s: %s, commit %s.\n' "$1" "$script" "$(date -u +%F)" "$machine" \
-    "$(git rev-parse --short HEAD)" > "$page"
+    "$(git rev-parse --short HEAD)"
 }
 
 # train NAME PROGRAM FLAGS…: ten epochs on the virtual clock, with the flags in `training` too.
 training=()
 train() {
-  echo "measuring: $1"
+  say "measuring: $1"
   "$programs/$2" --data "$data" --epochs 10 --optimizer adam --clock virtual --out "$runs/$1" "${training[@]}" \
     "${@:3}" > "$runs/$1.log"
 }
