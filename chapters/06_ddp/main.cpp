@@ -6,8 +6,8 @@
 /// whole message; one parameter at a time, as soon as the backward has its gradient; or in buckets of many parameters,
 /// which pay a link's latency less often. These three follow, each as what a rank does with one batch. `Replica`, a
 /// `Strategy`, has what they share: its forward_backward adds up the gradients of this rank's images. Two older
-/// strategies, in which one rank owns the weights, are in parameter_server.cpp and data_parallel.cpp; replicated
-/// pipelines, each on its shard of a batch, are in pipelines.cpp.
+/// strategies, in which one rank owns the weights, are in weight_owners.cpp; replicated pipelines, each on its shard of
+/// a batch, are in pipelines.cpp.
 
 #include <span>
 

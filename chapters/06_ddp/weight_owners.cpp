@@ -1,17 +1,94 @@
-// DataParallel: one rank owns the model and copies its weights to the others for every batch. Its function is declared
-// in strategy.h.
+// The two strategies in which one rank owns the weights: a parameter server, and DataParallel, which copies the model
+// to the other ranks for every batch. Their functions are declared in strategy.h.
 
-#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
-#include "chapters/06_ddp/weight_owner.h"
+#include "chapters/06_ddp/replica.h"
+#include "chapters/common/open.h"
 #include "core/autograd/backward.h"
 #include "core/ops.h"
+#include "core/trace.h"
 #include "datasets/shares.h"
 #include "parallel/data_parallel/flat.h"
 #include "parallel/schedule/schedule.h"
 
 namespace stagecoach {
 namespace {
+
+/// A rank of either strategy. All ranks compute with a model; only the owner has the training state, and updates it.
+class WeightOwner : public Replica {
+ public:
+  using Replica::Replica;
+  Module& model() override { return owns() ? *model_ : nothing_; }
+
+ protected:
+  static constexpr int kOwner = 0;
+  bool owns() const { return rank_.index == kOwner; }
+
+  /// Makes the optimizer: for `parameters` on the owner, for no parameters on the other ranks.
+  void make_owners_optimizer(NamedTensors parameters) {
+    optimizer_ = make_optimizer(settings_.training, owns() ? std::move(parameters) : NamedTensors{});
+  }
+  /// Returns, on the owner, the sums of all ranks' gradients in one tensor: [all parameters]. Clears the gradients.
+  Tensor reduce_gradients() {
+    Tensor all = flattened(gradients_of(parameters_));
+    for (auto& [name, parameter] : parameters_) {
+      parameter.zero_grad();
+    }
+    communicate("gather gradients", [&] { rank_.comm.reduce(all, kOwner); });
+    return all;
+  }
+  /// Updates the owner's weights with sums from reduce_gradients().
+  void update_with(const Tensor& sums) {
+    const Span span("optimizer", "update");
+    const std::vector<Tensor> parameters = tensors_of(optimizer_->parameters());
+    const std::vector<Tensor> views = views_of(sums, parameters);
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      Tensor parameter = parameters[i];
+      parameter.set_grad(views[i]);
+    }
+    optimizer_->step();
+    optimizer_->zero_grad();
+  }
+
+ private:
+  Sequential nothing_;
+};
+
+/// All ranks compute gradients; the owner sums them, updates the weights, and broadcasts them. Only the owner has an
+/// optimizer, and its weights and state are in CPU memory: the devices hold the model and nothing else.
+class ParameterServer final : public WeightOwner {
+ public:
+  explicit ParameterServer(const Context& context) : WeightOwner(context) {
+    NamedTensors variables;
+    for (const auto& [name, parameter] : owns() ? parameters_ : NamedTensors{}) {
+      variables.emplace_back(name, parameter.to(Device{}).clone());
+      variables.back().second.set_requires_grad(true);
+    }
+    make_owners_optimizer(std::move(variables));
+  }
+
+  void broadcast_weights() override {
+    Replica::broadcast_weights();
+    if (owns()) {
+      unflatten_into(flattened(tensors_of(parameters_)).to(Device{}), tensors_of(optimizer_->parameters()));
+    }
+  }
+
+  void train_step(const MicroBatches& batch, EpochSums& sums) override {
+    forward_backward(batch, sums);
+    Tensor all = reduce_gradients();  // [all parameters]
+    if (owns()) {
+      update_with(all.to(Device{}));
+      all.copy_from(flattened(tensors_of(optimizer_->parameters())));  // `all` now contains the weights
+    }
+    communicate("send weights", [&] { rank_.comm.broadcast(all, kOwner); });
+    unflatten_into(all, tensors_of(parameters_));
+    times_.end_step();
+  }
+};
 
 enum Tag : int { kImages, kLogits, kGradient };
 
@@ -126,6 +203,10 @@ class DataParallel final : public WeightOwner {
 };
 
 }  // namespace
+
+std::unique_ptr<Strategy> make_parameter_server(const Context& context) {
+  return std::make_unique<ParameterServer>(context);
+}
 
 std::unique_ptr<Strategy> make_data_parallel(const Context& context) { return std::make_unique<DataParallel>(context); }
 
