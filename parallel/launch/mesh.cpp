@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "core/device.h"
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -60,9 +60,8 @@ MeshSizes mesh_from_text(const std::string& text) {
       refuse();
     }
   }
-  if (product(sizes) > kMaxDevices) {
-    throw UsageError(fmt::format("mesh '{0}': expected at most {2} ranks, got {1}", text, product(sizes), kMaxDevices));
-  }
+  throw_if<UsageError>(product(sizes) > kMaxDevices, "mesh '{0}': expected at most {2} ranks, got {1}", text,
+                       product(sizes), kMaxDevices);
   return sizes;
 }
 
@@ -79,10 +78,8 @@ RankOrder rank_order_from_text(const std::string& text) {
     }
     order.directions[count++] = direction->direction;
   }
-  if (count != order.directions.size()) {
-    throw UsageError(
-        fmt::format("'{}' is not an order of ranks: expected dp, pp and tp once each, such as tp-dp-pp", text));
-  }
+  throw_if<UsageError>(count != order.directions.size(),
+                       "'{}' is not an order of ranks: expected dp, pp and tp once each, such as tp-dp-pp", text);
   return order;
 }
 
@@ -123,12 +120,10 @@ std::vector<std::vector<int>> mesh_groups(MeshDirection direction, const MeshSiz
 }
 
 Mesh::Mesh(Communicator& world, const MeshSizes& sizes, const RankOrder& order) {
-  if (sizes.data < 1 || sizes.pipeline < 1 || sizes.tensor < 1 || product(sizes) != world.size()) {
-    throw UsageError(
-        fmt::format("a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, "
-                    "got {}",
-                    sizes.data, sizes.pipeline, sizes.tensor, product(sizes), world.size()));
-  }
+  throw_if<UsageError>(sizes.data < 1 || sizes.pipeline < 1 || sizes.tensor < 1 || product(sizes) != world.size(),
+                       "a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, "
+                       "got {}",
+                       sizes.data, sizes.pipeline, sizes.tensor, product(sizes), world.size());
   const MeshPosition mine = position_of(world.rank(), sizes, order);
   const auto group = [&](const NamedDirection& along) {
     MeshPosition first = mine;

@@ -1,7 +1,5 @@
 #include "parallel/schedule/lower.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/simulate.h"
 
@@ -218,10 +216,8 @@ int receives_from_text(const std::string& text) {
     return text == "ahead" ? kDefaultReceives : 0;
   }
   const int receives = number_from<int>(text).value_or(0);
-  if (receives < 1 || receives > kMaxReceives) {
-    throw UsageError(
-        fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMaxReceives, text));
-  }
+  throw_if<UsageError>(receives < 1 || receives > kMaxReceives,
+                       "expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMaxReceives, text);
   return receives;
 }
 
