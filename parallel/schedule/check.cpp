@@ -73,7 +73,7 @@ bool is_wanted(const Schedule& s, const Action& action) {
   if (!is_message(action.operation)) {
     return true;
   }
-  const Action other = is_send(action.operation) ? receive_of(action) : send_of(action);
+  const Action other = other_end(action);
   return other.stage >= 0 && other.stage < s.stage_count() && s.rank_of(other) != s.rank_of(action);
 }
 

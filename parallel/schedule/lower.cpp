@@ -210,6 +210,8 @@ Action send_of(const Action& receive) {
              : Action{Operation::send_backward, receive.stage + 1, receive.microbatch};
 }
 
+Action other_end(const Action& message) { return is_send(message.operation) ? receive_of(message) : send_of(message); }
+
 int receives_from_text(const std::string& text) {
   constexpr int kMaxReceives = 1 << 16;
   if (text == "at-use" || text == "ahead") {
