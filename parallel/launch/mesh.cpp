@@ -19,10 +19,11 @@ struct NamedDirection {
   int MeshSizes::*size;
   int MeshPosition::*position;
 };
+// In the order of MeshDirection.
 constexpr NamedDirection kDirections[] = {
+    {"tp", MeshDirection::tensor, &MeshSizes::tensor, &MeshPosition::tensor},
     {"dp", MeshDirection::data, &MeshSizes::data, &MeshPosition::data},
     {"pp", MeshDirection::pipeline, &MeshSizes::pipeline, &MeshPosition::pipeline},
-    {"tp", MeshDirection::tensor, &MeshSizes::tensor, &MeshPosition::tensor},
 };
 
 const NamedDirection* find(std::string_view name) {
@@ -31,10 +32,7 @@ const NamedDirection* find(std::string_view name) {
   return found == std::end(kDirections) ? nullptr : found;
 }
 
-const NamedDirection& named(MeshDirection direction) {
-  return *std::find_if(std::begin(kDirections), std::end(kDirections),
-                       [&](const NamedDirection& one) { return one.direction == direction; });
-}
+const NamedDirection& named(MeshDirection direction) { return kDirections[static_cast<std::size_t>(direction)]; }
 
 long long product(const MeshSizes& sizes) { return 1LL * sizes.data * sizes.pipeline * sizes.tensor; }
 
