@@ -37,8 +37,6 @@ int process_number(const char* name, const char* text) {
   return *number;
 }
 
-const char* from_this_process(const char* name) { return std::getenv(name); }
-
 /// Returns whether torchrun serves its own store at MASTER_PORT, as it usually does; ours then uses the next port.
 bool is_port_torchruns(Environment get) {
   const char* says = get("TORCHELASTIC_USE_AGENT_STORE");
@@ -46,6 +44,8 @@ bool is_port_torchruns(Environment get) {
 }
 
 }  // namespace
+
+const char* process_environment(const char* name) { return std::getenv(name); }
 
 std::optional<LaunchEnvironment> launched_in(Environment get) {
   // torchrun may itself have been started by another launcher, whose variables its processes inherit.
@@ -77,11 +77,11 @@ std::optional<LaunchEnvironment> launched_in(Environment get) {
 }
 
 const std::optional<LaunchEnvironment>& launch_environment() {
-  static const std::optional<LaunchEnvironment> found = launched_in(from_this_process);
+  static const std::optional<LaunchEnvironment> found = launched_in(process_environment);
   return found;
 }
 
-std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environment get) {
+std::optional<TcpAddress> master(const LaunchEnvironment& process, Environment get) {
   const char* host = get("MASTER_ADDR");
   const char* port = get("MASTER_PORT");
   if (host == nullptr && port == nullptr && process.by != "torchrun") {
@@ -97,8 +97,6 @@ std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environmen
                        "MASTER_PORT={} is not a port: expected a whole number from 1 to {}", port, last);
   return TcpAddress{host, is_port_torchruns(get) ? *number + 1 : *number};
 }
-
-std::optional<TcpAddress> master(const LaunchEnvironment& process) { return master_in(process, from_this_process); }
 
 bool is_rank_zero() { return !launch_environment() || launch_environment()->rank == 0; }
 

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -84,7 +83,7 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-std::string store_token_in(Environment get) {
+std::string store_token(Environment get) {
   if (const char* token = get("STAGECOACH_TOKEN"); token != nullptr) {
     return checked(token, "STAGECOACH_TOKEN");
   }
@@ -95,10 +94,6 @@ std::string store_token_in(Environment get) {
     make_file(path);
   }
   return checked(read_file(path), path);
-}
-
-std::string store_token() {
-  return store_token_in([](const char* name) -> const char* { return std::getenv(name); });
 }
 
 std::string random_token() {
