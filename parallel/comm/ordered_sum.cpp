@@ -1,6 +1,5 @@
 #include "parallel/comm/ordered_sum.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -9,22 +8,18 @@
 namespace stagecoach {
 namespace {
 
-/// Returns a copy converted between float16 and float32.
-Tensor converted(const Tensor& tensor, DType dtype) {
-  Tensor copy = Tensor::empty(tensor.shape(), dtype, tensor.device());
-  kernels(tensor.device()).convert(tensor, copy);
-  return copy;
-}
-
 void require_parts(const std::vector<Tensor>& parts, std::size_t mine) {
   STAGECOACH_CHECK(mine < parts.size(), "ordered_sum: expected the index of one of the {} parts, got {}", parts.size(),
                    mine);
 }
 
+/// Returns float32 copies of float16 tensors.
 std::vector<Tensor> as_floats(const std::vector<Tensor>& parts) {
-  std::vector<Tensor> floats(parts.size());
-  std::transform(parts.begin(), parts.end(), floats.begin(),
-                 [](const Tensor& part) { return converted(part, DType::float32); });
+  std::vector<Tensor> floats;
+  for (const Tensor& part : parts) {
+    floats.push_back(Tensor::empty(part.shape(), DType::float32, part.device()));
+    kernels(part.device()).convert(part, floats.back());
+  }
   return floats;
 }
 
@@ -32,16 +27,10 @@ std::vector<Tensor> as_floats(const std::vector<Tensor>& parts) {
 
 Tensor ordered_sum(const std::vector<Tensor>& parts) {
   require_parts(parts, 0);
-  if (parts[0].dtype() == DType::float16) {
-    std::vector<Tensor> floats = as_floats(parts);
-    sum_in_order(floats, 0);
-    return converted(floats[0], DType::float16);
-  }
-  Tensor sum = parts[0].clone();
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    kernels(sum.device()).add_scaled(parts[i], 1, sum);
-  }
-  return sum;
+  std::vector<Tensor> terms = parts;  // the same memory, except for the first, which becomes the sum
+  terms[0] = parts[0].clone();
+  sum_in_order(terms, 0);
+  return terms[0];
 }
 
 void sum_in_order(std::vector<Tensor>& parts, std::size_t mine) {

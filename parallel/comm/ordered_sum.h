@@ -14,7 +14,7 @@ namespace stagecoach {
 /// float32, so that only the sum is rounded.
 Tensor ordered_sum(const std::vector<Tensor>& parts);
 
-/// Computes the same sum in place: part `mine` becomes the sum. The other parts are overwritten.
+/// Computes the same sum in place: part `mine` becomes the sum. The parts before it may be overwritten.
 void sum_in_order(std::vector<Tensor>& parts, std::size_t mine);
 
 /// Returns the first element of part `part` when `count` elements are divided into `parts` parts as evenly as possible.

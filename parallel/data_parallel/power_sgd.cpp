@@ -10,14 +10,12 @@
 // A rank keeps the error of its own M, M - P (M^T P)^T. Over all ranks these errors add up to the sum of M minus the
 // result.
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
 #include "core/kernels/kernels.h"
 #include "core/random.h"
+#include "core/throw_if.h"
 #include "parallel/data_parallel/compression.h"
 #include "parallel/data_parallel/flat.h"
 
@@ -184,9 +182,7 @@ void PowerSgd::reduce(Bucket& bucket, Communicator& comm) const {
 }  // namespace
 
 ReduceBucket power_sgd(int columns, std::uint64_t seed, std::shared_ptr<CompressionMemory> memory) {
-  if (columns < 1) {
-    throw UsageError(fmt::format("power_sgd: expected at least 1 column, got {}", columns));
-  }
+  throw_if<UsageError>(columns < 1, "power_sgd: expected at least 1 column, got {}", columns);
   return [way = PowerSgd(columns, seed, std::move(memory))](Bucket& bucket, Communicator& comm) {
     way.reduce(bucket, comm);
   };

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/throw_if.h"
 #include "parallel/comm/thread/thread_communicator.h"
 #include "parallel/launch/mpi.h"
 #include "parallel/launch/nccl.h"
@@ -58,13 +59,11 @@ std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) 
 }
 
 void launch(const World& world, const std::function<void(Rank&)>& body) {
-  if (world.ranks < 1 || world.ranks > kMaxDevices) {
-    throw UsageError(fmt::format("expected from 1 to {1} ranks, got {0}", world.ranks, kMaxDevices));
-  }
-  if (!(world.timeout > 0 && world.timeout <= kLongestTimeout)) {
-    throw UsageError(fmt::format("expected a timeout of more than 0 s and at most {1:.0f} s, got {0} s", world.timeout,
-                                 kLongestTimeout));
-  }
+  throw_if<UsageError>(world.ranks < 1 || world.ranks > kMaxDevices, "expected from 1 to {1} ranks, got {0}",
+                       world.ranks, kMaxDevices);
+  throw_if<UsageError>(!(world.timeout > 0 && world.timeout <= kLongestTimeout),
+                       "expected a timeout of more than 0 s and at most {1:.0f} s, got {0} s", world.timeout,
+                       kLongestTimeout);
   if (world.transport == Transport::mpi) {
     mpi::run_rank(world, body);
   } else if (world.transport == Transport::nccl) {

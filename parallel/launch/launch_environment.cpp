@@ -1,13 +1,11 @@
 #include "parallel/launch/launch_environment.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <cstring>
 
 #include "core/device.h"
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -31,16 +29,13 @@ constexpr Names kLaunchers[] = {
 
 int process_number(const char* name, const char* text) {
   const auto number = number_from<int>(text);
-  if (!number || *number < 0) {
-    throw UsageError(
-        fmt::format("the environment variable {} is not valid: expected a whole number, got '{}'; unset it, or start "
-                    "the program with mpirun, srun or torchrun",
-                    name, text));
-  }
+  throw_if<UsageError>(
+      !number || *number < 0,
+      "the environment variable {} is not valid: expected a whole number, got '{}'; unset it, or start "
+      "the program with mpirun, srun or torchrun",
+      name, text);
   return *number;
 }
-
-const char* from_this_process(const char* name) { return std::getenv(name); }
 
 /// Returns whether torchrun serves its own store at MASTER_PORT, as it usually does; ours then uses the next port.
 bool is_port_torchruns(Environment get) {
@@ -49,6 +44,8 @@ bool is_port_torchruns(Environment get) {
 }
 
 }  // namespace
+
+const char* process_environment(const char* name) { return std::getenv(name); }
 
 std::optional<LaunchEnvironment> launched_in(Environment get) {
   // torchrun may itself have been started by another launcher, whose variables its processes inherit.
@@ -66,47 +63,40 @@ std::optional<LaunchEnvironment> launched_in(Environment get) {
     const char* local_rank = get(names.local_rank);
     launched.local_rank = local_rank == nullptr ? launched.rank : process_number(names.local_rank, local_rank);
     launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
-    if (launched.rank >= launched.size) {
-      throw UsageError(
-          fmt::format("the environment variables {0}={1} and {2}={3} contradict each other: expected a rank below the "
-                      "number of processes; unset them, or start the program with mpirun, srun or torchrun",
-                      names.rank, launched.rank, names.size, launched.size));
-    }
-    if (launched.size > kMaxDevices) {
-      throw UsageError(fmt::format("{} started too many processes: expected {} of at most {}, got {}; start fewer",
-                                   names.by, names.size, kMaxDevices, launched.size));
-    }
+    throw_if<UsageError>(
+        launched.rank >= launched.size,
+        "the environment variables {0}={1} and {2}={3} contradict each other: expected a rank below the "
+        "number of processes; unset them, or start the program with mpirun, srun or torchrun",
+        names.rank, launched.rank, names.size, launched.size);
+    throw_if<UsageError>(launched.size > kMaxDevices,
+                         "{} started too many processes: expected {} of at most {}, got {}; start fewer", names.by,
+                         names.size, kMaxDevices, launched.size);
     return launched;
   }
   return std::nullopt;
 }
 
 const std::optional<LaunchEnvironment>& launch_environment() {
-  static const std::optional<LaunchEnvironment> found = launched_in(from_this_process);
+  static const std::optional<LaunchEnvironment> found = launched_in(process_environment);
   return found;
 }
 
-std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environment get) {
+std::optional<TcpAddress> master(const LaunchEnvironment& process, Environment get) {
   const char* host = get("MASTER_ADDR");
   const char* port = get("MASTER_PORT");
   if (host == nullptr && port == nullptr && process.by != "torchrun") {
     return std::nullopt;
   }
-  if (host == nullptr || port == nullptr || *host == '\0') {
-    throw UsageError(
-        fmt::format("the processes cannot find each other: {} is not set; set MASTER_ADDR, the host of rank 0, and "
-                    "MASTER_PORT, or start the program with torchrun",
-                    port == nullptr ? "MASTER_PORT" : "MASTER_ADDR"));
-  }
+  throw_if<UsageError>(host == nullptr || port == nullptr || *host == '\0',
+                       "the processes cannot find each other: {} is not set; set MASTER_ADDR, the host of rank 0, and "
+                       "MASTER_PORT, or start the program with torchrun",
+                       port == nullptr ? "MASTER_PORT" : "MASTER_ADDR");
   const auto number = number_from<int>(port);
   const int last = 65535 - (is_port_torchruns(get) ? 1 : 0);
-  if (!number || *number < 1 || *number > last) {
-    throw UsageError(fmt::format("MASTER_PORT={} is not a port: expected a whole number from 1 to {}", port, last));
-  }
+  throw_if<UsageError>(!number || *number < 1 || *number > last,
+                       "MASTER_PORT={} is not a port: expected a whole number from 1 to {}", port, last);
   return TcpAddress{host, is_port_torchruns(get) ? *number + 1 : *number};
 }
-
-std::optional<TcpAddress> master(const LaunchEnvironment& process) { return master_in(process, from_this_process); }
 
 bool is_rank_zero() { return !launch_environment() || launch_environment()->rank == 0; }
 

@@ -20,6 +20,9 @@ struct LaunchEnvironment {
 
 using Environment = const char* (*)(const char* name);  ///< returns the value of a variable, or null
 
+/// Returns the value of an environment variable of this process, or null.
+const char* process_environment(const char* name);
+
 /// Returns what the environment says; reads it only once. Returns nullopt if no launcher started this process. Throws
 /// UsageError if the variables do not describe a rank of a world.
 const std::optional<LaunchEnvironment>& launch_environment();
@@ -30,8 +33,7 @@ std::optional<LaunchEnvironment> launched_in(Environment get);
 /// Returns the address at which the processes find each other, from MASTER_ADDR and MASTER_PORT. Returns nullopt if
 /// neither is set and the launcher is one that MPI supports. Otherwise throws UsageError if one of them is missing or
 /// invalid.
-std::optional<TcpAddress> master(const LaunchEnvironment& process);
-std::optional<TcpAddress> master_in(const LaunchEnvironment& process, Environment get);
+std::optional<TcpAddress> master(const LaunchEnvironment& process, Environment get = process_environment);
 
 /// Returns whether this process prints and writes files for all processes: rank 0, or the only process.
 bool is_rank_zero();

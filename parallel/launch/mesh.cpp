@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "core/device.h"
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -19,10 +19,11 @@ struct NamedDirection {
   int MeshSizes::*size;
   int MeshPosition::*position;
 };
+// In the order of MeshDirection.
 constexpr NamedDirection kDirections[] = {
+    {"tp", MeshDirection::tensor, &MeshSizes::tensor, &MeshPosition::tensor},
     {"dp", MeshDirection::data, &MeshSizes::data, &MeshPosition::data},
     {"pp", MeshDirection::pipeline, &MeshSizes::pipeline, &MeshPosition::pipeline},
-    {"tp", MeshDirection::tensor, &MeshSizes::tensor, &MeshPosition::tensor},
 };
 
 const NamedDirection* find(std::string_view name) {
@@ -31,10 +32,7 @@ const NamedDirection* find(std::string_view name) {
   return found == std::end(kDirections) ? nullptr : found;
 }
 
-const NamedDirection& named(MeshDirection direction) {
-  return *std::find_if(std::begin(kDirections), std::end(kDirections),
-                       [&](const NamedDirection& one) { return one.direction == direction; });
-}
+const NamedDirection& named(MeshDirection direction) { return kDirections[static_cast<std::size_t>(direction)]; }
 
 long long product(const MeshSizes& sizes) { return 1LL * sizes.data * sizes.pipeline * sizes.tensor; }
 
@@ -60,9 +58,8 @@ MeshSizes mesh_from_text(const std::string& text) {
       refuse();
     }
   }
-  if (product(sizes) > kMaxDevices) {
-    throw UsageError(fmt::format("mesh '{0}': expected at most {2} ranks, got {1}", text, product(sizes), kMaxDevices));
-  }
+  throw_if<UsageError>(product(sizes) > kMaxDevices, "mesh '{0}': expected at most {2} ranks, got {1}", text,
+                       product(sizes), kMaxDevices);
   return sizes;
 }
 
@@ -79,10 +76,8 @@ RankOrder rank_order_from_text(const std::string& text) {
     }
     order.directions[count++] = direction->direction;
   }
-  if (count != order.directions.size()) {
-    throw UsageError(
-        fmt::format("'{}' is not an order of ranks: expected dp, pp and tp once each, such as tp-dp-pp", text));
-  }
+  throw_if<UsageError>(count != order.directions.size(),
+                       "'{}' is not an order of ranks: expected dp, pp and tp once each, such as tp-dp-pp", text);
   return order;
 }
 
@@ -123,12 +118,10 @@ std::vector<std::vector<int>> mesh_groups(MeshDirection direction, const MeshSiz
 }
 
 Mesh::Mesh(Communicator& world, const MeshSizes& sizes, const RankOrder& order) {
-  if (sizes.data < 1 || sizes.pipeline < 1 || sizes.tensor < 1 || product(sizes) != world.size()) {
-    throw UsageError(
-        fmt::format("a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, "
-                    "got {}",
-                    sizes.data, sizes.pipeline, sizes.tensor, product(sizes), world.size()));
-  }
+  throw_if<UsageError>(sizes.data < 1 || sizes.pipeline < 1 || sizes.tensor < 1 || product(sizes) != world.size(),
+                       "a mesh of {} data x {} pipeline x {} tensor ranks does not match the world: expected {} ranks, "
+                       "got {}",
+                       sizes.data, sizes.pipeline, sizes.tensor, product(sizes), world.size());
   const MeshPosition mine = position_of(world.rank(), sizes, order);
   const auto group = [&](const NamedDirection& along) {
     MeshPosition first = mine;

@@ -1,6 +1,5 @@
 #include "parallel/launch/mpi.h"
 
-#include <fmt/format.h>
 #include <mpi.h>
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
@@ -12,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/comm/mpi/mpi_communicator.h"
 #include "parallel/launch/run_ranks.h"
 
@@ -30,15 +29,12 @@ bool takes_device_pointers() {
 }
 
 MpiWorld& open(const World& world) {
-  if (world.device == DeviceType::cuda && !takes_device_pointers()) {
-    throw UsageError(
-        "transport mpi: this MPI was built without CUDA and cannot send tensors from a GPU; use --transport nccl, or "
-        "--device cpu");
-  }
+  throw_if<UsageError>(
+      world.device == DeviceType::cuda && !takes_device_pointers(),
+      "transport mpi: this MPI was built without CUDA and cannot send tensors from a GPU; use --transport nccl, or "
+      "--device cpu");
   MpiWorld& mpi = MpiWorld::instance(Seconds(world.timeout));
-  if (mpi.failed()) {
-    throw Error("transport mpi: MPI cannot continue after a rank has failed; start the program again");
-  }
+  throw_if<Error>(mpi.failed(), "transport mpi: MPI cannot continue after a rank has failed; start the program again");
   return mpi;
 }
 
@@ -110,12 +106,10 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
 
 void run_rank(const World& world, const std::function<void(Rank&)>& body) {
   MpiWorld& mpi = open(world);
-  if (mpi.size() != world.ranks) {
-    throw UsageError(
-        fmt::format("the number of processes is wrong: expected one per rank ({1}), got {0}; start the program with "
-                    "mpirun -np {2}, or with --ranks {3}",
-                    mpi.size(), world.ranks, world.ranks, mpi.size()));
-  }
+  throw_if<UsageError>(mpi.size() != world.ranks,
+                       "the number of processes is wrong: expected one per rank ({1}), got {0}; start the program with "
+                       "mpirun -np {2}, or with --ranks {3}",
+                       mpi.size(), world.ranks, world.ranks, mpi.size());
   run_as_process(
       mpi.rank(), [&](const auto& recorder) { run_body(world, mpi, recorder, body); },
       [&](const std::string& why) { mpi.fail(why); });

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -15,18 +15,16 @@ constexpr const char* kSharingAdvice =
 }  // namespace
 
 void require_nccl(const World& world, const std::optional<LaunchEnvironment>& process, int gpus) {
-  if (world.device != DeviceType::cuda) {
-    throw UsageError("transport nccl: NCCL sends tensors between GPUs only; use --device cuda, or another --transport");
-  }
-  if (world.clock != ClockKind::wall) {
-    throw UsageError(
-        "transport nccl: --clock virtual is for ranks that share devices; leave out --clock virtual, or use "
-        "--transport thread");
-  }
-  if (!process && world.ranks > gpus) {
-    throw UsageError(fmt::format("transport nccl: the run has {} ranks, but this machine has {} GPU(s); {}",
-                                 world.ranks, gpus, kSharingAdvice));
-  }
+  throw_if<UsageError>(
+      world.device != DeviceType::cuda,
+      "transport nccl: NCCL sends tensors between GPUs only; use --device cuda, or another --transport");
+  throw_if<UsageError>(
+      world.clock != ClockKind::wall,
+      "transport nccl: --clock virtual is for ranks that share devices; leave out --clock virtual, or use "
+      "--transport thread");
+  throw_if<UsageError>(!process && world.ranks > gpus,
+                       "transport nccl: the run has {} ranks, but this machine has {} GPU(s); {}", world.ranks, gpus,
+                       kSharingAdvice);
   if (process && process->size != world.ranks) {
     throw UsageError(
         fmt::format("the number of processes is wrong: {} started {} process(es), the run has {} ranks; start {}, or "
@@ -43,10 +41,8 @@ void require_nccl(const World& world, const std::optional<LaunchEnvironment>& pr
 void require_gpu_each(const std::vector<std::string>& gpus) {
   for (std::size_t r = 0; r < gpus.size(); ++r) {
     const auto first = static_cast<std::size_t>(std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin());
-    if (first < r) {
-      throw UsageError(
-          fmt::format("transport nccl: ranks {} and {} use the same GPU, {}; {}", first, r, gpus[r], kSharingAdvice));
-    }
+    throw_if<UsageError>(first < r, "transport nccl: ranks {} and {} use the same GPU, {}; {}", first, r, gpus[r],
+                         kSharingAdvice);
   }
 }
 

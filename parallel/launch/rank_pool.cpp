@@ -5,15 +5,14 @@
 #include <utility>
 
 #include "core/cuda_backend.h"
-#include "core/error.h"
 #include "core/start_thread.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 
 RankPool::RankPool(World world) : world_(std::move(world)) {
-  if (world_.transport == Transport::mpi) {
-    throw UsageError("a pool of ranks needs threads: expected --transport thread or nccl, got mpi; use launch()");
-  }
+  throw_if<UsageError>(world_.transport == Transport::mpi,
+                       "a pool of ranks needs threads: expected --transport thread or nccl, got mpi; use launch()");
   if (world_.device == DeviceType::cuda) {
     world_.gpus = cuda::gpu_count();
   }

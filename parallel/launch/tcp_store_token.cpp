@@ -7,12 +7,11 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
 
 namespace stagecoach {
@@ -22,10 +21,9 @@ constexpr std::size_t kMinBytes = 16;
 constexpr const char* kTokenAdvice = "set the same STAGECOACH_TOKEN for all ranks, such as $(openssl rand -hex 16)";
 
 std::string checked(std::string token, const std::string& source) {
-  if (token.size() < kMinBytes || token.size() > TcpStoreHello::kMaxBytes) {
-    throw UsageError(fmt::format("{}: expected a secret of {} to {} bytes, got {}; {}", source, kMinBytes,
-                                 TcpStoreHello::kMaxBytes, token.size(), kTokenAdvice));
-  }
+  throw_if<UsageError>(token.size() < kMinBytes || token.size() > TcpStoreHello::kMaxBytes,
+                       "{}: expected a secret of {} to {} bytes, got {}; {}", source, kMinBytes,
+                       TcpStoreHello::kMaxBytes, token.size(), kTokenAdvice);
   return token;
 }
 
@@ -66,16 +64,13 @@ std::string read_file(const std::string& path) {
   if (::stat(path.c_str(), &state) != 0) {
     fail_with("read", path, errno);
   }
-  if (!S_ISREG(state.st_mode)) {  // reading a FIFO would block
-    throw UsageError(
-        fmt::format("{}: expected a regular file with a secret, got another kind of file; {}", path, kTokenAdvice));
-  }
-  if ((state.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    throw UsageError(
-        fmt::format("{}: expected a file that only you can read (mode 600), got mode {:o}; remove the file, and the "
-                    "next run creates a new one",
-                    path, state.st_mode & 0777U));
-  }
+  // Reading a FIFO would block.
+  throw_if<UsageError>(!S_ISREG(state.st_mode),
+                       "{}: expected a regular file with a secret, got another kind of file; {}", path, kTokenAdvice);
+  throw_if<UsageError>((state.st_mode & (S_IRWXG | S_IRWXO)) != 0,
+                       "{}: expected a file that only you can read (mode 600), got mode {:o}; remove the file, and the "
+                       "next run creates a new one",
+                       path, state.st_mode & 0777U);
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     fail_with("read", path, errno);
@@ -88,23 +83,17 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-std::string store_token_in(Environment get) {
+std::string store_token(Environment get) {
   if (const char* token = get("STAGECOACH_TOKEN"); token != nullptr) {
     return checked(token, "STAGECOACH_TOKEN");
   }
   const char* home = get("HOME");
-  if (home == nullptr || *home == '\0') {
-    throw UsageError(fmt::format("neither STAGECOACH_TOKEN nor HOME is set; {}", kTokenAdvice));
-  }
+  throw_if<UsageError>(home == nullptr || *home == '\0', "neither STAGECOACH_TOKEN nor HOME is set; {}", kTokenAdvice);
   const std::string path = fmt::format("{}/.stagecoach_token", home);
   if (::access(path.c_str(), F_OK) != 0) {
     make_file(path);
   }
   return checked(read_file(path), path);
-}
-
-std::string store_token() {
-  return store_token_in([](const char* name) -> const char* { return std::getenv(name); });
 }
 
 std::string random_token() {

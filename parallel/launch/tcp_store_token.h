@@ -13,9 +13,7 @@ namespace stagecoach {
 /// the contents of ~/.stagecoach_token, which only this user can read; the first process that needs the file writes it.
 /// Throws UsageError for a token of fewer than 16 or more than 256 bytes, and for a file that other users can read or
 /// that cannot be written.
-std::string store_token();
-/// Returns the same, with environment variables read by `get`.
-std::string store_token_in(Environment get);
+std::string store_token(Environment get = process_environment);
 
 /// Returns 128 random bits as hexadecimal digits.
 std::string random_token();

@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -35,15 +35,12 @@ double message_seconds(const std::vector<LayerCost>& layers, std::size_t begin, 
 }
 
 void require_cost(std::size_t layer, const char* what, double cost) {
-  if (!std::isfinite(cost) || cost < 0) {
-    throw UsageError(fmt::format("layer {}: expected {} to be finite and at least 0, got {}", layer, what, cost));
-  }
+  throw_if<UsageError>(!std::isfinite(cost) || cost < 0, "layer {}: expected {} to be finite and at least 0, got {}",
+                       layer, what, cost);
 }
 
 void require_layers(const std::vector<LayerCost>& layers) {
-  if (layers.empty()) {
-    throw UsageError("partition: expected the costs of at least one layer, got none");
-  }
+  throw_if<UsageError>(layers.empty(), "partition: expected the costs of at least one layer, got none");
   for (std::size_t i = 0; i < layers.size(); ++i) {
     require_cost(i, "seconds", layers[i].seconds);
     require_cost(i, "output_bytes", layers[i].output_bytes);
@@ -54,14 +51,12 @@ void require_layers(const std::vector<LayerCost>& layers) {
 void require_fits(std::size_t layers, const Split& split, const std::vector<int>& replicas) {
   const auto positive = [](int count) { return count >= 1; };
   const bool all_dealt = std::accumulate(split.begin(), split.end(), std::size_t{0}) == layers;
-  if (!all_dealt || !std::all_of(split.begin(), split.end(), positive)) {
-    throw UsageError(fmt::format("split {0}: expected at least one layer per stage and {1} layers in all",
-                                 fmt::join(split, ","), layers));
-  }
-  if (replicas.size() != split.size() || !std::all_of(replicas.begin(), replicas.end(), positive)) {
-    throw UsageError(fmt::format("replicas {0}: expected {1} numbers of at least 1, one per stage",
-                                 fmt::join(replicas, ","), split.size()));
-  }
+  throw_if<UsageError>(!all_dealt || !std::all_of(split.begin(), split.end(), positive),
+                       "split {0}: expected at least one layer per stage and {1} layers in all", fmt::join(split, ","),
+                       layers);
+  throw_if<UsageError>(replicas.size() != split.size() || !std::all_of(replicas.begin(), replicas.end(), positive),
+                       "replicas {0}: expected {1} numbers of at least 1, one per stage", fmt::join(replicas, ","),
+                       split.size());
 }
 
 /// A value for each number of layers and of ranks that are assigned so far: [layers + 1][ranks + 1].
@@ -179,9 +174,7 @@ double slowest_part(const std::vector<LayerCost>& layers, const Split& split, co
 
 Partition partition(const std::vector<LayerCost>& layers, int ranks, const Link& link) {
   require_layers(layers);
-  if (ranks < 1) {
-    throw UsageError(fmt::format("partition: expected at least 1 rank, got {}", ranks));
-  }
+  throw_if<UsageError>(ranks < 1, "partition: expected at least 1 rank, got {}", ranks);
   // Equal sums may differ by this relative error when they are added up in different orders.
   const double rounding = 4 * static_cast<double>(layers.size()) * std::numeric_limits<double>::epsilon();
   const double limit = least_seconds(layers, ranks, link) * (1 + rounding);

@@ -78,8 +78,6 @@ void Pipeline::begin(const Schedule& schedule, StepData data, Hooks hooks) {
   hooks_ = std::move(hooks);
   batch_ = schedule.batch > 0 ? schedule.batch : schedule.microbatches;
   sends_wait_ = schedule.sends_wait;
-  peak_ = 0;
-  peak_waiting_ = 0;
   const auto& actions = schedule.ranks[static_cast<std::size_t>(comm_.rank())];
   for (auto& [number, stage] : stages_) {
     stage.add_gradients_in_order(gradient_order(actions, number));
@@ -103,23 +101,11 @@ void Pipeline::train(bool on) {
   }
 }
 
-void Pipeline::note_peaks() {
-  std::size_t alive = 0;
-  std::size_t waiting = 0;
-  for (const auto& [number, stage] : stages_) {
-    alive += stage.alive();
-    waiting += stage.waiting_gradients();
-  }
-  peak_ = std::max(peak_, alive);
-  peak_waiting_ = std::max(peak_waiting_, waiting);
-}
-
 /// Runs `body` on the action's stage and times it.
 template <class Body>
 void Pipeline::work(const Action& action, const Body& body) {
   const ActionLog::Scope scope(log_, action);
   body(stages_.at(action.stage));
-  note_peaks();
 }
 
 void Pipeline::forward(const Action& action) {

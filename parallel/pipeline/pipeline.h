@@ -60,10 +60,6 @@ class Pipeline {
   /// Waits until all sends have completed.
   void finish();
 
-  /// Returns the largest number of micro-batches in flight at once, over all stages of this rank, in the last run.
-  std::size_t peak_activations() const { return peak_; }
-  /// Returns the largest number of gradients of a stage that waited for their turn at once in the last run.
-  std::size_t peak_waiting_gradients() const { return peak_waiting_; }
   /// Switches all stages of this rank to training (the default) or evaluation.
   void train(bool on);
   Stage& stage(int number) { return stages_.at(number); }
@@ -88,7 +84,6 @@ class Pipeline {
   Tensor gradient_for(int stage, int microbatch);
   Tensor take(int stage, int microbatch, Direction direction);
   void give(Tensor tensor, int stage, int microbatch, Direction direction);
-  void note_peaks();
   int tag(int stage, int microbatch, Direction direction) const;
   bool is_last(int stage) const { return stage + 1 == placement_.stage_count(); }
 
@@ -104,8 +99,6 @@ class Pipeline {
   std::map<int, Tensor> results_;           // outputs of stages until they are used here or sent, by tag
   std::map<int, PendingReceive> receives_;  // posted and not yet used, by tag
   std::deque<PendingSend> sends_;
-  std::size_t peak_ = 0;
-  std::size_t peak_waiting_ = 0;
 };
 
 }  // namespace stagecoach

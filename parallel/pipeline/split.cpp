@@ -7,19 +7,18 @@
 #include <limits>
 #include <numeric>
 
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
 
 void require_enough(int layers, int stages) {
-  if (stages < 1 || stages > layers) {
-    throw UsageError(
-        fmt::format("{} layers cannot be split into {} stages: expected at most {} stages, one layer each; use fewer "
-                    "--ranks, or fewer --chunks",
-                    layers, stages, layers));
-  }
+  throw_if<UsageError>(
+      stages < 1 || stages > layers,
+      "{} layers cannot be split into {} stages: expected at most {} stages, one layer each; use fewer "
+      "--ranks, or fewer --chunks",
+      layers, stages, layers);
 }
 
 }  // namespace
@@ -86,10 +85,9 @@ std::vector<int> numbers_from_text(const std::string& text, const char* what) {
   std::vector<int> numbers;
   for (const std::string_view part : split_text(text, ',')) {
     const int number = number_from<int>(part).value_or(0);
-    if (number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit) {
-      throw UsageError(fmt::format("'{}' is not a list of {}: expected at most {} whole numbers, each from 1 to {}",
-                                   text, what, kMaxSplit, kMaxSplit));
-    }
+    throw_if<UsageError>(number < 1 || number > kMaxSplit || numbers.size() == kMaxSplit,
+                         "'{}' is not a list of {}: expected at most {} whole numbers, each from 1 to {}", text, what,
+                         kMaxSplit, kMaxSplit);
     numbers.push_back(number);
   }
   return numbers;
@@ -109,9 +107,8 @@ std::vector<int> replicas_from_text(const std::string& text) {
   for (const int count : replicas) {
     ranks += count;
   }
-  if (ranks > kMaxDevices) {
-    throw UsageError(fmt::format("replicas '{0}': expected at most {2} ranks, got {1}", text, ranks, kMaxDevices));
-  }
+  throw_if<UsageError>(ranks > kMaxDevices, "replicas '{0}': expected at most {2} ranks, got {1}", text, ranks,
+                       kMaxDevices);
   return replicas;
 }
 
@@ -138,11 +135,10 @@ std::vector<Shape> shapes_entering(const Sequential& model, const Split& split, 
 std::vector<std::shared_ptr<Sequential>> stages_of(const Sequential& model, const Split& split) {
   const auto assigned = std::accumulate(split.begin(), split.end(), std::int64_t{0});
   const bool positive = std::all_of(split.begin(), split.end(), [](int layers) { return layers >= 1; });
-  if (assigned != model.size() || !positive) {
-    throw UsageError(fmt::format(
-        "split {0}: expected at least one layer per stage and {2} layers in all, got {1}; give another --split",
-        fmt::join(split, ","), assigned, model.size()));
-  }
+  throw_if<UsageError>(
+      assigned != model.size() || !positive,
+      "split {0}: expected at least one layer per stage and {2} layers in all, got {1}; give another --split",
+      fmt::join(split, ","), assigned, model.size());
   std::vector<std::shared_ptr<Sequential>> stages;
   int begin = 0;
   for (const int layers : split) {

@@ -140,7 +140,7 @@ void run_with_master(const World& world, const RemoteTable& table, const std::fu
       body(master);
       master.shut_down();
     } else {
-      rpc::Worker(table, rank.comm, world.timeout).serve();
+      rpc::serve_master(table, rank.comm, world.timeout);
     }
   });
 }

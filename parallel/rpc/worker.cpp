@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/autograd/backward.h"
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
 #include "core/throw_if.h"
 #include "parallel/comm/activity.h"
+#include "parallel/rpc/endpoint.h"
 
 namespace stagecoach::rpc {
 namespace {
@@ -59,7 +63,226 @@ void require_on(Device device, const std::string& what, const Tensor& tensor) {
                    to_string(device));
 }
 
-}  // namespace
+/// The state of a worker, and one function per kind of command.
+class Worker {
+ public:
+  Worker(const RemoteTable& table, Communicator& comm, double timeout)
+      : table_(table), endpoint_(comm, timeout, Heartbeat::Beats::always) {}
+
+  void serve();
+
+ private:
+  using Do = void (Worker::*)(const Command& command);
+  static const Do kDo[];
+
+  /// What is kept under an id: a value and, if it is the output of a module, the rest of its graph.
+  struct Kept {
+    Value value;
+    Tensor input = {};                         // the leaf from which the output was computed
+    const NamedTensors* parameters = nullptr;  // of the module
+  };
+  struct KeptModule {
+    std::shared_ptr<Module> module;
+    std::string name;
+    NamedTensors parameters;
+    NamedTensors buffers;
+  };
+  /// The state of a distributed autograd context on this worker.
+  struct Context {
+    std::map<const void*, Tensor> gradients;  // of the parameters, by Tensor::id
+    std::string error;                        // the first one
+  };
+
+  void make_module(const Command& command) {
+    answer(fmt::format("making module '{}'", command.name), [&]() -> Value {
+      auto module = entry(table_.modules, "module", command.name)(endpoint_.device());
+      STAGECOACH_CHECK(module != nullptr, "the factory returned null: expected a module");
+      NamedTensors parameters = module->named_parameters();
+      NamedTensors buffers = module->named_buffers();
+      for (const auto& [name, parameter] : parameters) {
+        require_on(endpoint_.device(), fmt::format("parameter '{}'", name), parameter);
+      }
+      for (const auto& [name, buffer] : buffers) {
+        require_on(endpoint_.device(), fmt::format("buffer '{}'", name), buffer);
+      }
+      modules_[command.result] = {std::move(module), command.name, std::move(parameters), std::move(buffers)};
+      return {};
+    });
+  }
+
+  void parameters(const Command& command) { list(command, modules_.at(command.of).parameters); }
+  void buffers(const Command& command) { list(command, modules_.at(command.of).buffers); }
+  void train(const Command& command) { modules_.at(command.of).module->train(command.is_on); }
+
+  void make_optimizer(const Command& command) {
+    answer(fmt::format("making optimizer '{}'", command.name), [&]() -> Value {
+      NamedTensors parameters;
+      for (const Id id : command.arguments) {
+        parameters.emplace_back(fmt::format("parameter {}", id), tensor(id));
+      }
+      auto optimizer = entry(table_.optimizers, "optimizer", command.name)(std::move(parameters));
+      STAGECOACH_CHECK(optimizer != nullptr, "the factory returned null: expected an optimizer");
+      optimizers_[command.result] = std::move(optimizer);
+      return {};
+    });
+  }
+
+  void call(const Command& command) {
+    keep_result(command, fmt::format("function '{}'", command.name),
+                [&](Kept&) { return entry(table_.functions, "function", command.name)(tensors(command.arguments)); });
+  }
+
+  void forward(const Command& command) {
+    KeptModule& called = modules_.at(command.of);
+    keep_result(command, fmt::format("forward of '{}'", called.name), [&](Kept& kept) {
+      kept.input = tensor(command.arguments[0]).detach();  // the graph begins here
+      if (command.context == 0) {
+        const NoGrad no_grad;
+        return called.module->forward(kept.input);
+      }
+      kept.input.set_requires_grad(command.needs_input_grad);
+      kept.parameters = &called.parameters;
+      return called.module->forward(kept.input);
+    });
+  }
+
+  void backward(const Command& command) {
+    keep_result(command, "backward", [&](Kept&) {
+      const Tensor& output = tensor(command.of);
+      const Tensor& gradient = tensor(command.arguments[0]);
+      Kept& of = kept_.at(command.of);
+      const bool is_recorded =
+          of.input.requires_grad() || !output.is_leaf();  // not for a first module without parameters
+      if (is_recorded) {
+        with_gradients(contexts_[command.context], *of.parameters, [&] { stagecoach::backward(output, gradient); });
+      }
+      of.value.tensor = output.detach();  // the graph is used up
+      return std::exchange(of.input, {}).grad();
+    });
+  }
+
+  void step(const Command& command) {
+    answer("step of an optimizer", [&]() -> Value {
+      Context none;  // of a worker that takes no part in the context: nothing is kept there, for nobody would end it
+      const auto found = contexts_.find(command.context);
+      Context& context = found == contexts_.end() ? none : found->second;
+      throw_if<Failed>(!context.error.empty(), "{}", context.error);
+      Optimizer& optimizer = *optimizers_.at(command.of);
+      with_gradients(context, optimizer.parameters(), [&] { optimizer.step(); });
+      return {};
+    });
+  }
+
+  void check(const Command& command) { endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster); }
+  void keep(const Command& command) { kept_[command.result] = {.value = command.value}; }
+  void send(const Command& command) { send_value(kept_.at(command.of).value, command.peer); }
+  void send_and_drop(const Command& command) { send_value(take(command.of), command.peer); }
+  void receive(const Command& command) { kept_[command.result] = {.value = endpoint_.receive_value(command.peer)}; }
+
+  void report(const Command&) {
+    endpoint_.send(Value{.tensor = endpoint_.report().to_tensor(endpoint_.device())}, kMaster);
+  }
+
+  void drop(const Command& command) { kept_.erase(command.of); }
+  void end_context(const Command& command) { contexts_.erase(command.context); }
+
+  /// Keeps tensors of a module as values, and answers with their names.
+  void list(const Command& command, const NamedTensors& tensors) {
+    answer("listing tensors", [&]() -> Value {
+      std::string names;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (command.result != 0) {
+          kept_[command.result + static_cast<Id>(i)] = {.value = {.tensor = tensors[i].second}};
+        }
+        names += tensors[i].first + '\n';
+      }
+      return {.tensor = names.empty() ? Tensor() : tensor_of(names, endpoint_.device())};
+    });
+  }
+
+  /// Keeps the result of `compute`, or the error that it throws, as `command.result`.
+  template <class Compute>
+  void keep_result(const Command& command, const std::string& what, const Compute& compute) {
+    Kept kept;
+    kept.value = value_or_error(endpoint_.rank(), what, [&] {
+      const Tensor result = compute(kept);
+      require_on(endpoint_.device(), "the result", result);
+      return Value{.tensor = result};
+    });
+    if (command.context != 0) {
+      if (std::string& first = contexts_[command.context].error; first.empty()) {
+        first = kept.value.error;
+      }
+    }
+    kept_[command.result] = std::move(kept);
+  }
+
+  /// Sends the master the result of `compute`, or the error that it throws.
+  template <class Compute>
+  void answer(const std::string& what, const Compute& compute) {
+    endpoint_.send(value_or_error(endpoint_.rank(), what, compute), kMaster);
+  }
+
+  /// Sends a copy of a value, as it belongs to the receiver and this rank may write to its own; or the value itself, if
+  /// nothing else on this rank refers to it.
+  void send_value(Value value, int to) {
+    if (value.tensor.defined() && !value.tensor.is_donatable()) {
+      const NoGrad no_grad;
+      value.tensor = value.tensor.clone();
+    }
+    endpoint_.send(value, to);
+  }
+
+  /// Forgets value `id` and returns it.
+  Value take(Id id) {
+    Value value = std::move(kept_.at(id).value);
+    kept_.erase(id);
+    return value;
+  }
+
+  /// Returns the tensor `id`. Throws Failed if an error took its place.
+  const Tensor& tensor(Id id) const {
+    const Value& value = kept_.at(id).value;
+    throw_if<Failed>(!value.error.empty(), "{}", value.error);
+    return value.tensor;
+  }
+
+  std::vector<Tensor> tensors(const std::vector<Id>& ids) const {
+    std::vector<Tensor> found;
+    for (const Id id : ids) {
+      found.push_back(tensor(id));
+    }
+    return found;
+  }
+
+  /// Runs `body` while the gradients of `parameters` are those of the context.
+  template <class Body>
+  void with_gradients(Context& context, const NamedTensors& parameters, const Body& body) {
+    for (auto [name, parameter] : parameters) {
+      parameter.set_grad(context.gradients[parameter.id()]);
+    }
+    const auto collect = [&] {
+      for (auto [name, parameter] : parameters) {
+        context.gradients[parameter.id()] = parameter.grad();
+        parameter.zero_grad();
+      }
+    };
+    try {
+      body();
+    } catch (...) {
+      collect();
+      throw;
+    }
+    collect();
+  }
+
+  const RemoteTable& table_;
+  Endpoint endpoint_;
+  std::map<Id, Kept> kept_;
+  std::map<Id, KeptModule> modules_;
+  std::map<Id, std::unique_ptr<Optimizer>> optimizers_;
+  std::map<Id, Context> contexts_;
+};
 
 const Worker::Do Worker::kDo[] = {
     &Worker::make_module, &Worker::parameters,  &Worker::buffers,       &Worker::train,   &Worker::make_optimizer,
@@ -84,171 +307,10 @@ void Worker::serve() {
   endpoint_.end();
 }
 
-template <class Compute>
-void Worker::keep_result(const Command& command, const std::string& what, const Compute& compute) {
-  Kept kept;
-  kept.value = value_or_error(endpoint_.rank(), what, [&] {
-    const Tensor result = compute(kept);
-    require_on(endpoint_.device(), "the result", result);
-    return Value{.tensor = result};
-  });
-  if (command.context != 0) {
-    if (std::string& first = contexts_[command.context].error; first.empty()) {
-      first = kept.value.error;
-    }
-  }
-  kept_[command.result] = std::move(kept);
-}
+}  // namespace
 
-template <class Compute>
-void Worker::answer(const std::string& what, const Compute& compute) {
-  endpoint_.send(value_or_error(endpoint_.rank(), what, compute), kMaster);
+void serve_master(const RemoteTable& table, Communicator& comm, double timeout) {
+  Worker(table, comm, timeout).serve();
 }
-
-const Tensor& Worker::tensor(Id id) const {
-  const Value& value = kept_.at(id).value;
-  throw_if<Failed>(!value.error.empty(), "{}", value.error);
-  return value.tensor;
-}
-
-std::vector<Tensor> Worker::tensors(const std::vector<Id>& ids) const {
-  std::vector<Tensor> found;
-  for (const Id id : ids) {
-    found.push_back(tensor(id));
-  }
-  return found;
-}
-
-void Worker::make_module(const Command& command) {
-  answer(fmt::format("making module '{}'", command.name), [&]() -> Value {
-    auto module = entry(table_.modules, "module", command.name)(endpoint_.device());
-    STAGECOACH_CHECK(module != nullptr, "the factory returned null: expected a module");
-    NamedTensors parameters = module->named_parameters();
-    NamedTensors buffers = module->named_buffers();
-    for (const auto& [name, parameter] : parameters) {
-      require_on(endpoint_.device(), fmt::format("parameter '{}'", name), parameter);
-    }
-    for (const auto& [name, buffer] : buffers) {
-      require_on(endpoint_.device(), fmt::format("buffer '{}'", name), buffer);
-    }
-    modules_[command.result] = {std::move(module), command.name, std::move(parameters), std::move(buffers)};
-    return {};
-  });
-}
-
-void Worker::list(const Command& command, const NamedTensors& tensors) {
-  answer("listing tensors", [&]() -> Value {
-    std::string names;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (command.result != 0) {
-        kept_[command.result + static_cast<Id>(i)] = {.value = {.tensor = tensors[i].second}};
-      }
-      names += tensors[i].first + '\n';
-    }
-    return {.tensor = names.empty() ? Tensor() : tensor_of(names, endpoint_.device())};
-  });
-}
-
-void Worker::make_optimizer(const Command& command) {
-  answer(fmt::format("making optimizer '{}'", command.name), [&]() -> Value {
-    NamedTensors parameters;
-    for (const Id id : command.arguments) {
-      parameters.emplace_back(fmt::format("parameter {}", id), tensor(id));
-    }
-    auto optimizer = entry(table_.optimizers, "optimizer", command.name)(std::move(parameters));
-    STAGECOACH_CHECK(optimizer != nullptr, "the factory returned null: expected an optimizer");
-    optimizers_[command.result] = std::move(optimizer);
-    return {};
-  });
-}
-
-void Worker::call(const Command& command) {
-  keep_result(command, fmt::format("function '{}'", command.name),
-              [&](Kept&) { return entry(table_.functions, "function", command.name)(tensors(command.arguments)); });
-}
-
-void Worker::forward(const Command& command) {
-  KeptModule& called = modules_.at(command.of);
-  keep_result(command, fmt::format("forward of '{}'", called.name), [&](Kept& kept) {
-    kept.input = tensor(command.arguments[0]).detach();  // the graph begins here
-    if (command.context == 0) {
-      const NoGrad no_grad;
-      return called.module->forward(kept.input);
-    }
-    kept.input.set_requires_grad(command.needs_input_grad);
-    kept.parameters = &called.parameters;
-    return called.module->forward(kept.input);
-  });
-}
-
-/// Runs `body` while the gradients of `parameters` are those of the context.
-template <class Body>
-void Worker::with_gradients(Context& context, const NamedTensors& parameters, const Body& body) {
-  for (auto [name, parameter] : parameters) {
-    parameter.set_grad(context.gradients[parameter.id()]);
-  }
-  const auto collect = [&] {
-    for (auto [name, parameter] : parameters) {
-      context.gradients[parameter.id()] = parameter.grad();
-      parameter.zero_grad();
-    }
-  };
-  try {
-    body();
-  } catch (...) {
-    collect();
-    throw;
-  }
-  collect();
-}
-
-void Worker::backward(const Command& command) {
-  keep_result(command, "backward", [&](Kept&) {
-    const Tensor& output = tensor(command.of);
-    const Tensor& gradient = tensor(command.arguments[0]);
-    Kept& of = kept_.at(command.of);
-    const bool is_recorded =
-        of.input.requires_grad() || !output.is_leaf();  // not for a first module without parameters
-    if (is_recorded) {
-      with_gradients(contexts_[command.context], *of.parameters, [&] { stagecoach::backward(output, gradient); });
-    }
-    of.value.tensor = output.detach();  // the graph is used up
-    return std::exchange(of.input, {}).grad();
-  });
-}
-
-void Worker::step(const Command& command) {
-  answer("step of an optimizer", [&]() -> Value {
-    Context none;  // of a worker that takes no part in the context: nothing is kept there, for nobody would end it
-    const auto found = contexts_.find(command.context);
-    Context& context = found == contexts_.end() ? none : found->second;
-    throw_if<Failed>(!context.error.empty(), "{}", context.error);
-    Optimizer& optimizer = *optimizers_.at(command.of);
-    with_gradients(context, optimizer.parameters(), [&] { optimizer.step(); });
-    return {};
-  });
-}
-
-void Worker::check(const Command& command) {
-  endpoint_.send(Value{.error = contexts_[command.context].error}, kMaster);
-}
-
-void Worker::send_value(Value value, int to) {
-  if (value.tensor.defined() && !value.tensor.is_donatable()) {
-    const NoGrad no_grad;
-    value.tensor = value.tensor.clone();
-  }
-  endpoint_.send(value, to);
-}
-
-void Worker::receive(const Command& command) {
-  kept_[command.result] = {.value = endpoint_.receive_value(command.peer)};
-}
-
-void Worker::report(const Command&) {
-  endpoint_.send(Value{.tensor = endpoint_.report().to_tensor(endpoint_.device())}, kMaster);
-}
-
-void Worker::end_context(const Command& command) { contexts_.erase(command.context); }
 
 }  // namespace stagecoach::rpc

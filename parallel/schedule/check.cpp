@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/schedule/dependency_replay.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/lower.h"
@@ -73,7 +73,7 @@ bool is_wanted(const Schedule& s, const Action& action) {
   if (!is_message(action.operation)) {
     return true;
   }
-  const Action other = is_send(action.operation) ? receive_of(action) : send_of(action);
+  const Action other = other_end(action);
   return other.stage >= 0 && other.stage < s.stage_count() && s.rank_of(other) != s.rank_of(action);
 }
 
@@ -316,10 +316,9 @@ std::vector<std::string> check(const Schedule& schedule) {
 }
 
 void require_legal(const Schedule& schedule, const std::string& name) {
-  if (const auto problems = check(schedule); !problems.empty()) {
-    throw UsageError(fmt::format("schedule {} cannot run: {}{}", name, fmt::join(problems, "; "),
-                                 problems.size() == kMaxProblems ? "; there may be more problems" : ""));
-  }
+  const auto problems = check(schedule);
+  throw_if<UsageError>(!problems.empty(), "schedule {} cannot run: {}{}", name, fmt::join(problems, "; "),
+                       problems.size() == kMaxProblems ? "; there may be more problems" : "");
 }
 
 }  // namespace stagecoach

@@ -109,10 +109,8 @@ void DependencyReplay::finish(const Action& action, int rank) {
 }
 
 void DependencyReplay::wake(const Action& action, int rank, std::vector<int>& open) const {
-  if (is_send(action.operation)) {
-    open.push_back(schedule_.rank_of(receive_of(action)));
-  } else if (is_receive(action.operation) && sends_wait_) {
-    open.push_back(schedule_.rank_of(send_of(action)));
+  if (is_send(action.operation) || (is_receive(action.operation) && sends_wait_)) {
+    open.push_back(schedule_.rank_of(other_end(action)));
   } else if (schedule_.batch > 0 &&
              (gives_weight_gradient(action.operation) || action.operation == Operation::reduce_grad)) {
     // The other replicas may be waiting to reduce.

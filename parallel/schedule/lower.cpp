@@ -1,7 +1,5 @@
 #include "parallel/schedule/lower.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 #include "parallel/schedule/grid.h"
 #include "parallel/schedule/simulate.h"
 
@@ -212,16 +210,16 @@ Action send_of(const Action& receive) {
              : Action{Operation::send_backward, receive.stage + 1, receive.microbatch};
 }
 
+Action other_end(const Action& message) { return is_send(message.operation) ? receive_of(message) : send_of(message); }
+
 int receives_from_text(const std::string& text) {
   constexpr int kMaxReceives = 1 << 16;
   if (text == "at-use" || text == "ahead") {
     return text == "ahead" ? kDefaultReceives : 0;
   }
   const int receives = number_from<int>(text).value_or(0);
-  if (receives < 1 || receives > kMaxReceives) {
-    throw UsageError(
-        fmt::format("expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMaxReceives, text));
-  }
+  throw_if<UsageError>(receives < 1 || receives > kMaxReceives,
+                       "expected at-use, ahead or a number of receives from 1 to {}, got '{}'", kMaxReceives, text);
   return receives;
 }
 

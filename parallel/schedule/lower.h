@@ -58,5 +58,7 @@ std::optional<Action> receive_before(const Schedule& schedule, const Action& com
 Action receive_of(const Action& send);
 /// Returns the send of the message that `receive` receives.
 Action send_of(const Action& receive);
+/// Returns the other end of a message: the receive of a send, or the send of a receive.
+Action other_end(const Action& message);
 
 }  // namespace stagecoach

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -34,26 +34,22 @@ int shared_evenly(const std::vector<int>& replicas, Versions versions) {
 
 void require_sizes(const std::vector<int>& replicas, int microbatches, int batch) {
   const bool positive = std::all_of(replicas.begin(), replicas.end(), [](int count) { return count >= 1; });
-  if (replicas.empty() || !positive || microbatches < 1 || batch < 1) {
-    throw UsageError(
-        fmt::format("expected at least 1 rank per stage, 1 micro-batch and 1 micro-batch per batch, got {}, {} and {}",
-                    fmt::join(replicas, ","), microbatches, batch));
-  }
+  throw_if<UsageError>(
+      replicas.empty() || !positive || microbatches < 1 || batch < 1,
+      "expected at least 1 rank per stage, 1 micro-batch and 1 micro-batch per batch, got {}, {} and {}",
+      fmt::join(replicas, ","), microbatches, batch);
   constexpr int kMaxPerBatch = 1 << 20;  // times the number of ranks, it does not overflow an int
-  if (batch > kMaxPerBatch) {
-    throw UsageError(fmt::format("expected at most {1} micro-batches per batch, got {0}", batch, kMaxPerBatch));
-  }
+  throw_if<UsageError>(batch > kMaxPerBatch, "expected at most {1} micro-batches per batch, got {0}", batch,
+                       kMaxPerBatch);
 }
 
 void require_batch(const std::vector<int>& replicas, int batch, Versions versions) {
   const int least = least_batch(replicas, versions);
   const int step = shared_evenly(replicas, versions);
-  if (batch < least && versions == Versions::two_buffers) {
-    throw UsageError(
-        fmt::format("2bw: two versions of the weights do not suffice for {1} micro-batches in flight through {2} "
-                    "stage(s): expected at least {3} micro-batches per batch, got {0}; use --microbatches {4}",
-                    batch, most_on_their_way(replicas), replicas.size(), least, least));
-  }
+  throw_if<UsageError>(batch < least && versions == Versions::two_buffers,
+                       "2bw: two versions of the weights do not suffice for {1} micro-batches in flight through {2} "
+                       "stage(s): expected at least {3} micro-batches per batch, got {0}; use --microbatches {4}",
+                       batch, most_on_their_way(replicas), replicas.size(), least, least);
   if (batch % step != 0) {
     const int below = batch / step * step;
     throw UsageError(

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "parallel/schedule/schedule_table.h"
 
 namespace stagecoach {
@@ -66,12 +66,11 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
     throw UsageError(fmt::format("{} has no groups; leave out --group, or use {}", name,
                                  names_where([](const auto& k) { return k.takes_group; })));
   }
-  if (group != 0 && chunks == 1) {
-    throw UsageError(
-        fmt::format("{} with one chunk per rank has no groups: expected no --group, got {}; leave out --group, or use "
-                    "more --chunks",
-                    name, group));
-  }
+  throw_if<UsageError>(
+      group != 0 && chunks == 1,
+      "{} with one chunk per rank has no groups: expected no --group, got {}; leave out --group, or use "
+      "more --chunks",
+      name, group);
   return kind->make({p, m, chunks, group});
 }
 

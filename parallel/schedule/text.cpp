@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <iterator>
 
-#include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -204,14 +204,12 @@ Schedule schedule_from_text(std::string_view text, const std::string& where, int
       schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
     }
   }
-  if (!has_computations(schedule)) {
-    throw UsageError(fmt::format("{}: the table has no computations: expected actions such as 0F0 and 0B0", where));
-  }
-  if (std::int64_t{schedule.stage_count()} * schedule.microbatches > kMaxPairs) {
-    throw UsageError(
-        fmt::format("{0}: the table is too large: expected at most {3} pairs of stage and micro-batch, got {1} x {2}",
-                    where, schedule.stage_count(), schedule.microbatches, kMaxPairs));
-  }
+  throw_if<UsageError>(!has_computations(schedule),
+                       "{}: the table has no computations: expected actions such as 0F0 and 0B0", where);
+  throw_if<UsageError>(
+      std::int64_t{schedule.stage_count()} * schedule.microbatches > kMaxPairs,
+      "{0}: the table is too large: expected at most {3} pairs of stage and micro-batch, got {1} x {2}", where,
+      schedule.stage_count(), schedule.microbatches, kMaxPairs);
   ignored += note_communication(schedule);
   if (left_out != nullptr) {
     *left_out = ignored;

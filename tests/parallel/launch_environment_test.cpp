@@ -35,7 +35,7 @@ std::optional<LaunchEnvironment> launched_with(const Variables& all) {
 
 std::optional<TcpAddress> master_with(const char* by, const Variables& all) {
   variables = all;
-  return master_in({0, 2, by}, get);
+  return master({0, 2, by}, get);
 }
 
 void expect_launched(const Variables& all, const LaunchEnvironment& wanted) {

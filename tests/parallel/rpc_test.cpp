@@ -321,7 +321,7 @@ TEST(RpcCalls, AreOneMessageEachWay) {
   constexpr double kMessage = rpc::kMessageBytes;
   launch(world, [&](Rank& rank) {
     if (rank.index > 0) {
-      rpc::Worker(table, rank.comm, world.timeout).serve();
+      rpc::serve_master(table, rank.comm, world.timeout);
       EXPECT_EQ(rank.comm.bytes_sent()[0], rank.index == 1 ? kCalls * kMessage : 0);
       return;
     }

@@ -45,7 +45,7 @@ class StoreToken : public testing::Test {
 
 TEST_F(StoreToken, OfTheEnvironmentComesFirst) {
   token_variables["STAGECOACH_TOKEN"] = "0123456789abcdef";
-  EXPECT_EQ(store_token_in(variable_of), "0123456789abcdef");
+  EXPECT_EQ(store_token(variable_of), "0123456789abcdef");
   EXPECT_FALSE(fs::exists(file));
 }
 
@@ -53,14 +53,14 @@ TEST_F(StoreToken, ThatIsNoSecretIsRefused) {
   for (const std::string& token : {std::string(), std::string("short"), std::string(257, 'x')}) {
     token_variables["STAGECOACH_TOKEN"] = token;
     EXPECT_TRUE(fails_with<UsageError>({"STAGECOACH_TOKEN: expected a secret of 16 to 256 bytes", "openssl rand"},
-                                       [] { store_token_in(variable_of); }));
+                                       [] { store_token(variable_of); }));
   }
 }
 
 TEST_F(StoreToken, OfTheUserIsMadeOnceAndOnlyForThatUser) {
   std::vector<std::future<std::string>> ranks;
   for (int r = 0; r < 8; ++r) {
-    ranks.push_back(std::async(std::launch::async, [] { return store_token_in(variable_of); }));
+    ranks.push_back(std::async(std::launch::async, [] { return store_token(variable_of); }));
   }
   std::set<std::string> tokens;
   for (auto& rank : ranks) {
@@ -68,7 +68,7 @@ TEST_F(StoreToken, OfTheUserIsMadeOnceAndOnlyForThatUser) {
   }
   EXPECT_EQ(tokens.size(), 1U);
   EXPECT_EQ(tokens.begin()->size(), 32U);
-  EXPECT_EQ(store_token_in(variable_of), *tokens.begin());
+  EXPECT_EQ(store_token(variable_of), *tokens.begin());
   struct stat state {};
   ASSERT_EQ(::stat(file.c_str(), &state), 0);
   EXPECT_EQ(state.st_mode & 0777U, 0600U);
@@ -76,19 +76,19 @@ TEST_F(StoreToken, OfTheUserIsMadeOnceAndOnlyForThatUser) {
 }
 
 TEST_F(StoreToken, ThatOthersCanReadIsRefused) {
-  const std::string token = store_token_in(variable_of);
+  const std::string token = store_token(variable_of);
   fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read);
   EXPECT_TRUE(
-      fails_with<UsageError>({file.c_str(), "got mode 604", "remove the file"}, [] { store_token_in(variable_of); }));
+      fails_with<UsageError>({file.c_str(), "got mode 604", "remove the file"}, [] { store_token(variable_of); }));
   fs::remove(file);
-  EXPECT_NE(store_token_in(variable_of), token);
+  EXPECT_NE(store_token(variable_of), token);
 }
 
 TEST_F(StoreToken, WithoutAPlaceIsAskedFor) {
   token_variables = {};
-  EXPECT_TRUE(fails_with<UsageError>({"neither STAGECOACH_TOKEN nor HOME"}, [] { store_token_in(variable_of); }));
+  EXPECT_TRUE(fails_with<UsageError>({"neither STAGECOACH_TOKEN nor HOME"}, [] { store_token(variable_of); }));
   token_variables["HOME"] = home + "/no such folder";
-  EXPECT_TRUE(fails_with<UsageError>({"cannot be written", "STAGECOACH_TOKEN"}, [] { store_token_in(variable_of); }));
+  EXPECT_TRUE(fails_with<UsageError>({"cannot be written", "STAGECOACH_TOKEN"}, [] { store_token(variable_of); }));
 }
 
 const std::string kToken = "a token of tests";

@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/error.h"
 #include "core/relax.h"
 #include "core/start_thread.h"
 #include "core/system.h"
+#include "core/throw_if.h"
 #include "parallel/comm/communicator.h"
 
 namespace stagecoach {
@@ -63,10 +63,9 @@ MpiWorld::MpiWorld(std::chrono::duration<double> timeout) : timeout_(timeout) {
   std::signal(SIGPIPE, SIG_IGN);  // Open MPI may write to dead processes; that must not end this one
   int provided = 0;
   guard("MPI_Init_thread", [&] { MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); });
-  if (provided < MPI_THREAD_MULTIPLE) {
-    throw UsageError(
-        "transport mpi: this MPI does not support MPI_THREAD_MULTIPLE; use an MPI that does, such as Open MPI");
-  }
+  throw_if<UsageError>(
+      provided < MPI_THREAD_MULTIPLE,
+      "transport mpi: this MPI does not support MPI_THREAD_MULTIPLE; use an MPI that does, such as Open MPI");
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   guard("MPI_Comm_dup", [&] {

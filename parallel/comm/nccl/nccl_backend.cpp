@@ -16,6 +16,7 @@
 
 #include "core/cuda/handles.h"
 #include "core/cuda/queues.h"
+#include "core/throw_if.h"
 #include "parallel/comm/nccl/nccl_comm.h"
 
 namespace stagecoach {
@@ -62,9 +63,7 @@ class NcclChannel {
 
   /// Submits waiting transfers to NCCL while NCCL is not busy: connecting two ranks takes until both have begun.
   void advance() {
-    if (has_ended_) {
-      throw BackendError("NCCL: the communicator has already been destroyed");
-    }
+    throw_if<BackendError>(has_ended_, "NCCL: the communicator has already been destroyed");
     cuda::select(device_);
     if (!comm_.exists() && !queue_.empty()) {
       comm_ = connect_();

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <thread>
 
+#include "core/throw_if.h"
+
 namespace stagecoach {
 namespace {
 
@@ -27,9 +29,7 @@ ncclConfig_t NcclComm::config() {
 }
 
 ncclComm_t NcclComm::raw() const {
-  if (raw_ == nullptr) {
-    throw BackendError("NCCL: the communicator has already been destroyed");
-  }
+  throw_if<BackendError>(raw_ == nullptr, "NCCL: the communicator has already been destroyed");
   return raw_;
 }
 

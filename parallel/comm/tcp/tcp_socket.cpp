@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/system.h"
+#include "core/throw_if.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/wait_policy.h"
 
@@ -73,10 +74,8 @@ std::vector<sockaddr_in> addresses_of(const std::string& host, int& error) {
 sockaddr_in resolve(const TcpAddress& address) {
   int error = 0;
   const std::vector<sockaddr_in> found = addresses_of(address.host, error);
-  if (error != 0) {
-    throw UsageError(fmt::format("{}: this host has no known IPv4 address ({}); check MASTER_ADDR", to_string(address),
-                                 ::gai_strerror(error)));
-  }
+  throw_if<UsageError>(error != 0, "{}: this host has no known IPv4 address ({}); check MASTER_ADDR",
+                       to_string(address), ::gai_strerror(error));
   sockaddr_in first = found.front();
   first.sin_port = htons(static_cast<std::uint16_t>(address.port));
   return first;
@@ -205,11 +204,9 @@ TcpSocket listen_at(const TcpAddress& address) {
                     "MASTER_ADDR={}, or start rank 0 on that machine",
                     address.host, own_address()));
   }
-  if (!listens) {
-    throw UsageError(
-        fmt::format("cannot listen on port {}: {}; another run may be using it: choose another MASTER_PORT",
-                    address.port, std::strerror(errno)));
-  }
+  throw_if<UsageError>(!listens,
+                       "cannot listen on port {}: {}; another run may be using it: choose another MASTER_PORT",
+                       address.port, std::strerror(errno));
   return socket;
 }
 
@@ -230,11 +227,10 @@ TcpSocket connect_to(const TcpAddress& address, TcpDeadline deadline) {
       set_option(socket, IPPROTO_TCP, TCP_NODELAY);  // sends short messages without delay
       return socket;
     }
-    if (SteadyClock::now() + kBetweenAttempts > deadline) {
-      throw CommError(fmt::format(
-          "{}: no answer within {:.3g} s ({}); check that rank 0 is running there, or raise --timeout",
-          to_string(address), std::chrono::duration<double>(deadline - began).count(), std::strerror(error)));
-    }
+    throw_if<CommError>(SteadyClock::now() + kBetweenAttempts > deadline,
+                        "{}: no answer within {:.3g} s ({}); check that rank 0 is running there, or raise --timeout",
+                        to_string(address), std::chrono::duration<double>(deadline - began).count(),
+                        std::strerror(error));
     std::this_thread::sleep_for(kBetweenAttempts);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "core/throw_if.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
 #include "parallel/comm/wait_policy.h"
@@ -58,12 +59,11 @@ TcpSocket TcpStore::join(const TcpStoreAddress& address, const std::string& name
       throw UsageError(fmt::format("{} rejects this process: {}", server_, why));
     }
     // The server may have dropped this connection in favour of newer ones that are not admitted yet.
-    if (std::chrono::steady_clock::now() + kPollInterval > last) {
-      throw CommError(
-          fmt::format("{}: no answer to the handshake within {} s; check that no other program is listening there, or "
-                      "raise --timeout",
-                      server_, timeout_.count()));
-    }
+    throw_if<CommError>(
+        std::chrono::steady_clock::now() + kPollInterval > last,
+        "{}: no answer to the handshake within {} s; check that no other program is listening there, or "
+        "raise --timeout",
+        server_, timeout_.count());
     std::this_thread::sleep_for(kPollInterval);
   }
 }
@@ -73,10 +73,9 @@ TcpDeadline TcpStore::deadline() const { return deadline_after(timeout_); }
 void TcpStore::lost(const std::string& what) const {
   TcpStoreAnswer head{};
   std::string why;
-  if (receive_answer(socket_, TcpDeadline::min(), head, why) == Outcome::done &&
-      head.outcome == TcpStoreAnswer::kRefused) {
-    throw CommError(fmt::format("{}: {} has closed the connection: {}", what, server_, why));
-  }
+  throw_if<CommError>(receive_answer(socket_, TcpDeadline::min(), head, why) == Outcome::done &&
+                          head.outcome == TcpStoreAnswer::kRefused,
+                      "{}: {} has closed the connection: {}", what, server_, why);
   throw CommError(fmt::format("{}: the connection to {} is lost; check whether that process has ended", what, server_));
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/throw_if.h"
 #include "parallel/comm/tcp/tcp_store_message.h"
 
 namespace stagecoach {
@@ -16,10 +17,8 @@ constexpr std::size_t kOverhead = 384;
 
 void ByteBudget::take(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (bytes > limit_ - held_) {
-    throw TcpStoreRefusal(
-        fmt::format("{} can store at most {} bytes: it has {}, and {} more were sent", owner_, limit_, held_, bytes));
-  }
+  throw_if<TcpStoreRefusal>(bytes > limit_ - held_, "{} can store at most {} bytes: it has {}, and {} more were sent",
+                            owner_, limit_, held_, bytes);
   if (shared_ != nullptr) {
     shared_->take(beyond_reserve(held_ + bytes) - beyond_reserve(held_));
   }

@@ -12,6 +12,7 @@
 #include <new>
 #include <string_view>
 
+#include "core/throw_if.h"
 #include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
@@ -128,20 +129,18 @@ void TcpStoreSession::greet() {
   const TcpDeadline deadline = deadline_after(state_.limits.handshake);
   const auto receive_next = [&](void* data, std::size_t bytes) {
     const Outcome outcome = socket_.receive(data, bytes, deadline);
-    if (outcome == Outcome::late) {
-      throw TcpStoreRefusal(fmt::format("it has not sent its token within {} s", state_.limits.handshake.count()));
-    }
+    throw_if<TcpStoreRefusal>(outcome == Outcome::late, "it has not sent its token within {} s",
+                              state_.limits.handshake.count());
     require_progress(outcome);
   };
   TcpStoreHello hello{};
   receive_next(&hello, sizeof(hello));
-  if (hello.magic != TcpStoreHello::kMagic) {
-    throw TcpStoreRefusal("expected the hello of a store's client, got other bytes; use the same version on all ranks");
-  }
-  if (hello.token_bytes > TcpStoreHello::kMaxBytes || hello.name_bytes > TcpStoreHello::kMaxBytes) {
-    throw TcpStoreRefusal(fmt::format("expected a token and a name of at most {2} bytes each, got {0} and {1}",
-                                      hello.token_bytes, hello.name_bytes, TcpStoreHello::kMaxBytes));
-  }
+  throw_if<TcpStoreRefusal>(
+      hello.magic != TcpStoreHello::kMagic,
+      "expected the hello of a store's client, got other bytes; use the same version on all ranks");
+  throw_if<TcpStoreRefusal>(hello.token_bytes > TcpStoreHello::kMaxBytes || hello.name_bytes > TcpStoreHello::kMaxBytes,
+                            "expected a token and a name of at most {2} bytes each, got {0} and {1}", hello.token_bytes,
+                            hello.name_bytes, TcpStoreHello::kMaxBytes);
   std::string texts(hello.token_bytes + hello.name_bytes, '\0');
   if (!texts.empty()) {
     receive_next(texts.data(), texts.size() - 1);
@@ -164,16 +163,14 @@ void TcpStoreSession::greet() {
 
 void TcpStoreSession::admit(const std::string& token, const std::string& name) {
   std::unique_lock lock(state_.mutex);
-  if (!is_same_secret(token, state_.address.token)) {
-    throw TcpStoreRefusal(
-        "its token differs from rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "
-        "(docs/clusters.md)");
-  }
+  throw_if<TcpStoreRefusal>(
+      !is_same_secret(token, state_.address.token),
+      "its token differs from rank 0's; give all ranks the same STAGECOACH_TOKEN, or the same ~/.stagecoach_token "
+      "(docs/clusters.md)");
   const auto has_room = [&] { return state_.admitted < state_.limits.clients; };
-  if (!state_.client_left.wait_for(lock, kClosing, has_room)) {
-    throw TcpStoreRefusal(fmt::format("this store expects at most {} connections; check that no other run uses {}",
-                                      state_.admitted, to_string(state_.address.at)));
-  }
+  throw_if<TcpStoreRefusal>(!state_.client_left.wait_for(lock, kClosing, has_room),
+                            "this store expects at most {} connections; check that no other run uses {}",
+                            state_.admitted, to_string(state_.address.at));
   if (!name.empty()) {
     const auto taken = state_.names.find(name);
     if (taken != state_.names.end()) {
@@ -196,15 +193,13 @@ TcpStoreSession::Command TcpStoreSession::receive_command() {
   }
   Request head{};
   receive(&head, sizeof(head));
-  if (head.magic != Request::kMagic || head.operation < Request::kSet || head.operation > Request::kLeave) {
-    throw TcpStoreRefusal("expected a request, got other bytes");
-  }
+  throw_if<TcpStoreRefusal>(
+      head.magic != Request::kMagic || head.operation < Request::kSet || head.operation > Request::kLeave,
+      "expected a request, got other bytes");
   const std::size_t most = stores_value(head.operation) ? TcpStore::kMaxBytes : 0;
-  if (head.key_bytes > TcpStore::kMaxKeyBytes || head.value_bytes > most) {
-    throw TcpStoreRefusal(
-        fmt::format("expected a value of at most {2} bytes and a key of at most {3} bytes, got {0} and {1}",
-                    head.value_bytes, head.key_bytes, most, TcpStore::kMaxKeyBytes));
-  }
+  throw_if<TcpStoreRefusal>(head.key_bytes > TcpStore::kMaxKeyBytes || head.value_bytes > most,
+                            "expected a value of at most {2} bytes and a key of at most {3} bytes, got {0} and {1}",
+                            head.value_bytes, head.key_bytes, most, TcpStore::kMaxKeyBytes);
   Command command{head.operation, head.number, std::string(head.key_bytes, '\0'), nullptr};
   receive(command.key.data(), command.key.size());
   if (stores_value(head.operation)) {
@@ -310,10 +305,8 @@ void TcpStoreSession::require_progress(Outcome outcome) const {
   if (outcome == Outcome::lost) {
     throw ConnectionLost();
   }
-  if (outcome == Outcome::late) {
-    throw TcpStoreRefusal(
-        fmt::format("it has not finished a request or read an answer for {} s", state_.limits.stall.count()));
-  }
+  throw_if<TcpStoreRefusal>(outcome == Outcome::late, "it has not finished a request or read an answer for {} s",
+                            state_.limits.stall.count());
 }
 
 }  // namespace stagecoach
