@@ -68,10 +68,7 @@ Tensor narrow_columns(const Tensor& x, std::int64_t start, std::int64_t length) 
                    "narrow_columns: expected columns within {2}, got {0} columns from column {1}", length, start,
                    describe(x));
   Tensor taken = take_columns(x, start, length);
-  if (should_record({&x})) {
-    taken.set_grad_node(std::make_shared<NarrowColumnsNode>(x, start));
-  }
-  return taken;
+  return recorded<NarrowColumnsNode>(taken, {&x}, x, start);
 }
 
 Tensor cat_columns(const std::vector<Tensor>& parts) {

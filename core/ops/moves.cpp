@@ -48,10 +48,7 @@ Tensor Tensor::to(Device device) const {
   }
   Tensor moved = empty(shape(), dtype(), device);
   moved.copy_from(*this);
-  if (should_record({this})) {
-    moved.set_grad_node(std::make_shared<ToNode>(*this));
-  }
-  return moved;
+  return recorded<ToNode>(moved, {this}, *this);
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t rows) {
