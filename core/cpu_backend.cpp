@@ -1,7 +1,8 @@
-#include "core/cpu_backend.h"
+// The memory and threads of the CPU devices: what the core needs from the CPU backend.
 
 #include <array>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 
 #include "core/allocator.h"
