@@ -1,12 +1,11 @@
 #include "nn/module.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/random.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -19,12 +18,11 @@ void require_memory(const Tensor& tensor, const std::string& name) {
 /// would kill the process later.
 void require_memory_for_weights(std::int64_t count, DType dtype) {
   const std::uint64_t needed = static_cast<std::uint64_t>(count) * size_of(dtype);
-  if (const std::uint64_t available = available_memory(); needed > available) {
-    throw Error(
-        fmt::format("module: its weights need {} bytes, {} are available; use a smaller model, or more ranks on "
-                    "more machines",
-                    needed, available));
-  }
+  const std::uint64_t available = available_memory();
+  throw_if<Error>(needed > available,
+                  "module: its weights need {} bytes, {} are available; use a smaller model, or more ranks on "
+                  "more machines",
+                  needed, available);
 }
 
 }  // namespace
