@@ -7,7 +7,6 @@
 #include <functional>
 #include <vector>
 
-#include "core/cpu_backend.h"
 #include "core/cuda_backend.h"
 #include "core/error.h"
 

@@ -89,4 +89,11 @@ Allocator& allocator(Device device);
 /// replayed (core/replay.h), the one that belongs to the recording.
 std::shared_ptr<Allocator> allocator_for_tensors(Device device);
 
+// The CPU backend's own; those of the CUDA backend are in cuda_backend.h.
+namespace cpu {
+
+/// Returns the allocator of a device of type cpu. Throws UsageError unless the device exists.
+const std::shared_ptr<Allocator>& allocator(Device device);
+
+}  // namespace cpu
 }  // namespace stagecoach

@@ -1,7 +1,8 @@
-#include "core/cpu_backend.h"
+// The memory and threads of the CPU devices: what the core needs from the CPU backend.
 
 #include <array>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 
 #include "core/allocator.h"
@@ -9,6 +10,7 @@
 #include "core/memory_limits.h"
 #include "core/parallel_for.h"
 #include "core/system.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -70,9 +72,8 @@ ThreadPool& thread_pool(Device device) {
 int threads(Device device) { return thread_pool(device).threads(); }
 
 void set_threads(Device device, int count) {
-  if (count < 1 || count > kMaxThreads) {
-    throw UsageError(fmt::format("threads of {}: expected 1 to {}, got {}", to_string(device), kMaxThreads, count));
-  }
+  throw_if<UsageError>(count < 1 || count > kMaxThreads, "threads of {}: expected 1 to {}, got {}", to_string(device),
+                       kMaxThreads, count);
   thread_pool(device).resize(count);
 }
 

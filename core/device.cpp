@@ -3,6 +3,7 @@
 #include "core/cuda_backend.h"
 #include "core/error.h"
 #include "core/parse.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 
@@ -22,11 +23,9 @@ Device parse_device(std::string_view text) {
     device.index = number_from<int>(digits).value_or(-1);
     good = good && device.index >= 0 && digits.front() != '-';
   }
-  if (!good || device.index >= kMaxDevices) {
-    throw UsageError(
-        fmt::format("unknown device '{}': expected cpu, cuda, or either with an index below {}, such as cuda:1", text,
-                    kMaxDevices));
-  }
+  throw_if<UsageError>(!good || device.index >= kMaxDevices,
+                       "unknown device '{}': expected cpu, cuda, or either with an index below {}, such as cuda:1",
+                       text, kMaxDevices);
   return device;
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/system.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -35,12 +36,10 @@ std::uint64_t available_memory() { return std::min(system::free_memory().value_o
 
 void require_memory_for(const std::string& what, std::uint64_t bytes) {
   const std::uint64_t available = available_memory();
-  if (bytes > available) {
-    throw DataError(
-        fmt::format("{} does not fit into memory: it needs {} bytes, {} bytes are available; use a smaller file or "
-                    "data set, or a machine with more memory",
-                    what, bytes, available));
-  }
+  throw_if<DataError>(bytes > available,
+                      "{} does not fit into memory: it needs {} bytes, {} bytes are available; use a smaller file or "
+                      "data set, or a machine with more memory",
+                      what, bytes, available);
 }
 
 void keep_memory_reserve() {

@@ -1,12 +1,11 @@
 #include "nn/module.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/random.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -19,12 +18,11 @@ void require_memory(const Tensor& tensor, const std::string& name) {
 /// would kill the process later.
 void require_memory_for_weights(std::int64_t count, DType dtype) {
   const std::uint64_t needed = static_cast<std::uint64_t>(count) * size_of(dtype);
-  if (const std::uint64_t available = available_memory(); needed > available) {
-    throw Error(
-        fmt::format("module: its weights need {} bytes, {} are available; use a smaller model, or more ranks on "
-                    "more machines",
-                    needed, available));
-  }
+  const std::uint64_t available = available_memory();
+  throw_if<Error>(needed > available,
+                  "module: its weights need {} bytes, {} are available; use a smaller model, or more ranks on "
+                  "more machines",
+                  needed, available);
 }
 
 }  // namespace
@@ -50,16 +48,30 @@ Tensor Init::make(const TensorSlice& slice, DType dtype, std::uint64_t seed, con
   return tensor;
 }
 
+template <class AnyModule, class Visit>
+void Module::for_each_slot(AnyModule& root, const std::string& prefix, const Visit& visit) {
+  for (auto& slot : root.slots_) {
+    visit(slot, prefix + slot.name);
+  }
+  for (const auto& [name, child] : root.children_) {
+    for_each_slot<AnyModule>(*child, prefix + name + ".", visit);
+  }
+}
+
 void Module::materialize(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
   // Checked before anything is allocated, so that an error changes nothing.
   STAGECOACH_CHECK(!has_memory(), "module: part of '{}' already has memory; create a new model instead", prefix);
   if (device.type == DeviceType::cpu) {
     require_memory_for_weights(parameter_count(*this), dtype);
   }
-  allocate(seed, device, dtype, prefix);
+  for_each_slot(*this, prefix, [&](Slot& slot, const std::string& name) {
+    const TensorSlice slice = slot.slice.value_or(TensorSlice{.whole = slot.shape});
+    slot.tensor = slot.init.make(slice, dtype, seed, name).to(device);
+    slot.tensor.set_requires_grad(slot.role == Role::parameter);
+  });
 }
 
-void Module::deallocate() {
+void Module::deallocate() {  // without for_each_slot: destructors call it, and full names need memory
   for (Slot& slot : slots_) {
     slot.tensor = {};
   }
@@ -70,41 +82,27 @@ void Module::deallocate() {
 
 std::vector<Shape> Module::parameter_shapes() const {
   std::vector<Shape> shapes;
-  for (const Slot& slot : slots_) {
+  for_each_slot(*this, "", [&](const Slot& slot, const std::string&) {
     if (slot.role == Role::parameter) {
       shapes.push_back(slot.shape);
     }
-  }
-  for (const auto& [name, child] : children_) {
-    const std::vector<Shape> of_child = child->parameter_shapes();
-    shapes.insert(shapes.end(), of_child.begin(), of_child.end());
-  }
+  });
   return shapes;
 }
 
 NamedTensors Module::named_parameters(const std::string& prefix) const {
-  NamedTensors found;
-  collect(Role::parameter, prefix, found);
-  return found;
+  return named_tensors(Role::parameter, prefix);
 }
 
-NamedTensors Module::named_buffers(const std::string& prefix) const {
-  NamedTensors found;
-  collect(Role::buffer, prefix, found);
-  return found;
-}
+NamedTensors Module::named_buffers(const std::string& prefix) const { return named_tensors(Role::buffer, prefix); }
 
 NamedSlices Module::named_slices(const std::string& prefix) const {
   NamedSlices found;
-  for (const Slot& slot : slots_) {
+  for_each_slot(*this, prefix, [&](const Slot& slot, const std::string& name) {
     if (slot.slice) {
-      found.emplace_back(prefix + slot.name, *slot.slice);
+      found.emplace_back(name, *slot.slice);
     }
-  }
-  for (const auto& [name, child] : children_) {
-    const NamedSlices of_child = child->named_slices(prefix + name + ".");
-    found.insert(found.end(), of_child.begin(), of_child.end());
-  }
+  });
   return found;
 }
 
@@ -117,11 +115,8 @@ void Module::train(bool on) {
 
 std::int64_t parameter_count(const Module& module) {
   std::int64_t count = 0;
-  for (const auto& slot : module.slots_) {
-    count += slot.role == Module::Role::parameter ? slot.shape.numel() : 0;
-  }
-  for (const auto& [name, child] : module.children_) {
-    count += parameter_count(*child);
+  for (const Shape& shape : module.parameter_shapes()) {
+    count += shape.numel();
   }
   return count;
 }
@@ -170,31 +165,20 @@ void Module::require_new_name(const std::string& name) const {
 }
 
 bool Module::has_memory() const {
-  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.tensor.defined(); }) ||
-         std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.second->has_memory(); });
+  bool found = false;
+  for_each_slot(*this, "", [&](const Slot& slot, const std::string&) { found = found || slot.tensor.defined(); });
+  return found;
 }
 
-void Module::allocate(std::uint64_t seed, Device device, DType dtype, const std::string& prefix) {
-  for (Slot& slot : slots_) {
-    const TensorSlice slice = slot.slice.value_or(TensorSlice{.whole = slot.shape});
-    slot.tensor = slot.init.make(slice, dtype, seed, prefix + slot.name).to(device);
-    slot.tensor.set_requires_grad(slot.role == Role::parameter);
-  }
-  for (const auto& [name, child] : children_) {
-    child->allocate(seed, device, dtype, prefix + name + ".");
-  }
-}
-
-void Module::collect(Role role, const std::string& prefix, NamedTensors& found) const {
-  for (const Slot& slot : slots_) {
+NamedTensors Module::named_tensors(Role role, const std::string& prefix) const {
+  NamedTensors found;
+  for_each_slot(*this, prefix, [&](const Slot& slot, const std::string& name) {
     if (slot.role == role) {
-      require_memory(slot.tensor, prefix + slot.name);
-      found.emplace_back(prefix + slot.name, slot.tensor);
+      require_memory(slot.tensor, name);
+      found.emplace_back(name, slot.tensor);
     }
-  }
-  for (const auto& [name, child] : children_) {
-    child->collect(role, prefix + name + ".", found);
-  }
+  });
+  return found;
 }
 
 }  // namespace stagecoach

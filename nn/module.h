@@ -80,9 +80,6 @@ class Module {
   using Child = std::pair<std::string, std::shared_ptr<Module>>;
   const std::vector<Child>& children() const { return children_; }
 
-  /// Returns the number of trainable elements of a module, with or without memory.
-  friend std::int64_t parameter_count(const Module& module);
-
  protected:
   /// Registers a part under a name that is unique in this module.
   void add_parameter(const std::string& name, const Shape& shape, const Init& init);
@@ -110,12 +107,17 @@ class Module {
   const Slot& slot(const std::string& name) const;
   void require_new_name(const std::string& name) const;
   bool has_memory() const;
-  void allocate(std::uint64_t seed, Device device, DType dtype, const std::string& prefix);
-  void collect(Role role, const std::string& prefix, NamedTensors& found) const;
+  NamedTensors named_tensors(Role role, const std::string& prefix) const;
+  /// Calls visit(slot, full name) for each slot of `root` and its descendants, a module's own before its children's.
+  template <class AnyModule, class Visit>
+  static void for_each_slot(AnyModule& root, const std::string& prefix, const Visit& visit);
 
   std::vector<Slot> slots_;
   std::vector<Child> children_;
   bool training_ = true;
 };
+
+/// Returns the number of trainable elements of a module, with or without memory.
+std::int64_t parameter_count(const Module& module);
 
 }  // namespace stagecoach

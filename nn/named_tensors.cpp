@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 
@@ -33,9 +33,7 @@ void copy_by_name(const NamedTensors& from, const NamedTensors& into, const std:
   for (const auto& [name, tensor] : given) {
     faults.push_back(fmt::format("unexpected: {} {}", name, describe(tensor)));
   }
-  if (!faults.empty()) {
-    throw DataError(fmt::format("{} does not match, nothing was changed: {}", what, fmt::join(faults, "; ")));
-  }
+  throw_if<DataError>(!faults.empty(), "{} does not match, nothing was changed: {}", what, fmt::join(faults, "; "));
   for (auto& [source, target] : copies) {
     target.copy_from(source);
   }

@@ -1,5 +1,7 @@
 #include "nn/residual_blocks.h"
 
+#include <fmt/format.h>
+
 #include "core/ops.h"
 #include "core/ops/output_shapes.h"
 #include "nn/layers.h"
@@ -28,64 +30,45 @@ std::shared_ptr<Module> projection(std::int64_t inputs, std::int64_t outputs, st
 
 }  // namespace
 
-BasicBlock::BasicBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride)
-    : conv1_(conv(inputs, outputs, 3, stride)),
-      bn1_(norm(outputs)),
-      conv2_(conv(outputs, outputs, 3, 1)),
-      bn2_(norm(outputs)),
-      shortcut_(projection(inputs, outputs, stride)) {
-  add_child("conv1", conv1_);
-  add_child("bn1", bn1_);
-  add_child("conv2", conv2_);
-  add_child("bn2", bn2_);
+ResidualBlock::ResidualBlock(std::int64_t inputs, const std::vector<Step>& steps) {
+  std::int64_t channels = inputs;
+  std::int64_t stride = 1;
+  for (const Step& step : steps) {
+    path_.push_back({conv(channels, step.outputs, step.kernel, step.stride), norm(step.outputs)});
+    add_child(fmt::format("conv{}", path_.size()), path_.back().conv);
+    add_child(fmt::format("bn{}", path_.size()), path_.back().bn);
+    channels = step.outputs;
+    stride *= step.stride;
+  }
+  shortcut_ = projection(inputs, channels, stride);
   if (shortcut_) {
     add_child("shortcut", shortcut_);
   }
 }
 
-Tensor BasicBlock::forward(const Tensor& x) {
-  const Tensor y = relu(bn1_->forward(conv1_->forward(x)));
-  const Tensor z = bn2_->forward(conv2_->forward(y));
-  return relu(add(z, shortcut_ ? shortcut_->forward(x) : x));
+Tensor ResidualBlock::forward(const Tensor& x) {
+  Tensor y = x;
+  for (std::size_t i = 0; i < path_.size(); ++i) {
+    if (i > 0) {
+      y = relu(y);
+    }
+    y = path_[i].bn->forward(path_[i].conv->forward(y));
+  }
+  return relu(add(y, shortcut_ ? shortcut_->forward(x) : x));
 }
 
-Shape BasicBlock::output_shape(const Shape& input) const {
-  const Shape y = bn1_->output_shape(conv1_->output_shape(input));
-  const Shape z = bn2_->output_shape(conv2_->output_shape(y));
-  return add_shape(z, shortcut_ ? shortcut_->output_shape(input) : input);
+Shape ResidualBlock::output_shape(const Shape& input) const {
+  Shape shape = input;
+  for (const Layers& layers : path_) {
+    shape = layers.bn->output_shape(layers.conv->output_shape(shape));
+  }
+  return add_shape(shape, shortcut_ ? shortcut_->output_shape(input) : input);
 }
+
+BasicBlock::BasicBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride)
+    : ResidualBlock(inputs, {{outputs, 3, stride}, {outputs, 3, 1}}) {}
 
 Bottleneck::Bottleneck(std::int64_t inputs, std::int64_t width, std::int64_t stride)
-    : conv1_(conv(inputs, width, 1, 1)),
-      bn1_(norm(width)),
-      conv2_(conv(width, width, 3, stride)),
-      bn2_(norm(width)),
-      conv3_(conv(width, kExpansion * width, 1, 1)),
-      bn3_(norm(kExpansion * width)),
-      shortcut_(projection(inputs, kExpansion * width, stride)) {
-  add_child("conv1", conv1_);
-  add_child("bn1", bn1_);
-  add_child("conv2", conv2_);
-  add_child("bn2", bn2_);
-  add_child("conv3", conv3_);
-  add_child("bn3", bn3_);
-  if (shortcut_) {
-    add_child("shortcut", shortcut_);
-  }
-}
-
-Tensor Bottleneck::forward(const Tensor& x) {
-  const Tensor y = relu(bn1_->forward(conv1_->forward(x)));
-  const Tensor z = relu(bn2_->forward(conv2_->forward(y)));
-  const Tensor w = bn3_->forward(conv3_->forward(z));
-  return relu(add(w, shortcut_ ? shortcut_->forward(x) : x));
-}
-
-Shape Bottleneck::output_shape(const Shape& input) const {
-  const Shape y = bn1_->output_shape(conv1_->output_shape(input));
-  const Shape z = bn2_->output_shape(conv2_->output_shape(y));
-  const Shape w = bn3_->output_shape(conv3_->output_shape(z));
-  return add_shape(w, shortcut_ ? shortcut_->output_shape(input) : input);
-}
+    : ResidualBlock(inputs, {{width, 1, 1}, {width, 3, stride}, {kExpansion * width, 1, 1}}) {}
 
 }  // namespace stagecoach

@@ -14,6 +14,7 @@
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/memory_limits.h"
+#include "core/throw_if.h"
 #include "nn/safetensors_header.h"
 
 namespace stagecoach {
@@ -96,17 +97,15 @@ class InputFile {
 };
 
 std::string read_header_text(InputFile& file) {
-  if (file.bytes_left() < kLengthBytes) {
-    throw DataError(fmt::format("the file is truncated: expected at least 8 bytes for the length of the header, got {}",
-                                file.bytes_left()));
-  }
+  throw_if<DataError>(file.bytes_left() < kLengthBytes,
+                      "the file is truncated: expected at least 8 bytes for the length of the header, got {}",
+                      file.bytes_left());
   std::uint64_t length = 0;
   file.read(&length, kLengthBytes);
-  if (length > file.bytes_left() || length > safetensors::kMaxHeaderBytes) {
-    throw DataError(fmt::format(
-        "the header is too long: expected at most {1} bytes, the rest of the file, and at most {2}, got {0}", length,
-        file.bytes_left(), safetensors::kMaxHeaderBytes));
-  }
+  throw_if<DataError>(
+      length > file.bytes_left() || length > safetensors::kMaxHeaderBytes,
+      "the header is too long: expected at most {1} bytes, the rest of the file, and at most {2}, got {0}", length,
+      file.bytes_left(), safetensors::kMaxHeaderBytes);
   std::string text(length, '\0');
   file.read(text.data(), length);
   return text;
@@ -130,9 +129,8 @@ bool is_ours(const Header& header, std::string_view text) {
 
 void require_checksum(const Checksum& computed, const std::string& text) {
   const std::string stored = text.substr(safetensors::text_before_checksum().size(), kDigits);
-  if (stored != computed.digits()) {
-    throw DataError(fmt::format("the file is damaged: expected checksum {}, got {}", stored, computed.digits()));
-  }
+  throw_if<DataError>(stored != computed.digits(), "the file is damaged: expected checksum {}, got {}", stored,
+                      computed.digits());
 }
 
 /// Reads bytes that are not kept, only for the checksum.

@@ -3,6 +3,8 @@
 /// A recorded operation: its inputs, its saved tensors, and how gradients flow back through it.
 
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,16 @@ class Node {
 
 /// Returns whether an operation on `inputs` (undefined ones do not count) must be recorded.
 bool should_record(std::initializer_list<const Tensor*> inputs);
+
+/// Returns `y`, the output of an operation on `inputs`. If the operation must be recorded, constructs the node of `y`, a
+/// NodeType, from `arguments`; `y` may be one of them.
+template <class NodeType, class... Arguments>
+Tensor recorded(Tensor y, std::initializer_list<const Tensor*> inputs, const Arguments&... arguments) {
+  if (should_record(inputs)) {
+    y.set_grad_node(std::make_shared<NodeType>(arguments...));
+  }
+  return y;
+}
 
 /// Skips the version check of saved tensors in this thread until the end of the scope. What backward then computes is
 /// in general not a gradient of anything; the class exists to demonstrate that.

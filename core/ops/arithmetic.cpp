@@ -34,20 +34,14 @@ Tensor add(const Tensor& a, const Tensor& b) {
   check_matches("add", a, b);
   Tensor sum = empty_like(a, shape);
   kernels(a.device()).add(a, b, sum);
-  if (should_record({&a, &b})) {
-    sum.set_grad_node(std::make_shared<AddNode>(a, b));
-  }
-  return sum;
+  return recorded<AddNode>(sum, {&a, &b}, a, b);
 }
 
 Tensor scale(const Tensor& x, double factor) {
   const Span span("scale", "forward");
   Tensor y = empty_like(x, x.shape());
   kernels(x.device()).scale(x, factor, y);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<ScaleNode>(x, factor));
-  }
-  return y;
+  return recorded<ScaleNode>(y, {&x}, x, factor);
 }
 
 void accumulate(const Tensor& x, Tensor& sum) {

@@ -25,10 +25,7 @@ Tensor attention(const Tensor& qkv, std::int64_t heads) {
   const Span span("attention", "forward");
   Tensor y = empty_like(qkv, attention_shape(qkv.shape(), heads));
   kernels(qkv.device()).attention(qkv, heads, y);
-  if (should_record({&qkv})) {
-    y.set_grad_node(std::make_shared<AttentionNode>(qkv, heads));
-  }
-  return y;
+  return recorded<AttentionNode>(y, {&qkv}, qkv, heads);
 }
 
 }  // namespace stagecoach

@@ -132,10 +132,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Ten
   on.rstd(by.variance, settings.epsilon, rstd);
   Tensor y = empty_like(x, shape);
   on.batch_norm(x, by.mean, rstd, weight, bias, y);
-  if (should_record({&x, &weight, &bias})) {
-    y.set_grad_node(std::make_shared<BatchNormNode>(x, weight, bias, by, rstd, settings));
-  }
-  return y;
+  return recorded<BatchNormNode>(y, {&x, &weight, &bias}, x, weight, bias, by, rstd, settings);
 }
 
 }  // namespace stagecoach

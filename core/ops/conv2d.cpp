@@ -49,10 +49,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
   check_matches("conv2d", x, bias);
   Tensor y = empty_like(x, shape);
   kernels(x.device()).conv2d(x, weight, bias, window, y);
-  if (should_record({&x, &weight, &bias})) {
-    y.set_grad_node(std::make_shared<Conv2dNode>(x, weight, bias, window));
-  }
-  return y;
+  return recorded<Conv2dNode>(y, {&x, &weight, &bias}, x, weight, bias, window);
 }
 
 }  // namespace stagecoach

@@ -23,10 +23,7 @@ Tensor gelu(const Tensor& x, GeluForm form) {
   const Span span("gelu", "forward");
   Tensor y = empty_like(x, x.shape());
   kernels(x.device()).gelu(x, form, y);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<GeluNode>(x, form));
-  }
-  return y;
+  return recorded<GeluNode>(y, {&x}, x, form);
 }
 
 }  // namespace stagecoach

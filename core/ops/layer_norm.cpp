@@ -50,10 +50,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   Tensor mean = empty_like(x, {rows.size(0)});
   Tensor rstd = empty_like(x, {rows.size(0)});
   kernels(x.device()).layer_norm(rows, weight, bias, epsilon, y_rows, mean, rstd);
-  if (should_record({&x, &weight, &bias})) {
-    y.set_grad_node(std::make_shared<LayerNormNode>(x, weight, bias, mean, rstd));
-  }
-  return y;
+  return recorded<LayerNormNode>(y, {&x, &weight, &bias}, x, weight, bias, mean, rstd);
 }
 
 }  // namespace stagecoach

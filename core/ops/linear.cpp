@@ -47,10 +47,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Tensor y = empty_like(x, shape);
   Tensor rows = as_rows(y);
   kernels(x.device()).linear(as_rows(x), weight, bias, rows);
-  if (should_record({&x, &weight, &bias})) {
-    y.set_grad_node(std::make_shared<LinearNode>(x, weight, bias));
-  }
-  return y;
+  return recorded<LinearNode>(y, {&x, &weight, &bias}, x, weight, bias);
 }
 
 }  // namespace stagecoach

@@ -69,10 +69,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, Reduction reduc
   Tensor loss = empty_like(logits, Shape{});
   Tensor probabilities = empty_like(logits, logits.shape());
   kernels(logits.device()).cross_entropy(logits, labels, factor, loss, probabilities);
-  if (should_record({&logits})) {
-    loss.set_grad_node(std::make_shared<CrossEntropyNode>(logits, probabilities, labels, factor));
-  }
-  return loss;
+  return recorded<CrossEntropyNode>(loss, {&logits}, logits, probabilities, labels, factor);
 }
 
 Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction) {
@@ -83,10 +80,7 @@ Tensor mean_squared_error(const Tensor& a, const Tensor& b, Reduction reduction)
   const double factor = factor_of("mean_squared_error", a, a.numel(), reduction);
   Tensor loss = empty_like(a, Shape{});
   kernels(a.device()).squared_error(a, b, factor, loss);
-  if (should_record({&a, &b})) {
-    loss.set_grad_node(std::make_shared<SquaredErrorNode>(a, b, factor));
-  }
-  return loss;
+  return recorded<SquaredErrorNode>(loss, {&a, &b}, a, b, factor);
 }
 
 }  // namespace stagecoach

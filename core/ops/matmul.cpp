@@ -34,10 +34,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const Shape shape = matmul_shape(a.shape(), b.shape());
   check_matches("matmul", a, b);
   Tensor y = product(a, b, {}, shape);
-  if (should_record({&a, &b})) {
-    y.set_grad_node(std::make_shared<MatmulNode>(a, b));
-  }
-  return y;
+  return recorded<MatmulNode>(y, {&a, &b}, a, b);
 }
 
 }  // namespace stagecoach

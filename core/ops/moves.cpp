@@ -1,4 +1,5 @@
-// Operations that move rows without computing: between devices, and between one tensor and several.
+// Operations that move elements without computing: between devices, and between one tensor and several, which are cut
+// and joined along the rows (the first dimension) or the columns (the last).
 
 #include <algorithm>
 
@@ -17,28 +18,103 @@ class ToNode final : public Node {
   Device device_;
 };
 
+/// Copies `part` [n, …] to rows `start` … of `whole` [N, …].
+void put_rows(const Tensor& part, std::int64_t start, const Tensor& whole) {
+  whole.narrow(start, part.size(0)).copy_from(part);
+}
+
+/// Returns rows start … of x [N, …]: [length, …], a view.
+Tensor take_rows(const Tensor& x, std::int64_t start, std::int64_t length) { return x.narrow(start, length); }
+
+/// Copies all columns of `part` […, c] to columns `start` … of `whole` […, C].
+void put_columns(const Tensor& part, std::int64_t start, const Tensor& whole) {
+  Tensor rows = as_rows(whole);
+  kernels(part.device()).copy_columns(as_rows(part), 0, start, part.size(-1), rows);
+}
+
+/// Returns columns start … of x […, C]: […, length].
+Tensor take_columns(const Tensor& x, std::int64_t start, std::int64_t length) {
+  Tensor taken = empty_like(x, x.shape().with(x.dims() - 1, length));
+  Tensor rows = as_rows(taken);
+  kernels(x.device()).copy_columns(as_rows(x), start, 0, length, rows);
+  return taken;
+}
+
+class NarrowColumnsNode final : public Node {
+ public:
+  NarrowColumnsNode(const Tensor& x, std::int64_t start)
+      : Node("narrow_columns", {x}), shape_(x.shape()), start_(start) {}
+  Gradients backward(const Tensor& grad, const NeedsInputGrad&) override {
+    const Tensor whole = Tensor::zeros(shape_, grad.dtype(), grad.device());
+    put_columns(grad, start_, whole);
+    return {whole};
+  }
+
+ private:
+  Shape shape_;
+  std::int64_t start_;
+};
+
+/// The dimension along which tensors are concatenated.
+struct CatDimension {
+  const char* operation;
+  const char* elements;  ///< what the dimension counts
+  int dim;               ///< 0, or -1 for the last one
+  void (*put)(const Tensor& part, std::int64_t start, const Tensor& whole);
+  Tensor (*take)(const Tensor& x, std::int64_t start, std::int64_t length);
+};
+constexpr CatDimension kCatRows{"cat", "rows", 0, put_rows, take_rows};
+constexpr CatDimension kCatColumns{"cat_columns", "columns", -1, put_columns, take_columns};
+
 class CatNode final : public Node {
  public:
-  explicit CatNode(const std::vector<Tensor>& parts) : Node("cat", parts) {
+  CatNode(const CatDimension& along, const std::vector<Tensor>& parts) : Node(along.operation, parts), along_(along) {
     for (const Tensor& part : parts) {
-      rows_.push_back(part.size(0));
+      lengths_.push_back(part.size(along.dim));
     }
   }
   Gradients backward(const Tensor& grad, const NeedsInputGrad& needs_input_grad) override {
-    Gradients gradients(rows_.size());
+    Gradients gradients(lengths_.size());
     std::int64_t start = 0;
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
       if (needs_input_grad[i]) {
-        gradients[i] = grad.narrow(start, rows_[i]);
+        gradients[i] = along_.take(grad, start, lengths_[i]);
       }
-      start += rows_[i];
+      start += lengths_[i];
     }
     return gradients;
   }
 
  private:
-  std::vector<std::int64_t> rows_;
+  const CatDimension& along_;
+  std::vector<std::int64_t> lengths_;
 };
+
+Tensor cat_along(const CatDimension& along, const std::vector<Tensor>& parts) {
+  const Span span(along.operation, "forward");
+  STAGECOACH_CHECK(!parts.empty(), "{}: expected at least one part, got none", along.operation);
+  const Tensor& first = parts.front();
+  std::int64_t length = 0;
+  for (const Tensor& part : parts) {
+    STAGECOACH_CHECK(part.dims() > 0 && part.dims() == first.dims() &&
+                         part.shape().with(along.dim, 0) == first.shape().with(along.dim, 0),
+                     "{}: expected parts that differ only in their {}, got {} and {}", along.operation, along.elements,
+                     describe(first), describe(part));
+    check_matches(along.operation, first, part);
+    length += part.size(along.dim);
+  }
+  Tensor whole = empty_like(first, first.shape().with(along.dim, length));
+  std::int64_t start = 0;
+  for (const Tensor& part : parts) {
+    along.put(part, start, whole);
+    start += part.size(along.dim);
+  }
+  const auto needs_grad = [](const Tensor& part) { return part.requires_grad(); };
+  if (grad_enabled() && std::any_of(parts.begin(), parts.end(), needs_grad)) {
+    whole.set_grad_node(std::make_shared<CatNode>(along, parts));
+  }
+  return whole;
+}
 
 }  // namespace
 
@@ -48,10 +124,7 @@ Tensor Tensor::to(Device device) const {
   }
   Tensor moved = empty(shape(), dtype(), device);
   moved.copy_from(*this);
-  if (should_record({this})) {
-    moved.set_grad_node(std::make_shared<ToNode>(*this));
-  }
-  return moved;
+  return recorded<ToNode>(moved, {this}, *this);
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t rows) {
@@ -64,29 +137,17 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t rows) {
   return parts;
 }
 
-Tensor cat(const std::vector<Tensor>& parts) {
-  const Span span("cat", "forward");
-  STAGECOACH_CHECK(!parts.empty(), "cat: expected at least one part, got none");
-  const Tensor& first = parts.front();
-  std::int64_t rows = 0;
-  for (const Tensor& part : parts) {
-    STAGECOACH_CHECK(part.dims() > 0 && first.dims() > 0 && part.shape().with(0, 0) == first.shape().with(0, 0),
-                     "cat: expected parts that differ only in their rows, got {} and {}", describe(first),
-                     describe(part));
-    check_matches("cat", first, part);
-    rows += part.size(0);
-  }
-  Tensor whole = empty_like(first, first.shape().with(0, rows));
-  std::int64_t start = 0;
-  for (const Tensor& part : parts) {
-    whole.narrow(start, part.size(0)).copy_from(part);
-    start += part.size(0);
-  }
-  const auto needs_grad = [](const Tensor& part) { return part.requires_grad(); };
-  if (grad_enabled() && std::any_of(parts.begin(), parts.end(), needs_grad)) {
-    whole.set_grad_node(std::make_shared<CatNode>(parts));
-  }
-  return whole;
+Tensor narrow_columns(const Tensor& x, std::int64_t start, std::int64_t length) {
+  const Span span("narrow_columns", "forward");
+  STAGECOACH_CHECK(x.dims() > 0 && start >= 0 && start <= x.size(-1) && length >= 0 && length <= x.size(-1) - start,
+                   "narrow_columns: expected columns within {2}, got {0} columns from column {1}", length, start,
+                   describe(x));
+  Tensor taken = take_columns(x, start, length);
+  return recorded<NarrowColumnsNode>(taken, {&x}, x, start);
 }
+
+Tensor cat(const std::vector<Tensor>& parts) { return cat_along(kCatRows, parts); }
+
+Tensor cat_columns(const std::vector<Tensor>& parts) { return cat_along(kCatColumns, parts); }
 
 }  // namespace stagecoach

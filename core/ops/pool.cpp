@@ -43,20 +43,14 @@ Tensor max_pool2d(const Tensor& x, const Window& window) {
   Tensor y = empty_like(x, shape);
   Tensor argmax = Tensor::empty(shape, DType::int32, x.device());
   kernels(x.device()).max_pool2d(x, window, y, argmax);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<MaxPool2dNode>(x, argmax, window));
-  }
-  return y;
+  return recorded<MaxPool2dNode>(y, {&x}, x, argmax, window);
 }
 
 Tensor global_average_pool(const Tensor& x) {
   const Span span("global_average_pool", "forward");
   Tensor y = empty_like(x, global_average_pool_shape(x.shape()));
   kernels(x.device()).global_average_pool(x, y);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<GlobalAveragePoolNode>(x));
-  }
-  return y;
+  return recorded<GlobalAveragePoolNode>(y, {&x}, x);
 }
 
 }  // namespace stagecoach

@@ -22,10 +22,7 @@ Tensor relu(const Tensor& x) {
   const Span span("relu", "forward");
   Tensor y = empty_like(x, x.shape());
   kernels(x.device()).relu(x, y);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<ReluNode>(x, y));
-  }
-  return y;
+  return recorded<ReluNode>(y, {&x}, x, y);
 }
 
 }  // namespace stagecoach

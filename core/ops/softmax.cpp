@@ -31,10 +31,7 @@ Tensor over_rows(const char* name, const Tensor& x, ForwardKernel forward, Backw
   Tensor y = empty_like(x, rows_shape(name, x.shape()));
   Tensor rows = as_rows(y);
   (kernels(x.device()).*forward)(as_rows(x), rows);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<SoftmaxNode>(name, x, y, backward));
-  }
-  return y;
+  return recorded<SoftmaxNode>(y, {&x}, name, x, y, backward);
 }
 
 }  // namespace

@@ -59,29 +59,20 @@ Tensor add_broadcast(const Tensor& x, const Tensor& b) {
   Tensor y = empty_like(x, add_broadcast_shape(x.shape(), b.shape()));
   check_matches("add_broadcast", x, b);
   kernels(x.device()).add_broadcast(x, b, y);
-  if (should_record({&x, &b})) {
-    y.set_grad_node(std::make_shared<AddBroadcastNode>(x, b));
-  }
-  return y;
+  return recorded<AddBroadcastNode>(y, {&x, &b}, x, b);
 }
 
 Tensor transpose(const Tensor& x) {
   const Span span("transpose", "forward");
   Tensor y = transposed(x);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<TransposeNode>(x));
-  }
-  return y;
+  return recorded<TransposeNode>(y, {&x}, x);
 }
 
 Tensor token_mean(const Tensor& x) {
   const Span span("token_mean", "forward");
   Tensor y = empty_like(x, token_mean_shape(x.shape()));
   kernels(x.device()).token_mean(x, y);
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<TokenMeanNode>(x));
-  }
-  return y;
+  return recorded<TokenMeanNode>(y, {&x}, x);
 }
 
 }  // namespace stagecoach

@@ -34,10 +34,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
   STAGECOACH_CHECK(shape.numel() == numel(), "reshape: expected a shape with as many elements as {}, got {}",
                    describe(*this), to_string(shape));
   Tensor view = alias(shape, offset());
-  if (should_record({this})) {
-    view.set_grad_node(std::make_shared<ReshapeNode>(*this));
-  }
-  return view;
+  return recorded<ReshapeNode>(view, {this}, *this);
 }
 
 Tensor Tensor::reshape(std::initializer_list<std::int64_t> extents) const {
@@ -72,10 +69,7 @@ Tensor Tensor::narrow(std::int64_t start, std::int64_t length) const {
                    "narrow: expected rows within {2}, got {0} rows from row {1}", length, start, describe(*this));
   const std::int64_t row = size(0) == 0 ? 0 : numel() / size(0);
   Tensor view = alias(shape().with(0, length), offset() + start * row);
-  if (should_record({this})) {
-    view.set_grad_node(std::make_shared<NarrowNode>(*this, start));
-  }
-  return view;
+  return recorded<NarrowNode>(view, {this}, *this, start);
 }
 
 Tensor flatten(const Tensor& x) { return x.reshape(flatten_shape(x.shape())); }

@@ -88,13 +88,10 @@ Tensor combined(const Tensor& statistics, const Tensor& logits, const Tensor& la
   Tensor classes = Tensor::empty({samples}, DType::int32, logits.device());
   kernels(logits.device())
       .combined_cross_entropy(statistics.reshape({slices, samples, kClassStatistics}), 1, loss, normalizers, classes);
-  if (should_record({&logits})) {
-    loss.set_grad_node(std::make_shared<ClassParallelNode>(logits, labels, normalizers, here));
-  }
   if (predictions != nullptr) {
     *predictions = classes;
   }
-  return loss;
+  return recorded<ClassParallelNode>(loss, {&logits}, logits, labels, normalizers, here);
 }
 
 }  // namespace

@@ -78,42 +78,35 @@ Tensor summed_and_scattered(const Tensor& x, const TensorGroup& group) {
   return group.comm == nullptr ? by_rank.narrow(0, samples).detach() : group.comm->reduce_scatter(by_rank);
 }
 
-Tensor recorded(const char* name, Tensor y, const Tensor& x, const TensorGroup& group, Function conjugate) {
-  if (should_record({&x})) {
-    y.set_grad_node(std::make_shared<ConjugateNode>(name, x, group, conjugate));
-  }
-  return y;
-}
-
 }  // namespace
 
 Tensor copy_to_ranks(const Tensor& x, const TensorGroup& group) {
-  return recorded("copy_to_ranks", same(x, group), x, group, all_reduced);
+  return recorded<ConjugateNode>(same(x, group), {&x}, "copy_to_ranks", x, group, all_reduced);
 }
 
 Tensor sum_over_ranks(Tensor x, const TensorGroup& group) {
   if (!x.is_donatable() || (x.is_leaf() && x.requires_grad())) {
-    return recorded("sum_over_ranks", all_reduced(x, group), x, group, same);
+    return recorded<ConjugateNode>(all_reduced(x, group), {&x}, "sum_over_ranks", x, group, same);
   }
   Tensor sum = same(x, group);
   all_reduce(sum, group);
-  return recorded("sum_over_ranks", sum, x, group, same);
+  return recorded<ConjugateNode>(sum, {&x}, "sum_over_ranks", x, group, same);
 }
 
 Tensor gather_tokens(const Tensor& x, const TensorGroup& group) {
-  return recorded("gather_tokens", gathered(x, group), x, group, summed_and_scattered);
+  return recorded<ConjugateNode>(gathered(x, group), {&x}, "gather_tokens", x, group, summed_and_scattered);
 }
 
 Tensor sum_and_scatter_tokens(const Tensor& x, const TensorGroup& group) {
-  return recorded("sum_and_scatter_tokens", summed_and_scattered(x, group), x, group, gathered);
+  return recorded<ConjugateNode>(summed_and_scattered(x, group), {&x}, "sum_and_scatter_tokens", x, group, gathered);
 }
 
 Tensor own_tokens(const Tensor& x, const TensorGroup& group) {
-  return recorded("own_tokens", tokens_of_rank(x, group), x, group, gathered);
+  return recorded<ConjugateNode>(tokens_of_rank(x, group), {&x}, "own_tokens", x, group, gathered);
 }
 
 Tensor all_tokens(const Tensor& x, const TensorGroup& group) {
-  return recorded("all_tokens", gathered(x, group), x, group, tokens_of_rank);
+  return recorded<ConjugateNode>(gathered(x, group), {&x}, "all_tokens", x, group, tokens_of_rank);
 }
 
 Shape own_tokens_shape(const Shape& x, int ranks) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "core/kernels/cpu/vec.h"
-#include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
 
@@ -37,19 +36,6 @@ void transpose_block(std::int64_t height, std::int64_t width, const T* from, std
       }
     }
   }
-}
-
-/// Transposes from [rows, columns] to [columns, rows], in blocks that fill the cache lines that they touch.
-template <class T>
-void transpose_matrix(Device device, std::int64_t rows, std::int64_t columns, const T* from, T* to) {
-  constexpr std::int64_t kBlock = std::max<std::int64_t>(kLanes<T>, 64 / sizeof(T));
-  parallel_for(device, (columns + kBlock - 1) / kBlock, [&](std::int64_t block) {
-    const std::int64_t c = block * kBlock;
-    for (std::int64_t r = 0; r < rows; r += kBlock) {
-      transpose_block(std::min(kBlock, rows - r), std::min(kBlock, columns - c), from + r * columns + c, columns,
-                      to + c * rows + r, rows);
-    }
-  });
 }
 
 }  // namespace stagecoach::cpu

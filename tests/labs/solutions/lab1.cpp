@@ -54,10 +54,7 @@ Tensor scaled_tanh(const Tensor& x, const Tensor& scale) {
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     values[i] = scale.data<double>()[i % scale.numel()] * std::tanh(x.data<double>()[i]);
   }
-  if (should_record({&x, &scale})) {
-    y.set_grad_node(std::make_shared<ScaledTanhNode>(x, scale));
-  }
-  return y;
+  return recorded<ScaledTanhNode>(y, {&x, &scale}, x, scale);
 }
 
 double accumulate(Module& model, const std::vector<Samples>& microbatches) {
