@@ -77,8 +77,8 @@ class Node {
 /// Returns whether an operation on `inputs` (undefined ones do not count) must be recorded.
 bool should_record(std::initializer_list<const Tensor*> inputs);
 
-/// Returns `y`, the output of an operation on `inputs`. If the operation must be recorded, constructs the node of `y`, a
-/// NodeType, from `arguments`; `y` may be one of them.
+/// Returns `y`, the output of an operation on `inputs`. If the operation must be recorded, constructs the node of `y`,
+/// a NodeType, from `arguments`; `y` may be one of them.
 template <class NodeType, class... Arguments>
 Tensor recorded(Tensor y, std::initializer_list<const Tensor*> inputs, const Arguments&... arguments) {
   if (should_record(inputs)) {
