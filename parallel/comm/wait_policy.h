@@ -23,6 +23,29 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 /// years, so timeouts above thirty years, infinity and NaN count as thirty years.
 SteadyTime deadline_after(std::chrono::duration<double> timeout, SteadyTime began = std::chrono::steady_clock::now());
 
+/// How long a wait has lasted. It begins anew when this process has stood still (Ctrl-Z, a debugger, a paused virtual
+/// machine): other ranks may have stood still with it, and what they send needs time to come.
+class WaitTime {
+ public:
+  /// A wait looks at the clock at least this often.
+  static constexpr std::chrono::milliseconds kLongestNap{250};
+  /// Where it could not for this long, the process stood still: no machine is so busy.
+  static constexpr std::chrono::milliseconds kStandstill{2000};
+
+  explicit WaitTime(SteadyTime now = std::chrono::steady_clock::now()) : began_(now), looked_(now) {}
+  SteadyTime began() const { return began_; }
+  /// Returns the time.
+  SteadyTime look(SteadyTime now = std::chrono::steady_clock::now()) {
+    began_ = now - looked_ > kStandstill ? now : began_;
+    looked_ = now;
+    return now;
+  }
+
+ private:
+  SteadyTime began_;
+  SteadyTime looked_;
+};
+
 /// How a thread waits, and what can end its waits early.
 struct WaitPolicy {
   WaitMode mode = WaitMode::sleeping;

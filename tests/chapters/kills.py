@@ -260,13 +260,14 @@ def send(name):
 
 
 def stop(running, pid, rng):
-    """A process stands still: the others must give up by themselves. A program of threads goes on, or is killed."""
+    """A process stands still: the others must give up by themselves. A program of threads goes on, also when it stood
+    still for longer than its ranks wait for each other, or is killed."""
     os.kill(pid, signal.SIGSTOP)
     if running.ranks:
         running.wait_for_others(pid)
         kill_if_alive(pid)  # where the others were done, nobody is left who would end it
     else:
-        time.sleep(rng.choice((0.05, 0.3)))
+        time.sleep(rng.choice((0.05, 0.3, TIMEOUT + 1)))
         os.kill(pid, rng.choice((signal.SIGCONT, signal.SIGKILL)))
 
 

@@ -235,6 +235,28 @@ TEST_F(Pipelines, GoOnAfterAnInterruptAlsoWithOtherRanks) {
   }
 }
 
+// As by Ctrl-Z, a debugger, or a virtual machine that is paused.
+TEST_F(Pipelines, GoOnAfterTheyStoodStillForLongerThanATimeout) {
+  make_data(400, 40);
+  Running running(
+      kGpipe, {"--data", "data", "--batch-size", "32", "--epochs", "100000", "--balance", "layers", "--timeout", "5"},
+      folder());
+  const auto wait_for_an_epoch = [&] {
+    const std::size_t before = running.out().size();
+    while (running.out().find("Epoch: ", before) == std::string::npos && !running.ended()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  wait_for_an_epoch();
+  running.signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(6));  // longer than the timeout
+  running.signal(SIGCONT);
+  wait_for_an_epoch();
+  running.signal(SIGINT);
+  const Outcome stopped = running.wait();
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.out << stopped.err;
+}
+
 // 1F1B's first stage holds as many micro-batches as there are ranks, GPipe's all of them, and with recomputation only
 // what enters and leaves.
 TEST_F(Pipelines, MemoryFollowsTheSchedule) {

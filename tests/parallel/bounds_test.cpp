@@ -46,6 +46,20 @@ TEST(Deadlines, OfAStoreAreAheadHoweverLongTheTimeout) {
   EXPECT_EQ(store.get("key"), "value");
 }
 
+TEST(WaitTimes, BeginAnewWhenTheProcessHasStoodStill) {
+  const SteadyClock::time_point start{};
+  WaitTime time(start);
+  for (auto now = start; now < start + std::chrono::seconds(60); now += WaitTime::kLongestNap) {
+    EXPECT_EQ(time.look(now), now);
+    EXPECT_EQ(time.began(), start);
+  }
+  const auto continued = start + std::chrono::seconds(90);
+  time.look(continued);
+  EXPECT_EQ(time.began(), continued);
+  time.look(continued + WaitTime::kLongestNap);
+  EXPECT_EQ(time.began(), continued);
+}
+
 TEST(Bounds, OfATimeout) {
   const auto body = [](Rank&) { FAIL() << "nothing runs"; };
   for (const double timeout : {-1.0, kLongestTimeout * 1.01, 1e300, kInfinity, std::nan("")}) {

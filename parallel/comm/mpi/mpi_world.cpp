@@ -175,16 +175,16 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
     return;
   }
   const Counted waiting(waiting_);
-  const auto began = SteadyClock::now();
-  auto next_poll = began + kPollInterval;
-  auto backing_off_since = began;
+  WaitTime time;
+  auto next_poll = time.began() + kPollInterval;
+  auto backing_off_since = time.began();
   bool polls = policy.polls();
   for (int count = 1; !test(); ++count) {
     if (polls && count % kSpinsPerClockCheck != 0) {
       relax();
       continue;
     }
-    const auto now = SteadyClock::now();
+    const auto now = time.look();
     if (policy.stop.stop_requested()) {
       throw aborted(context());
     }
@@ -197,11 +197,11 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
         }
         throw stopped(context(), failure());
       }
-      if (now > policy.deadline(began, timeout_)) {
+      if (now > policy.deadline(time.began(), timeout_)) {
         throw no_answer(context(), timeout_);
       }
     }
-    polls = policy.polls() && now - began < kLongestPoll;
+    polls = policy.polls() && now - time.began() < kLongestPoll;
     if (polls) {
       backing_off_since = now;
     } else {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/start_thread.h"
-#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 namespace {
@@ -122,11 +121,7 @@ void ControlChannel::back_off() {
 
 ControlWait::ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context,
                          const std::atomic<SteadyTime>* renewed)
-    : control_(control),
-      stop_(std::move(stop)),
-      context_(std::move(context)),
-      began_(std::chrono::steady_clock::now()),
-      renewed_(renewed) {}
+    : control_(control), stop_(std::move(stop)), context_(std::move(context)), renewed_(renewed) {}
 
 void ControlWait::poll() {
   if (control_.has_failed()) {
@@ -135,12 +130,12 @@ void ControlWait::poll() {
   if (stop_.stop_requested()) {
     throw aborted(context_());
   }
-  const auto now = std::chrono::steady_clock::now();
-  const SteadyTime since = renewed_ == nullptr ? began_ : std::max(began_, renewed_->load());
+  const auto now = time_.look();
+  const SteadyTime since = renewed_ == nullptr ? time_.began() : std::max(time_.began(), renewed_->load());
   if (now > deadline_after(control_.timeout(), since)) {
     throw no_answer(context_(), control_.timeout());
   }
-  if (now - began_ < kYielding) {
+  if (now - time_.began() < kYielding) {
     ::sched_yield();
   } else {
     control_.back_off();

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "parallel/comm/tcp/tcp_store.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 
@@ -85,7 +86,7 @@ class ControlWait {
   ControlChannel& control_;
   std::stop_token stop_;
   ErrorContext context_;
-  std::chrono::steady_clock::time_point began_;
+  WaitTime time_;
   const std::atomic<std::chrono::steady_clock::time_point>* renewed_;
 };
 

@@ -37,18 +37,19 @@ template <class Done>
 void ThreadWorld::wait(int rank, std::unique_lock<std::mutex>& lock, const Done& done, const WaitPolicy& policy,
                        const ErrorContext& context) {
   const auto has_ended = [&] { return !failure_.empty() || policy.stop.stop_requested() || done(); };
-  const auto began = std::chrono::steady_clock::now();
-  const auto poll_until = std::min(policy.deadline(began, timeout_), began + kLongestPoll);
+  WaitTime time;
+  const auto poll_until = std::min(policy.deadline(time.began(), timeout_), time.began() + kLongestPoll);
   while (!has_ended()) {  // the policy may change meanwhile
-    const auto now = std::chrono::steady_clock::now();
-    const auto deadline = policy.deadline(began, timeout_);
+    const auto now = time.look();
+    const auto deadline = policy.deadline(time.began(), timeout_);
     if (now >= deadline) {
       break;
     }
     if (policy.polls() && now < poll_until) {
       poll(rank, lock);
     } else {
-      mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, deadline);
+      const auto nap_ends = std::min(deadline, now + WaitTime::kLongestNap);
+      mailboxes_[static_cast<std::size_t>(rank)].changed.wait_until(lock, nap_ends);
     }
   }
   if (done()) {
