@@ -15,10 +15,20 @@
 namespace stagecoach {
 namespace {
 
+/// Returns whether the machine has this much memory left, if need be after the C library has given back what was freed.
+bool has_room_for(std::size_t bytes) {
+  const auto has_room = [bytes] { return bytes <= system::free_memory().value_or(bytes); };
+  if (has_room()) {
+    return true;
+  }
+  system::give_back_freed_memory();
+  return has_room();
+}
+
 class HeapMemory final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override {
-    if (bytes > available_memory()) {  // the kernel would promise it, and kill the program that uses it
+    if (!has_room_for(bytes)) {  // the kernel would promise it all the same, and kill the program that uses it
       return nullptr;
     }
     void* memory = std::aligned_alloc(kAlignment, bytes);  // not `new`: the allocator retries after a failure

@@ -29,6 +29,8 @@ std::optional<std::uint64_t> free_memory();
 /// Returns the size of the process's address space in bytes, which `ulimit -v` limits, or nothing if the system does
 /// not report it.
 std::optional<std::uint64_t> address_space();
+/// Gives the system what the C library keeps of freed memory, where it can be asked to.
+void give_back_freed_memory();
 /// Asks for large pages in `bytes` bytes at `memory`, because they cost fewer TLB misses. A hint.
 void prefer_large_pages(void* memory, std::size_t bytes);
 

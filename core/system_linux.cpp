@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -93,6 +94,12 @@ std::optional<std::uint64_t> free_memory() {
 std::optional<std::uint64_t> address_space() {
   const auto pages = number_in("/proc/self/statm");
   return pages ? std::optional(*pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))) : std::nullopt;
+}
+
+void give_back_freed_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 void prefer_large_pages(void* memory, std::size_t bytes) { static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE)); }

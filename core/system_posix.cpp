@@ -61,6 +61,8 @@ std::optional<std::uint64_t> free_memory() {
 
 std::optional<std::uint64_t> address_space() { return std::nullopt; }
 
+void give_back_freed_memory() {}
+
 void prefer_large_pages(void*, std::size_t) {}
 
 std::array<int, 2> open_wakeup() {

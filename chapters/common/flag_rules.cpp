@@ -258,6 +258,9 @@ void follow_launcher(WorldSettings& world, const Chapter& chapter, const WasGive
     world.transport = was_given("transport") ? world.transport : Transport::thread;
     return;
   }
+  refuse_if(process->size > kMaxDevices,
+            "{0} started too many processes: expected at most {2} ({3}), got {1}; start fewer", process->by,
+            process->size, kMaxDevices, process->size_variable);
   if (!has_ranks(chapter)) {
     refuse_if(process->size > 1, "{0} trains on one device, but {1} started {2} processes; start {0} without {1}",
               chapter.program, process->by, process->size);

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/device.h"
 #include "core/parse.h"
 #include "core/throw_if.h"
 
@@ -62,15 +61,13 @@ std::optional<LaunchEnvironment> launched_in(Environment get) {
     LaunchEnvironment launched{process_number(names.rank, rank), process_number(names.size, size), names.by};
     const char* local_rank = get(names.local_rank);
     launched.local_rank = local_rank == nullptr ? launched.rank : process_number(names.local_rank, local_rank);
+    launched.size_variable = names.size;
     launched.has_pmix = launched.by != "srun" || get("PMIX_RANK") != nullptr;
     throw_if<UsageError>(
         launched.rank >= launched.size,
         "the environment variables {0}={1} and {2}={3} contradict each other: expected a rank below the "
         "number of processes; unset them, or start the program with mpirun, srun or torchrun",
         names.rank, launched.rank, names.size, launched.size);
-    throw_if<UsageError>(launched.size > kMaxDevices,
-                         "{} started too many processes: expected {} of at most {}, got {}; start fewer", names.by,
-                         names.size, kMaxDevices, launched.size);
     return launched;
   }
   return std::nullopt;

@@ -13,9 +13,10 @@ namespace stagecoach {
 struct LaunchEnvironment {
   int rank = 0;  ///< of this process
   int size = 1;
-  std::string by;        ///< "mpirun", "srun", or "torchrun"
-  int local_rank = 0;    ///< number on this machine; `rank` if the launcher does not set it
-  bool has_pmix = true;  ///< whether Open MPI's processes can find each other; not with every srun
+  std::string by;                  ///< "mpirun", "srun", or "torchrun"
+  int local_rank = 0;              ///< number on this machine; `rank` if the launcher does not set it
+  const char* size_variable = "";  ///< the variable that says `size`
+  bool has_pmix = true;            ///< whether Open MPI's processes can find each other; not with every srun
 };
 
 using Environment = const char* (*)(const char* name);  ///< returns the value of a variable, or null

@@ -5,8 +5,8 @@ images per second beside those of the highest level.
     level_ratio.py --data FOLDER [--model convnet] [--threads 1] [--rounds 5]
                    [--program build/levels/bin/ch01_single_device]
 
-The machine may be shared and noisy, so the levels alternate and the medians are compared. Exits with 2 where there are
-no two levels to compare. Needs only Python.
+The machine may be shared and noisy, so the levels alternate and the medians are compared. Exits with 3 where there are
+no two levels to compare. Needs Python and taskset.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main():
     if len(levels) < 2:
         print(f"level_ratio: {flags.program} has no two levels for this processor, but {', '.join(levels)}; "
               "the preset levels builds three", file=sys.stderr)
-        return 2
+        return 3
     command = ["taskset", "-c", ",".join(map(str, range(flags.threads))), flags.program, "--data", flags.data, "--model",
                flags.model, "--threads", str(flags.threads), "--epochs", str(flags.epochs), "--batch-size", "64",
                "--optimizer", "adam"]

@@ -232,7 +232,7 @@ class Track:
     def expect_end(self, name, running, rank, code):
         """How a run may end that was hit: the rank as its signal says, the others in good order."""
         number = getattr(signal, f"SIG{name}").value
-        own = {"KILL": {-9}, "TERM": {130, -15}, "INT": {130, -2}, "STOP": {-9, 4}, "XFSZ": {3}}[name]
+        own = {"KILL": {-9}, "TERM": {130, -15}, "INT": {130, -2}, "STOP": {-9, 4} if running.ranks else {-9}, "XFSZ": {3}}[name]
         codes = [running.code(r) for r in range(running.ranks)] if running.ranks else [code]
         for r, each in enumerate(codes):
             # Of processes mpirun ends the others: at once with TERM, then with KILL; and None may be left of them.

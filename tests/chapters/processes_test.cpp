@@ -185,6 +185,26 @@ TEST_F(Processes, OneThatStandsStillIsGivenUp) {
   expect_others_tell(outcome, 3, 1, "no answer within 2 s");
 }
 
+TEST_F(Processes, GoOnAfterAllStoodStillForLongerThanATimeout) {
+  make_data(320, 32);
+  Running running = start(2, kGpipeProgram, flags("run", "100000", {"--timeout", "5", "--split", "3,9"}));
+  ASSERT_TRUE(prints(running, "Epoch: 1,"));
+  for (const int number : {SIGSTOP, SIGCONT}) {
+    for (const int rank : {0, 1}) {
+      ::kill(process(rank), number);
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(number == SIGSTOP ? 6 : 0));  // longer than the timeout
+  }
+  const std::size_t before = running.out().size();
+  while (running.out().size() == before && !running.ended()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  running.signal(SIGUSR1);  // mpirun passes it on
+  const Outcome stopped = end(running);
+  EXPECT_EQ(code(0), 130) << stopped.err;
+  EXPECT_EQ(code(1), 130) << stopped.err;
+}
+
 TEST_F(Processes, OneThatThrowsTellsTheOthersWhy) {
   make_data(320, 32);
   const Outcome outcome = mpirun(3, kGpipeProgram, flags("run", "5", {"--microbatches", "2", "--lr", "1e30"}));
@@ -219,6 +239,16 @@ TEST_F(Processes, OfSrunNeedPmixUnlessItIsOne) {
   const Outcome two = shell("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 " + program);
   EXPECT_EQ(two.exit_code, 2) << two.err;
   EXPECT_NE(two.err.find("use srun --mpi=pmix"), std::string::npos) << two.err;
+}
+
+TEST_F(Processes, OfWhichThereAreTooManyAreRefusedByRank0Alone) {
+  for (const std::string rank : {"0", "5"}) {
+    const Outcome outcome = shell("RANK=" + rank + " WORLD_SIZE=129 " + kGpipeProgram + " --smoke");
+    EXPECT_EQ(outcome.exit_code, 2) << rank;
+    const std::string text =
+        "ch03_gpipe: torchrun started too many processes: expected at most 128 (WORLD_SIZE), got 129; start fewer\n";
+    EXPECT_EQ(outcome.err, rank == "0" ? text : "");
+  }
 }
 
 TEST_F(Processes, AreAsManyAsTheLauncherStarted) {

@@ -45,7 +45,7 @@ TEST(MemoryLimits, AFileThatDoesNotFitIsNamedWithItsSize) {
 // The kernel would promise the memory, and kill the program that uses it.
 TEST(MemoryLimits, ATensorThatDoesNotFitIsRefusedBeforeItIsUsed) {
   const auto floats = static_cast<std::int64_t>(available_memory() / sizeof(float));
-  const std::int64_t more = 64 << 20;  // than others give back meanwhile
+  const std::int64_t more = 256 << 20;  // than others give back meanwhile
   EXPECT_TRUE(fails_with({"out of memory on cpu:0", "use a smaller batch (--batch-size) or model"},
                          [&] { Tensor::empty({floats + more}); }));
 }

@@ -232,6 +232,21 @@ TEST(ControlChannel, ArrivesInOrderUnderItsKey) {
   EXPECT_FALSE(other.take("a").has_value());
 }
 
+// A process that stands still does not look at the clock either.
+TEST(ControlChannel, WaitsAnewAfterItsProcessStoodStill) {
+  const TcpStoreServer server(here(0));
+  ControlChannel control(server.address(), "test", 0, 2, std::chrono::milliseconds(500));
+  ControlWait control_wait(control, {}, [] { return "waiting"; });
+  std::this_thread::sleep_for(WaitTime::kStandstill + std::chrono::milliseconds(100));
+  EXPECT_NO_THROW(control_wait.poll());
+  const auto keep_waiting = [&] {
+    for (;;) {
+      control_wait.poll();
+    }
+  };
+  EXPECT_TRUE(fails_with<CommError>({"waiting: no answer within 0.5 s"}, keep_waiting));
+}
+
 TEST(ControlChannel, BringsTheNewsOfAFailure) {
   const TcpStoreServer server(here(0));
   ControlChannel one(server.address(), "test", 0, 2, kLongWait);

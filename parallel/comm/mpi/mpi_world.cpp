@@ -131,11 +131,16 @@ void MpiWorld::guard(const char* call, const std::function<void()>& body) const 
   bool done = false;
   const std::jthread watch = start_thread(fmt::format("the watchdog thread of {}", call), [&] {
     std::unique_lock lock(mutex);
-    if (!changed.wait_until(lock, deadline_after(timeout_), [&] { return done; })) {
-      std::fflush(stdout);
-      fmt::print(stderr, "rank {}: {}: no answer within {} s; check that all ranks are running, or raise --timeout\n",
-                 rank_, call, timeout_.count());
-      std::_Exit(4);
+    for (WaitTime time; !done;) {
+      const auto now = time.look();
+      const auto deadline = deadline_after(timeout_, time.began());
+      if (now >= deadline) {
+        std::fflush(stdout);
+        fmt::print(stderr, "rank {}: {}: no answer within {} s; check that all ranks are running, or raise --timeout\n",
+                   rank_, call, timeout_.count());
+        std::_Exit(4);
+      }
+      changed.wait_until(lock, std::min(deadline, now + WaitTime::kLongestNap));
     }
   });
   body();
