@@ -4,13 +4,21 @@
 # and runs docs/examples/outside with them. Prints a row per command, for docs/measurements/platforms.md. Exits with 1 if
 # any of them failed.
 #
-#   scripts/measure_platforms.sh [SYSTEM…]      as root; SYSTEM: debian-12, debian-13, ubuntu-24.04 (all by default)
+#   scripts/measure_platforms.sh [--readme | --packages] [SYSTEM…]
 #
-# Needs debootstrap and git. The systems and what the commands printed are kept in build/systems.
+# SYSTEM is debian-12, debian-13 or ubuntu-24.04 (all three by default); a flag leaves the other part out. Needs root,
+# debootstrap and git. The systems and what the commands printed are kept in build/systems.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+parts='readme packages'
+case ${1:-} in
+  --readme | --packages)
+    parts=${1#--}
+    shift
+    ;;
+esac
 if [[ $(id -u) != 0 || ${1:-} == -* ]] || ! command -v debootstrap > /dev/null; then
-  sed -n '2,9s/^# \{0,1\}//p' "$0"
+  sed -n '2,10s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 [[ $# -gt 0 ]] || set -- debian-12 debian-13 ubuntu-24.04
@@ -79,6 +87,14 @@ run_as() {
     "$user" "$command" "$seconds" "$status" "$found" | tee -a "$rows"
 }
 
+# try_readme NAME: its two commands, as both users.
+try_readme() {
+  run_as root "$1" scripts/quickstart.sh
+  run_as student "$1" scripts/quickstart.sh
+  run_as student "$1" scripts/test.sh
+  run_as root "$1" scripts/test.sh
+}
+
 # use_packages NAME: builds the packages in the clone of root, and a user's program in a system that has only them.
 use_packages() {
   local clone=$systems/$1/root/stagecoach user=$1.packages
@@ -99,11 +115,8 @@ printf '| system | user | command | time | exit code | |\n|---|---|---|---:|---:
 for current in "$@"; do
   make_system "$current" "$current"
   clone_for_two_users "$current"
-  run_as root "$current" scripts/quickstart.sh
-  run_as student "$current" scripts/quickstart.sh
-  run_as student "$current" scripts/test.sh
-  run_as root "$current" scripts/test.sh
-  use_packages "$current"
+  [[ $parts != *readme* ]] || try_readme "$current"
+  [[ $parts != *packages* ]] || use_packages "$current"
   unmount "$systems/$current"
   unmount "$systems/$current.packages"
 done

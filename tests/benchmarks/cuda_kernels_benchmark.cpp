@@ -3,9 +3,6 @@
 /// it, and beside cuBLAS and cuDNN where they are there.
 ///
 ///     cuda_kernels_benchmark            Markdown, on standard output; exit 1 when a row failed
-///
-/// The least time (the floor) is the largest of three: the operations at the best rate of a matrix product, the bytes
-/// at the best rate of a copy, and what any kernel takes that does nothing. All three rates are measured first.
 
 #include <fmt/core.h>
 
@@ -13,6 +10,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/autograd/backward.h"
@@ -23,13 +21,12 @@
 #include "core/replay.h"
 #include "nn/models.h"
 #include "nn/optimizer.h"
+#include "tests/benchmarks/cuda_kernel_table.h"
 #include "tests/benchmarks/cuda_peers.h"
 #include "tests/benchmarks/cuda_work.h"
 
 namespace stagecoach {
 namespace {
-
-const Kernels& gpu() { return kernels(kGpu); }
 
 Tensor random_labels(std::int64_t count) {
   std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
@@ -49,106 +46,6 @@ Tensor random_pictures(std::int64_t count) {
   return Tensor::from(pixels, {count, 3, 32, 32}, kGpu);
 }
 
-/// What the GPU can do, as measured: operations and bytes per second, and the seconds of a kernel that does nothing.
-struct Rates {
-  double fp32 = 0;
-  double tf32 = 0;
-  double memory = 0;
-  double cache = 0;  // of tensors that fit the second-level cache
-  double start = 0;
-};
-Rates rates;
-GpuFacts facts;
-Precision precision = Precision::fp32;
-bool failed = false;
-
-void use(Precision wanted) {
-  precision = wanted;
-  cuda::allow_tf32(wanted == Precision::tf32);
-}
-
-/// The best of cuBLAS and our own product on large squares.
-double measure_product_rate(Precision wanted) {
-  use(wanted);
-  double best = 0;
-  for (const std::int64_t n : {4096, 8192}) {
-    const Tensor x = random_tensor({n, n});
-    const Tensor weight = random_tensor({n, n});
-    Tensor y = random_tensor({n, n});
-    const double operations = 2.0 * static_cast<double>(n * n * n);
-    best = std::max(best, operations / our_seconds([&] { gpu().linear(x, weight, {}, y); }));
-    if (const auto seconds = cublas_linear_seconds(Pass::forward, wanted, x, weight, y)) {
-      best = std::max(best, operations / *seconds);
-    }
-  }
-  return best;
-}
-
-/// The best of a copy and a product with a number: each reads and writes `bytes` in all.
-double measure_copy_rate(std::int64_t bytes) {
-  const Tensor x = random_tensor({bytes / 8});
-  Tensor y = random_tensor({bytes / 8});
-  const double seconds = std::min(our_seconds([&] { gpu().copy(x, y); }), our_seconds([&] { gpu().scale(x, 0.5, y); }));
-  return static_cast<double>(bytes) / seconds;
-}
-
-void measure_rates() {
-  facts = gpu_facts();
-  rates.fp32 = measure_product_rate(Precision::fp32);
-  rates.tf32 = measure_product_rate(Precision::tf32);
-  rates.memory = measure_copy_rate(std::int64_t{1} << 30);
-  rates.cache = std::max(rates.memory, measure_copy_rate(facts.cache_bytes / 4));
-  Tensor one = random_tensor({1});
-  rates.start = our_seconds([&] { gpu().fill(0, one); });
-}
-
-/// One line of a table.
-struct Row {
-  std::string name;
-  Work body;
-  double operations = 0;  // additions and multiplications of the textbook's formula, where a product is taken
-  double bytes = 0;       // each input read once and each output written once
-  std::function<std::optional<double>()> peer = [] { return std::nullopt; };
-};
-
-struct Floor {
-  double seconds = 0;
-  const char* bound = "";
-};
-
-Floor floor_of(const Row& row) {
-  // Half the cache: as much again may still lie there from before.
-  const bool in_cache = row.bytes <= static_cast<double>(facts.cache_bytes) / 2;
-  const Floor arithmetic{row.operations / (precision == Precision::tf32 ? rates.tf32 : rates.fp32), "arithmetic"};
-  const Floor memory{row.bytes / (in_cache ? rates.cache : rates.memory), in_cache ? "cache" : "memory"};
-  const Floor start{rates.start, "start"};
-  return std::max({arithmetic, memory, start}, [](const Floor& a, const Floor& b) { return a.seconds < b.seconds; });
-}
-
-void print(const Row& row) {
-  try {
-    const double seconds = our_seconds(row.body);
-    const std::optional<double> peer = row.peer();
-    const Floor floor = floor_of(row);
-    fmt::print("| {} | {:.1f} | {:.1f} | {:.0f}% | {} | {} | {:.0f} | {} | {} |\n", row.name, 1e6 * seconds,
-               1e6 * floor.seconds, 100 * floor.seconds / seconds, floor.bound,
-               row.operations > 0 ? fmt::format("{:.0f}", 1e-9 * row.operations / seconds) : "",
-               1e-9 * row.bytes / seconds, peer ? fmt::format("{:.1f}", 1e6 * *peer) : "",
-               peer ? fmt::format("{:.2f}", *peer / seconds) : "");
-  } catch (const std::exception& error) {
-    failed = true;
-    fmt::print("| {} | failed: {} | | | | | | | |\n", row.name, error.what());
-  }
-  std::fflush(stdout);
-}
-
-void begin_table(const std::string& title, Precision wanted) {
-  use(wanted);
-  fmt::print("\n### {}, {}\n\n", title, wanted == Precision::tf32 ? "TF32" : "float32");
-  fmt::print("| operation | µs | floor µs | of the floor | bound by | GFLOP/s | GB/s | peer µs | peer / ours |\n");
-  fmt::print("|---|---:|---:|---:|---|---:|---:|---:|---:|\n");
-}
-
 double bytes_of(std::initializer_list<Tensor> tensors) {
   double sum = 0;
   for (const Tensor& tensor : tensors) {
@@ -166,7 +63,9 @@ void print_linear(std::int64_t samples, std::int64_t inputs, std::int64_t output
   const Tensor bias = random_tensor({outputs});
   const double operations = 2.0 * static_cast<double>(samples * inputs * outputs);
   const double bytes = bytes_of({x, weight, y});
-  const auto peer = [&](Pass pass) { return [=] { return cublas_linear_seconds(pass, precision, x, weight, y); }; };
+  const auto peer = [&](Pass pass) {
+    return [=] { return cublas_linear_seconds(pass, precision_of_table(), x, weight, y); };
+  };
   print({name + ", forward", [&] { gpu().linear(x, weight, bias, y); }, operations, bytes, peer(Pass::forward)});
   print({name + ", input gradient", [&] { gpu().linear_grad_input(y, weight, x); }, operations, bytes,
          peer(Pass::grad_input)});
@@ -197,7 +96,7 @@ void print_conv2d(std::int64_t samples, const Convolution& c) {
   const double operations = 2.0 * static_cast<double>(y.numel() * c.channels * c.window.kernel * c.window.kernel);
   const double bytes = bytes_of({x, weight, y});
   const auto peer = [&](Pass pass) {
-    return [=] { return cudnn_conv2d_seconds(pass, precision, c.window, x, weight, y); };
+    return [=] { return cudnn_conv2d_seconds(pass, precision_of_table(), c.window, x, weight, y); };
   };
   print({name + ", forward", [&] { gpu().conv2d(x, weight, bias, c.window, y); }, operations, bytes,
          peer(Pass::forward)});
@@ -318,7 +217,7 @@ double step_seconds(const std::string& model_name, std::int64_t batch) {
     });
   };
   // Many at once, as in training: there the CPU is ahead of the GPU, which never waits for a step to be given to it.
-  const int steps = model_name == "resnet18" ? 4 : 20;
+  const int steps = model_name == "resnet18" || model_name == "vit" ? 4 : 20;
   const auto run_many = [&] {
     for (int i = 0; i < steps; ++i) {
       run();
@@ -344,7 +243,7 @@ void try_step(const std::string& model_name, std::int64_t batch) {
   try {
     print_step(model_name, batch);
   } catch (const std::exception& error) {
-    failed = true;
+    note_failure();
     fmt::print("\nA whole step of {} with batch {} failed: {}\n", model_name, batch, error.what());
   }
   std::fflush(stdout);
@@ -398,22 +297,57 @@ void print_resnet18(std::int64_t batch) {
   print_adam("resnet18");
 }
 
-void print_machine() {
-  fmt::print("{}; {} multiprocessors, at most {:.0f} MHz, {} MiB of second-level cache. Peers: {}.\n\n",
-             cuda::description(kGpu), facts.multiprocessors, 1e-6 * facts.clock_hz, facts.cache_bytes >> 20,
-             peers_description());
-  fmt::print("| measured first | |\n|---|---:|\n");
-  fmt::print("| best float32 product (cuBLAS or ours, 4096 or 8192 square) | {:.1f} TFLOP/s |\n", 1e-12 * rates.fp32);
-  fmt::print("| best TF32 product (the same) | {:.1f} TFLOP/s |\n", 1e-12 * rates.tf32);
-  fmt::print("| float32 by number of cores and highest clock | {:.1f} TFLOP/s |\n", 1e-12 * facts.fp32_rate);
-  fmt::print("| best copy, 1 GiB read and written | {:.0f} GB/s |\n", 1e-9 * rates.memory);
-  fmt::print("| best copy within the second-level cache | {:.0f} GB/s |\n", 1e-9 * rates.cache);
-  fmt::print("| a kernel that does nothing, in a graph | {:.2f} µs |\n\n", 1e6 * rates.start);
-  fmt::print(
-      "Each operation runs many times in a row on the same tensors, recorded as a CUDA graph; medians of 7. The floor "
-      "is the\nlargest of: operations at the product's rate, bytes at the copy's rate (the cache's, where the tensors "
-      "fit half of it),\nand a kernel that does nothing. Peers are cuBLAS and the fastest algorithm of cuDNN on NCHW, "
-      "without bias; a ratio above 1 means\nthat ours is faster.\n");
+/// [N, T, W], with four heads, and the hidden layer of a perceptron.
+void print_vit_kernels(std::int64_t samples, std::int64_t tokens, std::int64_t width) {
+  const Tensor x = random_tensor({samples, tokens, width});
+  Tensor y = random_tensor(x.shape());
+  const Tensor qkv = random_tensor({samples, tokens, 3 * width});
+  Tensor grad_qkv = random_tensor(qkv.shape());
+  const std::string name = fmt::format("attention {}, 4 heads", to_string(x.shape()));
+  // Each of the products has T terms for each element of x: two of them forward; backward the first again and four.
+  const double product = 2.0 * static_cast<double>(x.numel() * tokens);
+  print({name, [&] { gpu().attention(qkv, 4, y); }, 2 * product, bytes_of({qkv, y})});
+  print({name + ", gradient", [&] { gpu().attention_grad(x, qkv, 4, grad_qkv); }, 5 * product,
+         bytes_of({x, qkv, grad_qkv})});
+
+  const Shape rows{samples * tokens, width};
+  const Tensor flat = x.reshape(rows);
+  Tensor flat_y = random_tensor(rows);
+  const Tensor weight = random_tensor({width});
+  const Tensor bias = random_tensor({width});
+  Tensor mean = random_tensor({rows[0]});
+  Tensor rstd = random_tensor({rows[0]});
+  Tensor grad_weight = random_tensor({width});
+  Tensor grad_bias = random_tensor({width});
+  const std::string norm = "layer norm " + to_string(rows);
+  print({norm, [&] { gpu().layer_norm(flat, weight, bias, 1e-5, flat_y, mean, rstd); }, 0, bytes_of({x, y})});
+  print({norm + ", input gradient", [&] { gpu().layer_norm_grad_input(flat_y, flat, mean, rstd, weight, flat_y); }, 0,
+         bytes_of({x, y, y})});
+  print({norm + ", weight gradient",
+         [&] { gpu().layer_norm_grad_weight(flat_y, flat, mean, rstd, grad_weight, grad_bias); }, 0, bytes_of({x, y})});
+
+  const Tensor hidden = random_tensor({samples * tokens, 4 * width});
+  Tensor out = random_tensor(hidden.shape());
+  const std::string gelu = "gelu " + to_string(hidden.shape());
+  print({gelu, [&] { gpu().gelu(hidden, GeluForm::tanh, out); }, 0, bytes_of({hidden, out})});
+  print({gelu + ", gradient", [&] { gpu().gelu_grad(hidden, hidden, GeluForm::tanh, out); }, 0,
+         bytes_of({hidden, out, out})});
+  print({"add " + to_string(x.shape()), [&] { gpu().add(x, x, y); }, 0, bytes_of({x, y})});
+}
+
+void print_vit(std::int64_t batch) {
+  constexpr std::int64_t kTokens = 64;
+  constexpr std::int64_t kWidth = 64;
+  begin_table(fmt::format("vit, batch {}", batch), Precision::tf32);
+  print_conv2d(batch,
+               {.channels = 3, .extent = 32, .outputs = kWidth, .window = {4, 4, 0}, .bias = true, .first = true});
+  print_vit_kernels(batch, kTokens, kWidth);
+  for (const auto& [inputs, outputs] :
+       {std::pair{kWidth, 3 * kWidth}, {kWidth, kWidth}, {kWidth, 4 * kWidth}, {4 * kWidth, kWidth}}) {
+    print_linear(batch * kTokens, inputs, outputs);
+  }
+  print_adam("vit");
+  try_step("vit", batch);
 }
 
 }  // namespace
@@ -422,11 +356,11 @@ void print_machine() {
 int main() {
   using namespace stagecoach;
   const int status = run_on_gpu("cuda_kernels_benchmark", [] {
-    measure_rates();
     print_machine();
     print_convnet(64);
     print_convnet(1024);
     print_resnet18(512);
+    print_vit(512);
   });
-  return status == 0 && failed ? 1 : status;
+  return status == 0 && any_failed() ? 1 : status;
 }
