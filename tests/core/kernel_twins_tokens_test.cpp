@@ -34,7 +34,7 @@ TEST_P(TokenTwins, GeluGradInPlace) {
                [](const Kernels& k, Tensors& t) { k.gelu_grad(t[0], t[1], GeluForm::tanh, t[0]); });
 }
 
-const Shape kTokenRows[] = {{1, 1}, {1, 7}, {37, 10}, {3, 32}, {2, 33}, {5, 300}, {70, 64}, {0, 5}};
+const Shape kTokenRows[] = {{1, 1}, {1, 7}, {37, 10}, {3, 32}, {2, 33}, {6, 257}, {70, 64}, {700, 33}, {0, 5}};
 
 TEST_P(TokenTwins, LayerNorm) {
   for (const Shape& shape : kTokenRows) {
@@ -81,8 +81,9 @@ TEST_P(TokenTwins, Matmul) {
 }
 
 /// Samples, tokens, width, heads.
-const std::array<std::int64_t, 4> kAttentionCases[] = {{1, 1, 1, 1},  {2, 5, 6, 2},   {1, 17, 36, 2},
-                                                       {3, 16, 8, 4}, {1, 40, 18, 1}, {0, 4, 6, 2}};
+const std::array<std::int64_t, 4> kAttentionCases[] = {{1, 1, 1, 1},   {2, 5, 6, 2},    {1, 17, 36, 2},
+                                                       {3, 16, 8, 4},  {1, 40, 18, 1},  {0, 4, 6, 2},
+                                                       {2, 64, 64, 4}, {1, 150, 40, 2}, {2, 9, 66, 2}};
 
 TEST_P(TokenTwins, Attention) {
   for (const auto& [samples, tokens, width, heads] : kAttentionCases) {

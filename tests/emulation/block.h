@@ -9,7 +9,8 @@
 /// - without a barrier between them a thread's write and another's read are a whole pass apart, and the order of the
 ///   threads is reversed from block to block, so the results are wrong.
 ///
-/// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call for tensor cores.
+/// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call
+/// that exchanges values (__shfl_xor_sync, tensor cores).
 ///
 /// Not emulated: atomics, warps in step, and anything asynchronous: streams run in order.
 
@@ -42,3 +43,12 @@ int lane();
 const void* exchange(const void* mine, std::size_t bytes, const std::source_location& where);
 
 }  // namespace stagecoach::cuda::emulation
+
+/// Returns the value of the thread of this warp whose number differs in the bits of `mask`. All threads of the warp
+/// call it.
+template <class T>
+T __shfl_xor_sync(unsigned /* threads */, T value, int mask,
+                  std::source_location where = std::source_location::current()) {
+  using namespace stagecoach::cuda::emulation;
+  return static_cast<const T*>(exchange(&value, sizeof(value), where))[lane() ^ mask];
+}

@@ -1,12 +1,15 @@
 /// @file
-/// Attention as products of matrices with a softmax between them. The [T, T] probabilities of all heads, and in the
-/// backward their gradients, are in working memory during a call. The backward computes them again.
+/// Attention: of narrow heads in float32 by the kernels of fused_attention.cuh, else as products of matrices with a
+/// softmax between them. Then the [T, T] probabilities of all heads, and in the backward their gradients, are in
+/// working memory during a call. The backward computes them again.
 
 #include <cmath>
+#include <type_traits>
 
 #include "core/cuda_backend.h"
 #include "core/kernels/cuda/arguments.h"
 #include "core/kernels/cuda/batched_product.cuh"
+#include "core/kernels/cuda/fused_attention.cuh"
 #include "core/kernels/groups.h"
 
 namespace stagecoach::cuda {
@@ -70,34 +73,94 @@ Tensor probabilities(const AttentionExtents& e, const Tensor& qkv, T scale) {
   return p;
 }
 
+template <class T>
+void attention_by_products(const AttentionExtents& e, const Tensor& qkv, T scale, Tensor& y) {
+  const Tensor p = probabilities<T>(e, qkv, scale);
+  const T* v = qkv.data<T>() + 2 * e.width;
+  multiply_tokens<T, false>(e, p, v, 3 * e.width, T(1), y.mutable_data<T>(), e.width);
+}
+
+template <class T>
+void attention_grad_by_products(const AttentionExtents& e, const Tensor& grad_y, const Tensor& qkv, T scale,
+                                Tensor& grad_qkv) {
+  const int row = 3 * e.width;
+  const T* q = qkv.data<T>();
+  const T* upstream = grad_y.data<T>();
+  T* grad = grad_qkv.mutable_data<T>();
+  const Tensor p = probabilities<T>(e, qkv, scale);
+  multiply_tokens<T, true>(e, p, upstream, e.width, T(1), grad + 2 * e.width, row);
+  Tensor ds = Tensor::empty(e.scores(), qkv.dtype(), qkv.device());
+  multiply_features<T>(e, upstream, e.width, q + 2 * e.width, row, T(1), ds);
+  Tensor rows = ds.alias({e.batches * e.tokens, e.tokens}, 0);
+  kernels().softmax_grad(rows, p.alias(rows.shape(), 0), rows);
+  multiply_tokens<T, false>(e, ds, q + e.width, row, scale, grad, row);
+  multiply_tokens<T, true>(e, ds, q, row, scale, grad + e.width, row);
+}
+
+/// Calls body<width>(heads, blocks) for a width of the fused kernels that is enough for a head. Returns false if there
+/// is none.
+template <class Body>
+bool with_fused_width(const AttentionExtents& e, const Body& body) {
+  const int tiles = (e.tokens + kTokenTile - 1) / kTokenTile;
+  const auto blocks = static_cast<unsigned>(to_int(e.batches * tiles));
+  const Heads heads{e.tokens, e.heads, e.head_width(), tiles};
+  if (e.head_width() > 32) {
+    return false;
+  }
+  if (blocks > 0 && e.head_width() <= 16) {
+    body.template operator()<16>(heads, blocks);
+  } else if (blocks > 0) {
+    body.template operator()<32>(heads, blocks);
+  }
+  return true;
+}
+
+bool attention_fused(const AttentionExtents& e, const Tensor& qkv, float scale, Tensor& y) {
+  return with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
+    launch(attention_kernel<kWidth>, blocks, kTokenTile, 0, compute_stream(qkv.device()), heads, qkv.data<float>(),
+           e.width, scale, y.mutable_data<float>());
+  });
+}
+
+bool attention_grad_fused(const AttentionExtents& e, const Tensor& grad_y, const Tensor& qkv, float scale,
+                          Tensor& grad_qkv) {
+  return with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
+    constexpr std::int64_t kFloats = sizeof(QueryStatistics) / sizeof(float);
+    Workspace<float> workspace(kFloats * e.batches * e.tokens, qkv.device());
+    auto* statistics = reinterpret_cast<QueryStatistics*>(workspace.data());
+    const cudaStream_t stream = compute_stream(qkv.device());
+    launch(attention_grad_queries_kernel<kWidth>, blocks, kTokenTile, 0, stream, heads, grad_y.data<float>(),
+           qkv.data<float>(), e.width, scale, grad_qkv.mutable_data<float>(), statistics);
+    launch(attention_grad_keys_kernel<kWidth>, blocks, kTokenTile, 0, stream, heads, grad_y.data<float>(),
+           qkv.data<float>(), e.width, scale, statistics, grad_qkv.mutable_data<float>());
+  });
+}
+
 namespace {
 
 void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
   dispatch_floating(qkv.dtype(), "attention", [&]<class T>() {
     const AttentionExtents e(y, heads);
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
-    const Tensor p = probabilities<T>(e, qkv, scale);
-    const T* v = qkv.data<T>() + 2 * e.width;
-    multiply_tokens<T, false>(e, p, v, 3 * e.width, T(1), y.mutable_data<T>(), e.width);
+    if constexpr (std::is_same_v<T, float>) {
+      if (attention_fused(e, qkv, scale, y)) {
+        return;
+      }
+    }
+    attention_by_products<T>(e, qkv, scale, y);
   });
 }
 
 void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv) {
   dispatch_floating(qkv.dtype(), "attention_grad", [&]<class T>() {
     const AttentionExtents e(grad_y, heads);
-    const int row = 3 * e.width;
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
-    const T* q = qkv.data<T>();
-    const T* upstream = grad_y.data<T>();
-    T* grad = grad_qkv.mutable_data<T>();
-    const Tensor p = probabilities<T>(e, qkv, scale);
-    multiply_tokens<T, true>(e, p, upstream, e.width, T(1), grad + 2 * e.width, row);
-    Tensor ds = Tensor::empty(e.scores(), qkv.dtype(), qkv.device());
-    multiply_features<T>(e, upstream, e.width, q + 2 * e.width, row, T(1), ds);
-    Tensor rows = ds.alias({e.batches * e.tokens, e.tokens}, 0);
-    kernels().softmax_grad(rows, p.alias(rows.shape(), 0), rows);
-    multiply_tokens<T, false>(e, ds, q + e.width, row, scale, grad, row);
-    multiply_tokens<T, true>(e, ds, q, row, scale, grad + e.width, row);
+    if constexpr (std::is_same_v<T, float>) {
+      if (attention_grad_fused(e, grad_y, qkv, scale, grad_qkv)) {
+        return;
+      }
+    }
+    attention_grad_by_products<T>(e, grad_y, qkv, scale, grad_qkv);
   });
 }
 

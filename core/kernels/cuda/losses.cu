@@ -26,19 +26,23 @@ __global__ void sum_up(const double* values, int count, double factor, T* out) {
 }
 
 template <int kRowThreads, class T>
-__global__ void cross_entropy_kernel(int classes, const T* logits, const std::int32_t* labels, double* row_losses,
-                                     T* probabilities) {
-  using Reduction = BlockReduction<T, kRowThreads>;
+__global__ void cross_entropy_kernel(int rows, int classes, const T* logits, const std::int32_t* labels,
+                                     double* row_losses, T* probabilities) {
+  using Reduction = RowReduction<T, kRowThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const long long start = static_cast<long long>(blockIdx.x) * classes;
-  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, logits + start, classes);
-  for (int c = static_cast<int>(threadIdx.x); c < classes; c += kRowThreads) {
+  const RowThread<kRowThreads> thread;
+  if (thread.row >= rows) {
+    return;
+  }
+  const long long start = static_cast<long long>(thread.row) * classes;
+  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, thread.index, logits + start, classes);
+  for (int c = thread.index; c < classes; c += kRowThreads) {
     probabilities[start + c] = exp(log_softmax(logits[start + c]));
   }
-  if (threadIdx.x == 0) {
-    const std::int32_t label = labels[blockIdx.x];
+  if (thread.index == 0) {
+    const std::int32_t label = labels[thread.row];
     const bool is_class = label >= 0 && label < classes;
-    row_losses[blockIdx.x] = is_class ? -static_cast<double>(log_softmax(logits[start + label])) : nan("");
+    row_losses[thread.row] = is_class ? -static_cast<double>(log_softmax(logits[start + label])) : nan("");
   }
 }
 
@@ -53,25 +57,29 @@ __global__ void cross_entropy_grad_kernel(int count, int classes, const T* grad_
   }
 }
 
-/// One block per row. A label that is no class gives NaN, as in cross_entropy_kernel.
+/// A label that is no class gives NaN, as in cross_entropy_kernel.
 template <int kRowThreads, class T>
-__global__ void class_statistics_kernel(int width, int first, int classes, const T* logits, const std::int32_t* labels,
-                                        T* statistics) {
-  using Reduction = BlockReduction<T, kRowThreads>;
+__global__ void class_statistics_kernel(int rows, int width, int first, int classes, const T* logits,
+                                        const std::int32_t* labels, T* statistics) {
+  using Reduction = RowReduction<T, kRowThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  using ClassReduction = BlockReduction<int, kRowThreads>;
+  using ClassReduction = RowReduction<int, kRowThreads>;
   STAGECOACH_SHARED(ClassReduction, class_reduction);
-  const T* row = logits + static_cast<long long>(blockIdx.x) * width;
-  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, row, width);
+  const RowThread<kRowThreads> thread;
+  if (thread.row >= rows) {
+    return;
+  }
+  const T* row = logits + static_cast<long long>(thread.row) * width;
+  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, thread.index, row, width);
   int last = 0;  // the distance from the first of the largest logits to the end of the row
-  for (int c = static_cast<int>(threadIdx.x); c < width; c += kRowThreads) {
+  for (int c = thread.index; c < width; c += kRowThreads) {
     last = row[c] == log_softmax.max ? Max{}(last, width - c) : last;
   }
-  last = reduce_block(class_reduction, last, Max{});
-  if (threadIdx.x == 0) {
-    const std::int32_t label = labels[blockIdx.x];
+  last = reduce_row<kRowThreads>(class_reduction, last, Max{});
+  if (thread.index == 0) {
+    const std::int32_t label = labels[thread.row];
     const int column = label - first;
-    T* out = statistics + static_cast<long long>(blockIdx.x) * 4;
+    T* out = statistics + static_cast<long long>(thread.row) * 4;
     out[0] = log_softmax.max;
     out[1] = static_cast<T>(last == 0 ? first : first + width - last);  // 0: the logits are NaN
     out[2] = log_softmax.sum;
@@ -156,12 +164,10 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Te
     const int rows = to_int(logits.size(0));
     const int classes = to_int(logits.size(1));
     Workspace<double> row_losses(rows, logits.device());
-    if (rows > 0) {
-      with_threads_for(classes, [&]<int kRowThreads>() {
-        launch(cross_entropy_kernel<kRowThreads, T>, static_cast<unsigned>(rows), kRowThreads, 0, stream, classes,
-               logits.data<T>(), labels.data<std::int32_t>(), row_losses.data(), probabilities.mutable_data<T>());
-      });
-    }
+    with_threads_for(rows, classes, [&]<int kRowThreads>(unsigned blocks) {
+      launch(cross_entropy_kernel<kRowThreads, T>, blocks, kRowBlock, 0, stream, rows, classes, logits.data<T>(),
+             labels.data<std::int32_t>(), row_losses.data(), probabilities.mutable_data<T>());
+    });
     launch(sum_up<T>, 1, kThreads, 0, stream, row_losses.data(), rows, factor, loss.mutable_data<T>());
   });
 }
@@ -184,13 +190,11 @@ void class_statistics(const Tensor& logits, const Tensor& labels, std::int64_t f
     to_int(logits.numel());
     const int rows = to_int(logits.size(0));
     const int width = to_int(logits.size(1));
-    if (rows > 0) {
-      with_threads_for(width, [&]<int kRowThreads>() {
-        launch(class_statistics_kernel<kRowThreads, T>, static_cast<unsigned>(rows), kRowThreads, 0,
-               compute_stream(logits.device()), width, to_int(first), to_int(classes), logits.data<T>(),
-               labels.data<std::int32_t>(), statistics.mutable_data<T>());
-      });
-    }
+    with_threads_for(rows, width, [&]<int kRowThreads>(unsigned blocks) {
+      launch(class_statistics_kernel<kRowThreads, T>, blocks, kRowBlock, 0, compute_stream(logits.device()), rows,
+             width, to_int(first), to_int(classes), logits.data<T>(), labels.data<std::int32_t>(),
+             statistics.mutable_data<T>());
+    });
   });
 }
 

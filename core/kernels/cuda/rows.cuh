@@ -1,14 +1,42 @@
 #pragma once
 /// @file
-/// Kernels with one block per row of [N, C], which reduces the row by CUB.
+/// Kernels over the rows of [N, C]. A warp works on a short row, four of them in a block, and a whole block on a long
+/// one.
 
 #include "core/kernels/cuda/block_reduce.cuh"
 
 namespace stagecoach::cuda {
 
-/// Threads per block: a warp is enough for ten classes, not for a thousand.
-inline constexpr int kShortRowThreads = 32;
-inline constexpr int kLongRowThreads = 128;
+inline constexpr int kWarp = 32;
+inline constexpr int kRowBlock = 128;  ///< threads per block
+inline constexpr int kShortRow = 256;  ///< elements that a warp sums as fast as a block, which waits at barriers
+
+/// The row of this thread, and its number among the kThreads that share the row.
+template <int kThreads>
+struct RowThread {
+  int row = static_cast<int>(blockIdx.x) * (kRowBlock / kThreads) + static_cast<int>(threadIdx.x) / kThreads;
+  int index = static_cast<int>(threadIdx.x) % kThreads;
+};
+
+/// The shared memory of a row's reductions. A warp needs none: its threads read each other's registers.
+template <class T, int kThreads>
+struct RowReduction : BlockReduction<T, kThreads> {};
+template <class T>
+struct RowReduction<T, kWarp> {};
+
+/// Returns the reduction of `value` over the threads of the row. All of them must call it. The order of the operations
+/// is fixed, and the operation must be commutative.
+template <int kThreads, class T, class Operation>
+__device__ T reduce_row(RowReduction<T, kThreads>& shared, T value, Operation operation) {
+  if constexpr (kThreads == kWarp) {
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+      value = operation(value, __shfl_xor_sync(0xffffffffU, value, distance));
+    }
+    return value;
+  } else {
+    return reduce_block(shared, value, operation);
+  }
+}
 
 /// log(softmax(row)[c]) = (row[c] - max) - log_sum. The maximum is subtracted first, so that nothing overflows, and is
 /// kept apart, so that a large common offset costs no digits.
@@ -20,29 +48,30 @@ struct LogSoftmax {
   __device__ T operator()(T value) const { return (value - max) - log_sum; }
 };
 
-/// Returns the LogSoftmax of one row. All threads of the block must call it.
+/// Returns the LogSoftmax of one row. All threads of the row must call it; `index` is this thread's number among them.
 template <int kThreads, class T>
-__device__ LogSoftmax<T> log_softmax_of(BlockReduction<T, kThreads>& reduction, const T* row, int classes) {
+__device__ LogSoftmax<T> log_softmax_of(RowReduction<T, kThreads>& reduction, int index, const T* row, int classes) {
   T max = row[0];
-  for (int c = static_cast<int>(threadIdx.x); c < classes; c += kThreads) {
+  for (int c = index; c < classes; c += kThreads) {
     max = Max{}(max, row[c]);
   }
-  max = reduce_block(reduction, max, Max{});
+  max = reduce_row<kThreads>(reduction, max, Max{});
   T sum = 0;
-  for (int c = static_cast<int>(threadIdx.x); c < classes; c += kThreads) {
+  for (int c = index; c < classes; c += kThreads) {
     sum += exp(row[c] - max);
   }
-  sum = reduce_block(reduction, sum, Sum{});
+  sum = reduce_row<kThreads>(reduction, sum, Sum{});
   return {max, sum, log(sum)};
 }
 
-/// Calls `body` with the number of threads as its template argument: few threads for short rows.
+/// Calls body<kThreads>(blocks), with the threads per row for rows of `width` elements, unless there are no rows.
 template <class Body>
-void with_threads_for(int classes, const Body& body) {
-  if (classes <= kShortRowThreads) {
-    body.template operator()<kShortRowThreads>();
-  } else {
-    body.template operator()<kLongRowThreads>();
+void with_threads_for(int rows, int width, const Body& body) {
+  constexpr int kRows = kRowBlock / kWarp;
+  if (rows > 0 && width <= kShortRow) {
+    body.template operator()<kWarp>(static_cast<unsigned>((rows + kRows - 1) / kRows));
+  } else if (rows > 0) {
+    body.template operator()<kRowBlock>(static_cast<unsigned>(rows));
   }
 }
 

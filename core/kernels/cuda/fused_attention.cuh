@@ -1,0 +1,288 @@
+#pragma once
+/// @file
+/// Attention of narrow heads without their [T, T] scores in memory: a thread computes the scores of one token when it
+/// needs them (Dao et al., "FlashAttention", 2022: Algorithm 1, and Algorithm 4 for the backward, where one kernel
+/// computes the gradient of a query and another one those of a key and its value).
+
+#include <cmath>
+
+#include "core/cuda/device_code.h"
+#include "core/kernels/cuda/vectorized.cuh"
+
+namespace stagecoach::cuda {
+
+inline constexpr int kTokenTile = 64;  ///< tokens in shared memory; also the threads of a block
+inline constexpr int kScoreChunk = 8;  ///< scores that a thread computes before it uses them
+/// Blocks that a multiprocessor runs at once, at least: then a thread has 8 D registers.
+template <int kWidth>
+inline constexpr int kBlocksAtOnce = 128 / kWidth;
+
+/// Where the heads are in tokens [N, T, …], and which of them is that of this block.
+struct Heads {
+  int tokens;  // T
+  int heads;   // per sample
+  int width;   // D
+  int tiles;   // of T
+  __device__ int head() const { return static_cast<int>(blockIdx.x) / tiles; }
+  /// The first of the block's tokens.
+  __device__ int first() const { return static_cast<int>(blockIdx.x) % tiles * kTokenTile; }
+  /// The offset of the head's first token, where tokens are `row` elements long.
+  __device__ long long start(int row) const {
+    return static_cast<long long>(head() / heads) * tokens * row + head() % heads * width;
+  }
+  /// How many tokens of the tile at `begin` exist.
+  __device__ int count(int begin) const { return tokens - begin < kTokenTile ? tokens - begin : kTokenTile; }
+};
+
+/// The features of a token in registers; those beyond D are 0.
+template <int kWidth>
+struct Features {
+  float at[kWidth] = {};
+  __device__ float dot(const Features& other) const {
+    float sum = 0;
+#pragma unroll
+    for (int d = 0; d < kWidth; ++d) {
+      sum += at[d] * other.at[d];
+    }
+    return sum;
+  }
+  __device__ void add(float factor, const Features& other) {
+#pragma unroll
+    for (int d = 0; d < kWidth; ++d) {
+      at[d] += factor * other.at[d];
+    }
+  }
+  __device__ void scale(float factor) {
+#pragma unroll
+    for (int d = 0; d < kWidth; ++d) {
+      at[d] *= factor;
+    }
+  }
+};
+
+/// Tokens of a head in shared memory.
+template <int kWidth>
+class alignas(16) TokenTile {
+ public:
+  /// Loads the tokens from `begin` on. All threads of the block must call it; complete after the next barrier.
+  __device__ void load(const Heads& heads, const float* tokens, int row, int begin) {
+    for_each_feature([&](int token, int feature) {
+      const bool inside = begin + token < heads.tokens && feature < heads.width;
+      at_[token][feature] =
+          predicated_load(inside, tokens + heads.start(row) + static_cast<long long>(begin + token) * row + feature);
+    });
+  }
+  /// Stores them; the barrier after `put` is the caller's.
+  __device__ void store(const Heads& heads, float* tokens, int row, int begin) const {
+    for_each_feature([&](int token, int feature) {
+      if (begin + token < heads.tokens && feature < heads.width) {
+        tokens[heads.start(row) + static_cast<long long>(begin + token) * row + feature] = at_[token][feature];
+      }
+    });
+  }
+  __device__ Features<kWidth> get(int token) const {
+    Features<kWidth> features;
+#pragma unroll
+    for (int d = 0; d < kWidth; d += 4) {
+      const auto four = *reinterpret_cast<const Vector<float, 4>*>(&at_[token][d]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        features.at[d + i] = four.at[i];
+      }
+    }
+    return features;
+  }
+  __device__ void put(int token, const Features<kWidth>& features) {
+#pragma unroll
+    for (int d = 0; d < kWidth; d += 4) {
+      const float* from = features.at + d;
+      *reinterpret_cast<Vector<float, 4>*>(&at_[token][d]) = {{from[0], from[1], from[2], from[3]}};
+    }
+  }
+
+ private:
+  /// Adjacent threads have adjacent features.
+  template <class Body>
+  __device__ static void for_each_feature(const Body& body) {
+    constexpr int kTokens = kTokenTile / kWidth;  // that the threads of the block load at once
+    const int token = static_cast<int>(threadIdx.x) / kWidth;
+    const int feature = static_cast<int>(threadIdx.x) % kWidth;
+#pragma unroll 8
+    for (int first = 0; first < kTokenTile; first += kTokens) {
+      body(first + token, feature);
+    }
+  }
+
+  float at_[kTokenTile][kWidth + 4];  // + 4: rows stay aligned to vectors of four, and spread over the banks
+};
+
+template <int kWidth>
+struct TwoTiles {
+  TokenTile<kWidth> first;
+  TokenTile<kWidth> second;
+};
+
+/// Replaces this thread's token in memory, by way of the tile, so that adjacent threads store adjacent features.
+template <int kWidth>
+__device__ void store_token(TokenTile<kWidth>& tile, const Heads& heads, const Features<kWidth>& features,
+                            float* tokens, int row) {
+  __syncthreads();  // all threads have read the tile
+  tile.put(static_cast<int>(threadIdx.x), features);
+  __syncthreads();  // the tile is complete
+  tile.store(heads, tokens, row, heads.first());
+}
+
+/// Returns this thread's token, by way of the tile.
+template <int kWidth>
+__device__ Features<kWidth> load_token(TokenTile<kWidth>& tile, const Heads& heads, const float* tokens, int row) {
+  __syncthreads();  // all threads have read the tile
+  tile.load(heads, tokens, row, heads.first());
+  __syncthreads();  // the tile is complete
+  return tile.get(static_cast<int>(threadIdx.x));
+}
+
+/// Calls body(begin, count) for each tile of two sequences of tokens, when it is in `tiles`.
+template <int kWidth, class Body>
+__device__ void for_each_tile(TwoTiles<kWidth>& tiles, const Heads& heads, const float* first, int first_row,
+                              const float* second, int second_row, const Body& body) {
+  for (int begin = 0; begin < heads.tokens; begin += kTokenTile) {
+    __syncthreads();  // all threads have read the tiles
+    tiles.first.load(heads, first, first_row, begin);
+    tiles.second.load(heads, second, second_row, begin);
+    __syncthreads();  // the tiles are complete
+    body(begin, heads.count(begin));
+  }
+}
+
+/// The softmax of a row of scores that come in chunks: the maximum so far, and the sum of exp(score - maximum).
+struct RunningSoftmax {
+  float max = -INFINITY;
+  float sum = 0;
+  /// Turns a chunk of scores into exp(score - maximum). Returns the factor that sums of earlier chunks need, as the
+  /// maximum may have grown.
+  __device__ float add(float (&scores)[kScoreChunk]) {
+    const float before = max;
+#pragma unroll
+    for (int j = 0; j < kScoreChunk; ++j) {
+      max = max < scores[j] ? scores[j] : max;
+    }
+    const float factor = exp(before - max);
+    sum *= factor;
+#pragma unroll
+    for (int j = 0; j < kScoreChunk; ++j) {
+      scores[j] = exp(scores[j] - max);
+      sum += scores[j];
+    }
+    return factor;
+  }
+};
+
+/// Computes the scores of `query` and the keys of a tile from `begin` on; keys that do not exist get none.
+template <int kWidth>
+__device__ void score_chunk(const Features<kWidth>& query, const TokenTile<kWidth>& keys, int begin, int count,
+                            float (&scores)[kScoreChunk]) {
+#pragma unroll
+  for (int j = 0; j < kScoreChunk; ++j) {
+    scores[j] = begin + j < count ? query.dot(keys.get(begin + j)) : -INFINITY;
+  }
+}
+
+/// What the gradients need to know about a query: its probabilities are exp(score - max) * inverse_sum, and `mean` is
+/// the mean, so weighted, of the products of its output's gradient with the values.
+struct QueryStatistics {
+  float max;
+  float inverse_sum;
+  float mean;
+};
+
+/// y [T, D] = softmax(scale q k^T) v: a thread per query. `qkv` has rows of 3 W elements, `y` of W.
+template <int kWidth>
+__global__ void __launch_bounds__(kTokenTile, kBlocksAtOnce<kWidth>)
+    attention_kernel(Heads heads, const float* qkv, int w, float scale, float* y) {
+  STAGECOACH_SHARED(TwoTiles<kWidth>, tiles);
+  Features<kWidth> query = load_token(tiles.first, heads, qkv, 3 * w);
+  query.scale(scale);
+  RunningSoftmax softmax;
+  Features<kWidth> out;
+  for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
+    for (int begin = 0; begin < count; begin += kScoreChunk) {
+      float scores[kScoreChunk];
+      score_chunk(query, tiles.first, begin, count, scores);
+      out.scale(softmax.add(scores));
+#pragma unroll
+      for (int j = 0; j < kScoreChunk; ++j) {
+        out.add(scores[j], tiles.second.get(begin + j));
+      }
+    }
+  });
+  out.scale(1 / softmax.sum);
+  store_token(tiles.first, heads, out, y, w);
+}
+
+/// The gradient of the queries, in rows of 3 W elements, and their statistics [N heads, T]: a thread per query.
+template <int kWidth>
+__global__ void __launch_bounds__(kTokenTile, kBlocksAtOnce<kWidth>)
+    attention_grad_queries_kernel(Heads heads, const float* grad_y, const float* qkv, int w, float scale,
+                                  float* grad_queries, QueryStatistics* statistics) {
+  STAGECOACH_SHARED(TwoTiles<kWidth>, tiles);
+  Features<kWidth> query = load_token(tiles.first, heads, qkv, 3 * w);
+  query.scale(scale);
+  const Features<kWidth> grad = load_token(tiles.first, heads, grad_y, w);
+  RunningSoftmax softmax;
+  float mean = 0;
+  for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
+    for (int begin = 0; begin < count; begin += kScoreChunk) {
+      float scores[kScoreChunk];
+      score_chunk(query, tiles.first, begin, count, scores);
+      mean *= softmax.add(scores);
+#pragma unroll
+      for (int j = 0; j < kScoreChunk; ++j) {
+        mean += scores[j] * grad.dot(tiles.second.get(begin + j));
+      }
+    }
+  });
+  const QueryStatistics mine{softmax.max, 1 / softmax.sum, mean / softmax.sum};
+  const int token = heads.first() + static_cast<int>(threadIdx.x);
+  if (token < heads.tokens) {
+    statistics[static_cast<long long>(heads.head()) * heads.tokens + token] = mine;
+  }
+  Features<kWidth> grad_query;
+  for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
+    for (int j = 0; j < count; ++j) {
+      const Features<kWidth> key = tiles.first.get(j);
+      const float probability = exp(query.dot(key) - mine.max) * mine.inverse_sum;
+      grad_query.add(probability * (grad.dot(tiles.second.get(j)) - mine.mean), key);
+    }
+  });
+  grad_query.scale(scale);
+  store_token(tiles.first, heads, grad_query, grad_queries, 3 * w);
+}
+
+/// The gradients of keys and values, from the statistics of all queries: a thread per key.
+template <int kWidth>
+__global__ void __launch_bounds__(kTokenTile, kBlocksAtOnce<kWidth>)
+    attention_grad_keys_kernel(Heads heads, const float* grad_y, const float* qkv, int w, float scale,
+                               const QueryStatistics* statistics, float* grad_qkv) {
+  STAGECOACH_SHARED(TwoTiles<kWidth>, tiles);
+  Features<kWidth> key = load_token(tiles.first, heads, qkv + w, 3 * w);
+  key.scale(scale);
+  const Features<kWidth> value = load_token(tiles.first, heads, qkv + 2 * w, 3 * w);
+  const QueryStatistics* of_head = statistics + static_cast<long long>(heads.head()) * heads.tokens;
+  Features<kWidth> grad_key;
+  Features<kWidth> grad_value;
+  for_each_tile(tiles, heads, qkv, 3 * w, grad_y, w, [&](int first, int count) {
+    for (int i = 0; i < count; ++i) {
+      const QueryStatistics of_query = of_head[first + i];
+      const Features<kWidth> query = tiles.first.get(i);
+      const Features<kWidth> grad = tiles.second.get(i);
+      const float probability = exp(key.dot(query) - of_query.max) * of_query.inverse_sum;
+      grad_value.add(probability, grad);
+      grad_key.add(probability * (value.dot(grad) - of_query.mean), query);
+    }
+  });
+  grad_key.scale(scale);
+  store_token(tiles.first, heads, grad_key, grad_qkv + w, 3 * w);
+  store_token(tiles.first, heads, grad_value, grad_qkv + 2 * w, 3 * w);
+}
+
+}  // namespace stagecoach::cuda
