@@ -23,8 +23,8 @@ from gpu_check_page import NO_TIME_LEFT, PROJECT, TIMED_OUT, Check, found, outpu
 GPU_TESTS = "*cuda*:*Cuda*"  # tests with a CUDA half have it in their names
 # Each kernel beside its CPU twin: few tests, as a sanitizer makes them some hundred times slower.
 SANITIZED_TESTS = "cuda/*Twins*:*CudaProducts*:*CudaTiles*"
-# Tests and sanitizers run side by side, but all wait for the same driver. On an H200 the sanitizers did six tests per
-# second in all, and the tests of test_core, which take 80 s alone, did not end within 120 s.
+# Tests and sanitizers run side by side, but all wait for the same driver. On an H200 the sanitizers did four to six
+# tests per second in all, and the tests of test_core, which take 80 s alone, did not end within 120 s.
 TEST_SECONDS = 180
 SANITIZER_SECONDS = 200
 COMPILER_SECONDS = 80

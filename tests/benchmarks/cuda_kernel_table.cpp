@@ -79,7 +79,7 @@ Floor floor_of(const Row& row) {
 
 }  // namespace
 
-void print(const Row& row) {
+void print_row(const Row& row) {
   try {
     const double seconds = our_seconds(row.body);
     const std::optional<double> peer = row.peer();

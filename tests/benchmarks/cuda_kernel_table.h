@@ -34,9 +34,9 @@ struct Row {
 };
 
 /// Measures and prints a row. An operation that fails gets a row that says so.
-void print(const Row& row);
+void print_row(const Row& row);
 
-/// Whether any operation has failed.
+/// Returns whether any operation has failed.
 bool any_failed();
 void note_failure();
 

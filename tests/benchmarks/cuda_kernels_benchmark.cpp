@@ -8,13 +8,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/autograd/backward.h"
-#include "core/cuda_backend.h"
 #include "core/error.h"
 #include "core/ops.h"
 #include "core/random.h"
@@ -66,13 +64,13 @@ void print_linear(std::int64_t samples, std::int64_t inputs, std::int64_t output
   const auto peer = [&](Pass pass) {
     return [=] { return cublas_linear_seconds(pass, precision_of_table(), x, weight, y); };
   };
-  print({name + ", forward", [&] { gpu().linear(x, weight, bias, y); }, operations, bytes, peer(Pass::forward)});
-  print({name + ", input gradient", [&] { gpu().linear_grad_input(y, weight, x); }, operations, bytes,
-         peer(Pass::grad_input)});
-  print({name + ", weight gradient", [&] { gpu().linear_grad_weight(y, x, weight, none); }, operations, bytes,
-         peer(Pass::grad_weight)});
+  print_row({name + ", forward", [&] { gpu().linear(x, weight, bias, y); }, operations, bytes, peer(Pass::forward)});
+  print_row({name + ", input gradient", [&] { gpu().linear_grad_input(y, weight, x); }, operations, bytes,
+             peer(Pass::grad_input)});
+  print_row({name + ", weight gradient", [&] { gpu().linear_grad_weight(y, x, weight, none); }, operations, bytes,
+             peer(Pass::grad_weight)});
   Tensor sums = random_tensor({outputs});
-  print({name + ", weight and bias", [&] { gpu().linear_grad_weight(y, x, weight, sums); }, operations, bytes});
+  print_row({name + ", weight and bias", [&] { gpu().linear_grad_weight(y, x, weight, sums); }, operations, bytes});
 }
 
 struct Convolution {
@@ -98,18 +96,18 @@ void print_conv2d(std::int64_t samples, const Convolution& c) {
   const auto peer = [&](Pass pass) {
     return [=] { return cudnn_conv2d_seconds(pass, precision_of_table(), c.window, x, weight, y); };
   };
-  print({name + ", forward", [&] { gpu().conv2d(x, weight, bias, c.window, y); }, operations, bytes,
-         peer(Pass::forward)});
+  print_row({name + ", forward", [&] { gpu().conv2d(x, weight, bias, c.window, y); }, operations, bytes,
+             peer(Pass::forward)});
   if (!c.first) {
-    print({name + ", input gradient", [&] { gpu().conv2d_grad_input(y, weight, c.window, x); }, operations, bytes,
-           peer(Pass::grad_input)});
+    print_row({name + ", input gradient", [&] { gpu().conv2d_grad_input(y, weight, c.window, x); }, operations, bytes,
+               peer(Pass::grad_input)});
   }
-  print({name + ", weight gradient", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, none); }, operations, bytes,
-         peer(Pass::grad_weight)});
+  print_row({name + ", weight gradient", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, none); }, operations,
+             bytes, peer(Pass::grad_weight)});
   if (c.bias) {
     Tensor sums = random_tensor({c.outputs});
-    print({name + ", weight and bias", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, sums); }, operations,
-           bytes});
+    print_row({name + ", weight and bias", [&] { gpu().conv2d_grad_weight(y, x, c.window, weight, sums); }, operations,
+               bytes});
   }
 }
 
@@ -118,8 +116,8 @@ void print_relu(const Shape& shape) {
   const Tensor x = random_tensor(shape);
   Tensor y = random_tensor(shape);
   Tensor grad = random_tensor(shape);
-  print({name, [&] { gpu().relu(x, y); }, 0, bytes_of({x, y})});
-  print({name + ", gradient", [&] { gpu().relu_grad(x, y, grad); }, 0, bytes_of({x, y, grad})});
+  print_row({name, [&] { gpu().relu(x, y); }, 0, bytes_of({x, y})});
+  print_row({name + ", gradient", [&] { gpu().relu_grad(x, y, grad); }, 0, bytes_of({x, y, grad})});
 }
 
 void print_max_pool(const Shape& shape) {
@@ -131,8 +129,8 @@ void print_max_pool(const Shape& shape) {
   Tensor argmax = Tensor::zeros(half, DType::int32, kGpu);
   Tensor grad = random_tensor(shape);
   const double bytes = bytes_of({x, y, argmax});
-  print({name, [&] { gpu().max_pool2d(x, window, y, argmax); }, 0, bytes});
-  print({name + ", gradient", [&] { gpu().max_pool2d_grad(y, argmax, window, grad); }, 0, bytes});
+  print_row({name, [&] { gpu().max_pool2d(x, window, y, argmax); }, 0, bytes});
+  print_row({name + ", gradient", [&] { gpu().max_pool2d_grad(y, argmax, window, grad); }, 0, bytes});
 }
 
 void print_batch_norm(const Shape& shape) {
@@ -148,24 +146,25 @@ void print_batch_norm(const Shape& shape) {
   Tensor deviation = Tensor::full(channels, 1, DType::float32, kGpu);
   Tensor grad_weight = random_tensor(channels);
   Tensor grad_bias = random_tensor(channels);
-  print({name + ", statistics", [&] { gpu().batch_statistics(x, mean, variance); }, 0, bytes_of({x})});
-  print({name, [&] { gpu().batch_norm(x, mean, deviation, weight, bias, y); }, 0, bytes_of({x, y})});
-  print({name + ", weight gradient",
-         [&] { gpu().batch_norm_grad_weight(grad_y, x, mean, deviation, grad_weight, grad_bias); }, 0,
-         bytes_of({grad_y, x})});
+  print_row({name + ", statistics", [&] { gpu().batch_statistics(x, mean, variance); }, 0, bytes_of({x})});
+  print_row({name, [&] { gpu().batch_norm(x, mean, deviation, weight, bias, y); }, 0, bytes_of({x, y})});
+  print_row({name + ", weight gradient",
+             [&] { gpu().batch_norm_grad_weight(grad_y, x, mean, deviation, grad_weight, grad_bias); }, 0,
+             bytes_of({grad_y, x})});
   const std::int64_t count = x.numel() / x.size(1);
-  print({name + ", input gradient",
-         [&] {
-           gpu().batch_norm_grad_input_of_batch(grad_y, x, mean, deviation, weight, grad_weight, grad_bias, count, y);
-         },
-         0, bytes_of({grad_y, x, y})});
+  print_row({name + ", input gradient",
+             [&] {
+               gpu().batch_norm_grad_input_of_batch(grad_y, x, mean, deviation, weight, grad_weight, grad_bias, count,
+                                                    y);
+             },
+             0, bytes_of({grad_y, x, y})});
 }
 
 void print_ends(std::int64_t samples) {
   const Tensor pictures = random_pictures(samples);
   Tensor images = random_tensor(pictures.shape());
-  print({fmt::format("normalize {}", to_string(pictures.shape())), [&] { gpu().normalize(pictures, {}, images); }, 0,
-         bytes_of({pictures, images})});
+  print_row({fmt::format("normalize {}", to_string(pictures.shape())), [&] { gpu().normalize(pictures, {}, images); },
+             0, bytes_of({pictures, images})});
 
   const std::string rows = fmt::format("{}x10", samples);
   const Tensor logits = random_tensor({samples, 10});
@@ -174,15 +173,16 @@ void print_ends(std::int64_t samples) {
   Tensor grad = random_tensor({samples, 10});
   Tensor loss = random_tensor({});
   Tensor count = Tensor::zeros({}, DType::int32, kGpu);
-  print({"softmax " + rows, [&] { gpu().softmax(logits, probabilities); }, 0, bytes_of({logits, probabilities})});
-  print({"softmax " + rows + ", gradient", [&] { gpu().softmax_grad(logits, probabilities, grad); }, 0,
-         bytes_of({logits, probabilities, grad})});
-  print({"cross entropy " + rows, [&] { gpu().cross_entropy(logits, labels, 1, loss, probabilities); }, 0,
-         bytes_of({logits, labels, probabilities})});
-  print({"cross entropy " + rows + ", gradient",
-         [&] { gpu().cross_entropy_grad(loss, probabilities, labels, 1, grad); }, 0,
-         bytes_of({probabilities, labels, grad})});
-  print({"count correct " + rows, [&] { gpu().count_correct(logits, labels, count); }, 0, bytes_of({logits, labels})});
+  print_row({"softmax " + rows, [&] { gpu().softmax(logits, probabilities); }, 0, bytes_of({logits, probabilities})});
+  print_row({"softmax " + rows + ", gradient", [&] { gpu().softmax_grad(logits, probabilities, grad); }, 0,
+             bytes_of({logits, probabilities, grad})});
+  print_row({"cross entropy " + rows, [&] { gpu().cross_entropy(logits, labels, 1, loss, probabilities); }, 0,
+             bytes_of({logits, labels, probabilities})});
+  print_row({"cross entropy " + rows + ", gradient",
+             [&] { gpu().cross_entropy_grad(loss, probabilities, labels, 1, grad); }, 0,
+             bytes_of({probabilities, labels, grad})});
+  print_row(
+      {"count correct " + rows, [&] { gpu().count_correct(logits, labels, count); }, 0, bytes_of({logits, labels})});
 }
 
 void print_adam(const std::string& model_name) {
@@ -198,8 +198,8 @@ void print_adam(const std::string& model_name) {
                        .count = Tensor::full({}, 1, DType::int32, kGpu)});
     bytes += 7 * bytes_of({parameter});  // all four are read, and three written
   }
-  print({fmt::format("adam, {} tensors of {}", updates.size(), model_name), [&] { gpu().adam_step(updates, {}); }, 0,
-         bytes});
+  print_row({fmt::format("adam, {} tensors of {}", updates.size(), model_name), [&] { gpu().adam_step(updates, {}); },
+             0, bytes});
 }
 
 /// Seconds of one whole training step from its recording: forward, backward and optimizer.
@@ -289,11 +289,11 @@ void print_resnet18(std::int64_t batch) {
   print_relu({batch, 64, 32, 32});
   Tensor sum = random_tensor({batch, 64, 32, 32});
   const Tensor part = random_tensor(sum.shape());
-  print({"add " + to_string(sum.shape()), [&] { gpu().add(part, part, sum); }, 0, bytes_of({part, sum})});
+  print_row({"add " + to_string(sum.shape()), [&] { gpu().add(part, part, sum); }, 0, bytes_of({part, sum})});
   const Tensor planes = random_tensor({batch, 512, 4, 4});
   Tensor means = random_tensor({batch, 512});
-  print({"global average pool " + to_string(planes.shape()), [&] { gpu().global_average_pool(planes, means); }, 0,
-         bytes_of({planes, means})});
+  print_row({"global average pool " + to_string(planes.shape()), [&] { gpu().global_average_pool(planes, means); }, 0,
+             bytes_of({planes, means})});
   print_adam("resnet18");
 }
 
@@ -306,13 +306,14 @@ void print_vit_kernels(std::int64_t samples, std::int64_t tokens, std::int64_t w
   const std::string name = fmt::format("attention {}, 4 heads", to_string(x.shape()));
   // Each of the products has T terms for each element of x: two of them forward; backward the first again and four.
   const double product = 2.0 * static_cast<double>(x.numel() * tokens);
-  print({name, [&] { gpu().attention(qkv, 4, y); }, 2 * product, bytes_of({qkv, y})});
-  print({name + ", gradient", [&] { gpu().attention_grad(x, qkv, 4, grad_qkv); }, 5 * product,
-         bytes_of({x, qkv, grad_qkv})});
+  print_row({name, [&] { gpu().attention(qkv, 4, y); }, 2 * product, bytes_of({qkv, y})});
+  print_row({name + ", gradient", [&] { gpu().attention_grad(x, qkv, 4, grad_qkv); }, 5 * product,
+             bytes_of({x, qkv, grad_qkv})});
 
   const Shape rows{samples * tokens, width};
   const Tensor flat = x.reshape(rows);
   Tensor flat_y = random_tensor(rows);
+  const Tensor flat_grad = random_tensor(rows);
   const Tensor weight = random_tensor({width});
   const Tensor bias = random_tensor({width});
   Tensor mean = random_tensor({rows[0]});
@@ -320,19 +321,21 @@ void print_vit_kernels(std::int64_t samples, std::int64_t tokens, std::int64_t w
   Tensor grad_weight = random_tensor({width});
   Tensor grad_bias = random_tensor({width});
   const std::string norm = "layer norm " + to_string(rows);
-  print({norm, [&] { gpu().layer_norm(flat, weight, bias, 1e-5, flat_y, mean, rstd); }, 0, bytes_of({x, y})});
-  print({norm + ", input gradient", [&] { gpu().layer_norm_grad_input(flat_y, flat, mean, rstd, weight, flat_y); }, 0,
-         bytes_of({x, y, y})});
-  print({norm + ", weight gradient",
-         [&] { gpu().layer_norm_grad_weight(flat_y, flat, mean, rstd, grad_weight, grad_bias); }, 0, bytes_of({x, y})});
+  print_row({norm, [&] { gpu().layer_norm(flat, weight, bias, 1e-5, flat_y, mean, rstd); }, 0, bytes_of({x, y})});
+  print_row({norm + ", input gradient",
+             [&] { gpu().layer_norm_grad_input(flat_grad, flat, mean, rstd, weight, flat_y); }, 0,
+             bytes_of({x, y, y})});
+  print_row({norm + ", weight gradient",
+             [&] { gpu().layer_norm_grad_weight(flat_grad, flat, mean, rstd, grad_weight, grad_bias); }, 0,
+             bytes_of({x, y})});
 
   const Tensor hidden = random_tensor({samples * tokens, 4 * width});
   Tensor out = random_tensor(hidden.shape());
   const std::string gelu = "gelu " + to_string(hidden.shape());
-  print({gelu, [&] { gpu().gelu(hidden, GeluForm::tanh, out); }, 0, bytes_of({hidden, out})});
-  print({gelu + ", gradient", [&] { gpu().gelu_grad(hidden, hidden, GeluForm::tanh, out); }, 0,
-         bytes_of({hidden, out, out})});
-  print({"add " + to_string(x.shape()), [&] { gpu().add(x, x, y); }, 0, bytes_of({x, y})});
+  print_row({gelu, [&] { gpu().gelu(hidden, GeluForm::tanh, out); }, 0, bytes_of({hidden, out})});
+  print_row({gelu + ", gradient", [&] { gpu().gelu_grad(hidden, hidden, GeluForm::tanh, out); }, 0,
+             bytes_of({hidden, out, out})});
+  print_row({"add " + to_string(x.shape()), [&] { gpu().add(x, x, y); }, 0, bytes_of({x, y})});
 }
 
 void print_vit(std::int64_t batch) {

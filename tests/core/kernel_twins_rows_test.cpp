@@ -82,12 +82,14 @@ TEST_P(RowTwins, CrossEntropyGrad) {
 
 // A diverged run must be seen: wherever it is, the loss is NaN.
 TEST_P(RowTwins, CrossEntropyOfWhatIsNotANumber) {
-  for (const std::size_t place : {0, 4, 299}) {
-    std::vector<double> logits = test::values_of(random({3, 100}, "x"));
-    logits[place] = std::numeric_limits<double>::quiet_NaN();
-    expect_twins({test::typed(logits, {3, 100}, type()), test::labels_of({5, 6, 7}), Tensor::zeros({}, type()),
-                  Tensor::zeros({3, 100}, type())},
-                 [](const Kernels& k, Tensors& t) { k.cross_entropy(t[0], t[1], 1, t[2], t[3]); });
+  for (const Shape& shape : {Shape{3, 100}, Shape{3, 300}}) {
+    for (const std::size_t place : {0, 4, 299}) {
+      std::vector<double> logits = test::values_of(random(shape, "x"));
+      logits[place] = std::numeric_limits<double>::quiet_NaN();
+      expect_twins({test::typed(logits, shape, type()), test::labels_of({5, 6, 7}), Tensor::zeros({}, type()),
+                    Tensor::zeros(shape, type())},
+                   [](const Kernels& k, Tensors& t) { k.cross_entropy(t[0], t[1], 1, t[2], t[3]); });
+    }
   }
 }
 

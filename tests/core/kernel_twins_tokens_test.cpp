@@ -34,7 +34,7 @@ TEST_P(TokenTwins, GeluGradInPlace) {
                [](const Kernels& k, Tensors& t) { k.gelu_grad(t[0], t[1], GeluForm::tanh, t[0]); });
 }
 
-const Shape kTokenRows[] = {{1, 1}, {1, 7}, {37, 10}, {3, 32}, {2, 33}, {6, 257}, {70, 64}, {700, 33}, {0, 5}};
+const Shape kTokenRows[] = {{1, 1}, {1, 7}, {37, 10}, {3, 32}, {2, 33}, {6, 257}, {70, 64}, {701, 33}, {0, 5}};
 
 TEST_P(TokenTwins, LayerNorm) {
   for (const Shape& shape : kTokenRows) {
@@ -81,9 +81,9 @@ TEST_P(TokenTwins, Matmul) {
 }
 
 /// Samples, tokens, width, heads.
-const std::array<std::int64_t, 4> kAttentionCases[] = {{1, 1, 1, 1},   {2, 5, 6, 2},    {1, 17, 36, 2},
-                                                       {3, 16, 8, 4},  {1, 40, 18, 1},  {0, 4, 6, 2},
-                                                       {2, 64, 64, 4}, {1, 150, 40, 2}, {2, 9, 66, 2}};
+const std::array<std::int64_t, 4> kAttentionCases[] = {{1, 1, 1, 1},    {2, 5, 6, 2},   {1, 17, 36, 2}, {3, 16, 8, 4},
+                                                       {1, 40, 18, 1},  {0, 4, 6, 2},   {2, 64, 64, 4}, {1, 65, 64, 2},
+                                                       {1, 130, 40, 2}, {1, 20, 66, 2}, {2, 9, 66, 2}};
 
 TEST_P(TokenTwins, Attention) {
   for (const auto& [samples, tokens, width, heads] : kAttentionCases) {
@@ -102,6 +102,24 @@ TEST_P(TokenTwins, AttentionGrad) {
          unset({samples, tokens, 3 * width})},
         [h = heads](const Kernels& k, Tensors& t) { k.attention_grad(t[0], t[1], h, t[2]); }, tokens);
   }
+}
+
+// Scores that exp cannot take, and whose maximum grows from token to token.
+TEST_P(TokenTwins, AttentionOfLargeNumbers) {
+  const Shape shape{1, 150, 3 * 16};
+  std::vector<double> qkv(static_cast<std::size_t>(shape.numel()));
+  for (std::size_t i = 0; i < qkv.size(); ++i) {
+    const std::size_t token = i / 48;
+    const std::size_t part = i % 48 / 16;  // of queries, keys and values
+    qkv[i] = part == 0 ? 8 : part == 1 ? static_cast<double>(token) / 16 : static_cast<double>(i % 7) / 8;
+  }
+  const Tensor x = test::typed(qkv, shape, type());
+  const Shape out{1, 150, 16};
+  expect_twins(
+      {x, unset(out)}, [](const Kernels& k, Tensors& t) { k.attention(t[0], 1, t[1]); }, 150);
+  expect_twins(
+      {random(out, "grad"), x, unset(shape)},
+      [](const Kernels& k, Tensors& t) { k.attention_grad(t[0], t[1], 1, t[2]); }, 1000);
 }
 
 const Shape kTokens[] = {{1, 1, 1}, {2, 5, 3}, {3, 17, 40}, {1, 64, 7}, {0, 3, 4}};

@@ -9,8 +9,8 @@
 /// - without a barrier between them a thread's write and another's read are a whole pass apart, and the order of the
 ///   threads is reversed from block to block, so the results are wrong.
 ///
-/// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call
-/// that exchanges values (__shfl_xor_sync, tensor cores).
+/// The threads of a warp wait for each other only where they say so: by __syncwarp, or by a call that exchanges values
+/// (__shfl_xor_sync, tensor cores).
 ///
 /// Not emulated: atomics, warps in step, and anything asynchronous: streams run in order.
 

@@ -1,7 +1,7 @@
 /// @file
 /// Attention: of narrow heads in float32 by the kernels of fused_attention.cuh, else as products of matrices with a
-/// softmax between them. Then the [T, T] probabilities of all heads, and in the backward their gradients, are in
-/// working memory during a call. The backward computes them again.
+/// softmax between them. In that case the [T, T] probabilities of all heads, and in the backward their gradients, are
+/// in working memory during a call. The backward computes them again.
 
 #include <cmath>
 #include <type_traits>
@@ -19,12 +19,15 @@ struct AttentionExtents {
   AttentionExtents(const Tensor& y, std::int64_t heads_)
       : batches(y.size(0) * heads_), tokens(to_int(y.size(1))), width(to_int(y.size(2))), heads(to_int(heads_)) {
     to_int(3 * y.size(1) * y.size(2), kMaxElements);
-    to_int(y.size(1) * y.size(1), kMaxElements);
   }
   int head_width() const { return width / heads; }
   BatchOffsets in_tokens(int row) const { return {heads, static_cast<long long>(tokens) * row, head_width()}; }
   BatchOffsets in_scores() const { return {1, static_cast<long long>(tokens) * tokens, 0}; }
-  Shape scores() const { return {batches, tokens, tokens}; }
+  Shape scores() const {
+    to_int(std::int64_t{1} * tokens * tokens, kMaxElements);
+    return {batches, tokens, tokens};
+  }
+  bool are_narrow() const { return head_width() <= kMaxFusedWidth; }
   std::int64_t batches;
   int tokens;
   int width;
@@ -97,34 +100,29 @@ void attention_grad_by_products(const AttentionExtents& e, const Tensor& grad_y,
   multiply_tokens<T, true>(e, ds, q, row, scale, grad + e.width, row);
 }
 
-/// Calls body<width>(heads, blocks) for a width of the fused kernels that is enough for a head. Returns false if there
-/// is none.
+/// Calls body<width>(heads, blocks) with the width of the kernels for narrow heads, unless there are no tokens.
 template <class Body>
-bool with_fused_width(const AttentionExtents& e, const Body& body) {
+void with_fused_width(const AttentionExtents& e, const Body& body) {
   const int tiles = (e.tokens + kTokenTile - 1) / kTokenTile;
   const auto blocks = static_cast<unsigned>(to_int(e.batches * tiles));
   const Heads heads{e.tokens, e.heads, e.head_width(), tiles};
-  if (e.head_width() > 32) {
-    return false;
-  }
   if (blocks > 0 && e.head_width() <= 16) {
     body.template operator()<16>(heads, blocks);
   } else if (blocks > 0) {
-    body.template operator()<32>(heads, blocks);
+    body.template operator()<kMaxFusedWidth>(heads, blocks);
   }
-  return true;
 }
 
-bool attention_fused(const AttentionExtents& e, const Tensor& qkv, float scale, Tensor& y) {
-  return with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
+void attention_fused(const AttentionExtents& e, const Tensor& qkv, float scale, Tensor& y) {
+  with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
     launch(attention_kernel<kWidth>, blocks, kTokenTile, 0, compute_stream(qkv.device()), heads, qkv.data<float>(),
            e.width, scale, y.mutable_data<float>());
   });
 }
 
-bool attention_grad_fused(const AttentionExtents& e, const Tensor& grad_y, const Tensor& qkv, float scale,
+void attention_grad_fused(const AttentionExtents& e, const Tensor& grad_y, const Tensor& qkv, float scale,
                           Tensor& grad_qkv) {
-  return with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
+  with_fused_width(e, [&]<int kWidth>(const Heads& heads, unsigned blocks) {
     constexpr std::int64_t kFloats = sizeof(QueryStatistics) / sizeof(float);
     Workspace<float> workspace(kFloats * e.batches * e.tokens, qkv.device());
     auto* statistics = reinterpret_cast<QueryStatistics*>(workspace.data());
@@ -143,8 +141,8 @@ void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
     const AttentionExtents e(y, heads);
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
     if constexpr (std::is_same_v<T, float>) {
-      if (attention_fused(e, qkv, scale, y)) {
-        return;
+      if (e.are_narrow()) {
+        return attention_fused(e, qkv, scale, y);
       }
     }
     attention_by_products<T>(e, qkv, scale, y);
@@ -156,8 +154,8 @@ void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads,
     const AttentionExtents e(grad_y, heads);
     const T scale = 1 / std::sqrt(static_cast<T>(e.head_width()));
     if constexpr (std::is_same_v<T, float>) {
-      if (attention_grad_fused(e, grad_y, qkv, scale, grad_qkv)) {
-        return;
+      if (e.are_narrow()) {
+        return attention_grad_fused(e, grad_y, qkv, scale, grad_qkv);
       }
     }
     attention_grad_by_products<T>(e, grad_y, qkv, scale, grad_qkv);

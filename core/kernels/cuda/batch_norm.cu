@@ -128,19 +128,9 @@ void sum_squared_deviations(const Tensor& x, const Tensor& mean, Tensor& out, T 
       [to, divisor] __device__(int c, T sum) { to[c] = sum / divisor; });
 }
 
-/// Two sums that are computed in one pass.
 template <class T>
-struct TwoSums {
-  T products;
-  T values;
-  __device__ TwoSums operator+(const TwoSums& other) const {
-    return {products + other.products, values + other.values};
-  }
-};
-
-template <class T>
-void sum_parameter_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                             Tensor& grad_weight, Tensor& grad_bias) {
+void sum_batch_norm_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                              Tensor& grad_weight, Tensor& grad_bias) {
   const T* grad = grad_y.data<T>();
   const T* from = x.data<T>();
   const T* means = mean.data<T>();
@@ -335,7 +325,7 @@ void batch_norm(const Tensor& x, const Tensor& mean, const Tensor& rstd, const T
 void batch_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                             Tensor& grad_weight, Tensor& grad_bias) {
   dispatch_floating(x.dtype(), "batch_norm_grad_weight",
-                    [&]<class T>() { sum_parameter_gradients<T>(grad_y, x, mean, rstd, grad_weight, grad_bias); });
+                    [&]<class T>() { sum_batch_norm_gradients<T>(grad_y, x, mean, rstd, grad_weight, grad_bias); });
 }
 
 void batch_norm_grad_input(const Tensor& grad_y, const Tensor& rstd, const Tensor& weight, Tensor& grad_x) {

@@ -28,6 +28,16 @@ struct Max {
   }
 };
 
+/// Two sums that are computed in one pass, such as those of the gradients of a weight and a bias.
+template <class T>
+struct TwoSums {
+  T products;
+  T values;
+  __device__ TwoSums operator+(const TwoSums& other) const {
+    return {products + other.products, values + other.values};
+  }
+};
+
 /// Returns the reduction of `value` over the block. All threads of the block must call it.
 template <int kThreads, class T, class Operation>
 __device__ T reduce_block(BlockReduction<T, kThreads>& shared, const T& value, Operation operation) {

@@ -1,31 +1,32 @@
 #pragma once
 /// @file
 /// Attention of narrow heads without their [T, T] scores in memory: a thread computes the scores of one token when it
-/// needs them (Dao et al., "FlashAttention", 2022: Algorithm 1, and Algorithm 4 for the backward, where one kernel
-/// computes the gradient of a query and another one those of a key and its value).
+/// needs them (Dao et al., "FlashAttention", 2022, Algorithms 1 and 4). The backward has two kernels, one for the
+/// queries and one for keys and values, so that every sum belongs to one thread, and its order is fixed.
 
 #include <cmath>
+#include <limits>
 
 #include "core/cuda/device_code.h"
 #include "core/kernels/cuda/vectorized.cuh"
 
 namespace stagecoach::cuda {
 
-inline constexpr int kTokenTile = 64;  ///< tokens in shared memory; also the threads of a block
-inline constexpr int kScoreChunk = 8;  ///< scores that a thread computes before it uses them
-/// Blocks that a multiprocessor runs at once, at least: then a thread has 8 D registers.
+inline constexpr int kMaxFusedWidth = 32;  ///< features of a head: more would not fit the registers
+inline constexpr int kTokenTile = 64;      ///< tokens in shared memory; also the threads of a block
+inline constexpr int kScoreChunk = 8;      ///< scores that a thread computes before it uses them
+/// Resident blocks per SM, at least. They leave 65,536 / 64 / (128 / D) = 8 D registers to a thread.
 template <int kWidth>
-inline constexpr int kBlocksAtOnce = 128 / kWidth;
+inline constexpr int kMinBlocksPerSm = 128 / kWidth;
 
-/// Where the heads are in tokens [N, T, …], and which of them is that of this block.
+/// The layout of the heads in tokens [N, T, …]; a block works on up to kTokenTile tokens of one head.
 struct Heads {
   int tokens;  // T
   int heads;   // per sample
   int width;   // D
   int tiles;   // of T
   __device__ int head() const { return static_cast<int>(blockIdx.x) / tiles; }
-  /// The first of the block's tokens.
-  __device__ int first() const { return static_cast<int>(blockIdx.x) % tiles * kTokenTile; }
+  __device__ int first_token() const { return static_cast<int>(blockIdx.x) % tiles * kTokenTile; }
   /// The offset of the head's first token, where tokens are `row` elements long.
   __device__ long long start(int row) const {
     return static_cast<long long>(head() / heads) * tokens * row + head() % heads * width;
@@ -118,45 +119,46 @@ class alignas(16) TokenTile {
 
 template <int kWidth>
 struct TwoTiles {
-  TokenTile<kWidth> first;
-  TokenTile<kWidth> second;
+  TokenTile<kWidth> a;
+  TokenTile<kWidth> b;
 };
 
-/// Replaces this thread's token in memory, by way of the tile, so that adjacent threads store adjacent features.
+/// Stores this thread's token in memory by way of the tile, so that adjacent threads store adjacent features.
 template <int kWidth>
 __device__ void store_token(TokenTile<kWidth>& tile, const Heads& heads, const Features<kWidth>& features,
                             float* tokens, int row) {
   __syncthreads();  // all threads have read the tile
   tile.put(static_cast<int>(threadIdx.x), features);
   __syncthreads();  // the tile is complete
-  tile.store(heads, tokens, row, heads.first());
+  tile.store(heads, tokens, row, heads.first_token());
 }
 
 /// Returns this thread's token, by way of the tile.
 template <int kWidth>
 __device__ Features<kWidth> load_token(TokenTile<kWidth>& tile, const Heads& heads, const float* tokens, int row) {
   __syncthreads();  // all threads have read the tile
-  tile.load(heads, tokens, row, heads.first());
+  tile.load(heads, tokens, row, heads.first_token());
   __syncthreads();  // the tile is complete
   return tile.get(static_cast<int>(threadIdx.x));
 }
 
 /// Calls body(begin, count) for each tile of two sequences of tokens, when it is in `tiles`.
 template <int kWidth, class Body>
-__device__ void for_each_tile(TwoTiles<kWidth>& tiles, const Heads& heads, const float* first, int first_row,
-                              const float* second, int second_row, const Body& body) {
+__device__ void for_each_tile(TwoTiles<kWidth>& tiles, const Heads& heads, const float* a, int a_row, const float* b,
+                              int b_row, const Body& body) {
   for (int begin = 0; begin < heads.tokens; begin += kTokenTile) {
     __syncthreads();  // all threads have read the tiles
-    tiles.first.load(heads, first, first_row, begin);
-    tiles.second.load(heads, second, second_row, begin);
+    tiles.a.load(heads, a, a_row, begin);
+    tiles.b.load(heads, b, b_row, begin);
     __syncthreads();  // the tiles are complete
     body(begin, heads.count(begin));
   }
 }
 
-/// The softmax of a row of scores that come in chunks: the maximum so far, and the sum of exp(score - maximum).
-struct RunningSoftmax {
-  float max = -INFINITY;
+/// The softmax of a row of scores that come in chunks: the maximum so far, and the sum of exp(score - maximum) (Milakov
+/// and Gimelshein, "Online normalizer calculation for softmax", 2018).
+struct OnlineSoftmax {
+  float max = std::numeric_limits<float>::lowest();  // -infinity minus itself would be NaN
   float sum = 0;
   /// Turns a chunk of scores into exp(score - maximum). Returns the factor that sums of earlier chunks need, as the
   /// maximum may have grown.
@@ -177,18 +179,19 @@ struct RunningSoftmax {
   }
 };
 
-/// Computes the scores of `query` and the keys of a tile from `begin` on; keys that do not exist get none.
+/// Computes the scores of `query` and the keys of a tile from `begin` on; those of keys that do not exist are
+/// -infinity.
 template <int kWidth>
-__device__ void score_chunk(const Features<kWidth>& query, const TokenTile<kWidth>& keys, int begin, int count,
-                            float (&scores)[kScoreChunk]) {
+__device__ void score_chunk(const Features<kWidth>& query, const TokenTile<kWidth>& keys, float scale, int begin,
+                            int count, float (&scores)[kScoreChunk]) {
 #pragma unroll
   for (int j = 0; j < kScoreChunk; ++j) {
-    scores[j] = begin + j < count ? query.dot(keys.get(begin + j)) : -INFINITY;
+    scores[j] = begin + j < count ? scale * query.dot(keys.get(begin + j)) : -INFINITY;
   }
 }
 
-/// What the gradients need to know about a query: its probabilities are exp(score - max) * inverse_sum, and `mean` is
-/// the mean, so weighted, of the products of its output's gradient with the values.
+/// The probabilities of a query are exp(score - max) * inverse_sum. `mean` is the mean, so weighted, of the products of
+/// its output's gradient with the values (D of Algorithm 4).
 struct QueryStatistics {
   float max;
   float inverse_sum;
@@ -197,92 +200,89 @@ struct QueryStatistics {
 
 /// y [T, D] = softmax(scale q k^T) v: a thread per query. `qkv` has rows of 3 W elements, `y` of W.
 template <int kWidth>
-__global__ void __launch_bounds__(kTokenTile, kBlocksAtOnce<kWidth>)
+__global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
     attention_kernel(Heads heads, const float* qkv, int w, float scale, float* y) {
   STAGECOACH_SHARED(TwoTiles<kWidth>, tiles);
-  Features<kWidth> query = load_token(tiles.first, heads, qkv, 3 * w);
-  query.scale(scale);
-  RunningSoftmax softmax;
+  const Features<kWidth> query = load_token(tiles.a, heads, qkv, 3 * w);
+  OnlineSoftmax softmax;
   Features<kWidth> out;
   for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
     for (int begin = 0; begin < count; begin += kScoreChunk) {
       float scores[kScoreChunk];
-      score_chunk(query, tiles.first, begin, count, scores);
+      score_chunk(query, tiles.a, scale, begin, count, scores);
       out.scale(softmax.add(scores));
 #pragma unroll
       for (int j = 0; j < kScoreChunk; ++j) {
-        out.add(scores[j], tiles.second.get(begin + j));
+        out.add(scores[j], tiles.b.get(begin + j));
       }
     }
   });
   out.scale(1 / softmax.sum);
-  store_token(tiles.first, heads, out, y, w);
+  store_token(tiles.a, heads, out, y, w);
 }
 
 /// The gradient of the queries, in rows of 3 W elements, and their statistics [N heads, T]: a thread per query.
 template <int kWidth>
-__global__ void __launch_bounds__(kTokenTile, kBlocksAtOnce<kWidth>)
+__global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
     attention_grad_queries_kernel(Heads heads, const float* grad_y, const float* qkv, int w, float scale,
                                   float* grad_queries, QueryStatistics* statistics) {
   STAGECOACH_SHARED(TwoTiles<kWidth>, tiles);
-  Features<kWidth> query = load_token(tiles.first, heads, qkv, 3 * w);
-  query.scale(scale);
-  const Features<kWidth> grad = load_token(tiles.first, heads, grad_y, w);
-  RunningSoftmax softmax;
+  const Features<kWidth> query = load_token(tiles.a, heads, qkv, 3 * w);
+  const Features<kWidth> grad = load_token(tiles.a, heads, grad_y, w);
+  OnlineSoftmax softmax;
   float mean = 0;
   for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
     for (int begin = 0; begin < count; begin += kScoreChunk) {
       float scores[kScoreChunk];
-      score_chunk(query, tiles.first, begin, count, scores);
+      score_chunk(query, tiles.a, scale, begin, count, scores);
       mean *= softmax.add(scores);
 #pragma unroll
       for (int j = 0; j < kScoreChunk; ++j) {
-        mean += scores[j] * grad.dot(tiles.second.get(begin + j));
+        mean += scores[j] * grad.dot(tiles.b.get(begin + j));
       }
     }
   });
   const QueryStatistics mine{softmax.max, 1 / softmax.sum, mean / softmax.sum};
-  const int token = heads.first() + static_cast<int>(threadIdx.x);
+  const int token = heads.first_token() + static_cast<int>(threadIdx.x);
   if (token < heads.tokens) {
     statistics[static_cast<long long>(heads.head()) * heads.tokens + token] = mine;
   }
   Features<kWidth> grad_query;
   for_each_tile(tiles, heads, qkv + w, 3 * w, qkv + 2 * w, 3 * w, [&](int, int count) {
     for (int j = 0; j < count; ++j) {
-      const Features<kWidth> key = tiles.first.get(j);
-      const float probability = exp(query.dot(key) - mine.max) * mine.inverse_sum;
-      grad_query.add(probability * (grad.dot(tiles.second.get(j)) - mine.mean), key);
+      const Features<kWidth> key = tiles.a.get(j);
+      const float probability = exp(scale * query.dot(key) - mine.max) * mine.inverse_sum;
+      grad_query.add(probability * (grad.dot(tiles.b.get(j)) - mine.mean), key);
     }
   });
   grad_query.scale(scale);
-  store_token(tiles.first, heads, grad_query, grad_queries, 3 * w);
+  store_token(tiles.a, heads, grad_query, grad_queries, 3 * w);
 }
 
 /// The gradients of keys and values, from the statistics of all queries: a thread per key.
 template <int kWidth>
-__global__ void __launch_bounds__(kTokenTile, kBlocksAtOnce<kWidth>)
+__global__ void __launch_bounds__(kTokenTile, kMinBlocksPerSm<kWidth>)
     attention_grad_keys_kernel(Heads heads, const float* grad_y, const float* qkv, int w, float scale,
                                const QueryStatistics* statistics, float* grad_qkv) {
   STAGECOACH_SHARED(TwoTiles<kWidth>, tiles);
-  Features<kWidth> key = load_token(tiles.first, heads, qkv + w, 3 * w);
-  key.scale(scale);
-  const Features<kWidth> value = load_token(tiles.first, heads, qkv + 2 * w, 3 * w);
+  const Features<kWidth> key = load_token(tiles.a, heads, qkv + w, 3 * w);
+  const Features<kWidth> value = load_token(tiles.a, heads, qkv + 2 * w, 3 * w);
   const QueryStatistics* of_head = statistics + static_cast<long long>(heads.head()) * heads.tokens;
   Features<kWidth> grad_key;
   Features<kWidth> grad_value;
-  for_each_tile(tiles, heads, qkv, 3 * w, grad_y, w, [&](int first, int count) {
+  for_each_tile(tiles, heads, qkv, 3 * w, grad_y, w, [&](int begin, int count) {
     for (int i = 0; i < count; ++i) {
-      const QueryStatistics of_query = of_head[first + i];
-      const Features<kWidth> query = tiles.first.get(i);
-      const Features<kWidth> grad = tiles.second.get(i);
-      const float probability = exp(key.dot(query) - of_query.max) * of_query.inverse_sum;
+      const QueryStatistics of_query = of_head[begin + i];
+      const Features<kWidth> query = tiles.a.get(i);
+      const Features<kWidth> grad = tiles.b.get(i);
+      const float probability = exp(scale * query.dot(key) - of_query.max) * of_query.inverse_sum;
       grad_value.add(probability, grad);
       grad_key.add(probability * (value.dot(grad) - of_query.mean), query);
     }
   });
   grad_key.scale(scale);
-  store_token(tiles.first, heads, grad_key, grad_qkv + w, 3 * w);
-  store_token(tiles.first, heads, grad_value, grad_qkv + 2 * w, 3 * w);
+  store_token(tiles.a, heads, grad_key, grad_qkv + w, 3 * w);
+  store_token(tiles.a, heads, grad_value, grad_qkv + 2 * w, 3 * w);
 }
 
 }  // namespace stagecoach::cuda

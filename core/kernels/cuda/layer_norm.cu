@@ -14,26 +14,26 @@ __global__ void layer_norm_kernel(int rows, int width, const T* x, const T* weig
                                   T* mean, T* rstd) {
   using Reduction = RowReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const auto [row, first] = RowThread<kThreads>();
+  const auto [row, thread] = RowThread<kThreads>();
   if (row >= rows) {
     return;
   }
   const long long start = static_cast<long long>(row) * width;
   T sum = 0;
-  for (int c = first; c < width; c += kThreads) {
+  for (int c = thread; c < width; c += kThreads) {
     sum += x[start + c];
   }
   const T m = reduce_row<kThreads>(reduction, sum, Sum{}) / static_cast<T>(width);
   T squares = 0;
-  for (int c = first; c < width; c += kThreads) {
+  for (int c = thread; c < width; c += kThreads) {
     squares += (x[start + c] - m) * (x[start + c] - m);
   }
   const T variance = reduce_row<kThreads>(reduction, squares, Sum{}) / static_cast<T>(width);
   const T inverse = 1 / sqrt(variance + epsilon);
-  for (int c = first; c < width; c += kThreads) {
+  for (int c = thread; c < width; c += kThreads) {
     y[start + c] = (x[start + c] - m) * inverse * weight[c] + bias[c];
   }
-  if (first == 0) {
+  if (thread == 0) {
     mean[row] = m;
     rstd[row] = inverse;
   }
@@ -45,7 +45,7 @@ __global__ void layer_norm_grad_input_kernel(int rows, int width, const T* grad_
                                              const T* rstd, const T* weight, T* grad_x) {
   using Reduction = RowReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const auto [row, first] = RowThread<kThreads>();
+  const auto [row, thread] = RowThread<kThreads>();
   if (row >= rows) {
     return;
   }
@@ -54,14 +54,14 @@ __global__ void layer_norm_grad_input_kernel(int rows, int width, const T* grad_
   const T inverse = rstd[row];
   T grads = 0;
   T products = 0;
-  for (int c = first; c < width; c += kThreads) {
+  for (int c = thread; c < width; c += kThreads) {
     const T g = grad_y[start + c] * weight[c];
     grads += g;
     products += g * (x[start + c] - m) * inverse;
   }
   const T mean_grad = reduce_row<kThreads>(reduction, grads, Sum{}) / static_cast<T>(width);
   const T mean_product = reduce_row<kThreads>(reduction, products, Sum{}) / static_cast<T>(width);
-  for (int c = first; c < width; c += kThreads) {
+  for (int c = thread; c < width; c += kThreads) {
     const T xhat = (x[start + c] - m) * inverse;
     grad_x[start + c] = inverse * (grad_y[start + c] * weight[c] - mean_grad - xhat * mean_product);
   }
@@ -72,20 +72,12 @@ __global__ void layer_norm_grad_input_kernel(int rows, int width, const T* grad_
 inline constexpr int kColumns = 32;  ///< adjacent columns, which a warp loads together
 inline constexpr int kWarps = 8;     ///< of a block, each of which sums every kWarps-th row
 
-/// The gradients of weight and bias, which are computed in one pass.
-template <class T>
-struct Gradients {
-  T weight;
-  T bias;
-  __device__ Gradients operator+(const Gradients& other) const { return {weight + other.weight, bias + other.bias}; }
-};
-
 template <class T>
 struct SumsOfWarps {
-  Gradients<T> at[kWarps][kColumns];
+  TwoSums<T> at[kWarps][kColumns];
 };
 
-/// Each block sums value(row, column) over 32 columns and, as blockIdx.y, a part of the rows, and calls
+/// Each block sums value(row, column) over kColumns columns and, as blockIdx.y, a part of the rows, and calls
 /// store(part, column, sum).
 template <class T, class Value, class Store>
 __global__ void __launch_bounds__(kColumns* kWarps)
@@ -96,7 +88,7 @@ __global__ void __launch_bounds__(kColumns* kWarps)
   const int column = static_cast<int>(blockIdx.x) * kColumns + lane;
   const int part = static_cast<int>(blockIdx.y);
   const int end = rows - part * rows_per_part < rows_per_part ? rows : (part + 1) * rows_per_part;
-  Gradients<T> sum{};
+  TwoSums<T> sum{};
 #pragma unroll 4
   for (int row = part * rows_per_part + warp; row < end && column < width; row += kWarps) {
     sum = sum + value(row, column);
@@ -127,33 +119,35 @@ inline int parts_of_rows(int rows) {
 }
 
 template <class T>
-void sum_parameter_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                             Tensor& grad_weight, Tensor& grad_bias) {
-  const int rows = to_int(x.size(0));
+void sum_layer_norm_gradients(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                              Tensor& grad_weight, Tensor& grad_bias) {
   const int width = to_int(x.size(1));
-  const int parts = parts_of_rows(rows);
-  Workspace<T> workspace(std::int64_t{2} * parts * width, x.device());
-  auto* partial = reinterpret_cast<Gradients<T>*>(workspace.data());  // [parts, width]
   const T* grads = grad_y.data<T>();
   const T* xs = x.data<T>();
   const T* means = mean.data<T>();
   const T* rstds = rstd.data<T>();
+  const auto gradients = [=] __device__(int row, int column) -> TwoSums<T> {
+    const long long at = static_cast<long long>(row) * width + column;
+    return {grads[at] * (xs[at] - means[row]) * rstds[row], grads[at]};
+  };
   T* weights = grad_weight.mutable_data<T>();
   T* biases = grad_bias.mutable_data<T>();
-  sum_parts<T>(
-      x.device(), rows, parts, width,
-      [=] __device__(int row, int column) -> Gradients<T> {
-        const long long at = static_cast<long long>(row) * width + column;
-        return {grads[at] * (xs[at] - means[row]) * rstds[row], grads[at]};
-      },
-      [=] __device__(int part, int column, const Gradients<T>& sum) { partial[part * width + column] = sum; });
+  const auto store = [=] __device__(int, int column, const TwoSums<T>& sums) {
+    weights[column] = sums.products;
+    biases[column] = sums.values;
+  };
+  const int rows = to_int(x.size(0));
+  const int parts = parts_of_rows(rows);
+  if (parts == 1) {
+    return sum_parts<T>(x.device(), rows, 1, width, gradients, store);
+  }
+  Workspace<T> workspace(std::int64_t{2} * parts * width, x.device());
+  auto* partial = reinterpret_cast<TwoSums<T>*>(workspace.data());  // [parts, width]
+  sum_parts<T>(x.device(), rows, parts, width, gradients,
+               [=] __device__(int part, int column, const TwoSums<T>& sums) { partial[part * width + column] = sums; });
   sum_parts<T>(
       x.device(), parts, 1, width,
-      [=] __device__(int part, int column) -> Gradients<T> { return partial[part * width + column]; },
-      [=] __device__(int, int column, const Gradients<T>& sum) {
-        weights[column] = sum.weight;
-        biases[column] = sum.bias;
-      });
+      [=] __device__(int part, int column) -> TwoSums<T> { return partial[part * width + column]; }, store);
 }
 
 namespace {
@@ -164,9 +158,9 @@ void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, doubl
     const int rows = to_int(x.size(0));
     const int width = to_int(x.size(1));
     with_threads_for(rows, width, [&]<int kThreads>(unsigned blocks) {
-      launch(layer_norm_kernel<kThreads, T>, blocks, kRowBlock, 0, compute_stream(x.device()), rows, width, x.data<T>(),
-             weight.data<T>(), bias.data<T>(), static_cast<T>(epsilon), y.mutable_data<T>(), mean.mutable_data<T>(),
-             rstd.mutable_data<T>());
+      launch(layer_norm_kernel<kThreads, T>, blocks, kRowBlockThreads, 0, compute_stream(x.device()), rows, width,
+             x.data<T>(), weight.data<T>(), bias.data<T>(), static_cast<T>(epsilon), y.mutable_data<T>(),
+             mean.mutable_data<T>(), rstd.mutable_data<T>());
     });
   });
 }
@@ -177,8 +171,9 @@ void layer_norm_grad_input(const Tensor& grad_y, const Tensor& x, const Tensor& 
     const int rows = to_int(x.size(0));
     const int width = to_int(x.size(1));
     with_threads_for(rows, width, [&]<int kThreads>(unsigned blocks) {
-      launch(layer_norm_grad_input_kernel<kThreads, T>, blocks, kRowBlock, 0, compute_stream(x.device()), rows, width,
-             grad_y.data<T>(), x.data<T>(), mean.data<T>(), rstd.data<T>(), weight.data<T>(), grad_x.mutable_data<T>());
+      launch(layer_norm_grad_input_kernel<kThreads, T>, blocks, kRowBlockThreads, 0, compute_stream(x.device()), rows,
+             width, grad_y.data<T>(), x.data<T>(), mean.data<T>(), rstd.data<T>(), weight.data<T>(),
+             grad_x.mutable_data<T>());
     });
   });
 }
@@ -186,7 +181,7 @@ void layer_norm_grad_input(const Tensor& grad_y, const Tensor& x, const Tensor& 
 void layer_norm_grad_weight(const Tensor& grad_y, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                             Tensor& grad_weight, Tensor& grad_bias) {
   dispatch_floating(x.dtype(), "layer_norm_grad_weight",
-                    [&]<class T>() { sum_parameter_gradients<T>(grad_y, x, mean, rstd, grad_weight, grad_bias); });
+                    [&]<class T>() { sum_layer_norm_gradients<T>(grad_y, x, mean, rstd, grad_weight, grad_bias); });
 }
 
 }  // namespace

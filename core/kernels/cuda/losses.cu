@@ -30,19 +30,19 @@ __global__ void cross_entropy_kernel(int rows, int classes, const T* logits, con
                                      double* row_losses, T* probabilities) {
   using Reduction = RowReduction<T, kRowThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const RowThread<kRowThreads> thread;
-  if (thread.row >= rows) {
+  const auto [row, thread] = RowThread<kRowThreads>();
+  if (row >= rows) {
     return;
   }
-  const long long start = static_cast<long long>(thread.row) * classes;
-  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, thread.index, logits + start, classes);
-  for (int c = thread.index; c < classes; c += kRowThreads) {
+  const long long start = static_cast<long long>(row) * classes;
+  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, thread, logits + start, classes);
+  for (int c = thread; c < classes; c += kRowThreads) {
     probabilities[start + c] = exp(log_softmax(logits[start + c]));
   }
-  if (thread.index == 0) {
-    const std::int32_t label = labels[thread.row];
+  if (thread == 0) {
+    const std::int32_t label = labels[row];
     const bool is_class = label >= 0 && label < classes;
-    row_losses[thread.row] = is_class ? -static_cast<double>(log_softmax(logits[start + label])) : nan("");
+    row_losses[row] = is_class ? -static_cast<double>(log_softmax(logits[start + label])) : nan("");
   }
 }
 
@@ -65,25 +65,25 @@ __global__ void class_statistics_kernel(int rows, int width, int first, int clas
   STAGECOACH_SHARED(Reduction, reduction);
   using ClassReduction = RowReduction<int, kRowThreads>;
   STAGECOACH_SHARED(ClassReduction, class_reduction);
-  const RowThread<kRowThreads> thread;
-  if (thread.row >= rows) {
+  const auto [row, thread] = RowThread<kRowThreads>();
+  if (row >= rows) {
     return;
   }
-  const T* row = logits + static_cast<long long>(thread.row) * width;
-  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, thread.index, row, width);
+  const T* values = logits + static_cast<long long>(row) * width;
+  const LogSoftmax<T> log_softmax = log_softmax_of<kRowThreads>(reduction, thread, values, width);
   int last = 0;  // the distance from the first of the largest logits to the end of the row
-  for (int c = thread.index; c < width; c += kRowThreads) {
-    last = row[c] == log_softmax.max ? Max{}(last, width - c) : last;
+  for (int c = thread; c < width; c += kRowThreads) {
+    last = values[c] == log_softmax.max ? Max{}(last, width - c) : last;
   }
   last = reduce_row<kRowThreads>(class_reduction, last, Max{});
-  if (thread.index == 0) {
-    const std::int32_t label = labels[thread.row];
+  if (thread == 0) {
+    const std::int32_t label = labels[row];
     const int column = label - first;
-    T* out = statistics + static_cast<long long>(thread.row) * 4;
+    T* out = statistics + static_cast<long long>(row) * 4;
     out[0] = log_softmax.max;
     out[1] = static_cast<T>(last == 0 ? first : first + width - last);  // 0: the logits are NaN
     out[2] = log_softmax.sum;
-    out[3] = column >= 0 && column < width ? row[column] : T{0};
+    out[3] = column >= 0 && column < width ? values[column] : T{0};
     if (label < 0 || label >= classes) {
       out[3] = static_cast<T>(nan(""));
     }
@@ -165,7 +165,7 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Te
     const int classes = to_int(logits.size(1));
     Workspace<double> row_losses(rows, logits.device());
     with_threads_for(rows, classes, [&]<int kRowThreads>(unsigned blocks) {
-      launch(cross_entropy_kernel<kRowThreads, T>, blocks, kRowBlock, 0, stream, rows, classes, logits.data<T>(),
+      launch(cross_entropy_kernel<kRowThreads, T>, blocks, kRowBlockThreads, 0, stream, rows, classes, logits.data<T>(),
              labels.data<std::int32_t>(), row_losses.data(), probabilities.mutable_data<T>());
     });
     launch(sum_up<T>, 1, kThreads, 0, stream, row_losses.data(), rows, factor, loss.mutable_data<T>());
@@ -191,8 +191,8 @@ void class_statistics(const Tensor& logits, const Tensor& labels, std::int64_t f
     const int rows = to_int(logits.size(0));
     const int width = to_int(logits.size(1));
     with_threads_for(rows, width, [&]<int kRowThreads>(unsigned blocks) {
-      launch(class_statistics_kernel<kRowThreads, T>, blocks, kRowBlock, 0, compute_stream(logits.device()), rows,
-             width, to_int(first), to_int(classes), logits.data<T>(), labels.data<std::int32_t>(),
+      launch(class_statistics_kernel<kRowThreads, T>, blocks, kRowBlockThreads, 0, compute_stream(logits.device()),
+             rows, width, to_int(first), to_int(classes), logits.data<T>(), labels.data<std::int32_t>(),
              statistics.mutable_data<T>());
     });
   });

@@ -8,13 +8,14 @@
 namespace stagecoach::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kRowBlock = 128;  ///< threads per block
+inline constexpr int kRowBlockThreads = 128;
 inline constexpr int kShortRow = 256;  ///< elements that a warp sums as fast as a block, which waits at barriers
 
-/// The row of this thread, and its number among the kThreads that share the row.
+/// The row of this thread, and its number among the kThreads that share the row. Threads whose row does not exist may
+/// return at once, before any barrier: they are whole warps.
 template <int kThreads>
 struct RowThread {
-  int row = static_cast<int>(blockIdx.x) * (kRowBlock / kThreads) + static_cast<int>(threadIdx.x) / kThreads;
+  int row = static_cast<int>(blockIdx.x) * (kRowBlockThreads / kThreads) + static_cast<int>(threadIdx.x) / kThreads;
   int index = static_cast<int>(threadIdx.x) % kThreads;
 };
 
@@ -51,7 +52,8 @@ struct LogSoftmax {
 /// Returns the LogSoftmax of one row. All threads of the row must call it; `index` is this thread's number among them.
 template <int kThreads, class T>
 __device__ LogSoftmax<T> log_softmax_of(RowReduction<T, kThreads>& reduction, int index, const T* row, int classes) {
-  T max = row[0];
+  T max =
+      row[0];  // if that is NaN, every thread keeps it, and no thread keeps another NaN: so all find the same maximum
   for (int c = index; c < classes; c += kThreads) {
     max = Max{}(max, row[c]);
   }
@@ -67,11 +69,11 @@ __device__ LogSoftmax<T> log_softmax_of(RowReduction<T, kThreads>& reduction, in
 /// Calls body<kThreads>(blocks), with the threads per row for rows of `width` elements, unless there are no rows.
 template <class Body>
 void with_threads_for(int rows, int width, const Body& body) {
-  constexpr int kRows = kRowBlock / kWarp;
+  constexpr int kRows = kRowBlockThreads / kWarp;
   if (rows > 0 && width <= kShortRow) {
     body.template operator()<kWarp>(static_cast<unsigned>((rows + kRows - 1) / kRows));
   } else if (rows > 0) {
-    body.template operator()<kRowBlock>(static_cast<unsigned>(rows));
+    body.template operator()<kRowBlockThreads>(static_cast<unsigned>(rows));
   }
 }
 

@@ -11,13 +11,13 @@ template <int kThreads, bool kLogarithm, class T>
 __global__ void softmax_kernel(int rows, int classes, const T* x, T* y) {
   using Reduction = RowReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const RowThread<kThreads> thread;
-  if (thread.row >= rows) {
+  const auto [row, thread] = RowThread<kThreads>();
+  if (row >= rows) {
     return;
   }
-  const long long start = static_cast<long long>(thread.row) * classes;
-  const LogSoftmax<T> log_softmax = log_softmax_of<kThreads>(reduction, thread.index, x + start, classes);
-  for (int c = thread.index; c < classes; c += kThreads) {
+  const long long start = static_cast<long long>(row) * classes;
+  const LogSoftmax<T> log_softmax = log_softmax_of<kThreads>(reduction, thread, x + start, classes);
+  for (int c = thread; c < classes; c += kThreads) {
     const T logarithm = log_softmax(x[start + c]);
     y[start + c] = kLogarithm ? logarithm : exp(logarithm);
   }
@@ -27,17 +27,17 @@ template <int kThreads, bool kLogarithm, class T>
 __global__ void softmax_grad_kernel(int rows, int classes, const T* grad_y, const T* y, T* grad_x) {
   using Reduction = RowReduction<T, kThreads>;
   STAGECOACH_SHARED(Reduction, reduction);
-  const RowThread<kThreads> thread;
-  if (thread.row >= rows) {
+  const auto [row, thread] = RowThread<kThreads>();
+  if (row >= rows) {
     return;
   }
-  const long long start = static_cast<long long>(thread.row) * classes;
+  const long long start = static_cast<long long>(row) * classes;
   T sum = 0;
-  for (int c = thread.index; c < classes; c += kThreads) {
+  for (int c = thread; c < classes; c += kThreads) {
     sum += kLogarithm ? grad_y[start + c] : grad_y[start + c] * y[start + c];
   }
   sum = reduce_row<kThreads>(reduction, sum, Sum{});
-  for (int c = thread.index; c < classes; c += kThreads) {
+  for (int c = thread; c < classes; c += kThreads) {
     const T grad = grad_y[start + c];
     const T value = y[start + c];
     grad_x[start + c] = kLogarithm ? grad - exp(value) * sum : value * (grad - sum);
@@ -49,8 +49,8 @@ void run_softmax(const Tensor& x, Tensor& y) {
   const int rows = to_int(x.size(0));
   const int classes = to_int(x.size(1));
   with_threads_for(rows, classes, [&]<int kThreads>(unsigned blocks) {
-    launch(softmax_kernel<kThreads, kLogarithm, T>, blocks, kRowBlock, 0, compute_stream(x.device()), rows, classes,
-           x.data<T>(), y.mutable_data<T>());
+    launch(softmax_kernel<kThreads, kLogarithm, T>, blocks, kRowBlockThreads, 0, compute_stream(x.device()), rows,
+           classes, x.data<T>(), y.mutable_data<T>());
   });
 }
 
@@ -59,7 +59,7 @@ void run_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
   const int rows = to_int(y.size(0));
   const int classes = to_int(y.size(1));
   with_threads_for(rows, classes, [&]<int kThreads>(unsigned blocks) {
-    launch(softmax_grad_kernel<kThreads, kLogarithm, T>, blocks, kRowBlock, 0, compute_stream(y.device()), rows,
+    launch(softmax_grad_kernel<kThreads, kLogarithm, T>, blocks, kRowBlockThreads, 0, compute_stream(y.device()), rows,
            classes, grad_y.data<T>(), y.data<T>(), grad_x.mutable_data<T>());
   });
 }

@@ -82,6 +82,17 @@ __global__ void warp_barrier_for_some() {
   __syncthreads();
 }
 
+/// out[t] = the sum of the warp's numbers, by exchanges of registers.
+__global__ void sum_warp(float* out, bool all) {
+  auto value = static_cast<float>(threadIdx.x);
+  if (all || threadIdx.x < 31) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+      value += __shfl_xor_sync(0xffffffffU, value, distance);
+    }
+  }
+  out[threadIdx.x] = value;
+}
+
 /// out [16, 8] = a [16, 8] b [8, 8], of which the tensor cores see what they see.
 __global__ void multiply_on_tensor_cores(const float* a, const float* b, float* out, bool all) {
   const unsigned group = threadIdx.x / 4;
@@ -198,6 +209,16 @@ TEST(Emulation, AWarpWaitsForItselfOnly) {
 TEST(Emulation, AWarpBarrierThatNotAllReachIsAnError) {
   EXPECT_TRUE(fails_with({"warp_barrier_for_some", "31 of 32 threads of warp 1", "emulation_test.cpp"},
                          [] { launch(warp_barrier_for_some, 1, 64, 0, nullptr); }));
+}
+
+TEST(Emulation, AWarpExchangesRegisters) {
+  std::vector<float> out(64);
+  launch(sum_warp, 1, 64, 0, nullptr, out.data(), true);
+  for (std::size_t thread = 0; thread < 64; ++thread) {
+    EXPECT_EQ(out[thread], thread < 32 ? 31 * 16 : 31 * 16 + 32 * 32);
+  }
+  EXPECT_TRUE(fails_with({"sum_warp", "31 of 32 threads", "emulation_test.cpp"},
+                         [&] { launch(sum_warp, 1, 32, 0, nullptr, out.data(), false); }));
 }
 
 TEST(Emulation, TensorCoresSeeTenBitsOfFraction) {
