@@ -1,6 +1,7 @@
 #include "parallel/rpc/heartbeat.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace stagecoach::rpc {
 namespace {
@@ -50,7 +51,7 @@ void Heartbeat::listen(Communicator& own) {
         break;
       }
       if (rank == awaited_) {
-        comm_.renew_waits();
+        comm_.renew_waits(std::chrono::steady_clock::now());
       }
       if (*sign == kEnds) {
         ended_.insert(rank);
