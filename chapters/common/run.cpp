@@ -6,7 +6,6 @@
 #include <csignal>
 
 #include "chapters/common/program.h"
-#include "chapters/common/slow_disk.h"
 #include "chapters/common/training_state.h"
 #include "core/asynchronous.h"
 #include "core/ops.h"
@@ -64,21 +63,18 @@ void Run::set_up_checkpoints(Module& model, Optimizer& optimizer, CompressionMem
   model_ = &model;
   optimizer_ = &optimizer;
   memory_ = memory;
-  allow_for_slow_disk(comm_, [&] { open_checkpoints(); });
-  if (folder_.writes()) {
-    comm_.leave_record_in(folder_.path());
-  }
-}
-
-void Run::open_checkpoints() {
   folder_.lock();
-  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, *model_, *optimizer_)),
-                            memory_ == nullptr ? "" : std::to_string(role_.shard));
+  outline_ = gather_outline(comm_, state_of_rank(role_.layers, comm_.rank(), whole_model(role_, model, optimizer)),
+                            memory == nullptr ? "" : std::to_string(role_.shard));
   if (!settings_.run.resume.empty()) {
     load_checkpoint();
   }
   comm_.barrier();  // all ranks have read before anything is moved
   folder_.begin(meter_.progress());
+  comm_.barrier();  // from here on the folder is this run's
+  if (folder_.writes()) {
+    comm_.leave_record_in(folder_.path());
+  }
 }
 
 void Run::load_checkpoint() {
@@ -139,9 +135,7 @@ void Run::save(const EpochResult* result) {
     memory = memory_of_shard(role_.shard, *memory_);
   }
   if (folder_.writes()) {
-    allow_for_slow_disk(comm_, [&] {
-      folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), memory, result);
-    });
+    folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), memory, result);
   }
 }
 
@@ -241,8 +235,7 @@ void Epoch::save_and_stop() {
   require_finite_weights();
   run_.meter_.combine_ranks();
   run_.save();
-  allow_for_slow_disk(run_.comm_,
-                      [&] { run_.folder_.require_resumable(run_.meter_.progress(), run_.misfit_with_run()); });
+  run_.folder_.require_resumable(run_.meter_.progress(), run_.misfit_with_run());
   if (run_.prints()) {
     const RunFolder& folder = run_.folder_;
     print_line(fmt::format("Interrupted in epoch {}, step {}. {}", number(), steps_done(),

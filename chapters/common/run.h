@@ -74,7 +74,6 @@ class Run {
   Run(const Settings& settings, Communicator& comm, const RankRole& role, const std::vector<Device>& devices);
   bool prints() const { return comm_.rank() == 0; }
   Epoch* next_epoch();
-  void open_checkpoints();
   void load_checkpoint();
   Checkpoints::Found newest_checkpoint() const;
   Checkpoints::Misfit misfit_with_run() const;

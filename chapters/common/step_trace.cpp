@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "chapters/common/console.h"
-#include "chapters/common/slow_disk.h"
 #include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
@@ -75,11 +74,9 @@ void StepTrace::finish(RunFolder& folder) {
   }
   Trace::detach();
   const std::string json = gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt);
-  allow_for_slow_disk(comm_, [&] {
-    if (comm_.rank() == 0) {
-      folder.save_trace(json);
-    }
-  });
+  if (comm_.rank() == 0) {
+    folder.save_trace(json);
+  }
   if (profile_ && steps_ > 0) {
     const std::vector<std::string> tables = gather_texts(comm_, profile_table(*trace_, steps_));
     for (std::size_t rank = 0; rank < tables.size(); ++rank) {

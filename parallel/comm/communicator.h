@@ -6,7 +6,6 @@
 /// Every call that waits has a deadline. When it passes, or when another rank has failed, the call throws CommError,
 /// which names the rank, the call, what the rank was working on, and the tag.
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -147,9 +146,9 @@ class Communicator {
   /// If this rank fails from now on, a record of its last communication is written to `folder`
   /// (FlightRecorder::leave_in).
   virtual void leave_record_in(const std::filesystem::path& folder) = 0;
-  /// Restarts the deadlines of this communicator's waits at `when`, because the rank that it waits for is busy but
-  /// alive. If that time lies ahead, later waits last longer, too. Any thread may call it.
-  virtual void renew_waits(std::chrono::steady_clock::time_point when) = 0;
+  /// Restarts the deadline of the current wait of this communicator, because the rank that it waits for is busy but
+  /// alive. Any thread may call it.
+  virtual void renew_waits() = 0;
   /// Ends all current and later waits of this communicator with CommError. Any thread may call it.
   virtual void abort() = 0;
 };

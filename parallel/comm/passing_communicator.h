@@ -2,7 +2,6 @@
 /// @file
 /// A communicator that passes every call on to another one: the base of those that change or watch a few calls.
 
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -41,7 +40,7 @@ class PassingCommunicator : public Communicator {
   std::unique_ptr<Communicator> duplicate() override { return comm_.duplicate(); }
   void set_spinning(bool spinning) override { comm_.set_spinning(spinning); }
   void leave_record_in(const std::filesystem::path& folder) override { comm_.leave_record_in(folder); }
-  void renew_waits(std::chrono::steady_clock::time_point when) override { comm_.renew_waits(when); }
+  void renew_waits() override { comm_.renew_waits(); }
   void abort() override { comm_.abort(); }
 
  private:

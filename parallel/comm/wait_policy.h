@@ -51,7 +51,7 @@ struct WaitPolicy {
   WaitMode mode = WaitMode::sleeping;
   std::stop_token stop = {};
   std::atomic<bool> may_spin = true;  ///< false while another thread of the rank needs the core
-  /// When the other rank last showed that it is alive, or until when it may be busy (Communicator::renew_waits).
+  /// When the other rank last showed that it is alive (Communicator::renew_waits).
   std::atomic<SteadyTime> renewed = {};
 
   bool polls() const { return mode == WaitMode::polling && may_spin; }

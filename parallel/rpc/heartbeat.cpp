@@ -1,7 +1,6 @@
 #include "parallel/rpc/heartbeat.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace stagecoach::rpc {
 namespace {
@@ -51,7 +50,7 @@ void Heartbeat::listen(Communicator& own) {
         break;
       }
       if (rank == awaited_) {
-        comm_.renew_waits(std::chrono::steady_clock::now());
+        comm_.renew_waits();
       }
       if (*sign == kEnds) {
         ended_.insert(rank);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -264,7 +263,7 @@ class WatchedCommunicator final : public Communicator {
   std::map<int, double> bytes_sent() const override { return {}; }
   void set_spinning(bool) override {}
   void leave_record_in(const std::filesystem::path&) override {}
-  void renew_waits(std::chrono::steady_clock::time_point) override {}
+  void renew_waits() override {}
   void abort() override { exchange_.stop(); }
 
   void begin_step(int step) { exchange_.begin_step(rank_, step); }

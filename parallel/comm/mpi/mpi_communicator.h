@@ -37,7 +37,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
   void set_spinning(bool spinning) override { wait_policy_.may_spin = spinning; }
-  void renew_waits(SteadyTime when) override { wait_policy_.renewed = when; }
+  void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
   void abort() override { aborted_.request_stop(); }
 
  private:

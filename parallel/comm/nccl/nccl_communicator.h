@@ -53,7 +53,7 @@ class NcclCommunicator final : public ExchangeCommunicator {
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
   void set_spinning(bool /*spinning*/) override {}  // its waits are for the GPU and yield the core
-  void renew_waits(SteadyTime when) override { renewed_ = when; }
+  void renew_waits() override { renewed_ = std::chrono::steady_clock::now(); }
   void abort() override { aborted_.request_stop(); }
 
  private:

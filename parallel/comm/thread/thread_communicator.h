@@ -33,7 +33,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
   void set_spinning(bool spinning) override;
-  void renew_waits(SteadyTime when) override { wait_policy_.renewed = when; }
+  void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
   void abort() override;
 
  private:
