@@ -341,7 +341,7 @@ void print_vit_kernels(std::int64_t samples, std::int64_t tokens, std::int64_t w
 void print_vit(std::int64_t batch) {
   constexpr std::int64_t kTokens = 64;
   constexpr std::int64_t kWidth = 64;
-  begin_table(fmt::format("vit, batch {}", batch), Precision::tf32);
+  begin_table(fmt::format("vit, batch {}: kernels", batch), Precision::tf32);
   print_conv2d(batch,
                {.channels = 3, .extent = 32, .outputs = kWidth, .window = {4, 4, 0}, .bias = true, .first = true});
   print_vit_kernels(batch, kTokens, kWidth);
