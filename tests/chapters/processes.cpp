@@ -106,10 +106,13 @@ Running ProcessTest::start(int ranks, const std::string& program, const Flags& f
     fs::remove(folder() / ("pid_" + std::to_string(rank)));
     fs::remove(folder() / ("code_" + std::to_string(rank)));
   }
-  // A shell notes how its program ends. It outlives the program's end by mpirun, which asks twice.
+  // A shell notes how its program ends. It outlives the program's end by mpirun, which asks twice. Programs that were
+  // asked to stop (130) each end by themselves, so their shells wait for each other: two seconds after the first one
+  // mpirun would kill the others, which on a busy machine are still saving.
   const std::string note =
       "trap '' TERM USR1; \"$@\" & p=$!; echo $p > pid.$p; mv pid.$p pid_$OMPI_COMM_WORLD_RANK; wait $p; c=$?; "
-      "echo $c > code_$OMPI_COMM_WORLD_RANK; exit $c";
+      "echo $c > code_$OMPI_COMM_WORLD_RANK; i=0; while [ $c = 130 ] && [ $i -lt 300 ] && "
+      "[ $(ls code_* | wc -l) -lt $OMPI_COMM_WORLD_SIZE ]; do sleep 0.1; i=$((i + 1)); done; exit $c";
   return Running(mpirun, joined({"-np", std::to_string(ranks), "/bin/sh", "-c", note, "sh", program}, flags), folder());
 }
 
