@@ -12,22 +12,12 @@
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
 set -euo pipefail
 
-for_ci=false
-for_benchmarks=false
-for_emulation=false
-for_labs=false
-for_mpi=false
-for_packages=false
-for_slurm=false
+purposes=(build)
 for argument in "$@"; do
   case $argument in
-    --for-ci) for_ci=true for_emulation=true for_labs=true for_mpi=true for_packages=true ;;
-    --for-labs) for_labs=true ;;
-    --for-mpi) for_mpi=true ;;
-    --for-slurm) for_mpi=true for_slurm=true ;;
-    --for-packages) for_packages=true ;;
-    --for-emulation) for_emulation=true ;;
-    --for-benchmarks) for_benchmarks=true ;;
+    --for-ci) purposes+=(ci emulation labs mpi packages) ;;
+    --for-slurm) purposes+=(slurm mpi) ;;
+    --for-mpi | --for-emulation | --for-labs | --for-packages | --for-benchmarks) purposes+=("${argument#--for-}") ;;
     *)
       echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-ci] [--for-benchmarks]" >&2
       exit 2
@@ -80,62 +70,48 @@ has_clang_sanitizers() { [[ -e $(clang++-19 -print-file-name=libclang_rt.tsan-$(
 has_stb() { has_header stb/stb_image.h || has_header stb_image.h; }
 has_python_module() { /usr/bin/python3 -c "import $1" 2> /dev/null; }
 
-# need PACKAGE NAME CHECK…: notes the package and the name if the check fails.
+# need PURPOSE PACKAGE NAME CHECK…: if that is a purpose and the check fails, notes the package and the name.
 need() {
-  if ! "${@:3}"; then
-    missing_packages+=("$1")
-    missing_names+=("$2")
+  if [[ " ${purposes[*]} " == *" $1 "* ]] && ! "${@:4}"; then
+    missing_packages+=("$2")
+    missing_names+=("$3")
   fi
 }
 
 look() {
   missing_packages=()
   missing_names=()
-  need g++ "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++ or libc++ 19 or newer; CXX and CXXFLAGS choose one)" has_compiler
-  need cmake "CMake 3.25 or newer" has_cmake
-  need ninja-build "ninja" has_command ninja
-  need libfmt-dev "fmt" has_header fmt/core.h
-  need nlohmann-json3-dev "nlohmann json" has_header nlohmann/json.hpp
-  need libcli11-dev "CLI11" has_header CLI/CLI.hpp
-  need zlib1g-dev "zlib" has_header zlib.h
-  need libjpeg-dev "libjpeg-turbo (jpeglib.h)" has_header jpeglib.h
-  need libstb-dev "stb (stb_image.h)" has_stb
-  need libgtest-dev "GoogleTest" has_header gtest/gtest.h
-  need python3 "Python 3, for tests of the scripts and the texts" has_command python3
-  if $for_mpi; then
-    need libopenmpi-dev "the headers of an MPI" has_command mpicc
-    need openmpi-bin "mpirun" has_command mpirun
-  fi
-  if $for_slurm; then
-    need slurm-wlm "SLURM" has_command slurmctld
-    need munge "munge" has_command munged
-  fi
-  if $for_labs; then
-    need bubblewrap "bubblewrap (bwrap)" has_command bwrap
-  fi
-  if $for_emulation; then
-    need libthrust-dev "Thrust" has_header thrust/version.h
-  fi
-  if $for_packages; then
-    need dpkg-dev "dpkg-shlibdeps" has_command dpkg-shlibdeps
-    need file "file" has_command file
-  fi
-  if $for_ci; then
-    need git "git" has_command git
-    need clang-format-14 "clang-format-14 (other versions format otherwise)" has_command clang-format-14
-    need clang-19 "clang 19, the second compiler" has_command clang++-19
-    need libclang-rt-19-dev "clang 19's sanitizers" has_clang_sanitizers
-    need lld "lld, which links programs with sanitizers several times as fast" has_command ld.lld
-    need qemu-user "qemu-x86_64, which runs programs as other processors do" has_command qemu-x86_64
-    need doxygen "doxygen" has_command doxygen
-    need python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
-    need python3-pil "Pillow for /usr/bin/python3" has_python_module PIL
-    need xz-utils "xz" has_command xz
-  fi
-  if $for_benchmarks; then
-    need libbenchmark-dev "Google Benchmark" has_header benchmark/benchmark.h
-    need libopenblas-dev "OpenBLAS" has_library openblas
-  fi
+  need build g++ "a C++20 compiler (g++ 12 or clang 16 or newer, with libstdc++ or libc++ 19 or newer; CXX and CXXFLAGS choose one)" has_compiler
+  need build cmake "CMake 3.25 or newer" has_cmake
+  need build ninja-build "ninja" has_command ninja
+  need build libfmt-dev "fmt" has_header fmt/core.h
+  need build nlohmann-json3-dev "nlohmann json" has_header nlohmann/json.hpp
+  need build libcli11-dev "CLI11" has_header CLI/CLI.hpp
+  need build zlib1g-dev "zlib" has_header zlib.h
+  need build libjpeg-dev "libjpeg-turbo (jpeglib.h)" has_header jpeglib.h
+  need build libstb-dev "stb (stb_image.h)" has_stb
+  need build libgtest-dev "GoogleTest" has_header gtest/gtest.h
+  need build python3 "Python 3, for tests of the scripts and the texts" has_command python3
+  need mpi libopenmpi-dev "the headers of an MPI" has_command mpicc
+  need mpi openmpi-bin "mpirun" has_command mpirun
+  need slurm slurm-wlm "SLURM" has_command slurmctld
+  need slurm munge "munge" has_command munged
+  need labs bubblewrap "bubblewrap (bwrap)" has_command bwrap
+  need emulation libthrust-dev "Thrust" has_header thrust/version.h
+  need packages dpkg-dev "dpkg-shlibdeps" has_command dpkg-shlibdeps
+  need packages file "file" has_command file
+  need ci git "git" has_command git
+  need ci clang-format-14 "clang-format-14 (other versions format otherwise)" has_command clang-format-14
+  need ci clang-19 "clang 19, the second compiler" has_command clang++-19
+  need ci libclang-rt-19-dev "clang 19's sanitizers" has_clang_sanitizers
+  need ci lld "lld, which links programs with sanitizers several times as fast" has_command ld.lld
+  need ci qemu-user "qemu-x86_64, which runs programs as other processors do" has_command qemu-x86_64
+  need ci doxygen "doxygen" has_command doxygen
+  need ci python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
+  need ci python3-pil "Pillow for /usr/bin/python3" has_python_module PIL
+  need ci xz-utils "xz" has_command xz
+  need benchmarks libbenchmark-dev "Google Benchmark" has_header benchmark/benchmark.h
+  need benchmarks libopenblas-dev "OpenBLAS" has_library openblas
 }
 
 stop() {
