@@ -10,7 +10,6 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
 #include "chapters/common/settings.h"
@@ -122,36 +121,6 @@ std::vector<int> ranks_in(const Metadata& metadata, const fs::path& path) try {
   throw DataError(fmt::format("{}: the list of ranks is damaged", path.string()));
 }
 
-void append(NamedTensors& all, std::string_view prefix, const NamedTensors& some) {
-  for (const auto& [name, tensor] : some) {
-    all.emplace_back(std::string(prefix) + name, tensor);
-  }
-}
-
-/// The prefixes of tensor names in a shard, one per kind.
-constexpr std::string_view kModel = "model.";
-constexpr std::string_view kOptimizer = "optimizer.";
-constexpr std::string_view kMemory = "memory.";
-
-/// Returns whether `part` keeps the tensor `name` of a shard.
-bool is_kept(const StatePart& part, const std::string& name) {
-  for (const auto& [kind, keep] :
-       {std::pair{kModel, &part.weights}, std::pair{kOptimizer, &part.optimizer}, std::pair{kMemory, &part.memory}}) {
-    if (name.starts_with(kind)) {
-      return !*keep || (*keep)(name.substr(kind.size()));
-    }
-  }
-  return false;
-}
-
-void append_below(std::vector<TensorInfo>& all, std::string_view kind, const std::vector<TensorInfo>& some) {
-  for (const TensorInfo& info : some) {
-    if (info.name.starts_with(kind)) {
-      all.push_back({info.name.substr(kind.size()), info.dtype, info.shape});
-    }
-  }
-}
-
 /// Thrown for a checkpoint whose writing was interrupted. No complete checkpoint is lost with it.
 class NeverFinished : public DataError {
  public:
@@ -195,11 +164,7 @@ void Checkpoints::begin(const Progress& progress) const {
 }
 
 void Checkpoints::write_shard(const Progress& progress, int rank, const TrainingState& part) const {
-  TensorFile file{{}, to_metadata(progress)};
-  append(file.tensors, kModel, part.weights);
-  append(file.tensors, kOptimizer, part.optimizer);
-  append(file.tensors, kMemory, part.memory);
-  save_tensors((folder_of(progress) / shard_name(rank)).string(), file);
+  save_tensors((folder_of(progress) / shard_name(rank)).string(), {part, to_metadata(progress)});
 }
 
 void Checkpoints::commit(const Progress& progress, const std::set<int>& ranks) const {
@@ -252,16 +217,11 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
                       found.progress.epoch, found.progress.step);
   for (const int rank : ranks_in(manifest.metadata, path)) {
     const fs::path shard = checkpoint / shard_name(rank);
-    const TensorFile file = load_tensors(
-        shard.string(), [&](const std::string& name) { return is_kept(part, name); }, part.device);
+    const TensorFile file = load_tensors(shard.string(), part.keep, part.device);
     throw_if<DataError>(to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress),
                         "{}: belongs to another checkpoint", shard.string());
-    append(found.state.weights, "", below(std::string(kModel), file.tensors));
-    append(found.state.optimizer, "", below(std::string(kOptimizer), file.tensors));
-    append(found.state.memory, "", below(std::string(kMemory), file.tensors));
-    append_below(found.contents.weights, kModel, file.contents);
-    append_below(found.contents.optimizer, kOptimizer, file.contents);
-    append_below(found.contents.memory, kMemory, file.contents);
+    found.state.insert(found.state.end(), file.tensors.begin(), file.tensors.end());
+    found.contents.insert(found.contents.end(), file.contents.begin(), file.contents.end());
   }
   throw_if<DataError>(!trains_alike(text_of(manifest.metadata, "training", path), training_),
                       "{}: was saved with settings other than those in config.json; restore the original config.json",

@@ -130,7 +130,7 @@ Checkpoints::Misfit Run::misfit_with_run() const {
 }
 
 void Run::save(const EpochResult* result) {
-  std::optional<NamedTensors> memory;
+  std::optional<TrainingState> memory;
   if (memory_ != nullptr) {
     memory = memory_of_shard(role_.shard, *memory_);
   }

@@ -194,7 +194,7 @@ void RunFolder::hold_folder() {
 }
 
 void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
-                     const std::optional<NamedTensors>& memory, const EpochResult* result) {
+                     const std::optional<TrainingState>& memory, const EpochResult* result) {
   if (!writes()) {
     return;
   }
@@ -210,7 +210,9 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   comm.leave_record_in(folder_);  // the folder may have been replaced
   if (writers.contains(rank_)) {
     TrainingState part = state_of_rank(layers, rank_, model);
-    part.memory = memory.value_or(NamedTensors{});
+    if (memory) {
+      part.insert(part.end(), memory->begin(), memory->end());
+    }
     checkpoints().write_shard(next, rank_, part);
   }
   comm.barrier();
@@ -223,7 +225,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
   if (!layers.empty()) {
     save_gathered_weights(comm, layers, model.parameters, model.buffers, (folder_ / run_files::kWeights).string());
   } else if (rank_ == 0) {
-    save_tensors((folder_ / run_files::kWeights).string(), {state_of_rank(layers, rank_, model).weights, {}});
+    save_tensors((folder_ / run_files::kWeights).string(), {weights_in(state_of_rank(layers, rank_, model)), {}});
   }
   if (rank_ != 0) {
     return;

@@ -45,7 +45,7 @@ class RunFolder {
   /// folder was removed or replaced in the meantime, it is created again with all files. Throws DataError if another
   /// run is writing to the new folder.
   void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
-            const std::optional<NamedTensors>& memory, const EpochResult* result = nullptr);
+            const std::optional<TrainingState>& memory, const EpochResult* result = nullptr);
   /// Reads the last checkpoint as --resume would. Throws DataError unless a resumed run would continue at `progress`.
   void require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const;
   void save_trace(const std::string& json);

@@ -16,19 +16,37 @@ namespace {
 
 using Lines = std::multiset<std::string>;
 
-constexpr const char* kMemory = "memory ";  // before the shard's number, in a rank's message
+constexpr const char* kModel = "model.";
+constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kShard = "memory ";  // before the shard's number, in a rank's message
 
-std::string line_of(const std::string& name, DType dtype, const Shape& shape) {
-  return fmt::format("{} {}{}", name, name_of(dtype), to_string(shape));
+std::string memory_prefix(int shard) { return fmt::format("memory.{}.", shard); }
+
+void append(TrainingState& state, const std::string& prefix, const NamedTensors& some) {
+  for (const auto& [name, tensor] : some) {
+    state.emplace_back(prefix + name, tensor);
+  }
 }
 
+/// Returns what is before and after the first dot: "memory" and "0.fc.q" for "memory.0.fc.q".
+std::pair<std::string, std::string> split_name(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+/// Returns "weights conv1.weight float32[6, 3, 5, 5]" for a tensor "model.conv1.weight".
+std::string line_of(const std::string& name, DType dtype, const Shape& shape) {
+  const auto [kind, rest] = split_name(name);
+  return fmt::format("{} {} {}{}", kind == "model" ? "weights" : kind, rest, name_of(dtype), to_string(shape));
+}
+
+/// Returns a line for each tensor of the weights and of the optimizer.
 Lines lines_of(const StateContents& state) {
   Lines lines;
-  for (const TensorInfo& info : state.weights) {
-    lines.insert(line_of("weights " + info.name, info.dtype, info.shape));
-  }
-  for (const TensorInfo& info : state.optimizer) {
-    lines.insert(line_of("optimizer " + info.name, info.dtype, info.shape));
+  for (const TensorInfo& info : state) {
+    if (info.name.starts_with(kModel) || info.name.starts_with(kOptimizer)) {
+      lines.insert(line_of(info.name, info.dtype, info.shape));
+    }
   }
   return lines;
 }
@@ -45,17 +63,19 @@ std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
 }
 
 /// Returns the tensors of the compression state, by shard of the batches.
-std::map<std::string, Lines> memory_by_shard(const std::vector<TensorInfo>& memory) {
+std::map<std::string, Lines> memory_by_shard(const StateContents& state) {
   std::map<std::string, Lines> shards;
-  for (const TensorInfo& info : memory) {
-    const auto dot = info.name.find('.');
-    shards[info.name.substr(0, dot)].insert(line_of(info.name.substr(dot + 1), info.dtype, info.shape));
+  for (const TensorInfo& info : state) {
+    if (const auto [kind, rest] = split_name(info.name); kind == "memory") {
+      const auto [shard, name] = split_name(rest);
+      shards[shard].insert(line_of(name, info.dtype, info.shape));
+    }
   }
   return shards;
 }
 
-std::string memory_misfit(const std::set<std::string>& expected, const std::vector<TensorInfo>& memory) {
-  const std::map<std::string, Lines> shards = memory_by_shard(memory);
+std::string memory_misfit(const std::set<std::string>& expected, const StateContents& state) {
+  const std::map<std::string, Lines> shards = memory_by_shard(state);
   for (const auto& [shard, lines] : shards) {
     if (!expected.contains(shard)) {
       return fmt::format("has compression state of shard {}, which does not exist in this run", shard);
@@ -74,20 +94,22 @@ std::string memory_misfit(const std::set<std::string>& expected, const std::vect
 }  // namespace
 
 StatePart no_part() {
-  const auto none = [](const std::string&) { return false; };
-  return {none, none, none, {}};
+  return {[](const std::string&) { return false; }, {}};
 }
 
 StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device) {
-  const auto is_mine = [layers, rank](const std::string& name) { return is_of_rank(layers, rank, name); };
-  const auto is_mine_or_of_no_layer = [layers, is_mine](const std::string& name) {  // such as the count of steps
-    const auto is_of_layer = [&](const auto& of_layer) { return name.starts_with(of_layer.first + "."); };
-    return is_mine(name) || std::none_of(layers.begin(), layers.end(), is_of_layer);
+  const auto is_mine = [=](const std::string& name, const std::string& prefix) {
+    return name.starts_with(prefix) && is_of_rank(layers, rank, name.substr(prefix.size()));
   };
-  const auto is_mine_of_shard = [is_mine, prefix = fmt::format("{}.", shard)](const std::string& name) {
-    return name.starts_with(prefix) && is_mine(name.substr(prefix.size()));
+  const auto is_of_no_layer = [layers](const std::string& name) {  // such as the count of steps
+    return std::none_of(layers.begin(), layers.end(),
+                        [&](const auto& of_layer) { return name.starts_with(kOptimizer + of_layer.first + "."); });
   };
-  return {is_mine, is_mine_or_of_no_layer, is_mine_of_shard, device.type == DeviceType::cpu ? device : Device{}};
+  const auto keep = [=](const std::string& name) {
+    return is_mine(name, kModel) || is_mine(name, kOptimizer) || is_mine(name, memory_prefix(shard)) ||
+           (name.starts_with(kOptimizer) && is_of_no_layer(name));
+  };
+  return {keep, device.type == DeviceType::cpu ? device : Device{}};
 }
 
 WholeModel whole_model(const RankRole& role, const Module& model, const Optimizer& optimizer) {
@@ -105,12 +127,17 @@ WholeModel whole_model(const RankRole& role, const Module& model, const Optimize
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeModel& model) {
   NamedTensors weights = model.parameters;
   weights.insert(weights.end(), model.buffers.begin(), model.buffers.end());
-  TrainingState state{tensors_of_rank(layers, rank, weights), tensors_of_rank(layers, rank, model.optimizer), {}};
+  NamedTensors optimizer = tensors_of_rank(layers, rank, model.optimizer);
   if (!layers.empty() && rank == 0) {
-    state.optimizer.push_back(model.optimizer.back());  // the count of steps, the same everywhere
+    optimizer.push_back(model.optimizer.back());  // the count of steps, the same everywhere
   }
+  TrainingState state;
+  append(state, kModel, tensors_of_rank(layers, rank, weights));
+  append(state, kOptimizer, optimizer);
   return state;
 }
+
+NamedTensors weights_in(const TrainingState& state) { return below(kModel, state); }
 
 std::set<int> ranks_with_state(const LayerRanks& layers) {
   std::set<int> ranks{0};
@@ -123,45 +150,41 @@ std::set<int> ranks_with_state(const LayerRanks& layers) {
 void take_state(const LayerRanks& layers, int rank, const TrainingState& state, const Module& model,
                 Optimizer& optimizer, const std::string& what) {
   const NamedSlices slices = model.named_slices();
-  copy_by_name(cut_slices(tensors_of_rank(layers, rank, state.weights), slices), weights_of(model), what);
-  NamedTensors mine = cut_slices(tensors_of_rank(layers, rank, state.optimizer), slices);
+  copy_by_name(cut_slices(tensors_of_rank(layers, rank, weights_in(state)), slices), weights_of(model), what);
+  const NamedTensors saved = below(kOptimizer, state);
+  NamedTensors mine = cut_slices(tensors_of_rank(layers, rank, saved), slices);
   if (!layers.empty()) {  // the count of steps belongs to no layer
     const std::string count = optimizer.state().back().first;
-    std::copy_if(state.optimizer.begin(), state.optimizer.end(), std::back_inserter(mine),
+    std::copy_if(saved.begin(), saved.end(), std::back_inserter(mine),
                  [&](const auto& named) { return named.first == count; });
   }
   optimizer.load_state(mine);
 }
 
-NamedTensors memory_of_shard(int shard, const CompressionMemory& memory) {
-  NamedTensors named;
-  for (const auto& [name, tensor] : memory) {
-    named.emplace_back(fmt::format("{}.{}", shard, name), tensor);
-  }
-  return named;
+TrainingState memory_of_shard(int shard, const CompressionMemory& memory) {
+  TrainingState state;
+  append(state, memory_prefix(shard), {memory.begin(), memory.end()});
+  return state;
 }
 
 void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,
                  CompressionMemory& memory) {
-  const NamedTensors of_shard = below(fmt::format("{}.", shard), state.memory);
-  for (const auto& [name, tensor] : tensors_of_rank(layers, rank, of_shard)) {
+  for (const auto& [name, tensor] : tensors_of_rank(layers, rank, below(memory_prefix(shard), state))) {
     memory[name] = tensor.to(device);
   }
 }
 
 StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard) {
-  std::string text = memory_shard.empty() ? "" : kMemory + memory_shard + "\n";
-  for (const auto& [kind, tensors] : {std::pair("weights ", &mine.weights), {"optimizer ", &mine.optimizer}}) {
-    for (const auto& [name, tensor] : *tensors) {
-      text += line_of(kind + name, tensor.dtype(), tensor.shape()) + "\n";
-    }
+  std::string text = memory_shard.empty() ? "" : kShard + memory_shard + "\n";
+  for (const auto& [name, tensor] : mine) {
+    text += line_of(name, tensor.dtype(), tensor.shape()) + "\n";
   }
   StateOutline all;
   for (const std::string& of_rank : gather_texts(comm, text)) {
     std::istringstream lines(of_rank);
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with(kMemory)) {
-        all.memory_shards.insert(line.substr(std::string(kMemory).size()));
+      if (line.starts_with(kShard)) {
+        all.memory_shards.insert(line.substr(std::string(kShard).size()));
       } else {
         all.tensors.insert(line);
       }
@@ -174,7 +197,7 @@ std::string misfit(const StateOutline& expected, const StateContents& state) {
   const Lines lines = lines_of(state);
   for (const std::string& reason :
        {missing_from(expected.tensors, lines, "lacks"), missing_from(lines, expected.tensors, "has an extra"),
-        memory_misfit(expected.memory_shards, state.memory)}) {
+        memory_misfit(expected.memory_shards, state)}) {
     if (!reason.empty()) {
       return reason;
     }

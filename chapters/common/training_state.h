@@ -27,26 +27,18 @@ struct RankRole {
   Communicator* tensor_group = nullptr;  ///< the ranks that hold the slices of these layers; null: they are whole
 };
 
-/// The state of the whole model, as one device would hold it, or a rank's part of that state.
-struct TrainingState {
-  NamedTensors weights;    ///< parameters, then buffers
-  NamedTensors optimizer;  ///< the optimizer's state
-  NamedTensors memory;     ///< the compressions' state; "S.NAME" for shard S of the batches
-};
+/// The state of the whole model, as one device would hold it, or a rank's part of that state. The names are those of a
+/// checkpoint's shard: "model.NAME" for parameters, then buffers; "optimizer.NAME"; and "memory.S.NAME" for the state
+/// of the compression on shard S of the batches.
+using TrainingState = NamedTensors;
 
 /// The tensors of a TrainingState without their elements.
-struct StateContents {
-  std::vector<TensorInfo> weights = {};
-  std::vector<TensorInfo> optimizer = {};
-  std::vector<TensorInfo> memory = {};
-};
+using StateContents = std::vector<TensorInfo>;
 
-/// Selects the tensors to keep when a saved state is read, by name. Without a function, all are kept.
+/// Selects the tensors to keep when a saved state is read.
 struct StatePart {
-  KeepTensor weights = {};
-  KeepTensor optimizer = {};
-  KeepTensor memory = {};
-  Device device = {};  ///< the CPU device whose pool provides their memory
+  KeepTensor keep = {};  ///< by their names in a TrainingState; without a function, all are kept
+  Device device = {};    ///< the CPU device whose pool provides their memory
 };
 StatePart no_part();
 /// Returns the part that take_state and take_memory need for rank `rank`. On a CPU, the memory comes from the pool of
@@ -67,6 +59,8 @@ WholeModel whole_model(const RankRole& role, const Module& model, const Optimize
 /// Returns the weights and optimizer state of rank `rank`. `model` is the rank's own. Without `layers`, there is one
 /// rank, which holds everything. Tensors without a layer belong to rank 0.
 TrainingState state_of_rank(const LayerRanks& layers, int rank, const WholeModel& model);
+/// Returns the weights in a state, with the names that they have in the model.
+NamedTensors weights_in(const TrainingState& state);
 
 /// Returns the ranks that hold a part of the state.
 std::set<int> ranks_with_state(const LayerRanks& layers);
@@ -77,7 +71,7 @@ void take_state(const LayerRanks& layers, int rank, const TrainingState& state, 
                 Optimizer& optimizer, const std::string& what);
 
 /// Returns the compression state of a rank that trains on part `shard` of each batch, with the names of TrainingState.
-NamedTensors memory_of_shard(int shard, const CompressionMemory& memory);
+TrainingState memory_of_shard(int shard, const CompressionMemory& memory);
 
 /// Restores the compression state for the layers of `rank`, on `device`.
 void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingState& state, Device device,

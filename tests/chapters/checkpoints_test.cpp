@@ -41,7 +41,9 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
   static TrainingState part(std::int64_t epoch, int rank) {
     const std::string name = "layer" + std::to_string(rank) + ".weight";
     const Tensor tensor = random_tensor({3, 2}, name + std::to_string(epoch));
-    return {{{name, tensor}}, {{name + ".velocity", tensor}}, {{std::to_string(rank) + ".fc.q", tensor}}};
+    return {{"model." + name, tensor},
+            {"optimizer." + name + ".velocity", tensor},
+            {"memory." + std::to_string(rank) + ".fc.q", tensor}};
   }
   /// Checks that the newest one is that of `epoch`, and whole.
   void expect_newest(std::int64_t epoch, std::size_t skipped) {
@@ -50,15 +52,13 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
     EXPECT_EQ(found.progress.loss_sum, 0.1 * static_cast<double>(epoch));
     EXPECT_EQ(found.progress.peak_bytes, (std::vector<std::int64_t>{3, 4}));
     EXPECT_EQ(found.skipped.size(), skipped);
-    ASSERT_EQ(found.state.weights.size(), 2U);
-    for (const int rank : {0, 1}) {
-      const TrainingState wanted = part(epoch, rank);
-      const auto place = static_cast<std::size_t>(rank);
-      EXPECT_EQ(found.state.weights[place].first, wanted.weights[0].first);
-      EXPECT_TRUE(same_bytes(found.state.weights[place].second, wanted.weights[0].second));
-      EXPECT_TRUE(same_bytes(found.state.optimizer[place].second, wanted.optimizer[0].second));
-      EXPECT_EQ(found.state.memory[place].first, wanted.memory[0].first);
-      EXPECT_TRUE(same_bytes(found.state.memory[place].second, wanted.memory[0].second));
+    TrainingState wanted = part(epoch, 0);
+    const TrainingState of_rank_1 = part(epoch, 1);
+    wanted.insert(wanted.end(), of_rank_1.begin(), of_rank_1.end());
+    ASSERT_EQ(found.state.size(), wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(found.state[i].first, wanted[i].first);
+      EXPECT_TRUE(same_bytes(found.state[i].second, wanted[i].second));
     }
   }
   fs::path file(std::int64_t epoch, const std::string& name) const {
@@ -310,16 +310,12 @@ TEST_F(CheckpointsOfTwoRanks, AreReadByARankForItsOwnLayers) {
   save(1);
   const LayerRanks layers{{"layer0", 0}, {"layer1", 1}};
   const Checkpoints::Found found = checkpoints_.newest(misfit, part_of_rank(layers, 1, 1, Device{DeviceType::cpu, 1}));
-  ASSERT_EQ(found.state.weights.size(), 1U);
-  EXPECT_EQ(found.state.weights[0].first, "layer1.weight");
-  EXPECT_EQ(found.state.weights[0].second.device(), (Device{DeviceType::cpu, 1}));
-  ASSERT_EQ(found.state.optimizer.size(), 1U);
-  EXPECT_EQ(found.state.optimizer[0].first, "layer1.weight.velocity");
-  EXPECT_TRUE(found.state.memory.empty()) << "its memory is of another layer";
-  EXPECT_EQ(found.contents.weights.size(), 2U);
-  EXPECT_EQ(found.contents.memory.size(), 2U);
-  const Checkpoints::Found none = checkpoints_.newest(misfit, no_part());
-  EXPECT_TRUE(none.state.weights.empty() && none.state.optimizer.empty() && none.state.memory.empty());
+  ASSERT_EQ(found.state.size(), 2U) << "its memory is of another layer";
+  EXPECT_EQ(found.state[0].first, "model.layer1.weight");
+  EXPECT_EQ(found.state[0].second.device(), (Device{DeviceType::cpu, 1}));
+  EXPECT_EQ(found.state[1].first, "optimizer.layer1.weight.velocity");
+  EXPECT_EQ(found.contents.size(), 6U);
+  EXPECT_TRUE(checkpoints_.newest(misfit, no_part()).state.empty());
 }
 
 // A run went on from an older one, as a newer one was damaged: what it saves counts.

@@ -21,7 +21,7 @@ class DamagedCheckpoint {
     const Progress progress{.epoch = 1, .step = 0, .loss_sum = 0.5, .peak_bytes = {3, 4}};  // as make_seeds.cpp
     checkpoints_.begin(progress);
     for (const int rank : {0, 1}) {
-      checkpoints_.write_shard(progress, rank, {{{"w" + std::to_string(rank), Tensor::zeros({2})}}, {}, {}});
+      checkpoints_.write_shard(progress, rank, {{"model.w" + std::to_string(rank), Tensor::zeros({2})}});
     }
     checkpoints_.commit(progress, {0, 1});
     manifest_ = test::read_bytes(manifest_path());

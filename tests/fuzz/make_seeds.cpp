@@ -203,7 +203,8 @@ void make_checkpoints(const Corpus& corpus) {
   const Checkpoints checkpoints(folder.path(), "the training");
   const Progress progress{.epoch = 1, .step = 0, .loss_sum = 0.5, .peak_bytes = {3, 4}};
   checkpoints.begin(progress);
-  checkpoints.write_shard(progress, 0, {{{"w0", Tensor::zeros({2})}}, {{"w0.velocity", Tensor::zeros({2})}}, {}});
+  checkpoints.write_shard(progress, 0,
+                          {{"model.w0", Tensor::zeros({2})}, {"optimizer.w0.velocity", Tensor::zeros({2})}});
   checkpoints.commit(progress, {0, 1});
   const fs::path place = folder / "epoch-1-step-0";
   corpus.add("manifest", test::read_bytes(place / "manifest.safetensors"));
