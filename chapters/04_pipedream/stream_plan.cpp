@@ -106,7 +106,7 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   plan.seconds = stages.seconds;
   plan.profile = std::move(measured.layers);
   place_layers(plan, settings.training, *model);
-  plan.averaging = averaging_seconds(plan, *model);
+  plan.reductions = averaging_seconds(plan, *model);
   if (!settings.pipeline.save_plan.empty() && is_rank_zero()) {
     save_plan(settings.pipeline.save_plan, settings, *model, {plan.profile, std::move(stages)});
   }

@@ -16,9 +16,8 @@ struct StreamPlan : Plan {
   Versions versions = Versions::stash;
   std::int64_t batch_size = 0;
   int microbatches_per_batch = 1;
-  std::vector<double> averaging;  ///< per stage: seconds of the messages that average its replicas' gradients
-  int receives = 0;               ///< how many a rank may have posted at once (see LowerOptions)
-  double seconds = 0;             ///< between two micro-batches, as the partitioner predicts; 0 if it did not run
+  int receives = 0;    ///< how many a rank may have posted at once (see LowerOptions)
+  double seconds = 0;  ///< between two micro-batches, as the partitioner predicts; 0 if it did not run
 
   /// Returns the batches per epoch.
   int batches() const { return ceil_div(schedule.microbatches, schedule.batch); }

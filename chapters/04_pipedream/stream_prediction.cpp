@@ -118,7 +118,7 @@ void print_ledger(const StreamPlan& plan) {
 Prediction predicted_time(const StreamPlan& plan, const ActionLog& log) {
   const Ledger ledger = make_ledger(plan.schedule, plan.versions);
   Costs costs = log.mean_costs();
-  costs.average = plan.averaging;
+  costs.average = plan.reductions;
   const ActionSeconds seconds = log.seconds();
   const Simulation predicted = simulate(plan.schedule, costs);
   Prediction prediction{.ideal_idle = simulate(plan.schedule, balanced_costs(plan)).idle,
@@ -140,7 +140,7 @@ std::optional<TracePrediction> predicted_timeline(const StreamPlan& plan, const 
   if (!measures_actions(plan)) {
     return std::nullopt;
   }
-  costs.average = plan.averaging;
+  costs.average = plan.reductions;
   const std::int64_t traced = std::min<std::int64_t>(batches * plan.microbatches_per_batch, plan.schedule.microbatches);
   const Schedule schedule = plan.schedule_for(static_cast<std::size_t>(traced));
   return prediction_of(schedule, simulate(schedule, costs));
@@ -162,7 +162,6 @@ void explain_stream(const Settings& settings, const StreamPlan& plan) {
   Costs costs = balanced_costs(plan);
   if (measured) {
     costs = costs_of(plan, micro_batch_sizes(settings.training.batch_size, settings.training.microbatches)[0]);
-    costs.average = plan.averaging;
   }
   const Schedule shown = beginning_of(plan);
   const Ledger ledger = make_ledger(shown, plan.versions);

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <numeric>
-
 #include "chapters/common/open.h"
 #include "chapters/common/prediction.h"
 #include "chapters/common/run_files.h"
@@ -170,17 +168,11 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
 /// Prints the traffic of a step's gradient sums, as a ring over the pipelines.
 void print_gradient_sums(const Settings& settings, const Topology& topology, const Dataset& data) {
   const Plan& plan = *topology.pipeline;
-  const auto numbers = parameter_costs(*make_model_of(settings.training, data));
-  std::vector<double> gradient_bytes;
-  auto layer = numbers.begin();
-  for (const int layers : plan.split) {
-    gradient_bytes.push_back(std::accumulate(layer, layer + layers, 0.0) * sizeof(float));
-    layer += layers;
-  }
   const double share = 2.0 * (topology.mesh.data - 1) / topology.mesh.data;  // bytes sent per byte of gradients
   fmt::print("\nGradient sums of one step over {} pipelines, without compression\n  {:<12} {:>9} {:>11} {:>11}\n",
              topology.mesh.data, "rank", "sums", "MiB", "MiB sent");
-  const auto ranks = reduction_traffic(plan.schedule, gradient_bytes);
+  const auto bytes = gradient_bytes(plan, *make_model_of(settings.training, data));
+  const auto ranks = reduction_traffic(plan.schedule, bytes);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     fmt::print("  {:<12} {:>9} {:>11.3f} {:>11.3f}\n", r, ranks[r].reductions, ranks[r].bytes / kMiB,
                share * ranks[r].bytes / kMiB);

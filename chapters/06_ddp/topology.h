@@ -14,10 +14,11 @@ namespace stagecoach {
 struct Topology {
   World world = {};
   MeshSizes mesh = {};
-  std::string stages = {};            ///< the stages and the ranks that hold them, as text
-  LayerRanks layers = {};             ///< on the ranks of the first pipeline, or all on rank 0
-  std::optional<Plan> pipeline = {};  ///< the plan of each pipeline, if there are any
-  Settings of_pipeline = {};          ///< the settings of each pipeline
+  std::string stages = {};              ///< the stages and the ranks that hold them, as text
+  LayerRanks layers = {};               ///< on the ranks of the first pipeline, or all on rank 0
+  std::optional<Plan> pipeline = {};    ///< the plan of each pipeline, if there are any
+  Settings of_pipeline = {};            ///< the settings of each pipeline
+  std::vector<double> reductions = {};  ///< seconds of each stage's gradient reduction over the pipelines
 
   /// Returns which part of each batch `rank` trains on.
   Shard shard_of(int rank) const { return {rank / mesh.pipeline, mesh.data}; }

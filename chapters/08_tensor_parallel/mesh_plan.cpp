@@ -42,20 +42,17 @@ CollectiveSeconds seconds_of(const std::vector<Exchange>& exchanges, const Link&
 /// Sets the seconds of each stage's exchanges and of its gradients' reduction.
 void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, const Exchanges& exchanges,
                  const Link& link) {
-  const std::vector<double> numbers = parameter_costs(model);
   std::size_t layer = 0;
   for (const int layers : plan.split) {
     CollectiveSeconds of_stage;
-    double gradients = 0;  // bytes
     for (int i = 0; i < layers; ++i, ++layer) {
       const CollectiveSeconds of_layer = seconds_of(exchanges[layer], link, mesh.tensor);
       of_stage.forward += of_layer.forward;
       of_stage.backward += of_layer.backward;
-      gradients += numbers[layer] * sizeof(float);
     }
     plan.exchanges.push_back(of_stage);
-    plan.reductions.push_back(ring_all_reduce_seconds(plan.reduction_link, mesh.data, gradients));
   }
+  plan.reductions = reduction_seconds(plan, model, mesh.data);
 }
 
 /// Returns a warning, with what it costs, if a tensor-parallel group has ranks on several nodes.

@@ -226,6 +226,22 @@ Costs costs_of(const Plan& plan, std::int64_t microbatch) {
   return costs;
 }
 
+std::vector<double> gradient_bytes(const Plan& plan, const Sequential& model) {
+  std::vector<double> bytes;
+  for (const auto& stage : stages_of(model, plan.split)) {
+    bytes.push_back(static_cast<double>(parameter_count(*stage)) * sizeof(float));
+  }
+  return bytes;
+}
+
+std::vector<double> reduction_seconds(const Plan& plan, const Sequential& model, int pipelines) {
+  std::vector<double> seconds;
+  for (const double bytes : gradient_bytes(plan, model)) {
+    seconds.push_back(ring_all_reduce_seconds(plan.reduction_link, pipelines, bytes));
+  }
+  return seconds;
+}
+
 void add_collectives(const Plan& plan, Costs& costs) {
   for (std::size_t stage = 0; stage < plan.exchanges.size(); ++stage) {
     costs.forward[stage] += plan.exchanges[stage].forward;

@@ -93,6 +93,10 @@ void place_layers(Plan& plan, const TrainingSettings& training, const Sequential
 std::vector<double> message_bytes(const Plan& plan, std::int64_t microbatch);
 /// Returns what the plan's stages cost according to its profile, with messages of `microbatch` images.
 Costs costs_of(const Plan& plan, std::int64_t microbatch);
+/// Returns the bytes of each stage's gradients.
+std::vector<double> gradient_bytes(const Plan& plan, const Sequential& model);
+/// Returns the seconds of the reduction of each stage's gradients over `pipelines` pipelines, as a ring.
+std::vector<double> reduction_seconds(const Plan& plan, const Sequential& model, int pipelines);
 /// Adds the seconds of the exchanges and of the reductions that the plan has to the costs of their stages.
 void add_collectives(const Plan& plan, Costs& costs);
 

@@ -213,18 +213,6 @@ Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t 
   return prediction;
 }
 
-std::vector<double> reduction_seconds(const std::map<int, std::shared_ptr<Sequential>>& stages, const Plan& plan,
-                                      int pipelines, Communicator& comm) {
-  std::vector<double> bytes(static_cast<std::size_t>(plan.stages()));
-  for (const auto& [number, layers] : stages) {
-    bytes[static_cast<std::size_t>(number)] = bytes_of(layers->named_parameters());
-  }
-  bytes = comm.sum_numbers(bytes);  // each stage is on one rank of the pipeline
-  std::transform(bytes.begin(), bytes.end(), bytes.begin(),
-                 [&](double size) { return ring_all_reduce_seconds(plan.reduction_link, pipelines, size); });
-  return bytes;
-}
-
 std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs) {
   return measures_actions(plan) ? std::optional(prediction_of(plan.schedule, simulate(plan.schedule, costs)))
                                 : std::nullopt;

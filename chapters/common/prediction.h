@@ -31,11 +31,6 @@ Costs slowest_of(Costs measured, Communicator& group);
 /// Returns how long an epoch of `steps` steps should have taken, and its idle share, given the costs measured in it.
 Prediction predicted_time(const Plan& plan, const Costs& measured, std::int64_t steps);
 
-/// Returns the time of the reduction of each stage's gradients over `pipelines` pipelines, as a ring: [stages], in
-/// seconds. `comm` has the ranks of one pipeline, which call it together, each with its own stages.
-std::vector<double> reduction_seconds(const std::map<int, std::shared_ptr<Sequential>>& stages, const Plan& plan,
-                                      int pipelines, Communicator& comm);
-
 /// Returns the timeline of one step that `costs` predict, for the trace; nothing if costs cannot be measured.
 std::optional<TracePrediction> predicted_timeline(const Plan& plan, const Costs& costs);
 
