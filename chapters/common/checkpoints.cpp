@@ -229,13 +229,13 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   return found;
 }
 
-Checkpoints::Found Checkpoints::newest(const Misfit& misfit, const StatePart& part) const {
+Checkpoints::Found Checkpoints::newest(const StateOutline* expected, const StatePart& part) const {
   std::vector<std::string> skipped;
   bool has_damaged = false;
   for (const fs::path& checkpoint : all()) {
     try {
       Found found = read(checkpoint, part);
-      const std::string reason = misfit ? misfit(found.contents) : "";
+      const std::string reason = expected == nullptr ? "" : misfit(*expected, found.contents);
       throw_if<DataError>(!reason.empty(), "{}: does not match the model: it {}", checkpoint.string(), reason);
       found.skipped = skipped;
       return found;

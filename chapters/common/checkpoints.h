@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -58,11 +57,10 @@ class Checkpoints {
     TrainingState state;               ///< the requested tensors
     std::vector<std::string> skipped;  ///< the reasons why newer checkpoints were not used
   };
-  /// Returns why a state does not fit the training; empty if it does.
-  using Misfit = std::function<std::string(const StateContents& state)>;
-  /// Returns the newest checkpoint that is complete, belongs to the same training, and has no misfit. If there is none,
-  /// throws DataError, which says what is wrong with each. All data is verified, but only `part` is kept in memory.
-  Found newest(const Misfit& misfit = {}, const StatePart& part = {}) const;
+  /// Returns the newest checkpoint that is complete, belongs to the same training, and has the outline `expected`, if
+  /// that is given. If there is none, throws DataError, which says what is wrong with each. All data is verified, but
+  /// only `part` is kept in memory.
+  Found newest(const StateOutline* expected = nullptr, const StatePart& part = {}) const;
   /// Returns the checkpoint of that epoch and step. Throws DataError if it is not complete.
   Found at(std::int64_t epoch, std::int64_t step, const StatePart& part = {}) const;
 

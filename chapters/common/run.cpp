@@ -115,7 +115,7 @@ Checkpoints::Found Run::newest_checkpoint() const {
     const auto numbers = epoch_and_step.to_vector<double>();
     return checkpoints.at(static_cast<std::int64_t>(numbers[0]), static_cast<std::int64_t>(numbers[1]), mine);
   }
-  Checkpoints::Found found = checkpoints.newest(misfit_with_run(), mine);
+  Checkpoints::Found found = checkpoints.newest(&outline_, mine);
   for (const std::string& reason : found.skipped) {
     print_line("Skipped: " + printable(reason));
   }
@@ -125,16 +125,9 @@ Checkpoints::Found Run::newest_checkpoint() const {
   return found;
 }
 
-Checkpoints::Misfit Run::misfit_with_run() const {
-  return [this](const StateContents& state) { return misfit(outline_, state); };
-}
-
 void Run::save(const EpochResult* result) {
-  std::optional<TrainingState> memory;
-  if (memory_ != nullptr) {
-    memory = memory_of_shard(role_.shard, *memory_);
-  }
   if (folder_.writes()) {
+    const auto memory = memory_ == nullptr ? std::nullopt : std::optional(memory_of_shard(role_.shard, *memory_));
     folder_.save(comm_, role_.layers, meter_.progress(), whole_model(role_, *model_, *optimizer_), memory, result);
   }
 }
@@ -235,7 +228,7 @@ void Epoch::save_and_stop() {
   require_finite_weights();
   run_.meter_.combine_ranks();
   run_.save();
-  run_.folder_.require_resumable(run_.meter_.progress(), run_.misfit_with_run());
+  run_.folder_.require_resumable(run_.meter_.progress(), &run_.outline_);
   if (run_.prints()) {
     const RunFolder& folder = run_.folder_;
     print_line(fmt::format("Interrupted in epoch {}, step {}. {}", number(), steps_done(),

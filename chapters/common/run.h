@@ -76,7 +76,6 @@ class Run {
   Epoch* next_epoch();
   void load_checkpoint();
   Checkpoints::Found newest_checkpoint() const;
-  Checkpoints::Misfit misfit_with_run() const;
   /// Saves everything. `result` is given after a finished epoch.
   void save(const EpochResult* result = nullptr);
 

@@ -237,7 +237,7 @@ void RunFolder::save(Communicator& comm, const LayerRanks& layers, const Progres
                       folder_.string());
 }
 
-void RunFolder::require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const {
+void RunFolder::require_resumable(const Progress& progress, const StateOutline* expected) const {
   if (!is_writer()) {
     return;
   }
@@ -245,7 +245,7 @@ void RunFolder::require_resumable(const Progress& progress, const Checkpoints::M
       !has_settings(),
       "--out {}: {} was changed or removed during this run; restore it before you continue with --resume",
       folder_.string(), run_files::kConfig);
-  const Checkpoints::Found found = checkpoints().newest(misfit, no_part());
+  const Checkpoints::Found found = checkpoints().newest(expected, no_part());
   throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step),
                       "--out {}: the checkpoint that was just written cannot be read back ({}); --resume would "
                       "continue in epoch {} after {} steps",

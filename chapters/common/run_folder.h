@@ -47,7 +47,7 @@ class RunFolder {
   void save(Communicator& comm, const LayerRanks& layers, const Progress& next, const WholeModel& model,
             const std::optional<TrainingState>& memory, const EpochResult* result = nullptr);
   /// Reads the last checkpoint as --resume would. Throws DataError unless a resumed run would continue at `progress`.
-  void require_resumable(const Progress& progress, const Checkpoints::Misfit& misfit) const;
+  void require_resumable(const Progress& progress, const StateOutline* expected) const;
   void save_trace(const std::string& json);
 
  private:

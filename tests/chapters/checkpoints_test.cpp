@@ -65,8 +65,8 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
     return folder_.path() / ("epoch-" + std::to_string(epoch) + "-step-0") / name;
   }
 
-  /// What the training of these checkpoints expects to find in one.
-  static std::string misfit(const StateContents& found) {
+  /// Returns what the training of these checkpoints expects to find in one.
+  static StateOutline outline() {
     StateOutline expected;
     const auto communicator = self_communicator(Device{});
     for (const int rank : {0, 1}) {
@@ -74,11 +74,12 @@ class CheckpointsOfTwoRanks : public ::testing::Test {
       expected.tensors.insert(of_rank.tensors.begin(), of_rank.tensors.end());
       expected.memory_shards.insert(std::to_string(rank));
     }
-    return stagecoach::misfit(expected, found);
+    return expected;
   }
 
   test::TemporaryFolder folder_;
   Checkpoints checkpoints_{folder_.path(), "the training"};
+  const StateOutline expected_ = outline();
 };
 
 TEST_F(CheckpointsOfTwoRanks, TheNewestIsTakenAndTheOneBeforeKept) {
@@ -281,11 +282,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(WrongShards, MakeTheOlderOneCount) {
   save(1);
   save(2);
-  EXPECT_EQ(checkpoints_.newest(misfit).progress.epoch, 2);
+  EXPECT_EQ(checkpoints_.newest(&expected_).progress.epoch, 2);
   TensorFile shard = load_tensors(file(2, "shard_1.safetensors").string());
   GetParam().spoil(shard.tensors);
   save_tensors(file(2, "shard_1.safetensors").string(), shard);
-  const Checkpoints::Found found = checkpoints_.newest(misfit);
+  const Checkpoints::Found found = checkpoints_.newest(&expected_);
   EXPECT_EQ(found.progress.epoch, 1);
   ASSERT_EQ(found.skipped.size(), 1U);
   EXPECT_NE(found.skipped[0].find("epoch-2-step-0: does not match the model: it "), std::string::npos);
@@ -302,20 +303,21 @@ TEST_F(CheckpointsOfTwoRanks, AManifestOfWrongContentsMakesTheOlderOneCount) {
     TensorFile wrong = good;
     wrong.metadata["ranks"] = ranks;
     save_tensors(path, wrong);
-    EXPECT_EQ(checkpoints_.newest(misfit).progress.epoch, 1) << ranks;
+    EXPECT_EQ(checkpoints_.newest(&expected_).progress.epoch, 1) << ranks;
   }
 }
 
 TEST_F(CheckpointsOfTwoRanks, AreReadByARankForItsOwnLayers) {
   save(1);
   const LayerRanks layers{{"layer0", 0}, {"layer1", 1}};
-  const Checkpoints::Found found = checkpoints_.newest(misfit, part_of_rank(layers, 1, 1, Device{DeviceType::cpu, 1}));
+  const Checkpoints::Found found =
+      checkpoints_.newest(&expected_, part_of_rank(layers, 1, 1, Device{DeviceType::cpu, 1}));
   ASSERT_EQ(found.state.size(), 2U) << "its memory is of another layer";
   EXPECT_EQ(found.state[0].first, "model.layer1.weight");
   EXPECT_EQ(found.state[0].second.device(), (Device{DeviceType::cpu, 1}));
   EXPECT_EQ(found.state[1].first, "optimizer.layer1.weight.velocity");
   EXPECT_EQ(found.contents.size(), 6U);
-  EXPECT_TRUE(checkpoints_.newest(misfit, no_part()).state.empty());
+  EXPECT_TRUE(checkpoints_.newest(&expected_, no_part()).state.empty());
 }
 
 // A run went on from an older one, as a newer one was damaged: what it saves counts.

@@ -167,8 +167,8 @@ TEST_F(RunFolders, WhatCannotBeReadBackIsNotCalledSaved) {
   save(folder, 2);
   const auto read_back = [&] { folder.require_resumable({.epoch = 3}, {}); };
   EXPECT_NO_THROW(read_back());
-  const auto misfit = [](const StateContents&) { return std::string("lacks all"); };
-  EXPECT_TRUE(fails_with<DataError>({"lacks all"}, [&] { folder.require_resumable({.epoch = 3}, misfit); }));
+  const StateOutline expected{.tensors = {"all"}};
+  EXPECT_TRUE(fails_with<DataError>({"lacks all"}, [&] { folder.require_resumable({.epoch = 3}, &expected); }));
   const std::string good = read_bytes(file("checkpoints/epoch-3-step-0/shard_0.safetensors"));
   write_bytes(file("checkpoints/epoch-3-step-0/shard_0.safetensors"), "damaged");
   EXPECT_TRUE(fails_with<DataError>({"cannot be read back", "shard_0", "would continue in epoch 2"}, read_back));
