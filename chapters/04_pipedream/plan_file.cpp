@@ -88,12 +88,11 @@ void require_model(const Json& json, const std::string& path, const Settings& se
                        "--plan {}: the plan is for model {} with {} layers, the run trains {} with {}; give --model "
                        "{}, or make a plan for this model with --save-plan",
                        path, of, layers.size(), settings.training.model, model.size(), of);
-  if (const auto device = json.at("device").get<std::string>(); device != settings.world.device.text()) {
-    throw UsageError(
-        fmt::format("--plan {}: the layers were measured on {}, the run uses {}; give --device {}, or make another "
-                    "plan with --save-plan",
-                    path, device, settings.world.device.text(), device));
-  }
+  const auto device = json.at("device").get<std::string>();
+  throw_if<UsageError>(device != settings.world.device.text(),
+                       "--plan {}: the layers were measured on {}, the run uses {}; give --device {}, or make another "
+                       "plan with --save-plan",
+                       path, device, settings.world.device.text(), device);
   const Json& images = json.at("microbatch");
   throw_if<DataError>(!images.is_number_integer() || images < 1 || images > kMaxBatchSize,
                       "{}: 'microbatch': expected a whole number from 1 to {}, got {}", path, kMaxBatchSize,
@@ -120,10 +119,9 @@ std::vector<int> counts_in(const Json& json, const char* key, const std::string&
 
 Partition stages_in(const Json& json, const std::string& path, const Settings& settings, const Sequential& model) {
   Partition stages{counts_in(json, "split", path), counts_in(json, "replicas", path), json.at("seconds").get<double>()};
-  if (const int assigned = std::accumulate(stages.split.begin(), stages.split.end(), 0); assigned != model.size()) {
-    throw DataError(fmt::format("{0}: 'split': expected {2} layers in all, as in the model, got {1}", path, assigned,
-                                model.size()));
-  }
+  const int assigned = std::accumulate(stages.split.begin(), stages.split.end(), 0);
+  throw_if<DataError>(assigned != model.size(), "{0}: 'split': expected {2} layers in all, as in the model, got {1}",
+                      path, assigned, model.size());
   throw_if<DataError>(stages.split.size() != stages.replicas.size(),
                       "{0}: expected as many replicas as stages, got {2} for {1} stages", path, stages.split.size(),
                       stages.replicas.size());

@@ -7,7 +7,7 @@
 
 #include "chapters/04_pipedream/plan_file.h"
 #include "chapters/common/open.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "datasets/shares.h"
 #include "parallel/launch/launch_environment.h"
 #include "parallel/pipeline/partition.h"
@@ -93,12 +93,11 @@ StreamPlan make_stream_plan(const Settings& settings, const Dataset& data) {
   PlanFile measured = measured_layers(settings, plan.world, data, *model);
   Partition stages = measured.stages.split.empty() ? choose_stages(settings, *model, plan.world, measured.layers)
                                                    : std::move(measured.stages);
-  if (is_by_hand(settings.pipeline) &&
-      std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; })) {
-    throw UsageError(fmt::format(
-        "--schedule by-hand: expected one rank per stage, got --replicas {}; leave out --schedule or --replicas",
-        fmt::join(stages.replicas, ",")));
-  }
+  throw_if<UsageError>(
+      is_by_hand(settings.pipeline) &&
+          std::any_of(stages.replicas.begin(), stages.replicas.end(), [](int n) { return n > 1; }),
+      "--schedule by-hand: expected one rank per stage, got --replicas {}; leave out --schedule or --replicas",
+      fmt::join(stages.replicas, ","));
   const auto microbatches = static_cast<int>(plan.microbatch_sizes(data.size()).size());
   plan.schedule = lower_for(
       settings.pipeline, pipedream_schedule(stages.replicas, microbatches, plan.microbatches_per_batch, plan.versions));

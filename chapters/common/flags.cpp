@@ -217,12 +217,11 @@ Settings FlagParser::parse(int argc, const char* const* argv) {
   }
   choose_transport(settings.world, was_given);
   fill_in_defaults(settings, is_decided);
-  if (const std::string changed = older ? first_difference(settings, *older) : ""; !changed.empty()) {
-    throw UsageError(
-        fmt::format("--{} differs from the run in {}, but --resume continues the same training; leave out the flag, or "
-                    "start a new run without --resume",
-                    changed, settings.run.resume));
-  }
+  const std::string changed = older ? first_difference(settings, *older) : "";
+  throw_if<UsageError>(!changed.empty(),
+                       "--{} differs from the run in {}, but --resume continues the same training; leave out the flag, "
+                       "or start a new run without --resume",
+                       changed, settings.run.resume);
   require_consistent(chapter, settings);
   put_bug_into(settings);
   if (settings.run.explain && !is_rank_zero()) {
