@@ -96,7 +96,7 @@ Schedule lower_for(const PipelineSettings& pipeline, const Schedule& computation
 }
 
 RankRole role_of(const Plan& plan) {
-  return {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.last_rank()};
+  return {.layers = plan.layers, .stages = plan.stages_text(), .loss_rank = plan.schedule.stage_to_rank.back()};
 }
 
 World open_world(const WorldSettings& settings) {

@@ -45,8 +45,6 @@ struct Plan {
   std::string stages_text() const { return stagecoach::stages_text(split, schedule); }
   int stages() const { return schedule.stage_count(); }
   int first_rank(int stage) const { return schedule.stage_to_rank[static_cast<std::size_t>(stage)]; }
-  /// Returns the rank of the last stage.
-  int last_rank() const { return schedule.stage_to_rank.back(); }
 };
 
 /// Returns whether the chapter runs its handwritten loop instead of a table. That loop posts each receive just before

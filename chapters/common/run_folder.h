@@ -48,6 +48,7 @@ class RunFolder {
             const std::optional<TrainingState>& memory, const EpochResult* result = nullptr);
   /// Reads the last checkpoint as --resume would. Throws DataError unless a resumed run would continue at `progress`.
   void require_resumable(const Progress& progress, const StateOutline* expected) const;
+  /// Writes the trace, of which rank 0 has the text.
   void save_trace(const std::string& json);
 
  private:

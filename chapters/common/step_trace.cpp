@@ -73,10 +73,7 @@ void StepTrace::finish(RunFolder& folder) {
     return;
   }
   Trace::detach();
-  const std::string json = gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt);
-  if (comm_.rank() == 0) {
-    folder.save_trace(json);
-  }
+  folder.save_trace(gather_trace(comm_, *trace_, predict_ ? predict_() : std::nullopt));
   if (profile_ && steps_ > 0) {
     const std::vector<std::string> tables = gather_texts(comm_, profile_table(*trace_, steps_));
     for (std::size_t rank = 0; rank < tables.size(); ++rank) {
