@@ -113,11 +113,9 @@ def finish_tests(check):
             continue
         status = check.finish(name)
         ran, passed, skipped = (count_tests(check, label, name) for label in ("=*", "PASSED", "SKIPPED"))
-        if status == 0 and ran <= skipped and name == "test_parallel":
-            check.note(name, "skipped: its only GPU tests are those of NCCL, which is not built in or needs more GPUs")
-            continue
         if status == 0 and ran <= skipped:
-            check.note(name, f"not run: {skipped} of {ran} GPU tests were skipped")
+            nccl = "skipped: its only GPU tests are those of NCCL, which is not built in or needs more GPUs"
+            check.note(name, nccl if name == "test_parallel" else f"not run: {skipped} of {ran} GPU tests were skipped")
             continue
         check.note_status(name, status, f"{passed} passed, {ran - passed - skipped} failed, {skipped} skipped")
         if status != 0:
@@ -145,16 +143,12 @@ def epoch_figures(log):
 
 def chapter1(check):
     part = f"chapter 1, ten epochs of {check.data_name}"
-    path = check.program("ch01_single_device")
-    if not path:
-        check.note(part, "not run: ch01_single_device is missing")
-        return
-    if not check.has_data():
-        check.note(part, f"not run: no CIFAR-10 in {check.data}; give --data")
+    if lack := check.lack("ch01_single_device"):
+        check.note(part, f"not run: {lack}")
         return
     flags = "--head softmax --optimizer adam --lr 0.001 --batch-size 64"
-    command = [path, "--device", "cuda", "--data", check.data, *flags.split(), "--epochs", "10"]
-    status = check.run("chapter1", 100, *command)
+    command = [check.program("ch01_single_device"), "--device", "cuda", "--data", check.data, "--epochs", "10"]
+    status = check.run("chapter1", 100, *command, *flags.split())
     gpu = epoch_figures(check.output("chapter1"))
     cpu_page = (PROJECT / "docs/measurements/ch01_cifar10.md").read_text()
     cpu = epoch_figures(found(r"^## --head softmax$([^#]*)", cpu_page))
@@ -189,12 +183,8 @@ FOUR_RANKS = (
 def four_ranks(check):
     """Chapter 1 three times, and chapters 2 to 6: they must write the same weights."""
     part = "four ranks on one GPU, and one three times"
-    names = {name for name, _, _ in FOUR_RANKS}
-    if missing := [name for name in sorted(names) if not check.program(name)]:
-        check.note(part, f"not run: {', '.join(missing)} is missing")
-        return
-    if not check.has_data():
-        check.note(part, f"not run: no CIFAR-10 in {check.data}; give --data")
+    if lack := check.lack(*sorted({name for name, _, _ in FOUR_RANKS})):
+        check.note(part, f"not run: {lack}")
         return
     data = few_images(check)
     wanted, differ, rows = {}, [], ""
@@ -263,10 +253,8 @@ def few_images(check):
 @functools.cache  # as loading takes seconds
 def no_pytorch(check):
     """Why nothing can be compared with PyTorch, or nothing."""
-    if not check.program("ch01_single_device"):
-        return "ch01_single_device is missing"
-    if not check.has_data():
-        return f"no CIFAR-10 in {check.data}; give --data"
+    if lack := check.lack("ch01_single_device"):
+        return lack
     loads = "import numpy, sys, torch; sys.exit(not torch.cuda.is_available())"
     status = check.run("torch", 120, check.python, "-c", loads)
     reasons = {0: "", TIMED_OUT: f"{check.python} did not load torch within its time limit",
@@ -316,12 +304,11 @@ def processor_levels(check):
     """Chapter 1 with each level of CPU kernels, for docs/measurements/platforms.md: the machines that have a GPU often
     have AVX-512 too."""
     part = "levels of CPU kernels"
-    program = check.program("ch01_single_device")
-    if not program or not check.has_data():
-        check.note(part, f"not run: {'no images' if program else 'ch01_single_device is missing'}")
+    if lack := check.lack("ch01_single_device"):
+        check.note(part, f"not run: {lack}")
         return
     status = check.run("levels", 60, sys.executable, "tests/benchmarks/level_ratio.py", "--data", few_images(check),
-                       "--program", program, "--rounds", "3")
+                       "--program", check.program("ch01_single_device"), "--rounds", "3")
     if status == 3:
         check.note(part, "skipped: the program has no two levels for this processor; the preset portable builds two")
         return

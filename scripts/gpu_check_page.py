@@ -53,6 +53,12 @@ class Check:
         folders = (f"{self.binaries}/bin", str(self.binaries))
         return next((found for folder in folders if (found := shutil.which(f"{folder}/{name}"))), None)
 
+    def lack(self, *programs):
+        """What a part lacks of these programs, and of images to train on; nothing if all is there."""
+        if missing := [name for name in programs if not self.program(name)]:
+            return f"{', '.join(missing)} is missing"
+        return "" if self.has_data() else f"no CIFAR-10 in {self.data}; give --data"
+
     def seconds_left(self):
         return 60 * self.minutes - 5 - (time.monotonic() - self.start)
 
