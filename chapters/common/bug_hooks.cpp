@@ -4,10 +4,10 @@
 #include <memory>
 #include <utility>
 
-#include "chapters/common/bug_communicators.h"
 #include "core/autograd/grad_mode.h"
 #include "core/ops.h"
 #include "nn/layers.h"
+#include "parallel/comm/passing_communicator.h"
 
 namespace stagecoach {
 namespace {
@@ -69,6 +69,43 @@ class TwiceWithoutGraph final : public Module {
  private:
   std::shared_ptr<Sequential> layers_;
 };
+
+/// Bug::send_order: a send returns when its receiver has the message.
+class WaitingSends final : public PassingCommunicator {
+ public:
+  using PassingCommunicator::PassingCommunicator;
+  PendingSend send_async(const Tensor& tensor, int to, int tag) override {
+    const PendingSend pending = PassingCommunicator::send_async(tensor, to, tag);
+    pending.wait();
+    return pending;
+  }
+};
+
+/// Bug::tag_twice: activations have one tag, and gradients another, whatever their stage and micro-batch. (The
+/// chapters' tags are even for activations and odd for gradients.)
+class OneTagPerDirection final : public PassingCommunicator {
+ public:
+  using PassingCommunicator::PassingCommunicator;
+  PendingSend send_async(const Tensor& tensor, int to, int tag) override {
+    return PassingCommunicator::send_async(tensor, to, tag % 2);
+  }
+  PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override {
+    return PassingCommunicator::receive_async(shape, dtype, from, tag % 2);
+  }
+};
+
+/// Returns a communicator for the messages of `comm`, which must outlive it, with the bug send_order or tag_twice; null
+/// for any other bug.
+std::unique_ptr<Communicator> communicator_with(Bug bug, Communicator& comm) {
+  switch (bug) {
+    case Bug::send_order:
+      return std::make_unique<WaitingSends>(comm);
+    case Bug::tag_twice:
+      return std::make_unique<OneTagPerDirection>(comm);
+    default:
+      return nullptr;
+  }
+}
 
 /// Swaps the first two receives of gradients in a rank's list of actions.
 void swap_first_receives(std::vector<Action>& actions) {
