@@ -25,13 +25,8 @@ namespace fs = std::filesystem;
 using Metadata = std::map<std::string, std::string>;
 
 constexpr const char* kManifest = "manifest.safetensors";  // without tensors; its checksum covers its text
-constexpr const char* kNothingYet = "no checkpoint has been written yet; start the run again without --resume";
 
-std::string shard_name(int rank) { return fmt::format("shard_{}.safetensors", rank); }
-
-std::string checkpoint_name(std::int64_t epoch, std::int64_t step) {
-  return fmt::format("epoch-{}-step-{}", epoch, step);
-}
+std::string shard_name(std::int64_t rank) { return fmt::format("shard_{}.safetensors", rank); }
 
 /// Returns epoch and step from the name of a checkpoint's folder; nothing for any other name, such as a user's copy.
 std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& checkpoint) {
@@ -111,12 +106,8 @@ Progress from_metadata(const Metadata& metadata, const fs::path& path) {
 }
 
 /// Returns the ranks whose shards make up a checkpoint.
-std::vector<int> ranks_in(const Metadata& metadata, const fs::path& path) try {
-  std::vector<int> ranks;
-  for (const std::int64_t rank : numbers_from(text_of(metadata, "ranks", path))) {
-    ranks.push_back(static_cast<int>(rank));
-  }
-  return ranks;
+std::vector<std::int64_t> ranks_in(const Metadata& metadata, const fs::path& path) try {
+  return numbers_from(text_of(metadata, "ranks", path));
 } catch (const std::logic_error&) {
   throw DataError(fmt::format("{}: the list of ranks is damaged", path.string()));
 }
@@ -143,7 +134,7 @@ bool has_manifest(const fs::path& checkpoint) {
 }  // namespace
 
 fs::path Checkpoints::folder_of(std::int64_t epoch, std::int64_t step) const {
-  return folder_ / checkpoint_name(epoch, step);
+  return folder_ / fmt::format("epoch-{}-step-{}", epoch, step);
 }
 
 void Checkpoints::remove_abandoned() const {
@@ -215,7 +206,7 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint),
                       "{}: contains epoch {}, step {}, which contradicts the name of its folder", path.string(),
                       found.progress.epoch, found.progress.step);
-  for (const int rank : ranks_in(manifest.metadata, path)) {
+  for (const std::int64_t rank : ranks_in(manifest.metadata, path)) {
     const fs::path shard = checkpoint / shard_name(rank);
     const TensorFile file = load_tensors(shard.string(), part.keep, part.device);
     throw_if<DataError>(to_metadata(from_metadata(file.metadata, shard)) != to_metadata(found.progress),
@@ -249,7 +240,8 @@ Checkpoints::Found Checkpoints::newest(const StateOutline* expected, const State
   throw_if<DataError>(has_damaged, "{}: expected a complete checkpoint, got none ({}); restore one, or start a new run",
                       folder_.string(), fmt::join(skipped, "; "));
   const std::string cut_off = skipped.empty() ? "" : fmt::format(" ({})", fmt::join(skipped, "; "));
-  throw DataError(fmt::format("{}: {}{}", folder_.string(), kNothingYet, cut_off));
+  throw DataError(fmt::format("{}: no checkpoint has been written yet; start the run again without --resume{}",
+                              folder_.string(), cut_off));
 }
 
 Checkpoints::Found Checkpoints::at(std::int64_t epoch, std::int64_t step, const StatePart& part) const {
