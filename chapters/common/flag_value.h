@@ -41,23 +41,15 @@ FlagValue value_of(T Part::*member, FlagValue::Kind kind, std::string type, Writ
           [=](Settings& to, const Settings& from) { to.*part.*member = from.*part.*member; }};
 }
 
-/// Returns the value of a flag that takes whole numbers from `least` to `most`.
+/// Returns the value of a flag that takes whole numbers from `least` to `most`. `read` is whole_number, or byte_count
+/// for a number that may have a unit.
 template <class Part, class T>
-FlagValue whole(T Part::*member, std::uint64_t least, std::uint64_t most) {
+FlagValue whole(T Part::*member, std::uint64_t least, std::uint64_t most, decltype(whole_number)* read = whole_number) {
   return value_of(
       member, FlagValue::Kind::whole_number,
       fmt::format("{}:{} to {}", std::is_unsigned_v<T> ? "UINT" : "INT", least, most),
       [](T value) { return std::to_string(value); },
-      [=](const std::string& text) { return static_cast<T>(whole_number(text, least, most)); });
-}
-
-/// Returns the value of a flag that takes a number of bytes, with or without a unit.
-template <class Part>
-FlagValue bytes(std::uint64_t Part::*member, std::uint64_t least, std::uint64_t most) {
-  return value_of(
-      member, FlagValue::Kind::whole_number, fmt::format("UINT:{} to {}", least, most),
-      [](std::uint64_t value) { return std::to_string(value); },
-      [=](const std::string& text) { return byte_count(text, least, most); });
+      [=](const std::string& text) { return static_cast<T>(read(text, least, most)); });
 }
 
 /// Returns the value of a flag that takes numbers from `least` to `most`, and with `or_zero` also 0.
