@@ -16,10 +16,9 @@ namespace stagecoach {
 Replica::Replica(const Context& context)
     : settings_(context.settings),
       topology_(context.topology),
-      train_data_(context.data.train),
-      test_data_(context.data.test),
+      data_(context.data),
       rank_(context.rank),
-      model_(make_model(seeded_by_rank(settings_.training, Bug::own_seed, rank_.index), train_data_, rank_.device)),
+      model_(make_model(seeded_by_rank(settings_.training, Bug::own_seed, rank_.index), data_.train, rank_.device)),
       optimizer_(make_optimizer(settings_.training, model_->named_parameters())),
       parameters_(model_->named_parameters()),
       times_(rank_.comm, parameters_.size()) {
@@ -31,7 +30,7 @@ Replica::Replica(const Context& context)
 MicroBatchLoader Replica::loader(LoaderFor purpose) {
   const bool trains = purpose == LoaderFor::training;
   return {settings_,
-          trains ? train_data_ : test_data_,
+          trains ? data_.train : data_.test,
           purpose,
           rank_.device,
           MicroBatchLoader::Needs::images_and_labels,

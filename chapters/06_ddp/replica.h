@@ -36,8 +36,7 @@ class Replica : public Strategy {
 
   const Settings& settings_;
   const Topology& topology_;
-  const Dataset& train_data_;
-  const Dataset& test_data_;
+  const TrainTest& data_;
   Rank& rank_;
   std::shared_ptr<Sequential> model_;
   std::unique_ptr<Optimizer> optimizer_;

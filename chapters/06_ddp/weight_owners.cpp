@@ -98,13 +98,13 @@ enum Tag : int { kImages, kLogits, kGradient };
 class DataParallel final : public WeightOwner {
  public:
   explicit DataParallel(const Context& context)
-      : WeightOwner(context), classes_(static_cast<int>(train_data_.classes.size())) {
+      : WeightOwner(context), classes_(static_cast<int>(data_.train.classes.size())) {
     make_owners_optimizer(parameters_);
   }
 
   MicroBatchLoader loader(LoaderFor purpose) override {
     using Needs = MicroBatchLoader::Needs;
-    const Dataset& data = purpose == LoaderFor::training ? train_data_ : test_data_;
+    const Dataset& data = purpose == LoaderFor::training ? data_.train : data_.test;
     return {settings_, data, purpose, rank_.device, owns() ? Needs::images_and_labels : Needs::nothing, 1};
   }
 
