@@ -140,20 +140,15 @@ void EpochMeter::find_busiest_link() {
     busiest_link_ = {copied_->from, copied_->to, copied_->bytes / steps};
     return;
   }
-  const auto more = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto mine = std::max_element(sent_.begin(), sent_.end(), more);
-  const auto ranks = static_cast<std::size_t>(comm_.size());
-  std::vector<double> links(2 * ranks);  // each rank's busiest one: its receiver and its bytes
-  if (mine != sent_.end()) {
-    links[static_cast<std::size_t>(comm_.rank())] = mine->first;
-    links[ranks + static_cast<std::size_t>(comm_.rank())] = mine->second;
+  const int ranks = comm_.size();
+  std::vector<double> links(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks));  // by sender, receiver
+  for (const auto& [receiver, bytes] : sent_) {
+    links[static_cast<std::size_t>(comm_.rank() * ranks + receiver)] = bytes;
   }
   links = comm_.sum_numbers(links);
-  const auto from =
-      static_cast<std::size_t>(std::max_element(links.begin() + static_cast<std::ptrdiff_t>(ranks), links.end()) -
-                               links.begin()) -
-      ranks;
-  busiest_link_ = {static_cast<int>(from), static_cast<int>(links[from]), links[ranks + from] / steps};
+  const auto busiest = std::max_element(links.begin(), links.end());
+  const auto index = static_cast<int>(busiest - links.begin());
+  busiest_link_ = {index / ranks, index % ranks, *busiest / steps};
 }
 
 EpochResult EpochMeter::finish_epoch(const Prediction& prediction) {
