@@ -7,14 +7,6 @@
 #include "chapters/common/chapter.h"
 
 namespace stagecoach {
-namespace {
-
-bool is_in(const BugEntry& entry, int chapter) {
-  return chapter == kEveryChapter ||
-         std::find(entry.chapters.begin(), entry.chapters.end(), chapter) != entry.chapters.end();
-}
-
-}  // namespace
 
 const std::vector<BugEntry>& bug_museum() {
   static const std::vector<BugEntry> museum{
@@ -45,7 +37,7 @@ std::string name_of(Bug bug) {
 std::vector<std::string> bug_names(int chapter) {
   std::vector<std::string> names;
   for (const BugEntry& entry : bug_museum()) {
-    if (is_in(entry, chapter)) {
+    if (includes_chapter(entry.chapters, chapter)) {
       names.emplace_back(entry.name);
     }
   }
@@ -60,7 +52,7 @@ Bug bug_named(const std::string& name) {
 std::string bug_list(int chapter) {
   std::string list;
   for (const BugEntry& entry : bug_museum()) {
-    if (is_in(entry, chapter)) {
+    if (includes_chapter(entry.chapters, chapter)) {
       list += fmt::format("{:<18} {}\n", entry.name, entry.mistake);
     }
   }

@@ -2,6 +2,7 @@
 /// @file
 /// The description of a chapter program.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,10 @@ namespace stagecoach {
 
 /// The number of a program that offers the flags of all chapters, for tests.
 inline constexpr int kEveryChapter = -1;
+/// Returns whether `chapters` has the number `chapter`.
+inline bool includes_chapter(const std::vector<int>& chapters, int chapter) {
+  return chapter == kEveryChapter || std::find(chapters.begin(), chapters.end(), chapter) != chapters.end();
+}
 
 struct Chapter {
   int number = 0;          ///< from 1; says which flags it offers (flag_table.cpp)

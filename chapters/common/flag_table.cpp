@@ -248,9 +248,7 @@ std::vector<Flag> run(const Chapter& chapter) {
 }  // namespace
 
 bool Flag::is_offered_by(int chapter) const {
-  const std::vector<int>& numbers = chapters.numbers;
-  return numbers.empty() || chapter == kEveryChapter ||
-         std::find(numbers.begin(), numbers.end(), chapter) != numbers.end();
+  return chapters.numbers.empty() || includes_chapter(chapters.numbers, chapter);
 }
 
 bool Flag::shapes_training(const Settings& settings) const {
