@@ -1,7 +1,6 @@
 #include "chapters/common/epoch_meter.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -102,8 +101,6 @@ void EpochMeter::read_sums() {
   progress_.loss_sum = train_sums_.loss.item();
   progress_.correct = static_cast<std::int64_t>(train_sums_.correct.item());
 }
-
-bool EpochMeter::loss_is_finite() const { return std::isfinite(progress_.loss_sum); }
 
 void EpochMeter::start_test() {
   test_sums_.loss.fill(0);

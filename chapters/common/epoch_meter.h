@@ -57,7 +57,6 @@ class EpochMeter {
   void stop_counting_bytes();
   /// Reads the training sums from the device, which waits for the device.
   void read_sums();
-  bool loss_is_finite() const;
   /// Returns the mean loss of the images seen so far.
   double mean_loss() const { return progress_.loss_sum / static_cast<double>(progress_.seen); }
   /// Sets the busiest link of a program whose devices exchange tensors without messages: its bytes in the epoch so far.

@@ -197,7 +197,7 @@ void Epoch::finish_training() {
 
 void Epoch::read_sums() {
   run_.meter_.read_sums();
-  if (!run_.meter_.loss_is_finite()) {
+  if (!std::isfinite(run_.meter_.progress().loss_sum)) {
     throw diverged("loss");
   }
 }

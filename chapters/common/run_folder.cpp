@@ -245,7 +245,8 @@ void RunFolder::require_resumable(const Progress& progress, const StateOutline* 
       !has_settings(),
       "--out {}: {} was changed or removed during this run; restore it before you continue with --resume",
       folder_.string(), run_files::kConfig);
-  const Checkpoints::Found found = checkpoints().newest(expected, no_part());
+  const StatePart no_tensor{.keep = [](const std::string&) { return false; }};
+  const Checkpoints::Found found = checkpoints().newest(expected, no_tensor);
   throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != std::pair(progress.epoch, progress.step),
                       "--out {}: the checkpoint that was just written cannot be read back ({}); --resume would "
                       "continue in epoch {} after {} steps",

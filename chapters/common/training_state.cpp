@@ -93,10 +93,6 @@ std::string memory_misfit(const std::set<std::string>& expected, const StateCont
 
 }  // namespace
 
-StatePart no_part() {
-  return {[](const std::string&) { return false; }, {}};
-}
-
 StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device) {
   const auto is_mine = [=](const std::string& name, const std::string& prefix) {
     return name.starts_with(prefix) && is_of_rank(layers, rank, name.substr(prefix.size()));

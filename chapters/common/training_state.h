@@ -40,7 +40,6 @@ struct StatePart {
   KeepTensor keep = {};  ///< by their names in a TrainingState; without a function, all are kept
   Device device = {};    ///< the CPU device whose pool provides their memory
 };
-StatePart no_part();
 /// Returns the part that take_state and take_memory need for rank `rank`. On a CPU, the memory comes from the pool of
 /// the rank's own `device`, so that the training can reuse it for gradients and activations.
 StatePart part_of_rank(const LayerRanks& layers, int rank, int shard, Device device);
