@@ -14,7 +14,6 @@
 #include "datasets/shares.h"
 #include "parallel/data_parallel/draw_timeline.h"
 #include "parallel/data_parallel/flat.h"
-#include "parallel/pipeline/split.h"
 #include "parallel/schedule/traffic.h"
 
 namespace stagecoach {

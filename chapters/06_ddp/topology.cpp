@@ -5,7 +5,6 @@
 #include "chapters/common/open.h"
 #include "core/throw_if.h"
 #include "parallel/data_parallel/sync_batch_norm.h"
-#include "parallel/schedule/lower.h"
 
 namespace stagecoach {
 namespace {

@@ -2,8 +2,6 @@
 /// @file
 /// The plan of a mesh of ranks: that of each of its pipelines, and what the ranks of a tensor-parallel group exchange.
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "chapters/common/plan.h"

@@ -10,7 +10,6 @@
 #include "chapters/common/units.h"
 #include "core/printable.h"
 #include "datasets/shares.h"
-#include "parallel/data_parallel/flat.h"
 #include "parallel/schedule/bottleneck.h"
 #include "parallel/schedule/check.h"
 #include "parallel/schedule/draw.h"

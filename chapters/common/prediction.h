@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <memory>
 #include <optional>
 #include <vector>
 

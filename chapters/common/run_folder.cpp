@@ -7,6 +7,8 @@
 #include <iterator>
 #include <set>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "chapters/common/console.h"
 #include "chapters/common/run_files.h"

@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "chapters/common/checkpoints.h"
 #include "chapters/common/epoch_log.h"
