@@ -20,7 +20,7 @@ Run::Run(const Settings& settings, Device device)
 
 Run::Run(const Settings& settings, const std::vector<Device>& devices)
     : Run(settings, self_communicator(devices.back(), settings.world.clock), devices) {
-  summary_of_ = SummaryOf::devices;
+  summary_place_ = "device";
 }
 
 Run::Run(const Settings& settings, std::unique_ptr<Communicator> self_comm, const std::vector<Device>& devices)
@@ -146,7 +146,7 @@ Epoch* Run::next_epoch() {
       print_line("Results: " + printable(folder_.path().string()));
     }
     if (settings_.run.summary) {
-      print_text(summary(results_, summary_of_));
+      print_text(summary(results_, summary_place_));
     }
   }
   return epoch_.get();

@@ -93,7 +93,7 @@ class Run {
   Optimizer* optimizer_ = nullptr;
   CompressionMemory* memory_ = nullptr;
   std::vector<EpochResult> results_;  // of the epochs that this run has finished, for --summary
-  SummaryOf summary_of_ = SummaryOf::ranks;
+  const char* summary_place_ = "rank";
   std::unique_ptr<Epoch> epoch_;  // the one in progress
 };
 

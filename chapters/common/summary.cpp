@@ -40,8 +40,7 @@ std::string staleness_text(const std::vector<int>& delays) {
 
 }  // namespace
 
-std::string summary(const std::vector<EpochResult>& epochs, SummaryOf of_whom) {
-  const char* place = of_whom == SummaryOf::ranks ? "rank" : "device";
+std::string summary(const std::vector<EpochResult>& epochs, const char* place) {
   const bool has_more = epochs.size() > 1;
   const std::vector<EpochResult> shown(epochs.begin() + (has_more ? 1 : 0), epochs.end());
   const EpochResult& last = shown.back();
