@@ -134,9 +134,9 @@ void print_sweep(StepModel step, const std::string& unit) {
   }
 }
 
+/// Writes the files of --explain. `timelines` has one timeline per mode, in the order of the modes.
 void write_files(const Settings& settings, const NamedTimelines& timelines) {
   const std::filesystem::path folder = make_folder(settings.run.out);
-  nlohmann::ordered_json prediction;
   std::string table;
   for (int r = 0; r < settings.world.ranks; ++r) {
     for (std::int64_t i = r * settings.training.microbatches; i < (r + 1) * settings.training.microbatches; ++i) {
@@ -144,14 +144,12 @@ void write_files(const Settings& settings, const NamedTimelines& timelines) {
     }
     table += "\n";
   }
-  for (const auto& [mode, timeline] : timelines) {
-    if (mode == name_of(settings.data_parallel.mode)) {
-      prediction = {{"step_seconds", timeline.seconds},
-                    {"idle", timeline.idle()},
-                    {"idle_in_span", timeline.idle()},
-                    {"peak_activations", std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1)}};
-    }
-  }
+  const Timeline& chosen = timelines[static_cast<std::size_t>(*settings.data_parallel.mode)].second;
+  nlohmann::ordered_json prediction{
+      {"step_seconds", chosen.seconds},
+      {"idle", chosen.idle()},
+      {"idle_in_span", chosen.idle()},
+      {"peak_activations", std::vector<int>(static_cast<std::size_t>(settings.world.ranks), 1)}};
   for (const auto& [mode, timeline] : timelines) {
     prediction["modes"][mode] = {
         {"step_seconds", timeline.seconds}, {"idle", timeline.idle()}, {"overlap", timeline.overlap()}};
