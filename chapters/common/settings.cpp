@@ -93,12 +93,9 @@ bool trains_alike(const std::string& saved, const std::string& now) {
   if (!before.is_object() || !after.is_object()) {
     return saved == now;
   }
-  for (const auto& [name, value] : before.items()) {
-    if (!after.contains(name) || after.at(name) != value) {
-      return false;
-    }
-  }
-  return true;
+  Json merged = after;
+  merged.update(before);
+  return merged == after;
 }
 
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter) {
