@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "chapters/common/open.h"
@@ -57,16 +55,15 @@ void add_seconds(Plan& plan, const MeshSizes& mesh, const Sequential& model, con
   plan.reductions = reduction_seconds(plan, model, mesh.data);
 }
 
-/// Returns a warning, with what it costs, if a tensor-parallel group has ranks on several nodes.
-std::optional<std::string> warning_of_slow_exchanges(const Settings& settings, const Plan& plan,
-                                                     const Exchanges& exchanges) {
+/// Adds a note, with what it costs, if a tensor-parallel group has ranks on several nodes.
+void note_slow_exchanges(Plan& plan, const Settings& settings, const Exchanges& exchanges) {
   const Network& network = *settings.world.link;
   const auto groups = tensor_groups(settings);
   const Link& within = network.between(0, 0);
   const auto slow = std::find_if(groups.begin(), groups.end(),
                                  [&](const std::vector<int>& group) { return network.among(group) != within; });
   if (slow == groups.end()) {
-    return std::nullopt;
+    return;
   }
   const auto milliseconds = [&](const Link& link) {
     double seconds = 0;
@@ -76,10 +73,10 @@ std::optional<std::string> warning_of_slow_exchanges(const Settings& settings, c
     }
     return 1e3 * seconds;
   };
-  return fmt::format(
+  plan.notes.push_back(fmt::format(
       "the tensor-parallel ranks [{}] are not on one node: their exchanges in a step take {:.3g} ms, and within a node "
       "they would take {:.3g} ms; put tp first in --rank-order, and choose tp so that it divides the ranks per node",
-      fmt::join(*slow, ", "), milliseconds(network.among(*slow)), milliseconds(within));
+      fmt::join(*slow, ", "), milliseconds(network.among(*slow)), milliseconds(within)));
 }
 
 }  // namespace
@@ -117,9 +114,7 @@ Plan make_mesh_plan(const Settings& settings, const Dataset& data) {
   const Exchanges exchanges = exchanges_of(settings, data);
   const Link& link = settings.world.link->among_any(tensor_groups(settings));
   add_seconds(plan, mesh, *model_of_rank(settings, data), exchanges, link);
-  if (const auto warning = warning_of_slow_exchanges(settings, plan, exchanges)) {
-    plan.notes.push_back(*warning);
-  }
+  note_slow_exchanges(plan, settings, exchanges);
   return plan;
 }
 
