@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/autograd/grad_mode.h"
+#include "core/on_exit.h"
 #include "core/parallel_for.h"
 #include "core/start_thread.h"
 
@@ -76,24 +77,16 @@ std::optional<CommThread::Job> CommThread::next(Clock& clock) {
   return job;
 }
 
-/// Records the job until the end of the scope, in the trace of the thread that submitted it and beside that thread's
-/// work.
-class CommThread::TracedJob {
- public:
-  TracedJob(const Job& job, Clock& clock) : attachment_(job, clock), span_(job.name, "communication") {}
-
- private:
-  struct Attachment {
-    Attachment(const Job& job, Clock& clock) {
-      if (job.trace != nullptr) {
-        job.trace->attach(job.track + Trace::kBeside, [&clock] { return clock.now(); });
-      }
-    }
-    ~Attachment() { Trace::detach(); }
-  };
-  const Attachment attachment_;
-  const stagecoach::Span span_;
-};
+/// Runs a job and records it in the trace of the thread that submitted it, beside that thread's work.
+void CommThread::run(const Job& job, Communicator& comm) {
+  const OnExit detach(Trace::detach);
+  if (job.trace != nullptr) {
+    job.trace->attach(job.track + Trace::kBeside, [&comm] { return comm.clock().now(); });
+  }
+  const stagecoach::Span span(job.name, "communication");
+  const Activity activity(job.name, job.given_in.stage, job.given_in.microbatch);
+  job.work(comm);
+}
 
 void CommThread::work(Communicator& comm) {
   const NoGrad no_grad;
@@ -103,9 +96,7 @@ void CommThread::work(Communicator& comm) {
     const double begin = comm.clock().now();
     if (failure == nullptr) {
       try {
-        const TracedJob traced(*job, comm.clock());
-        const Activity activity(job->name, job->given_in.stage, job->given_in.microbatch);
-        job->work(comm);
+        run(*job, comm);
       } catch (...) {
         failure = std::current_exception();
       }

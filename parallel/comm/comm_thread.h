@@ -64,7 +64,7 @@ class CommThread {
     double given;  // when it was submitted, by the rank's clock
     std::promise<Span> span = {};
   };
-  class TracedJob;
+  static void run(const Job& job, Communicator& comm);
   void work(Communicator& comm);
   std::optional<Job> next(Clock& clock);
 

@@ -12,6 +12,7 @@
 #include "core/autograd/backward.h"
 #include "core/autograd/node.h"
 #include "core/error.h"
+#include "core/on_exit.h"
 #include "core/stream.h"
 
 namespace stagecoach {
@@ -132,20 +133,6 @@ std::int64_t measure_workspace(Module& layer, const Tensor& input, bool first, s
   return std::max<std::int64_t>(workspace, 0);
 }
 
-/// Gives a layer memory while it is measured, also if the measurement throws.
-class Materialized {
- public:
-  Materialized(Module& layer, Device device, const std::string& prefix) : layer_(layer) {
-    layer.materialize(0, device, DType::float32, prefix);
-  }
-  ~Materialized() { layer_.deallocate(); }
-  Materialized(const Materialized&) = delete;
-  Materialized& operator=(const Materialized&) = delete;
-
- private:
-  Module& layer_;
-};
-
 }  // namespace
 
 std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, Device device, int repeats,
@@ -160,7 +147,8 @@ std::vector<LayerProfile> profile_layers(Sequential& model, const Shape& input, 
     LayerProfile& profile = profiles[static_cast<std::size_t>(i)];
     Module& layer = *model.layer(i);
     {
-      const Materialized memory(layer, device, model.name(i) + ".");
+      layer.materialize(0, device, DType::float32, model.name(i) + ".");
+      const OnExit deallocate([&] { layer.deallocate(); });
       profile.parameter_bytes = parameter_count(layer) * static_cast<std::int64_t>(sizeof(float));
       const auto zeros = [&] { return Tensor::zeros(shape, DType::float32, device); };
       {

@@ -11,6 +11,7 @@
 
 #include "core/autograd/backward.h"
 #include "core/autograd/grad_mode.h"
+#include "core/on_exit.h"
 #include "core/throw_if.h"
 #include "parallel/comm/activity.h"
 #include "parallel/rpc/endpoint.h"
@@ -261,19 +262,13 @@ class Worker {
     for (auto [name, parameter] : parameters) {
       parameter.set_grad(context.gradients[parameter.id()]);
     }
-    const auto collect = [&] {
+    const OnExit collect([&] {
       for (auto [name, parameter] : parameters) {
         context.gradients[parameter.id()] = parameter.grad();
         parameter.zero_grad();
       }
-    };
-    try {
-      body();
-    } catch (...) {
-      collect();
-      throw;
-    }
-    collect();
+    });
+    body();
   }
 
   const RemoteTable& table_;

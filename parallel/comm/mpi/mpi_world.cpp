@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/on_exit.h"
 #include "core/relax.h"
 #include "core/start_thread.h"
 #include "core/system.h"
@@ -28,18 +29,6 @@ constexpr std::chrono::microseconds kBetweenMoves(200);
 constexpr int kSpinsPerClockCheck = 16;  // reading the clock takes as long as a poll
 constexpr std::chrono::milliseconds kDeadCheckInterval(20);
 constexpr std::chrono::seconds kFarewell(1);
-
-/// Increments a counter until the end of the scope.
-class Counted {
- public:
-  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
-  ~Counted() { --count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  std::atomic<int>& count_;
-};
 
 /// Yields the core, for longer as the wait lasts longer.
 void back_off(std::chrono::duration<double> waited) {
@@ -179,7 +168,8 @@ void MpiWorld::wait(std::span<MPI_Request> requests, const WaitPolicy& policy, c
   if (test()) {
     return;
   }
-  const Counted waiting(waiting_);
+  ++waiting_;
+  const OnExit waits_no_more([this] { --waiting_; });
   WaitTime time;
   auto next_poll = time.began() + kPollInterval;
   auto backing_off_since = time.began();
