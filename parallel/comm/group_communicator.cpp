@@ -33,6 +33,11 @@ std::string GroupCommunicator::error_context(const char* operation, const char* 
   return error_context(operation, fmt::format(" {} rank {}, tag {}", direction, member(peer), tag));
 }
 
+std::string GroupCommunicator::send_context(int to, int tag, const Activity::Work& started) const {
+  const Activity then(started.operation, started.stage, started.microbatch);
+  return error_context("send", "to", to, tag);
+}
+
 std::string GroupCommunicator::receive_context(int from, int tag, const Activity::Work& posted) const {
   const std::string context = error_context("receive", "from", from, tag);
   const std::string then = to_string(posted);

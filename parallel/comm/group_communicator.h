@@ -1,10 +1,13 @@
 #pragma once
 /// @file
-/// What the communicators of all transports have in common: the group, the context of errors, and the flight record.
+/// What the communicators of all transports have in common: the group, how it waits, the context of errors, and the
+/// flight record.
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/flight_recorder.h"
 #include "parallel/comm/sent_bytes.h"
+#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 
@@ -30,7 +34,9 @@ struct Group {
 
 class GroupCommunicator : public Communicator {
  public:
-  explicit GroupCommunicator(Group group) : group_(std::move(group)) {}
+  /// `mode` and `may_spin` say how the waits of this communicator wait.
+  explicit GroupCommunicator(Group group, WaitMode mode = WaitMode::sleeping, bool may_spin = true)
+      : group_(std::move(group)), wait_policy_{mode, aborted_.get_token(), may_spin} {}
 
   int rank() const override { return group_.rank; }
   int size() const override { return static_cast<int>(group_.members.size()); }
@@ -38,10 +44,14 @@ class GroupCommunicator : public Communicator {
   Clock& clock() override { return *group_.clock; }
   const Link& link_to(int rank) override { return clock().network().between(member(group_.rank), member(rank)); }
   std::map<int, double> bytes_sent() const override { return group_.sent->by_receiver(); }
+  void set_spinning(bool spinning) override { wait_policy_.may_spin = spinning; }
   void leave_record_in(const std::filesystem::path& folder) override { group_.recorder->leave_in(folder); }
+  void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
+  void abort() override { aborted_.request_stop(); }
 
  protected:
   const Group& group() const { return group_; }
+  const WaitPolicy& wait_policy() const { return wait_policy_; }
   /// Returns the world rank of rank `rank` of the group.
   int member(int rank) const { return group_.members[static_cast<std::size_t>(rank)]; }
   /// Returns the link that decides how long this group's collectives take.
@@ -66,6 +76,8 @@ class GroupCommunicator : public Communicator {
   std::string error_context(const char* operation, const std::string& details) const;
   /// `direction` is "to" or "from".
   std::string error_context(const char* operation, const char* direction, int peer, int tag) const;
+  /// Describes a send that was started during the work `started`.
+  std::string send_context(int to, int tag, const Activity::Work& started) const;
   /// Describes a receive that is waited for now and was posted during the work `posted`.
   std::string receive_context(int from, int tag, const Activity::Work& posted) const;
 
@@ -121,6 +133,8 @@ class GroupCommunicator : public Communicator {
   std::string channel(int from, int to, int tag) const;
 
   Group group_;
+  std::stop_source aborted_;
+  WaitPolicy wait_policy_;
   int splits_ = 0;
   int duplicates_ = 0;
 };

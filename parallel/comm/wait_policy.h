@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <stop_token>
 #include <string>
 
@@ -61,7 +62,10 @@ struct WaitPolicy {
   }
 };
 
-// Errors for waits that fail; `context` names the rank and its call.
+/// Returns the text with which the error of a wait begins; it names the rank and its call.
+using ErrorContext = std::function<std::string()>;
+
+// Errors for waits that fail; `context` is that text.
 /// Returns the error for a wait that ended because another rank failed. `who` names that rank and the
 /// reason, such as "rank 2 has failed (…)".
 CommError stopped(const std::string& context, const std::string& who);

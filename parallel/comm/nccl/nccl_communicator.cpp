@@ -1,11 +1,8 @@
 #include "parallel/comm/nccl/nccl_communicator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "core/stream.h"
@@ -63,7 +60,7 @@ auto NcclCommunicator::guarded(const Call& call, const ErrorContext& context) {
 
 template <class Done>
 void NcclCommunicator::wait(const Done& done, const ErrorContext& context) {
-  ControlWait control_wait(control_, aborted_.get_token(), context, &renewed_);
+  ControlWait control_wait(control_, wait_policy().stop, context, &wait_policy().renewed);
   const auto serve_until_done = [&] {
     for (serve(); !done(); serve()) {
       control_wait.poll();
@@ -108,11 +105,7 @@ PendingSend NcclCommunicator::send_async(const Tensor& tensor, int to, int tag) 
   const auto wait_completed = [this, sent, event, to, tag, type = type_of(tensor), work = current_work()] {
     const Span span("send", "wait");
     const Waiting waiting(clock());
-    wait([&] { return sent->is_done(); },
-         [&] {
-           const Activity then(work.operation, work.stage, work.microbatch);
-           return with_type(error_context("send", "to", to, tag), type);
-         });
+    wait([&] { return sent->is_done(); }, [&] { return with_type(send_context(to, tag, work), type); });
     group().recorder->end(event);
   };
   return {wait_completed, [this, sent, event] {
@@ -219,7 +212,7 @@ bool NcclCommunicator::sum_natively(Tensor& tensor) {
 
 std::unique_ptr<PointToPointBackend> NcclCommunicator::split_backend(int colour, int key, const char* operation) {
   const auto context = [&] { return error_context(operation); };
-  ControlWait control_wait(control_, aborted_.get_token(), context, &renewed_);
+  ControlWait control_wait(control_, wait_policy().stop, context, &wait_policy().renewed);
   const auto poll = [&] {
     serve();  // a late rank may still need a message before it calls split
     control_wait.poll();

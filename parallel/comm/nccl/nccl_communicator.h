@@ -22,19 +22,15 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 
 #include "parallel/comm/exchange_communicator.h"
 #include "parallel/comm/point_to_point_backend.h"
 #include "parallel/comm/tcp/control_channel.h"
-#include "parallel/comm/wait_policy.h"
 
 namespace stagecoach {
 
@@ -52,9 +48,6 @@ class NcclCommunicator final : public ExchangeCommunicator {
   std::optional<double> try_receive_number(int from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
-  void set_spinning(bool /*spinning*/) override {}  // its waits are for the GPU and yield the core
-  void renew_waits() override { renewed_ = std::chrono::steady_clock::now(); }
-  void abort() override { aborted_.request_stop(); }
 
  private:
   /// A message under way. A message without bytes has already arrived.
@@ -63,7 +56,6 @@ class NcclCommunicator final : public ExchangeCommunicator {
     std::shared_ptr<PointToPointBackend::Transfer> transfer = nullptr;
     bool is_done() const { return transfer == nullptr || transfer->is_done(); }
   };
-  using ErrorContext = ControlWait::ErrorContext;
 
   void exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) override;
   bool sum_natively(Tensor& tensor) override;
@@ -85,8 +77,6 @@ class NcclCommunicator final : public ExchangeCommunicator {
 
   ControlChannel& control_;
   std::unique_ptr<PointToPointBackend> backend_;
-  std::stop_source aborted_;
-  std::atomic<SteadyTime> renewed_ = {};
   std::deque<std::shared_ptr<Message>> outbox_;
   std::map<int, std::deque<Message>> unwanted_;  // receives that are no longer waited for, by sending rank
   bool broken_ = false;

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -73,7 +72,6 @@ class ControlChannel {
 /// One wait for other ranks.
 class ControlWait {
  public:
-  using ErrorContext = std::function<std::string()>;
   /// `context` returns the text with which errors begin; a request to `stop` ends the wait. `renewed`, if it is given,
   /// is when the deadline was last renewed, and must outlive the wait.
   ControlWait(ControlChannel& control, std::stop_token stop, ErrorContext context,

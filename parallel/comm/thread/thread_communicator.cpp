@@ -32,10 +32,8 @@ PendingSend ThreadCommunicator::send_async(const Tensor& tensor, int to, int tag
   const auto wait = [this, sent, number, to, tag, work = current_work()] {
     const Span span("send", "wait");
     Waiting waiting(clock());
-    waiting.until(world_->wait_completed(member(rank()), *sent, wait_policy_, [&] {
-      const Activity then(work.operation, work.stage, work.microbatch);
-      return error_context("send", "to", to, tag);
-    }));
+    waiting.until(
+        world_->wait_completed(member(rank()), *sent, wait_policy(), [&] { return send_context(to, tag, work); }));
     if (sent->copied.recorded()) {
       sent->copied.wait({device(), Stream::kCompute});  // later work may write to the tensor
     }
@@ -74,10 +72,10 @@ PendingReceive ThreadCommunicator::receive_async(const Shape& shape, DType dtype
   });
 }
 
-Tensor ThreadCommunicator::wait_for(ThreadWorld::Posted& posted, const ThreadWorld::ErrorContext& context) {
+Tensor ThreadCommunicator::wait_for(ThreadWorld::Posted& posted, const ErrorContext& context) {
   const Span span("receive", "wait");
   Waiting waiting(clock());
-  world_->wait_matched(posted, wait_policy_, context);
+  world_->wait_matched(posted, wait_policy(), context);
   waiting.until(posted.arrival);
   posted.room = {};
   return std::exchange(posted.tensor, {});
@@ -117,7 +115,7 @@ std::vector<T> ThreadCommunicator::rendezvous(const char* operation, const T& mi
   const std::string name = fmt::format("{}/{}", group().name, rendezvous_count_++);
   const double now = clock().now();
   Waiting waiting(clock());
-  const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy_,
+  const auto brought = world_->rendezvous(name, rank(), group().members, Brought{operation, mine, now}, wait_policy(),
                                           [&] { return error_context(operation); });
   std::vector<T> all;
   double latest = now;
@@ -244,23 +242,23 @@ void ThreadCommunicator::barrier() {
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
   const CollectiveScope scope(*this, {.operation = "split", .group = group().name}, Route::none);
   Group part = chosen_from(rendezvous("split", Choice{colour, key, rank()}));
-  return std::make_unique<ThreadCommunicator>(world_, std::move(part), wait_policy_.mode, wait_policy_.may_spin);
+  return std::make_unique<ThreadCommunicator>(world_, std::move(part), wait_policy().mode, wait_policy().may_spin);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::duplicate() {
   constexpr bool kMaySpin = false;
-  return std::make_unique<ThreadCommunicator>(world_, duplicated(), wait_policy_.mode, kMaySpin);
+  return std::make_unique<ThreadCommunicator>(world_, duplicated(), wait_policy().mode, kMaySpin);
 }
 
 void ThreadCommunicator::set_spinning(bool spinning) {
-  wait_policy_.may_spin = spinning;
-  if (wait_policy_.polls()) {
+  GroupCommunicator::set_spinning(spinning);
+  if (wait_policy().polls()) {
     world_->call(member(rank()));
   }
 }
 
 void ThreadCommunicator::abort() {
-  aborted_.request_stop();
+  GroupCommunicator::abort();
   world_->call(member(rank()));
 }
 

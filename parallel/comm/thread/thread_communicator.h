@@ -2,10 +2,8 @@
 /// @file
 /// The communicator of ranks that are threads of one process.
 
-#include <chrono>
 #include <memory>
 #include <optional>
-#include <stop_token>
 
 #include "parallel/comm/group_communicator.h"
 #include "parallel/comm/thread/thread_world.h"
@@ -15,9 +13,7 @@ namespace stagecoach {
 class ThreadCommunicator final : public GroupCommunicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadWorld> world, Group group, WaitMode mode, bool may_spin = true)
-      : GroupCommunicator(std::move(group)),
-        world_(std::move(world)),
-        wait_policy_{mode, aborted_.get_token(), may_spin} {}
+      : GroupCommunicator(std::move(group), mode, may_spin), world_(std::move(world)) {}
 
   PendingSend send_async(const Tensor& tensor, int to, int tag) override;
   PendingReceive receive_async(const Shape& shape, DType dtype, int from, int tag) override;
@@ -33,7 +29,6 @@ class ThreadCommunicator final : public GroupCommunicator {
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
   void set_spinning(bool spinning) override;
-  void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
   void abort() override;
 
  private:
@@ -43,7 +38,7 @@ class ThreadCommunicator final : public GroupCommunicator {
   /// message has come.
   std::shared_ptr<ThreadWorld::Posted> post(int from, int tag, const Tensor& room);
   /// Waits for the message of `posted` and returns it: the sender's own tensor, or a copy on this device.
-  Tensor wait_for(ThreadWorld::Posted& posted, const ThreadWorld::ErrorContext& context);
+  Tensor wait_for(ThreadWorld::Posted& posted, const ErrorContext& context);
   /// Passes `mine` to the group's next rendezvous and returns the values of all ranks. By a virtual clock, this takes
   /// `seconds` from the time when the last rank arrives.
   template <class T>
@@ -56,8 +51,6 @@ class ThreadCommunicator final : public GroupCommunicator {
   Tensor here(const Tensor& tensor) const;
 
   std::shared_ptr<ThreadWorld> world_;
-  std::stop_source aborted_;
-  WaitPolicy wait_policy_;
   std::int64_t rendezvous_count_ = 0;
 };
 

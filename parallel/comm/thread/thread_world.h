@@ -8,7 +8,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,7 +28,6 @@ class ThreadWorld {
   using Address = MessageTable::Address;
   using Sent = MessageTable::Sent;
   using Posted = MessageTable::Posted;
-  using ErrorContext = std::function<std::string()>;
 
   /// Sends a message at time `now`, by the sender's clock; the result records when it completes.
   std::shared_ptr<Sent> send(const Address& address, const Tensor& tensor, double now, const Link& link);
