@@ -1,10 +1,10 @@
 #include "parallel/comm/mpi/mpi_communicator.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "core/error.h"
+#include "core/recycled.h"
 #include "core/stream.h"
 #include "core/trace.h"
 
@@ -36,11 +36,10 @@ MPI_Datatype mpi_type(DType dtype) {
 
 MpiCommunicator::MpiCommunicator(MpiWorld& world, MPI_Comm comm, Group group, std::shared_ptr<MpiReceives> receives,
                                  WaitMode mode, bool may_spin)
-    : ExchangeCommunicator(std::move(group)),
+    : ExchangeCommunicator(std::move(group), mode, may_spin),
       world_(world),
       comm_(comm),
       receives_(std::move(receives)),
-      wait_policy_{mode, aborted_.get_token(), may_spin},
       exchange_(std::make_shared<Exchange>()) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   exchange_->out.resize(static_cast<std::size_t>(size()));
@@ -62,7 +61,7 @@ MpiCommunicator::~MpiCommunicator() {
 
 void MpiCommunicator::exchange(const char* operation, const Tensor& like, ExchangeBuffers& buffers) {
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const MpiWorld::ErrorContext context = [&] { return error_context(operation); };
+  const ErrorContext context = [&] { return error_context(operation); };
   const MpiHeader header(operation, like);
   MpiRequests& requests = exchange_->requests;
   requests.clear();
@@ -96,7 +95,7 @@ bool MpiCommunicator::sum_natively(Tensor& tensor) {
     return false;
   }
   synchronize({device(), Stream::kCompute});  // MPI reads what the device has made
-  const MpiWorld::ErrorContext context = [&] { return error_context("all_reduce"); };
+  const ErrorContext context = [&] { return error_context("all_reduce"); };
   const auto sum = std::make_shared<Tensor>(tensor);
   MPI_Request request = MPI_REQUEST_NULL;
   // Non-blocking MPI_Iallreduce, so that the wait has a deadline.
@@ -122,11 +121,11 @@ void MpiCommunicator::require_same(const char* operation, const Tensor& like, co
   }
 }
 
-void MpiCommunicator::wait(std::span<MPI_Request> requests, const MpiWorld::ErrorContext& context) {
+void MpiCommunicator::wait(std::span<MPI_Request> requests, const ErrorContext& context) {
   if (is_virtual()) {
-    world_.wait(requests, wait_policy_, context, [this] { receives_->advance(); });
+    world_.wait(requests, wait_policy(), context, [this] { receives_->advance(); });
   } else {
-    world_.wait(requests, wait_policy_, context);
+    world_.wait(requests, wait_policy(), context);
   }
 }
 
@@ -142,9 +141,6 @@ std::shared_ptr<void> MpiCommunicator::keep_moving(const Tensor& tensor) {
 void MpiCommunicator::forget_sent() {
   while (!sent_.empty() && world_.are_done(sent_.front()->requests)) {
     sent_.front()->end();
-    if (sent_.front().use_count() == 1) {
-      spare_sent_ = std::move(sent_.front());
-    }
     sent_.pop_front();
   }
 }
@@ -153,12 +149,10 @@ std::shared_ptr<MpiCommunicator::Sent> MpiCommunicator::start_send(const char* o
                                                                    int tag) {
   forget_sent();
   synchronize({device(), Stream::kCompute});
-  const auto sent = spare_sent_ ? std::exchange(spare_sent_, nullptr) : std::make_shared_for_overwrite<Sent>();
-  sent->requests.clear();
-  sent->completed_at = 0;
+  const auto sent = std::allocate_shared_for_overwrite<Sent>(Recycled<Sent>());
   const LinkDirection::Send when =
       is_virtual() ? direction(directions_out_, to).send(bytes_of(tensor), clock().now()) : LinkDirection::Send{};
-  const MpiWorld::ErrorContext context = [&] { return error_context(operation, "to", to, tag); };
+  const ErrorContext context = [&] { return error_context(operation, "to", to, tag); };
   // MPI_Issend, as a schedule whose sends wait for the receiver must do so also where MPI has buffers to spare.
   sent->message.start({comm_, to, mpi_tag(tag, kMessage)}, {operation, tensor, when}, tensor,
                       bytes_of(tensor) > kEagerBytes ? MPI_Issend : MPI_Isend, sent->requests, context);
@@ -186,10 +180,7 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
   const auto wait_completed = [this, sent, to, tag, work = current_work(), end] {
     const Span span("send", "wait");
     Waiting waiting(clock());
-    wait(sent->requests, [&] {
-      const Activity then(work.operation, work.stage, work.microbatch);
-      return error_context("send", "to", to, tag);
-    });
+    wait(sent->requests, [&] { return send_context(to, tag, work); });
     waiting.until(sent->completed_at);
     end();
   };
@@ -205,71 +196,42 @@ PendingSend MpiCommunicator::send_async(const Tensor& tensor, int to, int tag) {
           }};
 }
 
-/// A posted receive. The destructor withdraws it if it was never waited for.
-class MpiCommunicator::Receive {
- public:
-  Receive(MpiCommunicator& comm, const char* operation, const Tensor& tensor, int from, int tag,
-          const MpiWorld::ErrorContext& context)
-      : like_(operation, tensor),
-        receives_(comm.receives_),
-        posted_(receives_->post({comm.comm_, from, mpi_tag(tag, kMessage)}, tensor, context)),
-        moving_(comm.keep_moving(tensor)) {
-    if (comm.is_virtual()) {
-      receives_->expect(posted_, comm.direction(comm.directions_in_, from), comm.clock().now(),
-                        {comm.comm_, from, mpi_tag(tag, kCompleted)});
-    }
+std::shared_ptr<MpiReceives::Posted> MpiCommunicator::post(const char* operation, const Tensor& tensor, int from,
+                                                           int tag) {
+  const auto posted = receives_->post({comm_, from, mpi_tag(tag, kMessage)}, tensor,
+                                      [&] { return error_context(operation, "from", from, tag); });
+  posted->moving = keep_moving(tensor);
+  if (is_virtual()) {
+    receives_->expect(posted, direction(directions_in_, from), clock().now(), {comm_, from, mpi_tag(tag, kCompleted)});
   }
-  ~Receive() {
-    if (posted_ != nullptr) {
-      receives_->cancel(posted_);
-    }
-  }
-  Receive(const Receive&) = delete;
-  Receive& operator=(const Receive&) = delete;
+  return {posted.get(), [receives = receives_, posted](MpiReceives::Posted*) { receives->cancel(posted); }};
+}
 
-  const MpiHeader& like() const { return like_; }
-  MpiReceives::Posted& posted() { return *posted_; }
-  /// Returns when the message arrived, by a virtual clock.
-  double arrival() const { return arrival_; }
-  Tensor finish() {
-    arrival_ = posted_->arrival;
-    return receives_->finish(std::exchange(posted_, nullptr));
-  }
-
- private:
-  MpiHeader like_;  // expected type and shape
-  std::shared_ptr<MpiReceives> receives_;
-  std::shared_ptr<MpiReceives::Posted> posted_;
-  std::shared_ptr<void> moving_;
-  double arrival_ = 0;
-};
-
-Tensor MpiCommunicator::wait_for(Receive& receive, const MpiWorld::ErrorContext& context) {
+Tensor MpiCommunicator::wait_for(MpiReceives::Posted& posted, const ErrorContext& context) {
   const Span span("receive", "wait");
   Waiting waiting(clock());
-  MpiReceives::Posted& posted = receive.posted();
   wait(std::span(posted.requests).first(1), context);
-  if (const MpiHeader came = posted.message.header(); !came.is_of_same_type(receive.like())) {
-    throw unexpected(context(), receive.like().type(), came.type());
+  if (const MpiHeader came = posted.message.header(); !came.is_of_same_type(posted.like)) {
+    throw unexpected(context(), posted.like.type(), came.type());
   }
   wait(posted.requests, context);
   if (is_virtual()) {
     receives_->advance();
     waiting.until(posted.arrival);
   }
-  return receive.finish();
+  posted.taken = true;
+  posted.moving = nullptr;
+  return posted.message.end();
 }
 
 PendingReceive MpiCommunicator::receive_async(const Shape& shape, DType dtype, int from, int tag) {
   require_peer("receive", from, tag);
-  const auto context = [&] { return error_context("receive", "from", from, tag); };
   synchronize({device(), Stream::kCompute});  // MPI writes to memory that the device may still be using
-  const auto receive =
-      std::make_shared<Receive>(*this, "receive", Tensor::empty(shape, dtype, device()), from, tag, context);
-  return PendingReceive([this, receive, shape, dtype, from, tag, work = current_work()] {
+  const auto posted = post("receive", Tensor::empty(shape, dtype, device()), from, tag);
+  return PendingReceive([this, posted, shape, dtype, from, tag, work = current_work()] {
     const Recorded recorded(*group().recorder, message_event("receive", from, tag, dtype, shape));
-    const Tensor tensor = wait_for(*receive, [&] { return receive_context(from, tag, work); });
-    trace_use(from, tag, is_virtual() ? receive->arrival() : clock().now());
+    const Tensor tensor = wait_for(*posted, [&] { return receive_context(from, tag, work); });
+    trace_use(from, tag, is_virtual() ? posted->arrival : clock().now());
     return tensor;
   });
 }
@@ -283,9 +245,8 @@ void MpiCommunicator::send_number(double number, int to, int tag) {
 double MpiCommunicator::receive_number(int from, int tag) {
   require_peer("receive_number", from, tag);
   const Recorded recorded(*group().recorder, message_event("receive_number", from, tag, DType::float64, {1}));
-  const auto context = [&] { return error_context("receive_number", "from", from, tag); };
-  Receive receive(*this, "receive_number", Tensor::empty({1}, DType::float64), from, tag, context);
-  return wait_for(receive, context).item();
+  const auto posted = post("receive_number", Tensor::empty({1}, DType::float64), from, tag);
+  return wait_for(*posted, [&] { return error_context("receive_number", "from", from, tag); }).item();
 }
 
 std::optional<double> MpiCommunicator::try_receive_number(int from, int tag) {
@@ -301,8 +262,8 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
   MPI_Comm comm = MPI_COMM_NULL;
   // MPI requires colours >= 0, so the first member's world rank is the colour. All ranks are in the call by now.
   world_.guard("MPI_Comm_split", [&] { MPI_Comm_split(comm_, part.members[0], part.rank, &comm); });
-  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), receives_, wait_policy_.mode,
-                                           wait_policy_.may_spin);
+  return std::make_unique<MpiCommunicator>(world_, comm, std::move(part), receives_, wait_policy().mode,
+                                           wait_policy().may_spin);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
@@ -310,7 +271,7 @@ std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   world_.guard("MPI_Comm_dup", [&] { MPI_Comm_dup(comm_, &comm); });
   constexpr bool kMaySpin = false;
   return std::make_unique<MpiCommunicator>(world_, comm, duplicated(), std::make_shared<MpiReceives>(world_),
-                                           wait_policy_.mode, kMaySpin);
+                                           wait_policy().mode, kMaySpin);
 }
 
 }  // namespace stagecoach

@@ -5,13 +5,11 @@
 
 #include <mpi.h>
 
-#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <vector>
 
 #include "parallel/comm/exchange_communicator.h"
@@ -36,9 +34,6 @@ class MpiCommunicator final : public ExchangeCommunicator {
   std::optional<double> try_receive_number(int from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
   std::unique_ptr<Communicator> duplicate() override;
-  void set_spinning(bool spinning) override { wait_policy_.may_spin = spinning; }
-  void renew_waits() override { wait_policy_.renewed = std::chrono::steady_clock::now(); }
-  void abort() override { aborted_.request_stop(); }
 
  private:
   /// A message under way.
@@ -52,7 +47,6 @@ class MpiCommunicator final : public ExchangeCommunicator {
       moving = nullptr;
     }
   };
-  class Receive;
   /// The buffers of one exchange, indexed by rank. This rank's own entry is empty.
   struct Exchange {
     std::vector<MpiOutgoing> out;
@@ -66,9 +60,11 @@ class MpiCommunicator final : public ExchangeCommunicator {
   void require_same(const char* operation, const Tensor& like, const MpiHeader& theirs, int from) const;
   /// Starts to send `tensor`, and keeps its memory until it has been sent.
   std::shared_ptr<Sent> start_send(const char* operation, const Tensor& tensor, int to, int tag);
-  Tensor wait_for(Receive& receive, const MpiWorld::ErrorContext& context);
+  /// Posts a receive into `tensor`. It is withdrawn with the last copy of the result, unless wait_for has returned.
+  std::shared_ptr<MpiReceives::Posted> post(const char* operation, const Tensor& tensor, int from, int tag);
+  Tensor wait_for(MpiReceives::Posted& posted, const ErrorContext& context);
   /// Waits until all of `requests` are done; meanwhile, with a virtual clock, answers senders.
-  void wait(std::span<MPI_Request> requests, const MpiWorld::ErrorContext& context);
+  void wait(std::span<MPI_Request> requests, const ErrorContext& context);
   void forget_sent();
   LinkDirection& direction(std::map<int, LinkDirection>& directions, int peer);
   /// If `tensor` is long, keeps its transfer progressing while this rank computes.
@@ -78,10 +74,7 @@ class MpiCommunicator final : public ExchangeCommunicator {
   MpiWorld& world_;
   MPI_Comm comm_;
   std::shared_ptr<MpiReceives> receives_;
-  std::stop_source aborted_;
-  WaitPolicy wait_policy_;
   std::deque<std::shared_ptr<Sent>> sent_;
-  std::shared_ptr<Sent> spare_sent_;  // reused, because allocating one takes longer than sending a few bytes
   // Used with a virtual clock: one per rank.
   std::map<int, LinkDirection> directions_out_;
   std::map<int, LinkDirection> directions_in_;

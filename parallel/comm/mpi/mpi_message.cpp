@@ -38,7 +38,7 @@ MpiHeader::MpiHeader(const char* name, const Tensor& about, const LinkDirection:
 std::string MpiHeader::type() const { return type_of(Shape(extents.data(), dims), static_cast<DType>(dtype)); }
 
 void MpiOutgoing::start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiSend send_rest,
-                        MpiRequests& requests, const MpiWorld::ErrorContext& context) {
+                        MpiRequests& requests, const ErrorContext& context) {
   tensor_ = tensor;
   const auto* bytes = static_cast<const std::byte*>(tensor.raw_data());
   const auto send = [&](MpiSend call, const void* data, int count) {
@@ -55,7 +55,7 @@ void MpiOutgoing::start(const MpiAddress& to, const MpiHeader& header, const Ten
 }
 
 void MpiIncoming::start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests,
-                        const MpiWorld::ErrorContext& context) {
+                        const ErrorContext& context) {
   tensor_ = tensor;
   auto* bytes = static_cast<std::byte*>(tensor_.raw_mutable_data());
   const auto receive = [&](void* data, int count) {

@@ -53,7 +53,7 @@ class MpiOutgoing {
   /// Starts to send `tensor`, what the first message does not contain by `send_rest`, and adds the requests to wait for
   /// to `requests`. Errors begin with the text that `context` returns.
   void start(const MpiAddress& to, const MpiHeader& header, const Tensor& tensor, MpiSend send_rest,
-             MpiRequests& requests, const MpiWorld::ErrorContext& context);
+             MpiRequests& requests, const ErrorContext& context);
   /// Releases the tensor after it has been sent.
   void end() { tensor_ = {}; }
 
@@ -66,8 +66,7 @@ class MpiOutgoing {
 class MpiIncoming {
  public:
   /// Starts to receive into `tensor`; the first of the requests is the one for the header.
-  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests,
-             const MpiWorld::ErrorContext& context);
+  void start(const MpiAddress& from, const Tensor& tensor, MpiRequests& requests, const ErrorContext& context);
   /// Returns the header that arrived. The first request must be done.
   MpiHeader header() const;
   /// Completes the tensor and returns it. All requests must be done.

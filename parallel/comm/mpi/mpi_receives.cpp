@@ -1,16 +1,11 @@
 #include "parallel/comm/mpi/mpi_receives.h"
 
 #include <algorithm>
-#include <utility>
+
+#include "core/recycled.h"
 
 namespace stagecoach {
 namespace {
-
-bool is_done(MPI_Request& request) {
-  int done = 0;
-  MpiWorld::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), [] { return "testing for a message"; });
-  return done != 0;
-}
 
 /// Cancels a request. Returns whether no message had arrived for it.
 bool is_cancelled(MPI_Request& request) noexcept {
@@ -26,17 +21,9 @@ bool is_cancelled(MPI_Request& request) noexcept {
 }  // namespace
 
 std::shared_ptr<MpiReceives::Posted> MpiReceives::post(const MpiAddress& from, const Tensor& tensor,
-                                                       const MpiWorld::ErrorContext& context) {
-  std::shared_ptr<Posted> posted;
-  if (spare_.empty()) {
-    posted = std::make_shared_for_overwrite<Posted>();
-  } else {
-    posted = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  posted->direction = nullptr;
-  posted->matched = false;
-  posted->requests.clear();
+                                                       const ErrorContext& context) {
+  const auto posted = std::allocate_shared_for_overwrite<Posted>(Recycled<Posted>());
+  posted->like = {"receive", tensor};
   posted->message.start(from, tensor, posted->requests, context);
   return posted;
 }
@@ -56,7 +43,7 @@ void MpiReceives::advance() {
   for (bool more = true; more;) {
     more = false;
     std::erase_if(expected_, [&](const std::shared_ptr<Posted>& posted) {
-      const bool has_come = is_done(posted->requests.front());
+      const bool has_come = world_.are_done({&posted->requests.front(), 1});
       if (has_come) {
         come.push_back(posted);
         more = true;
@@ -83,12 +70,11 @@ void MpiReceives::answer(Posted& posted) {
   world_.wait({&request, 1}, {}, context);  // short, so MPI sends it eagerly
 }
 
-Tensor MpiReceives::finish(const std::shared_ptr<Posted>& posted) {
-  spare_.push_back(posted);
-  return posted->message.end();
-}
-
 void MpiReceives::cancel(const std::shared_ptr<Posted>& posted) noexcept {
+  if (posted->taken) {
+    return;
+  }
+  posted->moving = nullptr;
   if (posted->direction != nullptr && !posted->matched && !world_.failed()) {
     try {
       advance();                  // the sender may be waiting for an answer
@@ -107,7 +93,6 @@ void MpiReceives::cancel(const std::shared_ptr<Posted>& posted) noexcept {
   if (posted->direction != nullptr) {
     posted->direction->cancel(posted->post);
   }
-  static_cast<void>(finish(posted));
 }
 
 }  // namespace stagecoach

@@ -24,8 +24,11 @@ class MpiReceives {
   explicit MpiReceives(MpiWorld& world) : world_(world) {}
 
   struct Posted {
+    MpiHeader like;  ///< has the expected type and shape
     MpiIncoming message;
-    MpiRequests requests;  ///< the first is for the header
+    MpiRequests requests;          ///< the first is for the header
+    std::shared_ptr<void> moving;  ///< see MpiWorld::keep_moving
+    bool taken = false;            ///< set by the caller, who has waited for the message
     // Used with a virtual clock; with the wall clock, `direction` is null.
     LinkDirection* direction = nullptr;
     LinkDirection::Post post;
@@ -35,15 +38,14 @@ class MpiReceives {
   };
 
   /// Posts a receive of a message into `tensor`.
-  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const MpiWorld::ErrorContext& context);
+  std::shared_ptr<Posted> post(const MpiAddress& from, const Tensor& tensor, const ErrorContext& context);
   /// Records, for a virtual clock, that `posted` was posted at `now`. The sender waits at `answer` for the arrival
   /// time.
   void expect(const std::shared_ptr<Posted>& posted, LinkDirection& direction, double now, const MpiAddress& answer);
   /// Finds the messages that have begun to arrive, computes their arrival times, and answers their senders.
   void advance();
-  /// Returns the tensor of `posted`, whose requests must be done.
-  Tensor finish(const std::shared_ptr<Posted>& posted);
-  /// Withdraws `posted`. A message that has begun to arrive is lost; later messages are not.
+  /// Withdraws `posted`, unless its message is taken. A message that has begun to arrive is lost; later messages are
+  /// not.
   void cancel(const std::shared_ptr<Posted>& posted) noexcept;
 
  private:
@@ -51,7 +53,6 @@ class MpiReceives {
 
   MpiWorld& world_;
   std::vector<std::shared_ptr<Posted>> expected_;  // with a virtual clock: messages that have not arrived
-  std::vector<std::shared_ptr<Posted>> spare_;     // reused: allocating one takes longer than sending a few bytes
 };
 
 }  // namespace stagecoach

@@ -286,15 +286,14 @@ void MpiWorld::fail(const std::string& why) {
       MPI_Request_free(&request);
     }
   }
+  const auto are_all_gone = [this] {
+    const std::lock_guard lock(polling_);
+    return std::count(gone_.begin(), gone_.end(), true) == size_ - 1;
+  };
   for (const auto end = SteadyClock::now() + kFarewell; !are_all_gone() && SteadyClock::now() < end;) {
     poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-}
-
-bool MpiWorld::are_all_gone() {
-  const std::lock_guard lock(polling_);
-  return std::count(gone_.begin(), gone_.end(), true) == size_ - 1;
 }
 
 void MpiWorld::leak_until_exit(std::shared_ptr<void> memory) {

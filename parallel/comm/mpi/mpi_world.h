@@ -44,7 +44,6 @@ class MpiWorld {
   /// Returns the communicator for the ranks' own messages.
   MPI_Comm comm() const { return comm_; }
 
-  using ErrorContext = std::function<std::string()>;
   /// Waits until all of `requests` are done, and calls `meanwhile` repeatedly, if it is set. Throws CommError, whose
   /// text begins with what `context` returns, after the timeout or when a rank has failed.
   void wait(std::span<MPI_Request> requests, const WaitPolicy& policy, const ErrorContext& context,
@@ -76,8 +75,6 @@ class MpiWorld {
   /// Receives the failure reports of other ranks.
   void poll();
   void check_for_dead();
-  /// Returns whether all other ranks have failed or died.
-  bool are_all_gone();
   void note_failure(const std::string& who);
   std::string failure() const;
 
