@@ -60,7 +60,7 @@ void Endpoint::send(const Packed& packed, int to, int tag) {
 
 Unpacker Endpoint::receive(int from, int tag) {
   const auto take = [this, from, tag](const Shape& shape, DType dtype) {
-    const Heartbeat::Awaits awaits(heartbeat_, from);
+    const auto awaits = heartbeat_.await(from);
     return comm_.receive(shape, dtype, from, tag);
   };
   auto bytes = take({kMessageBytes}, DType::uint8).to_vector<std::uint8_t>();
@@ -76,13 +76,9 @@ Unpacker Endpoint::receive(int from, int tag) {
   return {device(), std::move(bytes), take};
 }
 
-std::vector<Command> Endpoint::receive_commands(int from) { return unpack_commands(receive(from, kCommands)); }
-
-Value Endpoint::receive_value(int from) { return unpack_value(receive(from, kValues)); }
-
 void Endpoint::end() {
   for (const Send& send : sends_) {
-    const Heartbeat::Awaits awaits(heartbeat_, send.to);
+    const auto awaits = heartbeat_.await(send.to);
     send.pending.wait();
   }
   sends_.clear();

@@ -41,9 +41,9 @@ class Endpoint {
   void send(const std::vector<Command>& commands, int to) { send(pack(commands), to, kCommands); }
   void send(const Value& value, int to) { send(pack(value), to, kValues); }
   /// Waits for the next commands from rank `from`.
-  std::vector<Command> receive_commands(int from);
+  std::vector<Command> receive_commands(int from) { return unpack_commands(receive(from, kCommands)); }
   /// Waits for the next value from rank `from`.
-  Value receive_value(int from);
+  Value receive_value(int from) { return unpack_value(receive(from, kValues)); }
 
   /// Waits until all that was sent has been received, and until all ranks have called it.
   void end();

@@ -42,10 +42,11 @@ void Heartbeat::tell_others(Communicator& own, double sign) {
   }
 }
 
-void Heartbeat::listen(Communicator& own) {
+void Heartbeat::listen(Communicator& own, Listen how) {
   for (int rank = 0; rank < own.size(); ++rank) {
     while (rank != own.rank() && !ended_.contains(rank)) {
-      const std::optional<double> sign = own.try_receive_number(rank, kTag);
+      const std::optional<double> sign =
+          how == Listen::to_the_last ? own.receive_number(rank, kTag) : own.try_receive_number(rank, kTag);
       if (!sign) {
         break;
       }
@@ -66,7 +67,7 @@ void Heartbeat::beat(Communicator& own) {
     if (beats_ == Beats::always || awaited_ != kNobody || is_used_.exchange(false)) {
       tell_others(own, kAlive);
     }
-    listen(own);
+    listen(own, Listen::to_what_came);
     lock.lock();
     const Waiting waiting(own.clock());
     changed_.wait_for(lock, period_, [this] { return state_ != State::beating; });
@@ -74,19 +75,8 @@ void Heartbeat::beat(Communicator& own) {
   const bool ends_well = state_ == State::ending;
   lock.unlock();
   if (ends_well) {
-    say_goodbye(own);
-  }
-}
-
-/// Nothing may be under way when the communicator is destroyed, so each rank waits for the last signs of the others.
-void Heartbeat::say_goodbye(Communicator& own) {
-  tell_others(own, kEnds);
-  for (int rank = 0; rank < own.size(); ++rank) {
-    while (rank != own.rank() && !ended_.contains(rank)) {
-      if (own.receive_number(rank, kTag) == kEnds) {
-        ended_.insert(rank);
-      }
-    }
+    tell_others(own, kEnds);
+    listen(own, Listen::to_the_last);  // nothing may be under way when the communicator is destroyed
   }
 }
 

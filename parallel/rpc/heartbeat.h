@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "core/on_exit.h"
 #include "parallel/comm/comm_thread.h"
 
 namespace stagecoach::rpc {
@@ -31,17 +32,11 @@ class Heartbeat {
 
   /// Notes that the rank's program does something.
   void note_use() { is_used_ = true; }
-  /// Marks the rank as waiting for rank `rank` until the end of the scope.
-  class Awaits {
-   public:
-    Awaits(Heartbeat& heartbeat, int rank) : awaited_(heartbeat.awaited_) { awaited_ = rank; }
-    ~Awaits() { awaited_ = kNobody; }
-    Awaits(const Awaits&) = delete;
-    Awaits& operator=(const Awaits&) = delete;
-
-   private:
-    std::atomic<int>& awaited_;
-  };
+  /// Marks the rank as waiting for rank `rank`, as long as the result exists.
+  auto await(int rank) {
+    awaited_ = rank;
+    return OnExit([this] { awaited_ = kNobody; });
+  }
   /// Ends the thread after all ranks have called it. Throws CommError if a rank does not, and is silent for longer than
   /// the timeout.
   void end();
@@ -51,9 +46,9 @@ class Heartbeat {
 
   void beat(Communicator& own);
   static void tell_others(Communicator& own, double sign);
-  /// Takes in the signs that have come.
-  void listen(Communicator& own);
-  void say_goodbye(Communicator& own);
+  /// Whether to take in the signs that have come, or to wait for the last ones of all ranks.
+  enum class Listen { to_what_came, to_the_last };
+  void listen(Communicator& own, Listen how);
 
   Communicator& comm_;
   const std::chrono::duration<double> period_;

@@ -89,15 +89,4 @@ void TcpStoreContents::wake(const std::string& key) const {
   }
 }
 
-TcpStoreContents::Watch::Watch(TcpStoreContents& contents, const std::string& key, const Wakeup& event)
-    : contents_(contents) {
-  const std::lock_guard lock(contents_.mutex_);
-  entry_ = contents_.watches_.emplace(key, &event);
-}
-
-TcpStoreContents::Watch::~Watch() {
-  const std::lock_guard lock(contents_.mutex_);
-  contents_.watches_.erase(entry_);
-}
-
 }  // namespace stagecoach

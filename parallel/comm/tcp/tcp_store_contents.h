@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
+#include "core/on_exit.h"
 #include "core/wakeup.h"
-#include "parallel/comm/tcp/tcp_socket.h"
 
 namespace stagecoach {
 
@@ -80,18 +80,14 @@ class TcpStoreContents {
   /// Removes and returns the oldest text of a queue, or returns null if it is empty.
   StoredTextPtr pop(const std::string& key);
 
-  /// While it exists, `event` is set when a value or a text comes under `key`.
-  class Watch {
-   public:
-    Watch(TcpStoreContents& contents, const std::string& key, const Wakeup& event);
-    ~Watch();
-    Watch(const Watch&) = delete;
-    Watch& operator=(const Watch&) = delete;
-
-   private:
-    TcpStoreContents& contents_;
-    std::multimap<std::string, const Wakeup*>::iterator entry_;
-  };
+  /// Sets `event` when a value or a text comes under `key`, as long as the result exists.
+  auto watch(const std::string& key, const Wakeup& event) {
+    const std::lock_guard lock(mutex_);
+    return OnExit([this, entry = watches_.emplace(key, &event)] {
+      const std::lock_guard end_lock(mutex_);
+      watches_.erase(entry);
+    });
+  }
 
  private:
   struct Number {

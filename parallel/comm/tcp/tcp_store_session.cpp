@@ -252,7 +252,7 @@ StoredTextPtr TcpStoreSession::wait_for(const Command& command) {
     event_.emplace();
   }
   const int until_next_look = event_->descriptor() < 0 ? kWithoutEvent : -1;
-  const TcpStoreContents::Watch watch(state_.contents, command.key, *event_);
+  const auto watch = state_.contents.watch(command.key, *event_);
   for (;;) {
     if (StoredTextPtr found = look()) {
       return found;
