@@ -69,8 +69,7 @@ void Reducer::rebuild() {
   rebuilt_ = true;
 }
 
-/// Begins a round; common to begin and reduce_accumulated.
-void Reducer::start(Sync sync) {
+void Reducer::begin(Sync sync, std::span<const Tensor> outputs) {
   STAGECOACH_CHECK(running_ != Sync::yes && !buckets_.is_reducing(),
                    "reducer: begin() was called during a step; call finish() first");
   const NoGrad no_grad;
@@ -90,18 +89,7 @@ void Reducer::start(Sync sync) {
   times_.begin = comm_.clock().now();
   work_begin_ = times_.begin - comm_.clock().waited();
   buckets_.start();
-}
-
-void Reducer::begin(Sync sync, std::span<const Tensor> outputs) {
-  start(sync);
   mark_unused(outputs);
-}
-
-void Reducer::reduce_accumulated() {
-  start(Sync::yes);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    mark_ready(i);
-  }
 }
 
 void Reducer::reduce_accumulated(const NamedTensors& parameters) {

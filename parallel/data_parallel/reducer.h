@@ -50,11 +50,9 @@ class Reducer {
   /// parameters, and may be empty on a rank that has nothing to do. After a finish() the gradients must have been
   /// cleared (zero_grad).
   void begin(Sync sync, std::span<const Tensor> outputs = {});
-  /// Replaces begin and a backward: reduces the gradients that backwards with Sync::no have accumulated.
-  void reduce_accumulated();
-  /// Does the same only for `parameters`, whose gradients are complete, while others still get gradients. Call it after
-  /// begin(Sync::no). finish() requires all parameters to be reduced. Throws Error unless begin(Sync::no) has been
-  /// called, and for a parameter that has already been reduced.
+  /// Reduces the gradients that backwards with Sync::no have accumulated in `parameters`. They must be complete, while
+  /// those of other parameters may still change. finish() requires all parameters to be reduced. Throws Error unless
+  /// begin(Sync::no) has been called, and for a parameter that has already been reduced.
   void reduce_accumulated(const NamedTensors& parameters);
   /// Waits for the reductions. Afterwards the gradients of all parameters are the sums; with find_unused, parameters
   /// that no rank used have no gradient. Throws Error that names the parameters without a gradient, except for frozen
@@ -77,7 +75,6 @@ class Reducer {
 
  private:
   void rebuild();
-  void start(Sync sync);
   void see_gradient(std::size_t parameter);
   void mark_ready(std::size_t parameter);
   void mark_unused(std::span<const Tensor> outputs);

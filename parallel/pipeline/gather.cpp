@@ -118,10 +118,6 @@ NamedTensors gather_tensors(Communicator& comm, const LayerRanks& layers, const 
   return all;
 }
 
-void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const Module& model, const std::string& path) {
-  save_gathered_weights(comm, layers, model.named_parameters(), model.named_buffers(), path);
-}
-
 void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const NamedTensors& parameters,
                            const NamedTensors& buffers, const std::string& path) {
   std::vector<Announced> all;

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "nn/module.h"
 #include "nn/named_tensors.h"
 #include "parallel/comm/communicator.h"
 
@@ -28,8 +27,6 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
 
 /// Writes the parameters and buffers of all ranks to `path` on rank 0, as save_weights does for a model on one device.
 /// Rank 0 holds only one tensor of another rank at a time. All ranks call it together. Throws DataError.
-void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const Module& model, const std::string& path);
-/// Does the same for a model that is given by its tensors.
 void save_gathered_weights(Communicator& comm, const LayerRanks& layers, const NamedTensors& parameters,
                            const NamedTensors& buffers, const std::string& path);
 

@@ -85,7 +85,7 @@ TEST(Gather, SavesWhatOneDeviceWouldWithOneForeignTensorAtATime) {
     Allocator& memory = allocator(rank.device);
     memory.reset_peak();
     const std::size_t before = memory.stats().peak_bytes;
-    save_gathered_weights(rank.comm, layers, mine, folder.file("three"));
+    save_gathered_weights(rank.comm, layers, mine.named_parameters(), mine.named_buffers(), folder.file("three"));
     EXPECT_LT(memory.stats().peak_bytes - before, std::size_t{3 * 256 * 256 * 4}) << "rank " << rank.index;
   });
   EXPECT_EQ(test::read_bytes(folder.file("three")), test::read_bytes(folder.file("one")));

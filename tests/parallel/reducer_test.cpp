@@ -120,7 +120,8 @@ Record train_on_ranks(int world, const BucketCaps& caps) {
         records[static_cast<std::size_t>(rank.index)].losses[static_cast<std::size_t>(step)] =
             run_backward(*model, Images(step, all, rank.device), share, all);
       } else {
-        reducer.reduce_accumulated();  // of nothing
+        reducer.begin(Reducer::Sync::no);
+        reducer.reduce_accumulated(model->named_parameters());  // of nothing
       }
       reducer.finish();
       note(records[static_cast<std::size_t>(rank.index)], *optimizer);
