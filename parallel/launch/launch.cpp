@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include <new>
-#include <numeric>
-#include <vector>
+#include <utility>
 
 #include "core/throw_if.h"
 #include "parallel/comm/thread/thread_communicator.h"
@@ -15,22 +14,15 @@
 namespace stagecoach {
 namespace {
 
-std::vector<int> all_of(const World& world) {
-  std::vector<int> members(static_cast<std::size_t>(world.ranks));
-  std::iota(members.begin(), members.end(), 0);
-  return members;
-}
-
 void launch_threads(const World& world, const std::function<void(Rank&)>& body) {
-  const std::vector<int> members = all_of(world);
   const auto mode = enough_cores(world) && world.ranks > 1 ? WaitMode::polling : WaitMode::sleeping;
   const auto shared = std::make_shared<ThreadWorld>(world.ranks, std::chrono::duration<double>(world.timeout));
   const auto start = std::chrono::steady_clock::now();
   const auto run_rank = [&](int r, const std::shared_ptr<FlightRecorder>& recorder) {
     const Device device = device_of(world, r);
     require_device(device);
-    ThreadCommunicator comm(
-        shared, {"world", r, members, device, make_clock(world.clock, device, world.network, start), recorder}, mode);
+    auto clock = make_clock(world.clock, device, world.network, start);
+    ThreadCommunicator comm(shared, world_group(world, r, device, std::move(clock), recorder), mode);
     Rank rank{r, world.ranks, device, comm};
     body(rank);
   };
@@ -54,7 +46,7 @@ std::unique_ptr<Communicator> self_communicator(Device device, ClockKind clock) 
   const World world;
   return std::make_unique<ThreadCommunicator>(
       std::make_shared<ThreadWorld>(1, std::chrono::duration<double>(world.timeout)),
-      Group{"world", 0, {0}, device, make_clock(clock, device, world.network), std::make_shared<FlightRecorder>()},
+      world_group(world, 0, device, make_clock(clock, device, world.network), std::make_shared<FlightRecorder>()),
       WaitMode::sleeping);
 }
 

@@ -6,10 +6,8 @@
 #endif
 
 #include <chrono>
-#include <numeric>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "core/throw_if.h"
 #include "parallel/comm/mpi/mpi_communicator.h"
@@ -85,8 +83,6 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
   const int r = mpi.rank();
   const Device device = device_of(world, world.device == DeviceType::cpu ? r : mpi.local_rank());
   require_device(device);
-  std::vector<int> members(static_cast<std::size_t>(world.ranks));
-  std::iota(members.begin(), members.end(), 0);
   MPI_Comm own = MPI_COMM_NULL;
   std::chrono::steady_clock::time_point start;
   mpi.guard("starting all ranks", [&] {
@@ -96,7 +92,7 @@ void run_body(const World& world, MpiWorld& mpi, const std::shared_ptr<FlightRec
   const bool enough = static_cast<unsigned>(mpi.local_size() * world.threads) <= std::thread::hardware_concurrency();
   const WaitMode mode = enough && world.ranks > 1 ? WaitMode::polling : WaitMode::sleeping;
   auto clock = make_clock(world.clock, device, world.network, start);
-  MpiCommunicator comm(mpi, own, {"world", r, members, device, std::move(clock), recorder, world.reduce},
+  MpiCommunicator comm(mpi, own, world_group(world, r, device, std::move(clock), recorder),
                        std::make_shared<MpiReceives>(mpi), mode);
   Rank rank{r, world.ranks, device, comm};
   body(rank);

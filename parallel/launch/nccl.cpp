@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -68,12 +67,9 @@ void run_rank(const World& world, int rank, Device device, ControlChannel& contr
               const std::function<void(Rank&)>& body) {
   require_device(device);
   auto backend = connect(control, device, rank, world.ranks);
-  std::vector<int> members(static_cast<std::size_t>(world.ranks));
-  std::iota(members.begin(), members.end(), 0);
   // All ranks return from connect at about the same time, and start their clocks here.
   auto clock = make_clock(world.clock, device, world.network);
-  NcclCommunicator comm(control, std::move(backend),
-                        {"world", rank, members, device, std::move(clock), recorder, world.reduce});
+  NcclCommunicator comm(control, std::move(backend), world_group(world, rank, device, std::move(clock), recorder));
   Rank mine{rank, world.ranks, device, comm};
   body(mine);
 }

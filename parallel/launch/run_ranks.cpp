@@ -6,8 +6,10 @@
 #include <future>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -55,6 +57,13 @@ std::optional<std::string> error_text(const std::exception_ptr& failure) {
 bool enough_cores(const World& world) {
   return system::usable_cores().size() >=
          static_cast<std::size_t>(world.ranks) * static_cast<std::size_t>(world.threads);
+}
+
+Group world_group(const World& world, int rank, Device device, std::shared_ptr<Clock> clock,
+                  std::shared_ptr<FlightRecorder> recorder) {
+  std::vector<int> members(static_cast<std::size_t>(world.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  return {"world", rank, std::move(members), device, std::move(clock), std::move(recorder), world.reduce};
 }
 
 void run_on_threads(const World& world,

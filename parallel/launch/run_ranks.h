@@ -7,12 +7,17 @@
 #include <string>
 
 #include "parallel/comm/flight_recorder.h"
+#include "parallel/comm/group_communicator.h"
 #include "parallel/launch/launch.h"
 
 namespace stagecoach {
 
 /// Returns whether there are enough cores for each rank to have its own.
 bool enough_cores(const World& world);
+
+/// Returns the group of all ranks, as seen by rank `rank` on `device`.
+Group world_group(const World& world, int rank, Device device, std::shared_ptr<Clock> clock,
+                  std::shared_ptr<FlightRecorder> recorder);
 
 /// Calls `run` on one thread per rank of `world`, pinned to a core if there are enough cores. If a thread cannot be
 /// started, throws Error and runs no rank. If a rank throws, its thread calls `tell`, which must not throw, to tell the
