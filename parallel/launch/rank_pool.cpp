@@ -17,16 +17,13 @@ RankPool::RankPool(World world) : world_(std::move(world)) {
     world_.gpus = cuda::gpu_count();
   }
   thread_ = start_thread("the thread that starts the ranks", [this] {
-    std::exception_ptr failure;
     try {
       launch(world_, [this](Rank& rank) { serve(rank); });
     } catch (...) {
-      failure = std::current_exception();
+      const std::scoped_lock lock(mutex_);
+      failure_ = std::current_exception();
+      changed_.notify_all();
     }
-    const std::scoped_lock lock(mutex_);
-    failure_ = failure;
-    ended_ = true;
-    changed_.notify_all();
   });
   run([](Rank&) {});  // so that a world that cannot start fails here
 }
@@ -44,8 +41,8 @@ void RankPool::run(const std::function<void(Rank& rank)>& body) {
   ++runs_;
   changed_.notify_all();
   // A world of no ranks has not finished: launch() throws.
-  changed_.wait(lock, [this] { return (finished_ > 0 && finished_ == world_.ranks) || ended_; });
-  if (ended_) {
+  changed_.wait(lock, [this] { return (finished_ > 0 && finished_ == world_.ranks) || failure_ != nullptr; });
+  if (failure_ != nullptr) {
     rethrow_failure();
   }
 }

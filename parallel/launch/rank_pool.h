@@ -42,7 +42,6 @@ class RankPool {
   int runs_ = 0;                // how often run() has been called
   int finished_ = 0;            // ranks that have ended the current run
   bool ending_ = false;         // the destructor was called, or a rank has failed
-  bool ended_ = false;          // launch() has returned
   std::exception_ptr failure_;  // what launch() threw
   bool is_reported_ = false;    // run() has thrown it
   std::jthread thread_;         // calls launch(); destroyed first
