@@ -17,14 +17,11 @@ class StepWriter {
  public:
   StepWriter(const Schedule& schedule, const Simulation& simulation, std::size_t step, double start, Trace& trace)
       : schedule_(schedule), simulation_(simulation), step_(step), start_(start), trace_(trace), arrivals_(schedule) {
-    for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
-      auto next = simulation.arrivals[r].begin();
-      for (const Action& action : schedule.ranks[r]) {
-        if (is_receive(action.operation)) {
-          arrivals_.at(action) = *next++;
-        }
+    for_each_action(schedule, [&](std::size_t rank, std::size_t action_index, const Action& action) {
+      if (is_receive(action.operation)) {
+        arrivals_.at(action) = simulation.timeline[rank][action_index].arrival;
       }
-    }
+    });
   }
 
   void write() {

@@ -255,7 +255,11 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
   run_step(schedule, clock,
            [&](std::size_t rank, const Simulation::Timed& times) { result.timeline[rank].push_back(times); });
 
-  result.arrivals.resize(schedule.ranks.size());
+  for_each_action(schedule, [&](std::size_t rank, std::size_t action_index, const Action& action) {
+    if (is_receive(action.operation)) {
+      result.timeline[rank][action_index].arrival = clock.arrival(action);
+    }
+  });
   double spans = 0;
   for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
     const double end = clock.update(r);
@@ -263,11 +267,6 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const ActionSe
     result.seconds = std::max(result.seconds, end);
     result.span.push_back(end - first_start(schedule.ranks[r], result.timeline[r]).value_or(end));
     spans += result.span.back();
-    for (const Action& action : schedule.ranks[r]) {
-      if (is_receive(action.operation)) {
-        result.arrivals[r].push_back(clock.arrival(action));
-      }
-    }
   }
   const double whole = result.seconds * static_cast<double>(schedule.ranks.size());
   const double busy = std::accumulate(result.busy.begin(), result.busy.end(), 0.0);

@@ -50,11 +50,10 @@ struct Simulation {
   struct Timed {
     double start;
     double end;
+    double arrival = 0;  ///< of a receive's message
   };
-  /// Start and end of each rank's actions, in their order. A receive takes no time; a send takes some if it waits.
+  /// The times of each rank's actions, in their order. A receive takes no time; a send takes some if it waits.
   std::vector<std::vector<Timed>> timeline;
-  /// The arrival time of the message of each of the rank's receives, in their order.
-  std::vector<std::vector<double>> arrivals;
 };
 
 /// Simulates one step of `schedule`, which must be lowered and legal (see lower, check). Throws Error unless there are
