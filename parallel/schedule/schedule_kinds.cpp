@@ -9,14 +9,14 @@ namespace stagecoach {
 namespace {
 
 template <class Condition>
-std::string names_where(const Condition& condition) {
+std::vector<std::string> names_where(const Condition& condition) {
   std::vector<std::string> names;
   for (const ScheduleKind& kind : schedule_kinds()) {
     if (condition(kind)) {
       names.push_back(kind.name);
     }
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return names;
 }
 
 }  // namespace
@@ -39,13 +39,7 @@ const ScheduleKind* find_schedule(const std::string& name) {
 }
 
 const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const ScheduleKind& kind : schedule_kinds()) {
-      all.push_back(kind.name);
-    }
-    return all;
-  }();
+  static const std::vector<std::string> names = names_where([](const auto&) { return true; });
   return names;
 }
 
@@ -60,11 +54,11 @@ Schedule make_schedule(const std::string& name, int p, int m, int v, int group) 
     throw UsageError(
         fmt::format("{} has {} per rank: expected {} chunk(s), got {}; for another number of chunks use {}", name,
                     kind->is_v_shaped ? "two stages (one on each arm of its V)" : "one stage", kind->least_chunks, v,
-                    names_where([](const auto& k) { return k.takes_chunks(); })));
+                    fmt::join(names_where([](const auto& k) { return k.takes_chunks(); }), ", ")));
   }
   if (group != 0 && !kind->takes_group) {
     throw UsageError(fmt::format("{} has no groups; leave out --group, or use {}", name,
-                                 names_where([](const auto& k) { return k.takes_group; })));
+                                 fmt::join(names_where([](const auto& k) { return k.takes_group; }), ", ")));
   }
   throw_if<UsageError>(
       group != 0 && chunks == 1,
