@@ -101,6 +101,12 @@ ActionLog::Scope::Scope(ActionLog& log, const Action& action)
             [&] { return action.stage < 0 ? std::string() : to_string(action); }),
       sum_(log.sums_[log.slot_of(action)]),
       counts_(action.operation == Operation::reduce_grad ? 0 : 1),
-      stopwatch_(log.comm_.clock(), is_computation(action.operation)) {}
+      counts_stragglers_(is_computation(action.operation)),
+      began_(worked()) {}
+
+double ActionLog::Scope::worked() const {
+  Clock& clock = log_.comm_.clock();
+  return clock.now() - clock.waited() + (counts_stragglers_ ? clock.waited_for_stragglers() : 0);
+}
 
 }  // namespace stagecoach

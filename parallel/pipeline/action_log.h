@@ -45,21 +45,6 @@ class ActionLog {
     double count = 0;
     void add(double amount, double counts = 1) { total += amount, count += counts; }
   };
-  /// Measures the time since its construction, excluding waits, or all waits but those for stragglers.
-  class Stopwatch {
-   public:
-    Stopwatch(Clock& clock, bool counts_stragglers)
-        : clock_(clock), counts_stragglers_(counts_stragglers), began_(clock.now()), excluded_(excluded()) {}
-    double seconds() const { return clock_.now() - began_ - (excluded() - excluded_); }
-
-   private:
-    double excluded() const { return clock_.waited() - (counts_stragglers_ ? clock_.waited_for_stragglers() : 0); }
-
-    Clock& clock_;
-    bool counts_stragglers_;
-    double began_;
-    double excluded_;
-  };
   std::size_t slot_of(const Action& action) const;
   std::size_t slot_of_messages(int stage) const;
   void add(Sum& sum, double seconds, double counts) {
@@ -78,17 +63,21 @@ class ActionLog::Scope {
   Scope(ActionLog& log, const Action& action);
   /// Times the update at the end of a step.
   explicit Scope(ActionLog& log) : Scope(log, {Operation::update, Activity::kNone, 0}) {}
-  ~Scope() { log_.add(sum_, stopwatch_.seconds(), counts_); }
+  ~Scope() { log_.add(sum_, worked() - began_, counts_); }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
+  /// Returns the time by the rank's clock, excluding waits, or all waits but those for stragglers.
+  double worked() const;
+
   ActionLog& log_;
   Activity activity_;
   Span span_;
   Sum& sum_;
   double counts_;  // 0 for a reduction, whose own work counts as part of the update that follows
-  Stopwatch stopwatch_;
+  bool counts_stragglers_;
+  double began_;
 };
 
 }  // namespace stagecoach

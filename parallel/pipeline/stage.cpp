@@ -48,12 +48,12 @@ Tensor Stage::begin(int microbatch, Flight flight, bool wants_gradient, Tensor* 
 }
 
 Tensor Stage::forward(int microbatch, const Tensor& x, bool wants_gradient) {
-  return begin(microbatch, Flight(x), wants_gradient, nullptr);
+  return begin(microbatch, {x}, wants_gradient, nullptr);
 }
 
 Tensor Stage::forward_with_loss(int microbatch, const Tensor& x, const Tensor& labels, bool wants_gradient,
                                 Tensor* logits) {
-  return begin(microbatch, Flight(x, labels), wants_gradient, logits);
+  return begin(microbatch, {x, labels}, wants_gradient, logits);
 }
 
 Stage::Flight& Stage::flight(int microbatch, const char* operation) {

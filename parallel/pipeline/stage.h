@@ -55,11 +55,10 @@ class Stage {
  private:
   /// A micro-batch between forward and backward.
   struct Flight {
-    explicit Flight(Tensor x_, Tensor labels_ = {}) : x(std::move(x_)), labels(std::move(labels_)) {}
-    Tensor x;       // a leaf
-    Tensor labels;  // only in the last stage
-    Tensor output;  // recorded; undefined while it must be computed again
-    std::optional<DeferredGradients> weights;
+    Tensor x;            // a leaf
+    Tensor labels = {};  // only in the last stage
+    Tensor output = {};  // recorded; undefined while it must be computed again
+    std::optional<DeferredGradients> weights = {};
   };
   Tensor run(Flight& flight, Tensor* logits);
   Tensor begin(int microbatch, Flight flight, bool wants_gradient, Tensor* logits);
