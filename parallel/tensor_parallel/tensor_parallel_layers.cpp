@@ -104,20 +104,18 @@ class LinearByInputs final : public ParallelModule {
     add_parameter("weight", slice({outputs, inputs}, 1), fan_in_init(inputs, gain));
     add_parameter("bias", Shape{outputs}, fan_in_init(inputs));
   }
-  /// […, inputs / ranks] to […, outputs]. The bias is added once, to the sum.
-  Tensor forward(const Tensor& x) override { return add_bias(leave(linear(x, own("weight"))), own("bias")); }
+  /// […, inputs / ranks] to […, outputs]. The bias is added once, to the sum: by all ranks to all tokens or, if they
+  /// share them, by each to its own. Then its gradient is a sum over the ranks.
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = leave(linear(x, own("weight")));
+    return add_to_rows(y, shares_tokens() ? copy_to_ranks(own("bias"), group()) : own("bias"));
+  }
   Shape output_shape(const Shape& input) const override {
     const Shape shape = leaving(linear_shape(input, own_shape("weight")));
     if (shares_tokens()) {
       note_gradient(own_shape("bias"));
     }
     return shape;
-  }
-
- private:
-  /// The ranks add the bias to all tokens or, if they share them, each to its own: then its gradient is a sum over all.
-  Tensor add_bias(const Tensor& y, const Tensor& bias) const {
-    return add_to_rows(y, shares_tokens() ? copy_to_ranks(bias, group()) : bias);
   }
 };
 
