@@ -60,22 +60,20 @@ void Svg::text(double x, double y, const std::string& text, Font font, double ro
                  xml_text(fits ? text : last_part(text, room, font.size)), fits ? "" : title_element(text));
 }
 
-void Svg::line(double x1, double y1, double x2, double y2, const char* colour, double width) {
-  fmt::format_to(
-      std::back_inserter(body_),
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{:g}\"/>\n", x1, y1,
-      x2, y2, colour, width);
+void Svg::line(double x1, double y1, double x2, double y2, const char* colour) {
+  fmt::format_to(std::back_inserter(body_),
+                 "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"1\"/>\n",
+                 x1, y1, x2, y2, colour);
 }
 
-void Svg::curve(const Points& points, const Stroke& stroke, double width) {
+void Svg::curve(const Points& points, const Stroke& stroke) {
   std::string places;
   for (const auto& [x, y] : points) {
     fmt::format_to(std::back_inserter(places), "{}{:.1f},{:.1f}", places.empty() ? "" : " ", x, y);
   }
-  fmt::format_to(
-      std::back_inserter(body_),
-      "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:g}\" stroke-dasharray=\"{}\"/>\n", places,
-      stroke.colour, width, stroke.dash);
+  fmt::format_to(std::back_inserter(body_),
+                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-dasharray=\"{}\"/>\n",
+                 places, stroke.colour, stroke.dash);
 }
 
 void Svg::dot(double x, double y, double radius, const char* colour) {

@@ -47,8 +47,8 @@ class Svg {
   /// no limit.
   void text(double x, double y, const std::string& text, Font font, double room = 0);
   void text(double x, double y, const std::string& text);
-  void line(double x1, double y1, double x2, double y2, const char* colour, double width = 1);
-  void curve(const Points& points, const Stroke& stroke, double width = 2);
+  void line(double x1, double y1, double x2, double y2, const char* colour);
+  void curve(const Points& points, const Stroke& stroke);
   void dot(double x, double y, double radius, const char* colour);
 
   /// Returns the figure on a white background, `width` times `height` pixels.
