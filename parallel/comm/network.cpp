@@ -1,7 +1,5 @@
 #include "parallel/comm/network.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 

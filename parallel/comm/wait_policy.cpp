@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace stagecoach {
 
 SteadyTime deadline_after(std::chrono::duration<double> timeout, SteadyTime began) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
 #include "parallel/data_parallel/flat.h"
 
 namespace stagecoach {

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
 #include "core/throw_if.h"
 #include "parallel/comm/tcp/tcp_store_message.h"

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <string>
 #include <type_traits>
 
 #include "core/allocator.h"

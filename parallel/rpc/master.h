@@ -32,7 +32,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "parallel/launch/launch.h"

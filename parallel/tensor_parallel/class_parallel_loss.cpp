@@ -1,10 +1,8 @@
 #include "parallel/tensor_parallel/class_parallel_loss.h"
 
 #include <limits>
-#include <memory>
 #include <vector>
 
-#include "core/autograd/grad_mode.h"
 #include "core/ops/record.h"
 
 namespace stagecoach {

@@ -1,6 +1,5 @@
 #include "parallel/tensor_parallel/conjugate.h"
 
-#include <utility>
 #include <vector>
 
 #include "core/ops.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/autograd/node.h"
-#include "core/error.h"
 
 namespace stagecoach {
 namespace {
