@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -11,6 +10,7 @@
 #include "core/kernels/cpu/attention.h"
 #include "core/kernels/cpu/gelu.h"
 #include "core/kernels/cpu/matmul.h"
+#include "core/kernels/kernels.h"
 #include "tests/core/fast_kernels.h"
 #include "tests/support/devices.h"
 
@@ -20,20 +20,19 @@ namespace {
 using cpu::AttentionShape;
 using cpu::MatmulShape;
 using test::Output;
-using test::random_values;
+using test::uniform_tensor;
 
 template <class T>
 void check_attention(Device device, const AttentionShape& s) {
-  const std::int64_t size = s.samples * s.tokens * s.width;
-  const auto qkv = random_values<T>(3 * size, 1);
-  const auto grad_y = random_values<T>(size, 2);
-  Output<T> y(size), plain_y(size);
-  cpu::fast::attention(device, s, qkv.data(), y.data());
-  cpu::plain::attention(s, qkv.data(), plain_y.data());
+  const Tensor qkv = uniform_tensor<T>({s.samples, s.tokens, 3 * s.width}, 1, device);
+  const Tensor grad_y = uniform_tensor<T>({s.samples, s.tokens, s.width}, 2, device);
+  Output<T> y(grad_y.shape(), device), plain_y(grad_y.shape(), device);
+  kernels(device).attention(qkv, s.heads, y.tensor());
+  cpu::plain::attention(s, qkv.data<T>(), plain_y.data());
   EXPECT_TRUE(y.near(plain_y, s.tokens));
-  Output<T> grad(3 * size), plain_grad(3 * size);
-  cpu::fast::attention_grad(device, s, grad_y.data(), qkv.data(), grad.data());
-  cpu::plain::attention_grad(s, grad_y.data(), qkv.data(), plain_grad.data());
+  Output<T> grad(qkv.shape(), device), plain_grad(qkv.shape(), device);
+  kernels(device).attention_grad(grad_y, qkv, s.heads, grad.tensor());
+  cpu::plain::attention_grad(s, grad_y.data<T>(), qkv.data<T>(), plain_grad.data());
   EXPECT_TRUE(grad.near(plain_grad, s.tokens));
 }
 
@@ -56,21 +55,24 @@ TEST(FastAttention, AgreesWithPlain) {
 // Scores far apart: exp of them would overflow, or be 0.
 TEST(FastAttention, DoesNotOverflow) {
   const AttentionShape shape{1, 5, 4, 1};
-  auto qkv = random_values<float>(60, 1);
-  std::transform(qkv.begin(), qkv.end(), qkv.begin(), [](float value) { return 100 * value; });
-  Output<float> y(20), plain_y(20);
-  cpu::fast::attention(test::fresh_device(), shape, qkv.data(), y.data());
-  cpu::plain::attention(shape, qkv.data(), plain_y.data());
+  const Device device = test::fresh_device();
+  Tensor qkv = Tensor::zeros({1, 5, 12}, DType::float32, device);
+  kernels(device).add_scaled(uniform_tensor<float>(qkv.shape(), 1, device), 100, qkv);
+  Output<float> y({1, 5, 4}, device), plain_y({1, 5, 4}, device);
+  kernels(device).attention(qkv, shape.heads, y.tensor());
+  cpu::plain::attention(shape, qkv.data<float>(), plain_y.data());
   EXPECT_TRUE(y.near(plain_y, 1000));
 }
 
 template <class T>
 void check_matmul(Device device, const MatmulShape& s) {
-  const auto a = random_values<T>(s.batches * s.m * s.k, 1);
-  const auto b = random_values<T>(s.batches * s.k * s.n, 2);
-  Output<T> out(s.batches * s.m * s.n), plain_out(s.batches * s.m * s.n);
-  cpu::fast::matmul(device, s, a.data(), b.data(), out.data());
-  cpu::plain::matmul(s, a.data(), b.data(), plain_out.data());
+  const Shape shape_a = s.transposed.a ? Shape{s.batches, s.k, s.m} : Shape{s.batches, s.m, s.k};
+  const Shape shape_b = s.transposed.b ? Shape{s.batches, s.n, s.k} : Shape{s.batches, s.k, s.n};
+  const Tensor a = uniform_tensor<T>(shape_a, 1, device);
+  const Tensor b = uniform_tensor<T>(shape_b, 2, device);
+  Output<T> out({s.batches, s.m, s.n}, device), plain_out({s.batches, s.m, s.n}, device);
+  kernels(device).matmul(a, b, s.transposed, out.tensor());
+  cpu::plain::matmul(s, a.data<T>(), b.data<T>(), plain_out.data());
   EXPECT_TRUE(out.near(plain_out, s.k));
 }
 

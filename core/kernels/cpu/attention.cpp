@@ -13,7 +13,6 @@
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
-namespace fast {
 namespace {
 
 /// The number of queries whose probabilities are held at a time.
@@ -126,94 +125,79 @@ void softmax_grad_rows(std::int64_t rows, T scale, const PaddedMatrix<T>& p, con
   }
 }
 
-}  // namespace
-
-template <class T>
-void attention(Device device, const AttentionShape& s, const T* qkv, T* y) {
-  const std::int64_t block = std::min(s.tokens, kQueries);
-  parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
-    const SingleThreaded inside;
-    const Head<const T> head(s, h, qkv);
-    T* out = head_of(s, h, y);
-    const PaddedMatrix<T> keys(device, s.head_width(), s.tokens);  // transposed
-    const PaddedMatrix<T> values(device, s.tokens, s.head_width());
-    const PaddedMatrix<T> p(device, block, s.tokens);
-    const PaddedMatrix<T> sums(device, block, s.head_width());
-    keys.take_transposed(head.k, head.row);
-    values.take(s.tokens, head.v, head.row);
-    for (std::int64_t t = 0; t < s.tokens; t += block) {
-      const std::int64_t rows = std::min(block, s.tokens - t);
-      multiply_padded<T>(device, rows, s.head_width(), {head.q + t * head.row, head.row, 1}, keys, p);
-      softmax_rows(rows, s.scale<T>(), p);
-      multiply_padded<T>(device, rows, s.tokens, {p.data(), p.row_length(), 1}, values, sums);
-      sums.give(rows, out + t * s.width, s.width);
-    }
-  });
-}
-
-template <class T>
-void attention_grad(Device device, const AttentionShape& s, const T* grad_y, const T* qkv, T* grad_qkv) {
-  const std::int64_t block = std::min(s.tokens, kQueries);
-  const std::int64_t width = s.head_width();
-  parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
-    const SingleThreaded inside;
-    const Head<const T> head(s, h, qkv);
-    const Head<T> grad(s, h, grad_qkv);
-    const T* grad_out = head_of(s, h, grad_y);
-    const PaddedMatrix<T> transposed_keys(device, width, s.tokens);
-    const PaddedMatrix<T> transposed_values(device, width, s.tokens);
-    const PaddedMatrix<T> keys(device, s.tokens, width);
-    const PaddedMatrix<T> queries(device, block, width);
-    const PaddedMatrix<T> upstream(device, block, width);
-    const PaddedMatrix<T> p(device, block, s.tokens);
-    const PaddedMatrix<T> ds(device, block, s.tokens);
-    const PaddedMatrix<T> grad_q(device, block, width);
-    const PaddedMatrix<T> grad_k(device, s.tokens, width);
-    const PaddedMatrix<T> grad_v(device, s.tokens, width);
-    transposed_keys.take_transposed(head.k, head.row);
-    transposed_values.take_transposed(head.v, head.row);
-    keys.take(s.tokens, head.k, head.row);
-    for (std::int64_t t = 0; t < s.tokens; t += block) {
-      const std::int64_t rows = std::min(block, s.tokens - t);
-      const T* q = head.q + t * head.row;
-      const T* grad_rows = grad_out + t * s.width;
-      queries.take(rows, q, head.row);
-      upstream.take(rows, grad_rows, s.width);
-      multiply_padded<T>(device, rows, width, {q, head.row, 1}, transposed_keys, p);
-      softmax_rows(rows, s.scale<T>(), p);
-      multiply_padded<T>(device, rows, width, {grad_rows, s.width, 1}, transposed_values, ds);
-      softmax_grad_rows(rows, s.scale<T>(), p, ds);
-      multiply_padded<T>(device, rows, s.tokens, {ds.data(), ds.row_length(), 1}, keys, grad_q);
-      multiply_padded<T>(device, s.tokens, rows, {ds.data(), 1, ds.row_length()}, queries, grad_k, true);
-      multiply_padded<T>(device, s.tokens, rows, {p.data(), 1, p.row_length()}, upstream, grad_v, true);
-      grad_q.give(rows, grad.q + t * grad.row, grad.row);
-    }
-    grad_k.give(s.tokens, grad.k, grad.row);
-    grad_v.give(s.tokens, grad.v, grad.row);
-  });
-}
-
-#define STAGECOACH_INSTANTIATE(T)                                          \
-  template void attention<T>(Device, const AttentionShape&, const T*, T*); \
-  template void attention_grad<T>(Device, const AttentionShape&, const T*, const T*, T*);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
-
-}  // namespace fast
-
-namespace {
-
 void attention(const Tensor& qkv, std::int64_t heads, Tensor& y) {
   dispatch_floating(qkv.dtype(), "attention", [&]<class T>() {
-    fast::attention<T>(qkv.device(), {y.size(0), y.size(1), y.size(2), heads}, qkv.data<T>(), y.mutable_data<T>());
+    const Device device = y.device();
+    const AttentionShape s{y.size(0), y.size(1), y.size(2), heads};
+    const T* in = qkv.data<T>();      // [N, T, 3 W]
+    T* result = y.mutable_data<T>();  // [N, T, W]
+    const std::int64_t block = std::min(s.tokens, kQueries);
+    parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
+      const SingleThreaded inside;
+      const Head<const T> head(s, h, in);
+      T* out = head_of(s, h, result);
+      const PaddedMatrix<T> keys(device, s.head_width(), s.tokens);  // transposed
+      const PaddedMatrix<T> values(device, s.tokens, s.head_width());
+      const PaddedMatrix<T> p(device, block, s.tokens);
+      const PaddedMatrix<T> sums(device, block, s.head_width());
+      keys.take_transposed(head.k, head.row);
+      values.take(s.tokens, head.v, head.row);
+      for (std::int64_t t = 0; t < s.tokens; t += block) {
+        const std::int64_t rows = std::min(block, s.tokens - t);
+        multiply_padded<T>(device, rows, s.head_width(), {head.q + t * head.row, head.row, 1}, keys, p);
+        softmax_rows(rows, s.scale<T>(), p);
+        multiply_padded<T>(device, rows, s.tokens, {p.data(), p.row_length(), 1}, values, sums);
+        sums.give(rows, out + t * s.width, s.width);
+      }
+    });
   });
 }
 
 void attention_grad(const Tensor& grad_y, const Tensor& qkv, std::int64_t heads, Tensor& grad_qkv) {
   dispatch_floating(qkv.dtype(), "attention_grad", [&]<class T>() {
-    fast::attention_grad<T>(qkv.device(), {grad_y.size(0), grad_y.size(1), grad_y.size(2), heads}, grad_y.data<T>(),
-                            qkv.data<T>(), grad_qkv.mutable_data<T>());
+    const Device device = grad_y.device();
+    const AttentionShape s{grad_y.size(0), grad_y.size(1), grad_y.size(2), heads};
+    const T* in = qkv.data<T>();          // [N, T, 3 W]
+    const T* grads = grad_y.data<T>();    // [N, T, W]
+    T* out = grad_qkv.mutable_data<T>();  // [N, T, 3 W]
+    const std::int64_t block = std::min(s.tokens, kQueries);
+    const std::int64_t width = s.head_width();
+    parallel_for(device, s.samples * s.heads, [&](std::int64_t h) {
+      const SingleThreaded inside;
+      const Head<const T> head(s, h, in);
+      const Head<T> grad(s, h, out);
+      const T* grad_out = head_of(s, h, grads);
+      const PaddedMatrix<T> transposed_keys(device, width, s.tokens);
+      const PaddedMatrix<T> transposed_values(device, width, s.tokens);
+      const PaddedMatrix<T> keys(device, s.tokens, width);
+      const PaddedMatrix<T> queries(device, block, width);
+      const PaddedMatrix<T> upstream(device, block, width);
+      const PaddedMatrix<T> p(device, block, s.tokens);
+      const PaddedMatrix<T> ds(device, block, s.tokens);
+      const PaddedMatrix<T> grad_q(device, block, width);
+      const PaddedMatrix<T> grad_k(device, s.tokens, width);
+      const PaddedMatrix<T> grad_v(device, s.tokens, width);
+      transposed_keys.take_transposed(head.k, head.row);
+      transposed_values.take_transposed(head.v, head.row);
+      keys.take(s.tokens, head.k, head.row);
+      for (std::int64_t t = 0; t < s.tokens; t += block) {
+        const std::int64_t rows = std::min(block, s.tokens - t);
+        const T* q = head.q + t * head.row;
+        const T* grad_rows = grad_out + t * s.width;
+        queries.take(rows, q, head.row);
+        upstream.take(rows, grad_rows, s.width);
+        multiply_padded<T>(device, rows, width, {q, head.row, 1}, transposed_keys, p);
+        softmax_rows(rows, s.scale<T>(), p);
+        multiply_padded<T>(device, rows, width, {grad_rows, s.width, 1}, transposed_values, ds);
+        softmax_grad_rows(rows, s.scale<T>(), p, ds);
+        multiply_padded<T>(device, rows, s.tokens, {ds.data(), ds.row_length(), 1}, keys, grad_q);
+        multiply_padded<T>(device, s.tokens, rows, {ds.data(), 1, ds.row_length()}, queries, grad_k, true);
+        multiply_padded<T>(device, s.tokens, rows, {p.data(), 1, p.row_length()}, upstream, grad_v, true);
+        grad_q.give(rows, grad.q + t * grad.row, grad.row);
+      }
+      grad_k.give(s.tokens, grad.k, grad.row);
+      grad_v.give(s.tokens, grad.v, grad.row);
+    });
   });
 }
 

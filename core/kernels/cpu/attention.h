@@ -1,9 +1,9 @@
 #pragma once
 /// @file
-/// Attention, softmax(q k^T / sqrt(D)) v for each head of D features, in teaching order: `plain` reads like the formula
-/// and takes one query at a time; `fast` takes a block of queries at a time and computes matrix products in register
-/// tiles (matrix_product.h). Neither holds more than 64 rows of a head's [T, T] probabilities: the backward computes
-/// them again (as in Dao et al., "FlashAttention", 2022, section 3.1, though there in blocks of keys too).
+/// Attention, softmax(q k^T / sqrt(D)) v for each head of D features, as plain loops, which read like the formula and
+/// take one query at a time. The kernels (attention.cpp) take a block of queries at a time and compute matrix products
+/// in register tiles (matrix_product.h). Neither holds more than 64 rows of a head's [T, T] probabilities: the backward
+/// computes them again (as in Dao et al., "FlashAttention", 2022, section 3.1, though there in blocks of keys too).
 ///
 /// qkv [N, T, 3 W], where W = heads * D; y [N, T, W].
 
@@ -11,8 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <vector>
-
-#include "core/device.h"
 
 namespace stagecoach::cpu {
 
@@ -129,13 +127,4 @@ void attention_grad(const AttentionShape& shape, const T* grad_y, const T* qkv, 
 }
 
 }  // namespace plain
-
-namespace fast {
-
-template <class T>
-void attention(Device device, const AttentionShape& shape, const T* qkv, T* y);
-template <class T>
-void attention_grad(Device device, const AttentionShape& shape, const T* grad_y, const T* qkv, T* grad_qkv);
-
-}  // namespace fast
 }  // namespace stagecoach::cpu

@@ -12,7 +12,6 @@
 #include "core/parallel_for.h"
 
 namespace stagecoach::cpu {
-namespace fast {
 namespace {
 
 /// The kernel rows that are inside the image for one row of the result: the others would only add zeros.
@@ -60,13 +59,8 @@ void exchange_outputs_and_channels(const ConvShape& s, const T* weight, T* trans
   }
 }
 
-}  // namespace
-
 template <class T>
-void conv2d(Device device, const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
-  if (is_wide(s)) {
-    return wide_conv2d(device, s, x, weight, bias, y);
-  }
+void narrow_conv2d(Device device, const ConvShape& s, const T* x, const T* weight, const T* bias, T* y) {
   constexpr std::int64_t kLane = kLanes<T>;
   const std::int64_t k = s.window.kernel;
   const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
@@ -97,10 +91,7 @@ void conv2d(Device device, const ConvShape& s, const T* x, const T* weight, cons
 }
 
 template <class T>
-void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const T* weight, T* grad_x) {
-  if (is_wide(s)) {
-    return wide_conv2d_grad_input(device, s, grad_y, weight, grad_x);
-  }
+void narrow_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const T* weight, T* grad_x) {
   constexpr std::int64_t kLane = kLanes<T>;
   const std::int64_t k = s.window.kernel;
   const std::int64_t stride = s.window.stride;
@@ -142,10 +133,7 @@ void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const
 }
 
 template <class T>
-void conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
-  if (is_wide(s)) {
-    return wide_conv2d_grad_weight(device, s, grad_y, x, grad_weight);
-  }
+void narrow_conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight) {
   constexpr std::int64_t kLane = kLanes<T>;
   const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
   const ImageLayout out(s.outputs, s.rows(), s.columns(), 0, 0);
@@ -161,33 +149,24 @@ void conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, cons
   sum_over_positions(device, DotShape{s, in, out, groups}, images.data(), grads.data(), grad_weight);
 }
 
-#define STAGECOACH_INSTANTIATE(T)                                                       \
-  template void conv2d<T>(Device, const ConvShape&, const T*, const T*, const T*, T*);  \
-  template void conv2d_grad_input<T>(Device, const ConvShape&, const T*, const T*, T*); \
-  template void conv2d_grad_weight<T>(Device, const ConvShape&, const T*, const T*, T*);
-STAGECOACH_INSTANTIATE(float)
-STAGECOACH_INSTANTIATE(double)
-#undef STAGECOACH_INSTANTIATE
-
-}  // namespace fast
-
-namespace {
-
 ConvShape shape_of(const Tensor& x, const Tensor& weight, const Window& window) {
   return {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), window};
 }
 
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y) {
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    fast::conv2d<T>(x.device(), shape_of(x, weight, window), x.data<T>(), weight.data<T>(),
-                    bias.defined() ? bias.data<T>() : nullptr, y.mutable_data<T>());
+    const ConvShape s = shape_of(x, weight, window);
+    const auto convolve = is_wide(s) ? wide_conv2d<T> : narrow_conv2d<T>;
+    convolve(x.device(), s, x.data<T>(), weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
+             y.mutable_data<T>());
   });
 }
 
 void conv2d_grad_input(const Tensor& grad_y, const Tensor& weight, const Window& window, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "conv2d_grad_input", [&]<class T>() {
-    fast::conv2d_grad_input<T>(grad_y.device(), shape_of(grad_x, weight, window), grad_y.data<T>(), weight.data<T>(),
-                               grad_x.mutable_data<T>());
+    const ConvShape s = shape_of(grad_x, weight, window);
+    const auto convolve = is_wide(s) ? wide_conv2d_grad_input<T> : narrow_conv2d_grad_input<T>;
+    convolve(grad_y.device(), s, grad_y.data<T>(), weight.data<T>(), grad_x.mutable_data<T>());
   });
 }
 
@@ -200,8 +179,9 @@ void conv2d_grad_weight(const Tensor& grad_y, const Tensor& x, const Window& win
     return;
   }
   dispatch_floating(grad_y.dtype(), "conv2d_grad_weight", [&]<class T>() {
-    fast::conv2d_grad_weight<T>(grad_y.device(), shape_of(x, grad_weight, window), grad_y.data<T>(), x.data<T>(),
-                                grad_weight.mutable_data<T>());
+    const ConvShape s = shape_of(x, grad_weight, window);
+    const auto convolve = is_wide(s) ? wide_conv2d_grad_weight<T> : narrow_conv2d_grad_weight<T>;
+    convolve(grad_y.device(), s, grad_y.data<T>(), x.data<T>(), grad_weight.mutable_data<T>());
   });
 }
 

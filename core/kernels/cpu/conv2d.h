@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Convolutions, in teaching order: `plain` reads like the formula; `fast` puts one image in each vector lane
-/// (lanes.h) and cuts the result into register tiles (tile.h). Layers with many channels have a channel in each lane
+/// Convolutions as plain loops, which read like the formula. The kernels (conv2d.cpp) put one image in each vector lane
+/// (lanes.h) and cut the result into register tiles (tile.h). Layers with many channels have a channel in each lane
 /// (wide_conv2d.h). Measured speeds: `docs/measurements/cpu_kernels.md`.
 ///
 /// x [N, C, H, W], weight [O, C, K, K], bias [O] or null, y [N, O, P, Q].
@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/device.h"
 #include "core/kernels/kernels.h"
 
 namespace stagecoach::cpu {
@@ -85,15 +84,4 @@ void conv2d_grad_weight(const ConvShape& s, const T* grad_y, const T* x, T* grad
 }
 
 }  // namespace plain
-
-namespace fast {
-
-template <class T>
-void conv2d(Device device, const ConvShape& s, const T* x, const T* weight, const T* bias, T* y);
-template <class T>
-void conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y, const T* weight, T* grad_x);
-template <class T>
-void conv2d_grad_weight(Device device, const ConvShape& s, const T* grad_y, const T* x, T* grad_weight);
-
-}  // namespace fast
 }  // namespace stagecoach::cpu

@@ -1,13 +1,11 @@
 #pragma once
 /// @file
-/// Matrix products of linear layers, in teaching order: `plain` reads like the formula; `fast` cuts the result
-/// into register tiles (tile.h). Measured speeds: see `docs/measurements/cpu_kernels.md`.
+/// Matrix products of linear layers as plain loops, which read like the formula. The kernels (linear.cpp) cut the
+/// result into register tiles (tile.h). Measured speeds: see `docs/measurements/cpu_kernels.md`.
 ///
 /// x [N, I], weight [O, I], bias [O] or null, y [N, O].
 
 #include <cstdint>
-
-#include "core/device.h"
 
 namespace stagecoach::cpu {
 
@@ -62,15 +60,4 @@ void linear_grad_weight(const LinearShape& shape, const T* grad_y, const T* x, T
 }
 
 }  // namespace plain
-
-namespace fast {
-
-template <class T>
-void linear(Device device, const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y);
-template <class T>
-void linear_grad_input(Device device, const LinearShape& shape, const T* grad_y, const T* weight, T* grad_x);
-template <class T>
-void linear_grad_weight(Device device, const LinearShape& shape, const T* grad_y, const T* x, T* grad_weight);
-
-}  // namespace fast
 }  // namespace stagecoach::cpu

@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// Products of pairs of matrices: `plain` reads like the formula; `fast` uses register tiles (matrix_product.h).
+/// Products of pairs of matrices as plain loops, which read like the formula. The kernel (matmul.cpp) uses register
+/// tiles (matrix_product.h).
 ///
 /// a [B, M, K], b [B, K, N], out [B, M, N]; a transposed factor is stored as [B, K, M] or [B, N, K].
 
 #include <cstdint>
 
-#include "core/device.h"
 #include "core/kernels/settings.h"
 
 namespace stagecoach::cpu {
@@ -38,11 +38,4 @@ void matmul(const MatmulShape& s, const T* a, const T* b, T* out) {
 }
 
 }  // namespace plain
-
-namespace fast {
-
-template <class T>
-void matmul(Device device, const MatmulShape& shape, const T* a, const T* b, T* out);
-
-}  // namespace fast
 }  // namespace stagecoach::cpu
