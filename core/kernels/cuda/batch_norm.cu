@@ -42,7 +42,7 @@ inline int parts_of(const ChannelExtents& e) {
 /// The layout of each channel's values in memory.
 struct ChannelLayout {
   explicit ChannelLayout(const ChannelExtents& e)
-      : channels(e.channels), values(e.samples * e.plane), parts(parts_of(e)), plane(std::max(e.plane, 1)) {}
+      : channels(e.channels), values(e.samples * e.plane), parts(parts_of(e)), plane(e.plane) {}
   int channels;
   int values;  // N S
   int parts;
@@ -170,11 +170,8 @@ void for_each_element(const Tensor& x, const OfChannel& of_channel, T* out, cons
   const ChannelExtents e(x);
   const auto body = [&]<int kWide>() {
     const int plane = e.plane / kWide;
-    const int count = e.samples * e.channels * plane;
-    if (count > 0) {
-      launch(map_elements<kWide, OfChannel, T, Inputs...>, blocks_for(count), kThreads, 0, compute_stream(x.device()),
-             count, FastDivmod(e.channels), FastDivmod(plane), of_channel, out, inputs...);
-    }
+    launch_elements(x.device(), map_elements<kWide, OfChannel, T, Inputs...>, e.samples * e.channels * plane,
+                    FastDivmod(e.channels), FastDivmod(plane), of_channel, out, inputs...);
   };
   with_vector_width(e.plane, body, out, inputs...);
 }
@@ -257,11 +254,7 @@ __global__ void visit_channels(int channels, Body body) {
 
 template <class Body>
 void for_each_channel(const Tensor& of_channels, const Body& body) {
-  const int channels = to_int(of_channels.numel());
-  if (channels > 0) {
-    launch(visit_channels<Body>, blocks_for(channels), kThreads, 0, compute_stream(of_channels.device()), channels,
-           body);
-  }
+  launch_elements(of_channels.device(), visit_channels<Body>, to_int(of_channels.numel()), body);
 }
 
 template <class T>

@@ -338,10 +338,11 @@ struct PixelClasses {
 
 /// out [N, C, H, W] = the pixels of all classes, and 0 where a pixel meets no tap. A thread per pixel.
 template <class T>
-__global__ void interleave_classes(PixelClasses classes, Unflatten pixel, FastDivmod stride, const T* from, T* out) {
+__global__ void interleave_classes(int count, PixelClasses classes, Unflatten pixel, FastDivmod stride, const T* from,
+                                   T* out) {
   const ConvExtents& e = classes.e;
   const auto at = static_cast<int>(element());
-  if (at >= e.samples * e.channels * e.pixels()) {
+  if (at >= count) {
     return;
   }
   const Index3 of = pixel(at);  // n and c in one, h, w
@@ -372,11 +373,8 @@ void grad_input_by_classes(Device device, const ConvExtents& e, const T* grad_y,
       }
     }
   }
-  const int count = e.samples * e.channels * e.pixels();
-  if (count > 0) {
-    launch(interleave_classes<T>, blocks_for(count), kThreads, 0, compute_stream(device), classes,
-           Unflatten{FastDivmod(e.height), FastDivmod(e.width)}, FastDivmod(e.stride), workspace.data(), grad_x);
-  }
+  launch_elements(device, interleave_classes<T>, e.samples * e.channels * e.pixels(), classes,
+                  Unflatten{FastDivmod(e.height), FastDivmod(e.width)}, FastDivmod(e.stride), workspace.data(), grad_x);
 }
 
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Window& window, Tensor& y,

@@ -197,11 +197,8 @@ void copy(const Tensor& source, Tensor& out) {
 void copy_columns(const Tensor& source, std::int64_t from, std::int64_t to, std::int64_t columns, Tensor& out) {
   dispatch_floating(out.dtype(), "copy_columns", [&]<class T>() {
     to_int(std::max(source.numel(), out.numel()));
-    if (const int count = to_int(out.size(0) * columns); count > 0) {
-      launch(copy_columns_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(out.device()), count,
-             FastDivmod(to_int(columns)), source.data<T>() + from, to_int(source.size(1)), out.mutable_data<T>() + to,
-             to_int(out.size(1)));
-    }
+    launch_elements(out.device(), copy_columns_kernel<T>, to_int(out.size(0) * columns), FastDivmod(to_int(columns)),
+                    source.data<T>() + from, to_int(source.size(1)), out.mutable_data<T>() + to, to_int(out.size(1)));
   });
 }
 

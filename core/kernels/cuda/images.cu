@@ -67,12 +67,9 @@ void normalize(const Tensor& images, const Normalization& normalization, Tensor&
     scale.factor[c] = 1 / (255 * normalization.deviation[c]);
     scale.shift[c] = -normalization.mean[c] / normalization.deviation[c];
   }
-  const int count = to_int(images.numel());
-  if (count > 0) {
-    const FastDivmod plane(to_int(images.size(2) * images.size(3)));
-    launch(normalize_kernel, blocks_for(count), kThreads, 0, compute_stream(images.device()), count, plane, scale,
-           images.data<std::uint8_t>(), out.mutable_data<float>());
-  }
+  const FastDivmod plane(to_int(images.size(2) * images.size(3)));
+  launch_elements(images.device(), normalize_kernel, to_int(images.numel()), plane, scale, images.data<std::uint8_t>(),
+                  out.mutable_data<float>());
 }
 
 void count_correct(const Tensor& logits, const Tensor& labels, Tensor& count) {

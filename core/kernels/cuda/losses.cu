@@ -92,7 +92,7 @@ __global__ void class_statistics_kernel(int rows, int width, int first, int clas
 
 /// One thread per sample.
 template <class T>
-__global__ void combined_cross_entropy_kernel(int slices, int samples, const T* statistics, double* row_losses,
+__global__ void combined_cross_entropy_kernel(int samples, int slices, const T* statistics, double* row_losses,
                                               T* normalizers, std::int32_t* predictions) {
   const auto n = static_cast<int>(element());
   if (n >= samples) {
@@ -175,12 +175,9 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, double factor, Te
 void cross_entropy_grad(const Tensor& grad_loss, const Tensor& probabilities, const Tensor& labels, double factor,
                         Tensor& grad_logits) {
   dispatch_floating(probabilities.dtype(), "cross_entropy_grad", [&]<class T>() {
-    const int count = to_int(probabilities.numel());
-    if (count > 0) {
-      launch(cross_entropy_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(probabilities.device()),
-             count, to_int(probabilities.size(1)), grad_loss.data<T>(), probabilities.data<T>(),
-             labels.data<std::int32_t>(), static_cast<T>(factor), grad_logits.mutable_data<T>());
-    }
+    launch_elements(probabilities.device(), cross_entropy_grad_kernel<T>, to_int(probabilities.numel()),
+                    to_int(probabilities.size(1)), grad_loss.data<T>(), probabilities.data<T>(),
+                    labels.data<std::int32_t>(), static_cast<T>(factor), grad_logits.mutable_data<T>());
   });
 }
 
@@ -201,28 +198,22 @@ void class_statistics(const Tensor& logits, const Tensor& labels, std::int64_t f
 void combined_cross_entropy(const Tensor& statistics, double factor, Tensor& loss, Tensor& normalizers,
                             Tensor& predictions) {
   dispatch_floating(statistics.dtype(), "combined_cross_entropy", [&]<class T>() {
-    const cudaStream_t stream = compute_stream(statistics.device());
-    const int slices = to_int(statistics.size(0));
+    const Device device = statistics.device();
     const int samples = to_int(statistics.size(1));
-    Workspace<double> row_losses(samples, statistics.device());
-    if (samples > 0) {
-      launch(combined_cross_entropy_kernel<T>, blocks_for(samples), kThreads, 0, stream, slices, samples,
-             statistics.data<T>(), row_losses.data(), normalizers.mutable_data<T>(),
-             predictions.mutable_data<std::int32_t>());
-    }
-    launch(sum_up<T>, 1, kThreads, 0, stream, row_losses.data(), samples, factor, loss.mutable_data<T>());
+    Workspace<double> row_losses(samples, device);
+    launch_elements(device, combined_cross_entropy_kernel<T>, samples, to_int(statistics.size(0)), statistics.data<T>(),
+                    row_losses.data(), normalizers.mutable_data<T>(), predictions.mutable_data<std::int32_t>());
+    launch(sum_up<T>, 1, kThreads, 0, compute_stream(device), row_losses.data(), samples, factor,
+           loss.mutable_data<T>());
   });
 }
 
 void class_slice_grad(const Tensor& grad_loss, const Tensor& logits, const Tensor& labels, const Tensor& normalizers,
                       std::int64_t first, double factor, Tensor& grad_logits) {
   dispatch_floating(logits.dtype(), "class_slice_grad", [&]<class T>() {
-    const int count = to_int(logits.numel());
-    if (count > 0) {
-      launch(class_slice_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(logits.device()), count,
-             to_int(logits.size(1)), to_int(first), grad_loss.data<T>(), logits.data<T>(), labels.data<std::int32_t>(),
-             normalizers.data<T>(), static_cast<T>(factor), grad_logits.mutable_data<T>());
-    }
+    launch_elements(logits.device(), class_slice_grad_kernel<T>, to_int(logits.numel()), to_int(logits.size(1)),
+                    to_int(first), grad_loss.data<T>(), logits.data<T>(), labels.data<std::int32_t>(),
+                    normalizers.data<T>(), static_cast<T>(factor), grad_logits.mutable_data<T>());
   });
 }
 
@@ -245,10 +236,8 @@ void squared_error(const Tensor& a, const Tensor& b, double factor, Tensor& loss
 
 void squared_error_grad(const Tensor& grad_loss, const Tensor& a, const Tensor& b, double factor, Tensor& grad_a) {
   dispatch_floating(a.dtype(), "squared_error_grad", [&]<class T>() {
-    if (a.numel() > 0) {
-      launch(squared_error_grad_kernel<T>, blocks_for(a.numel()), kThreads, 0, compute_stream(a.device()), a.numel(),
-             grad_loss.data<T>(), a.data<T>(), b.data<T>(), static_cast<T>(2 * factor), grad_a.mutable_data<T>());
-    }
+    launch_elements(a.device(), squared_error_grad_kernel<T>, a.numel(), grad_loss.data<T>(), a.data<T>(), b.data<T>(),
+                    static_cast<T>(2 * factor), grad_a.mutable_data<T>());
   });
 }
 

@@ -29,7 +29,7 @@ __device__ bool wins(T value, T best) {
 }
 
 template <class T>
-__global__ void max_pool2d_kernel(PoolExtents e, FastDivmod rows, FastDivmod columns, int count, const T* x, T* y,
+__global__ void max_pool2d_kernel(int count, PoolExtents e, FastDivmod rows, FastDivmod columns, const T* x, T* y,
                                   std::int32_t* argmax) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
@@ -60,7 +60,7 @@ __global__ void max_pool2d_kernel(PoolExtents e, FastDivmod rows, FastDivmod col
 }
 
 template <class T>
-__global__ void max_pool2d_grad_kernel(PoolExtents e, FastDivmod height, FastDivmod width, FastDivmod stride, int count,
+__global__ void max_pool2d_grad_kernel(int count, PoolExtents e, FastDivmod height, FastDivmod width, FastDivmod stride,
                                        const T* grad_y, const std::int32_t* argmax, T* grad_x) {
   const auto at = static_cast<int>(element());
   if (at >= count) {
@@ -142,23 +142,17 @@ PoolExtents extents_of(const Tensor& x, const Tensor& y, const Window& window) {
 void max_pool2d(const Tensor& x, const Window& window, Tensor& y, Tensor& argmax) {
   dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
     const PoolExtents e = extents_of(x, y, window);
-    const int count = e.planes * e.rows * e.columns;
-    if (count > 0) {
-      launch(max_pool2d_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), e, FastDivmod(e.rows),
-             FastDivmod(e.columns), count, x.data<T>(), y.mutable_data<T>(), argmax.mutable_data<std::int32_t>());
-    }
+    launch_elements(x.device(), max_pool2d_kernel<T>, e.planes * e.rows * e.columns, e, FastDivmod(e.rows),
+                    FastDivmod(e.columns), x.data<T>(), y.mutable_data<T>(), argmax.mutable_data<std::int32_t>());
   });
 }
 
 void max_pool2d_grad(const Tensor& grad_y, const Tensor& argmax, const Window& window, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "max_pool2d_grad", [&]<class T>() {
     const PoolExtents e = extents_of(grad_x, grad_y, window);
-    const int count = e.planes * e.height * e.width;
-    if (count > 0) {
-      launch(max_pool2d_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), e,
-             FastDivmod(e.height), FastDivmod(e.width), FastDivmod(e.stride), count, grad_y.data<T>(),
-             argmax.data<std::int32_t>(), grad_x.mutable_data<T>());
-    }
+    launch_elements(grad_y.device(), max_pool2d_grad_kernel<T>, e.planes * e.height * e.width, e, FastDivmod(e.height),
+                    FastDivmod(e.width), FastDivmod(e.stride), grad_y.data<T>(), argmax.data<std::int32_t>(),
+                    grad_x.mutable_data<T>());
   });
 }
 
@@ -180,12 +174,9 @@ void global_average_pool(const Tensor& x, Tensor& y) {
 
 void global_average_pool_grad(const Tensor& grad_y, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "global_average_pool_grad", [&]<class T>() {
-    const int count = to_int(grad_x.numel());
-    if (count > 0) {
-      const FastDivmod plane(to_int(grad_x.size(2) * grad_x.size(3)));
-      launch(plane_means_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), count, plane,
-             grad_y.data<T>(), grad_x.mutable_data<T>());
-    }
+    const FastDivmod plane(to_int(grad_x.size(2) * grad_x.size(3)));
+    launch_elements(grad_y.device(), plane_means_grad_kernel<T>, to_int(grad_x.numel()), plane, grad_y.data<T>(),
+                    grad_x.mutable_data<T>());
   });
 }
 

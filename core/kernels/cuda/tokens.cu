@@ -55,39 +55,31 @@ namespace {
 
 void transpose(const Tensor& x, Tensor& y) {
   dispatch_floating(x.dtype(), "transpose", [&]<class T>() {
-    if (const int count = to_int(x.numel()); count > 0) {
-      launch(transpose_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), count,
-             FastDivmod(to_int(x.size(1))), FastDivmod(to_int(x.size(2))), x.data<T>(), y.mutable_data<T>());
-    }
+    launch_elements(x.device(), transpose_kernel<T>, to_int(x.numel()), FastDivmod(to_int(x.size(1))),
+                    FastDivmod(to_int(x.size(2))), x.data<T>(), y.mutable_data<T>());
   });
 }
 
 void add_broadcast(const Tensor& x, const Tensor& b, Tensor& y) {
   dispatch_floating(x.dtype(), "add_broadcast", [&]<class T>() {
-    if (const int count = to_int(x.numel()); count > 0) {
-      launch(add_broadcast_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), count,
-             FastDivmod(to_int(b.numel())), x.data<T>(), b.data<T>(), y.mutable_data<T>());
-    }
+    launch_elements(x.device(), add_broadcast_kernel<T>, to_int(x.numel()), FastDivmod(to_int(b.numel())), x.data<T>(),
+                    b.data<T>(), y.mutable_data<T>());
   });
 }
 
 void token_mean(const Tensor& x, Tensor& y) {
   dispatch_floating(x.dtype(), "token_mean", [&]<class T>() {
     to_int(x.numel());
-    if (const int count = to_int(y.numel()); count > 0) {
-      launch(token_mean_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(x.device()), count, to_int(x.size(1)),
-             FastDivmod(to_int(x.size(2))), x.data<T>(), y.mutable_data<T>());
-    }
+    launch_elements(x.device(), token_mean_kernel<T>, to_int(y.numel()), to_int(x.size(1)),
+                    FastDivmod(to_int(x.size(2))), x.data<T>(), y.mutable_data<T>());
   });
 }
 
 void token_mean_grad(const Tensor& grad_y, Tensor& grad_x) {
   dispatch_floating(grad_y.dtype(), "token_mean_grad", [&]<class T>() {
-    if (const int count = to_int(grad_x.numel()); count > 0) {
-      launch(token_mean_grad_kernel<T>, blocks_for(count), kThreads, 0, compute_stream(grad_y.device()), count,
-             FastDivmod(to_int(grad_x.size(1))), FastDivmod(to_int(grad_x.size(2))), grad_y.data<T>(),
-             grad_x.mutable_data<T>());
-    }
+    launch_elements(grad_y.device(), token_mean_grad_kernel<T>, to_int(grad_x.numel()),
+                    FastDivmod(to_int(grad_x.size(1))), FastDivmod(to_int(grad_x.size(2))), grad_y.data<T>(),
+                    grad_x.mutable_data<T>());
   });
 }
 
