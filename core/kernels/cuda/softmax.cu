@@ -44,51 +44,39 @@ __global__ void softmax_grad_kernel(int rows, int classes, const T* grad_y, cons
   }
 }
 
-template <bool kLogarithm, class T>
-void run_softmax(const Tensor& x, Tensor& y) {
-  const int rows = to_int(x.size(0));
-  const int classes = to_int(x.size(1));
-  with_threads_for(rows, classes, [&]<int kThreads>(unsigned blocks) {
-    launch(softmax_kernel<kThreads, kLogarithm, T>, blocks, kRowBlockThreads, 0, compute_stream(x.device()), rows,
-           classes, x.data<T>(), y.mutable_data<T>());
-  });
-}
-
-template <bool kLogarithm, class T>
-void run_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
-  const int rows = to_int(y.size(0));
-  const int classes = to_int(y.size(1));
-  with_threads_for(rows, classes, [&]<int kThreads>(unsigned blocks) {
-    launch(softmax_grad_kernel<kThreads, kLogarithm, T>, blocks, kRowBlockThreads, 0, compute_stream(y.device()), rows,
-           classes, grad_y.data<T>(), y.data<T>(), grad_x.mutable_data<T>());
-  });
-}
-
 namespace {
 
+template <bool kLogarithm>
 void softmax(const Tensor& x, Tensor& y) {
-  dispatch_floating(x.dtype(), "softmax", [&]<class T>() { run_softmax<false, T>(x, y); });
+  dispatch_floating(x.dtype(), kLogarithm ? "log_softmax" : "softmax", [&]<class T>() {
+    const int rows = to_int(x.size(0));
+    const int classes = to_int(x.size(1));
+    with_threads_for(rows, classes, [&]<int kThreads>(unsigned blocks) {
+      launch(softmax_kernel<kThreads, kLogarithm, T>, blocks, kRowBlockThreads, 0, compute_stream(x.device()), rows,
+             classes, x.data<T>(), y.mutable_data<T>());
+    });
+  });
 }
 
+template <bool kLogarithm>
 void softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
-  dispatch_floating(y.dtype(), "softmax_grad", [&]<class T>() { run_softmax_grad<false, T>(grad_y, y, grad_x); });
-}
-
-void log_softmax(const Tensor& x, Tensor& y) {
-  dispatch_floating(x.dtype(), "log_softmax", [&]<class T>() { run_softmax<true, T>(x, y); });
-}
-
-void log_softmax_grad(const Tensor& grad_y, const Tensor& y, Tensor& grad_x) {
-  dispatch_floating(y.dtype(), "log_softmax_grad", [&]<class T>() { run_softmax_grad<true, T>(grad_y, y, grad_x); });
+  dispatch_floating(y.dtype(), kLogarithm ? "log_softmax_grad" : "softmax_grad", [&]<class T>() {
+    const int rows = to_int(y.size(0));
+    const int classes = to_int(y.size(1));
+    with_threads_for(rows, classes, [&]<int kThreads>(unsigned blocks) {
+      launch(softmax_grad_kernel<kThreads, kLogarithm, T>, blocks, kRowBlockThreads, 0, compute_stream(y.device()),
+             rows, classes, grad_y.data<T>(), y.data<T>(), grad_x.mutable_data<T>());
+    });
+  });
 }
 
 }  // namespace
 
 void add_softmax(Kernels& table) {
-  table.softmax = softmax;
-  table.softmax_grad = softmax_grad;
-  table.log_softmax = log_softmax;
-  table.log_softmax_grad = log_softmax_grad;
+  table.softmax = softmax<false>;
+  table.softmax_grad = softmax_grad<false>;
+  table.log_softmax = softmax<true>;
+  table.log_softmax_grad = softmax_grad<true>;
 }
 
 }  // namespace stagecoach::cuda
