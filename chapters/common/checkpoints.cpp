@@ -29,9 +29,8 @@ constexpr const char* kManifest = "manifest.safetensors";  // without tensors; i
 std::string shard_name(std::int64_t rank) { return fmt::format("shard_{}.safetensors", rank); }
 
 /// Returns epoch and step from the name of a checkpoint's folder; nothing for any other name, such as a user's copy.
-std::optional<std::pair<std::int64_t, std::int64_t>> number_of(const fs::path& checkpoint) {
-  const auto numbers = numbers_in(checkpoint.filename().string(), "epoch-#-step-#");
-  return numbers ? std::optional(std::pair(numbers->at(0), numbers->at(1))) : std::nullopt;
+std::optional<std::vector<std::int64_t>> number_of(const fs::path& checkpoint) {
+  return numbers_in(checkpoint.filename().string(), "epoch-#-step-#");
 }
 
 /// Returns whether a file in a checkpoint's folder belongs to the checkpoint.
@@ -203,7 +202,7 @@ Checkpoints::Found Checkpoints::read(const fs::path& checkpoint, const StatePart
   }
   const TensorFile manifest = load_tensors(path.string());
   Found found{from_metadata(manifest.metadata, path), {}, {}, {}};
-  throw_if<DataError>(std::pair(found.progress.epoch, found.progress.step) != number_of(checkpoint),
+  throw_if<DataError>(std::vector{found.progress.epoch, found.progress.step} != number_of(checkpoint),
                       "{}: contains epoch {}, step {}, which contradicts the name of its folder", path.string(),
                       found.progress.epoch, found.progress.step);
   for (const std::int64_t rank : ranks_in(manifest.metadata, path)) {
