@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
-#include <system_error>
 
 #include "chapters/common/bug_hooks.h"
 #include "chapters/common/open.h"
@@ -44,21 +42,17 @@ Schedule schedule_from_file(const Settings& settings, const std::string& path, s
 }
 
 Schedule schedule_of(const Settings& settings, const std::string& name, int layers, std::vector<std::string>& notes) {
-  if (find_schedule(name) != nullptr) {
-    static_cast<void>(
-        split_by_layers(layers, settings.world.ranks * settings.pipeline.chunks));  // throws early for too many stages
-    try {
-      return make_schedule(name, settings.world.ranks, static_cast<int>(settings.training.microbatches),
-                           settings.pipeline.chunks, settings.pipeline.group);
-    } catch (const UsageError& error) {
-      throw UsageError(fmt::format("--schedule {}", error.what()));
-    }
-  }
-  if (std::error_code unreadable; std::filesystem::is_regular_file(name, unreadable)) {
+  if (find_schedule(name) == nullptr) {
     return schedule_from_file(settings, name, notes);
   }
-  throw UsageError(fmt::format("--schedule {}: unknown schedule: expected one of {}, or a file with a table of actions",
-                               name, fmt::join(schedule_names(), ", ")));
+  // Throws early for too many stages.
+  static_cast<void>(split_by_layers(layers, settings.world.ranks * settings.pipeline.chunks));
+  try {
+    return make_schedule(name, settings.world.ranks, static_cast<int>(settings.training.microbatches),
+                         settings.pipeline.chunks, settings.pipeline.group);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--schedule {}", error.what()));
+  }
 }
 
 /// Returns the link between each stage and the next one. `rank_of` maps the ranks of the schedule to those of the
