@@ -13,7 +13,6 @@
 #include "chapters/common/prediction.h"
 #include "chapters/common/units.h"
 #include "parallel/launch/mesh.h"
-#include "parallel/tensor_parallel/tensor_parallel_layers.h"
 
 namespace stagecoach {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "chapters/common/open.h"
 #include "datasets/shares.h"
-#include "parallel/pipeline/split.h"
 #include "parallel/tensor_parallel/tensor_parallel_layers.h"
 
 namespace stagecoach {

@@ -6,9 +6,9 @@
 #include <csignal>
 
 #include "chapters/common/program.h"
+#include "chapters/common/summary.h"
 #include "chapters/common/training_state.h"
 #include "core/asynchronous.h"
-#include "core/ops.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
 #include "parallel/launch/launch.h"

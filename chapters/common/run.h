@@ -28,12 +28,10 @@
 #include "chapters/common/run_folder.h"
 #include "chapters/common/step_trace.h"
 #include "chapters/common/stop_protocol.h"
-#include "chapters/common/summary.h"
 #include "core/trace.h"
 #include "nn/module.h"
 #include "nn/optimizer.h"
 #include "parallel/data_parallel/compression.h"
-#include "parallel/pipeline/gather.h"
 
 namespace stagecoach {
 
