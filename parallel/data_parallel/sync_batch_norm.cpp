@@ -4,18 +4,13 @@
 
 namespace stagecoach {
 
-int synchronise_batch_norm(Module& model, Communicator& comm) {
-  int layers = 0;
-  if (auto* norm = dynamic_cast<BatchNorm2d*>(&model); norm != nullptr) {
-    if (comm.size() > 1) {
-      norm->share_batch([&comm](Tensor& tensor) { comm.all_reduce(tensor); });
-    }
-    ++layers;
+void synchronise_batch_norm(Module& model, Communicator& comm) {
+  if (auto* norm = dynamic_cast<BatchNorm2d*>(&model); norm != nullptr && comm.size() > 1) {
+    norm->share_batch([&comm](Tensor& tensor) { comm.all_reduce(tensor); });
   }
   for (const auto& [name, child] : model.children()) {
-    layers += synchronise_batch_norm(*child, comm);
+    synchronise_batch_norm(*child, comm);
   }
-  return layers;
 }
 
 int batch_norm_layers(const Module& model) {

@@ -11,8 +11,7 @@ namespace stagecoach {
 
 /// From now on every BatchNorm2d of `model` in training normalises by the whole batch over all ranks of `comm`, and
 /// updates its running statistics from it, so they have the same bytes on all ranks. In evaluation, and in a group of
-/// one rank, nothing changes. Parameter gradients are still sums over the rank's own samples. Returns the number of
-/// layers changed.
+/// one rank, nothing changes. Parameter gradients are still sums over the rank's own samples.
 ///
 /// All ranks must run the same layers equally often and in the same order, forward and backward; a rank without samples
 /// does so with an empty batch. If a rank does not, the others wait until their deadline. `comm` must outlive the use
@@ -22,7 +21,7 @@ namespace stagecoach {
 /// A layer of C channels costs two reductions in forward, of C + 1 and of C numbers, and one in backward, of 2 C
 /// numbers, unless the layer's input needs no gradient. Each reduction waits for the slowest rank. The CPU waits for
 /// the device in each, so a step on a GPU cannot be replayed (core/replay.h).
-int synchronise_batch_norm(Module& model, Communicator& comm);
+void synchronise_batch_norm(Module& model, Communicator& comm);
 
 /// Returns the number of layers that synchronise_batch_norm would change.
 int batch_norm_layers(const Module& model);

@@ -116,7 +116,8 @@ class SyncBatchNorm : public ::testing::TestWithParam<std::tuple<Shares, DType>>
     launch({.ranks = static_cast<int>(shares().size())}, [&](Rank& rank) {
       const auto model = make();
       model->materialize(1, rank.device, dtype());
-      EXPECT_EQ(synchronise_batch_norm(*model, rank.comm), norms);
+      EXPECT_EQ(batch_norm_layers(*model), norms);
+      synchronise_batch_norm(*model, rank.comm);
       const std::int64_t count = shares()[static_cast<std::size_t>(rank.index)];
       const std::int64_t first = std::accumulate(shares().begin(), shares().begin() + rank.index, std::int64_t{0});
       Result got = step(*model, first, count, dtype(), rank.device);
