@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/ops/output_shapes.h"
 #include "nn/running_statistics.h"
 
 namespace stagecoach {
@@ -53,34 +52,6 @@ Tensor Conv2d::forward(const Tensor& x) {
 }
 
 Shape Conv2d::output_shape(const Shape& input) const { return conv2d_shape(input, own_shape("weight"), settings_); }
-
-Tensor ReLU::forward(const Tensor& x) { return relu(x); }
-
-Shape ReLU::output_shape(const Shape& input) const { return input; }
-
-Tensor GELU::forward(const Tensor& x) { return gelu(x, form_); }
-
-Shape GELU::output_shape(const Shape& input) const { return input; }
-
-Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, window_); }
-
-Shape MaxPool2d::output_shape(const Shape& input) const { return max_pool2d_shape(input, window_); }
-
-Tensor GlobalAveragePool::forward(const Tensor& x) { return global_average_pool(x); }
-
-Shape GlobalAveragePool::output_shape(const Shape& input) const { return global_average_pool_shape(input); }
-
-Tensor Flatten::forward(const Tensor& x) { return flatten(x); }
-
-Shape Flatten::output_shape(const Shape& input) const { return flatten_shape(input); }
-
-Tensor TokenMean::forward(const Tensor& x) { return token_mean(x); }
-
-Shape TokenMean::output_shape(const Shape& input) const { return token_mean_shape(input); }
-
-Tensor Softmax::forward(const Tensor& x) { return softmax(x); }
-
-Shape Softmax::output_shape(const Shape& input) const { return rows_shape("softmax", input); }
 
 LayerNorm::LayerNorm(std::int64_t width, double epsilon) : epsilon_(epsilon) {
   STAGECOACH_CHECK(width > 0, "layer norm layer: expected a positive width, got {}", width);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/ops.h"
+#include "core/ops/output_shapes.h"
 #include "nn/module.h"
 
 namespace stagecoach {
@@ -46,15 +47,15 @@ class Conv2d final : public Module {
 
 class ReLU final : public Module {
  public:
-  Tensor forward(const Tensor& x) override;
-  Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x) override { return relu(x); }
+  Shape output_shape(const Shape& input) const override { return input; }
 };
 
 class GELU final : public Module {
  public:
   explicit GELU(GeluForm form = GeluForm::exact) : form_(form) {}
-  Tensor forward(const Tensor& x) override;
-  Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x) override { return gelu(x, form_); }
+  Shape output_shape(const Shape& input) const override { return input; }
 
  private:
   GeluForm form_;
@@ -65,8 +66,8 @@ class MaxPool2d final : public Module {
  public:
   explicit MaxPool2d(std::int64_t kernel) : MaxPool2d(Window{kernel, kernel, 0}) {}
   explicit MaxPool2d(const Window& window) : window_(window) {}
-  Tensor forward(const Tensor& x) override;
-  Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x) override { return max_pool2d(x, window_); }
+  Shape output_shape(const Shape& input) const override { return max_pool2d_shape(input, window_); }
 
  private:
   Window window_;
@@ -75,29 +76,29 @@ class MaxPool2d final : public Module {
 /// Mean over each plane: [N, C, H, W] to [N, C].
 class GlobalAveragePool final : public Module {
  public:
-  Tensor forward(const Tensor& x) override;
-  Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x) override { return global_average_pool(x); }
+  Shape output_shape(const Shape& input) const override { return global_average_pool_shape(input); }
 };
 
 /// [N, …] to [N, product of the other extents].
 class Flatten final : public Module {
  public:
-  Tensor forward(const Tensor& x) override;
-  Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x) override { return flatten(x); }
+  Shape output_shape(const Shape& input) const override { return flatten_shape(input); }
 };
 
 /// Mean over the tokens of each sample: [N, T, C] to [N, C].
 class TokenMean final : public Module {
  public:
-  Tensor forward(const Tensor& x) override;
-  Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x) override { return token_mean(x); }
+  Shape output_shape(const Shape& input) const override { return token_mean_shape(input); }
 };
 
 /// Softmax over the last dimension of […, C].
 class Softmax final : public Module {
  public:
-  Tensor forward(const Tensor& x) override;
-  Shape output_shape(const Shape& input) const override;
+  Tensor forward(const Tensor& x) override { return softmax(x); }
+  Shape output_shape(const Shape& input) const override { return rows_shape("softmax", input); }
 };
 
 /// Layer norm over the last dimension of […, width].
