@@ -46,12 +46,8 @@ Tensor::Impl& Tensor::impl() const {
   return *impl_;
 }
 
-Tensor Tensor::on(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype) {
-  auto impl = std::make_shared<Impl>();
-  impl->storage = std::move(storage);
-  impl->shape = shape;
-  impl->dtype = dtype;
-  return Tensor(std::move(impl));
+Tensor Tensor::on(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype, std::int64_t offset) {
+  return Tensor(std::make_shared<Impl>(Impl{std::move(storage), shape, offset, dtype}));
 }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
@@ -143,22 +139,15 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::borrowed() const {
   const Storage& mine = *storage();
-  Tensor same;
-  same.impl_ = std::allocate_shared<Impl>(Recycled<Impl>());
-  same.impl_->storage = std::allocate_shared<Storage>(Recycled<Storage>(), mine.block(), mine.bytes(), mine.device());
-  same.impl_->shape = shape();
-  same.impl_->offset = offset();
-  same.impl_->dtype = dtype();
-  return same;
+  auto same = std::allocate_shared<Storage>(Recycled<Storage>(), mine.block(), mine.bytes(), mine.device());
+  return Tensor(std::allocate_shared<Impl>(Recycled<Impl>(), Impl{std::move(same), shape(), offset(), dtype()}));
 }
 
 Tensor Tensor::seen_from(Device device) const {
   STAGECOACH_CHECK(this->device().type == DeviceType::cpu && device.type == DeviceType::cpu,
                    "seen_from: expected two CPUs, got {} from {}", describe(*this), to_string(device));
   wait_for_calls(*this, true);
-  Tensor seen = on(std::make_shared<Storage>(storage(), device), shape(), dtype());
-  seen.impl().offset = offset();
-  return seen;
+  return on(std::make_shared<Storage>(storage(), device), shape(), dtype(), offset());
 }
 
 void Tensor::copy_from(const Tensor& source) {
@@ -187,12 +176,7 @@ Tensor Tensor::alias(const Shape& shape, std::int64_t offset) const {
   const auto held = static_cast<std::int64_t>(self.storage->bytes() / size_of(self.dtype));  // elements
   STAGECOACH_CHECK(offset >= 0 && offset <= held && shape.numel() <= held - offset,
                    "alias: shape {} at offset {} exceeds the storage of {}", to_string(shape), offset, describe(*this));
-  auto view = std::make_shared<Impl>();
-  view->storage = self.storage;
-  view->shape = shape;
-  view->offset = offset;
-  view->dtype = self.dtype;
-  return Tensor(std::move(view));
+  return on(self.storage, shape, self.dtype, offset);
 }
 
 bool Tensor::requires_grad() const { return impl().requires_grad || impl().grad_node != nullptr; }

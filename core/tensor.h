@@ -121,7 +121,7 @@ class Tensor {
  private:
   struct Impl;
   explicit Tensor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-  static Tensor on(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype);
+  static Tensor on(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype, std::int64_t offset = 0);
   Impl& impl() const;
 
   std::shared_ptr<Impl> impl_;
