@@ -36,10 +36,10 @@ Shape Shape::with(int dim, std::int64_t extent) const {
   return Shape(changed.begin(), dims_);  // checked again
 }
 
-std::int64_t Shape::numel() const {
+std::int64_t Shape::product(int first, int end) const {
   std::int64_t product = 1;
-  for (const std::int64_t extent : *this) {
-    product *= extent;
+  for (int dim = first; dim < end; ++dim) {
+    product *= (*this)[dim];
   }
   return product;
 }

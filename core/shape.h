@@ -26,7 +26,9 @@ class Shape {
   /// Returns a copy in which dimension `dim` has extent `extent`.
   Shape with(int dim, std::int64_t extent) const;
   /// Returns the product of all extents.
-  std::int64_t numel() const;
+  std::int64_t numel() const { return product(0, dims_); }
+  /// Returns the product of extents `first` … end-1, or 1 if there are none.
+  std::int64_t product(int first, int end) const;
 
   const std::int64_t* begin() const { return extents_.data(); }
   const std::int64_t* end() const { return extents_.data() + dims_; }

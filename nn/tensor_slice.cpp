@@ -17,10 +17,7 @@ struct Columns {
 
 Columns columns_of(const TensorSlice& slice) {
   const Shape& whole = slice.whole;
-  Columns columns{slice.sections, whole.numel(), 0, 0};
-  for (int dim = 0; dim < slice.dim; ++dim) {
-    columns.rows *= whole[dim];
-  }
+  Columns columns{slice.sections * whole.product(0, slice.dim), whole.numel(), 0, 0};
   columns.of_whole = columns.rows == 0 ? 0 : whole.numel() / columns.rows;
   columns.of_slice = columns.of_whole / slice.parts;
   columns.first = slice.index * columns.of_slice;

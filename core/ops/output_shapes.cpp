@@ -61,11 +61,7 @@ Shape global_average_pool_shape(const Shape& x) {
 }
 
 Shape flatten_shape(const Shape& x) {
-  std::int64_t rest = 1;  // not -1, which cannot be inferred for an empty batch
-  for (int dim = 1; dim < x.dims(); ++dim) {
-    rest *= x[dim];
-  }
-  return {x[0], rest};
+  return {x[0], x.product(1, x.dims())};  // not -1, which cannot be inferred for an empty batch
 }
 
 Shape rows_shape(const char* operation, const Shape& x) {

@@ -15,21 +15,11 @@ namespace stagecoach {
 inline Tensor empty_like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); }
 
 /// Returns the elements of x […, C] as [rows, C], without history.
-inline Tensor as_rows(const Tensor& x) {
-  std::int64_t rows = 1;
-  for (int dim = 0; dim < x.dims() - 1; ++dim) {
-    rows *= x.size(dim);
-  }
-  return x.alias({rows, x.size(-1)}, x.offset());
-}
+inline Tensor as_rows(const Tensor& x) { return x.alias({x.shape().product(0, x.dims() - 1), x.size(-1)}, x.offset()); }
 
 /// Returns the elements of x […, R, C] as [B, R, C], without history.
 inline Tensor as_matrices(const Tensor& x) {
-  std::int64_t batches = 1;
-  for (int dim = 0; dim < x.dims() - 2; ++dim) {
-    batches *= x.size(dim);
-  }
-  return x.alias({batches, x.size(-2), x.size(-1)}, x.offset());
+  return x.alias({x.shape().product(0, x.dims() - 2), x.size(-2), x.size(-1)}, x.offset());
 }
 
 /// Throws Error unless `other` has the type and device of `x`, or is undefined.

@@ -12,14 +12,11 @@ namespace stagecoach::cpu {
 
 /// [N, C, …] viewed as [N, C, S].
 struct ChannelLayout {
-  explicit ChannelLayout(const Shape& shape) : samples(shape[0]), channels(shape[1]) {
-    for (int d = 2; d < shape.dims(); ++d) {
-      plane *= shape[d];
-    }
-  }
+  explicit ChannelLayout(const Shape& shape)
+      : samples(shape[0]), channels(shape[1]), plane(shape.product(2, shape.dims())) {}
   std::int64_t samples;
   std::int64_t channels;
-  std::int64_t plane = 1;
+  std::int64_t plane;
   std::int64_t count() const { return samples * plane; }  ///< values per channel
   std::int64_t start(std::int64_t sample, std::int64_t channel) const { return (sample * channels + channel) * plane; }
 };

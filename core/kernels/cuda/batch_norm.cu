@@ -15,13 +15,9 @@ namespace stagecoach::cuda {
 
 /// [N, C, …] viewed as [N, C, S].
 struct ChannelExtents {
-  explicit ChannelExtents(const Tensor& x) : samples(to_int(x.size(0))), channels(to_int(x.size(1))) {
+  explicit ChannelExtents(const Tensor& x)
+      : samples(to_int(x.size(0))), channels(to_int(x.size(1))), plane(to_int(x.shape().product(2, x.dims()))) {
     to_int(x.numel());
-    std::int64_t product = 1;
-    for (int d = 2; d < x.dims(); ++d) {
-      product *= x.size(d);
-    }
-    plane = to_int(product);
   }
   int samples;   // N
   int channels;  // C
