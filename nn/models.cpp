@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.h"
+#include "core/throw_if.h"
 #include "nn/layers.h"
 #include "nn/residual_blocks.h"
 #include "nn/transformer.h"
@@ -18,15 +18,9 @@ namespace {
 
 using Model = std::shared_ptr<Sequential>;
 
-void require(bool condition, const std::string& what) {
-  if (!condition) {
-    throw UsageError(what);
-  }
-}
-
 void require_image_size(const std::string& name, const ModelSettings& settings, std::int64_t least) {
-  require(settings.image_size >= least,
-          fmt::format("model {}: expected an image size of at least {}, got {}", name, least, settings.image_size));
+  throw_if<UsageError>(settings.image_size < least, "model {}: expected an image size of at least {}, got {}", name,
+                       least, settings.image_size);
 }
 
 template <class Layer, class... Arguments>
@@ -35,8 +29,8 @@ void add(const Model& model, const std::string& name, Arguments&&... arguments) 
 }
 
 Model make_toy(const ModelSettings& settings) {
-  require(!settings.softmax_head,
-          "model toy cannot have a softmax head: it predicts numbers, not classes; use --head logits");
+  throw_if<UsageError>(settings.softmax_head,
+                       "model toy cannot have a softmax head: it predicts numbers, not classes; use --head logits");
   auto model = std::make_shared<Sequential>();
   add<Linear>(model, "fc1", 4, 6);
   add<ReLU>(model, "relu1");
@@ -45,9 +39,9 @@ Model make_toy(const ModelSettings& settings) {
 }
 
 Model make_convnet(const ModelSettings& settings) {
-  require(settings.image_size == 32,
-          fmt::format("model convnet: expected an image size of 32, for which its linear layers are made, got {}",
-                      settings.image_size));
+  throw_if<UsageError>(settings.image_size != 32,
+                       "model convnet: expected an image size of 32, for which its linear layers are made, got {}",
+                       settings.image_size);
   const LayerFactory& layers = *settings.layers;
   auto model = std::make_shared<Sequential>();
   add<Conv2d>(model, "conv1", 3, 6, 5);  // [N, 6, 28, 28]
@@ -110,9 +104,9 @@ Model make_resnet50(const ModelSettings& settings) {
 
 Model make_vit(const ModelSettings& settings) {
   constexpr std::int64_t kPatch = 4;
-  require(
-      settings.image_size >= kPatch && settings.image_size % kPatch == 0,
-      fmt::format("model vit: expected an image size that is a multiple of {}, got {}", kPatch, settings.image_size));
+  throw_if<UsageError>(settings.image_size < kPatch || settings.image_size % kPatch != 0,
+                       "model vit: expected an image size that is a multiple of {}, got {}", kPatch,
+                       settings.image_size);
   const auto& [depth, width, heads] = settings.sizes;
   auto model = std::make_shared<Sequential>();
   const LayerFactory& layers = *settings.layers;
@@ -183,8 +177,8 @@ constexpr ModelEntry kModels[] = {
 const ModelEntry& find(const std::string& name) {
   const auto* found =
       std::find_if(std::begin(kModels), std::end(kModels), [&](const ModelEntry& entry) { return entry.name == name; });
-  require(found != std::end(kModels),
-          fmt::format("unknown model: expected one of {}, got '{}'", fmt::join(model_names(), ", "), name));
+  throw_if<UsageError>(found == std::end(kModels), "unknown model: expected one of {}, got '{}'",
+                       fmt::join(model_names(), ", "), name);
   return *found;
 }
 
@@ -216,20 +210,21 @@ std::vector<std::string> model_names() {
 
 Model make_model(const std::string& name, const ModelSettings& settings) {
   const ModelEntry& entry = find(name);
-  require(settings.classes >= 1, fmt::format("model {}: expected at least one class, got {}", name, settings.classes));
+  throw_if<UsageError>(settings.classes < 1, "model {}: expected at least one class, got {}", name, settings.classes);
   require_sizes(name, settings.sizes);
   ModelSettings filled = settings;
   filled.sizes = with_defaults(settings.sizes, entry.sizes);
   if (filled.layers == nullptr) {
     filled.layers = std::make_shared<LayerFactory>();
   } else {
-    require(entry.can_be_cut, fmt::format("model {} has no layers that tensor parallelism can cut: expected one of {}",
-                                          name, fmt::join(names_of_models_to_cut(), ", ")));
+    throw_if<UsageError>(!entry.can_be_cut,
+                         "model {} has no layers that tensor parallelism can cut: expected one of {}", name,
+                         fmt::join(names_of_models_to_cut(), ", "));
   }
-  require(!settings.softmax_head || !filled.layers->cuts_classes(),
-          fmt::format("model {}: a softmax needs all logits of an image, but its last layer is cut by classes; use "
-                      "--head logits, or leave out --class-parallel",
-                      name));
+  throw_if<UsageError>(settings.softmax_head && filled.layers->cuts_classes(),
+                       "model {}: a softmax needs all logits of an image, but its last layer is cut by classes; use "
+                       "--head logits, or leave out --class-parallel",
+                       name);
   const Model model = entry.make(filled);
   if (settings.softmax_head) {
     add<Softmax>(model, "softmax");
@@ -244,15 +239,15 @@ void require_sizes(const std::string& name, const ModelSizes& sizes) {
   for (const auto& [what, size, known] : {std::tuple("depth", sizes.depth, defaults.depth),
                                           {"width", sizes.width, defaults.width},
                                           {"heads", sizes.heads, defaults.heads}}) {
-    require(size >= 0, fmt::format("model {}: expected a positive {}, got {}", name, what, size));
-    require(
-        size == 0 || known > 0,
-        fmt::format("model {0}: expected no --{1}, got {2}; leave out --{1}, or use another model", name, what, size));
+    throw_if<UsageError>(size < 0, "model {}: expected a positive {}, got {}", name, what, size);
+    throw_if<UsageError>(size != 0 && known == 0,
+                         "model {0}: expected no --{1}, got {2}; leave out --{1}, or use another model", name, what,
+                         size);
   }
   const ModelSizes chosen = with_defaults(sizes, defaults);
-  require(chosen.heads == 0 || chosen.width % chosen.heads == 0,
-          fmt::format("model {}: --heads: expected a number that divides the width {}, got {}", name, chosen.width,
-                      chosen.heads));
+  throw_if<UsageError>(chosen.heads != 0 && chosen.width % chosen.heads != 0,
+                       "model {}: --heads: expected a number that divides the width {}, got {}", name, chosen.width,
+                       chosen.heads);
 }
 
 std::int64_t default_image_size(const std::string& name) { return find(name).image_size; }

@@ -5,29 +5,18 @@
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
-#include "core/error.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
 
-void require_setting(bool condition, const std::string& what) {
-  if (!condition) {
-    throw UsageError(what);
-  }
-}
-
-void require_rate(double rate) {
-  require_setting(std::isfinite(rate) && rate >= 0,
-                  fmt::format("optimizer: expected a finite learning rate of 0 or more, got {}", rate));
-}
-
-void require_decay(double decay) {
-  require_setting(std::isfinite(decay) && decay >= 0,
-                  fmt::format("optimizer: expected a finite weight decay of 0 or more, got {}", decay));
+void require_finite(const char* name, double value) {
+  throw_if<UsageError>(!std::isfinite(value) || value < 0, "optimizer: expected a finite {} of 0 or more, got {}", name,
+                       value);
 }
 
 void require_fraction(const char* name, double value) {
-  require_setting(value >= 0 && value < 1, fmt::format("optimizer: expected {} in [0, 1), got {}", name, value));
+  throw_if<UsageError>(!(value >= 0 && value < 1), "optimizer: expected {} in [0, 1), got {}", name, value);
 }
 
 Tensor counter(Device device) { return Tensor::zeros({}, DType::int32, device); }
@@ -98,16 +87,16 @@ void Optimizer::add_state(const std::string& part) {
 }
 
 Sgd::Sgd(NamedTensors parameters, const SgdSettings& settings) : Optimizer(std::move(parameters)), settings_(settings) {
-  require_rate(settings.learning_rate);
+  require_finite("learning rate", settings.learning_rate);
   require_fraction("momentum", settings.momentum);
-  require_decay(settings.weight_decay);
+  require_finite("weight decay", settings.weight_decay);
   if (settings.momentum != 0) {
     add_state("velocity");
   }
 }
 
 void Sgd::set_learning_rate(double rate) {
-  require_rate(rate);
+  require_finite("learning rate", rate);
   settings_.learning_rate = rate;
 }
 
@@ -115,18 +104,17 @@ void Sgd::update(Device device, std::span<ParameterUpdate> updates) { kernels(de
 
 Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
     : Optimizer(std::move(parameters)), settings_(settings) {
-  require_rate(settings.learning_rate);
+  require_finite("learning rate", settings.learning_rate);
   require_fraction("beta1", settings.beta1);
   require_fraction("beta2", settings.beta2);
-  require_decay(settings.weight_decay);
-  require_setting(settings.epsilon > 0,
-                  fmt::format("optimizer: expected a positive epsilon, got {}", settings.epsilon));
+  require_finite("weight decay", settings.weight_decay);
+  throw_if<UsageError>(!(settings.epsilon > 0), "optimizer: expected a positive epsilon, got {}", settings.epsilon);
   add_state("first_moment");
   add_state("second_moment");
 }
 
 void Adam::set_learning_rate(double rate) {
-  require_rate(rate);
+  require_finite("learning rate", rate);
   settings_.learning_rate = rate;
 }
 
@@ -139,7 +127,7 @@ std::unique_ptr<Optimizer> make_optimizer(OptimizerKind kind, NamedTensors param
         std::move(parameters),
         SgdSettings{.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay});
   }
-  require_setting(momentum == 0, fmt::format("optimizer adam: expected no momentum, got {}", momentum));
+  throw_if<UsageError>(momentum != 0, "optimizer adam: expected no momentum, got {}", momentum);
   return std::make_unique<Adam>(std::move(parameters),
                                 AdamSettings{.learning_rate = learning_rate, .weight_decay = weight_decay});
 }
