@@ -19,10 +19,7 @@ enum class Cut { none, outputs, inputs };
 
 class LayerFactory {
  public:
-  LayerFactory() = default;
   virtual ~LayerFactory() = default;
-  LayerFactory(const LayerFactory&) = default;
-  LayerFactory& operator=(const LayerFactory&) = default;
 
   /// Returns a linear layer (see Linear). The outputs may be several `sections` side by side, such as queries, keys and
   /// values: each rank then has a slice of each.
