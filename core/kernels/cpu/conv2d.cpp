@@ -4,6 +4,7 @@
 #include "core/kernels/cpu/dot_tile.h"
 #include "core/kernels/cpu/padded_images.h"
 #include "core/kernels/cpu/phase.h"
+#include "core/kernels/cpu/position_tiles.h"
 #include "core/kernels/cpu/tables.h"
 #include "core/kernels/cpu/tile.h"
 #include "core/kernels/cpu/wide_conv2d.h"
@@ -14,21 +15,15 @@
 namespace stagecoach::cpu {
 namespace {
 
-/// The kernel rows that are inside the image for one row of the result: the others would only add zeros.
-struct TapRows {
-  std::int64_t first;
-  std::int64_t count;
-};
-
 /// Runs the tiles of one convolution row by row: `outputs` x `columns` sums in each of `rows` rows. `first` is the call
 /// of the first tile; `x_row` and `y_row` are the strides to the next row; tap_rows(row) returns the kernel rows that
-/// contribute.
+/// are inside the image: the others would only add zeros.
 template <class T, class TapRowsOf>
 void run_tiles(std::int64_t outputs, std::int64_t rows, std::int64_t columns, std::int64_t x_row, std::int64_t y_row,
                const TileCall<T>& first, const TapRowsOf& tap_rows) {
   const Parts output_parts(outputs, kMaxRows);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const TapRows taps = tap_rows(row);
+    const TapRange taps = tap_rows(row);
     for (std::int64_t o = 0; o < output_parts.count; ++o) {
       const std::int64_t output = output_parts.begin(o);
       const int height = output_parts.size(o);
@@ -64,6 +59,7 @@ void narrow_conv2d(Device device, const ConvShape& s, const T* x, const T* weigh
   constexpr std::int64_t kLane = kLanes<T>;
   const std::int64_t k = s.window.kernel;
   const ImageLayout in(s.channels, s.height, s.width, s.window.padding, s.window.padding);
+  const Axis rows{s.rows(), k, -s.window.padding, s.window.stride, s.height};
   const std::int64_t out_size = s.outputs * s.rows() * s.columns();
   parallel_for(device, groups_of<T>(s.samples), [&](std::int64_t group) {
     const std::int64_t first = group * kLane;
@@ -81,11 +77,7 @@ void narrow_conv2d(Device device, const ConvShape& s, const T* x, const T* weigh
     call.y_row = s.rows() * s.columns() * kLane;
     call.y_column = kLane;
     run_tiles(s.outputs, s.rows(), s.columns(), s.window.stride * in.padded_width * kLane, s.columns() * kLane, call,
-              [&](std::int64_t row) {
-                const std::int64_t top = row * s.window.stride - s.window.padding;  // the input row of kernel row 0
-                const std::int64_t first_tap = std::clamp<std::int64_t>(-top, 0, k);
-                return TapRows{first_tap, std::clamp<std::int64_t>(s.height - top, first_tap, k) - first_tap};
-              });
+              [&](std::int64_t row) { return rows.taps_at(row); });
     lanes_to_rows(result.data(), s.samples - first, out_size, y + first * out_size, out_size);
   });
 }
@@ -124,7 +116,7 @@ void narrow_conv2d_grad_input(Device device, const ConvShape& s, const T* grad_y
                   call, [&](std::int64_t row) {
                     const std::int64_t last = rows.output + row;  // the output row of kernel row 0
                     const std::int64_t first_tap = std::clamp<std::int64_t>(last - s.rows() + 1, 0, rows.taps);
-                    return TapRows{first_tap, std::clamp<std::int64_t>(last + 1, first_tap, rows.taps) - first_tap};
+                    return TapRange{first_tap, std::clamp<std::int64_t>(last + 1, first_tap, rows.taps) - first_tap};
                   });
       }
     }
