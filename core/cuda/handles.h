@@ -2,37 +2,21 @@
 /// @file
 /// Owning wrappers of CUDA's handles: movable, not copyable, destroyed once.
 
-#include <utility>
+#include <memory>
+#include <type_traits>
 
 #include "core/cuda/check.h"
 
 namespace stagecoach::cuda {
 
-/// Owns a handle and destroys it with `destroy`, whose result is ignored: a failure could not be handled.
-template <class Raw, auto destroy>
-class Handle {
- public:
-  Handle() = default;
-  explicit Handle(Raw raw) : raw_(raw) {}
-  ~Handle() { reset(); }
-  Handle(Handle&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
-  Handle& operator=(Handle&& other) noexcept {
-    if (this != &other) {
-      reset();
-      raw_ = std::exchange(other.raw_, nullptr);
-    }
-    return *this;
-  }
-  Raw get() const { return raw_; }
-
- private:
-  void reset() {
-    if (raw_ != nullptr) {
-      static_cast<void>(destroy(raw_));
-    }
-  }
-  Raw raw_ = nullptr;
+/// Destroys a handle with `destroy`, whose result is ignored: a failure could not be handled.
+template <auto destroy>
+struct Destroy {
+  void operator()(auto* raw) const { static_cast<void>(destroy(raw)); }
 };
+
+template <class Raw, auto destroy>
+using Handle = std::unique_ptr<std::remove_pointer_t<Raw>, Destroy<destroy>>;
 
 using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
 using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
