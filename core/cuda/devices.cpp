@@ -10,6 +10,8 @@
 namespace stagecoach::cuda {
 namespace {
 
+std::atomic<bool> tf32_allowed{false};
+
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 /// Returns why no GPU can be used, or an empty text if `count` GPUs can.
@@ -36,10 +38,6 @@ std::string obstacle(int& count) {
   return "";
 }
 
-}  // namespace
-
-namespace {
-
 /// Returns the number of GPUs; the error names `requested`.
 int require_gpus(const std::string& requested) {
   int count = 0;
@@ -48,6 +46,15 @@ int require_gpus(const std::string& requested) {
     throw UsageError(fmt::format("{} cannot be used: {}, or use --device cpu", requested, why));
   }
   return count;
+}
+
+/// Ten times the major number, plus the minor one.
+int compute_capability(Device device) {
+  int major = 0;
+  int minor = 0;
+  STAGECOACH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
+  STAGECOACH_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index));
+  return 10 * major + minor;
 }
 
 }  // namespace
@@ -73,21 +80,6 @@ std::string description(Device device) {
   return fmt::format("{}, compute capability {}.{}, driver for CUDA {}, runtime {}", properties.name, properties.major,
                      properties.minor, version_text(driver), version_text(runtime));
 }
-
-namespace {
-
-std::atomic<bool> tf32_allowed{false};
-
-/// Ten times the major number, plus the minor one.
-int compute_capability(Device device) {
-  int major = 0;
-  int minor = 0;
-  STAGECOACH_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index));
-  STAGECOACH_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index));
-  return 10 * major + minor;
-}
-
-}  // namespace
 
 void allow_tf32(bool on) { tf32_allowed = on; }
 
