@@ -17,9 +17,9 @@ struct Tensor::Impl {
   DType dtype = DType::float32;
 
   bool requires_grad = false;
-  Tensor grad;
-  std::shared_ptr<Node> grad_node;
-  std::function<void(Tensor&)> hook;
+  Tensor grad = {};
+  std::shared_ptr<Node> grad_node = {};
+  std::function<void(Tensor&)> hook = {};
 
   void* address() const {
     return static_cast<char*>(storage->data()) + static_cast<std::size_t>(offset) * size_of(dtype);
