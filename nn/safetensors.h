@@ -6,7 +6,6 @@
 /// each tensor, and `__metadata__`), and the data. Files written here also carry a CRC-32 of the whole file, so that
 /// loading detects damage.
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
