@@ -8,7 +8,7 @@ namespace stagecoach {
 
 /// `const OnExit close([&] { file.close(); });` closes the file when the scope ends. The body must not throw.
 template <class Body>
-class OnExit {
+class [[nodiscard]] OnExit {
  public:
   explicit OnExit(Body body) : body_(std::move(body)) {}
   ~OnExit() { body_(); }

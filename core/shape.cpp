@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+
 namespace stagecoach {
 
 Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), static_cast<int>(extents.size())) {}
@@ -37,9 +38,11 @@ Shape Shape::with(int dim, std::int64_t extent) const {
 }
 
 std::int64_t Shape::product(int first, int end) const {
+  STAGECOACH_CHECK(first >= 0 && end <= dims_, "shape: expected dimensions of {}, got {} to {}", to_string(*this),
+                   first, end - 1);
   std::int64_t product = 1;
   for (int dim = first; dim < end; ++dim) {
-    product *= (*this)[dim];
+    product *= extents_[static_cast<std::size_t>(dim)];
   }
   return product;
 }

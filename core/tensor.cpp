@@ -47,7 +47,7 @@ Tensor::Impl& Tensor::impl() const {
 }
 
 Tensor Tensor::on(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype, std::int64_t offset) {
-  return Tensor(std::make_shared<Impl>(Impl{std::move(storage), shape, offset, dtype}));
+  return Tensor(std::make_shared<Impl>(std::move(storage), shape, offset, dtype));
 }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
@@ -140,7 +140,7 @@ Tensor Tensor::clone() const {
 Tensor Tensor::borrowed() const {
   const Storage& mine = *storage();
   auto same = std::allocate_shared<Storage>(Recycled<Storage>(), mine.block(), mine.bytes(), mine.device());
-  return Tensor(std::allocate_shared<Impl>(Recycled<Impl>(), Impl{std::move(same), shape(), offset(), dtype()}));
+  return Tensor(std::allocate_shared<Impl>(Recycled<Impl>(), std::move(same), shape(), offset(), dtype()));
 }
 
 Tensor Tensor::seen_from(Device device) const {

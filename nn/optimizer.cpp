@@ -10,7 +10,7 @@
 namespace stagecoach {
 namespace {
 
-void require_finite(const char* name, double value) {
+void require_finite_and_not_negative(const char* name, double value) {
   throw_if<UsageError>(!std::isfinite(value) || value < 0, "optimizer: expected a finite {} of 0 or more, got {}", name,
                        value);
 }
@@ -87,16 +87,16 @@ void Optimizer::add_state(const std::string& part) {
 }
 
 Sgd::Sgd(NamedTensors parameters, const SgdSettings& settings) : Optimizer(std::move(parameters)), settings_(settings) {
-  require_finite("learning rate", settings.learning_rate);
+  require_finite_and_not_negative("learning rate", settings.learning_rate);
   require_fraction("momentum", settings.momentum);
-  require_finite("weight decay", settings.weight_decay);
+  require_finite_and_not_negative("weight decay", settings.weight_decay);
   if (settings.momentum != 0) {
     add_state("velocity");
   }
 }
 
 void Sgd::set_learning_rate(double rate) {
-  require_finite("learning rate", rate);
+  require_finite_and_not_negative("learning rate", rate);
   settings_.learning_rate = rate;
 }
 
@@ -104,17 +104,17 @@ void Sgd::update(Device device, std::span<ParameterUpdate> updates) { kernels(de
 
 Adam::Adam(NamedTensors parameters, const AdamSettings& settings)
     : Optimizer(std::move(parameters)), settings_(settings) {
-  require_finite("learning rate", settings.learning_rate);
+  require_finite_and_not_negative("learning rate", settings.learning_rate);
   require_fraction("beta1", settings.beta1);
   require_fraction("beta2", settings.beta2);
-  require_finite("weight decay", settings.weight_decay);
+  require_finite_and_not_negative("weight decay", settings.weight_decay);
   throw_if<UsageError>(!(settings.epsilon > 0), "optimizer: expected a positive epsilon, got {}", settings.epsilon);
   add_state("first_moment");
   add_state("second_moment");
 }
 
 void Adam::set_learning_rate(double rate) {
-  require_finite("learning rate", rate);
+  require_finite_and_not_negative("learning rate", rate);
   settings_.learning_rate = rate;
 }
 

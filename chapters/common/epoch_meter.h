@@ -33,8 +33,9 @@ struct EpochSums {
 
 class EpochMeter {
  public:
-  /// Measures the memory of `devices`, on which this rank works; if they are asynchronous, the rank is idle when they
-  /// are, on average. Must be constructed before the model, since memory that was allocated earlier does not count.
+  /// `comm` has all ranks of the world. Measures the memory of `devices`, on which this rank works; if they are
+  /// asynchronous, the rank is idle when they are, on average. Must be constructed before the model, since memory that
+  /// was allocated earlier does not count.
   EpochMeter(Communicator& comm, const std::vector<Device>& devices);
 
   const Progress& progress() const { return progress_; }

@@ -52,8 +52,8 @@ struct Plan {
 bool is_by_hand(const PipelineSettings& pipeline);
 
 /// Returns the plan for the flags --ranks, --chunks, --group, --split and --balance. `schedule` is a name that
-/// make_schedule knows, or a file. Throws UsageError, which says what is possible, for an impossible combination.
-/// `layers` makes the layers that the ranks compute, if they are cut.
+/// make_schedule knows, or a file that exists. Throws UsageError, which says what is possible, for an impossible
+/// combination. `layers` makes the layers that the ranks compute, if they are cut.
 Plan make_plan(const Settings& settings, const Dataset& data, const std::string& schedule,
                const std::shared_ptr<const LayerFactory>& layers = nullptr);
 

@@ -30,8 +30,12 @@ void append(TrainingState& state, const std::string& prefix, const NamedTensors&
 
 /// Returns what is before and after the first dot: "memory" and "0.fc.q" for "memory.0.fc.q".
 std::pair<std::string, std::string> split_name(const std::string& name) {
-  const std::size_t dot = name.find('.');
-  return {name.substr(0, dot), name.substr(dot + 1)};
+  const std::size_t dot = std::min(name.find('.'), name.size());
+  return {name.substr(0, dot), name.substr(std::min(dot + 1, name.size()))};
+}
+
+bool is_of_model_or_optimizer(const std::string& name) {
+  return name.starts_with(kModel) || name.starts_with(kOptimizer);
 }
 
 /// Returns "weights conv1.weight float32[6, 3, 5, 5]" for a tensor "model.conv1.weight".
@@ -44,7 +48,7 @@ std::string line_of(const std::string& name, DType dtype, const Shape& shape) {
 Lines lines_of(const StateContents& state) {
   Lines lines;
   for (const TensorInfo& info : state) {
-    if (info.name.starts_with(kModel) || info.name.starts_with(kOptimizer)) {
+    if (is_of_model_or_optimizer(info.name)) {
       lines.insert(line_of(info.name, info.dtype, info.shape));
     }
   }
@@ -66,9 +70,9 @@ std::string missing_from(const Lines& a, const Lines& b, const char* verb) {
 std::map<std::string, Lines> memory_by_shard(const StateContents& state) {
   std::map<std::string, Lines> shards;
   for (const TensorInfo& info : state) {
-    if (const auto [kind, rest] = split_name(info.name); kind == "memory") {
-      const auto [shard, name] = split_name(rest);
-      shards[shard].insert(line_of(name, info.dtype, info.shape));
+    if (info.name.starts_with("memory.")) {
+      const auto [shard, name] = split_name(split_name(info.name).second);
+      shards[shard].insert(fmt::format("{} {}{}", name, name_of(info.dtype), to_string(info.shape)));
     }
   }
   return shards;
@@ -173,7 +177,9 @@ void take_memory(const LayerRanks& layers, int rank, int shard, const TrainingSt
 StateOutline gather_outline(Communicator& comm, const TrainingState& mine, const std::string& memory_shard) {
   std::string text = memory_shard.empty() ? "" : kShard + memory_shard + "\n";
   for (const auto& [name, tensor] : mine) {
-    text += line_of(name, tensor.dtype(), tensor.shape()) + "\n";
+    if (is_of_model_or_optimizer(name)) {
+      text += line_of(name, tensor.dtype(), tensor.shape()) + "\n";
+    }
   }
   StateOutline all;
   for (const std::string& of_rank : gather_texts(comm, text)) {

@@ -15,7 +15,10 @@ namespace stagecoach {
 inline Tensor empty_like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); }
 
 /// Returns the elements of x […, C] as [rows, C], without history.
-inline Tensor as_rows(const Tensor& x) { return x.alias({x.shape().product(0, x.dims() - 1), x.size(-1)}, x.offset()); }
+inline Tensor as_rows(const Tensor& x) {
+  const std::int64_t rows = x.shape().product(0, x.dims() - 1);
+  return x.alias({rows, x.size(-1)}, x.offset());
+}
 
 /// Returns the elements of x […, R, C] as [B, R, C], without history.
 inline Tensor as_matrices(const Tensor& x) {

@@ -263,7 +263,8 @@ class Worker {
       parameter.set_grad(context.gradients[parameter.id()]);
     }
     const OnExit collect([&] {
-      for (auto [name, parameter] : parameters) {
+      for (const auto& named : parameters) {  // allocates nothing: the context has an entry for each
+        Tensor parameter = named.second;
         context.gradients[parameter.id()] = parameter.grad();
         parameter.zero_grad();
       }

@@ -12,6 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kMostRanks = 16;
+
 /// The names of what processes share by MPI; other programs come and go there too.
 std::vector<std::string> shared_memory() {
   std::vector<std::string> names;
@@ -102,7 +104,7 @@ Running ProcessTest::start(int ranks, const std::string& program, const Flags& f
   const std::string mpirun;
 #endif
   ranks_ = ranks;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < kMostRanks; ++rank) {  // an earlier start may have had more
     fs::remove(folder() / ("pid_" + std::to_string(rank)));
     fs::remove(folder() / ("code_" + std::to_string(rank)));
   }

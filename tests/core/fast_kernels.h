@@ -24,22 +24,22 @@ Tensor uniform_tensor(const Shape& shape, std::uint64_t key, Device device) {
   return Tensor::from(values, shape, device);
 }
 
-/// What a kernel writes to. It starts as NaN, so that a missing element is seen, and guards follow it.
+/// What a kernel writes to, with guards on both sides. It starts as NaN, so that a missing element is seen.
 template <class T>
 class Output {
  public:
   Output(const Shape& shape, Device device)
       : guarded_(
-            Tensor::full({shape.numel() + kGuards}, std::numeric_limits<double>::quiet_NaN(), dtype_of<T>, device)),
-        tensor_(guarded_.alias(shape, 0)) {}
+            Tensor::full({shape.numel() + 2 * kGuards}, std::numeric_limits<double>::quiet_NaN(), dtype_of<T>, device)),
+        tensor_(guarded_.alias(shape, kGuards)) {}
   Tensor& tensor() { return tensor_; }
   T* data() { return tensor_.mutable_data<T>(); }
 
   /// Both sums of `terms` products of numbers in -1 … 1 are within a few sqrt(terms) roundings of the true one.
   ::testing::AssertionResult near(const Output& plain, std::int64_t terms) const {
     const double bound = 8 * std::sqrt(static_cast<double>(terms) + 1) * std::numeric_limits<T>::epsilon();
-    const T* values = guarded_.data<T>();
-    const T* expected = plain.guarded_.data<T>();
+    const T* values = tensor_.data<T>();
+    const T* expected = plain.tensor_.data<T>();
     for (std::int64_t i = 0; i < tensor_.numel(); ++i) {
       const double scale = 1 + std::abs(static_cast<double>(expected[i]));
       if (!(std::abs(static_cast<double>(values[i]) - expected[i]) <= bound * scale)) {
@@ -47,16 +47,19 @@ class Output {
                << "element " << i << ": " << values[i] << " against " << expected[i] << ", bound " << bound * scale;
       }
     }
-    for (std::int64_t i = tensor_.numel(); i < guarded_.numel(); ++i) {
-      if (!std::isnan(values[i])) {
-        return ::testing::AssertionFailure() << "wrote " << i - tensor_.numel() << " elements beyond the end";
+    for (std::int64_t i = 0; i < kGuards; ++i) {
+      if (!std::isnan(values[i - kGuards])) {
+        return ::testing::AssertionFailure() << "wrote " << kGuards - i << " elements before the beginning";
+      }
+      if (!std::isnan(values[tensor_.numel() + i])) {
+        return ::testing::AssertionFailure() << "wrote " << i << " elements beyond the end";
       }
     }
     return ::testing::AssertionSuccess();
   }
 
  private:
-  static constexpr std::int64_t kGuards = 64;
+  static constexpr std::int64_t kGuards = 64;  // a multiple of the alignment of tensors
   Tensor guarded_;
   Tensor tensor_;
 };

@@ -27,7 +27,8 @@ class Containerfiles(unittest.TestCase):
 
     def test_they_copy_the_set_up_script_and_run_it_with_options_that_it_has(self):
         setup = (ROOT / "scripts/setup.sh").read_text(encoding="utf-8")
-        known = set(re.findall(r"^#   scripts/setup.sh (--for-[a-z]+)", setup, re.MULTILINE))
+        case = re.search(r"^  case .*?^  esac", setup, re.MULTILINE | re.DOTALL).group()
+        known = set(re.findall(r"--for-[a-z]+(?=\)| [|)])", case))
         for path in CONTAINERFILES:
             with self.subTest(path.name):
                 (start, base), (copy, copied), (run, command) = instructions(path)  # and nothing else

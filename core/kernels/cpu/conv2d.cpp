@@ -18,9 +18,9 @@ namespace {
 /// Runs the tiles of one convolution row by row: `outputs` x `columns` sums in each of `rows` rows. `first` is the call
 /// of the first tile; `x_row` and `y_row` are the strides to the next row; tap_rows(row) returns the kernel rows that
 /// are inside the image: the others would only add zeros.
-template <class T, class TapRowsOf>
+template <class T, class TapRangeOf>
 void run_tiles(std::int64_t outputs, std::int64_t rows, std::int64_t columns, std::int64_t x_row, std::int64_t y_row,
-               const TileCall<T>& first, const TapRowsOf& tap_rows) {
+               const TileCall<T>& first, const TapRangeOf& tap_rows) {
   const Parts output_parts(outputs, kMaxRows);
   for (std::int64_t row = 0; row < rows; ++row) {
     const TapRange taps = tap_rows(row);

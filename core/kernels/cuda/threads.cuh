@@ -2,6 +2,8 @@
 /// @file
 /// The launch extents of elementwise kernels, and the element of each thread.
 
+#include <type_traits>
+
 #include "core/cuda/device_code.h"
 #include "core/cuda/queues.h"
 
