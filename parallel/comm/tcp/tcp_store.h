@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "parallel/comm/tcp/tcp_socket.h"
 
@@ -16,8 +17,12 @@ namespace stagecoach {
 
 /// The address of a store, and the secret that admits a client (tcp_store_token.h).
 struct TcpStoreAddress {
-  TcpAddress at = {};
-  std::string token = {};
+  // Not an aggregate: of a temporary one, g++ 12 says that its text may be used uninitialised.
+  TcpStoreAddress() = default;
+  TcpStoreAddress(TcpAddress where, std::string secret) : at(std::move(where)), token(std::move(secret)) {}
+
+  TcpAddress at;
+  std::string token;
 };
 
 /// Limits on a server's memory and waits, so that no client can exhaust the server or delay the others.
