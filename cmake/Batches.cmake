@@ -2,8 +2,7 @@
 # source that includes several, and reads those headers once: a build from nothing takes half the time.
 #
 # Names in anonymous namespaces must therefore differ within a target. CMake's own batches (CMAKE_UNITY_BUILD) name their
-# sources by absolute paths, so ccache would know none of them in another clone; these are relative to the project. (What
-# has debug information, as with sanitizers, it knows in one clone only.)
+# sources by absolute paths, so ccache would know none of them in another clone; these are relative to the project.
 
 # stagecoach_batches(TARGET…): compiles the target's sources in batches of STAGECOACH_BATCH. By themselves stay main.cpp,
 # which readers change most, and sources that have flags of their own or SKIP_UNITY_BUILD_INCLUSION.

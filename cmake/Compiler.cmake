@@ -63,7 +63,9 @@ if(STAGECOACH_SANITIZE)
   set(watched $<NOT:$<BOOL:$<TARGET_PROPERTY:STAGECOACH_UNWATCHED>>>)
   stagecoach_compile_options(
     $<${watched}:-fsanitize=${STAGECOACH_SANITIZE}> $<${watched}:-fno-omit-frame-pointer>
-    $<${watched}:-fno-sanitize-recover=all>)
+    $<${watched}:-fno-sanitize-recover=all>
+    # Debug information names files as seen from the project's root, so that ccache knows the objects in every clone.
+    $<${watched}:-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # False alarms, in the library's <regex> among others: GCC's manual advises against both together.
     stagecoach_compile_options($<${watched}:-Wno-maybe-uninitialized>)

@@ -9,6 +9,7 @@
 #   scripts/setup.sh --for-labs          also what grading hand-ins needs (scripts/lab.sh grade)
 #   scripts/setup.sh --for-packages      also what 'cpack --preset package' needs
 #   scripts/setup.sh --for-ci            also what the checks in .ci/run need
+#   scripts/setup.sh --for-nightly       also what those in scripts/nightly.sh need
 #   scripts/setup.sh --for-benchmarks    also what the benchmarks need
 set -euo pipefail
 
@@ -16,10 +17,11 @@ purposes=(build)
 for argument in "$@"; do
   case $argument in
     --for-ci) purposes+=(ci emulation labs mpi packages) ;;
+    --for-nightly) purposes+=(ci emulation labs mpi packages slurm arm64 systems) ;;
     --for-slurm) purposes+=(slurm mpi) ;;
     --for-mpi | --for-emulation | --for-labs | --for-packages | --for-benchmarks) purposes+=("${argument#--for-}") ;;
     *)
-      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-ci] [--for-benchmarks]" >&2
+      echo "usage: scripts/setup.sh [--for-mpi] [--for-slurm] [--for-emulation] [--for-labs] [--for-packages] [--for-ci] [--for-nightly] [--for-benchmarks]" >&2
       exit 2
       ;;
   esac
@@ -110,6 +112,13 @@ look() {
   need ci python3-numpy "numpy for /usr/bin/python3" has_python_module numpy
   need ci python3-pil "Pillow for /usr/bin/python3" has_python_module PIL
   need ci xz-utils "xz" has_command xz
+  need arm64 g++-aarch64-linux-gnu "g++ for 64-bit ARM" has_command aarch64-linux-gnu-g++
+  need arm64 qemu-user "qemu-aarch64" has_command qemu-aarch64
+  local library
+  for library in libfmt-dev zlib1g-dev libjpeg-dev libgtest-dev libstb-dev; do
+    need arm64 "$library:arm64" "$library for 64-bit ARM" is_installed "$library:arm64"
+  done
+  need systems debootstrap "debootstrap" has_command debootstrap
   need benchmarks libbenchmark-dev "Google Benchmark" has_header benchmark/benchmark.h
   need benchmarks libopenblas-dev "OpenBLAS" has_library openblas
 }
@@ -151,6 +160,9 @@ install_missing() {
   fi
 
   echo "set-up: installing ${wanted[*]}"
+  if [[ " ${wanted[*]} " == *:arm64\ * ]]; then
+    "${as_root[@]}" dpkg --add-architecture arm64
+  fi
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3
     -o DPkg::Lock::Timeout=120)
   # A list that cannot be fetched may be one that nothing here comes from, so the installation decides.

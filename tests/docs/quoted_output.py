@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands of Markdown pages, and compares what they print with what the pages quote.
 
-    tests/docs/quoted_output.py [PAGE.md …] [--programs build/release/bin] [--write | --write-times]
+    tests/docs/quoted_output.py [PAGE.md …] [--programs build/release/bin] [--write | --write-times | --short]
 
 - Every ```sh block is run by bash, one after the other, in a scratch folder with build/release/bin and data/generated.
 - A ```text block quotes the output of the ```sh block above it, and so does Markdown between <!-- printed --> and
@@ -18,6 +18,8 @@ depends on when messages arrive and on which rank that is, must be within 15% or
 else must be equal: losses, accuracies, bytes, counts, errors. Losses and accuracies are those of processors with AVX-512:
 others add in another order, and training carries the last bits on to the first digits, so there these are masked too.
 
+--short trains on an eighth of the images: losses, accuracies and ideal shares (of a pipeline that drains after an epoch)
+are then masked too, and everything else is compared.
 --write puts the new output and images in place where they differ, --write-times also where only masked digits do.
 Without pages: README.md, the chapters' texts and those of docs/. Exits with 1 if anything differs. Needs only Python.
 """
@@ -58,8 +60,8 @@ MASKED = re.compile(rf"{NUMBER} ?(?:ns|us|µs|ms|s|img/s|GFLOP/s)(?!\w)|(?<!idea
                     rf'|(?:(?<=idle":)|(?<=overlap":)|(?<=seconds":)){NUMBER}')  # fmt: skip
 MASKED_TITLE = re.compile(r"(?<!ideal )\b(?:time|seconds|idle|speed-up|overlap)\b")
 # What training makes of the last bits, in which processors differ.
-TRAINED = re.compile(rf"(?<=Loss: ){NUMBER}|(?<=acc: ){NUMBER}")
-TRAINED_TITLE = re.compile(r"\b(?:loss|acc)\b")
+TRAINED = {"text": re.compile(rf"(?<=Loss: ){NUMBER}|(?<=acc: ){NUMBER}"), "title": re.compile(r"\b(?:loss|acc)\b")}
+IDEAL = {"text": re.compile(rf"(?<=ideal ){NUMBER}"), "title": re.compile(r"\bideal\b")}
 PEAK_TITLE = re.compile(r"\bpeak\b|^memory per rank$")
 PEAK_TOLERANCE, PEAK_STEP = 0.15, 0.3  # relative, and in MiB
 GAP = "…"
@@ -128,6 +130,11 @@ def run(command, folder):
     return lines_of(done.stdout), done.returncode
 
 
+def shortened(command):
+    """Returns a command that trains on few images. What is computed may depend on how many there are."""
+    return command.text if COMPUTES.search(command.text) else command.text.replace("data/generated", "data/short")
+
+
 def make_scratch(folder, programs, text):
     (folder / "build/release").mkdir(parents=True)
     (folder / "build/release/bin").symlink_to(programs.resolve())
@@ -135,6 +142,7 @@ def make_scratch(folder, programs, text):
         (folder / sources).symlink_to(ROOT / sources)
     if "data/generated" in text:
         run("build/release/bin/make_generated_data data/generated", folder)
+        run("build/release/bin/make_generated_data --train 1250 --test 250 data/short", folder)
 
 
 # -- What a quote should be
@@ -186,23 +194,25 @@ def renewed(quote, output):
 
 
 @functools.cache
-def masks_training():
-    """Returns whether this processor is of another kind than that of the pages."""
+def is_processor_of_pages():
+    """Returns whether this processor computes the digits that the pages quote."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
-    return not cpuinfo.exists() or " avx512f" not in cpuinfo.read_text()
+    return cpuinfo.exists() and " avx512f" in cpuinfo.read_text()
 
 
-def masked_cell(title, cell, peaks):
+def masked_cell(title, cell, peaks, also):
     if PEAK_TITLE.search(title):
         numbers = [float(number) for number in re.findall(NUMBER, cell)]
         peaks += [sum(numbers) / len(numbers)] if numbers else []
         return re.sub(NUMBER, "#", cell)
-    is_masked = MASKED_TITLE.search(title) or (masks_training() and TRAINED_TITLE.search(title))
+    is_masked = MASKED_TITLE.search(title) or any(mask["title"].search(title) for mask in also)
     return re.sub(f"(?<!ideal ){NUMBER}", "#", cell) if is_masked else cell
 
 
-def masked(lines):
+def masked(lines, also):
     """Returns measured lines with single spaces and # in place of what differs from run to run, and the peaks.
+
+    `also` has what else is masked, of TRAINED and IDEAL.
 
     Cells are two spaces apart. A line of words only has the titles of the lines below it that have as many cells; of a
     line of two cells, the first is the title.
@@ -213,16 +223,18 @@ def masked(lines):
         if len(cells) > 2 and not re.search(r"\d", line):
             titles = cells
         elif len(cells) == len(titles):
-            cells = [masked_cell(title, cell, peaks) for title, cell in zip(titles, cells)]
+            cells = [masked_cell(title, cell, peaks, also) for title, cell in zip(titles, cells)]
         elif len(cells) == 2:
-            cells[1] = masked_cell(*cells, peaks)
+            cells[1] = masked_cell(*cells, peaks, also)
         text = MASKED.sub("#", " ".join(cells))
-        shown.append(" ".join((TRAINED.sub("#", text) if masks_training() else text).split()))
+        for mask in also:
+            text = mask["text"].sub("#", text)
+        shown.append(" ".join(text.split()))
     return shown, peaks
 
 
-def same_measurement(quoted, new):
-    (lines, peaks), (new_lines, new_peaks) = masked(quoted), masked(new)
+def same_measurement(quoted, new, also):
+    (lines, peaks), (new_lines, new_peaks) = masked(quoted, also), masked(new, also)
     return lines == new_lines and all(
         abs(a - b) <= max(PEAK_TOLERANCE * max(a, b), PEAK_STEP) for a, b in zip(peaks, new_peaks)
     )
@@ -234,9 +246,11 @@ def same_measurement(quoted, new):
 class Check:
     """The check of one page."""
 
-    def __init__(self, page, programs):
+    def __init__(self, page, programs, is_short):
         self.page = page
         self.programs = programs
+        self.is_short = is_short
+        self.also_masked = [TRAINED, IDEAL] if is_short else [] if is_processor_of_pages() else [TRAINED]
         self.text = page.read_text(encoding="utf-8")
         self.findings = []
         self.left_out = []
@@ -276,7 +290,7 @@ class Check:
 
     def compare_output(self, command, folder):
         quotes = [quote for quote in command.quotes if not quote.reason]
-        output, code = run(command.text, folder)
+        output, code = run(shortened(command) if self.is_short else command.text, folder)
         if not quotes and code != 0:
             self.find(command.line, "\n".join([f"the command ended with exit code {code}:", *output[-20:]]))
         for quote in quotes:
@@ -284,12 +298,13 @@ class Check:
             new = renewed(quote.lines, output)
             if new is None:
                 self.find(quote.line, "\n".join(["the command does not print this; it prints:", *output]))
-            elif command.measures and same_measurement(quote.lines, new):
+            elif command.measures and same_measurement(quote.lines, new, self.also_masked):
                 self.new_times[quote.span] = new
             elif new != quote.lines:
                 sides = (quote.lines, new)
-                if command.measures and masked(quote.lines)[0] != masked(new)[0]:
-                    sides = (masked(quote.lines)[0], masked(new)[0])
+                if command.measures:
+                    shown = tuple(masked(lines, self.also_masked)[0] for lines in sides)
+                    sides = shown if shown[0] != shown[1] else sides
                 self.find(quote.line, "\n".join(difflib.unified_diff(*sides, "the page", "the command", lineterm="")))
                 self.new_text[quote.span] = new
 
@@ -323,11 +338,12 @@ def main():
     writes = parser.add_mutually_exclusive_group()
     writes.add_argument("--write", action="store_true")
     writes.add_argument("--write-times", action="store_true")
+    writes.add_argument("--short", action="store_true")
     flags = parser.parse_args()
     pages = [page.resolve() for page in flags.pages] or sorted(page for form in PAGES for page in ROOT.glob(form))
     found = 0
     for page in pages:
-        check = Check(page, flags.programs)
+        check = Check(page, flags.programs, flags.short)
         check.run()
         for finding in check.findings:
             print(finding, file=sys.stderr)

@@ -26,16 +26,16 @@ class QuotedOutput(unittest.TestCase):
         self.on_another_processor(False)
 
     def on_another_processor(self, is_another):
-        patch = unittest.mock.patch("quoted_output.masks_training", lambda: is_another)
+        patch = unittest.mock.patch("quoted_output.is_processor_of_pages", lambda: not is_another)
         patch.start()
         self.addCleanup(patch.stop)
 
-    def check(self, *blocks):
+    def check(self, *blocks, is_short=False):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.page = pathlib.Path(folder.name) / "page.md"
         self.page.write_text("\n".join(blocks))
-        check = Check(self.page, pathlib.Path(folder.name))
+        check = Check(self.page, pathlib.Path(folder.name), is_short)
         check.run()
         return check
 
@@ -66,6 +66,12 @@ class QuotedOutput(unittest.TestCase):
         self.assertEqual(self.quotes([EPOCH], [EPOCH.replace("Epoch: 2", "Epoch: 3")]), 1)
         self.assertEqual(self.quotes(TABLE, [TABLE[0], TABLE[1].replace("0.12", "0.13")]), 0)
         self.assertEqual(self.quotes(TABLE, [TABLE[0], TABLE[1].replace("2.29", "2.28")]), 1)
+
+    def test_in_short_what_trains_has_other_images_and_what_computes_the_same(self):
+        page = (block("sh", "echo data/generated Loss: 2"), block("text", "data/short Loss: 1"),
+                block("sh", "echo data/generated Loss: 2 # --explain"), block("text", "data/generated Loss: 2"))  # fmt: skip
+        self.assertEqual(self.check(*page, is_short=True).findings, [])
+        self.assertEqual(len(self.check(*page).findings), 1)
 
     def test_a_summary(self):
         output = ["  step time        0.345 ms, virtual clock", "  memory per rank  3.4, 1.0 MiB at most"]
