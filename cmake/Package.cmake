@@ -16,11 +16,13 @@ set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Stagecoach)
 
 # The libraries. A user includes "parallel/parallel.h", as the project itself does. Headers of kernels and of backends
 # stay out: only the sources of the floors include them, and a kernel's vectors have the width of this project's -march.
+# So does the header for JSON, which needs a library that a user may not have.
 list(TRANSFORM floors PREPEND stagecoach_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT StagecoachTargets COMPONENT development)
 install(DIRECTORY core nn datasets parallel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stagecoach COMPONENT development
   FILES_MATCHING PATTERN "*.h"
   PATTERN core/cuda EXCLUDE
+  PATTERN core/parse_json.h EXCLUDE
   PATTERN core/kernels/cpu EXCLUDE
   PATTERN core/kernels/cuda EXCLUDE
   PATTERN parallel/comm/mpi EXCLUDE

@@ -1,13 +1,12 @@
 #include "nn/safetensors_header.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <tuple>
 
 #include "core/error.h"
+#include "core/parse_json.h"
 
 namespace stagecoach::safetensors {
 namespace {
@@ -52,30 +51,6 @@ std::string entry_text(const Entry& entry) {
   }
   return fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted(entry.name), type->name,
                      extents, entry.begin, entry.end);
-}
-
-/// Parses JSON and also rejects what the library accepts: duplicate keys, and nesting that no header has.
-Json parse_strictly(std::string_view text) {
-  std::vector<std::set<std::string>> keys;  // of each object that is open
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
-      require(depth <= 2, "is nested too deeply");
-    }
-    if (event == Json::parse_event_t::object_start) {
-      keys.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      require(keys.back().insert(key).second, fmt::format("contains '{}' twice", key));
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::exception&) {
-    refuse("is not valid JSON");
-  }
 }
 
 std::uint64_t to_count(const std::string& name, const Json& value) {
@@ -188,7 +163,7 @@ std::string to_text(const Header& header) {
 
 Header from_text(std::string_view text, std::uint64_t data_bytes) {
   require(!text.empty() && text.front() == '{', "does not begin with '{'");
-  const Json json = parse_strictly(text);
+  const Json json = parse_json<Json>(text, "the header");
   Header header;
   for (const auto& [name, value] : json.items()) {
     if (name == kMetadataKey) {

@@ -12,6 +12,7 @@
 
 #include "chapters/common/bounds.h"
 #include "chapters/common/run_folder.h"
+#include "core/parse_json.h"
 #include "core/throw_if.h"
 #include "datasets/shares.h"
 
@@ -155,7 +156,7 @@ void save_plan(const std::string& path, const Settings& settings, const Sequenti
 PlanFile read_plan(const std::string& path, const Settings& settings, const Sequential& model) {
   const std::string text = read_text(path, "check the file given as --plan; --save-plan writes one");
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json<Json>(text, path, "--save-plan writes a plan");
     require_model(json, path, settings, model);
     PlanFile plan;
     for (const Json& layer : json.at("layers")) {

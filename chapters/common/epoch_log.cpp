@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/parse_json.h"
+
 namespace stagecoach {
 
 std::string epoch_line(const EpochResult& r) {
@@ -41,11 +43,13 @@ std::string epoch_json(const EpochResult& r) {
   return json.dump();
 }
 
-std::int64_t epoch_of_json(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+std::int64_t epoch_of_json(const std::string& line) try {
+  const auto json = parse_json<nlohmann::json>(line, "the line");
   const bool is_epoch = json.is_object() && json.contains("event") && json["event"] == "epoch" &&
                         json.contains("epoch") && json["epoch"].is_number_integer();
   return is_epoch ? json["epoch"].get<std::int64_t>() : 0;
+} catch (const DataError&) {
+  return 0;
 }
 
 }  // namespace stagecoach

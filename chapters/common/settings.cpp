@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/common/flag_table.h"
+#include "core/parse_json.h"
 #include "core/printable.h"
 #include "core/throw_if.h"
 
@@ -23,7 +24,7 @@ Json json_of(const Flag& flag, const Settings& settings) {
     case Kind::real_number:
       return std::stod(text);  // so that 30 becomes 30.0
     default:
-      return Json::parse(text);
+      return parse_json<Json>(text, flag.name);
   }
 }
 
@@ -87,20 +88,22 @@ std::string training_json(const Settings& settings) {
   return json.dump();
 }
 
-bool trains_alike(const std::string& saved, const std::string& now) {
-  const Json before = Json::parse(saved, nullptr, false);
-  const Json after = Json::parse(now, nullptr, false);
+bool trains_alike(const std::string& saved, const std::string& now) try {
+  const Json before = parse_json<Json>(saved, "the saved settings");
+  const Json after = parse_json<Json>(now, "the settings");
   if (!before.is_object() || !after.is_object()) {
     return saved == now;
   }
   Json merged = after;
   merged.update(before);
   return merged == after;
+} catch (const DataError&) {
+  return saved == now;
 }
 
 Settings settings_from_json(const std::string& text, const std::string& where, const Chapter& chapter) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json<Json>(text, where, "restore the original file");
     Settings settings = chapter.defaults;
     settings.chapter = chapter.number;
     settings.program = json.at("program").get<std::string>();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "chapters/compare/run_record.h"
+#include "core/parse_json.h"
 #include "core/throw_if.h"
 
 namespace stagecoach {
@@ -17,16 +18,19 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kDamaged = "the file is damaged: use a copy, or run the program again";
+
 /// One line of metrics.jsonl. Throws DataError that names the line if anything is wrong with it.
 class Line {
  public:
   Line(const std::string& text, std::string where)
-      : where_(std::move(where)), json_(Json::parse(text, nullptr, /*allow_exceptions=*/false)) {
+      : where_(std::move(where)),
+        json_(parse_json<Json>(text, where_ + ": expected a JSON object, but the line", kDamaged)) {
     require(json_.is_object(), "expected a JSON object");
   }
 
   void require(bool condition, const std::string& what) const {
-    throw_if<DataError>(!condition, "{}: {}; the file is damaged: use a copy, or run the program again", where_, what);
+    throw_if<DataError>(!condition, "{}: {}; {}", where_, what, kDamaged);
   }
 
   bool is_epoch() const { return json_.contains("event") && json_["event"] == "epoch"; }
@@ -125,11 +129,9 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
 }
 
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  throw_if<DataError>(
-      !json.is_object(),
-      "{}: expected the settings of a run as a JSON object; restore the file, or remove it to compare without settings",
-      where);
+  constexpr const char* kAdvice = "restore the file, or remove it to compare without settings";
+  const auto json = parse_json<Json>(text, where, kAdvice);
+  throw_if<DataError>(!json.is_object(), "{}: expected the settings of a run as a JSON object; {}", where, kAdvice);
   std::map<std::string, std::string> settings;
   for (const auto& [name, value] : json.items()) {
     std::string words = value.is_string() ? value.get<std::string>() : value.dump();

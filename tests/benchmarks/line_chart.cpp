@@ -3,13 +3,17 @@
 #include <nlohmann/json.hpp>
 
 #include <iostream>
+#include <iterator>
+#include <string>
 
+#include "core/parse_json.h"
 #include "parallel/drawing/charts.h"
 
 int main() {
   using stagecoach::AxisKind;
   using stagecoach::Svg;
-  const auto figure = nlohmann::ordered_json::parse(std::cin);
+  const auto figure = stagecoach::parse_json<nlohmann::ordered_json>(
+      std::string(std::istreambuf_iterator<char>(std::cin), {}), "the figure");
   std::vector<std::string> names;
   std::vector<Svg::Points> curves;
   for (const auto& [name, points] : figure.at("curves").items()) {

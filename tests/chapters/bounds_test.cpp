@@ -199,6 +199,17 @@ TEST(SettingsFile, IsOfOneProgram) {
   EXPECT_TRUE(fails_with<UsageError>({"run/config.json", "a run of another"}, [&] { read(json); }));
 }
 
+TEST(SettingsFile, IsOneJsonTextToItsEnd) {
+  const auto refuses = [](const std::string& text, const char* reason) {
+    return fails_with<DataError>({"run/config.json ", reason, "; restore the original file"},
+                                 [&] { settings_from_json(text, "run/config.json", whole_chapter()); });
+  };
+  const std::string good = config().dump();
+  EXPECT_TRUE(refuses(good + std::string("\0 more", 6), "is not valid JSON (line 1"));
+  EXPECT_TRUE(refuses(good + good, "is not valid JSON"));
+  EXPECT_TRUE(refuses("{\"seed\":1," + good.substr(1), "contains 'seed' twice"));
+}
+
 class ChangedConfig : public PipelineTest {};
 
 TEST_F(ChangedConfig, IsADataError) {

@@ -104,6 +104,8 @@ TEST_F(CompareRefusal, DamagedFilesAreDataErrors) {
     expect_error({"a"}, 3, texts);
   };
   expect_damage(good.substr(0, good.size() - 9), {"a/metrics.jsonl, line 2", "expected a JSON object"});
+  expect_damage(good.substr(0, good.size() - 1) + std::string("\0 more", 6), {"line 2", "is not valid JSON"});
+  expect_damage("{\"event\":\"epoch\",\"event\":\"other\"}\n" + good, {"line 1", "contains 'event' twice"});
   expect_damage("[1]\n" + good, {"line 1", "expected a JSON object"});
   const std::string epoch = "{\"event\":\"epoch\",";
   expect_damage(good + epoch + "\"epoch\":3,\"loss\":1}", {"line 3", "'seconds' is missing"});
@@ -125,7 +127,11 @@ TEST_F(CompareRefusal, DamagedFilesAreDataErrors) {
                 {"line 3", "'peak_bytes'", "from 0 to 2^63 - 1"});
   write("a/metrics.jsonl", good);
   write("a/config.json", "{\"program\": 7");
-  expect_error({"a"}, 3, {"a/config.json"});
+  expect_error({"a"}, 3, {"a/config.json is not valid JSON (line 1, column 14); restore the file"});
+  write("a/config.json", std::string("{}\0 more", 8));
+  expect_error({"a"}, 3, {"a/config.json is not valid JSON (line 1, column 3)"});
+  write("a/config.json", "{\"program\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}");
+  expect_error({"a"}, 3, {"a/config.json is nested too deeply"});
 }
 
 }  // namespace

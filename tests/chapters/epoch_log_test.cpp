@@ -40,6 +40,7 @@ TEST(EpochLog, EpochOfLine) {
   EXPECT_EQ(epoch_of_json(epoch_json(kResult)), 3);
   EXPECT_EQ(epoch_of_json("{\"event\":\"other\",\"epoch\":3}"), 0);
   EXPECT_EQ(epoch_of_json("{\"event\":\"epoch\",\"epo"), 0);
+  EXPECT_EQ(epoch_of_json(epoch_json(kResult) + std::string("\0damage", 7)), 0);
   EXPECT_EQ(epoch_of_json(""), 0);
 }
 

@@ -143,6 +143,7 @@ TEST_F(PipedreamProgram, ThePartitionersChoiceIsSavedAndRead) {
   };
   const std::string good = bytes("plan.json");
   damaged(good.substr(0, good.size() / 2));
+  damaged(good + std::string("\0 more", 6));
   damaged("[]");
   Json negative = plan;
   negative["layers"][3]["forward_seconds"] = -1;

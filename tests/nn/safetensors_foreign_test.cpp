@@ -107,6 +107,14 @@ TEST_F(Foreign, ThatBreaksARuleIsRefusedWithTheReason) {
   }
 }
 
+TEST_F(Foreign, NothingButSpaceMayFollowTheHeadersEnd) {
+  const std::string header = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  EXPECT_EQ(load(header + " \n\t ", "12").tensors.size(), 1U);
+  for (const std::string& rest : {std::string(1, '\0'), std::string("\0 anything } at all", 19), std::string("{}")}) {
+    EXPECT_TRUE(is_refused("the header is not valid JSON (line 1, column ", header + rest, "12")) << rest;
+  }
+}
+
 TEST_F(Foreign, WithAPartOfOurMarksIsADamagedFileOfOurs) {
   EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_crc32":""}})", ""));
   EXPECT_TRUE(is_refused("damaged", R"({"__metadata__":{"stagecoach_crc32":"00000000"}})", ""));

@@ -201,6 +201,19 @@ std::vector<std::string> foreign_random_numbers(const fs::path& root) {
   return found;
 }
 
+std::vector<std::string> careless_json(const fs::path& root) {
+  const std::regex pattern(R"(\b(Json|json|ordered_json)::(parse|accept|sax_parse|from_\w+)\b|"_json\b)");
+  std::vector<std::string> found;
+  for (const std::string& file : floor_sources(root)) {
+    if (file != "core/parse_json.h") {
+      for_each_match(root, file, pattern, [&](const std::smatch& match, const std::string& place) {
+        found.push_back(place + ": " + match.str() + ", instead of core/parse_json.h");
+      });
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> calls_of_one_system(const fs::path& root) {
   const std::regex names(
       R"(\b(eventfd|accept4|pipe2|dup3|close_range|prctl|epoll_\w+|timerfd_\w+|signalfd|memfd_create|fallocate|statx)\b)"

@@ -22,6 +22,9 @@ std::vector<std::string> threads_without_sanitizer(const std::filesystem::path& 
 /// The floors draw their random numbers from core/random.h: those of the standard library differ between machines.
 std::vector<std::string> foreign_random_numbers(const std::filesystem::path& root);
 
+/// JSON is read by core/parse_json.h: the library's own functions accept damaged text.
+std::vector<std::string> careless_json(const std::filesystem::path& root);
+
 /// What only one operating system has is called by files of that system alone, whose names end in _linux or _posix.
 std::vector<std::string> calls_of_one_system(const std::filesystem::path& root);
 

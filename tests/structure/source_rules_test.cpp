@@ -43,6 +43,7 @@ TEST_F(SourceRules, PassOnASoundProject) {
   EXPECT_EQ(wrong_includes(root_), Lines{});
   EXPECT_EQ(unlisted_sources(root_), Lines{});
   EXPECT_EQ(foreign_random_numbers(root_), Lines{});
+  EXPECT_EQ(careless_json(root_), Lines{});
   EXPECT_EQ(calls_of_one_system(root_), Lines{});
   EXPECT_EQ(missing_algorithm_includes(root_), Lines{});
   EXPECT_EQ(dead_links(root_), Lines{});
@@ -114,6 +115,13 @@ TEST_F(SourceRules, FindForeignRandomNumbers) {
   write("datasets/loader.cpp", "#include <random>\nint x = std::rand();\nint operand;\n");
   EXPECT_EQ(foreign_random_numbers(root_), (Lines{"datasets/loader.cpp:1: #include <random>, instead of core/random.h",
                                                   "datasets/loader.cpp:2: std::rand, instead of core/random.h"}));
+}
+
+TEST_F(SourceRules, FindAParserOfTheJsonLibrary) {
+  write("core/parse_json.h", "return Json::parse(text, watch);\n");
+  write("nn/header.cpp", "auto json = nlohmann::json::parse(text);\nparse_json<Json>(text);\nJson::accept(text);\n");
+  EXPECT_EQ(careless_json(root_), (Lines{"nn/header.cpp:1: json::parse, instead of core/parse_json.h",
+                                         "nn/header.cpp:3: Json::accept, instead of core/parse_json.h"}));
 }
 
 TEST_F(SourceRules, FindACallOfOneSystem) {
