@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/memory_limits.h"
 #include "core/throw_if.h"
+#include "nn/foreign_files.h"
 #include "nn/safetensors_header.h"
 
 namespace stagecoach {
@@ -74,6 +75,13 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   std::uint64_t bytes_left() const { return bytes_left_; }
+
+  /// Returns up to `count` bytes from the file's beginning, without moving on.
+  std::string beginning(std::size_t count) const {
+    std::string bytes(count, '\0');
+    bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(::pread(descriptor_, bytes.data(), count, 0), 0)));
+    return bytes;
+  }
 
   void read(void* target, std::uint64_t count) {
     auto* bytes = static_cast<char*>(target);
@@ -144,14 +152,48 @@ void skip(InputFile& file, std::uint64_t count, Checksum& checksum) {
   }
 }
 
+void convert(const Entry& entry, const std::vector<char>& from, std::uint64_t elements, void* into) try {
+  entry.type.convert(from.data(), elements, into);
+} catch (const DataError& error) {
+  throw DataError(fmt::format("tensor '{}' {}", entry.name, error.what()));
+}
+
+/// Reads the next tensor, in pieces if its elements are converted.
+Tensor read_tensor(InputFile& file, const Entry& entry, Device device, Checksum& checksum) {
+  Tensor tensor = Tensor::empty(entry.shape, *entry.type.dtype, device);
+  auto* data = static_cast<char*>(tensor.raw_mutable_data());
+  if (entry.type.convert == nullptr) {
+    file.read(data, tensor.bytes());
+    checksum.add(data, tensor.bytes());
+    return tensor;
+  }
+  std::uint64_t elements = static_cast<std::uint64_t>(entry.shape.numel());
+  const std::uint64_t size = static_cast<std::uint64_t>(entry.type.bits) / 8;
+  std::vector<char> chunk(std::min(elements * size, kChunkBytes));
+  while (elements > 0) {
+    const std::uint64_t part = std::min(elements, chunk.size() / size);
+    file.read(chunk.data(), part * size);
+    checksum.add(chunk.data(), part * size);
+    convert(entry, chunk, part, data);
+    data += part * size_of(tensor.dtype());
+    elements -= part;
+  }
+  return tensor;
+}
+
 TensorFile read_file(const std::string& path, const KeepTensor& keep, Device device) {
   InputFile file(path);
+  const std::string foreign = safetensors::foreign_format(file.beginning(safetensors::kForeignBytes));
+  throw_if<DataError>(!foreign.empty(), "{}", foreign);
   const std::string text = read_header_text(file);
   Header header = safetensors::from_text(text, file.bytes_left());
   const auto is_kept = [&](const Entry& entry) { return !keep || keep(entry.name); };
   std::uint64_t kept_bytes = 0;
   for (const Entry& entry : header.entries) {
-    kept_bytes += is_kept(entry) ? entry.end - entry.begin : 0;
+    if (is_kept(entry)) {
+      throw_if<DataError>(!entry.problem.empty(), "tensor '{}' {}", entry.name, entry.problem);
+      kept_bytes += static_cast<std::uint64_t>(entry.shape.numel()) * size_of(*entry.type.dtype);
+    }
   }
   require_memory_for("it", kept_bytes);
   const bool ours = is_ours(header, text);
@@ -161,16 +203,14 @@ TensorFile read_file(const std::string& path, const KeepTensor& keep, Device dev
   }
   TensorFile result;
   for (const Entry& entry : header.entries) {  // their sizes add up to the file's, which bounds the allocations
-    result.contents.push_back({entry.name, entry.dtype, entry.shape});
+    if (entry.problem.empty()) {
+      result.contents.push_back({entry.name, *entry.type.dtype, entry.shape});
+    }
     if (!is_kept(entry)) {
       skip(file, entry.end - entry.begin, checksum);
       continue;
     }
-    Tensor tensor = Tensor::empty(entry.shape, entry.dtype, device);
-    void* data = tensor.raw_mutable_data();
-    file.read(data, tensor.bytes());
-    checksum.add(data, tensor.bytes());
-    result.tensors.emplace_back(entry.name, tensor);
+    result.tensors.emplace_back(entry.name, read_tensor(file, entry, device, checksum));
   }
   if (ours) {
     require_checksum(checksum, text);
@@ -206,7 +246,7 @@ TensorFileWriter::TensorFileWriter(const std::string& path, const std::vector<An
   std::uint64_t offset = 0;
   for (const auto& [info, crc] : tensors) {
     const std::uint64_t end = offset + static_cast<std::uint64_t>(info.shape.numel()) * size_of(info.dtype);
-    header.entries.push_back({info.name, info.dtype, info.shape, offset, end});
+    header.entries.push_back({info.name, safetensors::type_of(info.dtype), info.shape, offset, end});
     offset = end;
   }
   std::string text = safetensors::to_text(header);

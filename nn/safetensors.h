@@ -27,7 +27,7 @@ struct TensorInfo {
 struct TensorFile {
   NamedTensors tensors;
   std::map<std::string, std::string> metadata;  ///< without the checksum, which save and load handle
-  std::vector<TensorInfo> contents = {};        ///< after reading: all tensors of the file, kept or not
+  std::vector<TensorInfo> contents = {};        ///< after reading: all tensors that could be kept, kept or not
 };
 
 /// Writes a file. Equal contents give equal bytes. An old file stays intact until the new one is on disk. Throws
@@ -65,10 +65,12 @@ class TensorFileWriter {
 /// Returns whether the tensor of that name should be read into memory.
 using KeepTensor = std::function<bool(const std::string& name)>;
 
-/// Reads a file, written here or by another program, into CPU memory, in the order of the data. Throws DataError with
-/// path and reason if the file is missing, violates the format, contains a type that Stagecoach does not support or,
-/// for a file written here, if any bit has changed. With `keep`, only the tensors that it accepts are kept in memory,
-/// on `device` (a CPU); the others are read only for the checksum.
+/// Reads a file, written here or by another program, into CPU memory, in the order of the data. With `keep`, only the
+/// tensors that it accepts are kept in memory, on `device` (a CPU); the others are read only for the checksum, and may
+/// have any type. F32, F64, F16, I32 and U8 are kept as they are. BF16 becomes float32, BOOL uint8, and other integers
+/// int32. Throws DataError with path and reason if the file is missing, is in another format, violates this one, has a
+/// kept tensor of another type or with an integer that int32 cannot hold or, for a file written here, if any bit has
+/// changed.
 TensorFile load_tensors(const std::string& path, const KeepTensor& keep = {}, Device device = {});
 
 }  // namespace stagecoach

@@ -15,16 +15,6 @@ using Json = nlohmann::json;
 
 constexpr const char* kMetadataKey = "__metadata__";
 
-struct TypeName {
-  const char* name;
-  DType dtype;
-};
-constexpr TypeName kTypeNames[] = {{"F32", DType::float32},
-                                   {"F64", DType::float64},
-                                   {"I32", DType::int32},
-                                   {"U8", DType::uint8},
-                                   {"F16", DType::float16}};
-
 [[noreturn]] void refuse(const std::string& what) { throw DataError("the header " + what); }
 
 void require(bool condition, const std::string& what) {
@@ -43,13 +33,11 @@ std::string quoted(const std::string& text) {
 }
 
 std::string entry_text(const Entry& entry) {
-  const auto* type = std::find_if(std::begin(kTypeNames), std::end(kTypeNames),
-                                  [&](const TypeName& each) { return each.dtype == entry.dtype; });
   std::string extents;
   for (const std::int64_t extent : entry.shape) {
     extents += fmt::format("{}{}", extents.empty() ? "" : ",", extent);
   }
-  return fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted(entry.name), type->name,
+  return fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted(entry.name), entry.type.name,
                      extents, entry.begin, entry.end);
 }
 
@@ -67,51 +55,56 @@ const Json& array_of(const std::string& name, const Json& value, const char* key
   return *found;
 }
 
-DType to_dtype(const std::string& name, const Json& value) {
-  const auto found = value.find("dtype");
-  require(found != value.end() && found->is_string(), fmt::format("has no dtype for '{}'", name));
-  for (const TypeName& type : kTypeNames) {
-    if (*found == type.name) {
-      return type.dtype;
-    }
+/// Returns the number of elements. Bounded, so that sizes do not overflow, not even those of shapes with an extent of
+/// 0; no memory holds so many elements.
+std::uint64_t count_elements(const std::string& name, const Json& extents) {
+  constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 56;
+  std::uint64_t elements = 1;
+  bool is_empty = false;
+  for (const Json& extent : extents) {
+    const std::uint64_t count = to_count(name, extent);
+    require(count <= kMaxElements / elements, fmt::format("has a shape for '{}' that exceeds any memory", name));
+    elements *= std::max<std::uint64_t>(count, 1);
+    is_empty = is_empty || count == 0;
   }
-  refuse(fmt::format("has an unknown dtype for '{}': expected F32, F64, F16, I32 or U8, got '{}'", name,
-                     found->get_ref<const std::string&>()));
+  return is_empty ? 0 : elements;
 }
 
-Shape to_shape(const std::string& name, const Json& value) {
-  // Checked here, so that a bad file causes a DataError. No memory holds so many elements, and within the limit sizes
-  // do not overflow, not even those of shapes with an extent of 0.
-  constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
-  std::vector<std::int64_t> extents;
-  std::int64_t elements = 1;
-  for (const Json& extent : array_of(name, value, "shape")) {
-    extents.push_back(static_cast<std::int64_t>(to_count(name, extent)));
-    require(extents.back() <= kMaxElements / elements,
-            fmt::format("has a shape for '{}' that exceeds any memory", name));
-    elements *= std::max<std::int64_t>(extents.back(), 1);
+/// Throws unless these are the keys of a tensor's entry. Any other could change what the data mean.
+void require_keys(const std::string& name, const Json& value) {
+  require(value.is_object(), fmt::format("has no dtype, shape and data_offsets for '{}'", name));
+  for (const auto& [key, ignored] : value.items()) {
+    require(key == "dtype" || key == "shape" || key == "data_offsets",
+            fmt::format("has an unknown key '{1}' for '{0}': expected dtype, shape and data_offsets; save the tensors "
+                        "without it",
+                        name, key));
   }
-  require(extents.size() <= Shape::kMaxDims,
-          fmt::format("has too many dimensions for '{0}': expected at most {2}, got {1}", name, extents.size(),
-                      Shape::kMaxDims));
-  return {extents.data(), static_cast<int>(extents.size())};
+  require(value.contains("dtype") && value["dtype"].is_string(), fmt::format("has no dtype for '{}'", name));
 }
 
 Entry to_entry(const std::string& name, const Json& value) {
-  require(value.is_object() && value.size() == 3, fmt::format("has no dtype, shape and data_offsets for '{}'", name));
-  Entry entry;
-  entry.name = name;
-  entry.dtype = to_dtype(name, value);
-  entry.shape = to_shape(name, value);
+  require_keys(name, value);
+  const auto& type_name = value["dtype"].get_ref<const std::string&>();
+  const ElementType* type = find_type(type_name);
+  const Json& shape = array_of(name, value, "shape");
+  const std::uint64_t elements = count_elements(name, shape);
   const Json& offsets = array_of(name, value, "data_offsets");
   require(offsets.size() == 2,
           fmt::format("has a wrong number of offsets for '{}': expected 2, got {}", name, offsets.size()));
-  entry.begin = to_count(name, offsets[0]);
-  entry.end = to_count(name, offsets[1]);
-  const std::uint64_t bytes = static_cast<std::uint64_t>(entry.shape.numel()) * size_of(entry.dtype);
-  require(entry.begin <= entry.end && entry.end - entry.begin == bytes,
+  Entry entry{.name = name, .begin = to_count(name, offsets[0]), .end = to_count(name, offsets[1])};
+  require(entry.begin <= entry.end &&
+              (type == nullptr || 8 * (entry.end - entry.begin) == elements * static_cast<std::uint64_t>(type->bits)),
           fmt::format("has wrong offsets for '{}': bytes {} to {} are not the size of {}{}", name, entry.begin,
-                      entry.end, name_of(entry.dtype), to_string(entry.shape)));
+                      entry.end, type_name, shape.dump()));
+  if (type == nullptr || !type->dtype) {
+    entry.problem = fmt::format("has the dtype {}: expected one of {}", type_name, readable_types());
+  } else if (shape.size() > Shape::kMaxDims) {
+    entry.problem = fmt::format("has too many dimensions: expected at most {}, got {}", Shape::kMaxDims, shape.size());
+  } else {
+    const auto extents = shape.get<std::vector<std::int64_t>>();
+    entry.type = *type;
+    entry.shape = {extents.data(), static_cast<int>(extents.size())};
+  }
   return entry;
 }
 

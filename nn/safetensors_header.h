@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The JSON header of a safetensors file: conversion to text, and strict parsing that checks every rule of the format.
-/// Format: https://github.com/huggingface/safetensors (section "Format"), version 0.5.
+/// Format: https://github.com/huggingface/safetensors (section "Format"), version 0.8.
 
 #include <cstdint>
 #include <map>
@@ -9,18 +9,19 @@
 #include <string_view>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/shape.h"
+#include "nn/safetensors_types.h"
 
 namespace stagecoach::safetensors {
 
 /// One tensor and its data: bytes begin … end-1, counted from the end of the header.
 struct Entry {
   std::string name;
-  DType dtype = DType::float32;
-  Shape shape;
+  ElementType type = {};
+  Shape shape = {};
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
+  std::string problem = {};  ///< why no tensor can hold it; if there is one, `type` and `shape` have no meaning
 };
 
 struct Header {
@@ -45,8 +46,8 @@ std::string text_after_checksum();
 /// 8. Throws Error for names or metadata that are duplicate, reserved, or not UTF-8.
 std::string to_text(const Header& header);
 
-/// Parses a header's text. `data_bytes` is the size of the data after the header. Throws DataError that says what is
-/// wrong.
+/// Parses a header's text. `data_bytes` is the size of the data after the header. Throws DataError that says which rule
+/// of the format it breaks. Tensors that only Stagecoach cannot hold have a `problem` instead.
 Header from_text(std::string_view text, std::uint64_t data_bytes);
 
 }  // namespace stagecoach::safetensors

@@ -1,7 +1,10 @@
 /// @file
 /// Files that other programs wrote: read when they keep the format's rules, refused with a reason when not.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -66,12 +69,16 @@ TEST_F(Foreign, ThatBreaksARuleIsRefusedWithTheReason) {
           {"{\"\xff\":{}}", "not valid JSON"},
           {"{}", "expected 0 bytes of data"},
           {R"({"a":1})", "no dtype"},
-          {R"({"a":{"dtype":"U8","shape":[8]}})", "no dtype"},
-          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"more":1}})", "no dtype"},
+          {R"({"a":{"dtype":"U8","shape":[8]}})", "no list 'data_offsets'"},
+          {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"more":1}})", "an unknown key 'more' for 'a'"},
           {R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})", "no dtype"},
-          {R"({"a":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]}})", "got 'BF16'"},
+          {R"({"a":{"dtype":"BF16","shape":[5],"data_offsets":[0,8]}})", "not the size of BF16[5]"},
+          {R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})",
+           "tensor 'a' has the dtype F8_E4M3: expected"},
+          {R"({"a":{"dtype":"F4","shape":[15],"data_offsets":[0,8]}})", "not the size of F4[15]"},
+          {R"({"a":{"dtype":"F128","shape":[8],"data_offsets":[0,8]}})", "tensor 'a' has the dtype F128: expected"},
           {R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})", "no list 'shape'"},
-          {R"({"a":{"dtype":"U8","shape":[8],"offsets":[0,8]}})", "no list 'data_offsets'"},
+          {R"({"a":{"dtype":"U8","shape":[8],"offsets":[0,8]}})", "an unknown key 'offsets' for 'a'"},
           {R"({"a":{"dtype":"U8","shape":[8.0],"data_offsets":[0,8]}})", "is not a whole number"},
           {R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})", "is not a whole number"},
           {R"({"a":{"dtype":"U8","shape":["8"],"data_offsets":[0,8]}})", "is not a whole number"},
@@ -105,6 +112,84 @@ TEST_F(Foreign, ThatBreaksARuleIsRefusedWithTheReason) {
       }) {
     EXPECT_TRUE(is_refused(each.reason, each.header, data)) << each.header;
   }
+}
+
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+TEST_F(Foreign, TypesThatNoTensorHasAreConverted) {
+  const auto loaded = [&](const std::string& type, std::size_t count, const std::string& data) {
+    const std::string header =
+        fmt::format(R"({{"a":{{"dtype":"{}","shape":[{}],"data_offsets":[0,{}]}}}})", type, count, data.size());
+    return load(header, data).tensors.at(0).second;
+  };
+  using Bits = std::vector<std::uint16_t>;
+  EXPECT_EQ(loaded("BF16", 4, bytes_of(Bits{0x3f80, 0xc049, 0x0001, 0xff80})).to_vector<float>(),
+            (std::vector<float>{1, -3.140625F, 0x1p-133F, -std::numeric_limits<float>::infinity()}));
+  const std::vector<std::int32_t> least_and_most{std::numeric_limits<std::int32_t>::min(), -1, 7, 2147483647};
+  EXPECT_EQ(loaded("I64", 4, bytes_of(std::vector<std::int64_t>(least_and_most.begin(), least_and_most.end())))
+                .to_vector<std::int32_t>(),
+            least_and_most);
+  using Ints = std::vector<std::int32_t>;
+  EXPECT_EQ(loaded("U64", 2, bytes_of(std::vector<std::uint64_t>{0, 2147483647})).to_vector<std::int32_t>(),
+            (Ints{0, 2147483647}));
+  EXPECT_EQ(loaded("U32", 1, bytes_of(std::vector<std::uint32_t>{9})).to_vector<std::int32_t>(), Ints{9});
+  EXPECT_EQ(loaded("I16", 1, bytes_of(std::vector<std::int16_t>{-9})).to_vector<std::int32_t>(), Ints{-9});
+  EXPECT_EQ(loaded("U16", 1, bytes_of(std::vector<std::uint16_t>{65535})).to_vector<std::int32_t>(), Ints{65535});
+  EXPECT_EQ(loaded("I8", 2, "\xff\x05").to_vector<std::int32_t>(), (Ints{-1, 5}));
+  EXPECT_EQ(loaded("BOOL", 2, std::string("\x00\x01", 2)).to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{0, 1}));
+  const std::size_t many = (1 << 20) + 3;  // more than one piece
+  EXPECT_EQ(loaded("BF16", many, bytes_of(Bits(many, 0x4000))).to_vector<float>(), std::vector<float>(many, 2));
+}
+
+TEST_F(Foreign, ValuesThatDoNotFitAreRefused) {
+  const auto header = [](const char* type) {
+    return fmt::format(R"({{"n":{{"dtype":"{}","shape":[],"data_offsets":[0,8]}}}})", type);
+  };
+  EXPECT_TRUE(is_refused("tensor 'n' has the value 2147483648: expected -2^31 to 2^31 - 1", header("I64"),
+                         bytes_of(std::vector<std::int64_t>{2147483648})));
+  EXPECT_TRUE(is_refused("the value 18446744073709551615", header("U64"), std::string(8, '\xff')));
+  EXPECT_TRUE(is_refused("a boolean with the byte 2: expected 0 or 1",
+                         R"({"n":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", "\x01\x02"));
+}
+
+TEST_F(Foreign, WhatIsNotKeptMayHaveAnyType) {
+  for (const char* other : {R"("dtype":"F8_E4M3","shape":[8])", R"("dtype":"F4","shape":[16])",
+                            R"("dtype":"C64","shape":[])", R"("dtype":"of tomorrow","shape":[3])",
+                            R"("dtype":"I64","shape":[1,1,1,1,1,1,1])", R"("dtype":"I64","shape":[])"}) {
+    const std::string header = fmt::format(
+        R"({{"other":{{{},"data_offsets":[0,8]}},"kept":{{"dtype":"U8","shape":[2],"data_offsets":[8,10]}}}})", other);
+    const std::string bytes = std::string(8, '\x7f') + "\x03\x04";
+    write_bytes(path_, bytes_of(std::vector<std::uint64_t>{header.size()}) + header + bytes);
+    const TensorFile file = load_tensors(path_, [](const std::string& name) { return name == "kept"; });
+    ASSERT_EQ(file.tensors.size(), 1U) << other;
+    EXPECT_EQ(file.tensors[0].second.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{3, 4}));
+    EXPECT_TRUE(fails_with<DataError>({"tensor 'other' has "}, [&] { load_tensors(path_); })) << other;
+  }
+}
+
+TEST_F(Foreign, FilesOfOtherFormatsAreCalledWhatTheyAre) {
+  const auto refused = [&](const std::string& bytes, const char* name, const char* advice) {
+    return fails_with<DataError>({"expected safetensors, but it is ", name, advice}, [&] { load_bytes(bytes); });
+  };
+  const std::string rest(40, '\x01');
+  EXPECT_TRUE(refused("PK\x03\x04" + rest, "a zip archive, as torch.save", "safetensors.torch.save_file"));
+  EXPECT_TRUE(
+      refused("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19." + rest, "a Python pickle, as torch.save", "load it"));
+  EXPECT_TRUE(
+      refused(std::string("\x80\x04\x95\x1c\0\0\0\0\0\0\0}", 12) + rest, "a Python pickle", "load it in Python"));
+  EXPECT_TRUE(refused(std::string("\x89HDF\r\n\x1a\n\0", 9) + rest, "an HDF5 file", "load it in Python"));
+  EXPECT_TRUE(refused("\x93NUMPY" + rest, "a NumPy array", "load it in Python"));
+  EXPECT_TRUE(refused("\x1f\x8b\x08" + rest, "compressed with gzip", "gunzip"));
+  EXPECT_TRUE(refused("version https://git-lfs.github.com/spec/v1\noid sha256:", "a Git LFS pointer", "git lfs pull"));
+  EXPECT_TRUE(refused("<!DOCTYPE html><html>", "a web page", "download"));
+  EXPECT_TRUE(refused("{\n  \"metadata\": {\"total_size\": 1}}", "a JSON text", "the safetensors that it names"));
+  // The length of the header, 640, begins as a pickle does.
+  std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  header.resize(0x280, ' ');
+  EXPECT_EQ(load(header, "1").tensors.size(), 1U);
 }
 
 TEST_F(Foreign, NothingButSpaceMayFollowTheHeadersEnd) {

@@ -70,6 +70,19 @@ TEST(Weights, ThatDoNotFitAreListedAndNothingIsChanged) {
   }
 }
 
+TEST(Weights, InHalfPrecisionAreWidened) {
+  const TemporaryFolder folder;
+  NamedTensors tensors = weights_of(*small_model(1));
+  for (auto& [name, tensor] : tensors) {
+    const auto count = static_cast<std::size_t>(tensor.numel());
+    tensor = Tensor::from(std::vector<Half>(count, to_half(-0.5F)), tensor.shape());
+  }
+  save_tensors(folder.file("w"), {tensors, {}});
+  const auto model = small_model(2);
+  load_weights(folder.file("w"), *model);
+  EXPECT_EQ(model->named_parameters()[5].second.to_vector<float>(), (std::vector<float>{-0.5F, -0.5F}));
+}
+
 TEST(Weights, FromDamagedOrMissingFilesChangeNothing) {
   const TemporaryFolder folder;
   save_weights(folder.file("w"), *small_model(1));
