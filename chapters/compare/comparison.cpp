@@ -268,6 +268,9 @@ Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::si
   comparison.baselines = baselines;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     comparison.runs.push_back(summarize(runs[i], names[i]));
+    for (const std::string& note : runs[i].notes) {
+      comparison.notes.push_back(fmt::format("{}: {}", names[i], printable(note)));
+    }
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
     compare_with_baseline(runs, i, comparison);

@@ -56,10 +56,13 @@ struct Comparison {
 /// Compares each run with its baseline. `baselines` are indices in `runs`, ascending, at least one.
 Comparison compare(const std::vector<RunRecord>& runs, const std::vector<std::size_t>& baselines);
 
-enum class TableForm { plain, markdown };
+/// The plain form leaves out columns that are unknown for all runs, then others until the table fits kTableWidth, and
+/// says which. The Markdown form is for docs/measurements.
+enum class TableForm { plain, wide, markdown };
+
+inline constexpr std::size_t kTableWidth = 100;
 
 /// Returns a table with a heading and one row per run, followed by the meaning of the columns. Unknown values are "-".
-/// The plain form aligns the columns; the Markdown form is for docs/measurements.
 std::string comparison_table(const Comparison& comparison, TableForm form);
 
 /// Returns a self-contained SVG figure. The upper part has one row per run: its epoch time, speed-up and idle share as

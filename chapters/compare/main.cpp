@@ -29,6 +29,7 @@ struct Options {
   std::vector<std::string> runs;
   std::vector<std::string> baselines;
   std::string svg;
+  bool wide = false;
   bool markdown = false;
 };
 
@@ -48,7 +49,8 @@ std::optional<Options> parse(int argc, const char* const* argv) {
          "the runs from it up to the next one")
       ->allow_extra_args(false);
   app.add_option("--svg", options.svg, "Draw times, speed-up, idle share, memory and losses to this file");
-  app.add_flag("--markdown", options.markdown, "Print the table as Markdown");
+  app.add_flag("--wide", options.wide, "Print all columns (default: as many as fit 100 characters)");
+  app.add_flag("--markdown", options.markdown, "Print the table as Markdown, with all columns");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -98,7 +100,8 @@ int run(int argc, const char* const* argv) {
   if (!options->svg.empty()) {
     write_text(options->svg, plot_svg(comparison));
   }
-  fmt::print("{}", comparison_table(comparison, options->markdown ? TableForm::markdown : TableForm::plain));
+  const TableForm plain = options->wide ? TableForm::wide : TableForm::plain;
+  fmt::print("{}", comparison_table(comparison, options->markdown ? TableForm::markdown : plain));
   for (const std::string& note : comparison.notes) {
     fmt::print("note: {}\n", note);
   }

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "chapters/compare/accuracy_units.h"
 #include "chapters/compare/run_record.h"
 #include "core/parse_json.h"
 #include "core/throw_if.h"
@@ -126,6 +127,15 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
       add_epoch(run, epoch_in(line));
     }
   }
+  std::vector<double*> accuracies;
+  for (EpochRecord& epoch : run.epochs) {
+    for (std::optional<double>* accuracy : {&epoch.accuracy, &epoch.test_accuracy}) {
+      if (*accuracy) {
+        accuracies.push_back(&**accuracy);
+      }
+    }
+  }
+  convert_percentages(accuracies, where, run);
 }
 
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where) {

@@ -19,6 +19,9 @@ constexpr const char* kWhatARunIs =
 
 std::string read_run_text(const fs::path& path) {
   const std::string text = read_text(path, "check that it is a file that you may read");
+  throw_if<DataError>(text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"),
+                      "{}: expected UTF-8, got UTF-16, which PowerShell writes; convert it, as with iconv -f UTF-16",
+                      path.string());
   constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";  // some editors write it at the beginning
   return text.rfind(kByteOrderMark, 0) == 0 ? text.substr(3) : text;
 }

@@ -33,6 +33,7 @@ struct RunRecord {
   bool rounded = false;                         ///< from a text log, whose numbers have few digits
   std::map<std::string, std::string> settings;  ///< known flags, without dashes, and "program"
   std::vector<EpochRecord> epochs;              ///< in order, each once, at least one
+  std::vector<std::string> notes;               ///< what was converted or left out when it was read
   std::filesystem::path weights;                ///< where the run saves its weights, if at all; empty for a text log
 
   /// Returns the setting's value, if it is known.
@@ -59,8 +60,9 @@ void read_metrics(const std::string& text, const std::string& where, RunRecord& 
 /// Returns the settings in `text`, a config.json. Throws DataError that names `where` if the text is damaged.
 std::map<std::string, std::string> read_config(const std::string& text, const std::string& where);
 /// Adds the epochs in `text`, the printed output of a program, to `run`, and the settings if it contains our table of
-/// them. Programs of other frameworks may print lines of the same form. Other lines, progress bars and colours are
-/// ignored. Throws DataError that names `where` and the line if an epoch line is damaged.
+/// them. Programs of other frameworks may print lines of the same form, and launchers and loggers may put text before
+/// them (line_source.h); of several ranks, rank 0 is read. Other lines, progress bars and colours are ignored. Throws
+/// DataError that names `where` and the line if an epoch line is damaged, or where it is unclear which lines count.
 void read_text_log(const std::string& text, const std::string& where, RunRecord& run);
 
 }  // namespace stagecoach

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -14,13 +15,14 @@ namespace stagecoach {
 namespace {
 
 constexpr const char* kUnknown = "-";
+constexpr const char* kIdealSpeedUp = "ideal speed-up";
 
 /// A heading, and the function that makes the cell of a run below it.
 struct Column {
   std::string heading;
   std::function<std::string(const RunSummary&)> cell;
   bool is_text = false;       ///< aligned left; numbers are aligned right
-  bool hide_unknown = false;  ///< omitted if it is unknown for all runs
+  bool hide_unknown = false;  ///< omitted in every form if it is unknown for all runs
 };
 
 /// Returns the value in the given fmt format, or "-" if it is unknown.
@@ -62,7 +64,7 @@ const std::vector<Column>& columns() {
       {"epochs", [](Run r) { return r.epochs; }},
       {"epoch time", [](Run r) { return fmt::format("{:.3f} s", r.seconds); }},
       {"speed-up", [](Run r) { return text_of("{:.2f}", r.speed_up); }},
-      {"ideal speed-up", [](Run r) { return text_of("{:.2f}", r.ideal_speed_up); }},
+      {kIdealSpeedUp, [](Run r) { return text_of("{:.2f}", r.ideal_speed_up); }},
       {"idle", [](Run r) { return percent(r.idle); }},
       {"predicted idle", [](Run r) { return percent(r.predicted_idle); }},
       {"peak MiB", peaks},
@@ -103,14 +105,19 @@ std::vector<std::vector<std::string>> cells(const std::vector<RunSummary>& runs,
   return rows;
 }
 
-std::string plain_table(const std::vector<std::vector<std::string>>& rows, const std::vector<Column>& shown) {
-  std::string table;
-  std::vector<std::size_t> widths(shown.size());
+std::vector<std::size_t> widths_of(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows[0].size());
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       widths[i] = std::max(widths[i], width_of(row[i]));
     }
   }
+  return widths;
+}
+
+std::string plain_table(const std::vector<std::vector<std::string>>& rows, const std::vector<Column>& shown) {
+  std::string table;
+  const std::vector<std::size_t> widths = widths_of(rows);
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
@@ -120,6 +127,24 @@ std::string plain_table(const std::vector<std::vector<std::string>>& rows, const
     table += line + "\n";
   }
   return table;
+}
+
+/// Removes columns until the table fits kTableWidth, as far as that helps; returns their headings. What the settings
+/// say goes first, and then what the others imply.
+std::vector<std::string> narrow(std::vector<Column>& shown, const std::vector<RunSummary>& runs) {
+  std::vector<std::string> left_out;
+  for (const char* heading : {"program", "clock", "epochs", "acc", "ranks", "predicted idle", "schedule", "versions",
+                              "test acc", kIdealSpeedUp}) {
+    const std::vector<std::size_t> widths = widths_of(cells(runs, shown));
+    const std::size_t gaps = 2 * (widths.size() - 1);
+    if (std::accumulate(widths.begin(), widths.end(), gaps) <= kTableWidth) {
+      break;
+    }
+    if (std::erase_if(shown, [&](const Column& column) { return column.heading == heading; }) > 0) {
+      left_out.emplace_back(heading);
+    }
+  }
+  return left_out;
 }
 
 std::string markdown_table(const std::vector<std::vector<std::string>>& rows, const std::vector<Column>& shown) {
@@ -144,7 +169,7 @@ std::string baseline_names(const Comparison& comparison, TableForm form) {
   std::string names;
   for (const std::size_t baseline : comparison.baselines) {
     const std::string& name = comparison.runs[baseline].name;
-    const std::string shown = form == TableForm::plain ? name : markdown(name);
+    const std::string shown = form == TableForm::markdown ? markdown(name) : name;
     names += names.empty() ? shown : fmt::format("; from {0} on, over {0}", shown);
   }
   return names;
@@ -157,17 +182,27 @@ std::string comparison_table(const Comparison& comparison, TableForm form) {
   for (const Column& column : columns()) {
     const bool known = std::any_of(comparison.runs.begin(), comparison.runs.end(),
                                    [&](const RunSummary& run) { return column.cell(run) != kUnknown; });
-    if (known || !column.hide_unknown) {
+    if (known || (form != TableForm::plain && !column.hide_unknown)) {
       shown.push_back(column);
     }
   }
+  std::string left_out;
+  if (form == TableForm::plain) {
+    const std::vector<std::string> headings = narrow(shown, comparison.runs);
+    left_out = headings.empty() ? "" : fmt::format("Left out: {}; --wide shows them.\n", fmt::join(headings, ", "));
+  }
+  const bool has_ideal =
+      std::any_of(shown.begin(), shown.end(), [](const Column& column) { return column.heading == kIdealSpeedUp; });
   const auto rows = cells(comparison.runs, shown);
-  const bool plain = form == TableForm::plain;
   return fmt::format(
       "{}\n"
       "Epoch time, idle and predicted idle: medians without the first epoch. Speed-up: over {}.\n"
-      "Ideal speed-up: over one device when all ranks have equal work, ranks x (1 - ideal idle share).\n",
-      plain ? plain_table(rows, shown) : markdown_table(rows, shown), baseline_names(comparison, form));
+      "{}{}",
+      form == TableForm::markdown ? markdown_table(rows, shown) : plain_table(rows, shown),
+      baseline_names(comparison, form),
+      has_ideal ? "Ideal speed-up: over one device when all ranks have equal work, ranks x (1 - ideal idle share).\n"
+                : "",
+      left_out);
 }
 
 }  // namespace stagecoach

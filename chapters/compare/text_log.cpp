@@ -7,11 +7,14 @@
 #include <iterator>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
+#include "chapters/compare/accuracy_units.h"
+#include "chapters/compare/line_source.h"
 #include "chapters/compare/run_record.h"
-#include "core/error.h"
 #include "core/parse.h"
 #include "core/printable.h"
+#include "core/throw_if.h"
 
 namespace stagecoach {
 namespace {
@@ -48,13 +51,35 @@ class Scanner {
   std::string_view rest_;
 };
 
+/// An epoch line and where it was found.
+struct EpochLine {
+  std::optional<EpochRecord> epoch;  ///< nothing if the line is damaged
+  bool has_unit = false;             ///< whether `accuracy` is a share for certain
+  bool test_has_unit = false;        ///< likewise, of `test_accuracy`
+  int number = 0;                    ///< of the line
+  std::string prefix = {};           ///< the text before it
+  std::string text = {};             ///< its first characters
+};
+
+/// Reads an accuracy such as "0.26" or "26%", and whether it has that sign.
+bool read_accuracy(Scanner& text, std::optional<double>& accuracy, bool& has_unit) {
+  double value = 0;
+  const bool found = text.read(value);
+  has_unit = found && (text.skip("%") || text.skip(" %"));
+  if (found) {
+    accuracy = has_unit ? value / 100 : value;
+  }
+  return found;
+}
+
 /// Reads one of the fields after the time. Unknown fields, which another framework may print, are ignored.
-void read_field(std::string_view field, EpochRecord& epoch) {
+void read_field(std::string_view field, EpochLine& line) {
+  EpochRecord& epoch = *line.epoch;
   double value = 0;
   if (field == "virtual") {
     epoch.clock = "virtual";
-  } else if (Scanner text(field); text.skip("test acc: ") && text.read(value)) {
-    epoch.test_accuracy = value;
+  } else if (Scanner text(field); text.skip("test acc: ")) {
+    read_accuracy(text, epoch.test_accuracy, line.test_has_unit);
   } else if (Scanner speed(field); speed.read(value) && speed.skip(" img/s")) {
     epoch.images_per_second = value;
   } else if (Scanner idle(field); idle.skip("idle ") && idle.read(value) && idle.skip("%")) {
@@ -105,48 +130,119 @@ void read_setting(const std::string& line, const std::string& line_before, RunRe
 }
 
 /// Parses "Epoch: 3, Loss: 1.97, acc: 0.49, time cost: 1.83s", optionally followed by ", test acc: 0.48", ", 27310
-/// img/s", ", idle 21.4% (ideal 20.0%)" or ", virtual". Returns nothing if the line has another form.
-std::optional<EpochRecord> parse_epoch_line(std::string_view line) {
-  EpochRecord epoch;
-  double accuracy = 0;
+/// img/s", ", idle 21.4% (ideal 20.0%)" or ", virtual". `epoch` has no value if the line has another form.
+EpochLine parse_epoch_line(std::string_view line) {
+  EpochLine result{EpochRecord{}};
+  EpochRecord& epoch = *result.epoch;
   Scanner text(line);
   if (!(text.skip("Epoch: ") && text.read(epoch.epoch) && text.skip(", Loss: ") && text.read(epoch.loss) &&
-        text.skip(", acc: ") && text.read(accuracy) && text.skip(", time cost: ") && text.read(epoch.seconds) &&
-        text.skip("s") && is_epoch_number(epoch.epoch) && epoch.seconds >= 0 && std::isfinite(epoch.seconds))) {
+        text.skip(", acc: ") && read_accuracy(text, epoch.accuracy, result.has_unit) && text.skip(", time cost: ") &&
+        text.read(epoch.seconds) && text.skip("s") && is_epoch_number(epoch.epoch) && epoch.seconds >= 0 &&
+        std::isfinite(epoch.seconds))) {
+    return {};
+  }
+  while (!text.at_end()) {
+    read_field(text.field(), result);
+  }
+  return result;
+}
+
+/// Returns the epoch line that is in `line`, after whatever a launcher or logger put before it. Nothing if there is
+/// none.
+std::optional<EpochLine> find_epoch_line(const std::string& line, int number) {
+  constexpr std::string_view kBegin = "Epoch: ";
+  const std::size_t last_time = line.rfind(", time cost: ");
+  const std::size_t first = line.find(kBegin);
+  if (last_time == line.npos || first > last_time) {
     return std::nullopt;
   }
-  epoch.accuracy = accuracy;
-  while (!text.at_end()) {
-    read_field(text.field(), epoch);
+  EpochLine found;
+  std::size_t begin = first;  // of a damaged line, if none is sound
+  for (std::size_t at = first; at < last_time && !found.epoch; at = line.find(kBegin, at + 1)) {
+    found = parse_epoch_line(std::string_view(line).substr(at));
+    begin = found.epoch ? at : first;
   }
-  return epoch;
+  found.number = number;
+  found.prefix = line.substr(0, begin);
+  found.text = line.substr(begin, 120);
+  return found;
+}
+
+/// Calls body(line, number) for each line of the text, without terminal escapes. A progress bar returns to the start of
+/// the line, so what follows a "\r" is a line
+/// too, after the tag of the launcher.
+template <class Body>
+void for_each_line(const std::string& text, const Body& body) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::istringstream parts(line);
+    std::string tag;
+    for (std::string part; std::getline(parts, part, '\r');) {
+      part = without_escapes(part);
+      body(part.starts_with(tag) ? part : tag + part, number);
+      tag = tag.empty() ? launcher_tag(part) : tag;
+    }
+  }
+}
+
+/// Returns the epoch lines of one source, and adds a note about those of others. Throws DataError for a damaged one.
+std::vector<EpochLine> lines_of_one_source(std::vector<EpochLine> lines, const std::string& where, RunRecord& run) {
+  std::vector<LineSource> sources;  // of sound lines: a damaged one may be prose
+  for (const EpochLine& line : lines) {
+    if (line.epoch) {
+      sources.push_back(source_of(line.prefix));
+    }
+  }
+  const LineSource source = sources.empty() ? LineSource{} : choose_source(sources, where);
+  const auto others = std::stable_partition(lines.begin(), lines.end(),
+                                            [&](const EpochLine& line) { return source_of(line.prefix) == source; });
+  const auto left_out = std::find_if(others, lines.end(), [](const EpochLine& line) { return line.epoch.has_value(); });
+  if (left_out != lines.end()) {
+    run.notes.push_back(fmt::format("epoch lines with another prefix were left out, such as line {}, '{}'",
+                                    left_out->number, (left_out->prefix + left_out->text).substr(0, 60)));
+  }
+  lines.erase(others, lines.end());
+  for (const EpochLine& line : lines) {
+    throw_if<DataError>(!line.epoch,
+                        "{}, line {}: the epoch line cannot be read: expected the form 'Epoch: 3, Loss: 1.97, acc: "
+                        "0.49, time cost: 1.83s', got '{}'; correct or remove the line",
+                        where, line.number, printable(line.text));
+  }
+  return lines;
 }
 
 }  // namespace
 
 void read_text_log(const std::string& text, const std::string& where, RunRecord& run) {
   run.rounded = true;
-  std::istringstream lines(text);
-  std::string before;
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    // A progress bar returns to the start of the line, so the epoch line may follow a "\r".
-    std::istringstream parts(line);
-    for (std::string part; std::getline(parts, part, '\r');) {
-      part = without_escapes(part);
-      const auto epoch = parse_epoch_line(part);
-      if (epoch) {
-        add_epoch(run, *epoch);
-      } else if (part.rfind("Epoch: ", 0) == 0 && part.find(", time cost: ") != std::string::npos) {
-        throw DataError(
-            fmt::format("{}, line {}: the epoch line cannot be read: expected the form 'Epoch: 3, Loss: 1.97, acc: "
-                        "0.49, time cost: 1.83s', got '{}'; correct or remove the line",
-                        where, number, printable(part.substr(0, 120))));
-      }
-      read_setting(part, before, run);
-      before = part;
+  std::vector<EpochLine> lines;
+  for_each_line(text, [&](const std::string& line, int number) {
+    if (auto found = find_epoch_line(line, number)) {
+      lines.push_back(std::move(*found));
+    }
+  });
+  lines = lines_of_one_source(std::move(lines), where, run);
+  std::vector<double*> without_unit;
+  for (EpochLine& line : lines) {
+    if (!line.has_unit) {
+      without_unit.push_back(&*line.epoch->accuracy);
+    }
+    if (!line.test_has_unit && line.epoch->test_accuracy) {
+      without_unit.push_back(&*line.epoch->test_accuracy);
     }
   }
+  convert_percentages(without_unit, where, run);
+  for (const EpochLine& line : lines) {
+    add_epoch(run, *line.epoch);
+  }
+  const std::string prefix = lines.empty() ? "" : lines.front().prefix;
+  std::string before;
+  for_each_line(text, [&](const std::string& line, int) {
+    const std::string own = line.starts_with(prefix) ? line.substr(prefix.size()) : line;
+    read_setting(own, before, run);
+    before = own;
+  });
 }
 
 }  // namespace stagecoach

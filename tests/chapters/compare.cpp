@@ -26,7 +26,10 @@ Json updated(Json object, const Json& more) {
 
 }  // namespace
 
-Outcome CompareTest::compare(const Texts& arguments) { return run(kCompare, arguments); }
+Outcome CompareTest::compare(Texts arguments) {
+  arguments.emplace_back("--wide");
+  return run(kCompare, arguments);
+}
 
 void CompareTest::write(const std::string& name, const std::string& text) {
   fs::create_directories((folder() / name).parent_path());

@@ -15,7 +15,8 @@ using Texts = std::vector<std::string>;
 
 class CompareTest : public ProgramTest {
  protected:
-  Outcome compare(const Texts& arguments);
+  /// Runs it with --wide, so that all columns are there.
+  Outcome compare(Texts arguments);
   void write(const std::string& name, const std::string& text);
   /// Writes the --out folder of a run on 1,000 images whose epochs took so many seconds. `settings` and `figures`,
   /// objects, are added to its config and to each of its epochs.

@@ -142,6 +142,28 @@ TEST_F(Compare, ColumnsLineUpWhateverTheNames) {
   EXPECT_EQ(columns, std::vector<std::size_t>(4, columns[0])) << outcome.out;
 }
 
+TEST_F(Compare, ColumnsAreLeftOutUntilTheTableFits) {
+  const nlohmann::json settings{{"ranks", 4}, {"schedule", "interleaved"}};
+  const nlohmann::json figures{{"predicted_idle", 0.25}, {"peak_bytes", {9 << 20, 8 << 20, 7 << 20, 6 << 20}}};
+  write_run("one", {1, 1});
+  write_run("interleaved_with_2_chunks", {2, 1}, settings, figures);
+  const Outcome outcome = run(kCompare, {"one", "interleaved_with_2_chunks"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string heading = outcome.out.substr(0, outcome.out.find('\n'));
+  EXPECT_LE(heading.size(), 100U);
+  EXPECT_EQ(heading, "run                        epoch time  speed-up  ideal speed-up   idle         peak MiB   loss");
+  expect_texts(outcome.out,
+               {"Left out: program, clock, epochs, acc, ranks, predicted idle, schedule, test acc; --wide"});
+  const Outcome wide = run(kCompare, {"one", "interleaved_with_2_chunks", "--wide"});
+  for (const char* column : {"program", "clock", "predicted idle", "schedule", "test acc"}) {
+    EXPECT_NE(cell(wide, "one", column), "no such column") << column;
+  }
+  EXPECT_EQ(wide.out.find("Left out"), std::string::npos);
+  write("a.log", "Epoch: 1, Loss: 2, acc: 0.5, time cost: 1s\n");  // what no run knows is not shown
+  EXPECT_EQ(run(kCompare, {"a.log"}).out.substr(0, 62),
+            "run    clock  epochs  epoch time  speed-up   loss    acc\na.log");
+}
+
 TEST_F(Compare, NamesTakeAsMuchOfThePathAsTheyNeed) {
   for (const char* name : {"x/gpipe", "y/gpipe", "y/one"}) {
     write_run(name, {1, 2});

@@ -1,6 +1,10 @@
 /// @file
 /// `compare` on what programs printed: ours, and those of other frameworks.
 
+#include <fmt/format.h>
+
+#include <regex>
+
 #include "tests/chapters/compare.h"
 
 namespace stagecoach::test {
@@ -50,7 +54,107 @@ TEST_F(CompareTextLog, OfOtherFrameworks) {
 
 TEST_F(CompareTextLog, LinesOfAnotherFormAreNoEpochs) {
   write("run.log", kFirst + "\n[rank 0] " + kSecond + "\n  " + kSecond + "\nEpoch: 2, Loss: 1.5\nEpoch 2, " + kSecond);
-  EXPECT_EQ(cell(compare({"run.log"}), "run.log", "epochs"), "1");
+  const Outcome outcome = compare({"run.log"});
+  EXPECT_EQ(cell(outcome, "run.log", "epochs"), "1");
+  expect_texts(outcome.out,
+               {"note: run.log: epoch lines with another prefix were left out, such as line 2, '[rank 0] "});
+}
+
+TEST_F(CompareTextLog, BehindWhatLaunchersAndLoggersPutBeforeIt) {
+  const Texts prefixes{"[1,0]<stdout>:",                    // mpirun --tag-output, Open MPI 4
+                       "[prterun-node1-77@1,0]<stdout>: ",  // Open MPI 5
+                       "[0] ",                              // mpiexec -prepend-rank
+                       "0: ",                               // srun --label
+                       " 0: ",                              // of more than ten tasks
+                       "[rank0]: ",                         // torchrun
+                       "[default0]:",                       // torchrun --tee 3
+                       "[default0]:[rank0]: ",
+                       "trainer-0  | ",  // docker compose
+                       "{\"level\": \"info\", \"message\": \""};
+  for (const std::string& prefix : prefixes) {
+    expect_two_epochs(prefix + "starts\n" + prefix + kFirst + "\n" + prefix + kSecond + "\r\n");
+    expect_two_epochs(prefix + "\033[1m" + kFirst + "\033[0m\n\033[2m" + prefix + "\033[0m" + kSecond + "\n");
+  }
+  // The time differs from line to line, and night falls.
+  expect_two_epochs("2026-11-27 23:59:58,123 - INFO - " + kFirst + "\n2026-11-28 00:00:00,045 - INFO - " + kSecond);
+  expect_two_epochs("[1795773598] " + kFirst + "\n[1795773600] " + kSecond);
+  expect_two_epochs("INFO:root:" + kFirst + "\nINFO:root:" + kSecond);
+  expect_two_epochs("Mon Aug 31 23:59:58 2026[1,0]<stdout>:" + kFirst +
+                    "\nTue Sep  1 00:00:00 2026[1,0]<stdout>:" + kSecond);
+  expect_two_epochs("I1127 09:59:59.123456 123 train.py:7] " + kFirst + "\nI1127 10:00:00.000001 124 train.py:7] " +
+                    kSecond);
+}
+
+TEST_F(CompareTextLog, OfSeveralRanksIsThatOfRankZero) {
+  const std::string other = "Epoch: 2, Loss: 9.00, acc: 0.10, time cost: 7.00s";
+  const auto log = [&](const auto& prefix) {
+    return prefix(1) + kFirst + "\n" + prefix(0) + kFirst + "\n" + prefix(0) + kSecond + "\n" + prefix(1) + other +
+           "\n";
+  };
+  expect_two_epochs(log([](int rank) { return fmt::format("[1,{}]<stdout>:", rank); }));
+  expect_two_epochs(log([](int rank) { return fmt::format("{}: ", rank); }));
+  expect_two_epochs(log([](int rank) { return fmt::format("{}: [==  ] 50%\r\033[K", rank); }));
+  expect_two_epochs(log([](int rank) { return fmt::format("[1,{}]<stdout>:\r[=== ]\r", rank); }));
+  expect_two_epochs(log([](int rank) { return fmt::format("10:00:0{} [Rank {}] ", rank, rank); }));
+  const Outcome outcome = compare({"run.log"});
+  expect_texts(outcome.out,
+               {"note: run.log: epoch lines with another prefix were left out, such as line 1, '10:00:01"});
+  expect_two_epochs("3: " + kFirst + "\n3: " + kSecond);  // the last stage of a pipeline knows the loss
+}
+
+TEST_F(CompareTextLog, WhoseSeriesAreNotClearIsRefused) {
+  write("ranks.log", "1: " + kFirst + "\n2: " + kFirst + "\n");
+  expect_error({"ranks.log"}, 3, {"epoch lines of the ranks 1, 2: expected those of rank 0 or of one rank"});
+  write("loggers.log", "train: " + kFirst + "\nbest: " + kFirst + "\n");
+  expect_error({"loggers.log"}, 3, {"different prefixes: expected one, got 'best: ' and 'train: '; keep"});
+  write("damaged.log", "0: " + kFirst + "\n0: Epoch: 2, Loss: 1.50, acc: , time cost: 3\n");
+  expect_error({"damaged.log"}, 3, {"damaged.log, line 2: the epoch line cannot be read"});
+}
+
+TEST_F(CompareTextLog, AccuraciesInPercentAreShares) {
+  const auto epochs = [](const char* first, const char* second, const char* test) {
+    return fmt::format(
+        "Epoch: 1, Loss: 2.3, acc: {}, time cost: 9s, test acc: {}\nEpoch: 2, Loss: 1.5, acc: {}, time cost: 2s, test "
+        "acc: {}, 9 img/s\n",
+        first, first, second, test);
+  };
+  const auto expect_shares = [&](const std::string& text, bool has_note) {
+    write("run.log", text);
+    const Outcome outcome = compare({"run.log"});
+    EXPECT_EQ(cell(outcome, "run.log", "acc"), "0.260") << text << outcome.err;
+    EXPECT_EQ(cell(outcome, "run.log", "test acc"), "0.470") << text;
+    const std::string note = "note: run.log: its accuracies are above 1, so they were read as percentages";
+    EXPECT_EQ(outcome.out.find(note) != std::string::npos, has_note) << outcome.out;
+  };
+  expect_shares(epochs("10.0", "26", "47.0"), true);
+  expect_shares(epochs("0", "26", "47.0"), true);
+  expect_shares(epochs("nan", "26", "47.0"), true);
+  expect_shares(epochs("0.9%", "26%", "47.0 %"), false);
+  expect_shares(epochs("1.0%", "26%", "47.0"), true);
+  expect_shares(epochs("1.0", "0.26", "0.47"), false);
+  write("run.log", epochs("0.9", "26", "47"));
+  expect_error({"run.log"}, 3, {"run.log: the accuracies have different units", "got 0.9 and 47", "as in 26%"});
+  write("run.log", epochs("1.0", "26", "47"));
+  expect_error({"run.log"}, 3, {"different units", "got 1 and 47"});
+  write("run.log", epochs("10", "26", "0.47"));
+  expect_error({"run.log"}, 3, {"different units", "got 0.47 and 26"});
+  write("run.log", epochs("10", "260", "47"));
+  expect_error({"run.log"}, 3, {"out of range", "a percentage up to 100, got 260"});
+  write("run.log", epochs("-0.1", "0.26", "0.47"));
+  expect_error({"run.log"}, 3, {"out of range", "got -0.1"});
+  write_run("run", {2, 2}, {}, {{"acc", 26}, {"test_acc", 47}});
+  const Outcome metrics = compare({"run"});
+  EXPECT_EQ(cell(metrics, "run", "acc"), "0.260");
+  expect_texts(metrics.out, {"note: run: its accuracies are above 1"});
+}
+
+TEST_F(CompareTextLog, InUtf16IsCalledThat) {
+  std::string wide = "\xFF\xFE";
+  for (const char letter : kFirst) {
+    wide += {letter, '\0'};
+  }
+  write("run.log", wide);
+  expect_error({"run.log"}, 3, {"run.log: expected UTF-8, got UTF-16"});
 }
 
 TEST_F(CompareTextLog, LossesThatAreNoNumbersAreShown) {
@@ -85,6 +189,10 @@ TEST_F(CompareTextLog, SettingsInTheLogAreCompared) {
   write("a.log", table + "  schedule      1f1b\n" + kFirst + ", idle 1.0% (ideal 25.0%)\n");
   write("b.log", "ch03_gpipe\r\n  data          my images\r\n  batch-size    128\r\n" + kFirst + "\r\n");
   expect_refusal("a.log", "b.log", {"batch-size: expected 64, got 128"});
+  std::string labelled = read_bytes(folder() / "b.log");
+  labelled = "0: " + std::regex_replace(labelled, std::regex("\n(?=.)"), "\n0: ");
+  write("labelled.log", labelled);
+  expect_refusal("a.log", "labelled.log", {"batch-size: expected 64, got 128"});
   const Outcome outcome = compare({"a.log"});
   EXPECT_EQ(cell(outcome, "a.log", "program"), "ch03_gpipe");
   EXPECT_EQ(cell(outcome, "a.log", "schedule"), "1f1b");

@@ -41,6 +41,7 @@ inline void compare_with_good_run(const RunRecord& run) {
   const std::size_t baseline = run.epochs.size() % 2;
   const Comparison comparison = compare({good_run(), run}, {baseline});
   require(!comparison_table(comparison, TableForm::plain).empty(), "the table is empty");
+  require(!comparison_table(comparison, TableForm::wide).empty(), "the table is empty");
   require(!comparison_table(comparison, TableForm::markdown).empty(), "the table is empty");
   const std::string svg = plot_svg(comparison);
   require(svg.find("</svg>") != std::string::npos, "the figure is not whole");
