@@ -233,8 +233,14 @@ void read_text_log(const std::string& text, const std::string& where, RunRecord&
     }
   }
   convert_percentages(without_unit, where, run);
+  bool repeats = false;
   for (const EpochLine& line : lines) {
+    repeats = repeats || (!run.epochs.empty() && run.epochs.back().epoch >= line.epoch->epoch);
     add_epoch(run, *line.epoch);
+  }
+  if (repeats) {
+    run.notes.emplace_back(
+        "it has epochs more than once, as of a resumed run or of several ranks; the last ones count");
   }
   const std::string prefix = lines.empty() ? "" : lines.front().prefix;
   std::string before;

@@ -49,7 +49,9 @@ TEST_F(CompareTextLog, OfOtherFrameworks) {
                     "\033[0m\n");
   expect_two_epochs("Epoch: 0, Loss: nan, acc: nan, time cost: 1e1s, lr 0.1, test acc: 0.1\n" +
                     std::string("Epoch: 1, Loss: 1.5e+00, acc: 4e-1, time cost: 2s (slow)\n"));
+  EXPECT_EQ(compare({"run.log"}).out.find("note: "), std::string::npos);
   expect_two_epochs(kFirst + "\n" + "Epoch: 2, Loss: 9, acc: 0, time cost: 99s\n" + kSecond + "\n");
+  expect_texts(compare({"run.log"}).out, {"note: run.log: it has epochs more than once", "the last ones count"});
 }
 
 TEST_F(CompareTextLog, LinesOfAnotherFormAreNoEpochs) {
